@@ -1,0 +1,37 @@
+//! The vocabulary of Duebox: what a job is and what can come of it.
+//!
+//! ```text
+//!  push ─ delay ─▶ pending ─ due ─▶ ready ─ lease ─▶ unack ── ack ──▶ gone
+//!    └── no delay ─────────────────▶  ▲                │
+//!                                     │                ├─ nack, trap, timeout …; attempts left ─┐
+//!                                     │                └─ lease expired (runner died)           ▼
+//!                                     └──────────────── due ──────────────────────────────── retry
+//!                                         attempts spent, or drop ─▶ dead ── requeue ──▶ ready
+//! ```
+//!
+//! No I/O lives here, and no clock: whoever needs the time passes it in. Every name that is parsed
+//! from the outside is checked once, at its constructor, and is valid from then on.
+
+mod backoff;
+mod duration;
+mod id;
+mod options;
+mod outcome;
+mod topic;
+
+pub use backoff::{Backoff, BackoffError};
+pub use duration::{DurationError, format_duration, parse_duration};
+pub use id::{IdError, JobId};
+pub use options::Options;
+pub use outcome::{Failure, FailureClass, Outcome, Policy};
+pub use topic::{TopicError, TopicName};
+
+/// Attempts a job may have in all; the failure counter in Redis holds no more (QUEUE.md §1).
+pub const ATTEMPTS_MAX: u32 = 999_999;
+
+/// The longest delay of a push, a retry or a backoff: 10 years, in milliseconds.
+pub const DELAY_MAX_MS: u64 = 10 * 365 * 86_400_000;
+
+/// Absolute due times are unix milliseconds within these bounds; outside them a producer has mixed
+/// up its units (seconds below, microseconds above).
+pub const DUE_MS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000_000..=100_000_000_000_000;
