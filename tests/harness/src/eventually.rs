@@ -1,0 +1,82 @@
+//! Waiting for a condition. Tests never sleep for a guessed time: they say what they wait for, and
+//! the patience is generous, because a loaded machine is slow and not wrong.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(50);
+
+/// How long a test waits for anything: `DUEBOX_TEST_PATIENCE` in whole seconds, 60 by default.
+///
+/// # Panics
+/// If the variable is set to something other than a whole number of seconds above 0.
+pub fn patience() -> Duration {
+    const NAME: &str = "DUEBOX_TEST_PATIENCE";
+    let Ok(text) = std::env::var(NAME) else { return Duration::from_secs(60) };
+    match text.parse() {
+        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => panic!("{NAME} is {text:?}; give a whole number of seconds above 0, such as 60"),
+    }
+}
+
+/// Polls `condition` until it is true.
+///
+/// # Panics
+/// Names `what` if the condition is still false after [`patience`].
+#[track_caller]
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    let mut pause = POLL_MIN;
+    while !condition() {
+        assert!(
+            started.elapsed() < patience(),
+            "waited {:.1} s in vain for: {what}",
+            started.elapsed().as_secs_f64()
+        );
+        thread::sleep(pause);
+        pause = (pause * 2).min(POLL_MAX);
+    }
+}
+
+/// `eventually!(condition)` or `eventually!(condition, "what {}", words)`: polls an expression until
+/// it is true. It may hold `.await`; the pause between two looks blocks its thread for at most 50 ms.
+#[macro_export]
+macro_rules! eventually {
+    ($condition:expr $(,)?) => {
+        $crate::eventually!($condition, "{}", stringify!($condition))
+    };
+    ($condition:expr, $($what:tt)+) => {{
+        let started = ::std::time::Instant::now();
+        let mut pause_ms = 1;
+        while !$condition {
+            assert!(
+                started.elapsed() < $crate::patience(),
+                "waited {:.1} s in vain for: {}",
+                started.elapsed().as_secs_f64(),
+                format_args!($($what)+),
+            );
+            ::std::thread::sleep(::std::time::Duration::from_millis(pause_ms));
+            pause_ms = (pause_ms * 2).min(50);
+        }
+    }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_that_comes_true_ends_the_wait() {
+        let mut looks = 0;
+        eventually("the third look", || {
+            looks += 1;
+            looks == 3
+        });
+        eventually!({
+            looks += 1;
+            looks > 5
+        });
+        assert_eq!(looks, 6);
+    }
+}

@@ -1,0 +1,242 @@
+//! A real redis-server for one test binary or one test: own port, own directory, nothing persisted
+//! unless asked for, and gone when the value is dropped.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::{patience, signal};
+
+const STARTS_MAX: u32 = 5;
+
+/// A redis-server on a loopback port of its own. Dropping it kills the process and removes its data.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: u16,
+    args: Vec<String>,
+    dir: TempDir,
+    process: Option<Child>,
+}
+
+impl RedisServer {
+    /// Starts a server that persists nothing, and waits until it answers.
+    ///
+    /// # Panics
+    /// If redis-server is not installed or does not answer within the patience.
+    pub fn start() -> Self {
+        Self::with_args(&[])
+    }
+
+    /// Starts a server with more arguments than the harness's own, such as
+    /// `["--appendonly", "yes"]`; they win over the harness's.
+    ///
+    /// # Panics
+    /// If redis-server is not installed, refuses the arguments, or does not answer.
+    pub fn with_args(args: &[&str]) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("duebox-redis-")
+            .tempdir()
+            .unwrap_or_else(|error| panic!("cannot make a directory for redis-server: {error}"));
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut server = Self { port: 0, args, dir, process: None };
+        // Somebody else may take the port between its choice and the server's bind: choose again.
+        for _ in 0..STARTS_MAX {
+            server.port = free_port();
+            if server.spawn().is_ok() {
+                return server;
+            }
+        }
+        panic!("redis-server did not start in {STARTS_MAX} tries; its log:\n{}", server.log());
+    }
+
+    /// The server's address as the redis crate and the manifest take it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// The loopback port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The server's working directory; it holds what the server persists, and its log.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Ends the server the hard way, as a power cut would, if it runs.
+    pub fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // Both fail only for a process that is gone already, which is what is wanted.
+            drop(process.kill());
+            drop(process.wait());
+        }
+    }
+
+    /// Stops the server the hard way if it runs, and starts it again on the same port and directory.
+    ///
+    /// # Panics
+    /// If it does not come back.
+    pub fn restart(&mut self) {
+        self.stop();
+        if let Err(error) = self.spawn() {
+            panic!("redis-server did not come back: {error}; its log:\n{}", self.log());
+        }
+    }
+
+    /// Freezes the server: connections stay open and nothing answers.
+    ///
+    /// # Panics
+    /// If the server does not run.
+    pub fn pause(&self) {
+        signal::send("STOP", self.pid());
+    }
+
+    /// Lets a frozen server go on.
+    ///
+    /// # Panics
+    /// If the server does not run.
+    pub fn resume(&self) {
+        signal::send("CONT", self.pid());
+    }
+
+    /// Runs one command through `redis-cli`, as a person would, and returns what it prints.
+    ///
+    /// # Panics
+    /// If redis-cli is missing or the server answers with an error.
+    pub fn cli(&self, args: &[&str]) -> String {
+        let output = Command::new("redis-cli")
+            .args(["-e", "-p", &self.port.to_string()])
+            .args(args)
+            .output()
+            .unwrap_or_else(|error| panic!("{}", missing("redis-cli", "redis-tools", &error)));
+        let printed = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "redis-cli {args:?}: {printed} {failed}");
+        printed
+    }
+
+    fn pid(&self) -> u32 {
+        match &self.process {
+            Some(process) => process.id(),
+            None => panic!("redis-server on port {} does not run", self.port),
+        }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir().join("redis.log")).unwrap_or_default()
+    }
+
+    fn spawn(&mut self) -> io::Result<()> {
+        let child = Command::new("redis-server")
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+            .args(["--logfile", "redis.log"])
+            .arg("--dir")
+            .arg(self.dir())
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}", missing("redis-server", "redis-server", &error)));
+        self.process = Some(child);
+        self.wait_until_it_answers()
+    }
+
+    fn wait_until_it_answers(&mut self) -> io::Result<()> {
+        let started = Instant::now();
+        while !answers(self.port) {
+            if let Some(process) = &mut self.process
+                && let Some(status) = process.try_wait()?
+            {
+                self.process = None;
+                return Err(io::Error::other(format!("redis-server ended with {status}")));
+            }
+            assert!(
+                started.elapsed() < patience(),
+                "redis-server on port {} does not answer; its log:\n{}",
+                self.port,
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .unwrap_or_else(|error| panic!("no free loopback port: {error}"))
+        .port()
+}
+
+/// True if a server that has finished loading answers a PING.
+fn answers(port: u16) -> bool {
+    let ping = || -> io::Result<String> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let timeout = Duration::from_secs(1);
+        let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        Ok(line)
+    };
+    // A server with a password is up too: it says so.
+    ping().is_ok_and(|line| line.starts_with("+PONG") || line.starts_with("-NOAUTH"))
+}
+
+fn missing(program: &str, package: &str, error: &io::Error) -> String {
+    format!("cannot run {program}: {error}; install it: apt-get install {package}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eventually;
+
+    #[test]
+    fn a_restart_keeps_port_and_what_was_persisted() {
+        let mut server =
+            RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]);
+        let port = server.port();
+        assert_eq!(server.cli(&["SET", "k", "v"]), "OK");
+        server.restart();
+        assert_eq!(server.port(), port);
+        assert_eq!(server.cli(&["GET", "k"]), "v");
+    }
+
+    #[test]
+    fn a_paused_server_answers_after_it_goes_on() {
+        let server = RedisServer::start();
+        server.pause();
+        assert!(!answers(server.port()));
+        server.resume();
+        eventually("the server answers again", || answers(server.port()));
+    }
+
+    #[test]
+    fn dropping_ends_the_process_and_two_servers_do_not_meet() {
+        let (first, second) = (RedisServer::start(), RedisServer::start());
+        let port = first.port();
+        assert_ne!(port, second.port());
+        let dir = first.dir().to_owned();
+        drop(first);
+        assert!(!answers(port));
+        assert!(!dir.exists());
+        assert!(answers(second.port()));
+    }
+}
