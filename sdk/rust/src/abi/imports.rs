@@ -1,0 +1,65 @@
+//! The imports of namespace `duebox_v1` (`sdk/ABI.md`), each as a safe function.
+//!
+//! Invariant: a pointer handed to the host comes from a slice that is borrowed through the call,
+//! with that slice's own length. An import that a handler never reaches is not in its module.
+#![expect(unsafe_code, reason = "the host takes raw pointers")]
+
+use crate::Level;
+use crate::abi::Meta;
+
+mod host {
+    #[link(wasm_import_module = "duebox_v1")]
+    unsafe extern "C" {
+        pub(super) fn payload_read(dst: *mut u8, offset: u32, len: u32) -> i32;
+        pub(super) fn meta_read(key: i32, dst: *mut u8, cap: u32) -> i32;
+        pub(super) safe fn meta_int(key: i32) -> i64;
+        pub(super) fn config_read(name: *const u8, name_len: u32, dst: *mut u8, cap: u32) -> i32;
+        pub(super) fn random(dst: *mut u8, len: u32);
+        pub(super) safe fn retry_after(ms: i64);
+        pub(super) fn reason(text: *const u8, len: u32);
+        pub(super) fn log(level: i32, text: *const u8, len: u32);
+    }
+}
+
+// In every function below: a slice of a 32-bit memory is never longer than a `u32` counts, and the
+// host reads or writes only within the pointer and length it is given.
+
+pub(crate) fn payload_read(offset: u32, into: &mut [u8]) -> usize {
+    // SAFETY: `into` is borrowed for the call, with its own length.
+    let read = unsafe { host::payload_read(into.as_mut_ptr(), offset, into.len() as u32) };
+    usize::try_from(read).unwrap_or(0)
+}
+
+pub(crate) fn meta_read(key: Meta, into: &mut [u8]) -> i32 {
+    // SAFETY: `into` is borrowed for the call, with its own length.
+    unsafe { host::meta_read(key as i32, into.as_mut_ptr(), into.len() as u32) }
+}
+
+pub(crate) fn meta_int(key: Meta) -> i64 {
+    host::meta_int(key as i32)
+}
+
+pub(crate) fn config_read(name: &str, into: &mut [u8]) -> i32 {
+    let (name, name_len) = (name.as_ptr(), name.len() as u32);
+    // SAFETY: `name` and `into` are borrowed for the call, with their own lengths.
+    unsafe { host::config_read(name, name_len, into.as_mut_ptr(), into.len() as u32) }
+}
+
+pub(crate) fn random(into: &mut [u8]) {
+    // SAFETY: `into` is borrowed for the call, with its own length.
+    unsafe { host::random(into.as_mut_ptr(), into.len() as u32) }
+}
+
+pub(crate) fn retry_after(ms: i64) {
+    host::retry_after(ms);
+}
+
+pub(crate) fn reason(text: &str) {
+    // SAFETY: `text` is borrowed for the call, with its own length.
+    unsafe { host::reason(text.as_ptr(), text.len() as u32) }
+}
+
+pub(crate) fn log(level: Level, text: &str) {
+    // SAFETY: `text` is borrowed for the call, with its own length.
+    unsafe { host::log(level as i32, text.as_ptr(), text.len() as u32) }
+}

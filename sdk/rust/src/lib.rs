@@ -1,0 +1,67 @@
+//! Write Duebox handlers in Rust: a function that takes a [`Job`] and returns a [`Verdict`].
+//!
+//! ```
+//! use duebox_sdk::{Job, Verdict, info};
+//!
+//! fn handle(job: Job) -> Verdict {
+//!     match job.text() {
+//!         Ok(order) => {
+//!             info!("closing order {order} in attempt {}", job.attempt());
+//!             Verdict::Ack
+//!         }
+//!         Err(error) => Verdict::drop(error),
+//!     }
+//! }
+//!
+//! duebox_sdk::handler!(handle);
+//! # fn main() {}
+//! ```
+//!
+//! In layers: your function → [`Job`], [`Verdict`], [`log`] → `abi`, the only place with `unsafe`,
+//! where the imports of `sdk/ABI.md` are called. On any other target than wasm32 those imports are
+//! answered by [`testing`], so that handlers compile and are tested natively.
+
+mod abi;
+mod config;
+mod job;
+pub mod log;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+mod verdict;
+
+pub use config::ConfigError;
+pub use job::Job;
+#[cfg(feature = "json")]
+pub use job::JsonError;
+pub use log::Level;
+pub use verdict::{IntoVerdict, Verdict};
+
+/// Fills `bytes` with random ones from the host.
+pub fn random(bytes: &mut [u8]) {
+    abi::random(bytes);
+}
+
+/// Makes a function the module's handler: `duebox_sdk::handler!(handle);`, once in a crate of type
+/// `cdylib`.
+///
+/// The function takes a [`Job`] and returns what [`IntoVerdict`] is implemented for: a [`Verdict`],
+/// or a `Result` whose error means nack.
+#[macro_export]
+macro_rules! handler {
+    ($handle:path) => {
+        const _: () = {
+            #[cfg_attr(target_arch = "wasm32", unsafe(export_name = "handle"))]
+            #[allow(dead_code, reason = "only the host calls it")]
+            extern "C" fn duebox_handle(payload_len: u32) -> i32 {
+                $crate::run(payload_len, $handle)
+            }
+        };
+    };
+}
+
+/// Runs a handler on the job that the host hands over. Called by [`handler!`].
+#[doc(hidden)]
+pub fn run<V: IntoVerdict>(payload_len: u32, handle: impl FnOnce(Job) -> V) -> i32 {
+    abi::report_panics();
+    handle(Job::new(payload_len)).into_verdict().settle()
+}

@@ -1,0 +1,223 @@
+//! Runs a handler natively, in an ordinary `#[test]`, on a job made by hand.
+//!
+//! ```
+//! use duebox_sdk::testing::TestJob;
+//! use duebox_sdk::{Job, Verdict};
+//!
+//! fn handle(job: Job) -> Verdict {
+//!     if job.attempt() < 3 { Verdict::nack("not yet") } else { Verdict::Ack }
+//! }
+//!
+//! assert_eq!(TestJob::new("{}").run(handle).verdict, Verdict::nack("not yet"));
+//! assert_eq!(TestJob::new("{}").attempt(3).run(handle).verdict, Verdict::Ack);
+//! ```
+//!
+//! Each thread has a host of its own, so tests may run side by side.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::{IntoVerdict, Job, Level, Verdict};
+
+thread_local! {
+    static HOST: RefCell<TestJob> = RefCell::new(TestJob::new(""));
+}
+
+/// A job made by hand: id `test`, topic `test`, attempt 1 of 8, due and now at the same instant,
+/// 30 s to run.
+#[derive(Debug, Clone)]
+pub struct TestJob {
+    payload: Vec<u8>,
+    id: String,
+    topic: String,
+    attempt: u32,
+    max_attempts: u32,
+    due_at_ms: u64,
+    now_ms: u64,
+    ttr: Duration,
+    headers: BTreeMap<String, String>,
+    config: BTreeMap<String, String>,
+    logs: Vec<(Level, String)>,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestRun {
+    /// The handler's verdict.
+    pub verdict: Verdict,
+    /// Its log lines, in order.
+    pub logs: Vec<(Level, String)>,
+}
+
+impl TestJob {
+    /// A job with this payload.
+    pub fn new(payload: impl Into<Vec<u8>>) -> Self {
+        let now_ms = 1_764_000_000_000;
+        Self {
+            payload: payload.into(),
+            id: "test".to_owned(),
+            topic: "test".to_owned(),
+            attempt: 1,
+            max_attempts: 8,
+            due_at_ms: now_ms,
+            now_ms,
+            ttr: Duration::from_secs(30),
+            headers: BTreeMap::new(),
+            config: BTreeMap::new(),
+            logs: Vec::new(),
+        }
+    }
+
+    /// Sets the id.
+    #[must_use]
+    pub fn id(mut self, id: &str) -> Self {
+        id.clone_into(&mut self.id);
+        self
+    }
+
+    /// Sets the topic.
+    #[must_use]
+    pub fn topic(mut self, topic: &str) -> Self {
+        topic.clone_into(&mut self.topic);
+        self
+    }
+
+    /// Sets which attempt it is, from 1.
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// Sets how many attempts there are in all.
+    #[must_use]
+    pub fn max_attempts(mut self, max_attempts: u32) -> Self {
+        self.max_attempts = max_attempts;
+        self
+    }
+
+    /// Sets when the job fell due, in unix milliseconds.
+    #[must_use]
+    pub fn due_at_ms(mut self, due_at_ms: u64) -> Self {
+        self.due_at_ms = due_at_ms;
+        self
+    }
+
+    /// Sets the host's clock, in unix milliseconds.
+    #[must_use]
+    pub fn now_ms(mut self, now_ms: u64) -> Self {
+        self.now_ms = now_ms;
+        self
+    }
+
+    /// Sets how long the attempt may run.
+    #[must_use]
+    pub fn ttr(mut self, ttr: Duration) -> Self {
+        self.ttr = ttr;
+        self
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Adds a configuration value: strings as they stand, others as JSON text.
+    #[must_use]
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        self.config.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Runs a handler on the job.
+    pub fn run<V: IntoVerdict>(self, handle: impl FnOnce(Job) -> V) -> TestRun {
+        let payload_len = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        HOST.set(self);
+        let verdict = handle(Job::new(payload_len)).into_verdict();
+        TestRun { verdict, logs: HOST.take().logs }
+    }
+}
+
+impl Default for TestJob {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
+/// The host's side: what the imports of the ABI answer on a native target.
+pub(crate) mod imports {
+    use super::HOST;
+    use crate::Level;
+    use crate::abi::Meta;
+
+    pub(crate) fn payload_read(offset: u32, into: &mut [u8]) -> usize {
+        HOST.with_borrow(|job| {
+            let rest = job.payload.get(offset as usize..).unwrap_or_default();
+            copy(rest, into)
+        })
+    }
+
+    pub(crate) fn meta_read(key: Meta, into: &mut [u8]) -> i32 {
+        let value = HOST.with_borrow(|job| match key {
+            Meta::Id => job.id.clone(),
+            Meta::Topic => job.topic.clone(),
+            Meta::Headers => {
+                job.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+            }
+            number => meta_int(number).to_string(),
+        });
+        answer(Some(value.as_bytes()), into)
+    }
+
+    pub(crate) fn meta_int(key: Meta) -> i64 {
+        let ttr_ms = |job: &super::TestJob| u64::try_from(job.ttr.as_millis()).unwrap_or(u64::MAX);
+        let value = HOST.with_borrow(|job| match key {
+            Meta::Attempt => u64::from(job.attempt),
+            Meta::MaxAttempts => u64::from(job.max_attempts),
+            Meta::DueAt => job.due_at_ms,
+            Meta::Deadline => job.now_ms.saturating_add(ttr_ms(job)),
+            Meta::Now => job.now_ms,
+            Meta::TimeLeft => ttr_ms(job),
+            Meta::Id | Meta::Topic | Meta::Headers => u64::MAX,
+        });
+        i64::try_from(value).unwrap_or(-1)
+    }
+
+    pub(crate) fn config_read(name: &str, into: &mut [u8]) -> i32 {
+        HOST.with_borrow(|job| answer(job.config.get(name).map(String::as_bytes), into))
+    }
+
+    /// Bytes without a pattern that a test could lean on, and without a dependency.
+    pub(crate) fn random(into: &mut [u8]) {
+        use std::hash::{BuildHasher, RandomState};
+        for (index, byte) in into.iter_mut().enumerate() {
+            let [first, ..] = RandomState::new().hash_one(index).to_le_bytes();
+            *byte = first;
+        }
+    }
+
+    /// The verdict itself tells a test the delay.
+    pub(crate) fn retry_after(_ms: i64) {}
+
+    /// The verdict itself tells a test the reason.
+    pub(crate) fn reason(_text: &str) {}
+
+    pub(crate) fn log(level: Level, text: &str) {
+        HOST.with_borrow_mut(|job| job.logs.push((level, text.to_owned())));
+    }
+
+    fn answer(value: Option<&[u8]>, into: &mut [u8]) -> i32 {
+        let Some(value) = value else { return -1 };
+        copy(value, into);
+        i32::try_from(value.len()).unwrap_or(i32::MAX)
+    }
+
+    fn copy(from: &[u8], into: &mut [u8]) -> usize {
+        let len = from.len().min(into.len());
+        into[..len].copy_from_slice(&from[..len]);
+        len
+    }
+}
