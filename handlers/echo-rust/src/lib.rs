@@ -1,0 +1,126 @@
+//! Does what a conformance case asks, by the Rust SDK alone. The case's steps stand in the
+//! configuration value `script`, one a line; `tests/conformance/README.md` says what each does.
+//! Invariant: `echo-go` and `echo-as` answer every step with the same words.
+
+use std::time::Duration;
+
+use duebox_sdk::{Job, Level, Verdict, info, log, random};
+use serde::Deserialize;
+
+duebox_sdk::handler!(handle);
+
+/// The payload of the step `json`.
+#[derive(Deserialize)]
+struct Item {
+    name: String,
+    count: i64,
+    price: f64,
+    on: bool,
+    tags: Vec<String>,
+}
+
+fn handle(job: Job) -> Result<Verdict, Verdict> {
+    for line in job.config("script").unwrap_or_default().lines() {
+        let (step, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if let Some(verdict) = verdict(step, rest)? {
+            return Ok(verdict);
+        }
+        read(&job, step, rest)?;
+    }
+    Ok(Verdict::Ack)
+}
+
+/// The steps that end the attempt.
+fn verdict(step: &str, rest: &str) -> Result<Option<Verdict>, Verdict> {
+    Ok(Some(match step {
+        "ack" => Verdict::Ack,
+        "nack" => Verdict::nack(rest),
+        "drop" => Verdict::drop(rest),
+        "retry" => {
+            let (ms, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+            Verdict::retry_after(Duration::from_millis(ms.parse()?), reason)
+        }
+        "error" => Err(rest)?,
+        "panic" => panic!("{rest}"),
+        _ => return Ok(None),
+    }))
+}
+
+/// The steps that read something and log it.
+fn read(job: &Job, step: &str, rest: &str) -> Result<(), Verdict> {
+    match step {
+        "payload" => info!("payload {} {}", job.payload_len(), hex(&job.payload())),
+        "part" => {
+            let (offset, len) = rest.split_once(' ').unwrap_or((rest, "0"));
+            let mut part = vec![0; len.parse()?];
+            let read = job.payload_read(offset.parse()?, &mut part);
+            info!("part {read} {}", hex(&part[..read]));
+        }
+        "text" => info!("text {}", job.text().map_err(Verdict::drop)?),
+        "json" => {
+            let Item { name, count, price, on, tags } = job.json().map_err(Verdict::drop)?;
+            let tags = tags.join("|");
+            info!("json name={name} count={count} price={price} on={on} tags={tags}");
+        }
+        "meta" => info!(
+            "meta id={} topic={} attempt={} max_attempts={} last={} due_at={}",
+            job.id(),
+            job.topic(),
+            job.attempt(),
+            job.max_attempts(),
+            job.is_last_attempt(),
+            job.due_at_ms()
+        ),
+        "times" => times(job),
+        "headers" => {
+            for (name, value) in job.headers() {
+                info!("header {name}={value}");
+            }
+        }
+        "header" => show("header", rest, job.header(rest)),
+        "config" => show("config", rest, job.config(rest)),
+        "int" => show("int", rest, job.config_as::<i64>(rest)?),
+        "float" => show("float", rest, job.config_as::<f64>(rest)?),
+        "bool" => show("bool", rest, job.config_as::<bool>(rest)?),
+        "log" => written(rest)?,
+        "random" => {
+            let mut draws = [[0; 16]; 2];
+            draws.iter_mut().for_each(|draw| random(draw));
+            info!("random differs={}", draws[0] != draws[1]);
+        }
+        unknown => return Err(Verdict::drop(format!("unknown step {unknown:?}"))),
+    }
+    Ok(())
+}
+
+/// How the clocks stand to each other; their values differ from run to run.
+fn times(job: &Job) {
+    let (now, deadline, left) = (job.now_ms(), job.deadline_ms(), job.time_left().as_millis());
+    let ordered = job.due_at_ms() <= now && now <= deadline;
+    info!("times ordered={ordered} left={}", 0 < left && now + left as u64 <= deadline + 1_000);
+}
+
+fn written(rest: &str) -> Result<(), Verdict> {
+    let (level, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    let level = match level {
+        "error" => Level::Error,
+        "warn" => Level::Warn,
+        "info" => Level::Info,
+        "debug" => Level::Debug,
+        "trace" => Level::Trace,
+        unknown => return Err(Verdict::drop(format!("unknown level {unknown:?}"))),
+    };
+    log::line(level, text);
+    Ok(())
+}
+
+fn show(step: &str, name: &str, value: Option<impl std::fmt::Display>) {
+    match value {
+        Some(value) => info!("{step} {name}={value}"),
+        None => info!("{step} {name} absent"),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
