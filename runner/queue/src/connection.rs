@@ -1,0 +1,113 @@
+//! The connection to Redis: one, multiplexed, that comes back by itself.
+//!
+//! Every wait is bounded. A command that got no answer within [`ANSWER_MAX`] has failed, and whether
+//! Redis carried it out is not known; verbs are made so that repeating them is safe.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, IntoConnectionInfo, Pipeline, Value};
+
+use crate::QueueError;
+
+/// How long an answer may take. Shorter than a lease, longer than a Redis that forks to save.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long one attempt to connect may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Where Redis is and how to log in.
+#[derive(Clone)]
+pub struct ConnectionSettings {
+    /// `redis://host:port/db` or `unix:///path/to.sock`.
+    pub url: String,
+    /// The password; beats one in the url.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for ConnectionSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionSettings")
+            .field("url", &self.public_url())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ConnectionSettings {
+    /// The address as it may be shown: what stands before an `@` is left out.
+    pub fn public_url(&self) -> String {
+        match (self.url.find("://"), self.url.rfind('@')) {
+            (Some(scheme), Some(at)) if at > scheme => {
+                format!("{}…{}", &self.url[..scheme + 3], &self.url[at..])
+            }
+            _ => self.url.clone(),
+        }
+    }
+
+    pub(crate) fn client(&self) -> Result<Client, QueueError> {
+        let address = |error: redis::RedisError| QueueError::Address {
+            url: self.public_url(),
+            reason: error.to_string(),
+        };
+        let info = self.url.as_str().into_connection_info().map_err(address)?;
+        let mut login = info.redis_settings().clone();
+        if let Some(password) = &self.password {
+            login = login.set_password(password);
+        }
+        Client::open(info.set_redis_settings(login)).map_err(address)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Connection {
+    manager: ConnectionManager,
+    settings: ConnectionSettings,
+}
+
+impl Connection {
+    pub(crate) async fn open(settings: &ConnectionSettings) -> Result<Self, QueueError> {
+        let config = ConnectionManagerConfig::new()
+            .set_response_timeout(Some(ANSWER_MAX))
+            .set_connection_timeout(Some(CONNECT_MAX))
+            .set_number_of_retries(1)
+            .set_min_delay(Duration::from_millis(50))
+            .set_max_delay(Duration::from_millis(500));
+        let client = settings.client()?;
+        let manager =
+            ConnectionManager::new_with_config(client, config).await.map_err(|error| {
+                QueueError::Unreachable { url: settings.public_url(), reason: error.to_string() }
+            })?;
+        Ok(Self { manager, settings: settings.clone() })
+    }
+
+    /// Sends commands in one write and answers each with its value or its error.
+    pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>, QueueError> {
+        let count = commands.len();
+        let answers = self.manager.clone().send_packed_commands(commands, 0, count).await?;
+        if answers.len() == count {
+            return Ok(answers);
+        }
+        Err(QueueError::Answer(format!("{} answers to {count} commands", answers.len())))
+    }
+
+    pub(crate) fn manager(&self) -> ConnectionManager {
+        self.manager.clone()
+    }
+
+    pub(crate) fn settings(&self) -> &ConnectionSettings {
+        &self.settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let settings = |url: &str| ConnectionSettings { url: url.into(), password: None };
+        assert_eq!(settings("redis://u:secret@h:1/0").public_url(), "redis://…@h:1/0");
+        assert_eq!(settings("redis://h:1").public_url(), "redis://h:1");
+        assert!(!format!("{:?}", settings("redis://:secret@h")).contains("secret"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Dead jobs: another life for some, and an end for the old.
+
+use std::time::Duration;
+
+use duebox_job::{JobId, TopicName};
+use redis::Cmd;
+
+use crate::keys::TopicKeys;
+use crate::reply::{array, bytes, count, text, unexpected};
+use crate::script::{self, PRUNE, REQUEUE};
+use crate::settle::millis;
+use crate::{BATCH_MAX, Queue, QueueError};
+
+/// What became of a requeued job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requeued {
+    /// It is ready, with its options and without its attempts.
+    Ok,
+    /// Its id is live again: it stays dead.
+    Exists,
+    /// No such job is dead.
+    None,
+}
+
+impl Requeued {
+    /// The queue's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Exists => "exists",
+            Self::None => "none",
+        }
+    }
+}
+
+impl Queue {
+    /// The ids of the `n` jobs that died first, oldest first.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn dead_ids(&self, topic: &TopicName, n: usize) -> Result<Vec<JobId>, QueueError> {
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(self.keys(topic).dead()).arg(0).arg(n as i64 - 1);
+        let found = array(script::run_one(&self.connection, range).await?)?;
+        found.into_iter().map(|id| Ok(JobId::from_redis(bytes(id)?))).collect()
+    }
+
+    /// Gives dead jobs another life, every [`BATCH_MAX`] in one atomic transition.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn requeue(
+        &self,
+        topic: &TopicName,
+        ids: &[JobId],
+    ) -> Result<Vec<Requeued>, QueueError> {
+        let keys = self.keys(topic);
+        let mut words = Vec::with_capacity(ids.len());
+        for batch in ids.chunks(BATCH_MAX) {
+            let call = requeue_command(&keys, batch);
+            for value in array(script::run_one(&self.connection, call).await?)? {
+                words.push(match text(&value)? {
+                    "ok" => Requeued::Ok,
+                    "exists" => Requeued::Exists,
+                    "none" => Requeued::None,
+                    _ => return Err(unexpected(&value)),
+                });
+            }
+        }
+        Ok(words)
+    }
+
+    /// Forgets dead jobs that died longer ago than `age`, at most [`BATCH_MAX`]. Answers how many.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune_older(&self, topic: &TopicName, age: Duration) -> Result<u64, QueueError> {
+        let mut call = self.prune_command(topic);
+        call.arg("before").arg(millis(age)).arg(BATCH_MAX);
+        count(&script::run_one(&self.connection, call).await?)
+    }
+
+    /// Forgets the oldest dead jobs above `kept`, at most [`BATCH_MAX`]. Answers how many.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune_above(&self, topic: &TopicName, kept: u64) -> Result<u64, QueueError> {
+        let mut call = self.prune_command(topic);
+        call.arg("above").arg(kept).arg(BATCH_MAX);
+        count(&script::run_one(&self.connection, call).await?)
+    }
+
+    /// Forgets these dead jobs. Answers how many there were.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune(&self, topic: &TopicName, ids: &[JobId]) -> Result<u64, QueueError> {
+        let mut pruned = 0;
+        for batch in ids.chunks(BATCH_MAX) {
+            let mut call = self.prune_command(topic);
+            call.arg("ids");
+            for id in batch {
+                call.arg(id.as_bytes());
+            }
+            pruned += count(&script::run_one(&self.connection, call).await?)?;
+        }
+        Ok(pruned)
+    }
+
+    fn prune_command(&self, topic: &TopicName) -> Cmd {
+        let keys = self.keys(topic);
+        PRUNE.call(&[keys.dead(), keys.dead_jobs(), keys.dead_opts(), keys.dead_info()])
+    }
+}
+
+fn requeue_command(keys: &TopicKeys, ids: &[JobId]) -> Cmd {
+    let mut call = REQUEUE.call(&[
+        keys.jobs(),
+        keys.opts(),
+        keys.pending(),
+        keys.ready(),
+        keys.unack(),
+        keys.retry(),
+        keys.attempts(),
+        keys.meta(),
+        keys.dead(),
+        keys.dead_jobs(),
+        keys.dead_opts(),
+        keys.dead_info(),
+    ]);
+    call.arg(keys.wake_channel());
+    for id in ids {
+        call.arg(id.as_bytes());
+    }
+    call
+}

@@ -1,0 +1,36 @@
+-- Extends leases. The new token is the old one plus the extension, so a repeated call answers the
+-- same; a stale token answers `lost`.
+--
+-- KEYS  unack
+-- ARGV  extension in ms, then id, token for each lease
+-- Returns the new token, or lost, for each lease
+local UNACK = KEYS[1]
+local delta_ms = tonumber(ARGV[1])
+local count = (#ARGV - 1) / 2
+
+if not delta_ms or delta_ms < 1 or delta_ms > 86400000 or delta_ms ~= math.floor(delta_ms) then
+  return refuse('a lease is extended by 1 ms to one day')
+end
+if count < 1 or count > 1000 or count ~= math.floor(count) then
+  return refuse('extend takes 1 to 1000 leases of id and token')
+end
+local ids = {}
+for i = 1, count do
+  ids[i] = ARGV[2 * i]
+  if not string.match(ARGV[2 * i + 1], '^%d+$') then
+    return refuse('the token of lease ' .. i .. ' is no whole number')
+  end
+end
+local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
+local answers, extended = {}, {}
+for i, id in ipairs(ids) do
+  local token = ARGV[2 * i + 1]
+  local later = whole(tonumber(token) + delta_ms * 1000)
+  if scores[i] == token then
+    extended[#extended + 1] = later
+    extended[#extended + 1] = id
+  end
+  answers[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
+end
+if #extended > 0 then redis.call('ZADD', UNACK, 'XX', unpack(extended)) end
+return answers

@@ -1,0 +1,6 @@
+-- Redis owns the clock. `whole` writes a number with all its digits: a token has 16, Lua's `..` keeps 14.
+local clock = redis.call('TIME')
+local now_us = clock[1] * 1000000 + clock[2]
+local now_ms = math.floor(now_us / 1000)
+local function whole(number) return string.format('%.0f', number) end
+local function refuse(why) return redis.error_reply('DUEBOX ' .. why) end

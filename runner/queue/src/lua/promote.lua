@@ -1,0 +1,105 @@
+-- Moves what is due from retry and pending into ready, under its due time, and says what comes next.
+-- A leased id stays in pending: it is the successor of the job that runs. Due times that are none go
+-- to dead.
+--
+-- KEYS  pending ready unack retry attempts meta jobs opts dead dead:jobs dead:opts dead:info
+-- ARGV  n (1 to 1000), skip
+-- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in ms
+local PENDING, READY, UNACK, RETRY = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ATTEMPTS, META, JOBS, OPTS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local DEAD, DEAD_JOBS, DEAD_OPTS, DEAD_INFO = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local n, skip = tonumber(ARGV[1]), tonumber(ARGV[2])
+
+if not n or n < 1 or n > 1000 or not skip or skip < 0 then
+  return refuse('promote takes 1 to 1000 ids and a skip of 0 or more')
+end
+local now = whole(now_ms)
+local moved, skipped, more, bad = 0, 0, 0, 0
+
+-- Not a unix time in milliseconds: below, between and above what one can be. 0 means now.
+local function bury_bad_dues(from, to)
+  local found = redis.call('ZRANGEBYSCORE', PENDING, from, to, 'WITHSCORES', 'LIMIT', 0, n)
+  for i = 1, #found, 2 do
+    local id, due = found[i], found[i + 1]
+    local payload = redis.call('HGET', JOBS, id)
+    redis.call('ZREM', PENDING, id)
+    redis.call('ZREM', READY, id)
+    redis.call('ZREM', RETRY, id)
+    if not redis.call('ZSCORE', UNACK, id) then redis.call('HDEL', ATTEMPTS, id) end
+    if payload then
+      local options = redis.call('HGET', OPTS, id)
+      local info = '{"class":"bad_due","reason":"the due time ' .. due
+        .. ' is no unix time in milliseconds"}'
+      bury(DEAD, DEAD_JOBS, DEAD_OPTS, DEAD_INFO, id, payload, options, info)
+    end
+    redis.call('HDEL', JOBS, id)
+    redis.call('HDEL', OPTS, id)
+    bad = bad + 1
+  end
+  if #found == 2 * n then more = 1 end
+end
+bury_bad_dues('-inf', '(0')
+bury_bad_dues('(0', '(100000000000')
+bury_bad_dues('(100000000000000', '+inf')
+
+local retry_max = math.max(1, math.floor(n / 2))
+local found = redis.call('ZRANGEBYSCORE', RETRY, '-inf', now, 'WITHSCORES', 'LIMIT', 0, retry_max)
+if #found > 0 then
+  local to_ready, ids = {}, {}
+  for i = 1, #found, 2 do
+    ids[#ids + 1] = found[i]
+    to_ready[i], to_ready[i + 1] = found[i + 1], found[i]
+  end
+  redis.call('ZADD', READY, unpack(to_ready))
+  redis.call('ZREM', RETRY, unpack(ids))
+  moved = #ids
+  if moved == retry_max then more = 1 end
+end
+
+local pending_max = math.max(1, n - moved)
+found = redis.call('ZRANGEBYSCORE', PENDING, '-inf', now, 'WITHSCORES', 'LIMIT', skip, pending_max)
+if #found > 0 then
+  local ids = {}
+  for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
+  local leased = redis.call('ZMSCORE', UNACK, unpack(ids))
+  local to_ready, promoted = {}, {}
+  for i, id in ipairs(ids) do
+    local due = found[2 * i]
+    local score = tonumber(due)
+    if score ~= 0 and score < 1e11 then
+      more = 1 -- one more bad due time than a call buries
+    elseif leased[i] then
+      skipped = skipped + 1
+    else
+      to_ready[#to_ready + 1] = score == 0 and now or due
+      to_ready[#to_ready + 1] = id
+      promoted[#promoted + 1] = id
+    end
+  end
+  if #promoted > 0 then
+    redis.call('ZADD', READY, unpack(to_ready))
+    redis.call('ZREM', PENDING, unpack(promoted))
+    redis.call('ZREM', RETRY, unpack(promoted))
+    redis.call('HDEL', ATTEMPTS, unpack(promoted))
+    moved = moved + #promoted
+  end
+  if #ids == pending_max then more = 1 end
+end
+
+local next_due = ''
+local function look_ahead(stage, latest)
+  local first = redis.call('ZRANGEBYSCORE', stage, '(' .. now, latest, 'WITHSCORES', 'LIMIT', 0, 1)
+  local due = first[2]
+  if due and (next_due == '' or tonumber(due) < tonumber(next_due)) then next_due = due end
+end
+look_ahead(PENDING, '100000000000000')
+look_ahead(RETRY, '+inf')
+local waited_for = redis.call('HGET', META, 'wake') or ''
+if next_due ~= waited_for then
+  if next_due == '' then
+    redis.call('HDEL', META, 'wake')
+  else
+    redis.call('HSET', META, 'wake', next_due)
+  end
+end
+return { moved, skipped, more, next_due, bad, now }

@@ -1,0 +1,55 @@
+//! Listening for the wake-up of a sleeping runner: a push that is due before what it waits for.
+//!
+//! A wake-up may be lost while the connection is away; whoever listens is told when it is back, and
+//! looks for itself.
+
+use std::sync::Arc;
+
+use duebox_job::TopicName;
+use futures_util::StreamExt;
+use redis::aio::PubSub;
+
+use crate::{Queue, QueueError};
+
+/// What a listener heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wake {
+    /// A job of this topic falls due earlier than was known.
+    Topic(TopicName),
+    /// The connection is gone, and wake-ups with it: listen anew, and look at every topic.
+    Lost,
+}
+
+/// A subscription to the wake-ups of every topic.
+pub struct WakeListener {
+    subscription: PubSub,
+    prefix: Arc<str>,
+}
+
+impl Queue {
+    /// Subscribes to the wake-ups of every topic.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis cannot be reached or refuses.
+    pub async fn listen(&self) -> Result<WakeListener, QueueError> {
+        let client = self.connection.settings().client()?;
+        let mut subscription = client.get_async_pubsub().await?;
+        subscription.psubscribe(self.wake_pattern()).await?;
+        Ok(WakeListener { subscription, prefix: Arc::clone(&self.prefix) })
+    }
+}
+
+impl WakeListener {
+    /// Waits for the next wake-up.
+    pub async fn next(&mut self) -> Wake {
+        loop {
+            let Some(message) = self.subscription.on_message().next().await else {
+                return Wake::Lost;
+            };
+            let channel = message.get_channel_name();
+            if let Some(topic) = Queue::topic_of_channel(&self.prefix, channel) {
+                return Wake::Topic(topic);
+            }
+        }
+    }
+}
