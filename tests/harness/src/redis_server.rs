@@ -110,11 +110,9 @@ impl RedisServer {
     /// # Panics
     /// If redis-cli is missing or the server answers with an error.
     pub fn cli(&self, args: &[&str]) -> String {
-        let output = Command::new("redis-cli")
-            .args(["-e", "-p", &self.port.to_string()])
-            .args(args)
-            .output()
-            .unwrap_or_else(|error| panic!("{}", missing("redis-cli", "redis-tools", &error)));
+        let output = run_first(["redis-cli", "valkey-cli"], |command| {
+            command.args(["-e", "-p", &self.port.to_string()]).args(args).output()
+        });
         let printed = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
         let failed = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "redis-cli {args:?}: {printed} {failed}");
@@ -133,18 +131,19 @@ impl RedisServer {
     }
 
     fn spawn(&mut self) -> io::Result<()> {
-        let child = Command::new("redis-server")
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-            .args(["--logfile", "redis.log"])
-            .arg("--dir")
-            .arg(self.dir())
-            .args(&self.args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}", missing("redis-server", "redis-server", &error)));
+        let child = run_first(["redis-server", "valkey-server"], |command| {
+            command
+                .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+                .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+                .args(["--logfile", "redis.log"])
+                .arg("--dir")
+                .arg(self.dir())
+                .args(&self.args)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        });
         self.process = Some(child);
         self.wait_until_it_answers()
     }
@@ -199,8 +198,16 @@ fn answers(port: u16) -> bool {
     ping().is_ok_and(|line| line.starts_with("+PONG") || line.starts_with("-NOAUTH"))
 }
 
-fn missing(program: &str, package: &str, error: &io::Error) -> String {
-    format!("cannot run {program}: {error}; install it: apt-get install {package}")
+/// Runs the first of these programs that is installed.
+fn run_first<T>(programs: [&str; 2], run: impl Fn(&mut Command) -> io::Result<T>) -> T {
+    for program in programs {
+        match run(&mut Command::new(program)) {
+            Ok(done) => return done,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => panic!("cannot run {program}: {error}"),
+        }
+    }
+    panic!("neither {} is installed; run: apt-get install redis-server", programs.join(" nor "))
 }
 
 #[cfg(test)]
