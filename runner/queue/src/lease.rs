@@ -27,6 +27,11 @@ impl Token {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// When a lease with this token expires, by Redis' clock, in µs since the epoch.
+    pub fn expires_at_us(&self) -> u64 {
+        std::str::from_utf8(&self.0).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for Token {

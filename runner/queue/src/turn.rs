@@ -18,8 +18,8 @@ use crate::{BATCH_MAX, Queue, QueueError};
 /// What a runner wants done in one pipeline. Each part handles at most [`BATCH_MAX`] jobs.
 #[derive(Default)]
 pub struct Turn<'a> {
-    /// Leases to extend.
-    pub extend: Option<Extension<'a>>,
+    /// Leases to extend; empty for none.
+    pub extend: &'a [Extension],
     /// Leases to end; empty for none.
     pub settle: &'a [Settlement],
     /// Whether to end leases that have expired, and how.
@@ -30,12 +30,15 @@ pub struct Turn<'a> {
     pub lease: Option<&'a LeaseCall>,
 }
 
-/// Leases to extend, all by the same time.
-pub struct Extension<'a> {
-    /// How much later they are to expire, 1 ms to one day.
+/// A lease to extend.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    /// The job's id.
+    pub id: JobId,
+    /// The lease's token as it is now.
+    pub token: Token,
+    /// How much later it is to expire, 1 ms to one day.
     pub by: Duration,
-    /// Their ids and tokens.
-    pub leases: &'a [(JobId, Token)],
 }
 
 /// How expired leases end.
@@ -137,8 +140,8 @@ impl Turn<'_> {
             parts.push(part);
             calls.push(call);
         };
-        if let Some(extension) = self.extend.as_ref().filter(|e| !e.leases.is_empty()) {
-            add(Part::Extend, extension.command(keys));
+        if !self.extend.is_empty() {
+            add(Part::Extend, Extension::command(keys, self.extend));
         }
         if !self.settle.is_empty() {
             add(Part::Settle, Settlement::command(keys, self.settle));
@@ -169,12 +172,11 @@ impl TurnReply {
     }
 }
 
-impl Extension<'_> {
-    fn command(&self, keys: &TopicKeys) -> Cmd {
+impl Extension {
+    fn command(keys: &TopicKeys, extensions: &[Self]) -> Cmd {
         let mut call = EXTEND.call(&[keys.unack()]);
-        call.arg(millis(self.by).max(1));
-        for (id, token) in self.leases {
-            call.arg(id.as_bytes()).arg(token.as_bytes());
+        for Self { id, token, by } in extensions {
+            call.arg(id.as_bytes()).arg(token.as_bytes()).arg(millis(*by).max(1));
         }
         call
     }

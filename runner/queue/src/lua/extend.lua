@@ -2,30 +2,30 @@
 -- same; a stale token answers `lost`.
 --
 -- KEYS  unack
--- ARGV  extension in ms, then id, token for each lease
+-- ARGV  id, token, extension in ms for each lease
 -- Returns the new token, or lost, for each lease
 local UNACK = KEYS[1]
-local delta_ms = tonumber(ARGV[1])
-local count = (#ARGV - 1) / 2
+local count = #ARGV / 3
 
-if not delta_ms or delta_ms < 1 or delta_ms > 86400000 or delta_ms ~= math.floor(delta_ms) then
-  return refuse('a lease is extended by 1 ms to one day')
-end
 if count < 1 or count > 1000 or count ~= math.floor(count) then
-  return refuse('extend takes 1 to 1000 leases of id and token')
+  return refuse('extend takes 1 to 1000 leases of id, token and extension')
 end
 local ids = {}
 for i = 1, count do
-  ids[i] = ARGV[2 * i]
-  if not string.match(ARGV[2 * i + 1], '^%d+$') then
+  local token, delta_ms = ARGV[3 * i - 1], tonumber(ARGV[3 * i])
+  ids[i] = ARGV[3 * i - 2]
+  if not string.match(token, '^%d+$') then
     return refuse('the token of lease ' .. i .. ' is no whole number')
+  end
+  if not delta_ms or delta_ms < 1 or delta_ms > 86400000 or delta_ms ~= math.floor(delta_ms) then
+    return refuse('lease ' .. i .. ' is to be extended by 1 ms to one day')
   end
 end
 local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
 local answers, extended = {}, {}
 for i, id in ipairs(ids) do
-  local token = ARGV[2 * i + 1]
-  local later = whole(tonumber(token) + delta_ms * 1000)
+  local token = ARGV[3 * i - 1]
+  local later = whole(tonumber(token) + tonumber(ARGV[3 * i]) * 1000)
   if scores[i] == token then
     extended[#extended + 1] = later
     extended[#extended + 1] = id
