@@ -1,0 +1,212 @@
+//! The managed Redis and the look at a foreign one, on real servers.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use duebox::redis_server::fitness::{self, Unfit, Warning};
+use duebox::redis_server::{Fsync, ManagedRedis, RedisServerError};
+use duebox_harness::{RedisServer, eventually, patience};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+
+async fn connect(url: &str) -> MultiplexedConnection {
+    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+}
+
+async fn config(connection: &mut MultiplexedConnection, name: &str) -> String {
+    let shown: Vec<String> =
+        redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await.unwrap();
+    shown[1].clone()
+}
+
+async fn process_id(connection: &mut MultiplexedConnection) -> u32 {
+    let info: redis::InfoDict =
+        redis::cmd("INFO").arg("server").query_async(connection).await.unwrap();
+    info.get("process_id").unwrap()
+}
+
+fn kill(pid: u32) {
+    let killed = Command::new("sh").args(["-c", &format!("kill -9 {pid}")]).status().unwrap();
+    assert!(killed.success());
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_stop() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("data of mine");
+    let server = ManagedRedis::start(&dir, Fsync::No).await.unwrap();
+    let mut connection = connect(server.url()).await;
+    let () = connection.set("k", "v").await.unwrap();
+    assert_eq!(config(&mut connection, "appendonly").await, "yes");
+    assert_eq!(config(&mut connection, "appendfsync").await, "no");
+    assert_eq!(config(&mut connection, "maxmemory-policy").await, "noeviction");
+    assert_eq!(config(&mut connection, "port").await, "0");
+    assert_eq!(mode(&dir), 0o700);
+    assert_eq!(mode(&dir.join("redis.sock")), 0o700);
+    server.stop().await.unwrap();
+    assert!(!dir.join("redis.sock").exists(), "the server is gone when stop returns");
+
+    let server = ManagedRedis::start(&dir, Fsync::Always).await.unwrap();
+    let mut connection = connect(server.url()).await;
+    assert_eq!(connection.get::<_, String>("k").await.unwrap(), "v");
+    assert_eq!(fitness::check(&mut connection).await.unwrap(), []);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_refused_the_directory() {
+    let root = tempfile::tempdir().unwrap();
+    let server = ManagedRedis::start(root.path(), Fsync::Everysec).await.unwrap();
+    let second = ManagedRedis::start(root.path(), Fsync::Everysec).await.unwrap_err();
+    assert!(matches!(second, RedisServerError::InUse { .. }), "{second}");
+    assert!(second.to_string().contains(root.path().to_str().unwrap()));
+    server.stop().await.unwrap();
+}
+
+/// Starts a server the way a daemon that was killed leaves it: running, and no lock held.
+async fn leave_an_orphan(dir: &Path) -> std::process::Child {
+    let orphan = Command::new("redis-server")
+        .current_dir(dir)
+        .args(["--port", "0", "--unixsocket", "redis.sock", "--appendonly", "yes", "--save", ""])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually!(std::os::unix::net::UnixStream::connect(dir.join("redis.sock")).is_ok());
+    orphan
+}
+
+#[tokio::test]
+async fn an_orphan_is_adopted_with_its_data_and_stopped() {
+    let root = tempfile::tempdir().unwrap();
+    let mut orphan = leave_an_orphan(root.path()).await;
+    let server = ManagedRedis::start(root.path(), Fsync::Always).await.unwrap();
+    let mut connection = connect(server.url()).await;
+    assert_eq!(process_id(&mut connection).await, orphan.id());
+    assert_eq!(config(&mut connection, "appendfsync").await, "always");
+    server.stop().await.unwrap();
+    assert!(orphan.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_server_that_dies_is_brought_back_with_its_data() {
+    let root = tempfile::tempdir().unwrap();
+    let server = ManagedRedis::start(root.path(), Fsync::Everysec).await.unwrap();
+    let mut connection = connect(server.url()).await;
+    let () = connection.set("k", "v").await.unwrap();
+    let first = process_id(&mut connection).await;
+    kill(first);
+    let client = redis::Client::open(server.url()).unwrap();
+    let back = async {
+        loop {
+            match client.get_multiplexed_async_connection().await {
+                Ok(connection) => return connection,
+                // Lets the task that watches the server run: this test has one thread.
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let mut connection = tokio::time::timeout(patience(), back).await.unwrap();
+    assert_ne!(process_id(&mut connection).await, first);
+    assert_eq!(connection.get::<_, String>("k").await.unwrap(), "v");
+    server.stop().await.unwrap();
+}
+
+#[test]
+fn a_runtime_that_goes_away_takes_the_server_with_it() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(ManagedRedis::start(root.path(), Fsync::Everysec)).unwrap();
+    assert!(root.path().join("redis.sock").exists());
+    drop(runtime);
+    eventually!(!root.path().join("redis.sock").exists());
+    drop(server);
+}
+
+#[tokio::test]
+async fn a_start_that_fails_says_why_and_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let long = root.path().join("x".repeat(107));
+    let error = ManagedRedis::start(&long, Fsync::Everysec).await.unwrap_err();
+    assert!(matches!(error, RedisServerError::SocketPath { .. }), "{error}");
+    assert!(error.to_string().contains("shorter redis.managed.dir"), "{error}");
+    assert!(!long.exists());
+
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = ManagedRedis::start(&file, Fsync::Everysec).await.unwrap_err();
+    assert!(matches!(error, RedisServerError::Dir { .. }), "{error}");
+
+    let broken = root.path().join("broken");
+    fs::create_dir_all(broken.join("appendonlydir")).unwrap();
+    fs::write(broken.join("appendonlydir/appendonly.aof.manifest"), "no manifest\n").unwrap();
+    let error = ManagedRedis::start(&broken, Fsync::Everysec).await.unwrap_err();
+    assert!(matches!(error, RedisServerError::Ended { .. }), "{error}");
+    assert!(error.to_string().contains("AOF"), "the end of the log is shown: {error}");
+    // The directory is free again.
+    fs::remove_dir_all(broken.join("appendonlydir")).unwrap();
+    ManagedRedis::start(&broken, Fsync::Everysec).await.unwrap().stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_is_refused() {
+    let server = RedisServer::with_args(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut connection = connect(&server.url()).await;
+    let error = fitness::check(&mut connection).await.unwrap_err();
+    assert!(matches!(&error, Unfit::Evicts { policy } if policy == "allkeys-lru"), "{error}");
+    assert!(error.to_string().contains("CONFIG SET maxmemory-policy noeviction"), "{error}");
+}
+
+#[tokio::test]
+async fn a_hosted_redis_without_config_is_still_looked_at() {
+    let hidden = ["--rename-command", "CONFIG", ""];
+    let fit = RedisServer::with_args(&[&hidden[..], &["--appendonly", "yes"]].concat());
+    assert_eq!(fitness::check(&mut connect(&fit.url()).await).await.unwrap(), []);
+
+    let unclear = RedisServer::with_args(&hidden);
+    let warned = fitness::check(&mut connect(&unclear.url()).await).await.unwrap();
+    assert_eq!(warned, [Warning::PersistenceUnknown]);
+
+    let evicting =
+        RedisServer::with_args(&[&hidden[..], &["--maxmemory-policy", "volatile-ttl"]].concat());
+    let error = fitness::check(&mut connect(&evicting.url()).await).await.unwrap_err();
+    assert!(matches!(error, Unfit::Evicts { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn persistence_is_asked_for_and_either_kind_will_do() {
+    let none = RedisServer::start();
+    let warned = fitness::check(&mut connect(&none.url()).await).await.unwrap();
+    assert_eq!(warned, [Warning::NotPersistent]);
+    let snapshots = RedisServer::with_args(&["--save", "3600 1"]);
+    assert_eq!(fitness::check(&mut connect(&snapshots.url()).await).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_replica_and_a_cluster_node_are_refused() {
+    let master = RedisServer::start();
+    let replica = RedisServer::with_args(&["--replicaof", &format!("127.0.0.1 {}", master.port())]);
+    let error = fitness::check(&mut connect(&replica.url()).await).await.unwrap_err();
+    assert!(
+        matches!(&error, Unfit::Replica { master: at } if at.ends_with(&master.port().to_string()))
+    );
+    let node = RedisServer::with_args(&["--cluster-enabled", "yes"]);
+    let error = fitness::check(&mut connect(&node.url()).await).await.unwrap_err();
+    assert!(matches!(error, Unfit::Mode { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ask_is_told_what_to_grant() {
+    let server = RedisServer::start();
+    server.cli(&["ACL", "SETUSER", "narrow", "on", ">secret", "~*", "+@all", "-info"]);
+    let url = format!("redis://narrow:secret@127.0.0.1:{}/0", server.port());
+    let error = fitness::check(&mut connect(&url).await).await.unwrap_err();
+    assert!(matches!(error, Unfit::Info(_)) && error.to_string().contains("+info"), "{error}");
+}
