@@ -1,0 +1,96 @@
+//go:build !wasip1
+
+// Package dueboxtest runs a handler natively, in an ordinary test, on a job made by hand:
+//
+//	run := dueboxtest.Job{Payload: `{"order":42}`, Attempt: 2}.Run(handle)
+//	if run.Verdict != duebox.Ack() { t.Error(run.Verdict) }
+//
+// Runs take turns, so parallel tests may use it.
+package dueboxtest
+
+import (
+	"sync"
+	"time"
+
+	"duebox.dev/duebox"
+	"duebox.dev/duebox/internal/abi"
+)
+
+// A Job is what the host would hand over. Fields left out are: ID and Topic "test", Attempt 1 of
+// MaxAttempts 8, DueAt and Now the same instant of 2025, TTR 30 s.
+type Job struct {
+	Payload     string
+	ID          string
+	Topic       string
+	Attempt     int
+	MaxAttempts int
+	DueAt       time.Time
+	Now         time.Time
+	TTR         time.Duration
+	Headers     map[string]string
+	Config      map[string]string // strings as they stand, others as JSON text
+}
+
+// A Run is what came of it.
+type Run struct {
+	Verdict duebox.Verdict
+	Lines   []Line
+}
+
+// A Line is one log line.
+type Line struct {
+	Level duebox.Level
+	Text  string
+}
+
+var turn sync.Mutex
+
+// Run runs a handler on the job.
+func (j Job) Run(handler duebox.Handler) Run {
+	turn.Lock()
+	defer turn.Unlock()
+	j = j.filled()
+	run := Run{}
+	abi.Host.Payload = []byte(j.Payload)
+	abi.Host.Text = map[abi.Meta]string{abi.MetaID: j.ID, abi.MetaTopic: j.Topic}
+	abi.Host.Numbers = map[abi.Meta]int64{
+		abi.MetaAttempt:     int64(j.Attempt),
+		abi.MetaMaxAttempts: int64(j.MaxAttempts),
+		abi.MetaDueAt:       j.DueAt.UnixMilli(),
+		abi.MetaNow:         j.Now.UnixMilli(),
+		abi.MetaDeadline:    j.Now.Add(j.TTR).UnixMilli(),
+		abi.MetaTimeLeft:    j.TTR.Milliseconds(),
+	}
+	abi.Host.Headers = j.Headers
+	abi.Host.Config = j.Config
+	abi.Host.OnLog = func(level duebox.Level, text string) {
+		run.Lines = append(run.Lines, Line{level, text})
+	}
+	run.Verdict = handler(duebox.NewJob(len(j.Payload)))
+	return run
+}
+
+func (j Job) filled() Job {
+	if j.ID == "" {
+		j.ID = "test"
+	}
+	if j.Topic == "" {
+		j.Topic = "test"
+	}
+	if j.Attempt == 0 {
+		j.Attempt = 1
+	}
+	if j.MaxAttempts == 0 {
+		j.MaxAttempts = 8
+	}
+	if j.Now.IsZero() {
+		j.Now = time.Date(2025, time.November, 24, 16, 0, 0, 0, time.UTC)
+	}
+	if j.DueAt.IsZero() {
+		j.DueAt = j.Now
+	}
+	if j.TTR == 0 {
+		j.TTR = 30 * time.Second
+	}
+	return j
+}

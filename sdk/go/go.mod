@@ -1,0 +1,3 @@
+module duebox.dev/duebox
+
+go 1.24

@@ -1,0 +1,8 @@
+//go:build wasip1
+
+package duebox
+
+// handle is the module's entry; see sdk/ABI.md. It is linked into every handler.
+//
+//go:wasmexport handle
+func handle(payloadLen uint32) int32 { return run(payloadLen) }

@@ -1,0 +1,72 @@
+// Package abi is the ABI of sdk/ABI.md as ordinary Go functions: the only place of the SDK that
+// knows of pointers and lengths. On other targets than wasm the imports are answered by [Host].
+package abi
+
+// A Level is how much a log line matters.
+type Level int32
+
+// The levels, with the host's numbers.
+const (
+	LevelError Level = iota
+	LevelWarn
+	LevelInfo
+	LevelDebug
+	LevelTrace
+)
+
+// A Meta is a key of the job's metadata.
+type Meta int32
+
+// The metadata keys, with the host's numbers. Times are unix milliseconds.
+const (
+	MetaID Meta = iota + 1
+	MetaTopic
+	MetaAttempt
+	MetaMaxAttempts
+	MetaDueAt
+	MetaDeadline
+	MetaHeaders
+	MetaNow
+	MetaTimeLeft
+)
+
+// PayloadRead copies a part of the payload and gives the bytes copied.
+func PayloadRead(offset uint32, into []byte) int { return int(max(0, payloadRead(offset, into))) }
+
+// MetaInt is a metadata value that is a number.
+func MetaInt(key Meta) int64 { return metaInt(key) }
+
+// MetaText is a metadata value as text; empty if the host does not know the key.
+func MetaText(key Meta) string {
+	value, _ := whole(func(into []byte) int32 { return metaRead(key, into) })
+	return value
+}
+
+// ConfigRead is a configuration value, and whether there is one of that name.
+func ConfigRead(name string) (string, bool) {
+	return whole(func(into []byte) int32 { return configRead(name, into) })
+}
+
+// RetryAfter sets the wait before the next attempt, in milliseconds.
+func RetryAfter(ms int64) { retryAfter(ms) }
+
+// Reason tells the host why, for people.
+func Reason(text string) { reason(text) }
+
+// Log writes one log line.
+func Log(level Level, text string) { log(level, text) }
+
+// whole calls an import that answers with a value's whole length, again if the value did not fit.
+func whole(read func(into []byte) int32) (string, bool) {
+	value := make([]byte, 128)
+	length := read(value)
+	if length < 0 {
+		return "", false
+	}
+	if int(length) > len(value) {
+		// The value cannot change within a job, so the second answer is the first.
+		value = make([]byte, length)
+		read(value)
+	}
+	return string(value[:length]), true
+}

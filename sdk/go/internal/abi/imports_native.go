@@ -1,0 +1,81 @@
+//go:build !wasip1
+
+package abi
+
+import (
+	"sort"
+	"strconv"
+)
+
+// Host is the host's side on native targets: what the imports answer. Package dueboxtest sets it.
+var Host struct {
+	Payload []byte
+	Text    map[Meta]string
+	Numbers map[Meta]int64
+	Headers map[string]string
+	Config  map[string]string
+	OnLog   func(level Level, text string)
+}
+
+func payloadRead(offset uint32, into []byte) int32 {
+	if int(offset) >= len(Host.Payload) {
+		return 0
+	}
+	return int32(copy(into, Host.Payload[offset:]))
+}
+
+func metaRead(key Meta, into []byte) int32 {
+	if key == MetaHeaders {
+		return answer(headerBlock(), into)
+	}
+	if text, found := Host.Text[key]; found {
+		return answer(text, into)
+	}
+	if number, found := Host.Numbers[key]; found {
+		return answer(strconv.FormatInt(number, 10), into)
+	}
+	return -1
+}
+
+func headerBlock() string {
+	names := make([]string, 0, len(Host.Headers))
+	for name := range Host.Headers {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	block := ""
+	for _, name := range names {
+		block += name + ": " + Host.Headers[name] + "\n"
+	}
+	return block
+}
+
+func metaInt(key Meta) int64 {
+	if number, found := Host.Numbers[key]; found {
+		return number
+	}
+	return -1
+}
+
+func configRead(name string, into []byte) int32 {
+	value, found := Host.Config[name]
+	if !found {
+		return -1
+	}
+	return answer(value, into)
+}
+
+// The verdict itself tells a test the delay and the reason.
+func retryAfter(int64) {}
+func reason(string)    {}
+
+func log(level Level, text string) {
+	if Host.OnLog != nil {
+		Host.OnLog(level, text)
+	}
+}
+
+func answer(value string, into []byte) int32 {
+	copy(into, value)
+	return int32(len(value))
+}

@@ -1,0 +1,65 @@
+//go:build wasip1
+
+package abi
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// Each import takes the pointer and length of a slice or string that is kept alive through the call.
+
+//go:wasmimport duebox_v1 payload_read
+func hostPayloadRead(dst unsafe.Pointer, offset, length uint32) int32
+
+//go:wasmimport duebox_v1 meta_read
+func hostMetaRead(key int32, dst unsafe.Pointer, capacity uint32) int32
+
+//go:wasmimport duebox_v1 meta_int
+func hostMetaInt(key int32) int64
+
+//go:wasmimport duebox_v1 config_read
+func hostConfigRead(name unsafe.Pointer, nameLen uint32, dst unsafe.Pointer, capacity uint32) int32
+
+//go:wasmimport duebox_v1 retry_after
+func hostRetryAfter(ms int64)
+
+//go:wasmimport duebox_v1 reason
+func hostReason(text unsafe.Pointer, length uint32)
+
+//go:wasmimport duebox_v1 log
+func hostLog(level int32, text unsafe.Pointer, length uint32)
+
+func payloadRead(offset uint32, into []byte) int32 {
+	read := hostPayloadRead(unsafe.Pointer(unsafe.SliceData(into)), offset, uint32(len(into)))
+	runtime.KeepAlive(into)
+	return read
+}
+
+func metaRead(key Meta, into []byte) int32 {
+	length := hostMetaRead(int32(key), unsafe.Pointer(unsafe.SliceData(into)), uint32(len(into)))
+	runtime.KeepAlive(into)
+	return length
+}
+
+func metaInt(key Meta) int64 { return hostMetaInt(int32(key)) }
+
+func configRead(name string, into []byte) int32 {
+	length := hostConfigRead(unsafe.Pointer(unsafe.StringData(name)), uint32(len(name)),
+		unsafe.Pointer(unsafe.SliceData(into)), uint32(len(into)))
+	runtime.KeepAlive(name)
+	runtime.KeepAlive(into)
+	return length
+}
+
+func retryAfter(ms int64) { hostRetryAfter(ms) }
+
+func reason(text string) {
+	hostReason(unsafe.Pointer(unsafe.StringData(text)), uint32(len(text)))
+	runtime.KeepAlive(text)
+}
+
+func log(level Level, text string) {
+	hostLog(int32(level), unsafe.Pointer(unsafe.StringData(text)), uint32(len(text)))
+	runtime.KeepAlive(text)
+}

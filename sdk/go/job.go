@@ -1,0 +1,96 @@
+package duebox
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"duebox.dev/duebox/internal/abi"
+)
+
+// A Job is one attempt of one job. Everything is read from the host when it is asked for, so a
+// handler pays only for what it looks at.
+type Job struct {
+	payloadLen uint32
+}
+
+// NewJob is for package dueboxtest: the job that the host has in hand.
+func NewJob(payloadLen int) *Job { return &Job{payloadLen: uint32(payloadLen)} }
+
+// PayloadLen is the payload's length in bytes.
+func (j *Job) PayloadLen() int { return int(j.payloadLen) }
+
+// Payload is the whole payload, copied from the host.
+func (j *Job) Payload() []byte {
+	payload := make([]byte, j.payloadLen)
+	return payload[:abi.PayloadRead(0, payload)]
+}
+
+// ReadPayload copies a part of the payload, from offset on, and gives the bytes copied: 0 at the end
+// and past it. For payloads that need not be in memory at once.
+func (j *Job) ReadPayload(offset int, into []byte) int {
+	if offset < 0 || offset > int(j.payloadLen) {
+		return 0
+	}
+	return abi.PayloadRead(uint32(offset), into)
+}
+
+// Text is the payload as text, or an error if it is not UTF-8.
+func (j *Job) Text() (string, error) {
+	payload := j.Payload()
+	if !utf8.Valid(payload) {
+		return "", errors.New("the payload is not UTF-8")
+	}
+	return string(payload), nil
+}
+
+// JSON reads the payload into a value, as json.Unmarshal does.
+func (j *Job) JSON(into any) error { return json.Unmarshal(j.Payload(), into) }
+
+// ID is the id the producer gave the job.
+func (j *Job) ID() string { return abi.MetaText(abi.MetaID) }
+
+// Topic is the topic the job came through.
+func (j *Job) Topic() string { return abi.MetaText(abi.MetaTopic) }
+
+// Attempt is which attempt this is, from 1.
+func (j *Job) Attempt() int { return int(abi.MetaInt(abi.MetaAttempt)) }
+
+// MaxAttempts is how many attempts the job has in all.
+func (j *Job) MaxAttempts() int { return int(abi.MetaInt(abi.MetaMaxAttempts)) }
+
+// IsLastAttempt is true if a nack now makes the job dead.
+func (j *Job) IsLastAttempt() bool { return j.Attempt() >= j.MaxAttempts() }
+
+// DueAt is when the job fell due.
+func (j *Job) DueAt() time.Time { return time.UnixMilli(abi.MetaInt(abi.MetaDueAt)) }
+
+// Deadline is when this attempt is ended by force.
+func (j *Job) Deadline() time.Time { return time.UnixMilli(abi.MetaInt(abi.MetaDeadline)) }
+
+// Now is the host's clock, the one that DueAt and Deadline are on.
+func (j *Job) Now() time.Time { return time.UnixMilli(abi.MetaInt(abi.MetaNow)) }
+
+// TimeLeft is how long this attempt may still run; zero when its time is over.
+func (j *Job) TimeLeft() time.Duration {
+	return time.Duration(max(0, abi.MetaInt(abi.MetaTimeLeft))) * time.Millisecond
+}
+
+// Headers are the headers of the job, by name in lower case.
+func (j *Job) Headers() map[string]string {
+	headers := map[string]string{}
+	for line := range strings.Lines(abi.MetaText(abi.MetaHeaders)) {
+		if name, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); found {
+			headers[name] = value
+		}
+	}
+	return headers
+}
+
+// Header is one header, and whether the job has it.
+func (j *Job) Header(name string) (value string, found bool) {
+	value, found = j.Headers()[name]
+	return value, found
+}
