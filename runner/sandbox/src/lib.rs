@@ -1,1 +1,42 @@
-//! stub
+//! Wasmtime, narrowed to what a job may do: load a handler module, run it on one job, say what came
+//! of it.
+//!
+//! ```text
+//!  bytes ─ load ─▶ checked ─ compiled ─▶ Handler ─ run(Invocation) ─▶ Report { Outcome, … }
+//!                                          │              ▲
+//!                                          └─ instance ───┘  a fresh one each job, dropped after it
+//! ```
+//!
+//! The contract with the guest is ABI.md; this crate is its host side. What it keeps: nothing of one
+//! job is visible to the next; a guest ends at its deadline whatever it does, also while it waits;
+//! it reaches only the memory, the log and the values it was granted; whatever a guest does is an
+//! [`Outcome`](duebox_job::Outcome), never a panic or an error of the host. Redis and the manifest
+//! are unknown here.
+
+mod abi;
+mod assemblyscript;
+mod compile;
+mod digest;
+mod engine;
+mod failure;
+mod guest;
+mod handler;
+mod interrupt;
+mod invocation;
+mod limits;
+mod log;
+mod memory;
+mod module;
+mod refusal;
+mod sandbox;
+mod stdio;
+mod wasi;
+
+pub use digest::Digest;
+pub use handler::{Handler, Report};
+pub use interrupt::{Interrupt, InterruptReason};
+pub use invocation::Invocation;
+pub use limits::{Grants, Limits};
+pub use log::{JobContext, Level, LogSink};
+pub use refusal::{LoadError, SandboxError};
+pub use sandbox::{Sandbox, SandboxConfig};

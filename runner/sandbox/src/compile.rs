@@ -1,0 +1,79 @@
+//! From a module's file to code that can run. A short-lived engine compiles, and only its finished
+//! code enters the engine that runs jobs: wasmtime 48 keeps what its compiler allocated for as long
+//! as the engine lives, so an engine that both compiles and runs would grow with every reload.
+
+use std::borrow::Cow;
+
+use wasmtime::{Engine, Module};
+
+use crate::engine;
+use crate::limits::Limits;
+use crate::module;
+use crate::refusal::{LoadError, SandboxError};
+
+/// Compiles modules, on a bounded number of threads however many are loaded at once.
+pub(crate) struct Compiler {
+    threads: rayon::ThreadPool,
+}
+
+impl Compiler {
+    /// Half of the cores: jobs go on while a module is compiled.
+    pub(crate) fn new() -> Result<Self, SandboxError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads((cores / 2).max(1))
+            .thread_name(|index| format!("compile-{index}"))
+            .build()
+            .map_err(|error| SandboxError::Thread { what: "compile", why: error.to_string() })?;
+        Ok(Self { threads })
+    }
+
+    /// Checks and compiles a file's bytes for `engine`.
+    pub(crate) fn compile(
+        &self,
+        engine: &Engine,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Module, LoadError> {
+        let binary = binary(bytes, limits)?;
+        module::check(&binary, limits)?;
+        let code = self.threads.install(|| {
+            let compiler = Engine::new(&engine::on_demand())?;
+            compiler.precompile_module(&binary)
+        });
+        let invalid = |error: wasmtime::Error| LoadError::Invalid(format!("{error:#}"));
+        let module = deserialize(engine, &code.map_err(invalid)?).map_err(invalid)?;
+        // Now, or the first job would pay for it.
+        module.initialize_copy_on_write_image().map_err(invalid)?;
+        Ok(module)
+    }
+}
+
+/// The file as a binary module, parsed if it is text.
+fn binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
+    const MAGIC: &[u8] = b"\0asm";
+    let in_size = |size: usize| match size <= limits.module {
+        true => Ok(()),
+        false => Err(LoadError::TooLarge { size, max: limits.module }),
+    };
+    in_size(bytes.len())?;
+    if bytes.is_empty() {
+        return Err(LoadError::Empty);
+    }
+    if MAGIC.starts_with(bytes) || bytes.starts_with(MAGIC) {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| LoadError::NotWasm)?;
+    if text.contains('\0') {
+        return Err(LoadError::NotWasm);
+    }
+    let binary = wat::parse_str(text).map_err(|error| LoadError::Text(error.to_string()))?;
+    in_size(binary.len())?;
+    Ok(Cow::Owned(binary))
+}
+
+#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself, above")]
+fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
+    // SAFETY: `code` comes from `precompile_module` of this very process, and never left its memory.
+    unsafe { Module::deserialize(engine, code) }
+}

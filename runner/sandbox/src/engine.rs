@@ -1,0 +1,171 @@
+//! The one engine all handlers run in, and the clock that interrupts them.
+//!
+//! Instances come from a pool of slots, prepared once and reused after they are wiped: that is what
+//! makes a fresh instance a job affordable. Where the machine refuses the address space of a pool,
+//! instances are made on demand, slower and otherwise the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use wasmtime::{Config, Enabled, Engine, EngineWeak, PoolingAllocationConfig};
+
+use crate::limits::TABLES_PER_MODULE;
+use crate::refusal::SandboxError;
+use crate::sandbox::SandboxConfig;
+
+/// How often a running guest is looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// Ticks without a running guest after which the ticker sleeps until there is one.
+const IDLE_TICKS: u32 = 100;
+/// Slots beyond the jobs at once: old and new module live side by side during a reload.
+const SLOTS_SPARE: u32 = 64;
+/// Bytes of a slot's memory that are wiped in place rather than given back (field/toolchains.md §2).
+const KEEP_RESIDENT: usize = 4 << 20;
+/// Stack of a guest, and of the fiber it and the host functions it calls run on, in bytes.
+const WASM_STACK: usize = 512 << 10;
+const FIBER_STACK: usize = 1 << 20;
+
+/// The table elements a pool is built for at least: a topic may raise its limit by a reload.
+const POOL_TABLES_MIN: u32 = 1_000_000;
+
+/// How many elements each table of the pool holds.
+pub(crate) fn pool_tables(config: &SandboxConfig) -> u32 {
+    config.tables_max.max(POOL_TABLES_MIN)
+}
+
+/// The engine for jobs, and whether it has a pool.
+pub(crate) fn start(config: &SandboxConfig) -> Result<(Engine, bool), SandboxError> {
+    let mut pooling = on_demand();
+    pooling.allocation_strategy(pool(config));
+    let refused = match Engine::new(&pooling) {
+        Ok(engine) => return Ok((engine, true)),
+        Err(error) => error,
+    };
+    tracing::warn!(
+        "the machine refuses the address space for {} sandboxes ({refused:#}): jobs run slower, \
+         each instance is made on demand; lower runner.max_jobs or lift the limit (ulimit -v, \
+         vm.overcommit_memory)",
+        config.max_jobs
+    );
+    let engine = Engine::new(&on_demand());
+    Ok((engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?, false))
+}
+
+/// What every engine here has in common; compiled code fits all of them.
+pub(crate) fn on_demand() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        .max_wasm_stack(WASM_STACK)
+        .async_stack_size(FIBER_STACK)
+        // Go's initial memory is sparse; with an image it is mapped, not copied.
+        .memory_guaranteed_dense_image_size(64 << 20)
+        .concurrency_support(false)
+        .wasm_memory64(false)
+        .wasm_multi_memory(false);
+    config
+}
+
+fn pool(config: &SandboxConfig) -> PoolingAllocationConfig {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let slots = config.max_jobs.max(1).saturating_add(SLOTS_SPARE);
+    let warm = u32::try_from(4 * cores).unwrap_or(u32::MAX);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_core_instances(slots)
+        .total_memories(slots)
+        .total_tables(slots.saturating_mul(TABLES_PER_MODULE))
+        .total_stacks(slots)
+        .max_tables_per_module(TABLES_PER_MODULE)
+        .table_elements(pool_tables(config) as usize)
+        // The metadata of a module with 100,000 functions is a few MiB.
+        .max_core_instance_size(16 << 20)
+        .linear_memory_keep_resident(KEEP_RESIDENT.min(config.memory_max))
+        .table_keep_resident(64 << 10)
+        .max_unused_warm_slots(warm)
+        .decommit_batch_size(if cores <= 2 { 1 } else { cores.min(32) })
+        // Off for isolation: with it, 48.0.8 lets swapped-out pages of one job survive into the
+        // next (wasmtime#14357).
+        .pagemap_scan(Enabled::No);
+    pool
+}
+
+/// Raises the engine's epoch every 10 ms while a guest runs, and sleeps while none does.
+pub(crate) struct Ticker {
+    shared: Arc<Shared>,
+    thread: Thread,
+}
+
+struct Shared {
+    running: AtomicUsize,
+    asleep: AtomicBool,
+    stop: AtomicBool,
+}
+
+/// A guest is running as long as this lives.
+pub(crate) struct Running(Arc<Ticker>);
+
+impl Ticker {
+    pub(crate) fn start(engine: &Engine) -> Result<Arc<Self>, SandboxError> {
+        let shared = Arc::new(Shared {
+            running: AtomicUsize::new(0),
+            asleep: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        });
+        let (engine, seen) = (engine.weak(), Arc::clone(&shared));
+        let thread: std::io::Result<JoinHandle<()>> =
+            std::thread::Builder::new().name("epoch".to_owned()).spawn(move || seen.tick(&engine));
+        let thread = thread
+            .map_err(|error| SandboxError::Thread { what: "epoch", why: error.to_string() })?;
+        Ok(Arc::new(Self { shared, thread: thread.thread().clone() }))
+    }
+
+    /// Keeps the clock ticking for one guest.
+    pub(crate) fn run(self: &Arc<Self>) -> Running {
+        // Either this sees the ticker asleep, or the ticker sees this guest before it sleeps.
+        self.shared.running.fetch_add(1, Ordering::SeqCst);
+        if self.shared.asleep.load(Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+        Running(Arc::clone(self))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.shared.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+    }
+}
+
+impl Shared {
+    fn tick(&self, engine: &EngineWeak) {
+        let mut idle = 0;
+        while !self.stop.load(Ordering::SeqCst) {
+            std::thread::sleep(TICK);
+            let Some(engine) = engine.upgrade() else { return };
+            engine.increment_epoch();
+            idle = if self.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
+            if idle >= IDLE_TICKS {
+                self.sleep();
+                idle = 0;
+            }
+        }
+    }
+
+    /// Sleeps until a guest runs or the ticker is dropped.
+    fn sleep(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+        while self.running.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
+            std::thread::park();
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,126 @@
+//! The host's side of one running instance: what the imports read and what the guest has said so
+//! far. It lives as long as the instance, so nothing of it reaches the next job.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use wasmtime::{Memory, ModuleExport};
+use wasmtime_wasi::p1::WasiP1Ctx;
+
+use crate::interrupt::Interrupt;
+use crate::invocation::Invocation;
+use crate::limits::{Grants, Meter};
+use crate::log::JobLog;
+use crate::wasi::Wasi;
+
+/// Where in its life an instance is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// In its start function or `_initialize`, which belong to no job: only `log` and `random` work.
+    Starting,
+    /// In `alloc` or `handle`.
+    Handling,
+}
+
+/// The state behind one instance.
+pub(crate) struct Guest {
+    pub(crate) invocation: Invocation,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) log: Arc<JobLog>,
+    pub(crate) meter: Meter,
+    pub(crate) interrupt: Interrupt,
+    pub(crate) clock: Clock,
+    pub(crate) phase: Phase,
+    /// Where the module exports its memory, and the memory once looked up.
+    pub(crate) memory_export: Option<ModuleExport>,
+    pub(crate) memory: Option<Memory>,
+    /// What the guest gave as its reason; the last one.
+    pub(crate) reason: Option<String>,
+    pub(crate) retry_after: Option<Duration>,
+    /// The headers as a block, made when first asked for.
+    pub(crate) headers: Option<String>,
+    /// Made when WASI is first called: most modules never do.
+    wasi: Option<Box<Wasi>>,
+}
+
+impl Guest {
+    pub(crate) fn new(
+        invocation: Invocation,
+        grants: Arc<Grants>,
+        log: Arc<JobLog>,
+        meter: Meter,
+        interrupt: Interrupt,
+        memory_export: Option<ModuleExport>,
+    ) -> Self {
+        let clock = Clock::start(invocation.ttr);
+        Self {
+            invocation,
+            grants,
+            log,
+            meter,
+            interrupt,
+            clock,
+            phase: Phase::Starting,
+            memory_export,
+            memory: None,
+            reason: None,
+            retry_after: None,
+            headers: None,
+            wasi: None,
+        }
+    }
+
+    /// The WASI context of this instance.
+    pub(crate) fn wasi(&mut self) -> &mut WasiP1Ctx {
+        let wasi = self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&self.grants, &self.log)));
+        &mut wasi.context
+    }
+
+    /// Says what the guest left unfinished on its output.
+    pub(crate) fn finish_output(&self) {
+        if let Some(wasi) = &self.wasi {
+            wasi.finish();
+        }
+    }
+
+    /// True if the guest must stop now.
+    pub(crate) fn must_end(&self) -> bool {
+        self.interrupt.reason().is_some() || self.clock.left().is_zero()
+    }
+}
+
+/// The time of one attempt.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    pub(crate) started: Instant,
+    pub(crate) deadline: Instant,
+    /// The deadline in unix milliseconds.
+    pub(crate) deadline_ms: u64,
+}
+
+/// A ttr beyond this is as good as none: 100 years.
+const TTR_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+impl Clock {
+    fn start(ttr: Duration) -> Self {
+        let ttr = ttr.min(TTR_MAX);
+        let started = Instant::now();
+        let deadline_ms = unix_ms().saturating_add(millis(ttr));
+        Self { started, deadline: started.checked_add(ttr).unwrap_or(started), deadline_ms }
+    }
+
+    /// What is left of the ttr.
+    pub(crate) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+/// Now, in unix milliseconds; 0 on a machine whose clock is before 1970.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+/// A duration in whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

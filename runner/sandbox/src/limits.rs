@@ -1,0 +1,164 @@
+//! What a guest may use and what it is given. The meter sits between the guest and the pool: no byte
+//! of memory is granted past the limit, and every refusal is remembered, for the failure's class.
+
+use std::collections::BTreeMap;
+
+use wasmtime::ResourceLimiter;
+
+/// Tables a module may have.
+pub(crate) const TABLES_PER_MODULE: u32 = 4;
+
+/// The limits of one topic's sandbox; the default is that of the manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Linear memory, in bytes; a wasm32 memory ends at 4 GiB whatever is said here.
+    pub memory: usize,
+    /// The longest payload, in bytes. Kept by the runner, see
+    /// [`Handler::payload_max`](crate::Handler::payload_max).
+    pub payload: usize,
+    /// The largest module file, in bytes.
+    pub module: usize,
+    /// Log text of one job, in bytes; a line counts for at least 1.
+    pub log: usize,
+    /// Elements of all tables together.
+    pub tables: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            payload: 1 << 20,
+            module: 16 << 20,
+            log: 64 << 10,
+            tables: 100_000,
+        }
+    }
+}
+
+/// What one topic's handler may read. The default is nothing.
+#[derive(Clone, Default)]
+pub struct Grants {
+    /// Values and secrets for `config_read`: strings raw, other types as JSON text.
+    pub config: BTreeMap<String, String>,
+    /// The environment a WASI module sees.
+    pub env: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Grants {
+    /// Names only: values may be secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grants")
+            .field("config", &self.config.keys())
+            .field("env", &self.env.keys())
+            .finish()
+    }
+}
+
+/// Counts what one instance has, and refuses what is over its limits.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    memory_max: usize,
+    tables_max: usize,
+    /// The largest linear memory granted, in bytes.
+    pub(crate) memory_peak: usize,
+    tables: usize,
+    /// The size of the last refused growth of memory, in bytes.
+    pub(crate) refused: Option<usize>,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            memory_max: limits.memory,
+            tables_max: limits.tables as usize,
+            memory_peak: 0,
+            tables: 0,
+            refused: None,
+        }
+    }
+
+    /// The limit of memory, in bytes.
+    pub(crate) fn memory_max(&self) -> usize {
+        self.memory_max
+    }
+}
+
+impl ResourceLimiter for Meter {
+    fn memory_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let granted = desired <= self.memory_max.min(maximum.unwrap_or(usize::MAX));
+        if granted {
+            self.memory_peak = self.memory_peak.max(desired);
+        } else {
+            self.refused = Some(desired);
+        }
+        Ok(granted)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        // Beyond 4 GiB the meter is not asked, and the machine itself may refuse.
+        self.refused.get_or_insert(usize::MAX);
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let total = self.tables.saturating_sub(current).saturating_add(desired);
+        let granted = total <= self.tables_max && desired <= maximum.unwrap_or(usize::MAX);
+        if granted {
+            self.tables = total;
+        }
+        Ok(granted)
+    }
+
+    fn instances(&self) -> usize {
+        1
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_PER_MODULE as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_meter_grants_up_to_the_limit_and_remembers_a_refusal() {
+        let mut meter = Meter::new(&Limits { memory: 100, ..Limits::default() });
+        assert!(meter.memory_growing(0, 100, None).unwrap());
+        assert_eq!((meter.memory_peak, meter.refused), (100, None));
+        assert!(!meter.memory_growing(100, 101, None).unwrap());
+        assert_eq!((meter.memory_peak, meter.refused), (100, Some(101)));
+    }
+
+    #[test]
+    fn tables_count_together() {
+        let mut meter = Meter::new(&Limits { tables: 10, ..Limits::default() });
+        assert!(meter.table_growing(0, 6, None).unwrap());
+        assert!(!meter.table_growing(0, 5, None).unwrap());
+        assert!(meter.table_growing(6, 10, None).unwrap());
+        assert!(!meter.table_growing(10, 11, None).unwrap());
+    }
+
+    #[test]
+    fn debugging_grants_shows_no_secret() {
+        let config = BTreeMap::from([("api_key".to_owned(), "hunter2".to_owned())]);
+        let shown = format!("{:?}", Grants { config, env: BTreeMap::new() });
+        assert!(shown.contains("api_key") && !shown.contains("hunter2"), "{shown}");
+    }
+}

@@ -1,0 +1,155 @@
+//! A module as it is before it is compiled: looked over section by section, so that what cannot be a
+//! handler is refused with its remedy, and before any work is spent on it.
+
+use wasmparser::{
+    BinaryReaderError, Encoding, ExternalKind, Import, MemoryType, Parser, Payload, TypeRef,
+};
+
+use crate::limits::{Limits, TABLES_PER_MODULE};
+use crate::refusal::LoadError;
+use crate::{abi, assemblyscript, wasi};
+
+/// What the sections say, as far as it matters here.
+#[derive(Default)]
+struct Outline {
+    memories: Vec<MemoryType>,
+    tables: Vec<u64>,
+    /// The first import that takes a pointer.
+    pointer_import: Option<String>,
+    exports_memory: bool,
+    exports_handle: bool,
+    exports_start: bool,
+}
+
+/// Checks a binary module against the ABI and the topic's limits, as far as its sections tell.
+pub(crate) fn check(binary: &[u8], limits: &Limits) -> Result<(), LoadError> {
+    let outline = read(binary)?;
+    check_memories(&outline.memories, limits)?;
+    check_tables(&outline.tables, limits)?;
+    if outline.exports_start {
+        return Err(LoadError::Command);
+    }
+    if !outline.exports_handle {
+        return Err(LoadError::NoHandle);
+    }
+    match outline.pointer_import {
+        Some(needs) if !outline.exports_memory => Err(LoadError::NoMemory { needs }),
+        _ => Ok(()),
+    }
+}
+
+fn read(binary: &[u8]) -> Result<Outline, LoadError> {
+    let mut outline = Outline::default();
+    for payload in Parser::new(0).parse_all(binary) {
+        match payload.map_err(|error| malformed(&error, binary.len()))? {
+            Payload::Version { encoding: Encoding::Component, .. } => {
+                return Err(LoadError::Component);
+            }
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    outline.import(import.map_err(|error| malformed(&error, binary.len()))?)?;
+                }
+            }
+            Payload::TableSection(section) => {
+                for table in section {
+                    let table = table.map_err(|error| malformed(&error, binary.len()))?;
+                    outline.tables.push(table.ty.initial);
+                }
+            }
+            Payload::MemorySection(section) => {
+                for memory in section {
+                    outline.memories.push(memory.map_err(|error| malformed(&error, binary.len()))?);
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section {
+                    let export = export.map_err(|error| malformed(&error, binary.len()))?;
+                    match (export.name, export.kind) {
+                        ("memory", ExternalKind::Memory) => outline.exports_memory = true,
+                        ("handle", ExternalKind::Func) => outline.exports_handle = true,
+                        ("_start", _) => outline.exports_start = true,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(outline)
+}
+
+fn malformed(error: &BinaryReaderError, size: usize) -> LoadError {
+    // The parser's word for "more bytes are needed"; sections promise their length beforehand.
+    if error.message().starts_with("unexpected end") {
+        LoadError::Truncated(size)
+    } else {
+        LoadError::Invalid(error.to_string())
+    }
+}
+
+impl Outline {
+    /// Takes one import, or refuses it by name. WASI's own names are the linker's to know.
+    fn import(&mut self, import: Import<'_>) -> Result<(), LoadError> {
+        let (module, name) = (import.module.to_owned(), import.name.to_owned());
+        match import.ty {
+            TypeRef::Memory(memory) if memory.shared => return Err(LoadError::SharedMemory),
+            TypeRef::Memory(_) => return Err(LoadError::ImportedMemory { module, name }),
+            TypeRef::Func(_) => {}
+            _ => return Err(LoadError::UnknownImport { module, name }),
+        }
+        if import.module == abi::NAMESPACE && abi::IMPORTS_LATER.contains(&import.name) {
+            return Err(LoadError::LaterImport { module, name });
+        }
+        match takes_pointer(import.module, import.name) {
+            None => Err(LoadError::UnknownImport { module, name }),
+            Some(pointer) => {
+                if pointer && self.pointer_import.is_none() {
+                    self.pointer_import = Some(format!("the import {module}.{name}"));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether an import takes a pointer; `None` if there is no such import.
+fn takes_pointer(module: &str, name: &str) -> Option<bool> {
+    let listed = |imports: &[(&str, bool)]| {
+        imports.iter().find(|(known, _)| *known == name).map(|(_, pointer)| *pointer)
+    };
+    match module {
+        abi::NAMESPACE => listed(&abi::IMPORTS),
+        assemblyscript::NAMESPACE => listed(&assemblyscript::IMPORTS),
+        wasi::NAMESPACE => Some(name != "proc_exit"),
+        _ => None,
+    }
+}
+
+fn check_memories(memories: &[MemoryType], limits: &Limits) -> Result<(), LoadError> {
+    if memories.iter().any(|memory| memory.shared) {
+        return Err(LoadError::SharedMemory);
+    }
+    if memories.iter().any(|memory| memory.memory64) {
+        return Err(LoadError::Memory64);
+    }
+    if memories.len() > 1 {
+        return Err(LoadError::Memories(memories.len()));
+    }
+    let page = |memory: &MemoryType| 1_u64 << memory.page_size_log2.unwrap_or(16).min(16);
+    let size = memories.first().map_or(0, |memory| memory.initial.saturating_mul(page(memory)));
+    if size > limits.memory as u64 {
+        return Err(LoadError::MemoryOverLimit { size, max: limits.memory });
+    }
+    Ok(())
+}
+
+fn check_tables(tables: &[u64], limits: &Limits) -> Result<(), LoadError> {
+    if tables.len() > TABLES_PER_MODULE as usize {
+        return Err(LoadError::Tables { size: tables.len(), max: TABLES_PER_MODULE });
+    }
+    let size = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(*table));
+    if size > limits.tables.into() {
+        return Err(LoadError::TablesOverLimit { size, max: limits.tables });
+    }
+    Ok(())
+}
