@@ -1,0 +1,182 @@
+// Command echo-go does what a conformance case asks, by the Go SDK alone. The case's steps stand in
+// the configuration value "script", one a line; tests/conformance/README.md says what each does.
+// Invariant: echo-rust and echo-as answer every step with the same words.
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"duebox.dev/duebox"
+)
+
+func init() { duebox.Handle(handle) }
+
+func main() {}
+
+func handle(job *duebox.Job) duebox.Verdict {
+	script, _ := job.Config("script")
+	for line := range strings.Lines(script) {
+		step, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if verdict, ends := verdict(step, rest); ends {
+			return verdict
+		}
+		if failed := read(job, step, rest); failed != nil {
+			return *failed
+		}
+	}
+	return duebox.Ack()
+}
+
+// verdict takes the steps that end the attempt.
+func verdict(step, rest string) (verdict duebox.Verdict, ends bool) {
+	switch step {
+	case "ack":
+		return duebox.Ack(), true
+	case "nack":
+		return duebox.Nack(rest), true
+	case "drop":
+		return duebox.Drop(rest), true
+	case "retry":
+		ms, reason, _ := strings.Cut(rest, " ")
+		delay, err := strconv.ParseInt(ms, 10, 64)
+		if err != nil {
+			return duebox.Nack(err.Error()), true
+		}
+		return duebox.RetryAfter(time.Duration(delay)*time.Millisecond, reason), true
+	case "error":
+		return duebox.Nack(errors.New(rest).Error()), true
+	case "panic":
+		panic(rest)
+	}
+	return duebox.Verdict{}, false
+}
+
+// read takes the steps that read something and log it; a verdict ends the attempt.
+func read(job *duebox.Job, step, rest string) *duebox.Verdict {
+	switch step {
+	case "payload":
+		duebox.Infof("payload %d %s", job.PayloadLen(), hex.EncodeToString(job.Payload()))
+	case "part":
+		var offset, length int
+		fmt.Sscan(rest, &offset, &length)
+		part := make([]byte, length)
+		read := job.ReadPayload(offset, part)
+		duebox.Infof("part %d %s", read, hex.EncodeToString(part[:read]))
+	case "text":
+		text, err := job.Text()
+		if err != nil {
+			return dropped(err)
+		}
+		duebox.Infof("text %s", text)
+	case "json":
+		return readJSON(job)
+	case "meta":
+		duebox.Infof("meta id=%s topic=%s attempt=%d max_attempts=%d last=%t due_at=%d",
+			job.ID(), job.Topic(), job.Attempt(), job.MaxAttempts(), job.IsLastAttempt(),
+			job.DueAt().UnixMilli())
+	case "times":
+		now, deadline, left := job.Now(), job.Deadline(), job.TimeLeft()
+		ordered := !job.DueAt().After(now) && !now.After(deadline)
+		duebox.Infof("times ordered=%t left=%t", ordered,
+			left > 0 && !now.Add(left).After(deadline.Add(time.Second)))
+	case "headers":
+		headers := job.Headers()
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			duebox.Infof("header %s=%s", name, headers[name])
+		}
+	case "header":
+		value, found := job.Header(rest)
+		show("header", rest, value, found)
+	case "config":
+		value, found := job.Config(rest)
+		show("config", rest, value, found)
+	case "int", "float", "bool":
+		return readConfig(job, step, rest)
+	case "log":
+		return written(rest)
+	case "random":
+		first, second := make([]byte, 16), make([]byte, 16)
+		rand.Read(first)
+		rand.Read(second)
+		duebox.Infof("random differs=%t", string(first) != string(second))
+	default:
+		return dropped(fmt.Errorf("unknown step %q", step))
+	}
+	return nil
+}
+
+func readJSON(job *duebox.Job) *duebox.Verdict {
+	var item struct {
+		Name  string   `json:"name"`
+		Count int64    `json:"count"`
+		Price float64  `json:"price"`
+		On    bool     `json:"on"`
+		Tags  []string `json:"tags"`
+	}
+	if err := job.JSON(&item); err != nil {
+		return dropped(err)
+	}
+	duebox.Infof("json name=%s count=%d price=%v on=%t tags=%s",
+		item.Name, item.Count, item.Price, item.On, strings.Join(item.Tags, "|"))
+	return nil
+}
+
+func readConfig(job *duebox.Job, step, name string) *duebox.Verdict {
+	_, found := job.Config(name)
+	var value any
+	var err error
+	switch step {
+	case "int":
+		value, err = job.ConfigInt(name, 0)
+	case "float":
+		value, err = job.ConfigFloat(name, 0)
+	case "bool":
+		value, err = job.ConfigBool(name, false)
+	}
+	if err != nil {
+		verdict := duebox.Nack(err.Error())
+		return &verdict
+	}
+	show(step, name, fmt.Sprint(value), found)
+	return nil
+}
+
+func written(rest string) *duebox.Verdict {
+	level, text, _ := strings.Cut(rest, " ")
+	switch level {
+	case "error":
+		duebox.Errorf("%s", text)
+	case "warn":
+		duebox.Warnf("%s", text)
+	case "info":
+		duebox.Infof("%s", text)
+	case "debug":
+		duebox.Debugf("%s", text)
+	case "trace":
+		duebox.Tracef("%s", text)
+	default:
+		return dropped(fmt.Errorf("unknown level %q", level))
+	}
+	return nil
+}
+
+func show(step, name, value string, found bool) {
+	if found {
+		duebox.Infof("%s %s=%s", step, name, value)
+	} else {
+		duebox.Infof("%s %s absent", step, name)
+	}
+}
+
+func dropped(err error) *duebox.Verdict {
+	verdict := duebox.Drop(err.Error())
+	return &verdict
+}
