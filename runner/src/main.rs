@@ -1,1 +1,2 @@
+//! The `duebox` binary: see `duebox help`.
 fn main() {}

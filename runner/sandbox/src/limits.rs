@@ -37,7 +37,7 @@ impl Default for Limits {
 }
 
 /// What one topic's handler may read. The default is nothing.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     /// Values and secrets for `config_read`: strings raw, other types as JSON text.
     pub config: BTreeMap<String, String>,

@@ -1,0 +1,152 @@
+//! The manifest: one TOML file that says where Redis is, how the runner behaves and which module
+//! runs which topic.
+//!
+//! It passes through two types. What is *written* is read key by key, with every value checked on
+//! its own and every problem noted with its place (`section.rs` and the `Written…` types). Only a
+//! manifest without a single problem becomes the *trusted* [`Manifest`], in which every default is
+//! filled in: whoever holds one need check nothing again. A manifest is refused whole, never in part.
+
+mod keys;
+mod problem;
+mod reader;
+mod redis;
+mod runner;
+mod sandbox;
+mod section;
+mod surroundings;
+mod topic;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use duebox_job::TopicName;
+use toml::de::DeTable;
+
+use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER};
+pub use self::problem::{LocatedProblem, ManifestError};
+use self::reader::Reader;
+pub use self::redis::{Redis, RedisUrl, Secret};
+pub use self::runner::{LogFormat, Runner, check_log_filter};
+use self::section::Section;
+pub use self::surroundings::{Flags, Surroundings};
+pub use self::topic::Topic;
+use self::topic::{Settings, WrittenTopic};
+
+/// The largest manifest that is read, in bytes. A file beyond it is no manifest.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
+/// A manifest that was checked whole: every value is in range and every default is filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    /// The file it was read from.
+    pub path: PathBuf,
+    /// Where the queue lives.
+    pub redis: Redis,
+    /// How the process behaves.
+    pub runner: Runner,
+    /// The topics bound to a handler, by name.
+    pub topics: BTreeMap<TopicName, Topic>,
+}
+
+impl Manifest {
+    /// Reads and checks the manifest at `path`, with the environment of this process and no flags.
+    ///
+    /// # Errors
+    /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
+    pub fn load(path: &Path) -> Result<Self, ManifestError> {
+        Self::load_with(path, &Surroundings::of_process(Flags::default()))
+    }
+
+    /// Reads and checks the manifest at `path`; `surroundings` are what stands over it (flags and
+    /// `DUEBOX_…` variables) and what its `${VAR}` mean.
+    ///
+    /// # Errors
+    /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
+    pub fn load_with(path: &Path, surroundings: &Surroundings) -> Result<Self, ManifestError> {
+        let text = read_bounded(path)?;
+        Self::parse(path, text, surroundings)
+    }
+
+    /// Checks `text` as if it were the content of the file at `path`.
+    ///
+    /// # Errors
+    /// [`ManifestError`] holds every problem of the text, each with its place and remedy.
+    pub fn parse(
+        path: &Path,
+        text: String,
+        surroundings: &Surroundings,
+    ) -> Result<Self, ManifestError> {
+        let (document, syntax_errors) = DeTable::parse_recoverable(&text);
+        let reader = Reader::new(surroundings, folder_of(path));
+        let manifest = read_document(&reader, document.get_ref(), path);
+        let mut problems = reader.into_problems();
+        problem::add_syntax_errors(&mut problems, &syntax_errors, &text);
+        drop(document);
+        match manifest {
+            Some(manifest) if problems.is_empty() => Ok(manifest),
+            _ => Err(ManifestError::new(path, text, problems)),
+        }
+    }
+}
+
+/// The folder that relative paths of the manifest start from.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Reads a text file of at most [`MANIFEST_BYTES_MAX`].
+fn read_bounded(path: &Path) -> Result<String, ManifestError> {
+    let unreadable = |error: &std::io::Error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "name it with --manifest FILE or DUEBOX_MANIFEST; the default is ./duebox.toml"
+            }
+            _ => "name a readable file with --manifest FILE or DUEBOX_MANIFEST",
+        };
+        ManifestError::of_file(path, format!("the manifest cannot be read: {error}"), hint)
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| unreadable(&error))?;
+    let mut bounded = file.take(MANIFEST_BYTES_MAX + 1);
+    bounded.read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    if bytes.len() as u64 > MANIFEST_BYTES_MAX {
+        return Err(ManifestError::of_file(
+            path,
+            "the manifest is larger than 1 MiB".to_owned(),
+            "check that the path names a manifest and not some other file",
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let title = format!("the manifest is not UTF-8 text: byte {at} belongs to no character");
+        ManifestError::of_file(path, title, "save the file in UTF-8")
+    })
+}
+
+/// Reads all parts, each to its end, so that the problems of all of them are reported at once.
+fn read_document(reader: &Reader<'_>, table: &DeTable<'_>, path: &Path) -> Option<Manifest> {
+    if table.is_empty() {
+        reader.refuse(
+            None,
+            "the manifest is empty".to_owned(),
+            "add at least one table, such as [topics.\"my.topic\"] with a handler",
+        );
+    }
+    reader.surroundings().refuse_later_variables(reader);
+    let root = Section::open(reader, table, &ROOT);
+    let redis = Redis::read(&root.section("redis", &REDIS));
+    let runner = Runner::read(&root.section("runner", &RUNNER));
+    let defaults = Settings::read(&root.section("defaults", &DEFAULTS));
+    let written = root.table("topics").map(|topics| WrittenTopic::read_all(reader, topics));
+    let topics = written
+        .unwrap_or_default()
+        .into_iter()
+        .map(|topic| (topic.name, Topic::new(topic.handler, topic.settings, &defaults)))
+        .collect();
+    Some(Manifest { path: path.to_owned(), redis: redis?, runner, topics })
+}

@@ -1,0 +1,187 @@
+//! Every key a manifest may hold, table by table, as the reference lists them.
+//!
+//! A key is known and served, known but left to a later version, or unknown; each is told apart by
+//! name, so that nothing a person writes is accepted and then ignored.
+
+/// The keys of one kind of table.
+pub(super) struct Keys {
+    /// Where the table stands, as it reads after "in".
+    pub(super) place: &'static str,
+    /// The keys this version serves.
+    pub(super) served: &'static [&'static str],
+    /// The keys that are part of the format and not served yet.
+    pub(super) later: &'static [&'static str],
+    /// A table whose keys may stand here too.
+    pub(super) base: Option<&'static Keys>,
+}
+
+pub(super) const ROOT: Keys = Keys {
+    place: "the manifest",
+    served: &["redis", "runner", "defaults", "topics"],
+    later: &["server", "schedules"],
+    base: None,
+};
+
+pub(super) const REDIS: Keys = Keys {
+    place: "[redis]",
+    served: &["url", "password", "prefix", "poll", "managed"],
+    later: &["ca"],
+    base: None,
+};
+
+pub(super) const PASSWORD: Keys =
+    Keys { place: "redis.password", served: &["file", "env"], later: &[], base: None };
+
+pub(super) const MANAGED: Keys =
+    Keys { place: "redis.managed", served: &["dir", "fsync"], later: &[], base: None };
+
+pub(super) const RUNNER: Keys = Keys {
+    place: "[runner]",
+    served: &["threads", "max_jobs", "lease", "drain_timeout", "log", "log_format"],
+    later: &["memory", "cache", "otlp"],
+    base: None,
+};
+
+pub(super) const DEFAULTS: Keys = Keys {
+    place: "[defaults]",
+    served: &[
+        "concurrency",
+        "delay",
+        "ttr",
+        "max_attempts",
+        "backoff",
+        "max_crashes",
+        "on",
+        "retention",
+        "max_dead",
+        "if_exists",
+        "sandbox",
+    ],
+    later: &[
+        "max_running",
+        "max_snoozes",
+        "ttl",
+        "unique_for",
+        "max_pending",
+        "done_retention",
+        "rate",
+        "burst",
+        "per_key_concurrency",
+        "order",
+        "shards",
+        "priorities",
+        "isolation",
+        "warm_jobs",
+        "snapshot",
+        "rollback",
+        "breaker",
+        "smoke",
+    ],
+    base: None,
+};
+
+pub(super) const TOPIC: Keys = Keys {
+    place: "a topic",
+    served: &["handler"],
+    later: &["sha256", "canary"],
+    base: Some(&DEFAULTS),
+};
+
+pub(super) const SANDBOX: Keys = Keys {
+    place: "a topic's sandbox",
+    served: &["memory", "payload", "module", "log", "tables", "env", "config"],
+    later: &["fuel", "http", "http_private", "http_body", "push", "kv", "dirs", "secrets"],
+    base: None,
+};
+
+pub(super) const BACKOFF: Keys = Keys {
+    place: "a backoff",
+    served: &["base", "factor", "max", "jitter"],
+    later: &[],
+    base: None,
+};
+
+/// The tables in which a key that is out of place is looked for.
+const TABLES: [&Keys; 8] =
+    [&ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &PASSWORD];
+
+/// What is known about a key in its table.
+#[derive(Debug, PartialEq)]
+pub(super) enum Standing {
+    Served,
+    Later,
+    Unknown {
+        /// What may have been meant.
+        hint: String,
+    },
+}
+
+impl Keys {
+    /// Tells a served key from a later one and from a mistake.
+    pub(super) fn standing(&self, key: &str) -> Standing {
+        if self.all_served().any(|name| name == key) {
+            return Standing::Served;
+        }
+        if self.all_later().any(|name| name == key) {
+            return Standing::Later;
+        }
+        Standing::Unknown { hint: self.guess(key) }
+    }
+
+    fn all_served(&self) -> impl Iterator<Item = &'static str> {
+        self.served.iter().chain(self.base.map_or(&[][..], |base| base.served)).copied()
+    }
+
+    fn all_later(&self) -> impl Iterator<Item = &'static str> {
+        self.later.iter().chain(self.base.map_or(&[][..], |base| base.later)).copied()
+    }
+
+    fn guess(&self, key: &str) -> String {
+        if let Some(home) = TABLES.iter().find(|table| table.all_served().any(|name| name == key)) {
+            return format!("`{key}` belongs in {}", home.place);
+        }
+        match nearest(key, self.all_served().chain(self.all_later())) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => {
+                let known: Vec<&str> = self.all_served().collect();
+                format!("keys known here: {}", known.join(", "))
+            }
+        }
+    }
+}
+
+/// The name most like `text`, if one is like enough to be meant.
+pub(super) fn nearest<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    const LIKENESS_MIN: f64 = 0.8;
+    names
+        .map(|name| (strsim::jaro_winkler(text, name), name))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_served_later_or_unknown() {
+        assert_eq!(TOPIC.standing("ttr"), Standing::Served);
+        assert_eq!(TOPIC.standing("shards"), Standing::Later);
+        let hint = |text: &str| Standing::Unknown { hint: text.to_owned() };
+        assert_eq!(TOPIC.standing("concurency"), hint("did you mean `concurrency`?"));
+        assert_eq!(TOPIC.standing("payload"), hint("`payload` belongs in a topic's sandbox"));
+        assert_eq!(DEFAULTS.standing("handler"), hint("`handler` belongs in a topic"));
+        assert_eq!(PASSWORD.standing("xyz"), hint("keys known here: file, env"));
+    }
+
+    #[test]
+    fn a_topic_may_hold_every_key_of_the_defaults() {
+        for key in DEFAULTS.served {
+            assert_eq!(TOPIC.standing(key), Standing::Served, "{key}");
+        }
+        for key in DEFAULTS.later {
+            assert_eq!(TOPIC.standing(key), Standing::Later, "{key}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What is wrong with a manifest, for people: the file, the line, the text under a caret, the remedy.
+//!
+//! Problems are kept in the order of the file and each is told once, however often it was met.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// One problem. `at` is its place in the manifest's text, in bytes; a problem that stems from a flag
+/// or a variable has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) at: Option<Range<usize>>,
+    pub(super) title: String,
+    pub(super) hint: String,
+}
+
+/// A manifest that was refused, with everything that is wrong with it.
+#[derive(Debug)]
+pub struct ManifestError {
+    path: PathBuf,
+    text: String,
+    problems: Vec<Problem>,
+}
+
+/// A problem with its place counted as people and editors count.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct LocatedProblem {
+    /// The line, from 1; absent if the problem stems from a flag or a variable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// The character in that line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl ManifestError {
+    pub(super) fn new(path: &Path, text: String, mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.at.as_ref().map(|at| (at.start, at.end)));
+        problems.dedup();
+        Self { path: path.to_owned(), text, problems }
+    }
+
+    /// A file that cannot be read at all.
+    pub(super) fn of_file(path: &Path, title: String, hint: &str) -> Self {
+        let title = format!("{}: {title}", path.display());
+        let problem = Problem { at: None, title, hint: hint.to_owned() };
+        Self { path: path.to_owned(), text: String::new(), problems: vec![problem] }
+    }
+
+    /// The manifest's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Every problem, in the order of the file.
+    pub fn problems(&self) -> Vec<LocatedProblem> {
+        self.problems
+            .iter()
+            .map(|problem| {
+                let place = problem.at.as_ref().map(|at| line_and_column(&self.text, at.start));
+                LocatedProblem {
+                    line: place.map(|(line, _)| line),
+                    column: place.map(|(_, column)| column),
+                    message: problem.title.clone(),
+                    hint: problem.hint.clone(),
+                }
+            })
+            .collect()
+    }
+
+    /// The problems as text, in colours if `styled`.
+    pub fn render(&self, styled: bool) -> String {
+        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        let path = self.path.display().to_string();
+        let mut reports = Vec::with_capacity(self.problems.len());
+        for problem in &self.problems {
+            let mut group = Group::with_title(Level::ERROR.primary_title(&problem.title));
+            if let Some(at) = &problem.at {
+                let caret = AnnotationKind::Primary.span(at.clone());
+                group = group.element(Snippet::source(&self.text).path(&path).annotation(caret));
+            }
+            let hint = Level::HELP.with_name("hint").message(&problem.hint);
+            reports.push(renderer.render(&[group.element(hint)]));
+        }
+        reports.join("\n\n")
+    }
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+/// Adds what the TOML parser found. On a line it could not read, the values it went on with are
+/// guesses: what was said about them is dropped.
+pub(super) fn add_syntax_errors(
+    problems: &mut Vec<Problem>,
+    errors: &[toml::de::Error],
+    text: &str,
+) {
+    let line_of = |at: &Range<usize>| line_and_column(text, at.start).0;
+    let broken: Vec<Problem> = errors
+        .iter()
+        .map(|error| Problem {
+            at: error.span().map(|at| clamp(text, at)),
+            title: format!("this is not TOML: {}", error.message()),
+            hint: syntax_hint(error.message()).to_owned(),
+        })
+        .collect();
+    let broken_lines: Vec<usize> =
+        broken.iter().filter_map(|problem| problem.at.as_ref().map(line_of)).collect();
+    problems.retain(|problem| {
+        problem.at.as_ref().is_none_or(|at| !broken_lines.contains(&line_of(at)))
+    });
+    problems.extend(broken);
+}
+
+fn syntax_hint(message: &str) -> &'static str {
+    if message.contains("duplicate key") {
+        "it stands there twice; keep one of the two"
+    } else {
+        "see https://toml.io for the format; texts, sizes and durations stand in quotes"
+    }
+}
+
+/// Moves a range into the text and onto whole characters.
+fn clamp(text: &str, at: Range<usize>) -> Range<usize> {
+    let start = text.floor_char_boundary(at.start);
+    start..text.ceil_char_boundary(at.end.max(start))
+}
+
+/// Line and column of a byte, both from 1, the column in characters.
+fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(byte)];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_from_one_in_characters() {
+        let text = "a = 1\nä = 2\n";
+        assert_eq!(line_and_column(text, 0), (1, 1));
+        assert_eq!(line_and_column(text, 6), (2, 1));
+        assert_eq!(line_and_column(text, 8), (2, 2));
+        assert_eq!(line_and_column(text, 99), (3, 1));
+    }
+
+    #[test]
+    fn a_problem_met_twice_is_told_once() {
+        let problem = Problem { at: Some(0..1), title: "x".into(), hint: "y".into() };
+        let error = ManifestError::new(Path::new("m"), "a".into(), vec![problem.clone(), problem]);
+        assert_eq!(error.problems().len(), 1);
+    }
+}

@@ -1,0 +1,254 @@
+//! Reading single values of the manifest, and the record of all that is wrong with it.
+//!
+//! Each function answers `None` if, and only if, it put a problem on record.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use duebox_job::{DurationError, format_duration, parse_duration};
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::keys::nearest;
+use super::problem::Problem;
+use super::section::Value;
+use super::surroundings::Surroundings;
+
+/// Collects the problems of one manifest and knows what surrounds it.
+pub(super) struct Reader<'s> {
+    surroundings: &'s Surroundings,
+    folder: &'s Path,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl<'s> Reader<'s> {
+    pub(super) fn new(surroundings: &'s Surroundings, folder: &'s Path) -> Self {
+        Self { surroundings, folder, problems: RefCell::default() }
+    }
+
+    pub(super) fn surroundings(&self) -> &'s Surroundings {
+        self.surroundings
+    }
+
+    /// The folder that relative paths start from.
+    pub(super) fn folder(&self) -> &'s Path {
+        self.folder
+    }
+
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        self.problems.into_inner()
+    }
+
+    /// Notes a problem. `hint` is the remedy.
+    pub(super) fn refuse(&self, at: Option<Range<usize>>, title: String, hint: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem { at, title, hint: hint.into() });
+    }
+
+    fn refuse_kind(&self, name: &str, value: &Value<'_>, wanted: &str, example: &str) {
+        let title = format!("`{name}` is {}; it must be {wanted}", kind(value.get_ref()));
+        self.refuse(Some(value.span()), title, format!("write it as {example}"));
+    }
+
+    fn check_range<T: PartialOrd + Copy, S: Display>(
+        &self,
+        name: &str,
+        value: &Value<'_>,
+        (found, range): (T, RangeInclusive<T>),
+        show: impl Fn(T) -> S,
+    ) -> Option<T> {
+        if range.contains(&found) {
+            return Some(found);
+        }
+        let (least, most) = (show(*range.start()), show(*range.end()));
+        let title = format!("`{name}` is {}; it must be from {least} to {most}", show(found));
+        let hint = if found < *range.start() {
+            format!("give at least {least}")
+        } else {
+            format!("give at most {most}")
+        };
+        self.refuse(Some(value.span()), title, hint);
+        None
+    }
+
+    /// A text, its `${VAR}` replaced.
+    pub(super) fn text(&self, name: &str, value: &Value<'_>) -> Option<String> {
+        let DeValue::String(text) = value.get_ref() else {
+            self.refuse_kind(name, value, "a text", "\"…\"");
+            return None;
+        };
+        self.expand(name, text, value.span())
+    }
+
+    /// Replaces the `${VAR}` of a text that stands at `at`.
+    pub(super) fn expand(&self, name: &str, text: &str, at: Range<usize>) -> Option<String> {
+        match self.surroundings.expand(text) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                self.refuse(Some(at), format!("`{name}`: {error}"), error.hint());
+                None
+            }
+        }
+    }
+
+    /// A duration such as `"30s"`.
+    pub(super) fn duration(
+        &self,
+        name: &str,
+        value: &Value<'_>,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        if !value.get_ref().is_str() {
+            self.refuse_kind(name, value, "a duration in quotes", "\"30s\"");
+            return None;
+        }
+        let text = self.text(name, value)?;
+        match parse_duration(&text) {
+            Ok(found) => self.check_range(name, value, (found, range), format_duration),
+            Err(DurationError::Form(text)) => {
+                let title = format!("`{name}`: {text:?} is no duration");
+                let hint =
+                    "write a number with a unit (ms, s, m, h, d), such as \"30s\" or \"1h30m\"";
+                self.refuse(Some(value.span()), title, hint);
+                None
+            }
+            Err(error @ DurationError::TooLong(_)) => {
+                let hint = format!("give at most {}", format_duration(*range.end()));
+                self.refuse(Some(value.span()), format!("`{name}`: {error}"), hint);
+                None
+            }
+        }
+    }
+
+    /// A whole number.
+    pub(super) fn whole(
+        &self,
+        name: &str,
+        value: &Value<'_>,
+        range: RangeInclusive<u64>,
+    ) -> Option<u64> {
+        let DeValue::Integer(integer) = value.get_ref() else {
+            let example = format!("a number from {} to {}", range.start(), range.end());
+            self.refuse_kind(name, value, "a whole number", &example);
+            return None;
+        };
+        let range = i128::from(*range.start())..=i128::from(*range.end());
+        let Some(found) = integer_of(integer) else {
+            let title = format!("`{name}` is {integer}; it must be at most {}", range.end());
+            self.refuse(Some(value.span()), title, format!("give at most {}", range.end()));
+            return None;
+        };
+        let found = self.check_range(name, value, (found, range), |number| number)?;
+        u64::try_from(found).ok()
+    }
+
+    /// A number, with or without a fraction; finite.
+    pub(super) fn number(&self, name: &str, value: &Value<'_>) -> Option<f64> {
+        let text = match value.get_ref() {
+            DeValue::Float(float) => float.as_str().to_owned(),
+            DeValue::Integer(integer) => {
+                integer_of(integer).map(|number| number.to_string()).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        if number.is_none() {
+            self.refuse_kind(name, value, "a finite number", "2.0");
+        }
+        number
+    }
+
+    /// A size such as `"64MiB"`; its number of bytes lies in `range`.
+    pub(super) fn size(
+        &self,
+        name: &str,
+        value: &Value<'_>,
+        range: RangeInclusive<u64>,
+    ) -> Option<usize> {
+        if !value.get_ref().is_str() {
+            self.refuse_kind(name, value, "a size in quotes", "\"1MiB\"");
+            return None;
+        }
+        let text = self.text(name, value)?;
+        let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+        let Some(ByteSize(found)) = text.parse().ok().filter(|_| has_unit) else {
+            let title = format!("`{name}`: {text:?} is no size");
+            let hint = "write a number with a unit (B, KiB, MiB, GiB), such as \"64MiB\"";
+            self.refuse(Some(value.span()), title, hint);
+            return None;
+        };
+        let show = |bytes| ByteSize(bytes).display().iec().to_string();
+        usize::try_from(self.check_range(name, value, (found, range), show)?).ok()
+    }
+
+    /// One of a few words. `name` may be a key, a flag or a variable.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        name: &str,
+        text: &str,
+        at: Option<Range<usize>>,
+        words: &[(&str, T)],
+    ) -> Option<T> {
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(*meaning);
+        }
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let title = format!("`{name}` is {text:?}; it must be one of {}", known.join(", "));
+        let hint = match nearest(text, known.iter().copied()) {
+            Some(word) => format!("did you mean {word:?}?"),
+            None => format!("write one of {}", known.join(", ")),
+        };
+        self.refuse(at, title, hint);
+        None
+    }
+
+    /// A path, relative ones from the manifest's folder.
+    pub(super) fn path(&self, name: &str, value: &Value<'_>) -> Option<PathBuf> {
+        let text = self.text(name, value)?;
+        if text.is_empty() || text.contains('\0') {
+            let title = format!("`{name}` is no path: {text:?}");
+            self.refuse(
+                Some(value.span()),
+                title,
+                "name a file, relative to the manifest's folder",
+            );
+            return None;
+        }
+        Some(self.folder.join(text))
+    }
+
+    /// A table, whatever its keys. `key_at` is the place to show: a table's own may span many lines.
+    pub(super) fn table<'t>(
+        &self,
+        name: &str,
+        value: &'t Value<'t>,
+        key_at: Option<Range<usize>>,
+    ) -> Option<&'t DeTable<'t>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            let title = format!("`{name}` is {}; it must be a table", kind(value.get_ref()));
+            self.refuse(key_at, title, format!("write it as {name} = {{ … }} or as a [table]"));
+        }
+        table
+    }
+}
+
+/// The kind of a value, as people say it.
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// The number, unless it is beyond 128 bits.
+pub(super) fn integer_of(integer: &DeInteger<'_>) -> Option<i128> {
+    i128::from_str_radix(integer.as_str(), integer.radix()).ok()
+}

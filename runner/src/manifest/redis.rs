@@ -1,0 +1,268 @@
+//! `[redis]`: where the queue lives and how to reach it.
+//!
+//! A password never shows itself: not in `Debug`, not in a message.
+
+use std::fmt;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::redis_server::Fsync;
+
+use super::keys::{MANAGED, PASSWORD};
+use super::reader::Reader;
+use super::section::Section;
+use super::surroundings::Setting;
+
+/// The largest password file, in bytes.
+const PASSWORD_BYTES_MAX: u64 = 4096;
+
+const URL_HINT: &str =
+    "write redis://[user:password@]host[:port][/database], unix:///path/to/redis.sock or managed";
+
+/// Where the queue lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redis {
+    /// The server.
+    pub url: RedisUrl,
+    /// The password, if it is not part of the URL.
+    pub password: Option<Secret>,
+    /// What every key starts with; 1 to 64 of `A-Z a-z 0-9 . _ - :`.
+    pub prefix: String,
+    /// How soon a push by plain Redis commands is found; 10 ms to 1 minute.
+    pub poll: Duration,
+}
+
+/// The Redis server to use.
+#[derive(Clone, PartialEq, Eq)]
+pub enum RedisUrl {
+    /// One that runs already: `redis://…` or `unix://…`.
+    Url(String),
+    /// One that the daemon starts and owns.
+    Managed {
+        /// The directory of its data, its socket and its log.
+        dir: PathBuf,
+        /// When its append-only file reaches the disk.
+        fsync: Fsync,
+    },
+}
+
+/// A text that must not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a text that must not be shown.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    /// The URL with its password masked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Managed { dir, .. } => write!(f, "managed in {}", dir.display()),
+            Self::Url(url) => match (url.split_once("://"), url.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, host))) => write!(f, "{scheme}://…@{host}"),
+                _ => f.write_str(url),
+            },
+        }
+    }
+}
+
+impl Redis {
+    /// Reads `[redis]`; `None` if something is wrong with its URL, password or prefix.
+    pub(super) fn read(section: &Section<'_>) -> Option<Self> {
+        let reader = section.reader();
+        let managed = section.section("managed", &MANAGED);
+        let dir = managed.path("dir");
+        let words = [Fsync::Always, Fsync::Everysec, Fsync::No].map(|fsync| (fsync.name(), fsync));
+        let fsync = managed.choice("fsync", &words).unwrap_or_default();
+        let setting = reader.surroundings().redis_url().or_else(|| url_of_file(section));
+        let url = match setting {
+            Some(setting) if setting.text == "managed" => Some(RedisUrl::Managed {
+                dir: dir.unwrap_or_else(|| reader.folder().join("data")),
+                fsync,
+            }),
+            Some(setting) => check_url(reader, setting).map(RedisUrl::Url),
+            None => None,
+        };
+        let password = read_password(section);
+        refuse_two_passwords(section, url.as_ref());
+        let prefix = check_prefix(section).unwrap_or_else(|| "duebox".to_owned());
+        let poll = section
+            .duration("poll", Duration::from_millis(10)..=Duration::from_secs(60))
+            .unwrap_or(Duration::from_secs(1));
+        Some(Self { url: url?, password, prefix, poll })
+    }
+}
+
+/// `redis.url` as the file has it, or its default; `None` if the text was refused.
+fn url_of_file(section: &Section<'_>) -> Option<Setting> {
+    let text = match section.value("url") {
+        Some(_) => section.text("url")?,
+        None => section
+            .reader()
+            .surroundings()
+            .variable("REDIS_URL")
+            .filter(|url| !url.is_empty())
+            .unwrap_or("redis://127.0.0.1:6379/0")
+            .to_owned(),
+    };
+    Some(Setting { text, name: "redis.url", at: section.value_at("url") })
+}
+
+/// Checks a URL. The text itself stays out of every message: it may hold a password.
+fn check_url(reader: &Reader<'_>, Setting { text, name, at }: Setting) -> Option<String> {
+    let refuse = |title: String, hint: &str| reader.refuse(at.clone(), title, hint);
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    match scheme {
+        "redis" | "unix" | "redis+unix" => {}
+        "rediss" | "redis-sentinel" | "redis-cluster" => {
+            let title = format!("`{name}`: {scheme}:// is not supported by this version");
+            refuse(title, "use redis://, unix:// or managed; a later version will serve it");
+            return None;
+        }
+        "" => {
+            refuse(format!("`{name}` is no URL"), URL_HINT);
+            return None;
+        }
+        other => {
+            refuse(format!("`{name}`: {other}:// is no kind of Redis"), URL_HINT);
+            return None;
+        }
+    }
+    match text.parse::<redis::ConnectionInfo>() {
+        Ok(_) => Some(text),
+        Err(error) => {
+            let reason = error.detail().unwrap_or("it cannot be read").to_owned();
+            refuse(format!("`{name}` is no URL of a Redis: {reason}"), URL_HINT);
+            None
+        }
+    }
+}
+
+fn check_prefix(section: &Section<'_>) -> Option<String> {
+    let prefix = section.text("prefix")?;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':');
+    if (1..=64).contains(&prefix.len()) && prefix.chars().all(allowed) {
+        return Some(prefix);
+    }
+    section.reader().refuse(
+        section.value_at("prefix"),
+        format!("`prefix` is {prefix:?}; it must be 1 to 64 letters, digits, '.', '_', '-' or ':'"),
+        "choose a short name, such as \"duebox\"",
+    );
+    None
+}
+
+/// Reads the password from where `redis.password` says.
+fn read_password(section: &Section<'_>) -> Option<Secret> {
+    let value = section.value("password")?;
+    let at = section.key_at("password");
+    if value.get_ref().is_str() {
+        section.reader().refuse(
+            at,
+            "`password` is a text; a password does not belong in a manifest".to_owned(),
+            "write { file = \"/run/secrets/redis\" } or { env = \"REDIS_PASSWORD\" }",
+        );
+        return None;
+    }
+    let source = section.section("password", &PASSWORD);
+    match (source.value("file"), source.value("env")) {
+        (Some(file), None) => {
+            let path = source.path("file")?;
+            let secret = password_of_file(&path);
+            take(source.reader(), file.span(), secret, "name a file that holds the password alone")
+        }
+        (None, Some(env)) => {
+            let name = source.text("env")?;
+            let text = source.reader().surroundings().variable(&name);
+            let secret = text
+                .filter(|text| !text.is_empty())
+                .map(Secret::new)
+                .ok_or_else(|| format!("the variable {name} is not set"));
+            take(source.reader(), env.span(), secret, &format!("set {name} to the password"))
+        }
+        _ if value.get_ref().is_table() => {
+            let title = "`password` needs one of file and env".to_owned();
+            let hint = "write { file = \"/run/secrets/redis\" } or { env = \"REDIS_PASSWORD\" }";
+            source.reader().refuse(at, title, hint);
+            None
+        }
+        _ => None,
+    }
+}
+
+fn take(
+    reader: &Reader<'_>,
+    at: Range<usize>,
+    secret: Result<Secret, String>,
+    hint: &str,
+) -> Option<Secret> {
+    match secret {
+        Ok(secret) => Some(secret),
+        Err(why) => {
+            reader.refuse(Some(at), format!("`password`: {why}"), hint);
+            None
+        }
+    }
+}
+
+/// Reads a password file; the line's end does not belong to the password.
+fn password_of_file(path: &Path) -> Result<Secret, String> {
+    let unreadable = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    file.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    let password = text.trim_end_matches(['\r', '\n']);
+    if password.is_empty() || text.len() as u64 > PASSWORD_BYTES_MAX {
+        return Err(format!("{} holds no password (1 to 4096 bytes)", path.display()));
+    }
+    Ok(Secret::new(password))
+}
+
+fn refuse_two_passwords(section: &Section<'_>, url: Option<&RedisUrl>) {
+    let Some(RedisUrl::Url(url)) = url else { return };
+    let info = url.parse::<redis::ConnectionInfo>();
+    let in_url = info.is_ok_and(|info| info.redis_settings().password().is_some());
+    if in_url && section.value("password").is_some() {
+        section.reader().refuse(
+            section.key_at("password"),
+            "there are two passwords: one in the URL and one under `password`".to_owned(),
+            "keep one of them",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_do_not_show() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret(…)");
+        let url = RedisUrl::Url("redis://me:hun@ter2@host:1/0".into());
+        assert_eq!(format!("{url} {url:?}"), "redis://…@host:1/0 redis://…@host:1/0");
+        assert_eq!(RedisUrl::Url("redis://host".into()).to_string(), "redis://host");
+    }
+}

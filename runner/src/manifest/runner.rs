@@ -1,0 +1,120 @@
+//! `[runner]`: how the process as a whole behaves.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+
+use super::reader::Reader;
+use super::section::Section;
+use super::surroundings::Setting;
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// How the process behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runner {
+    /// Worker threads; 1 to 1024. `0` in the file became the number of cores.
+    pub threads: usize,
+    /// Jobs in flight over all topics; 1 to 10,000.
+    pub max_jobs: u32,
+    /// How long a lease holds without a heartbeat; 1 s to 10 minutes.
+    pub lease: Duration,
+    /// How long a stop waits for jobs in flight; 0 to 1 hour.
+    pub drain_timeout: Duration,
+    /// What is logged: a level, or `target=level` pairs with commas.
+    pub log: String,
+    /// How it is written.
+    pub log_format: LogFormat,
+}
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people on a terminal, JSON otherwise.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+const LOG_FORMATS: [(&str, LogFormat); 3] =
+    [("auto", LogFormat::Auto), ("human", LogFormat::Human), ("json", LogFormat::Json)];
+
+impl Runner {
+    /// Reads `[runner]`.
+    pub(super) fn read(section: &Section<'_>) -> Self {
+        let second = Duration::from_secs(1);
+        let threads = section.whole("threads", 0..=1024).unwrap_or(0);
+        Self {
+            threads: if threads == 0 { cores() } else { threads as usize },
+            max_jobs: section.whole("max_jobs", 1..=10_000).unwrap_or(256),
+            lease: section.duration("lease", second..=600 * second).unwrap_or(15 * second),
+            drain_timeout: section
+                .duration("drain_timeout", Duration::ZERO..=3600 * second)
+                .unwrap_or(25 * second),
+            log: read_log(section).unwrap_or_else(|| "info".to_owned()),
+            log_format: read_log_format(section).unwrap_or(LogFormat::Auto),
+        }
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+fn setting(section: &Section<'_>, key: &str, name: &'static str) -> Option<Setting> {
+    Some(Setting { text: section.text(key)?, name, at: section.value_at(key) })
+}
+
+fn read_log(section: &Section<'_>) -> Option<String> {
+    let reader: &Reader<'_> = section.reader();
+    let over = reader.surroundings().log();
+    let Setting { text, name, at } = over.or_else(|| setting(section, "log", "runner.log"))?;
+    match check_log_filter(&text) {
+        Ok(()) => Some(text),
+        Err(why) => {
+            let hint = format!("write a level ({}) or target=level pairs", LEVELS.join(", "));
+            reader.refuse(at, format!("`{name}` is no log filter: {why}"), hint);
+            None
+        }
+    }
+}
+
+fn read_log_format(section: &Section<'_>) -> Option<LogFormat> {
+    let over = section.reader().surroundings().log_format();
+    let Setting { text, name, at } =
+        over.or_else(|| setting(section, "log_format", "runner.log_format"))?;
+    section.reader().choice(name, &text, at, &LOG_FORMATS)
+}
+
+/// Checks the text of a log filter: a level, or `target=level` pairs with commas between.
+///
+/// # Errors
+/// The reason, for people. A bare word that is no level is refused: it would name a target and
+/// silence the rest.
+pub fn check_log_filter(text: &str) -> Result<(), String> {
+    for directive in text.split(',').map(str::trim) {
+        let bare = !directive.contains(['=', '[']);
+        if bare && !LEVELS.contains(&directive.to_ascii_lowercase().as_str()) {
+            return Err(format!("{directive:?} is no level"));
+        }
+    }
+    EnvFilter::builder().parse(text).map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_targets_are_filters() {
+        for text in ["info", "OFF", "warn,duebox=debug", "handler=off, info"] {
+            assert_eq!(check_log_filter(text), Ok(()), "{text}");
+        }
+        for text in ["", "inof", "info,", "duebox=loud", "info;debug"] {
+            assert!(check_log_filter(text).is_err(), "{text}");
+        }
+    }
+}

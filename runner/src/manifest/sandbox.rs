@@ -1,0 +1,143 @@
+//! `[topics.NAME.sandbox]`: what a handler may use, and what it is given.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use duebox_sandbox::{Grants, Limits};
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::keys::SANDBOX;
+use super::reader::{Reader, integer_of};
+use super::section::{Section, Value};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// The longest name in `env` and `config`, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+
+/// The keys of a sandbox, as far as they are written.
+#[derive(Default, Clone)]
+pub(super) struct SandboxSettings {
+    memory: Option<usize>,
+    payload: Option<usize>,
+    module: Option<usize>,
+    log: Option<usize>,
+    tables: Option<u32>,
+    env: BTreeMap<String, String>,
+    config: BTreeMap<String, String>,
+}
+
+impl SandboxSettings {
+    /// Reads the `sandbox` of a topic or of the defaults.
+    pub(super) fn read(topic: &Section<'_>) -> Self {
+        let section = topic.section("sandbox", &SANDBOX);
+        Self {
+            memory: section.size("memory", 64 * KIB..=4 * GIB),
+            payload: section.size("payload", 1..=64 * MIB),
+            module: section.size("module", 1..=256 * MIB),
+            log: section.size("log", 0..=16 * MIB),
+            tables: section.whole("tables", 0..=10_000_000),
+            env: read_named(&section, "env", read_env),
+            config: read_named(&section, "config", read_config),
+        }
+    }
+
+    /// Lays these settings over the defaults, and both over what the sandbox brings.
+    pub(super) fn over(&self, defaults: &Self) -> (Limits, Grants) {
+        let base = Limits::default();
+        let limits = Limits {
+            memory: self.memory.or(defaults.memory).unwrap_or(base.memory),
+            payload: self.payload.or(defaults.payload).unwrap_or(base.payload),
+            module: self.module.or(defaults.module).unwrap_or(base.module),
+            log: self.log.or(defaults.log).unwrap_or(base.log),
+            tables: self.tables.or(defaults.tables).unwrap_or(base.tables),
+        };
+        let merge = |own: &BTreeMap<String, String>, defaults: &BTreeMap<String, String>| {
+            let mut all = defaults.clone();
+            all.extend(own.clone());
+            all
+        };
+        let grants = Grants {
+            env: merge(&self.env, &defaults.env),
+            config: merge(&self.config, &defaults.config),
+        };
+        (limits, grants)
+    }
+}
+
+/// Reads a table of named values, each with `read`; every bad one is told.
+fn read_named(
+    section: &Section<'_>,
+    key: &str,
+    read: fn(&Reader<'_>, &str, &Value<'_>) -> Option<String>,
+) -> BTreeMap<String, String> {
+    let reader = section.reader();
+    let read_entry = |(name, value): (&Spanned<Cow<'_, str>>, &Value<'_>)| {
+        let text = name.get_ref().as_ref();
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(['=', '\0']) {
+            let title = format!("{text:?} is no name in `{key}`");
+            let hint = "choose a name of 1 to 256 bytes without '=' and NUL";
+            reader.refuse(Some(name.span()), title, hint);
+            return None;
+        }
+        Some((text.to_owned(), read(reader, text, value)?))
+    };
+    section.table(key).into_iter().flatten().filter_map(read_entry).collect()
+}
+
+/// An environment variable: a text without NUL.
+fn read_env(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<String> {
+    let text = reader.text(name, value)?;
+    if text.contains('\0') {
+        let title = format!("`{name}` holds a NUL byte, which ends a variable");
+        reader.refuse(Some(value.span()), title, "remove the NUL byte");
+        return None;
+    }
+    Some(text)
+}
+
+/// A config value: a text as it is, anything else as JSON.
+fn read_config(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<String> {
+    match value.get_ref() {
+        DeValue::String(_) => reader.text(name, value),
+        _ => Some(json_of(reader, name, value)?.to_string()),
+    }
+}
+
+/// A value as JSON, with `${VAR}` replaced in every text inside it.
+fn json_of(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<serde_json::Value> {
+    use serde_json::Value as Json;
+    match value.get_ref() {
+        DeValue::String(_) => reader.text(name, value).map(Json::String),
+        DeValue::Boolean(truth) => Some(Json::Bool(*truth)),
+        DeValue::Datetime(time) => Some(Json::String(time.to_string())),
+        DeValue::Integer(integer) => {
+            let number = integer_of(integer).and_then(|number| i64::try_from(number).ok());
+            number.map(Json::from).or_else(|| refuse_number(reader, name, value))
+        }
+        DeValue::Float(float) => {
+            let number = float.as_str().parse().ok().and_then(serde_json::Number::from_f64);
+            number.map(Json::Number).or_else(|| refuse_number(reader, name, value))
+        }
+        DeValue::Array(entries) => {
+            let entries: Vec<Option<Json>> =
+                entries.iter().map(|entry| json_of(reader, name, entry)).collect();
+            entries.into_iter().collect::<Option<_>>().map(Json::Array)
+        }
+        DeValue::Table(entries) => {
+            let entry = |(key, value): (&Spanned<Cow<'_, str>>, &Value<'_>)| {
+                Some((key.get_ref().to_string(), json_of(reader, key.get_ref(), value)?))
+            };
+            let entries: Vec<Option<(String, Json)>> = entries.iter().map(entry).collect();
+            entries.into_iter().collect::<Option<_>>().map(Json::Object)
+        }
+    }
+}
+
+fn refuse_number(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<serde_json::Value> {
+    let title = format!("`{name}`: this number cannot be written as JSON");
+    reader.refuse(Some(value.span()), title, "give a finite number of at most 64 bits, or a text");
+    None
+}

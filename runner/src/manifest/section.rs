@@ -1,0 +1,121 @@
+//! Reading a table of the manifest key by key: every value is checked where it stands, and every
+//! problem is noted with its place, so that one reading finds them all.
+//!
+//! A getter answers `None` for a key that is absent and for one whose value was refused; in the
+//! second case the problem is on record, and the manifest as a whole will be refused.
+
+use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{Keys, Standing};
+use super::reader::Reader;
+
+/// A value with its place.
+pub(super) type Value<'t> = Spanned<DeValue<'t>>;
+
+/// One table of the manifest, its keys already told from mistakes. An absent table has no keys.
+#[derive(Clone, Copy)]
+pub(super) struct Section<'t> {
+    reader: &'t Reader<'t>,
+    entries: Option<&'t DeTable<'t>>,
+}
+
+impl<'t> Section<'t> {
+    /// Opens a table and notes every key that does not belong or is not served yet.
+    pub(super) fn open(reader: &'t Reader<'t>, entries: &'t DeTable<'t>, keys: &Keys) -> Self {
+        for (key, value) in entries {
+            let name = key.get_ref();
+            match keys.standing(name) {
+                Standing::Served => {}
+                Standing::Later => reader.refuse(
+                    Some(key.span()),
+                    format!("`{name}` in {} is not supported by this version", keys.place),
+                    format!("remove `{name}`; a later version of duebox will serve it"),
+                ),
+                Standing::Unknown { hint } => {
+                    let hint = dotted_topic(keys, value.get_ref()).unwrap_or(hint);
+                    let title = format!("unknown key `{name}` in {}", keys.place);
+                    reader.refuse(Some(key.span()), title, hint);
+                }
+            }
+        }
+        Self { reader, entries: Some(entries) }
+    }
+
+    pub(super) fn reader(&self) -> &'t Reader<'t> {
+        self.reader
+    }
+
+    /// The table under `key`, opened; without keys if it is absent.
+    pub(super) fn section(&self, key: &str, keys: &Keys) -> Self {
+        match self.table(key) {
+            Some(entries) => Self::open(self.reader, entries, keys),
+            None => Self { reader: self.reader, entries: None },
+        }
+    }
+
+    /// The table under `key`, whatever its keys.
+    pub(super) fn table(&self, key: &str) -> Option<&'t DeTable<'t>> {
+        self.reader.table(key, self.value(key)?, self.key_at(key))
+    }
+
+    pub(super) fn value(&self, key: &str) -> Option<&'t Value<'t>> {
+        self.entries?.get(key)
+    }
+
+    /// Where the key itself stands.
+    pub(super) fn key_at(&self, key: &str) -> Option<Range<usize>> {
+        self.entries?.get_key_value(key).map(|(key, _)| key.span())
+    }
+
+    /// Where the value stands.
+    pub(super) fn value_at(&self, key: &str) -> Option<Range<usize>> {
+        self.value(key).map(Value::span)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        self.reader.text(key, self.value(key)?)
+    }
+
+    pub(super) fn duration(&self, key: &str, range: RangeInclusive<Duration>) -> Option<Duration> {
+        self.reader.duration(key, self.value(key)?, range)
+    }
+
+    pub(super) fn whole(&self, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        u32::try_from(self.large(key, range)?).ok()
+    }
+
+    pub(super) fn large(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        self.reader.whole(key, self.value(key)?, range)
+    }
+
+    pub(super) fn number(&self, key: &str) -> Option<f64> {
+        self.reader.number(key, self.value(key)?)
+    }
+
+    pub(super) fn size(&self, key: &str, range: RangeInclusive<u64>) -> Option<usize> {
+        self.reader.size(key, self.value(key)?, range)
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(&self, key: &str, words: &[(&str, T)]) -> Option<T> {
+        let value = self.value(key)?;
+        self.reader.choice(key, &self.reader.text(key, value)?, Some(value.span()), words)
+    }
+
+    /// A path, relative ones from the manifest's folder.
+    pub(super) fn path(&self, key: &str) -> Option<PathBuf> {
+        self.reader.path(key, self.value(key)?)
+    }
+}
+
+/// `[topics.order.close]` without quotes reads as a table `close` inside the topic `order`.
+fn dotted_topic(keys: &Keys, value: &DeValue<'_>) -> Option<String> {
+    (keys.place == super::keys::TOPIC.place && value.is_table())
+        .then(|| "a topic's name with a dot needs quotes: [topics.\"order.close\"]".to_owned())
+}

@@ -1,0 +1,176 @@
+//! Golden diagnostics: each `tests/manifests/NAME.toml` beside `NAME.err`, the text a person gets.
+//!
+//! A manifest without an `.err` must be accepted. `DUEBOX_BLESS=1 cargo test -p duebox --release
+//! --test manifests` writes the `.err` files anew; read the difference before it is committed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use duebox::manifest::{Flags, LogFormat, Manifest, RedisUrl, Secret, Surroundings};
+use duebox_job::{Backoff, FailureClass, Policy, TopicName};
+use duebox_queue::IfExists;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests")
+}
+
+/// The surroundings of every golden: nothing but these.
+fn surroundings() -> Surroundings {
+    let variables = [("REGION", "eu"), ("EMPTY", ""), ("REDIS_PASSWORD", "hunter2")];
+    Surroundings::new(
+        Flags::default(),
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())),
+    )
+}
+
+fn diagnose(file: &Path) -> Result<Manifest, String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let name = Path::new(file.file_name().unwrap());
+    Manifest::parse(name, text, &surroundings()).map_err(|error| format!("{error}\n"))
+}
+
+#[test]
+fn every_manifest_gets_the_diagnosis_beside_it() {
+    let bless = std::env::var_os("DUEBOX_BLESS").is_some();
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        checked += 1;
+        let golden = file.with_extension("err");
+        let expected = std::fs::read_to_string(&golden).ok();
+        let found = diagnose(&file).err();
+        if found == expected {
+            continue;
+        }
+        match &found {
+            Some(text) if bless => std::fs::write(&golden, text).unwrap(),
+            None if bless => std::fs::remove_file(&golden).unwrap(),
+            _ => wrong.push(format!(
+                "{}\n--- expected\n{}\n--- found\n{}",
+                file.display(),
+                expected.unwrap_or_else(|| "(accepted)".to_owned()),
+                found.unwrap_or_else(|| "(accepted)".to_owned()),
+            )),
+        }
+    }
+    assert!(checked >= 10, "only {checked} manifests in {}", folder().display());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Reads a golden that must be accepted.
+fn accepted(name: &str) -> Manifest {
+    diagnose(&folder().join(name)).unwrap()
+}
+
+#[test]
+fn what_is_not_written_has_the_value_of_the_reference() {
+    let manifest = accepted("minimal.toml");
+    let redis = &manifest.redis;
+    assert_eq!(redis.url, RedisUrl::Url("redis://127.0.0.1:6379/0".to_owned()));
+    assert_eq!((redis.password.as_ref(), redis.prefix.as_str()), (None, "duebox"));
+    assert_eq!(redis.poll, Duration::from_secs(1));
+    let runner = &manifest.runner;
+    assert!(runner.threads >= 1);
+    assert_eq!((runner.max_jobs, runner.lease), (256, Duration::from_secs(15)));
+    assert_eq!(runner.drain_timeout, Duration::from_secs(25));
+    assert_eq!((runner.log.as_str(), runner.log_format), ("info", LogFormat::Auto));
+    let topic = &manifest.topics[&TopicName::new("hello").unwrap()];
+    assert_eq!(topic.handler, Path::new("./hello.wasm"));
+    assert_eq!((topic.concurrency, topic.delay), (64, Duration::ZERO));
+    assert_eq!((topic.ttr, topic.max_attempts), (Duration::from_secs(30), 8));
+    assert_eq!(topic.backoff, Backoff::default());
+    assert_eq!((topic.max_crashes, topic.max_dead), (3, 100_000));
+    assert_eq!(topic.retention, Duration::from_secs(7 * 86_400));
+    assert_eq!(topic.if_exists, IfExists::Reject);
+    assert_eq!(topic.on[&FailureClass::Timeout], Policy::Retry);
+    assert_eq!(topic.on[&FailureClass::BadVerdict], Policy::Dead);
+    assert_eq!((topic.limits.memory, topic.limits.payload), (64 << 20, 1 << 20));
+    assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
+    assert_eq!(topic.limits.tables, 100_000);
+    assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
+}
+
+#[test]
+fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
+    let manifest = accepted("full.toml");
+    let redis = &manifest.redis;
+    assert_eq!(redis.url, RedisUrl::Url("redis://redis.example:6380/2".to_owned()));
+    assert_eq!(redis.password.as_ref().map(Secret::expose), Some("hunter2"));
+    assert_eq!((redis.prefix.as_str(), redis.poll), ("shop", Duration::from_millis(500)));
+    assert_eq!((manifest.runner.threads, manifest.runner.max_jobs), (3, 100));
+    assert_eq!(manifest.runner.log, "warn,duebox=debug");
+    let close = &manifest.topics[&TopicName::new("order.close").unwrap()];
+    assert_eq!((close.concurrency, close.ttr), (8, Duration::from_secs(45)));
+    assert_eq!((close.max_attempts, close.max_crashes, close.max_dead), (8, 2, 10));
+    assert_eq!(close.if_exists, IfExists::Replace);
+    assert_eq!(close.on[&FailureClass::Trap], Policy::Retry);
+    assert_eq!(close.on[&FailureClass::Exit], Policy::Discard);
+    assert_eq!((close.limits.memory, close.limits.payload), (32 << 20, 2 << 10));
+    assert_eq!((close.limits.log, close.limits.tables), (0, 10));
+    assert_eq!(close.grants.env["SHOP"], "eu-1");
+    let config = |name: &str| close.grants.config[name].as_str();
+    assert_eq!((config("region"), config("tier"), config("price")), ("eu", "gold", "$5"));
+    assert_eq!((config("retries"), config("half"), config("on")), ("3", "0.5", "true"));
+    assert_eq!((config("list"), config("nested")), (r#"[1,"eu"]"#, r#"{"day":"2026-11-21"}"#));
+    let plain = &manifest.topics[&TopicName::new("plain").unwrap()];
+    assert_eq!(plain.handler, Path::new("/opt/handlers/plain.wat"));
+    assert_eq!((plain.max_attempts, plain.ttr), (3, Duration::from_secs(10)));
+    let wait = |failures| plain.backoff.delay(failures, 0.9);
+    assert_eq!((wait(1), wait(2), wait(9)), (seconds(5), seconds(15), seconds(600)));
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn flags_stand_over_variables_and_variables_over_the_file() {
+    let url = |flag: Option<&str>, variable: Option<&str>| {
+        let flags = Flags { redis_url: flag.map(str::to_owned), ..Flags::default() };
+        let variables = variable.map(|url| ("DUEBOX_REDIS_URL".to_owned(), url.to_owned()));
+        let text = "[redis]\nurl = \"redis://file\"\n".to_owned();
+        let surroundings = Surroundings::new(flags, variables);
+        Manifest::parse(Path::new("m.toml"), text, &surroundings).map(|m| m.redis.url.to_string())
+    };
+    assert_eq!(url(None, None).unwrap(), "redis://file");
+    assert_eq!(url(None, Some("redis://variable")).unwrap(), "redis://variable");
+    assert_eq!(url(Some("unix:///flag"), Some("redis://variable")).unwrap(), "unix:///flag");
+    assert_eq!(url(Some("managed"), None).unwrap(), "managed in ./data");
+    let refused = url(None, Some("rediss://variable")).unwrap_err().to_string();
+    assert!(refused.contains("`DUEBOX_REDIS_URL`: rediss:// is not supported"), "{refused}");
+}
+
+#[test]
+fn a_variable_of_a_later_feature_is_refused_by_name() {
+    let variables = [("DUEBOX_LISTEN".to_owned(), "0.0.0.0:7280".to_owned())];
+    let text = std::fs::read_to_string(folder().join("minimal.toml")).unwrap();
+    let surroundings = Surroundings::new(Flags::default(), variables);
+    let refused = Manifest::parse(Path::new("m.toml"), text, &surroundings).unwrap_err();
+    assert!(refused.to_string().contains("DUEBOX_LISTEN"), "{refused}");
+}
+
+#[test]
+fn a_file_that_is_no_text_or_not_there_is_named_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("duebox.toml");
+    let missing = Manifest::load(&path).unwrap_err().to_string();
+    assert!(missing.contains("duebox.toml") && missing.contains("--manifest"), "{missing}");
+    std::fs::write(&path, [b'a', 0xff, 0xfe]).unwrap();
+    let binary = Manifest::load(&path).unwrap_err().to_string();
+    assert!(binary.contains("not UTF-8 text: byte 1"), "{binary}");
+    std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
+    assert!(Manifest::load(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
+}
+
+#[test]
+fn a_problem_has_a_place_that_editors_can_jump_to() {
+    let text = "[topics.a]\nhandler = \"ä.wasm\"\nttr = \"0s\"\n".to_owned();
+    let refused = Manifest::parse(Path::new("m.toml"), text, &Surroundings::default()).unwrap_err();
+    let problems = refused.problems();
+    assert_eq!(problems.len(), 1);
+    assert_eq!((problems[0].line, problems[0].column), (Some(3), Some(7)));
+}
