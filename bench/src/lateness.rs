@@ -1,0 +1,95 @@
+//! Lateness: jobs that fall due at a millisecond of their own, on an otherwise idle daemon. How late
+//! does each start, as the daemon reports it, and when is its verdict in the log?
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use duebox_harness::LogLine;
+use duebox_queue::Due;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::Args;
+use crate::ground::Ground;
+
+/// Over how long the jobs fall due, ms.
+const SPREAD_MS: u64 = 10_000;
+/// How long after the push the first falls due, ms.
+const LEAD_MS: u64 = 1_000;
+
+/// One run of jobs falling due.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Lateness {
+    /// From due time to start, as the daemon reports it.
+    pub(crate) reported: Quantiles,
+    /// From due time to the verdict's log line: never less than the start's, and by another clock.
+    pub(crate) logged: Quantiles,
+}
+
+/// The spread of a time, ms.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Quantiles {
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+}
+
+pub(crate) async fn measure(args: &Args, handler: &Path) -> anyhow::Result<Lateness> {
+    let ground = Ground::prepare().await?;
+    let mut daemon = ground.start_daemon(args, handler, "info")?;
+    ground.wait_until_served(&mut daemon).await?;
+    let topics = [ground.topic.clone()];
+    let depths = ground.queue.depths(&topics).await?;
+    let now_ms = depths.first().context("Redis did not say its time")?.now_ms;
+    let due_ms = |number| now_ms + LEAD_MS + number * SPREAD_MS / args.due_jobs;
+    ground.push("due", args.due_jobs, args.payload, |number| Due::At(due_ms(number))).await?;
+    ground.watch(&mut daemon).await.context("lateness")?;
+    ground.ensure_clean().await?;
+    let status = daemon.terminate();
+    ensure!(status.success(), "the daemon did not stop cleanly: {status}");
+    let due_of: HashMap<String, u64> =
+        (0..args.due_jobs).map(|number| (format!("due-{number:08}"), due_ms(number))).collect();
+    read(&daemon.lines(), &due_of)
+}
+
+/// Reads the verdicts; fails unless each job has exactly one and it is an ack, not before its time.
+fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::Result<Lateness> {
+    let mut reported = histogram()?;
+    let mut logged = histogram()?;
+    let mut seen = HashMap::with_capacity(due_of.len());
+    for line in lines {
+        let id = line.str("job_id");
+        let (Some(due_ms), verdict) = (due_of.get(id), line.str("verdict")) else { continue };
+        if verdict.is_empty() {
+            continue;
+        }
+        ensure!(verdict == "ack", "job {id} ended as {verdict}: {}", line.text());
+        ensure!(seen.insert(id, ()).is_none(), "job {id} was run twice");
+        let late_ms = line.number("late_ms").context("a verdict line has no late_ms")?;
+        ensure!(late_ms >= 0, "job {id} ran {} ms early", -late_ms);
+        let at: jiff::Timestamp =
+            line.str("timestamp").parse().context("a verdict line has no timestamp")?;
+        let after_us = at.as_microsecond() - i64::try_from(*due_ms)? * 1_000;
+        ensure!(after_us >= 0, "the verdict of job {id} was logged before it was due");
+        reported.record(u64::try_from(late_ms)? * 1_000)?;
+        logged.record(u64::try_from(after_us)?)?;
+    }
+    ensure!(seen.len() == due_of.len(), "{} of {} jobs have a verdict", seen.len(), due_of.len());
+    Ok(Lateness { reported: Quantiles::of(&reported), logged: Quantiles::of(&logged) })
+}
+
+fn histogram() -> anyhow::Result<Histogram<u64>> {
+    Ok(Histogram::new_with_max(3_600_000_000, 3)?)
+}
+
+impl Quantiles {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let ms = |us: u64| us as f64 / 1_000.0;
+        Self {
+            p50_ms: ms(histogram.value_at_quantile(0.5)),
+            p99_ms: ms(histogram.value_at_quantile(0.99)),
+            max_ms: ms(histogram.max()),
+        }
+    }
+}

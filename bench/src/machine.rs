@@ -1,0 +1,82 @@
+//! The machine the figures come from, and what a process on it has used (Linux).
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// Clock ticks a second in /proc: fixed at 100 for user space on every Linux of today.
+const TICKS_PER_S: f64 = 100.0;
+
+/// What figures must be read with.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    pub(crate) redis: String,
+    pub(crate) commit: String,
+}
+
+impl Machine {
+    /// What is not known is left empty: it spoils no figure.
+    pub(crate) fn of_this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+        let processor = model.unwrap_or_default().trim_start_matches([':', ' ', '\t']).to_owned();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let version = said_by("redis-server", &["--version"]);
+        let redis = version.split(' ').find_map(|word| word.strip_prefix("v="));
+        Self {
+            processor,
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: kernel.trim().to_owned(),
+            redis: redis.unwrap_or_default().to_owned(),
+            commit: said_by("git", &["describe", "--always", "--dirty"]),
+        }
+    }
+}
+
+fn said_by(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    said.unwrap_or_default()
+}
+
+/// Processor time a process has used so far, in seconds.
+pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // The name in brackets may hold spaces; utime and stime are the 12th and 13th field after it.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+    Ok(ticks.sum::<u64>() as f64 / TICKS_PER_S)
+}
+
+/// The most memory a process has held, in bytes.
+pub(crate) fn peak_memory_bytes(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|text| text.trim().strip_suffix(" kB"));
+    let kib: u64 = kib.and_then(|text| text.parse().ok()).context("no VmHWM in /proc")?;
+    Ok(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_something() {
+        let pid = std::process::id();
+        assert!(peak_memory_bytes(pid).unwrap() > 100_000);
+        let before = cpu_s(pid).unwrap();
+        let mut rounds = 0_u64;
+        while cpu_s(pid).unwrap() <= before {
+            rounds += 1;
+        }
+        assert!(rounds > 0);
+    }
+}
