@@ -1,0 +1,37 @@
+//! Write Duebox handlers in AssemblyScript: a function that takes a Job and returns a Verdict.
+//!
+//!     import { Job, Verdict, log, run } from "duebox-as/assembly";
+//!
+//!     function decide(job: Job): Verdict {
+//!       log.info("closing order " + job.id);
+//!       return Verdict.ack();
+//!     }
+//!
+//!     export function handle(payloadLength: i32): i32 {
+//!       return run(payloadLength, decide);
+//!     }
+//!
+//! In layers: your function → Job, Verdict, Json, log → abi.ts, where the imports of sdk/ABI.md are
+//! called. AssemblyScript has no exceptions to catch: what can go wrong is a value here, and a
+//! `throw` or a failed `assert` ends the attempt with class trap and its message as the reason.
+
+import { random } from "./abi";
+import { Job } from "./job";
+import { Verdict } from "./verdict";
+
+export { Json, JsonKind } from "./json";
+export { Job } from "./job";
+export { log } from "./log";
+export { Verdict } from "./verdict";
+
+/** Runs a handler on the job that the host hands over, and gives the host its verdict. */
+export function run(payloadLength: i32, handler: (job: Job) => Verdict): i32 {
+  return handler(new Job(payloadLength)).settle();
+}
+
+/** As many random bytes from the host. */
+export function randomBytes(length: i32): Uint8Array {
+  const bytes = new Uint8Array(length);
+  random(bytes);
+  return bytes;
+}

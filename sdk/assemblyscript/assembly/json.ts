@@ -1,0 +1,174 @@
+//! A JSON value: what a payload holds, or why it is no JSON.
+//!
+//! The libraries that are kept for AssemblyScript abort the module on malformed text and read a
+//! value of the wrong type as zero; a handler could then not drop a malformed job with a reason. So
+//! this is the SDK's own. Invariant: nothing here traps; asking a value for what it is not gives
+//! Missing, null or zero, and the `is…` questions tell the difference.
+
+import { JsonReader } from "./json-reader";
+
+/** What a value is. */
+export enum JsonKind {
+  /** No JSON; `error` says why and where. */
+  Invalid,
+  /** Not there. */
+  Missing,
+  Null,
+  Bool,
+  Number,
+  String,
+  Array,
+  Object,
+}
+
+export class Json {
+  /** The text of a string, the digits of a number, or why the value is invalid. */
+  private text: string = "";
+  private truth: bool = false;
+  private items: Array<Json> | null = null;
+  private fields: Map<string, Json> | null = null;
+
+  private constructor(readonly kind: JsonKind) {}
+
+  /** Reads a whole text: UTF-8, at most 64 levels deep, no field twice, nothing behind it. */
+  static parse(bytes: Uint8Array): Json {
+    return new JsonReader(bytes).whole();
+  }
+
+  /** What stands for a value that is not there. */
+  static missing(): Json {
+    return new Json(JsonKind.Missing);
+  }
+
+  /** What stands for a text that is no JSON. */
+  static invalid(error: string): Json {
+    return Json.worded(JsonKind.Invalid, error);
+  }
+
+  static ofNull(): Json {
+    return new Json(JsonKind.Null);
+  }
+
+  static ofBool(truth: bool): Json {
+    const value = new Json(JsonKind.Bool);
+    value.truth = truth;
+    return value;
+  }
+
+  static ofNumber(digits: string): Json {
+    return Json.worded(JsonKind.Number, digits);
+  }
+
+  static ofString(text: string): Json {
+    return Json.worded(JsonKind.String, text);
+  }
+
+  static ofArray(items: Array<Json>): Json {
+    const value = new Json(JsonKind.Array);
+    value.items = items;
+    return value;
+  }
+
+  static ofObject(fields: Map<string, Json>): Json {
+    const value = new Json(JsonKind.Object);
+    value.fields = fields;
+    return value;
+  }
+
+  private static worded(kind: JsonKind, text: string): Json {
+    const value = new Json(kind);
+    value.text = text;
+    return value;
+  }
+
+  /** Why the text is no JSON, and at which byte; null if it is JSON. */
+  get error(): string | null {
+    return this.kind == JsonKind.Invalid ? this.text : null;
+  }
+
+  get isMissing(): bool {
+    return this.kind == JsonKind.Missing;
+  }
+
+  get isNull(): bool {
+    return this.kind == JsonKind.Null;
+  }
+
+  get isBool(): bool {
+    return this.kind == JsonKind.Bool;
+  }
+
+  get isNumber(): bool {
+    return this.kind == JsonKind.Number;
+  }
+
+  get isString(): bool {
+    return this.kind == JsonKind.String;
+  }
+
+  get isArray(): bool {
+    return this.kind == JsonKind.Array;
+  }
+
+  get isObject(): bool {
+    return this.kind == JsonKind.Object;
+  }
+
+  /** True if it is a whole number of at most 18 digits: what `integer` gives exactly. */
+  get isInteger(): bool {
+    if (this.kind != JsonKind.Number) return false;
+    const sign = this.text.startsWith("-") ? 1 : 0;
+    if (this.text.length - sign > 18) return false;
+    for (let i = sign; i < this.text.length; i++) {
+      const digit = this.text.charCodeAt(i);
+      if (digit < 48 || digit > 57) return false;
+    }
+    return true;
+  }
+
+  /** The text of a string; null if it is something else. */
+  get string(): string | null {
+    return this.kind == JsonKind.String ? this.text : null;
+  }
+
+  /** A whole number; 0 if it is something else (`isInteger`). */
+  get integer(): i64 {
+    return this.isInteger ? I64.parseInt(this.text, 10) : 0;
+  }
+
+  /** A number; 0 if it is something else (`isNumber`). */
+  get number(): f64 {
+    return this.kind == JsonKind.Number ? F64.parseFloat(this.text) : 0;
+  }
+
+  /** A truth; false if it is something else (`isBool`). */
+  get bool(): bool {
+    return this.truth;
+  }
+
+  /** How many items an array or fields an object has; 0 if it is something else. */
+  get length(): i32 {
+    if (this.items !== null) return this.items!.length;
+    if (this.fields !== null) return this.fields!.size;
+    return 0;
+  }
+
+  /** A field of an object; Missing if there is none. */
+  get(name: string): Json {
+    const fields = this.fields;
+    if (fields === null || !fields.has(name)) return Json.missing();
+    return fields.get(name);
+  }
+
+  /** An item of an array, from 0; Missing if there is none. */
+  at(index: i32): Json {
+    const items = this.items;
+    if (items === null || index < 0 || index >= items.length) return Json.missing();
+    return items[index];
+  }
+
+  /** The names of an object's fields, in the order of the text. */
+  names(): Array<string> {
+    return this.fields === null ? [] : this.fields!.keys();
+  }
+}
