@@ -23,7 +23,7 @@ pub(super) const LOG: &str = "redis.log";
 #[derive(Debug)]
 pub(super) struct DataDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl DataDir {
@@ -44,7 +44,7 @@ impl DataDir {
         let lock = options.create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.map_err(at(&lock_path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
+            Ok(()) => Ok(Self { path, lock }),
             Err(TryLockError::WouldBlock) => Err(RedisServerError::InUse { dir: path }),
             Err(TryLockError::Error(source)) => Err(at(&lock_path)(source)),
         }
@@ -101,6 +101,15 @@ impl DataDir {
         let text = read().unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+impl Drop for DataDir {
+    /// Closing the file is not enough: a process that is just being forked holds a copy of it.
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!("cannot give {} free: {error}", self.path.display());
+        }
     }
 }
 
