@@ -1,4 +1,24 @@
 //! The parts of the `duebox` daemon that are no crate of their own.
+//!
+//! A job's way through them: `poller` wakes the `worker` of its topic, which leases it, runs it in
+//! one of its `lanes`, and settles it by the `verdict`.
 
+pub mod binding;
+pub mod counters;
+pub mod daemon;
+pub mod handler_log;
+pub mod in_flight;
+pub mod keeper;
+pub mod lanes;
 pub mod manifest;
+pub mod module_file;
+pub mod outage;
+pub mod pace;
+pub mod poke;
+pub mod poller;
+pub mod record;
 pub mod redis_server;
+pub mod signal;
+pub mod verdict;
+pub mod watch;
+pub mod worker;

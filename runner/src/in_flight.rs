@@ -1,0 +1,159 @@
+//! The leases a worker holds, and the heartbeat that keeps them.
+//!
+//! A lease is renewed each third of its time. Its end is reckoned from before the call that made or
+//! renewed it, so this runner always takes it to end before Redis does: a guest whose lease could not
+//! be renewed is ended while nobody else can have the job.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use duebox_queue::{Extension, Lease, Token};
+use duebox_sandbox::{Interrupt, InterruptReason};
+
+/// One lease that is held.
+pub struct Held {
+    /// The job and its fence.
+    pub lease: Lease,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// Attempts the job has in all.
+    pub max_attempts: u32,
+    /// Ends its guest.
+    pub interrupt: Interrupt,
+    /// How late the job was when it was leased, and when that was.
+    pub late_at_lease: (Duration, Instant),
+    renewed_at: Instant,
+    lasts: Duration,
+}
+
+impl Held {
+    fn ends_at(&self) -> Instant {
+        self.renewed_at + self.lasts
+    }
+}
+
+/// The leases of one worker, by its own name for each job.
+#[derive(Default)]
+pub struct InFlight {
+    held: HashMap<u64, Held>,
+    next_key: u64,
+    heartbeat_at: Option<Instant>,
+}
+
+impl InFlight {
+    /// Takes a lease that `lasts` unless renewed, and names it. `late_at_lease` says how late the job
+    /// was when the call was sent, and when that was.
+    pub fn add(
+        &mut self,
+        lease: Lease,
+        attempt: u32,
+        max_attempts: u32,
+        lasts: Duration,
+        late_at_lease: (Duration, Instant),
+    ) -> (u64, Interrupt) {
+        let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), late_at_lease.1);
+        self.next_key += 1;
+        let held = Held {
+            lease,
+            attempt,
+            max_attempts,
+            interrupt: interrupt.clone(),
+            late_at_lease,
+            renewed_at,
+            lasts,
+        };
+        self.held.insert(key, held);
+        let beat = renewed_at + lasts / 3;
+        self.heartbeat_at = Some(self.heartbeat_at.map_or(beat, |known| known.min(beat)));
+        (key, interrupt)
+    }
+
+    /// Lets go of a lease, to be settled.
+    pub fn take(&mut self, key: u64) -> Option<Held> {
+        let held = self.held.remove(&key);
+        if self.held.is_empty() {
+            self.heartbeat_at = None;
+        }
+        held
+    }
+
+    /// True if no lease is held.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// How many leases are held.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// When the next leases are to be renewed.
+    pub fn heartbeat_at(&self) -> Option<Instant> {
+        self.heartbeat_at
+    }
+
+    /// The leases to renew at `now`, at most `max`, each back to its full length.
+    pub fn extensions(&mut self, now: Instant, max: usize) -> (Vec<u64>, Vec<Extension>) {
+        let (mut keys, mut extensions) = (Vec::new(), Vec::new());
+        if self.heartbeat_at.is_none_or(|at| at > now) {
+            return (keys, extensions);
+        }
+        let mut next: Option<Instant> = None;
+        for (key, held) in &self.held {
+            if held.interrupt.reason() == Some(InterruptReason::LeaseLost) {
+                continue;
+            }
+            let third = held.lasts / 3;
+            let age = now.saturating_duration_since(held.renewed_at);
+            let (id, token) = (held.lease.id.clone(), held.lease.token.clone());
+            if age >= third && keys.len() < max {
+                keys.push(*key);
+                extensions.push(Extension { id, token, by: age });
+            }
+            let beat = if age >= third { now + third } else { held.renewed_at + third };
+            next = Some(next.map_or(beat, |known| known.min(beat)));
+        }
+        // More than `max` to renew: the rest at once after these.
+        self.heartbeat_at = if keys.len() == max { Some(now) } else { next };
+        (keys, extensions)
+    }
+
+    /// The last heartbeat was refused: the next is at `when`.
+    pub fn beat_again_at(&mut self, when: Instant) {
+        self.heartbeat_at = Some(when);
+    }
+
+    /// Notes what an extension sent for `key` gave: the new token, or that the lease is lost. In the
+    /// latter case its guest is ended.
+    pub fn extended(&mut self, key: u64, by: Duration, token: Option<Token>) {
+        let Some(held) = self.held.get_mut(&key) else { return };
+        match token {
+            Some(token) => {
+                held.lease.token = token;
+                // Redis counts whole milliseconds; so does this, or the two drift apart.
+                held.renewed_at += Duration::from_millis(by.as_millis() as u64);
+            }
+            None => held.interrupt.raise(InterruptReason::LeaseLost),
+        }
+    }
+
+    /// When the first lease ends unless it is renewed.
+    pub fn first_end(&self) -> Option<Instant> {
+        let not_lost = |held: &&Held| held.interrupt.reason().is_none();
+        self.held.values().filter(not_lost).map(Held::ends_at).min()
+    }
+
+    /// Ends the guests whose lease is over at `now`. Answers how many.
+    pub fn interrupt_ended(&self, now: Instant) -> usize {
+        let over = |held: &&Held| held.ends_at() <= now && held.interrupt.reason().is_none();
+        let ended = self.held.values().filter(over);
+        ended.map(|held| held.interrupt.raise(InterruptReason::LeaseLost)).count()
+    }
+
+    /// Ends all guests because the runner stops.
+    pub fn interrupt_all(&self) {
+        for held in self.held.values() {
+            held.interrupt.raise(InterruptReason::Shutdown);
+        }
+    }
+}

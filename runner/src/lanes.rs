@@ -1,0 +1,273 @@
+//! The lanes of a topic: where its leased jobs run, at most `concurrency` at once.
+//!
+//! A lane is a task on the guests' own threads, so that no guest ever delays a heartbeat. It runs one
+//! job after the other until none waits. A topic starts with as many lanes as there are cores; when a
+//! guest yields or waits another lane opens, so that short jobs pay for no task of their own and
+//! long ones stand in nobody's way. All topics together hold at most `max_jobs` slots.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use duebox_job::Outcome;
+use duebox_sandbox::{Digest, Interrupt, Invocation, LogSink};
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::binding::{self, Bound};
+
+/// How long a lane keeps its slot before it lets another topic's lane go first.
+const SLOT_MAX: Duration = Duration::from_millis(10);
+
+/// A leased job that waits to run.
+pub struct Task {
+    /// The worker's own name for it.
+    pub key: u64,
+    /// What the handler is told.
+    pub invocation: Invocation,
+    /// Ends it from outside.
+    pub interrupt: Interrupt,
+}
+
+/// A job that has run.
+pub struct Ended {
+    /// The worker's own name for it.
+    pub key: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The module that ran it.
+    pub digest: Digest,
+    /// When it was started.
+    pub started_at: Instant,
+    /// How long it took.
+    pub wall: Duration,
+}
+
+/// How full the lanes are.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Jobs that wait for a lane.
+    pub waiting: usize,
+    /// Jobs that run.
+    pub running: usize,
+    /// Jobs that have run and were not taken yet.
+    pub ended: usize,
+}
+
+/// What the guests of all topics share.
+#[derive(Clone)]
+pub struct Ground {
+    /// The guests' own threads.
+    pub threads: Handle,
+    /// How many threads those are.
+    pub cores: usize,
+    /// One permit a guest: `runner.max_jobs`.
+    pub slots: Arc<Semaphore>,
+    /// Where their log lines go.
+    pub logs: Arc<dyn LogSink>,
+}
+
+/// The lanes of one topic. Clones are the same lanes.
+#[derive(Clone)]
+pub struct Lanes(Arc<Shared>);
+
+struct Shared {
+    ground: Ground,
+    bound: Bound,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Task>,
+    waiting_since: Option<Instant>,
+    lanes: usize,
+    running: usize,
+    ended: Vec<Ended>,
+    notify_at_waiting: usize,
+    notify_at_ended: usize,
+    busy: Duration,
+    busy_since: Option<Instant>,
+}
+
+impl Lanes {
+    /// Lanes for a topic, on ground shared with the others.
+    pub fn new(ground: Ground, bound: Bound) -> Self {
+        let state = Mutex::new(State::default());
+        Self(Arc::new(Shared { ground, bound, state, changed: Notify::new() }))
+    }
+
+    /// Adds jobs to run, in their order.
+    pub fn push(&self, tasks: Vec<Task>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let concurrency = self.0.concurrency();
+        let mut state = self.0.state();
+        let now = Instant::now();
+        state.busy_since.get_or_insert(now);
+        state.waiting_since.get_or_insert(now);
+        state.waiting.extend(tasks);
+        let wanted = concurrency.min(self.0.ground.cores).min(state.waiting.len());
+        while state.lanes < wanted {
+            self.0.open_lane(&mut state);
+        }
+    }
+
+    /// How full the lanes are.
+    pub fn load(&self) -> Load {
+        let state = self.0.state();
+        Load { waiting: state.waiting.len(), running: state.running, ended: state.ended.len() }
+    }
+
+    /// Waits until something has changed that a worker may care for: fewer than `waiting` jobs wait,
+    /// a first job has ended, `ended` jobs have, or the lanes run dry. It may return for nothing.
+    pub async fn changed(&self, waiting: usize, ended: usize) {
+        {
+            let mut state = self.0.state();
+            state.notify_at_waiting = waiting;
+            state.notify_at_ended = ended;
+        }
+        self.0.changed.notified().await;
+    }
+
+    /// Takes the jobs that have ended, at most `max`, and the time the lanes were busy meanwhile.
+    pub fn take_ended(&self, max: usize) -> (Vec<Ended>, Duration) {
+        let mut state = self.0.state();
+        let ended = if state.ended.len() <= max {
+            std::mem::take(&mut state.ended)
+        } else {
+            state.ended.drain(..max).collect()
+        };
+        let now = Instant::now();
+        let mut busy = std::mem::take(&mut state.busy);
+        if let Some(since) = state.busy_since.replace(now) {
+            busy += now - since;
+        }
+        if state.is_idle() {
+            state.busy_since = None;
+        }
+        (ended, busy)
+    }
+
+    /// Takes back the jobs that wait, if none has been started for `stall`.
+    pub fn take_waiting(&self, stall: Duration) -> Vec<u64> {
+        let mut state = self.0.state();
+        if state.waiting_since.is_none_or(|since| since.elapsed() < stall) {
+            return Vec::new();
+        }
+        state.waiting_since = None;
+        state.waiting.drain(..).map(|task| task.key).collect()
+    }
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.running == 0
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn concurrency(&self) -> usize {
+        self.bound.borrow().topic.concurrency as usize
+    }
+
+    fn open_lane(self: &Arc<Self>, state: &mut State) {
+        state.lanes += 1;
+        self.ground.threads.spawn(Arc::clone(self).lane());
+    }
+
+    /// Opens one more lane if a job waits for one and the topic may have it.
+    fn open_another(self: &Arc<Self>) {
+        let concurrency = self.concurrency();
+        let mut state = self.state();
+        if !state.waiting.is_empty() && state.lanes < concurrency {
+            self.open_lane(&mut state);
+        }
+    }
+
+    async fn lane(self: Arc<Self>) {
+        // The semaphore is never closed; if it were, running without a slot loses nothing.
+        let mut slot = self.ground.slots.acquire().await.ok();
+        let mut slot_since = Instant::now();
+        while let Some(task) = self.next() {
+            let ended = self.run(task).await;
+            self.end(ended);
+            if slot_since.elapsed() > SLOT_MAX {
+                drop(slot.take());
+                tokio::task::yield_now().await;
+                slot = self.ground.slots.acquire().await.ok();
+                slot_since = Instant::now();
+            }
+        }
+    }
+
+    /// The next job for a lane; without one, or where a reload left too many lanes, the lane closes.
+    fn next(&self) -> Option<Task> {
+        let concurrency = self.concurrency();
+        let mut state = self.state();
+        let task = if state.lanes > concurrency { None } else { state.waiting.pop_front() };
+        let Some(task) = task else {
+            state.lanes -= 1;
+            return None;
+        };
+        state.running += 1;
+        state.waiting_since = (!state.waiting.is_empty()).then(Instant::now);
+        if state.waiting.len() == state.notify_at_waiting {
+            self.changed.notify_one();
+        }
+        Some(task)
+    }
+
+    async fn run(self: &Arc<Self>, task: Task) -> Ended {
+        let binding = binding::current(&self.bound);
+        let logs = Arc::clone(&self.ground.logs);
+        let started_at = Instant::now();
+        let digest = binding.handler.digest();
+        let run = binding.handler.run(task.invocation, task.interrupt, logs);
+        // A panic of the host must cost neither the lane nor the job.
+        let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
+        let mut waited = false;
+        let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
+            Poll::Pending => {
+                if !std::mem::replace(&mut waited, true) {
+                    self.open_another();
+                }
+                Poll::Pending
+            }
+            ready => ready,
+        })
+        .await;
+        let outcome = match report {
+            Ok(report) => report.outcome,
+            Err(_) => Outcome::HostFault("the host panicked while it ran the job".to_owned()),
+        };
+        Ended { key: task.key, outcome, digest, started_at, wall: started_at.elapsed() }
+    }
+
+    fn end(&self, ended: Ended) {
+        let mut state = self.state();
+        state.running -= 1;
+        state.ended.push(ended);
+        if state.is_idle()
+            && let Some(since) = state.busy_since.take()
+        {
+            state.busy += since.elapsed();
+        }
+        let count = state.ended.len();
+        if count == 1 || count == state.notify_at_ended || state.waiting.is_empty() {
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+}

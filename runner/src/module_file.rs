@@ -1,0 +1,74 @@
+//! The file of a handler module: read whole and bounded, and loaded into the sandbox.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use duebox_job::TopicName;
+use duebox_sandbox::{Handler, LoadError, Sandbox};
+
+use crate::manifest::Topic;
+
+/// Why a topic has no module.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// The file cannot be read.
+    #[error("topic {topic}: the handler {path} cannot be read: {error}; build it, or correct `handler`", path = path.display())]
+    Unreadable {
+        /// The topic it is for.
+        topic: TopicName,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The sandbox refuses it.
+    #[error("topic {topic}: the handler {path} is refused: {error}", path = path.display())]
+    Refused {
+        /// The topic it is for.
+        topic: TopicName,
+        /// The file.
+        path: PathBuf,
+        /// Why, and what to do.
+        error: LoadError,
+    },
+}
+
+/// What tells one version of a file from the next without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+/// The fingerprint of the file that a path leads to now, through all links; none if it leads nowhere.
+pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
+    let file = std::fs::metadata(path).ok()?;
+    let modified_ns = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+    Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
+}
+
+/// Reads and compiles a topic's module. Blocks: up to seconds for a large module.
+///
+/// # Errors
+/// [`ModuleError`] if the file cannot be read or the sandbox refuses it.
+pub fn load(sandbox: &Sandbox, name: &TopicName, topic: &Topic) -> Result<Handler, ModuleError> {
+    let (path, named) = (topic.handler.clone(), name.clone());
+    let bytes = match read(&topic.handler, topic.limits.module) {
+        Ok(bytes) => bytes,
+        Err(error) => return Err(ModuleError::Unreadable { topic: named, path, error }),
+    };
+    sandbox
+        .load(&bytes, topic.limits.clone(), topic.grants.clone())
+        .map_err(|error| ModuleError::Refused { topic: named, path, error })
+}
+
+/// Reads one byte more than allowed at most: the sandbox then says that it is too large.
+fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

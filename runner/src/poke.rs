@@ -1,0 +1,35 @@
+//! A poke: somebody found work for a topic's runner, now or soon.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+/// Tells one sleeping worker when to look at its topic. Of several pokes the earliest counts.
+#[derive(Default)]
+pub struct Poke {
+    notify: Notify,
+    look_at: Mutex<Option<Instant>>,
+}
+
+impl Poke {
+    /// There is work at `when`.
+    pub fn poke(&self, when: Instant) {
+        let mut look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if look_at.is_none_or(|known| when < known) {
+            *look_at = Some(when);
+            self.notify.notify_one();
+        }
+    }
+
+    /// Waits for a poke and says for when it was.
+    pub async fn poked(&self) -> Instant {
+        loop {
+            let look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match look_at {
+                Some(when) => return when,
+                None => self.notify.notified().await,
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What wakes the workers: the wake channel, for pushes through scripts, and a look at every topic
+//! each `redis.poll`, for what plain commands pushed, other runners left behind, or a lost wake-up.
+//!
+//! Both look at all topics at once, so that idle topics cost one round trip a poll however many
+//! there are.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use duebox_job::TopicName;
+use duebox_queue::{Queue, QueueError, Wake};
+use tracing::debug;
+
+use crate::outage::{self, Outage, RETRY_FIRST};
+use crate::poke::Poke;
+
+/// The workers that can be poked, by topic.
+pub type Pokes = Arc<ArcSwap<Vec<(TopicName, Arc<Poke>)>>>;
+
+/// Topics that are looked at in one pipeline.
+const TOPICS_A_LOOK: usize = 1_000;
+
+/// Looks at every topic each `poll`, for ever.
+pub async fn look(queue: Queue, pokes: Pokes, poll: Duration, outage: Arc<Outage>) {
+    let mut tick = tokio::time::interval(poll);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        match look_once(&queue, &pokes, poll).await {
+            Ok(()) => outage.over(),
+            Err(error) => outage.noticed(&error),
+        }
+    }
+}
+
+async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), QueueError> {
+    let pokes = pokes.load_full();
+    for some in pokes.chunks(TOPICS_A_LOOK) {
+        let topics: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
+        let waits = queue.peek(&topics).await?;
+        let now = Instant::now();
+        for ((_, poke), wait) in some.iter().zip(waits) {
+            // What is further off than the next look will be seen by it.
+            if let Some(wait) = wait.filter(|wait| *wait <= poll * 2) {
+                poke.poke(now + wait);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Listens for wake-ups, for ever.
+pub async fn listen(queue: Queue, pokes: Pokes) {
+    let mut retry = RETRY_FIRST;
+    loop {
+        match queue.listen().await {
+            Err(error) => debug!(%error, "cannot listen for wake-ups; polling goes on"),
+            Ok(mut listener) => {
+                retry = RETRY_FIRST;
+                poke_all(&pokes);
+                while let Wake::Topic(topic) = listener.next().await {
+                    let pokes = pokes.load();
+                    if let Ok(at) = pokes.binary_search_by(|(name, _)| name.cmp(&topic)) {
+                        pokes[at].1.poke(Instant::now());
+                    }
+                }
+            }
+        }
+        retry = outage::next_retry(retry);
+        tokio::time::sleep(retry).await;
+    }
+}
+
+fn poke_all(pokes: &Pokes) {
+    for (_, poke) in pokes.load().iter() {
+        poke.poke(Instant::now());
+    }
+}

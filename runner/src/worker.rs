@@ -1,0 +1,239 @@
+//! The hallway: lease → run → settle. Queue and sandbox meet here and nowhere else.
+//!
+//! ```text
+//!           ┌────────────── one pipeline a turn ──────────────┐
+//!  Redis ◀──┤ extend · settle · reclaim · promote · lease     ├──▶ Redis
+//!           └──────▲───────────────────────────────┬──────────┘
+//!               verdicts                         leases
+//!                  └───── ended ◀── Lanes ◀── tasks ┘
+//! ```
+//!
+//! One worker serves one topic. It has one turn under way at a time, and repeats a turn that got no
+//! answer until it gets one, so what it believes of its leases is what Redis holds. While a turn is
+//! under way the lanes go on with what was leased before.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duebox_job::{Outcome, TopicName};
+use duebox_queue::{BATCH_MAX, Queue, Settlement, Verdict};
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::binding::Bound;
+use crate::counters::Counters;
+use crate::in_flight::InFlight;
+use crate::lanes::{Lanes, Load};
+use crate::outage::{Outage, RETRY_FIRST};
+use crate::pace::Pace;
+use crate::poke::Poke;
+use crate::record::Record;
+use crate::verdict::crashed_info;
+
+mod admit;
+mod turn;
+
+/// How long a verdict may wait for others to share its turn.
+const LINGER: Duration = Duration::from_millis(2);
+/// Verdicts that are worth a turn at once.
+const VERDICTS_ENOUGH: usize = BATCH_MAX / 2;
+/// How long jobs may wait for a lane that none gets; then they are given back.
+const STALL: Duration = Duration::from_secs(1);
+/// How long a worker without a known due time sleeps; pokes come earlier.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// How long after its time a drain may try to settle what it interrupted.
+const DRAIN_GRACE: Duration = Duration::from_secs(3);
+
+/// What a worker is told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Work.
+    Work,
+    /// Lease no more, give back what has not started, finish the rest until then, and end.
+    Drain(Instant),
+}
+
+/// What a worker needs from the daemon.
+pub struct WorkerParts {
+    /// The topic it serves.
+    pub topic: TopicName,
+    /// The queue.
+    pub queue: Queue,
+    /// The topic's settings and module.
+    pub bound: Bound,
+    /// Where its jobs run.
+    pub lanes: Lanes,
+    /// Who finds work pokes here.
+    pub poke: Arc<Poke>,
+    /// What it did.
+    pub counters: Arc<Counters>,
+    /// What is known of Redis' health.
+    pub outage: Arc<Outage>,
+    /// What it is told.
+    pub orders: watch::Receiver<Order>,
+    /// Names this process among all runners.
+    pub runner_id: Arc<str>,
+}
+
+/// Serves one topic.
+pub struct Worker {
+    parts: WorkerParts,
+    in_flight: InFlight,
+    verdicts: Vec<Settlement>,
+    records: Vec<Record>,
+    pace: Pace,
+    /// When Redis is to be asked for work, as far as is known.
+    look_at: Instant,
+    /// The last answer left work behind.
+    more: bool,
+    skip: u64,
+    settle_at: Option<Instant>,
+    /// After Redis refused something: not before this.
+    not_before: Instant,
+    retry: Duration,
+    drain_until: Option<Instant>,
+    calls: u64,
+    crashed_info: Arc<str>,
+}
+
+impl Worker {
+    /// A worker that has not looked at its topic yet.
+    pub fn new(parts: WorkerParts) -> Self {
+        let now = Instant::now();
+        Self {
+            in_flight: InFlight::default(),
+            parts,
+            verdicts: Vec::new(),
+            records: Vec::new(),
+            pace: Pace::default(),
+            look_at: now,
+            more: false,
+            skip: 0,
+            settle_at: None,
+            not_before: now,
+            retry: RETRY_FIRST,
+            drain_until: None,
+            calls: 0,
+            crashed_info: crashed_info().into(),
+        }
+    }
+
+    /// Works until it is told to drain, and drains.
+    pub async fn run(mut self) {
+        loop {
+            self.follow_orders();
+            self.give_back_stalled();
+            if self.is_over() {
+                break;
+            }
+            let now = Instant::now();
+            let load = self.parts.lanes.load();
+            if load.ended > 0 {
+                self.settle_at.get_or_insert(now + LINGER);
+            }
+            if now >= self.not_before && self.turn_is_due(now, load) {
+                self.take_turn(now).await;
+            } else {
+                self.wait(now, load).await;
+            }
+        }
+        if !self.in_flight.is_empty() {
+            let left = self.in_flight.len();
+            warn!(topic = %self.parts.topic, left, "drained with leases left: they expire by themselves");
+        }
+    }
+
+    /// Jobs that could be leased now.
+    fn wanted(&self, load: Load) -> usize {
+        let ahead = self.pace.ahead();
+        if self.drain_until.is_some() || load.waiting > ahead / 2 {
+            return 0;
+        }
+        let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
+        (concurrency + ahead).saturating_sub(load.waiting + load.running).min(self.pace.call_max())
+    }
+
+    fn turn_is_due(&self, now: Instant, load: Load) -> bool {
+        let can_lease = self.wanted(load) > 0 && (self.more || now >= self.look_at);
+        let idle = load.waiting + load.running == 0;
+        let must_settle = !self.verdicts.is_empty()
+            || (load.ended > 0 && (idle || load.ended >= VERDICTS_ENOUGH))
+            || self.settle_at.is_some_and(|at| now >= at);
+        let must_beat = self.in_flight.heartbeat_at().is_some_and(|at| now >= at);
+        can_lease || must_settle || must_beat
+    }
+
+    async fn wait(&mut self, now: Instant, load: Load) {
+        let mut until = now + SLEEP_MAX;
+        let wanted = self.wanted(load) > 0;
+        let moments = [
+            wanted.then_some(self.look_at),
+            self.settle_at,
+            self.in_flight.heartbeat_at(),
+            // Past its time a drain waits for the guests it has interrupted: an epoch tick or two.
+            self.drain_until.map(|until| until.max(now + Duration::from_millis(10))),
+            (load.waiting > 0).then_some(now + STALL),
+        ];
+        for moment in moments.into_iter().flatten() {
+            until = until.min(moment);
+        }
+        until = until.max(self.not_before);
+        let enough = if wanted && self.more { 1 } else { VERDICTS_ENOUGH };
+        tokio::select! {
+            () = self.parts.lanes.changed(self.pace.ahead() / 2, enough) => {}
+            when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
+            () = tokio::time::sleep_until(until.into()) => {}
+            changed = self.parts.orders.changed() => {
+                if changed.is_err() && self.drain_until.is_none() {
+                    self.drain_until = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    fn follow_orders(&mut self) {
+        let order = *self.parts.orders.borrow_and_update();
+        if let Order::Drain(until) = order {
+            self.drain_until = Some(self.drain_until.map_or(until, |known| known.min(until)));
+        }
+        let Some(until) = self.drain_until else { return };
+        self.give_back(Duration::ZERO);
+        if Instant::now() >= until {
+            self.in_flight.interrupt_all();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(until) = self.drain_until else { return false };
+        let load = self.parts.lanes.load();
+        let settled = self.in_flight.is_empty() && self.verdicts.is_empty() && load.ended == 0;
+        settled || Instant::now() >= until + DRAIN_GRACE
+    }
+
+    /// Jobs that no lane starts are for other runners.
+    fn give_back_stalled(&mut self) {
+        if self.give_back(STALL) > 0 {
+            self.pace.stalled();
+        }
+    }
+
+    fn give_back(&mut self, stall: Duration) -> usize {
+        let keys = self.parts.lanes.take_waiting(stall);
+        for key in &keys {
+            if let Some(held) = self.in_flight.take(*key) {
+                let outcome = Outcome::HostFault("not started".to_owned());
+                self.records.push(Record {
+                    id: held.lease.id.clone(),
+                    attempt: held.attempt,
+                    outcome,
+                    digest: None,
+                    wall: Duration::ZERO,
+                    late: Duration::ZERO,
+                });
+                let delay = Duration::ZERO;
+                self.verdicts.push(held.lease.settle(Verdict::Release { delay }));
+            }
+        }
+        keys.len()
+    }
+}

@@ -1,0 +1,96 @@
+//! From a lease to a task: a leased job runs as it was pushed, or not at all.
+
+use std::time::{Duration, Instant};
+
+use duebox_job::{Failure, FailureClass, Outcome};
+use duebox_queue::{Lease, LeaseCall, Leased};
+use duebox_sandbox::Invocation;
+
+use super::Worker;
+use crate::binding::{self, Binding};
+use crate::counters::add;
+use crate::lanes::Task;
+use crate::record::Record;
+use crate::verdict::verdict;
+
+impl Worker {
+    pub(super) fn leased(&mut self, leased: Leased, call: &LeaseCall, sent_at: Instant) {
+        let (leases, withdrawn) = match leased {
+            Leased::Jobs(leases, withdrawn) => (leases, withdrawn),
+            Leased::Empty | Leased::Paused => return,
+        };
+        self.more |= leases.len() == call.jobs || withdrawn > 0;
+        add(&self.parts.counters.leased, leases.len());
+        let binding = binding::current(&self.parts.bound);
+        let lease_us = u64::try_from(call.lease.as_micros()).unwrap_or(u64::MAX);
+        let expires_at_us = leases.first().map_or(0, |lease| lease.token.expires_at_us());
+        let leased_at_us = expires_at_us.saturating_sub(lease_us);
+        let mut tasks = Vec::with_capacity(leases.len());
+        for lease in leases {
+            self.pace.saw_payload(lease.payload.len());
+            let late_us = leased_at_us.saturating_sub(lease.due_at_ms.saturating_mul(1_000));
+            let late_at_lease = (Duration::from_micros(late_us), sent_at);
+            match self.admit(lease, &binding, call.lease, late_at_lease) {
+                Some(task) => tasks.push(task),
+                None => self.more = true,
+            }
+        }
+        self.parts.lanes.push(tasks);
+    }
+
+    /// Makes a leased job a task, or its verdict if it cannot run as it was pushed.
+    fn admit(
+        &mut self,
+        lease: Lease,
+        binding: &Binding,
+        lasts: Duration,
+        late_at_lease: (Duration, Instant),
+    ) -> Option<Task> {
+        let attempt = lease.failures.saturating_add(1);
+        let options = match &lease.options {
+            Ok(options) => options,
+            Err(reason) => {
+                let reason = format!("the job's options cannot be read: {reason}");
+                self.bury_unrun(lease, binding, attempt, reason);
+                return None;
+            }
+        };
+        let (bytes, allowed) = (lease.payload.len(), binding.topic.limits.payload);
+        if bytes > allowed {
+            let reason = format!(
+                "the payload is {bytes} bytes long; the topic allows {allowed} (sandbox.payload)"
+            );
+            self.bury_unrun(lease, binding, attempt, reason);
+            return None;
+        }
+        let max_attempts = options.max_attempts().unwrap_or(binding.topic.max_attempts);
+        let invocation = Invocation {
+            id: lease.id.clone(),
+            topic: self.parts.topic.clone(),
+            payload: lease.payload.clone(),
+            attempt,
+            max_attempts,
+            due_at_ms: lease.due_at_ms,
+            headers: std::collections::BTreeMap::new(),
+            ttr: options.ttr().unwrap_or(binding.topic.ttr),
+        };
+        let (key, interrupt) =
+            self.in_flight.add(lease, attempt, max_attempts, lasts, late_at_lease);
+        Some(Task { key, invocation, interrupt })
+    }
+
+    fn bury_unrun(&mut self, lease: Lease, binding: &Binding, attempt: u32, reason: String) {
+        let class = FailureClass::BadOptions;
+        let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
+        let verdict = verdict(&outcome, &binding.topic, attempt, binding.topic.max_attempts, None);
+        self.records.push(Record {
+            id: lease.id.clone(),
+            attempt,
+            outcome,
+            digest: None,
+            wall: Duration::ZERO,
+            late: Duration::ZERO,
+        });
+        self.verdicts.push(lease.settle(verdict));
+    }
+}

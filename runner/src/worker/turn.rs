@@ -1,0 +1,280 @@
+//! One turn: what has ended, what is to be renewed and what is wanted, in one pipeline; and what its
+//! answers mean.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duebox_job::{FailureClass, JobId, Outcome};
+use duebox_queue::{
+    BATCH_MAX, Extension, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule, Reclaimed,
+    Settled, Settlement, Turn, TurnReply, Verdict,
+};
+use tracing::{error, info, warn};
+
+use super::{DRAIN_GRACE, SLEEP_MAX, Worker};
+use crate::binding::{self, Binding};
+use crate::counters::add;
+use crate::lanes::Ended;
+use crate::outage::{self, RETRY_FIRST};
+use crate::record::Record;
+use crate::verdict::verdict;
+
+/// What one turn is made of; kept until it has an answer.
+struct Plan {
+    keys: Vec<u64>,
+    extend: Vec<Extension>,
+    settle: Vec<Settlement>,
+    records: Vec<Record>,
+    lease: Option<LeaseCall>,
+    looks: bool,
+    skip: u64,
+    max_crashes: u32,
+}
+
+impl Worker {
+    pub(super) async fn take_turn(&mut self, now: Instant) {
+        self.take_ended();
+        let plan = self.plan(now);
+        let sent_at = Instant::now();
+        if let Some(reply) = self.send(&plan).await {
+            self.apply(plan, reply, sent_at);
+        }
+    }
+
+    /// Takes the verdicts of jobs that have ended, as many as fit into a turn.
+    fn take_ended(&mut self) {
+        let room = BATCH_MAX.saturating_sub(self.verdicts.len());
+        let (ended, busy) = self.parts.lanes.take_ended(room);
+        self.pace.saw_ended(ended.len(), busy);
+        self.settle_at = None;
+        if ended.is_empty() {
+            return;
+        }
+        let binding = binding::current(&self.parts.bound);
+        for ended in ended {
+            self.judge(ended, &binding);
+        }
+    }
+
+    fn judge(&mut self, ended: Ended, binding: &Binding) {
+        let Some(held) = self.in_flight.take(ended.key) else { return };
+        let (late_at_lease, leased_at) = held.late_at_lease;
+        let digest = Some(ended.digest);
+        let verdict = if held.interrupt.reason().is_some() {
+            match ended.outcome {
+                // Its time was over, not its attempt.
+                Outcome::HostFault(_) => Verdict::Release { delay: Duration::ZERO },
+                _ => {
+                    verdict(&ended.outcome, &binding.topic, held.attempt, held.max_attempts, digest)
+                }
+            }
+        } else {
+            verdict(&ended.outcome, &binding.topic, held.attempt, held.max_attempts, digest)
+        };
+        self.records.push(Record {
+            id: held.lease.id.clone(),
+            attempt: held.attempt,
+            outcome: ended.outcome,
+            digest,
+            wall: ended.wall,
+            late: late_at_lease + ended.started_at.saturating_duration_since(leased_at),
+        });
+        self.verdicts.push(held.lease.settle(verdict));
+    }
+
+    fn plan(&mut self, now: Instant) -> Plan {
+        let (keys, extend) = self.in_flight.extensions(now, BATCH_MAX);
+        let wanted = self.wanted(self.parts.lanes.load());
+        let binding = binding::current(&self.parts.bound);
+        let rest = self.verdicts.len().min(BATCH_MAX);
+        let later = (self.verdicts.split_off(rest), self.records.split_off(rest));
+        let settle = std::mem::replace(&mut self.verdicts, later.0);
+        let records = std::mem::replace(&mut self.records, later.1);
+        let lease = (wanted > 0).then(|| {
+            self.calls += 1;
+            let call_id = format!("{}:{}", self.parts.runner_id, self.calls);
+            LeaseCall { jobs: wanted, lease: binding.lease, call_id }
+        });
+        let looks = lease.is_some();
+        Plan {
+            keys,
+            extend,
+            settle,
+            records,
+            lease,
+            looks,
+            skip: self.skip,
+            max_crashes: binding.topic.max_crashes,
+        }
+    }
+
+    /// Sends a turn until it is answered. While Redis is away, guests whose lease runs out are ended.
+    async fn send(&mut self, plan: &Plan) -> Option<TurnReply> {
+        let crashed_info = Arc::clone(&self.crashed_info);
+        let turn = plan.turn(&crashed_info);
+        let mut wait = RETRY_FIRST;
+        loop {
+            let answer = {
+                let mut asked = std::pin::pin!(self.parts.queue.turn(&self.parts.topic, &turn));
+                loop {
+                    let first_end = self.in_flight.first_end();
+                    tokio::select! {
+                        answer = &mut asked => break answer,
+                        () = sleep_until(first_end) => self.interrupt_ended(),
+                    }
+                }
+            };
+            let error = match answer {
+                Ok(reply) => return Some(reply),
+                Err(error) => error,
+            };
+            self.parts.outage.noticed(&error);
+            let given_up = |until: Instant| Instant::now() >= until + DRAIN_GRACE;
+            self.follow_orders();
+            if self.drain_until.is_some_and(given_up) {
+                return None;
+            }
+            wait = outage::next_retry(wait);
+            let again_at = Instant::now() + wait;
+            while Instant::now() < again_at {
+                let first_end = self.in_flight.first_end().unwrap_or(again_at);
+                sleep_until(Some(first_end.min(again_at))).await;
+                self.interrupt_ended();
+            }
+        }
+    }
+
+    fn interrupt_ended(&self) {
+        let ended = self.in_flight.interrupt_ended(Instant::now());
+        if ended > 0 {
+            warn!(topic = %self.parts.topic, jobs = ended,
+                "leases ran out and could not be renewed; their guests are ended");
+        }
+    }
+
+    fn apply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
+        let now = Instant::now();
+        let TurnReply { extended, settled, reclaimed, promoted, leased, error } = reply;
+        match extended {
+            Some(tokens) => {
+                for ((key, extension), token) in plan.keys.iter().zip(plan.extend).zip(tokens) {
+                    self.in_flight.extended(*key, extension.by, token);
+                }
+            }
+            None if plan.keys.is_empty() => {}
+            None => self.in_flight.beat_again_at(now + self.retry),
+        }
+        match settled {
+            Some(words) => self.settled(&plan.records, &words),
+            None => self.keep_verdicts(plan.settle, plan.records, error.as_ref()),
+        }
+        if plan.looks {
+            self.look_at = now + SLEEP_MAX;
+            self.more = false;
+        }
+        if let Some(reclaimed) = reclaimed {
+            self.reclaimed(reclaimed, now);
+        }
+        if let Some(promoted) = promoted {
+            self.promoted(promoted, plan.skip, now);
+        }
+        if let (Some(leased), Some(call)) = (leased, plan.lease) {
+            self.leased(leased, &call, sent_at);
+        }
+        match error {
+            Some(error) => self.refused(&error, now),
+            None => {
+                self.retry = RETRY_FIRST;
+                self.parts.outage.over();
+            }
+        }
+    }
+
+    fn settled(&self, records: &[Record], words: &[Settled]) {
+        for (record, settled) in records.iter().zip(words) {
+            self.parts.counters.settled(*settled);
+            record.log(&self.parts.topic, *settled);
+        }
+    }
+
+    /// Redis refused to settle: the verdicts are kept for the next turn, unless no turn would help.
+    fn keep_verdicts(
+        &mut self,
+        mut settle: Vec<Settlement>,
+        mut records: Vec<Record>,
+        error: Option<&QueueError>,
+    ) {
+        if error.is_some_and(QueueError::is_final) {
+            error!(topic = %self.parts.topic, jobs = settle.len(), error = ?error,
+                "verdicts were refused for good; their leases expire and the jobs run again");
+            return;
+        }
+        settle.append(&mut self.verdicts);
+        records.append(&mut self.records);
+        (self.verdicts, self.records) = (settle, records);
+    }
+
+    fn reclaimed(&mut self, reclaimed: Reclaimed, now: Instant) {
+        if let Some(wait) = reclaimed.next_expiry_in {
+            self.look_at = self.look_at.min(now + wait);
+        }
+        add(&self.parts.counters.reclaimed, reclaimed.jobs.len());
+        for (id, became) in reclaimed.jobs {
+            self.log_reclaimed(&id, became);
+        }
+    }
+
+    fn log_reclaimed(&self, id: &JobId, became: Settled) {
+        let topic = &self.parts.topic;
+        if became == Settled::Dead {
+            warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = "dead",
+                "job dead: its runners died, or lost the lease, as often as max_crashes allows");
+        } else {
+            info!(%topic, job_id = %id, settled = became.word(),
+                "reclaimed: its runner died or lost the lease; no attempt is spent");
+        }
+    }
+
+    fn promoted(&mut self, promoted: Promoted, skip: u64, now: Instant) {
+        if let Some(wait) = promoted.next_due_in {
+            self.look_at = self.look_at.min(now + wait);
+        }
+        self.skip = if promoted.more { skip + promoted.skipped } else { 0 };
+        self.more |= promoted.more;
+        if promoted.bad > 0 {
+            warn!(topic = %self.parts.topic, jobs = promoted.bad, class = FailureClass::BadDue.name(),
+                "dead: their due time is no unix time in milliseconds");
+        }
+    }
+
+    fn refused(&mut self, error: &QueueError, now: Instant) {
+        self.parts.outage.noticed(error);
+        self.retry = outage::next_retry(self.retry);
+        self.not_before = now + self.retry;
+        self.look_at = self.look_at.min(self.not_before);
+    }
+}
+
+impl Plan {
+    fn turn<'a>(&'a self, crashed_info: &'a str) -> Turn<'a> {
+        let reclaim = || ReclaimRule {
+            max_crashes: self.max_crashes,
+            delay: Duration::ZERO,
+            info: crashed_info,
+        };
+        Turn {
+            extend: &self.extend,
+            settle: &self.settle,
+            reclaim: self.looks.then(reclaim),
+            promote: self.looks.then_some(Promotion { jobs: BATCH_MAX, skip: self.skip }),
+            lease: self.lease.as_ref(),
+        }
+    }
+}
+
+async fn sleep_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when.into()).await,
+        None => std::future::pending().await,
+    }
+}
