@@ -1,0 +1,150 @@
+//! What a failure says: its class, a first line for people, and where in the guest it was.
+
+use std::time::Duration;
+
+use duebox_job::{FailureClass, Outcome};
+use duebox_sandbox::{Grants, Interrupt, Limits, Sandbox, SandboxConfig};
+
+use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, run, run_probe};
+
+#[tokio::test]
+async fn a_trap_names_the_functions_it_happened_in() {
+    let handler = load(
+        r#"(module
+          (memory 1)
+          (func $poke (result i32) (i32.load (i32.const -1)))
+          (func $inner (result i32) (call $poke))
+          (func $outer (export "handle") (param i32) (result i32) (call $inner)))"#,
+    );
+    let ran = run(&handler, job()).await;
+    let text = "out of bounds memory access, in poke\n  called by inner\n  called by outer";
+    assert_eq!(ran.class(), (FailureClass::Trap, text));
+}
+
+#[tokio::test]
+async fn a_fault_in_an_import_names_the_import_and_its_caller() {
+    let ran = run_probe("(call $log (i32.const 0) (i32.const 65536) (i32.const 1)) (i32.const 0)");
+    let ran = ran.await;
+    let (class, reason) = ran.class();
+    assert_eq!(class, FailureClass::Trap);
+    assert_eq!(
+        reason,
+        "log: the range of 1 bytes at 65536 does not lie in the guest's memory of 65536 bytes, in function 8"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_memory_tells_how_much_and_the_limit() {
+    let limits = Limits { memory: 2 << 20, ..Limits::default() };
+    let handler = load_with(
+        r#"(module
+          (memory (export "memory") 16)
+          (func $hog (export "handle") (param i32) (result i32)
+            (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then (return (i32.const 7))))
+            (if (i32.ne (memory.grow (i32.const 1)) (i32.const -1)) (then (return (i32.const 7))))
+            (unreachable)))"#,
+        limits,
+        Grants::default(),
+    );
+    let ran = run(&handler, job()).await;
+    let (class, reason) = ran.class();
+    assert_eq!(class, FailureClass::OutOfMemory);
+    let first = "memory of 2162688 bytes was refused, the limit is 2097152: ";
+    assert!(reason.starts_with(first), "{reason}");
+    assert!(reason.contains("unreachable"), "{reason}");
+    assert_eq!(ran.report.memory_peak, 2 << 20);
+}
+
+#[tokio::test]
+async fn a_growth_beyond_the_modules_own_maximum_is_a_refusal_too() {
+    let handler = load(
+        r#"(module
+          (memory (export "memory") 1 2)
+          (func (export "handle") (param i32) (result i32)
+            (drop (memory.grow (i32.const 2)))
+            (unreachable)))"#,
+    );
+    assert_eq!(run(&handler, job()).await.failure().class, FailureClass::OutOfMemory);
+}
+
+#[tokio::test]
+async fn an_exit_tells_its_code() {
+    let handler = load(
+        r#"(module
+          (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+          (func (export "handle") (param i32) (result i32)
+            (call $proc_exit (i32.const 3))
+            (i32.const 0)))"#,
+    );
+    let ran = run(&handler, job()).await;
+    assert_eq!(ran.class(), (FailureClass::Exit, "the guest called proc_exit(3)"));
+}
+
+#[tokio::test]
+async fn a_guest_ends_at_its_ttr_whether_it_spins_or_waits() {
+    for module in [SPINNER, SLEEPER] {
+        let mut short = job();
+        short.ttr = Duration::from_millis(50);
+        let ran = run(&load(module), short).await;
+        let (class, reason) = ran.class();
+        assert_eq!(class, FailureClass::Timeout);
+        assert_eq!(reason, "the attempt was not over within its ttr of 50ms");
+        assert!(ran.report.wall >= Duration::from_millis(50), "{:?}", ran.report.wall);
+        assert_eq!(ran.said().len(), 1, "what it said before stays");
+    }
+}
+
+#[tokio::test]
+async fn a_ttr_may_be_nothing_or_for_ever() {
+    let mut none = job();
+    none.ttr = Duration::ZERO;
+    assert_eq!(run(&load(SPINNER), none).await.failure().class, FailureClass::Timeout);
+    let mut for_ever = job();
+    for_ever.ttr = Duration::MAX;
+    assert_eq!(run(&load(ACKS), for_ever).await.report.outcome, Outcome::Acked);
+}
+
+#[tokio::test]
+async fn a_full_pool_is_the_hosts_fault_and_passes() {
+    let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100 };
+    let sandbox = Sandbox::new(&config).unwrap();
+    assert!(sandbox.is_pooling(), "this machine gives no address space for a pool of 65");
+    let load =
+        |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
+    let (sleeper, acks) = (load(SLEEPER), load(ACKS));
+    let interrupt = Interrupt::new();
+    let mut sleepers = Vec::new();
+    for _ in 0..65 {
+        let lines = Lines::new();
+        let (handler, interrupt, sink) = (sleeper.clone(), interrupt.clone(), lines.clone());
+        sleepers.push(tokio::spawn(async move { handler.run(job(), interrupt, sink).await }));
+        lines.one().await;
+    }
+    let refused = run(&acks, job()).await;
+    match &refused.report.outcome {
+        Outcome::HostFault(text) => assert!(text.starts_with("no sandbox is free"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    interrupt.raise(duebox_sandbox::InterruptReason::Shutdown);
+    for sleeper in sleepers {
+        assert!(matches!(sleeper.await.unwrap().outcome, Outcome::HostFault(_)));
+    }
+    assert_eq!(run(&acks, job()).await.report.outcome, Outcome::Acked);
+}
+
+#[tokio::test]
+async fn without_address_space_for_a_pool_jobs_run_all_the_same() {
+    let config = SandboxConfig { max_jobs: 1_000_000, memory_max: 64 << 20, tables_max: 100 };
+    let sandbox = Sandbox::new(&config).unwrap();
+    assert!(!sandbox.is_pooling(), "4 PiB were granted");
+    for wat in [ACKS, SLEEPER] {
+        let handler = sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
+        let mut short = job();
+        short.ttr = Duration::from_millis(100);
+        let ran = run(&handler, short).await;
+        match wat == ACKS {
+            true => assert_eq!(ran.report.outcome, Outcome::Acked),
+            false => assert_eq!(ran.failure().class, FailureClass::Timeout),
+        }
+    }
+}

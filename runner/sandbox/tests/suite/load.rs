@@ -1,0 +1,273 @@
+//! What is refused at load: by name, with the remedy, and before any of it runs.
+
+use duebox_sandbox::{Digest, Grants, Limits, LoadError};
+
+use crate::kit::{load, sandbox};
+
+fn refusal(bytes: &[u8]) -> LoadError {
+    refusal_with(bytes, Limits::default())
+}
+
+fn refusal_with(bytes: &[u8], limits: Limits) -> LoadError {
+    match sandbox().load(bytes, limits, Grants::default()) {
+        Ok(_) => panic!("loaded: {}", String::from_utf8_lossy(bytes)),
+        Err(error) => error,
+    }
+}
+
+/// A module with a sound `handle` and this besides.
+fn with(extra: &str) -> String {
+    format!(r#"(module {extra} (func (export "handle") (param i32) (result i32) (i32.const 0)))"#)
+}
+
+/// The binary of a module's text.
+fn binary(wat: &str) -> Vec<u8> {
+    wat::parse_str(wat).unwrap()
+}
+
+#[test]
+fn what_the_file_is() {
+    assert_eq!(refusal(b""), LoadError::Empty);
+    assert_eq!(refusal(&[0x7f, b'E', b'L', b'F', 0xff]), LoadError::NotWasm);
+    assert_eq!(refusal(b"text \0 with a zero"), LoadError::NotWasm);
+    assert_eq!(refusal(b"\0asm\x0d\0\x01\0"), LoadError::Component);
+    assert!(matches!(refusal(b"\0asm\x02\0\0\0"), LoadError::Invalid(_)));
+    let text = refusal(b"(module\n  (func (export \"handle\")\n    (i32.cons 1)))").to_string();
+    assert!(text.contains(":3:") && text.contains("i32.cons"), "{text}");
+    assert!(refusal(b"hello").to_string().contains("does not parse"));
+    assert!(matches!(refusal(b"(component)"), LoadError::Component));
+}
+
+#[test]
+fn a_file_cut_inside_a_section_is_refused_whole() {
+    let memory = r#"(memory (export "memory") 1)"#;
+    let whole = binary(&with(&format!("{memory} (data (i32.const 0) \"some data\")")));
+    let without_data = binary(&with(memory));
+    let mut truncated = 0;
+    for length in 1..whole.len() {
+        let cut = sandbox().load(&whole[..length], Limits::default(), Grants::default());
+        match cut {
+            Err(LoadError::Truncated(at)) => {
+                assert_eq!(at, length);
+                truncated += 1;
+            }
+            // Cut between two sections it is a module, only not a whole handler, but for the one
+            // place where nothing in the bytes tells that data should follow.
+            Err(LoadError::NoHandle | LoadError::Invalid(_)) => {}
+            Err(other) => panic!("{length}: {other}"),
+            Ok(_) => assert_eq!(whole[..length], without_data),
+        }
+    }
+    assert!(truncated > whole.len() / 2, "{truncated} of {}", whole.len());
+}
+
+#[test]
+fn a_flipped_byte_loads_or_is_refused_but_breaks_nothing() {
+    let whole = binary(&with(r#"(memory (export "memory") 1) (data (i32.const 0) "some data")"#));
+    let mut refused = 0;
+    for at in 0..whole.len() {
+        for mask in [0x01, 0x40, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= mask;
+            refused +=
+                u32::from(sandbox().load(&bytes, Limits::default(), Grants::default()).is_err());
+        }
+    }
+    assert!(refused > 0);
+}
+
+#[test]
+fn size_is_that_of_the_file_and_of_what_its_text_makes() {
+    let wat = with(r#"(memory (export "memory") 1) (data (i32.const 0) "0123456789")"#);
+    let module = |max| Limits { module: max, ..Limits::default() };
+    let size = binary(&wat).len();
+    assert!(sandbox().load(&binary(&wat), module(size), Grants::default()).is_ok());
+    let refused = refusal_with(&binary(&wat), module(size - 1));
+    assert_eq!(refused, LoadError::TooLarge { size, max: size - 1 });
+    let refused = refusal_with(wat.as_bytes(), module(wat.len() - 1));
+    assert_eq!(refused, LoadError::TooLarge { size: wat.len(), max: wat.len() - 1 });
+}
+
+#[test]
+fn memories_that_no_handler_has() {
+    let imported = r#"(import "env" "memory" (memory 1))"#;
+    let text = refusal(with(imported).as_bytes()).to_string();
+    assert!(text.starts_with("the module imports its memory (env.memory)"), "{text}");
+    assert_eq!(refusal(with("(memory 1 2 shared)").as_bytes()), LoadError::SharedMemory);
+    let shared = r#"(import "env" "memory" (memory 1 2 shared))"#;
+    assert_eq!(refusal(with(shared).as_bytes()), LoadError::SharedMemory);
+    assert_eq!(refusal(with("(memory i64 1)").as_bytes()), LoadError::Memory64);
+    assert_eq!(refusal(with("(memory 1) (memory 1)").as_bytes()), LoadError::Memories(2));
+}
+
+#[test]
+fn a_memory_is_required_where_a_pointer_is_taken() {
+    for import in [
+        r#"(import "duebox_v1" "log" (func (param i32 i32 i32)))"#,
+        r#"(import "duebox_v1" "payload_read" (func (param i32 i32 i32) (result i32)))"#,
+        r#"(import "env" "abort" (func (param i32 i32 i32 i32)))"#,
+        r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#,
+    ] {
+        for memory in ["", "(memory 1)", r#"(memory (export "mem") 1)"#] {
+            let refused = refusal(with(&format!("{import} {memory}")).as_bytes());
+            assert!(matches!(refused, LoadError::NoMemory { .. }), "{import}: {refused}");
+        }
+        load(&with(&format!(r#"{import} (memory (export "memory") 1)"#)));
+    }
+    for import in [
+        r#"(import "duebox_v1" "retry_after" (func (param i64)))"#,
+        r#"(import "duebox_v1" "meta_int" (func (param i32) (result i64)))"#,
+        r#"(import "env" "seed" (func (result f64)))"#,
+        r#"(import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#,
+    ] {
+        load(&with(import));
+    }
+    let push = r#"(module
+      (func (export "alloc") (param i32) (result i32) (i32.const 0))
+      (func (export "handle") (param i32 i32) (result i32) (i32.const 0)))"#;
+    assert_eq!(
+        refusal(push.as_bytes()),
+        LoadError::NoMemory { needs: "handle(ptr, len)".to_owned() }
+    );
+}
+
+#[test]
+fn what_starts_over_the_limits() {
+    let limits = Limits { memory: 2 << 16, tables: 10, ..Limits::default() };
+    let fits = with("(memory 2) (table 5 funcref) (table 5 funcref)");
+    assert!(sandbox().load(fits.as_bytes(), limits.clone(), Grants::default()).is_ok());
+    assert_eq!(
+        refusal_with(with("(memory 3)").as_bytes(), limits.clone()),
+        LoadError::MemoryOverLimit { size: 3 << 16, max: 2 << 16 }
+    );
+    assert_eq!(
+        refusal_with(with("(table 6 funcref) (table 5 funcref)").as_bytes(), limits.clone()),
+        LoadError::TablesOverLimit { size: 11, max: 10 }
+    );
+    assert_eq!(
+        refusal_with(with(&"(table 1 funcref)".repeat(5)).as_bytes(), limits),
+        LoadError::Tables { size: 5, max: 4 }
+    );
+    let beyond = Limits { tables: u32::MAX, ..Limits::default() };
+    assert!(matches!(refusal_with(fits.as_bytes(), beyond), LoadError::PoolTables { .. }));
+}
+
+#[test]
+fn commands_are_no_handlers() {
+    let refused = refusal(with(r#"(func (export "_start"))"#).as_bytes());
+    assert_eq!(refused, LoadError::Command);
+    assert!(refused.to_string().contains("build a reactor / library, not a command"));
+}
+
+#[test]
+fn unknown_imports_are_refused_by_name() {
+    for (module, name) in [
+        ("duebox_v1", "frobnicate"),
+        ("duebox_v1", "payload_read "),
+        ("duebox_v2", "log"),
+        ("env", "puts"),
+        ("env", "console.table"),
+        ("wasi_snapshot_preview1", "fd_frobnicate"),
+        ("wasi_unstable", "fd_write"),
+        ("", ""),
+    ] {
+        let wat =
+            with(&format!(r#"(import "{module}" "{name}" (func)) (memory (export "memory") 1)"#));
+        let (module, name) = (module.to_owned(), name.to_owned());
+        let named = format!("{module}.{name}");
+        let refused = refusal(wat.as_bytes());
+        assert_eq!(refused, LoadError::UnknownImport { module, name });
+        assert!(refused.to_string().contains(&named));
+    }
+    for kind in ["(global i32)", "(table 1 funcref)"] {
+        let refused = refusal(with(&format!(r#"(import "env" "thing" {kind})"#)).as_bytes());
+        assert!(matches!(refused, LoadError::UnknownImport { .. }), "{kind}: {refused}");
+    }
+}
+
+#[test]
+fn imports_of_later_versions_are_refused_by_name() {
+    for name in [
+        "http_send",
+        "http_read",
+        "kv_get",
+        "kv_set",
+        "kv_delete",
+        "kv_add",
+        "push",
+        "snooze",
+        "result",
+    ] {
+        let refused = refusal(with(&format!(r#"(import "duebox_v1" "{name}" (func))"#)).as_bytes());
+        let text = format!("the import duebox_v1.{name} is not supported by this version");
+        assert!(refused.to_string().starts_with(&text), "{refused}");
+    }
+}
+
+#[test]
+fn imports_with_another_signature_are_refused_by_name() {
+    for (module, name, ty) in [
+        ("duebox_v1", "retry_after", "(func (param i32))"),
+        ("duebox_v1", "log", "(func (param i32 i32))"),
+        ("duebox_v1", "meta_int", "(func (param i32) (result i32))"),
+        ("env", "abort", "(func)"),
+        ("wasi_snapshot_preview1", "fd_write", "(func)"),
+        ("wasi_snapshot_preview1", "proc_exit", "(func (param i64))"),
+    ] {
+        let wat =
+            with(&format!(r#"(import "{module}" "{name}" {ty}) (memory (export "memory") 1)"#));
+        match refusal(wat.as_bytes()) {
+            LoadError::ImportType(text) => assert!(text.contains(name), "{text}"),
+            other => panic!("{module}.{name}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn exports_must_be_what_the_abi_says() {
+    assert_eq!(refusal(b"(module)"), LoadError::NoHandle);
+    assert_eq!(refusal(br#"(module (memory (export "handle") 1))"#), LoadError::NoHandle);
+    for ty in [
+        "(result i32) (i32.const 0)",
+        "(param i32)",
+        "(param i64) (result i32) (i32.const 0)",
+        "(param i32) (result i64) (i64.const 0)",
+        "(param i32 i32 i32) (result i32) (i32.const 0)",
+        "(param f32 i32) (result i32) (i32.const 0)",
+        "(param i32) (result i32 i32) (i32.const 0) (i32.const 0)",
+    ] {
+        let refused = refusal(format!(r#"(module (func (export "handle") {ty}))"#).as_bytes());
+        assert!(matches!(refused, LoadError::ExportType { name: "handle", .. }), "{ty}: {refused}");
+    }
+    let push = r#"(func (export "handle") (param i32 i32) (result i32) (i32.const 0))"#;
+    assert_eq!(refusal(format!("(module {push})").as_bytes()), LoadError::NoAlloc);
+    let alloc = r#"(func (export "alloc") (param i32))"#;
+    let refused = refusal(format!("(module {push} {alloc})").as_bytes());
+    assert!(matches!(refused, LoadError::ExportType { name: "alloc", .. }), "{refused}");
+    let initialize = r#"(func (export "_initialize") (param i32))"#;
+    let refused = refusal(with(initialize).as_bytes());
+    assert!(matches!(refused, LoadError::ExportType { name: "_initialize", .. }), "{refused}");
+    // The pull shape has no use for an `alloc`, whatever it is.
+    load(&with(alloc));
+}
+
+#[test]
+fn what_breaks_a_rule_of_wasm_is_refused() {
+    let unbalanced = r#"(module (func (export "handle") (param i32) (result i32)))"#;
+    assert!(matches!(refusal(unbalanced.as_bytes()), LoadError::Invalid(_)));
+}
+
+#[test]
+fn loading_runs_nothing() {
+    load(&with("(func $spin (loop $again (br $again))) (start $spin)"));
+}
+
+#[test]
+fn a_handler_is_known_by_its_files_digest() {
+    let wat = with("");
+    assert_eq!(load(&wat).digest(), Digest::of(wat.as_bytes()));
+    assert_ne!(load(&wat).digest(), load(&format!("{wat}\n")).digest());
+    let limits = Limits { payload: 17, ..Limits::default() };
+    let handler = sandbox().load(wat.as_bytes(), limits, Grants::default()).unwrap();
+    assert_eq!(handler.payload_max(), 17);
+}

@@ -1,0 +1,15 @@
+//! The sandbox from outside: real modules, written as text, in real boxes. What a guest does is seen
+//! in its report and its log lines.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
+mod assemblyscript;
+mod failures;
+mod hostile;
+mod imports;
+mod interrupts;
+mod isolation;
+mod kit;
+mod limits;
+mod load;
+mod shapes;
+mod wasi;

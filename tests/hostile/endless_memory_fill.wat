@@ -1,0 +1,9 @@
+;; expect: timeout
+;; Fills 32 MiB at a time, over and over: one fill cannot be interrupted, the next one must.
+(module
+  (memory (export "memory") 512)
+  (func (export "handle") (param i32) (result i32)
+    (loop $again
+      (memory.fill (i32.const 0) (i32.const 255) (i32.const 33554432))
+      (br $again))
+    (i32.const 0)))

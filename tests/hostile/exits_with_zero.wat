@@ -1,0 +1,6 @@
+;; expect: exit
+(module
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (func (export "handle") (param i32) (result i32)
+    (call $proc_exit (i32.const 0))
+    (i32.const 0)))

@@ -1,0 +1,12 @@
+;; expect: ack
+;; Says a million empty lines: they cost too.
+(module
+  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (local $count i32)
+    (loop $again
+      (call $log (i32.const 2) (i32.const 0) (i32.const 0))
+      (local.set $count (i32.add (local.get $count) (i32.const 1)))
+      (br_if $again (i32.lt_u (local.get $count) (i32.const 1000000))))
+    (i32.const 0)))

@@ -1,0 +1,9 @@
+;; expect: trap
+;; Grows its table until it is refused: no want of memory, but a trap of its own.
+(module
+  (table $table 1 funcref)
+  (func (export "handle") (param i32) (result i32)
+    (loop $again
+      (br_if $again
+        (i32.ne (table.grow $table (ref.null func) (i32.const 10000)) (i32.const -1))))
+    (unreachable)))

@@ -1,0 +1,6 @@
+;; expect: trap
+;; Reads as far away as an address and an offset reach: 8 GiB, beyond its slot.
+(module
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (i32.load8_u offset=4294967295 (i32.const -1))))
