@@ -66,13 +66,13 @@ fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::Result<Late
         }
         ensure!(verdict == "ack", "job {id} ended as {verdict}: {}", line.text());
         ensure!(seen.insert(id, ()).is_none(), "job {id} was run twice");
-        let late_ms = line.number("late_ms").context("a verdict line has no late_ms")?;
-        ensure!(late_ms >= 0, "job {id} ran {} ms early", -late_ms);
+        let late_ms = line.field("late_ms").as_f64().context("a verdict line has no late_ms")?;
+        ensure!(late_ms >= 0.0, "job {id} ran {} ms early", -late_ms);
         let at: jiff::Timestamp =
             line.str("timestamp").parse().context("a verdict line has no timestamp")?;
         let after_us = at.as_microsecond() - i64::try_from(*due_ms)? * 1_000;
         ensure!(after_us >= 0, "the verdict of job {id} was logged before it was due");
-        reported.record(u64::try_from(late_ms)? * 1_000)?;
+        reported.record((late_ms * 1_000.0) as u64)?;
         logged.record(u64::try_from(after_us)?)?;
     }
     ensure!(seen.len() == due_of.len(), "{} of {} jobs have a verdict", seen.len(), due_of.len());

@@ -1,0 +1,139 @@
+//! The daemon as a child process: started on the manifest, heard through its JSON log, ended by
+//! SIGTERM. Dropping it kills the process.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::Args;
+
+/// Lines that wait to be looked at; beyond it the daemon's log waits, and its jobs do not.
+const LINES_MAX: usize = 4_096;
+/// Longer than the manifest's drain_timeout and the stop of its Redis together.
+const STOP_MAX: Duration = Duration::from_secs(45);
+
+/// A line of the daemon's log that the demo can use.
+#[derive(Debug)]
+pub(crate) enum Line {
+    /// A handler said something while it ran a job.
+    Handler { job_id: String, digest: String, at_us: i64, message: String },
+    /// The daemon reports trouble.
+    Trouble(String),
+    /// Anything else.
+    Other,
+}
+
+/// The running daemon.
+pub(crate) struct Daemon {
+    process: Child,
+    lines: mpsc::Receiver<Line>,
+}
+
+impl Daemon {
+    /// Starts the daemon with its data in `data`.
+    pub(crate) fn start(args: &Args, data: &Path) -> anyhow::Result<Self> {
+        let mut process = Command::new(&args.duebox)
+            .arg("run")
+            .arg("--manifest")
+            .arg(&args.manifest)
+            .env("QUICKSTART_DATA", data)
+            .env("DUEBOX_LOG", "info")
+            .env("DUEBOX_LOG_FORMAT", "json")
+            .env_remove("DUEBOX_REDIS_URL")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            // A Ctrl-C is for the demo, which then ends the daemon in order.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| {
+                format!(
+                    "cannot start {}; run: cargo build --release -p duebox",
+                    args.duebox.display()
+                )
+            })?;
+        let (sender, lines) = mpsc::channel(LINES_MAX);
+        if let Some(stderr) = process.stderr.take() {
+            tokio::spawn(listen(stderr, sender));
+        }
+        Ok(Self { process, lines })
+    }
+
+    /// The next line of its log; none after its end.
+    pub(crate) async fn line(&mut self) -> Option<Line> {
+        self.lines.recv().await
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+        if let Some(pid) = self.process.id() {
+            let kill = format!("kill -s TERM {pid}");
+            let sent = Command::new("sh").args(["-c", &kill]).status().await;
+            sent.context("cannot run sh to stop the daemon")?;
+        }
+        self.lines.close();
+        let ended = timeout(STOP_MAX, self.process.wait()).await;
+        let ended = ended.with_context(|| format!("the daemon still runs after {STOP_MAX:?}"))?;
+        ended.context("cannot wait for the daemon")
+    }
+}
+
+async fn listen(stderr: ChildStderr, lines: mpsc::Sender<Line>) {
+    let mut reader = BufReader::new(stderr).lines();
+    while let Ok(Some(text)) = reader.next_line().await {
+        // A stage that has heard enough closes the channel; the pipe is still to be emptied.
+        if !lines.is_closed() && lines.send(Line::read(text)).await.is_err() {
+            lines.closed().await;
+        }
+    }
+}
+
+impl Line {
+    fn read(text: String) -> Self {
+        let json: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let field = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+        if field("target") == "handler" {
+            let at = field("timestamp").parse::<jiff::Timestamp>();
+            return Self::Handler {
+                job_id: field("job_id"),
+                digest: field("digest"),
+                at_us: at.map(jiff::Timestamp::as_microsecond).unwrap_or_default(),
+                message: field("message"),
+            };
+        }
+        match field("level").as_str() {
+            "WARN" | "ERROR" => Self::Trouble(field("message")),
+            // What is no JSON comes from before the log: a refusal, a panic.
+            "" => Self::Trouble(text),
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart() {
+        let handler = r#"{"timestamp":"2026-11-21T15:03:29.000250Z","level":"INFO","message":"verdict=ack","topic":"t","job_id":"a","attempt":1,"digest":"d1","target":"handler"}"#;
+        let Line::Handler { job_id, digest, at_us, message } = Line::read(handler.to_owned())
+        else {
+            panic!("no handler line")
+        };
+        assert_eq!((job_id.as_str(), digest.as_str()), ("a", "d1"));
+        assert_eq!(message, "verdict=ack");
+        assert_eq!(at_us % 1_000_000, 250);
+        let warning = r#"{"level":"WARN","message":"slow","target":"duebox"}"#;
+        assert!(matches!(Line::read(warning.to_owned()), Line::Trouble(text) if text == "slow"));
+        assert!(matches!(Line::read("thread panicked".to_owned()), Line::Trouble(_)));
+    }
+}

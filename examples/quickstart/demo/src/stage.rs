@@ -1,0 +1,231 @@
+//! The play itself: daemon up, jobs pushed, a handler rebuilt, everything done, everything counted.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use duebox_job::{JobId, Options, TopicName};
+use duebox_queue::{ConnectionSettings, Depths, IfExists, NewJob, Pushed, Queue};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+
+use crate::audit::Audit;
+use crate::board::{Board, print};
+use crate::daemon::{Daemon, Line};
+use crate::ledger::Ledger;
+use crate::plan::{self, Planned, Topic};
+use crate::rebuild::Rebuild;
+use crate::{Args, Ended, TIME_MAX};
+
+const TICK: Duration = Duration::from_millis(100);
+/// How long the daemon may take to have its Redis up.
+const START_MAX: Duration = Duration::from_secs(40);
+/// Orders pushed while the handler is rebuilt, one a tick, at most.
+const LATE_ORDERS_MAX: u64 = 900;
+/// Ticks that the last log lines may be behind the jobs themselves.
+const BEHIND_MAX: u32 = 30;
+
+/// Plays the demo from the daemon's start to its end.
+///
+/// # Errors
+/// What stood in the way, with the remedy where there is one.
+pub(crate) async fn play(args: &Args) -> anyhow::Result<Ended> {
+    for (path, remedy) in [
+        (&args.duebox, "run: cargo build --release -p duebox"),
+        (&args.manifest, "go to the top of the repository, or name it with --manifest"),
+        (&args.build, "go to the top of the repository, or name it with --build"),
+    ] {
+        ensure!(path.exists(), "there is no {}; {remedy}", path.display());
+    }
+    let data = tempfile::Builder::new().prefix("duebox-demo-").tempdir();
+    let data = data.context("cannot make a directory for the demo's Redis")?;
+    let mut daemon = Daemon::start(args, data.path())?;
+    let mut ledger = Ledger::default();
+    let mut board = Board::new();
+    let acted = tokio::select! {
+        acted = timeout(TIME_MAX, act(args, data.path(), &mut daemon, &mut ledger, &mut board)) => Some(acted),
+        pressed = tokio::signal::ctrl_c() => pressed.map(|()| None).context("cannot hear Ctrl-C")?,
+    };
+    board.leave();
+    let stopped = daemon.stop().await;
+    let audit = match acted {
+        None => {
+            stopped?;
+            print("interrupted; the daemon has stopped and put its Redis away");
+            return Ok(Ended::Interrupted);
+        }
+        Some(Ok(audit)) => audit?,
+        Some(Err(_)) => bail!(
+            "not over after {} s: {} of {} jobs have not heard their last word",
+            TIME_MAX.as_secs(),
+            ledger.open(),
+            ledger.len()
+        ),
+    };
+    print(&format!("\n{audit}"));
+    let status = stopped?;
+    ensure!(status.success(), "the daemon did not stop cleanly: {status}");
+    Ok(if audit.is_complete() { Ended::Accounted } else { Ended::Unaccounted })
+}
+
+async fn act(
+    args: &Args,
+    data: &Path,
+    daemon: &mut Daemon,
+    ledger: &mut Ledger,
+    board: &mut Board,
+) -> anyhow::Result<Audit> {
+    board.say("starting the daemon, which starts a Redis of its own");
+    let queue = connect(data, daemon, board).await?;
+    let topics = topics()?;
+    let mut act = Act { daemon, ledger, board, queue, topics, rebuild: None, taken_over: false };
+    let plan = plan::jobs(args.jobs, act.now_ms().await?);
+    act.board.say(&format!("pushing {} jobs, due within 10 s", plan.len()));
+    act.push(&plan).await?;
+    act.run(args).await?;
+    act.board.say("everything is done; now the account, from Redis and the handlers' log lines");
+    Audit::make(act.ledger, &mut act.queue.redis()).await
+}
+
+fn topics() -> anyhow::Result<Vec<TopicName>> {
+    Topic::ALL.iter().map(|topic| Ok(TopicName::new(topic.name())?)).collect()
+}
+
+/// Waits for the daemon's Redis.
+async fn connect(data: &Path, daemon: &mut Daemon, board: &Board) -> anyhow::Result<Queue> {
+    let url = format!("redis+unix://{}/redis.sock", data.display());
+    let settings = ConnectionSettings { url, password: None };
+    let deadline = Instant::now() + START_MAX;
+    loop {
+        if data.join("redis.sock").exists()
+            && let Ok(queue) = Queue::connect(&settings, "duebox").await
+        {
+            return Ok(queue);
+        }
+        ensure!(Instant::now() < deadline, "the daemon's Redis is not up after {START_MAX:?}");
+        tokio::select! {
+            line = daemon.line() => match line {
+                Some(Line::Trouble(text)) => board.say(&text),
+                Some(_) => {}
+                None => bail!("the daemon ended before its Redis was up"),
+            },
+            () = sleep(TICK) => {}
+        }
+    }
+}
+
+/// The demo while jobs move.
+struct Act<'a> {
+    daemon: &'a mut Daemon,
+    ledger: &'a mut Ledger,
+    board: &'a mut Board,
+    queue: Queue,
+    topics: Vec<TopicName>,
+    rebuild: Option<Rebuild>,
+    /// The rebuilt handler has been heard.
+    taken_over: bool,
+}
+
+impl Act<'_> {
+    async fn run(&mut self, args: &Args) -> anyhow::Result<()> {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut late_orders, mut behind) = (0, 0);
+        loop {
+            tokio::select! {
+                line = self.daemon.line() => {
+                    self.hear(line.context("the daemon ended in the middle of the demo")?, args)?;
+                    continue;
+                }
+                built = done(&mut self.rebuild) => {
+                    built?;
+                    self.board.say("the new module of order.close is in its place");
+                    continue;
+                }
+                _ = tick.tick() => {}
+            }
+            let depths = self.queue.depths(&self.topics).await?;
+            self.board.draw(&depths, self.ledger);
+            if self.rebuild.is_some() && !self.taken_over && late_orders < LATE_ORDERS_MAX {
+                // The new module must find work, however long its build takes.
+                let order = plan::late_order(late_orders, self.now_ms().await?);
+                self.push(&[order]).await?;
+                late_orders += 1;
+            } else if self.taken_over && depths.iter().all(is_still) {
+                behind += 1;
+                if self.ledger.open() == 0 || behind > BEHIND_MAX {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, line: Line, args: &Args) -> anyhow::Result<()> {
+        let (job_id, digest, at_us, message) = match line {
+            Line::Trouble(text) => {
+                self.board.say(&text);
+                return Ok(());
+            }
+            Line::Other => return Ok(()),
+            Line::Handler { job_id, digest, at_us, message } => (job_id, digest, at_us, message),
+        };
+        self.ledger.heard(&job_id, &digest, at_us, &message);
+        match &self.rebuild {
+            None if message.contains(" edition=") => {
+                let rebuild = Rebuild::start(args)?;
+                self.board.say(&format!(
+                    "order.close runs on module {digest}; rebuilding it as edition {} meanwhile",
+                    rebuild.edition
+                ));
+                self.rebuild = Some(rebuild);
+            }
+            Some(rebuild) if !self.taken_over && rebuild.said(&message) => {
+                self.taken_over = true;
+                self.board.say(&format!(
+                    "order.close runs on module {digest}, edition {}: taken over without a restart",
+                    rebuild.edition
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes jobs into the ledger and pushes them.
+    async fn push(&mut self, jobs: &[Planned]) -> anyhow::Result<()> {
+        jobs.iter().for_each(|job| self.ledger.pushed(job));
+        for (topic, name) in Topic::ALL.iter().zip(&self.topics) {
+            let mut batch = Vec::new();
+            for job in jobs.iter().filter(|job| job.topic == *topic) {
+                batch.push(NewJob {
+                    id: JobId::new(job.id.clone())?,
+                    due: job.due(),
+                    payload: Bytes::from(job.payload.clone()),
+                    options: Options::default(),
+                });
+            }
+            let pushed = self.queue.push(name, &batch, IfExists::Reject).await?;
+            ensure!(pushed.iter().all(|word| *word == Pushed::Pushed), "{name} refused a push");
+        }
+        Ok(())
+    }
+
+    /// Redis' clock, the only one that decides when a job is due.
+    async fn now_ms(&self) -> anyhow::Result<u64> {
+        let depths = self.queue.depths(&self.topics).await?;
+        Ok(depths.first().context("Redis does not tell its time")?.now_ms)
+    }
+}
+
+/// Nothing waits and nothing runs.
+fn is_still(depths: &Depths) -> bool {
+    depths.pending + depths.ready + depths.unack + depths.retry == 0
+}
+
+/// The end of the build, if one was started.
+async fn done(rebuild: &mut Option<Rebuild>) -> anyhow::Result<()> {
+    match rebuild {
+        Some(rebuild) => rebuild.done().await,
+        None => std::future::pending().await,
+    }
+}
