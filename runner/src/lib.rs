@@ -4,6 +4,7 @@
 //! one of its `lanes`, and settles it by the `verdict`.
 
 pub mod binding;
+pub mod cli;
 pub mod counters;
 pub mod daemon;
 pub mod handler_log;
@@ -19,6 +20,7 @@ pub mod poller;
 pub mod record;
 pub mod redis_server;
 pub mod signal;
+pub mod telemetry;
 pub mod verdict;
 pub mod watch;
 pub mod worker;

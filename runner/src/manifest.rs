@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use duebox_job::TopicName;
 use toml::de::DeTable;
 
+pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER};
 pub use self::problem::{LocatedProblem, ManifestError};
 use self::reader::Reader;

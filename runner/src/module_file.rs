@@ -67,7 +67,10 @@ pub fn load(sandbox: &Sandbox, name: &TopicName, topic: &Topic) -> Result<Handle
 }
 
 /// Reads one byte more than allowed at most: the sandbox then says that it is too large.
-fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// What the system said, if the file cannot be read.
+pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)

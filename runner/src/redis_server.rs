@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub use dir::socket_url;
 pub use error::RedisServerError;
 
 use dir::DataDir;

@@ -3,6 +3,8 @@
 //! A manifest without an `.err` must be accepted. `DUEBOX_BLESS=1 cargo test -p duebox --release
 //! --test manifests` writes the `.err` files anew; read the difference before it is committed.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

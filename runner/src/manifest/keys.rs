@@ -151,7 +151,7 @@ impl Keys {
 }
 
 /// The name most like `text`, if one is like enough to be meant.
-pub(super) fn nearest<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const LIKENESS_MIN: f64 = 0.8;
     names
         .map(|name| (strsim::jaro_winkler(text, name), name))

@@ -62,18 +62,9 @@ impl DataDir {
         self.path.join(LOG)
     }
 
-    /// The socket as a URL; every byte that has a meaning of its own in one is escaped.
+    /// The socket as a URL.
     pub(super) fn url(&self) -> String {
-        let mut url = "redis+unix://".to_owned();
-        for byte in self.socket().as_os_str().as_bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
-                    url.push(char::from(*byte));
-                }
-                _ => url.push_str(&format!("%{byte:02X}")),
-            }
-        }
-        url
+        url_of(&self.socket())
     }
 
     /// Opens the log for what a server says before it has read its own settings.
@@ -111,6 +102,31 @@ impl Drop for DataDir {
             tracing::warn!("cannot give {} free: {error}", self.path.display());
         }
     }
+}
+
+/// The address of the server that a daemon runs in `dir`, if its socket is there: as the redis crate
+/// takes it, `redis+unix:///…/redis.sock`.
+///
+/// # Errors
+/// The system's, if there is no socket or the directory cannot be looked into.
+pub fn socket_url(dir: &Path) -> io::Result<String> {
+    let socket = std::path::absolute(dir)?.join(SOCKET);
+    fs::metadata(&socket)?;
+    Ok(url_of(&socket))
+}
+
+/// A socket's path as a URL; every byte that has a meaning of its own in one is escaped.
+fn url_of(socket: &Path) -> String {
+    let mut url = "redis+unix://".to_owned();
+    for byte in socket.as_os_str().as_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                url.push(char::from(*byte));
+            }
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
 }
 
 #[cfg(test)]

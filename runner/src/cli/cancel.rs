@@ -1,0 +1,39 @@
+//! `duebox cancel`: remove a job before it runs.
+
+use std::process::ExitCode;
+
+use duebox_queue::Cancelled;
+use serde_json::json;
+
+use super::failure::{FAILED, Failure};
+use super::{CancelArgs, Common, output, target};
+
+pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let CancelArgs { topic, id, json } = args;
+    let cancelled = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        Ok(queue.cancel(topic, id).await?)
+    })?;
+    let word = cancelled.word();
+    if *json {
+        output::print_json(
+            &json!({"topic": topic.as_str(), "id": id.to_string(), "result": word}),
+        )?;
+    } else {
+        output::print(&match cancelled {
+            Cancelled::Leased => {
+                format!("{word} {id} in {topic}: it runs now, and will not be tried again")
+            }
+            _ => format!("{word} {id} in {topic}"),
+        })?;
+    }
+    match cancelled {
+        Cancelled::None if *json => Ok(ExitCode::from(FAILED)),
+        Cancelled::None => Err(Failure::failed(
+            format!("no job {id} waits or runs in {topic}"),
+            "it is done, dead or was never pushed; see duebox stats",
+        )),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,155 @@
+//! `duebox check`: everything that is wrong with a manifest and its modules, at once.
+
+use std::process::ExitCode;
+
+use bytesize::ByteSize;
+use duebox_job::{TopicName, format_duration};
+use duebox_sandbox::{Digest, Sandbox, SandboxConfig};
+use serde::Serialize;
+
+use super::failure::{BAD_INPUT, Failure, split_remedy};
+use super::{CheckArgs, Common, output};
+use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic};
+use crate::module_file::{self, ModuleError};
+use crate::telemetry::colours_wanted;
+
+/// What was found, as JSON has it.
+#[derive(Serialize)]
+struct Findings {
+    ok: bool,
+    manifest: String,
+    problems: Vec<Problem>,
+    topics: Vec<TopicLine>,
+}
+
+/// Something wrong with the manifest, or with the module of a topic.
+#[derive(Serialize)]
+struct Problem {
+    file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    #[serde(flatten)]
+    located: LocatedProblem,
+}
+
+/// A topic whose module is fine.
+#[derive(Serialize)]
+struct TopicLine {
+    topic: String,
+    handler: String,
+    digest: String,
+    concurrency: u32,
+    ttr_ms: u128,
+    max_attempts: u32,
+    memory_bytes: usize,
+    payload_bytes: usize,
+}
+
+pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failure> {
+    match Manifest::load_with(&common.manifest, &common.surroundings()) {
+        Ok(manifest) => check_modules(&manifest, args.json),
+        Err(error) if args.json => {
+            output::print_json(&of_manifest(&error))?;
+            Ok(ExitCode::from(BAD_INPUT))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn of_manifest(error: &ManifestError) -> Findings {
+    let file = error.path().display().to_string();
+    let problem = |located| Problem { file: file.clone(), topic: None, located };
+    let problems = error.problems().into_iter().map(problem).collect();
+    Findings { ok: false, manifest: file.clone(), problems, topics: Vec::new() }
+}
+
+/// Loads every module, each with the limits of its topic.
+fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
+    let sandbox = sandbox_for(manifest.topics.values())?;
+    let (mut topics, mut problems) = (Vec::new(), Vec::new());
+    for (name, topic) in &manifest.topics {
+        match module_file::load(&sandbox, name, topic) {
+            Ok(handler) => topics.push(topic_line(name, topic, handler.digest())),
+            Err(why) => problems.push(module_problem(name, topic, &why)),
+        }
+    }
+    let ok = problems.is_empty();
+    let manifest = manifest.path.display().to_string();
+    let findings = Findings { ok, manifest, problems, topics };
+    if json {
+        output::print_json(&findings)?;
+        return Ok(ExitCode::from(if ok { 0 } else { BAD_INPUT }));
+    }
+    if ok {
+        output::print(&table(&findings.topics))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::problems(findings.problems.iter().map(describe)))
+}
+
+/// A sandbox that loads modules; it runs none of them.
+fn sandbox_for<'t>(topics: impl Iterator<Item = &'t Topic>) -> Result<Sandbox, Failure> {
+    let mut config = SandboxConfig { max_jobs: 1, memory_max: 64 << 10, tables_max: 1 };
+    for topic in topics {
+        config.memory_max = config.memory_max.max(topic.limits.memory);
+        config.tables_max = config.tables_max.max(topic.limits.tables);
+    }
+    Sandbox::new(&config).map_err(|error| {
+        let (message, hint) = split_remedy(&error.to_string());
+        Failure::failed(message, hint.unwrap_or_else(|| "check the limits of this machine".into()))
+    })
+}
+
+fn module_problem(name: &TopicName, topic: &Topic, why: &ModuleError) -> Problem {
+    let (message, hint) = split_remedy(&why.to_string());
+    let hint = hint.unwrap_or_else(|| {
+        "name a handler module that exists; sdk/ABI.md says what it must have".to_owned()
+    });
+    Problem {
+        file: topic.handler.display().to_string(),
+        topic: Some(name.to_string()),
+        located: LocatedProblem { line: None, column: None, message, hint },
+    }
+}
+
+fn describe(problem: &Problem) -> String {
+    let LocatedProblem { message, hint, .. } = &problem.located;
+    let error = if colours_wanted() { "\x1b[1;31merror\x1b[0m" } else { "error" };
+    format!("{error}: {message}\nhint: {hint}")
+}
+
+fn topic_line(name: &TopicName, topic: &Topic, digest: Digest) -> TopicLine {
+    TopicLine {
+        topic: name.to_string(),
+        handler: topic.handler.display().to_string(),
+        digest: digest.to_string(),
+        concurrency: topic.concurrency,
+        ttr_ms: topic.ttr.as_millis(),
+        max_attempts: topic.max_attempts,
+        memory_bytes: topic.limits.memory,
+        payload_bytes: topic.limits.payload,
+    }
+}
+
+fn table(topics: &[TopicLine]) -> String {
+    let size = |bytes: usize| ByteSize(bytes as u64).display().iec().to_string();
+    let millis = |ms: u128| {
+        format_duration(std::time::Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
+    };
+    let row = |topic: &TopicLine| {
+        vec![
+            topic.topic.clone(),
+            topic.handler.clone(),
+            topic.digest.chars().take(12).collect(),
+            topic.concurrency.to_string(),
+            millis(topic.ttr_ms),
+            topic.max_attempts.to_string(),
+            size(topic.memory_bytes),
+            size(topic.payload_bytes),
+        ]
+    };
+    let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
+    let header =
+        ["topic", "handler", "digest", "concurrency", "ttr", "attempts", "memory", "payload"];
+    output::table(&header, &rows)
+}

@@ -1,0 +1,145 @@
+//! `duebox push`: one job, or one for each line.
+
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use duebox_job::{JobId, Options, format_duration};
+use duebox_queue::{Due, IfExists, NewJob, Pushed};
+use jiff::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::due::due;
+use super::failure::{FAILED, Failure};
+use super::payload::Source;
+use super::{Common, IfExistsWord, PushArgs, output, push_lines, target};
+
+/// What all jobs of a push have in common.
+pub(super) struct Template {
+    pub(super) due: Due,
+    pub(super) options: Options,
+    pub(super) if_exists: IfExists,
+    /// The longest payload of the topic, in bytes.
+    pub(super) payload_max: usize,
+}
+
+impl Template {
+    pub(super) fn job(&self, id: JobId, payload: Bytes) -> NewJob {
+        NewJob { id, due: self.due, payload, options: self.options.clone() }
+    }
+}
+
+/// What became of one push, as JSON has it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    topic: &'a str,
+    id: String,
+    result: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u128>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at_ms: Option<u64>,
+}
+
+pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let topic = target::topic(&manifest, &args.topic)?;
+    let template = Template {
+        due: due(args.delay, args.at.as_deref(), topic.delay, Timestamp::now())?,
+        options: options(&args),
+        if_exists: args.if_exists.map_or(topic.if_exists, IfExistsWord::meaning),
+        payload_max: topic.limits.payload,
+    };
+    let source = Source::new(args.payload.clone());
+    if args.lines {
+        let lines = push_lines::Lines { source, template, topic: &args.topic, ids: args.id };
+        return push_lines::push(&manifest, lines, args.json);
+    }
+    let payload = source.read(template.payload_max)?;
+    let id = match args.id {
+        Some(id) => id,
+        None => made_id()?,
+    };
+    let job = template.job(id.clone(), payload);
+    let pushed = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        let answers = queue.push(&args.topic, &[job], template.if_exists).await?;
+        answers.first().copied().ok_or_else(no_answer)
+    })?;
+    tell(&args.topic, &id, template.due, pushed, args.json)
+}
+
+impl IfExistsWord {
+    fn meaning(self) -> IfExists {
+        match self {
+            Self::Reject => IfExists::Reject,
+            Self::Keep => IfExists::Keep,
+            Self::Replace => IfExists::Replace,
+        }
+    }
+}
+
+fn options(args: &PushArgs) -> Options {
+    let mut options = Options::default();
+    if let Some(ttr) = args.ttr {
+        options = options.with_ttr(ttr);
+    }
+    if let Some(max_attempts) = args.max_attempts {
+        options = options.with_max_attempts(max_attempts);
+    }
+    options
+}
+
+/// An id of its own for a job that was given none; later ones sort after earlier ones.
+pub(super) fn made_id() -> Result<JobId, Failure> {
+    JobId::new(Uuid::now_v7().to_string())
+        .map_err(|error| Failure::failed(error.to_string(), "give the job an id with --id"))
+}
+
+pub(super) fn no_answer() -> Failure {
+    Failure::failed("Redis did not say what became of the push", "look for the job with stats")
+}
+
+fn tell(
+    topic: &duebox_job::TopicName,
+    id: &JobId,
+    due: Due,
+    pushed: Pushed,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let word = pushed.word();
+    if json {
+        let (delay_ms, due_at_ms) = match due {
+            Due::Now => (Some(0), None),
+            Due::In(delay) => (Some(delay.as_millis()), None),
+            Due::At(ms) => (None, Some(ms)),
+        };
+        let answer =
+            Answer { topic: topic.as_str(), id: id.to_string(), result: word, delay_ms, due_at_ms };
+        output::print_json(&answer)?;
+    } else {
+        let when = match due {
+            Due::Now => "due now".to_owned(),
+            Due::In(delay) => format!("due in {}", format_duration(delay)),
+            Due::At(ms) => format!("due at {ms}"),
+        };
+        output::print(&match pushed {
+            Pushed::Exists | Pushed::Kept | Pushed::BadDue => format!("{word} {id} in {topic}"),
+            _ => format!("{word} {id} to {topic}, {when}"),
+        })?;
+    }
+    match pushed {
+        Pushed::Pushed | Pushed::Kept | Pushed::Replaced | Pushed::Successor => {
+            Ok(ExitCode::SUCCESS)
+        }
+        Pushed::Exists if json => Ok(ExitCode::from(FAILED)),
+        Pushed::Exists => Err(Failure::failed(
+            format!("exists: a job {id} is alive in {topic}; nothing was pushed"),
+            "choose another id, cancel it, or push with --if-exists replace",
+        )),
+        Pushed::BadDue => Err(Failure::failed(
+            format!("Redis refused the due time of job {id}"),
+            "compare this machine's clock with that of Redis",
+        )),
+    }
+}

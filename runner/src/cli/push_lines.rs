@@ -1,0 +1,177 @@
+//! `duebox push --lines`: one job for each line, in batches that are bounded in number and size.
+//!
+//! A batch is stored whole or not at all. When a line is bad, the batches before it are stored
+//! already; the message says how many lines that were, so that the rest can be pushed.
+
+use std::io::{BufRead, Read};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use duebox_job::{JobId, TopicName};
+use duebox_queue::{BATCH_MAX, NewJob, Pushed, Queue};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::failure::{FAILED, Failure};
+use super::payload::Source;
+use super::push::{Template, made_id};
+use super::{output, target};
+use crate::manifest::Manifest;
+
+/// Payload bytes a batch holds before it is sent.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// What to push.
+pub(super) struct Lines<'a> {
+    pub(super) source: Source,
+    pub(super) template: Template,
+    pub(super) topic: &'a TopicName,
+    /// What ids begin with; made ones if absent.
+    pub(super) ids: Option<JobId>,
+}
+
+/// How many lines came to what.
+#[derive(Default, Serialize)]
+struct Tally {
+    lines: u64,
+    pushed: u64,
+    exists: u64,
+    kept: u64,
+    replaced: u64,
+    successor: u64,
+    bad_due: u64,
+}
+
+impl Tally {
+    fn add(&mut self, pushed: Pushed) {
+        self.lines += 1;
+        let count = match pushed {
+            Pushed::Pushed => &mut self.pushed,
+            Pushed::Exists => &mut self.exists,
+            Pushed::Kept => &mut self.kept,
+            Pushed::Replaced => &mut self.replaced,
+            Pushed::Successor => &mut self.successor,
+            Pushed::BadDue => &mut self.bad_due,
+        };
+        *count += 1;
+    }
+}
+
+/// The tally as JSON has it.
+#[derive(Serialize)]
+struct Summary<'a> {
+    topic: &'a str,
+    #[serde(flatten)]
+    tally: &'a Tally,
+}
+
+pub(super) fn push(manifest: &Manifest, lines: Lines<'_>, json: bool) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let progress = progress_bar(lines.source.len());
+    let tally = target::block_on(async {
+        let queue = target::connect(manifest).await?;
+        push_all(&queue, &lines, &progress).await
+    });
+    progress.finish_and_clear();
+    let tally = tally?;
+    if json {
+        output::print_json(&Summary { topic: lines.topic.as_str(), tally: &tally })?;
+    } else {
+        output::print(&describe(lines.topic, &tally, began.elapsed()))?;
+    }
+    let refused = tally.exists + tally.bad_due;
+    Ok(ExitCode::from(if refused == 0 { 0 } else { FAILED }))
+}
+
+/// Drawn on a terminal only.
+fn progress_bar(bytes: Option<u64>) -> ProgressBar {
+    let (bar, template) = match bytes {
+        Some(bytes) => {
+            (ProgressBar::new(bytes), "{wide_bar} {bytes}/{total_bytes} {msg} jobs, {eta} to go")
+        }
+        None => (ProgressBar::new_spinner(), "{spinner} {msg} jobs in {elapsed}"),
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+async fn push_all(
+    queue: &Queue,
+    lines: &Lines<'_>,
+    progress: &ProgressBar,
+) -> Result<Tally, Failure> {
+    let mut reader = lines.source.open()?;
+    let mut tally = Tally::default();
+    let (mut batch, mut batch_bytes) = (Vec::with_capacity(BATCH_MAX), 0);
+    let mut number: u64 = 0;
+    loop {
+        let line = read_line(reader.as_mut(), lines, number + 1);
+        let line = line.map_err(|failure| failure.after_lines(tally.lines))?;
+        if let Some(payload) = &line {
+            number += 1;
+            batch_bytes += payload.len() + 1;
+            batch.push(job(lines, number, payload.clone())?);
+        }
+        let full = batch.len() == BATCH_MAX || batch_bytes >= BATCH_BYTES;
+        if full || (line.is_none() && !batch.is_empty()) {
+            let answers = queue.push(lines.topic, &batch, lines.template.if_exists).await;
+            let answers =
+                answers.map_err(|error| Failure::from(error).in_lines(tally.lines + 1, number))?;
+            answers.into_iter().for_each(|pushed| tally.add(pushed));
+            progress.inc(batch_bytes as u64);
+            progress.set_message(tally.lines.to_string());
+            (batch, batch_bytes) = (Vec::with_capacity(BATCH_MAX), 0);
+        }
+        if line.is_none() {
+            return Ok(tally);
+        }
+    }
+}
+
+fn job(lines: &Lines<'_>, number: u64, payload: Bytes) -> Result<NewJob, Failure> {
+    let id = match &lines.ids {
+        None => made_id()?,
+        Some(prefix) => JobId::new(format!("{prefix}-{number}"))
+            .map_err(|error| Failure::bad_input(error.to_string(), "choose a shorter --id"))?,
+    };
+    Ok(lines.template.job(id, payload))
+}
+
+/// The next line without its line feed; `None` at the end. Reads no more than a payload may have.
+fn read_line(
+    reader: &mut dyn BufRead,
+    lines: &Lines<'_>,
+    number: u64,
+) -> Result<Option<Bytes>, Failure> {
+    let max = lines.template.payload_max;
+    let mut line = Vec::new();
+    let read = reader.take(max as u64 + 1).read_until(b'\n', &mut line);
+    if read.map_err(|error| lines.source.unreadable(&error))? == 0 {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > max {
+        return Err(super::payload::too_long(&format!("line {number}"), max));
+    }
+    Ok(Some(Bytes::from(line)))
+}
+
+fn describe(topic: &TopicName, tally: &Tally, took: Duration) -> String {
+    let mut text = format!("pushed {} of {} lines to {topic}", tally.pushed, tally.lines);
+    let others = [
+        ("exists", tally.exists),
+        ("kept", tally.kept),
+        ("replaced", tally.replaced),
+        ("successor", tally.successor),
+        ("bad_due", tally.bad_due),
+    ];
+    for (word, count) in others.iter().filter(|(_, count)| *count > 0) {
+        text.push_str(&format!(", {word} {count}"));
+    }
+    text.push_str(&format!(" in {:.1} s", took.as_secs_f64()));
+    text
+}

@@ -1,0 +1,167 @@
+//! `duebox stats`: how many jobs each topic has in each state.
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use duebox_job::{TopicName, format_duration};
+use duebox_queue::{Depths, Queue};
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::{Common, StatsArgs, output, target};
+use crate::manifest::Manifest;
+
+/// How often `--watch` looks.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// All topics at one moment, as JSON has it.
+#[derive(Serialize)]
+struct Snapshot {
+    now_ms: u64,
+    topics: Vec<TopicStats>,
+}
+
+/// One topic; `bound` if the manifest has it.
+#[derive(Serialize)]
+struct TopicStats {
+    topic: String,
+    bound: bool,
+    pending: u64,
+    ready: u64,
+    unack: u64,
+    retry: u64,
+    dead: u64,
+    /// How long the oldest ready job has been due.
+    late_ms: Option<u64>,
+    /// How long until the next waiting job falls due; 0 if it is due.
+    next_due_in_ms: Option<u64>,
+}
+
+pub(super) fn stats(common: &Common, args: &StatsArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        if !args.watch {
+            show(&look(&queue, &manifest, &args.topics).await?, args.json, 0)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::select! {
+            ended = watch(&queue, &manifest, args) => ended.map(|()| ExitCode::SUCCESS),
+            _ = tokio::signal::ctrl_c() => Ok(ExitCode::SUCCESS),
+        }
+    })
+}
+
+/// Looks once a second until the caller ends it; on a terminal the table is drawn over the last one.
+async fn watch(queue: &Queue, manifest: &Manifest, args: &StatsArgs) -> Result<(), Failure> {
+    let in_place = io::stdout().is_terminal() && !args.json;
+    let mut ticks = tokio::time::interval(WATCH_EVERY);
+    let mut drawn = 0;
+    loop {
+        ticks.tick().await;
+        let snapshot = look(queue, manifest, &args.topics).await?;
+        let lines = show(&snapshot, args.json, drawn)?;
+        drawn = if in_place { lines } else { 0 };
+    }
+}
+
+async fn look(
+    queue: &Queue,
+    manifest: &Manifest,
+    wanted: &[TopicName],
+) -> Result<Snapshot, Failure> {
+    let mut known: BTreeSet<TopicName> = queue.topics().await?.into_iter().collect();
+    known.extend(manifest.topics.keys().cloned());
+    if let Some(stranger) = wanted.iter().find(|topic| !known.contains(topic)) {
+        return Err(target::unknown_topic(stranger, known.iter()));
+    }
+    let topics: Vec<TopicName> =
+        if wanted.is_empty() { known.into_iter().collect() } else { wanted.to_vec() };
+    let depths = queue.depths(&topics).await?;
+    let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
+    let topics = topics
+        .iter()
+        .zip(&depths)
+        .map(|(topic, depths)| topic_stats(topic, manifest.topics.contains_key(topic), depths))
+        .collect();
+    Ok(Snapshot { now_ms, topics })
+}
+
+fn topic_stats(topic: &TopicName, bound: bool, depths: &Depths) -> TopicStats {
+    let Depths { pending, ready, unack, retry, dead, now_ms, .. } = *depths;
+    let late_ms = depths.oldest_ready_ms.map(|due| now_ms.saturating_sub(due));
+    let next_due_in_ms = depths.next_due_ms.map(|due| due.saturating_sub(now_ms));
+    TopicStats {
+        topic: topic.to_string(),
+        bound,
+        pending,
+        ready,
+        unack,
+        retry,
+        dead,
+        late_ms,
+        next_due_in_ms,
+    }
+}
+
+/// Prints a snapshot over the `drawn` lines printed last; answers how many lines it has.
+fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure> {
+    if json {
+        return output::print_json(snapshot).map(|()| 1);
+    }
+    let text = table(&snapshot.topics);
+    let lines = text.lines().count();
+    // Up to the first line of the last table, and clear from there.
+    let up = if drawn > 0 { format!("\x1b[{drawn}A\x1b[J") } else { String::new() };
+    output::print(&format!("{up}{text}"))?;
+    Ok(lines)
+}
+
+fn table(topics: &[TopicStats]) -> String {
+    let duration = |ms: Option<u64>| {
+        ms.map_or_else(|| "-".to_owned(), |ms| format_duration(Duration::from_millis(rounded(ms))))
+    };
+    let row = |topic: &TopicStats| {
+        let mut row = vec![topic.topic.clone()];
+        let counts = [topic.pending, topic.ready, topic.unack, topic.retry, topic.dead];
+        row.extend(counts.map(|count| count.to_string()));
+        row.push(duration(topic.late_ms));
+        row.push(duration(topic.next_due_in_ms));
+        row.push(if topic.bound { "" } else { "unbound" }.to_owned());
+        row
+    };
+    let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
+    let header = ["topic", "pending", "ready", "unack", "retry", "dead", "late", "next due", ""];
+    output::table(&header, &rows)
+}
+
+/// People need no milliseconds beside hours.
+fn rounded(ms: u64) -> u64 {
+    match ms {
+        0..10_000 => ms,
+        10_000..3_600_000 => ms - ms % 1_000,
+        _ => ms - ms % 60_000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_and_next_due_count_from_redis_clock() {
+        let depths = Depths {
+            ready: 1,
+            oldest_ready_ms: Some(900),
+            next_due_ms: Some(1_500),
+            now_ms: 1_000,
+            ..Depths::default()
+        };
+        let stats = topic_stats(&TopicName::new("a").unwrap(), false, &depths);
+        assert_eq!((stats.late_ms, stats.next_due_in_ms), (Some(100), Some(500)));
+        let text = table(&[stats]);
+        assert!(text.ends_with("100ms     500ms  unbound"), "{text}");
+    }
+}

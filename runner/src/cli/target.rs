@@ -1,0 +1,58 @@
+//! What a command works on: the manifest's topic, and the queue in the manifest's Redis.
+
+use std::future::Future;
+
+use duebox_job::TopicName;
+use duebox_queue::{ConnectionSettings, Queue};
+
+use super::failure::Failure;
+use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
+use crate::redis_server::socket_url;
+
+/// The topic of that name, which must be in the manifest.
+pub(super) fn topic<'m>(manifest: &'m Manifest, name: &TopicName) -> Result<&'m Topic, Failure> {
+    manifest.topics.get(name).ok_or_else(|| unknown_topic(name, manifest.topics.keys()))
+}
+
+/// A topic that nobody knows, with those that are known.
+pub(super) fn unknown_topic<'t>(
+    name: &TopicName,
+    known: impl Iterator<Item = &'t TopicName>,
+) -> Failure {
+    let known: Vec<&str> = known.map(TopicName::as_str).collect();
+    let hint = match nearest(name.as_str(), known.iter().copied()) {
+        Some(like) => format!("did you mean {like}?"),
+        None if known.is_empty() => "no topic is known; add it to the manifest".to_owned(),
+        None => format!("add it, or choose one of: {}", known.join(", ")),
+    };
+    Failure::bad_input(format!("there is no topic {name} in the manifest"), hint)
+}
+
+/// Connects to the queue that the manifest names; a managed Redis must be running already.
+pub(super) async fn connect(manifest: &Manifest) -> Result<Queue, Failure> {
+    let url = match &manifest.redis.url {
+        RedisUrl::Url(url) => url.clone(),
+        RedisUrl::Managed { dir, .. } => socket_url(dir).map_err(|error| {
+            Failure::failed(
+                format!("no managed Redis runs in {}: {error}", dir.display()),
+                "start the daemon first: duebox run",
+            )
+        })?,
+    };
+    let password = manifest.redis.password.as_ref().map(Secret::expose).map(str::to_owned);
+    Ok(Queue::connect(&ConnectionSettings { url, password }, &manifest.redis.prefix).await?)
+}
+
+/// Runs a command's conversation with Redis to its end, on this thread.
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::failed(
+                format!("the runtime does not start: {error}"),
+                "raise the limits of this process (ulimit -n)",
+            )
+        })?
+        .block_on(work)
+}

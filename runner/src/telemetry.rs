@@ -1,0 +1,118 @@
+//! The log: to stderr, for people on a terminal and as one JSON object a line elsewhere.
+//!
+//! Lines pass through a bounded buffer and a thread of their own, so that a slow reader of stderr
+//! never holds up a job. When the buffer is full lines are dropped and counted; the count is known
+//! to [`Telemetry::dropped_lines`].
+
+use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
+
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use crate::manifest::LogFormat;
+
+/// Lines that wait for stderr at most.
+const LINES_WAITING_MAX: usize = 65_536;
+
+type Filter = EnvFilter;
+type Writer = Box<dyn Layer<WithFilter> + Send + Sync>;
+type WithFilter = tracing_subscriber::layer::Layered<reload::Layer<Filter, Registry>, Registry>;
+
+/// The log of this process: like the subscriber it steers, there is one.
+static CURRENT: OnceLock<Switches> = OnceLock::new();
+
+/// What a reload turns.
+struct Switches {
+    filter: reload::Handle<Filter, Registry>,
+    writer: reload::Handle<Writer, WithFilter>,
+    stderr: NonBlocking,
+}
+
+/// The running log. Dropping it writes out what still waits.
+pub struct Telemetry {
+    dropped: ErrorCounter,
+    _flush: WorkerGuard,
+}
+
+/// Why the log cannot start or change.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The text is no filter.
+    #[error("{0:?} is no log filter; write a level or target=level pairs")]
+    Filter(String),
+    /// This process has a log already.
+    #[error("the log cannot start: {0}")]
+    Init(#[from] TryInitError),
+    /// This process has no log yet.
+    #[error("the log cannot change: it has not been started")]
+    NotStarted,
+    /// The log is gone.
+    #[error("the log cannot change: {0}")]
+    Reload(#[from] reload::Error),
+}
+
+impl Telemetry {
+    /// Starts the log of this process.
+    ///
+    /// # Errors
+    /// [`TelemetryError`] if `filter` is none, or the process has a log already.
+    pub fn start(filter: &str, format: LogFormat) -> Result<Self, TelemetryError> {
+        let (stderr, flush) = NonBlockingBuilder::default()
+            .lossy(true)
+            .buffered_lines_limit(LINES_WAITING_MAX)
+            .thread_name("duebox-log")
+            .finish(io::stderr());
+        let dropped = stderr.error_counter();
+        let (filter_layer, filter) = reload::Layer::new(parse_filter(filter)?);
+        let (writer_layer, writer) = reload::Layer::new(writer_for(format, stderr.clone()));
+        tracing_subscriber::registry().with(filter_layer).with(writer_layer).try_init()?;
+        CURRENT.get_or_init(|| Switches { filter, writer, stderr });
+        Ok(Self { dropped, _flush: flush })
+    }
+
+    /// How many lines were dropped because stderr was too slow.
+    pub fn dropped_lines(&self) -> usize {
+        self.dropped.dropped_lines()
+    }
+}
+
+/// Changes what this process logs and how, from the next line on: for a reload of the manifest.
+///
+/// # Errors
+/// [`TelemetryError`] if `filter` is none or there is no log; nothing changes then.
+pub fn change(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
+    let filter = parse_filter(filter)?;
+    let switches = CURRENT.get().ok_or(TelemetryError::NotStarted)?;
+    switches.filter.reload(filter)?;
+    switches.writer.reload(writer_for(format, switches.stderr.clone()))?;
+    Ok(())
+}
+
+fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
+    EnvFilter::builder().parse(text).map_err(|_| TelemetryError::Filter(text.to_owned()))
+}
+
+/// The layer that writes lines. Neither form looks at spans, so a form can follow the other while
+/// spans of the other are open.
+fn writer_for(format: LogFormat, stderr: NonBlocking) -> Writer {
+    let human = match format {
+        LogFormat::Auto => io::stderr().is_terminal(),
+        LogFormat::Human => true,
+        LogFormat::Json => false,
+    };
+    let layer = tracing_subscriber::fmt::layer().with_writer(stderr);
+    if human {
+        layer.compact().with_ansi(colours_wanted()).boxed()
+    } else {
+        layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+    }
+}
+
+/// True if stderr is a terminal whose user has not set `NO_COLOR`.
+pub fn colours_wanted() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() && !refused
+}
