@@ -119,7 +119,7 @@ fetch() {
 
 need_go() {
   local found
-  for found in go /usr/local/go/bin/go "$tools"/go/bin/go; do
+  for found in go "$tools"/go/bin/go; do
     if go_is_good "$found"; then go=$(command -v "$found"); return; fi
   done
   say "installing Go into .tools/go (75 MB to fetch)"

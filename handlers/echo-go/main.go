@@ -1,5 +1,5 @@
 // Command echo-go does what a conformance case asks, by the Go SDK alone. The case's steps stand in
-// the configuration value "script", one a line; tests/conformance/README.md says what each does.
+// the header "script", separated by "; "; tests/conformance/README.md says what each does.
 // Invariant: echo-rust and echo-as answer every step with the same words.
 package main
 
@@ -22,9 +22,9 @@ func init() { duebox.Handle(handle) }
 func main() {}
 
 func handle(job *duebox.Job) duebox.Verdict {
-	script, _ := job.Config("script")
-	for line := range strings.Lines(script) {
-		step, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	script, _ := job.Header("script")
+	for line := range strings.SplitSeq(script, "; ") {
+		step, rest, _ := strings.Cut(line, " ")
 		if verdict, ends := verdict(step, rest); ends {
 			return verdict
 		}
@@ -70,6 +70,8 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 		part := make([]byte, length)
 		read := job.ReadPayload(offset, part)
 		duebox.Infof("part %d %s", read, hex.EncodeToString(part[:read]))
+	case "sum":
+		duebox.Infof("sum %d %d", job.PayloadLen(), sum(job.Payload()))
 	case "text":
 		text, err := job.Text()
 		if err != nil {
@@ -89,6 +91,7 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 			left > 0 && !now.Add(left).After(deadline.Add(time.Second)))
 	case "headers":
 		headers := job.Headers()
+		delete(headers, "script")
 		for _, name := range slices.Sorted(maps.Keys(headers)) {
 			duebox.Infof("header %s=%s", name, headers[name])
 		}
@@ -174,6 +177,15 @@ func show(step, name, value string, found bool) {
 	} else {
 		duebox.Infof("%s %s absent", step, name)
 	}
+}
+
+// sum changes with every byte and with their order.
+func sum(bytes []byte) uint32 {
+	sum := uint32(0)
+	for _, value := range bytes {
+		sum = sum*31 + uint32(value)
+	}
+	return sum
 }
 
 func dropped(err error) *duebox.Verdict {

@@ -1,5 +1,5 @@
-//! Does what a conformance case asks, by the Rust SDK alone. The case's steps stand in the
-//! configuration value `script`, one a line; `tests/conformance/README.md` says what each does.
+//! Does what a conformance case asks, by the Rust SDK alone. The case's steps stand in the header
+//! `script`, separated by `; `; `tests/conformance/README.md` says what each does.
 //! Invariant: `echo-go` and `echo-as` answer every step with the same words.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Item {
 }
 
 fn handle(job: Job) -> Result<Verdict, Verdict> {
-    for line in job.config("script").unwrap_or_default().lines() {
+    for line in job.header("script").unwrap_or_default().split("; ") {
         let (step, rest) = line.split_once(' ').unwrap_or((line, ""));
         if let Some(verdict) = verdict(step, rest)? {
             return Ok(verdict);
@@ -56,6 +56,7 @@ fn read(job: &Job, step: &str, rest: &str) -> Result<(), Verdict> {
             let read = job.payload_read(offset.parse()?, &mut part);
             info!("part {read} {}", hex(&part[..read]));
         }
+        "sum" => info!("sum {} {}", job.payload_len(), sum(&job.payload())),
         "text" => info!("text {}", job.text().map_err(Verdict::drop)?),
         "json" => {
             let Item { name, count, price, on, tags } = job.json().map_err(Verdict::drop)?;
@@ -73,7 +74,7 @@ fn read(job: &Job, step: &str, rest: &str) -> Result<(), Verdict> {
         ),
         "times" => times(job),
         "headers" => {
-            for (name, value) in job.headers() {
+            for (name, value) in job.headers().iter().filter(|(name, _)| *name != "script") {
                 info!("header {name}={value}");
             }
         }
@@ -119,6 +120,11 @@ fn show(step: &str, name: &str, value: Option<impl std::fmt::Display>) {
         Some(value) => info!("{step} {name}={value}"),
         None => info!("{step} {name} absent"),
     }
+}
+
+/// A sum that changes with every byte and with their order.
+fn sum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -4,7 +4,7 @@
 //!
 //! `states` is what the provider said at each look; the last one stays. `state` alone is what it says
 //! at every look. Fields that are not named here are the shop's own business. Invariant: a payment
-//! without `malformed` has an id that is safe in a log line.
+//! is safe in a log line, and so is why it is malformed.
 
 import { Json } from "duebox-as/assembly";
 
@@ -47,8 +47,8 @@ export class Payment {
     this.id = id;
     this.said = said;
     this.state = meaning(said);
-    if (this.state == PaymentState.Unknown) return "the provider's word \"" + said + '" is not known';
-    return null;
+    if (this.state != PaymentState.Unknown) return null;
+    return "the provider's word" + (isName(said) ? ' "' + said + '"' : "") + " is not known";
   }
 }
 

@@ -1,0 +1,196 @@
+//! One attempt of one job, run by a compiled module in the sandbox.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::{JobId, Outcome, TopicName};
+use duebox_sandbox::{
+    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report, Sandbox,
+    SandboxConfig,
+};
+
+/// A compiled handler with its configuration, loaded as a topic loads it.
+pub struct Module(Handler);
+
+/// A job made by hand: attempt 1 of 8, due at the time it was made for, 20 s to run.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// The job's id.
+    pub id: String,
+    /// Its topic.
+    pub topic: String,
+    /// Its payload.
+    pub payload: Vec<u8>,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// Attempts in all.
+    pub max_attempts: u32,
+    /// When it fell due, in unix milliseconds.
+    pub due_at_ms: u64,
+    /// Its headers.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Run {
+    /// The sandbox's word.
+    pub outcome: Outcome,
+    /// The log lines, each with its level before it: `info closing order 42`.
+    pub lines: Vec<String>,
+    /// The largest memory of the guest, in bytes.
+    pub memory_peak: usize,
+}
+
+impl Attempt {
+    /// The first attempt of a job with this payload.
+    pub fn new(payload: impl Into<Vec<u8>>) -> Self {
+        Self {
+            id: "job-1".to_owned(),
+            topic: "conformance".to_owned(),
+            payload: payload.into(),
+            attempt: 1,
+            max_attempts: 8,
+            due_at_ms: 1_764_000_000_000,
+            headers: BTreeMap::new(),
+        }
+    }
+
+    /// The same job in another attempt, from 1.
+    #[must_use]
+    pub fn number(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+}
+
+impl Module {
+    /// Loads a handler of `handlers/build` by its name.
+    ///
+    /// # Panics
+    /// If it is not built, or the sandbox refuses it.
+    pub fn built(name: &str, config: BTreeMap<String, String>) -> Self {
+        let path = repository().join("handlers/build").join(format!("{name}.wasm"));
+        Self::from_file(&path, config)
+    }
+
+    /// Loads the handler in a file.
+    ///
+    /// # Panics
+    /// If there is none, or the sandbox refuses it.
+    pub fn from_file(path: &Path, config: BTreeMap<String, String>) -> Self {
+        let bytes = std::fs::read(path).unwrap_or_else(|error| {
+            panic!("cannot read {} ({error}); build it first: ./dev handlers", path.display())
+        });
+        let grants = Grants { config, ..Grants::default() };
+        let loaded = sandbox().load(&bytes, Limits::default(), grants);
+        Self(loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display())))
+    }
+
+    /// Runs the handler on a job, to its end.
+    ///
+    /// # Panics
+    /// If the job's id or topic is none, or no runtime starts.
+    pub fn run(&self, attempt: &Attempt) -> Run {
+        let logs = Arc::new(Lines::default());
+        let invocation = Invocation {
+            id: JobId::new(&*attempt.id).unwrap_or_else(|error| panic!("{error}")),
+            topic: TopicName::new(&attempt.topic).unwrap_or_else(|error| panic!("{error}")),
+            payload: Bytes::from(attempt.payload.clone()),
+            attempt: attempt.attempt,
+            max_attempts: attempt.max_attempts,
+            due_at_ms: attempt.due_at_ms,
+            headers: attempt.headers.clone(),
+            ttr: Duration::from_secs(20),
+        };
+        let sink: Arc<dyn LogSink> = Arc::clone(&logs) as _;
+        let running = self.0.run(invocation, Interrupt::new(), sink);
+        let Report { outcome, memory_peak, .. } = runtime().block_on(running);
+        Run { outcome, lines: logs.take(), memory_peak }
+    }
+}
+
+impl Run {
+    /// The reason of a failure; empty for an ack.
+    pub fn reason(&self) -> &str {
+        match &self.outcome {
+            Outcome::Acked => "",
+            Outcome::Failed(failure) => &failure.reason,
+            Outcome::HostFault(why) => why,
+        }
+    }
+
+    /// `ack`, or the class of the failure.
+    pub fn verdict(&self) -> &'static str {
+        match &self.outcome {
+            Outcome::Acked => "ack",
+            Outcome::Failed(failure) => failure.class.name(),
+            Outcome::HostFault(_) => "host fault",
+        }
+    }
+
+    /// The line `verdict=…` of a real handler: the one that a ledger is read from.
+    ///
+    /// # Panics
+    /// If the handler logged none, or more than one.
+    pub fn verdict_line(&self) -> &str {
+        let mut lines = self.lines.iter().filter(|line| line.starts_with("info verdict="));
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => line,
+            (first, _) => {
+                let count = if first.is_none() { "no" } else { "more than one" };
+                panic!("{count} line of a verdict: {:?}", self.lines)
+            }
+        }
+    }
+
+    /// The wait that the handler asked for, in milliseconds.
+    pub fn retry_after_ms(&self) -> Option<u128> {
+        match &self.outcome {
+            Outcome::Failed(failure) => failure.retry_after.map(|wait| wait.as_millis()),
+            _ => None,
+        }
+    }
+}
+
+/// The root of the repository.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sandbox() -> &'static Sandbox {
+    static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
+    SANDBOX.get_or_init(|| {
+        let config = SandboxConfig { max_jobs: 16, memory_max: 64 << 20, tables_max: 100_000 };
+        Sandbox::new(&config).unwrap_or_else(|error| panic!("no sandbox: {error}"))
+    })
+}
+
+fn runtime() -> &'static tokio::runtime::Runtime {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.enable_all().build().unwrap_or_else(|error| panic!("no runtime: {error}"))
+    })
+}
+
+/// Keeps the lines of one run.
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl Lines {
+    fn take(&self) -> Vec<String> {
+        self.0.lock().map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default()
+    }
+}
+
+impl LogSink for Lines {
+    fn line(&self, _job: &JobContext<'_>, level: Level, text: &str) {
+        if let Ok(mut lines) = self.0.lock() {
+            lines.push(format!("{} {text}", level.name()));
+        }
+    }
+}

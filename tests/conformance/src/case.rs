@@ -1,0 +1,160 @@
+//! The conformance cases: files in `cases/`, read whole and refused whole. README.md says what the
+//! steps of a script do.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::attempt::{Attempt, Module, Run};
+
+/// What a handler is asked to do, and what must come of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What the case shows, as a sentence.
+    pub name: String,
+    /// The steps, separated by `; `.
+    script: String,
+    #[serde(default)]
+    payload: Payload,
+    id: Option<String>,
+    topic: Option<String>,
+    attempt: Option<u32>,
+    max_attempts: Option<u32>,
+    due_at_ms: Option<u64>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    expect: Expectation,
+}
+
+/// The bytes of a payload, however they are written down.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Payload {
+    Text(String),
+    Bytes { bytes: Vec<u8> },
+    Pattern { pattern: Vec<u8>, length: usize },
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expectation {
+    /// `ack`, or the class of the failure.
+    verdict: String,
+    /// The whole reason; not looked at if absent.
+    reason: Option<String>,
+    /// A part of the reason.
+    reason_has: Option<String>,
+    /// The wait the handler asked for; none if absent.
+    retry_after_ms: Option<u128>,
+    /// All log lines, each with its level before it.
+    #[serde(default)]
+    lines: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    case: Vec<Case>,
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+impl Payload {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.clone().into_bytes(),
+            Self::Bytes { bytes } => bytes.clone(),
+            Self::Pattern { pattern, length } => {
+                pattern.iter().copied().cycle().take(*length).collect()
+            }
+        }
+    }
+}
+
+impl Case {
+    /// Runs the case by a module, and says what is not as expected; empty if all is.
+    pub fn faults(&self, module: &Module) -> Vec<String> {
+        let run = module.run(&self.attempt());
+        let mut faults = Vec::new();
+        let mut expect = |what: &str, fine: bool, seen: &dyn std::fmt::Debug, wanted: &str| {
+            if !fine {
+                faults.push(format!("{}: {what} is {seen:?}, expected {wanted}", self.name));
+            }
+        };
+        let Expectation { verdict, reason, reason_has, retry_after_ms, lines } = &self.expect;
+        expect("the verdict", run.verdict() == verdict, &run.outcome, verdict);
+        if let Some(reason) = reason {
+            expect("the reason", run.reason() == reason, &run.reason(), reason);
+        }
+        if let Some(part) = reason_has {
+            expect("the reason", run.reason().contains(part), &run.reason(), part);
+        }
+        let wait = run.retry_after_ms();
+        expect("the wait", wait == *retry_after_ms, &wait, &format!("{retry_after_ms:?}"));
+        expect("the log", own_lines(&run) == *lines, &run.lines, &format!("{lines:?}"));
+        faults
+    }
+
+    fn attempt(&self) -> Attempt {
+        let mut attempt = Attempt::new(self.payload.bytes());
+        attempt.headers = self.headers.clone();
+        attempt.headers.insert("script".to_owned(), self.script.clone());
+        attempt.attempt = self.attempt.unwrap_or(attempt.attempt);
+        attempt.max_attempts = self.max_attempts.unwrap_or(attempt.max_attempts);
+        attempt.due_at_ms = self.due_at_ms.unwrap_or(attempt.due_at_ms);
+        attempt.id = self.id.clone().unwrap_or(attempt.id);
+        attempt.topic = self.topic.clone().unwrap_or(attempt.topic);
+        attempt
+    }
+}
+
+/// The lines that the handler itself wrote. Go's runtime adds its traceback to a panic, on stderr.
+fn own_lines(run: &Run) -> Vec<String> {
+    let all = run.lines.iter().cloned();
+    all.take_while(|line| !line.starts_with("warn panic: ")).collect()
+}
+
+/// All cases, in the order of their files' names.
+///
+/// # Panics
+/// If a file is not as `Case` says, or there is none.
+pub fn cases() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let read = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut paths: Vec<_> = read
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .into_iter()
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).case).collect();
+    assert!(!cases.is_empty(), "{} holds no case", folder.display());
+    cases
+}
+
+/// The configuration that every case runs with: strings as they stand, others as JSON text, as the
+/// daemon hands them to a handler.
+///
+/// # Panics
+/// If `config.toml` is no table of TOML.
+pub fn config() -> BTreeMap<String, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config.toml");
+    let values: BTreeMap<String, serde_json::Value> = parsed(&path);
+    let text = |value: serde_json::Value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    values.into_iter().map(|(name, value)| (name, text(value))).collect()
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+    let text =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

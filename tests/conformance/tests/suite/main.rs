@@ -1,0 +1,11 @@
+//! One test binary, one link: the SDKs' conformance and the real handlers, all as compiled modules
+//! in the real sandbox.
+
+/// Every SDK passes every case of `cases/`.
+mod conformance;
+/// Closing unpaid orders, in Rust.
+mod order_close;
+/// Following payments, in AssemblyScript.
+mod payment_poll;
+/// The message to shops without goods, in Go.
+mod shop_activation;

@@ -1,0 +1,146 @@
+//! `shop-activation` on events a platform would send, malformed ones included.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use duebox_conformance::{Attempt, Module, Run};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// The handler without configuration. A module in Go takes seconds to
+/// compile, so the tests share it.
+fn module() -> &'static Module {
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    MODULE.get_or_init(|| Module::built("shop-activation", BTreeMap::new()))
+}
+
+/// A shop of the platform, opened long ago and without goods, with some fields changed.
+fn shop(changes: Value) -> Attempt {
+    let mut shop = json!({
+        "id": "s-7", "name": "Bramble & Co", "locale": "en-GB", "status": "open", "goods": 0,
+        "opened_at": "2025-01-02T09:00:00+01:00", "plan": {"name": "free"},
+        "owner": {"name": "Ada", "email": "ada@bramble.example"},
+    });
+    if let (Some(fields), Value::Object(changes)) = (shop.as_object_mut(), changes) {
+        fields.extend(changes);
+    }
+    Attempt::new(json!({"event": "shop.opened", "shop": shop}).to_string())
+}
+
+/// The message that was logged, if any.
+fn message(run: &Run) -> Option<Value> {
+    let line = run.lines.iter().find_map(|line| line.strip_prefix("info {"))?;
+    serde_json::from_str(&format!("{{{line}")).ok()
+}
+
+#[test]
+fn the_message_is_in_the_shops_language() {
+    let module = module();
+    for (locale, language, subject, greeting) in [
+        ("en-GB", "en", "Bramble & Co is open, and waiting for its first goods", "Dear Ada,"),
+        ("de", "de", "Bramble & Co ist offen und wartet auf die ersten Waren", "Guten Tag Ada,"),
+        ("zh_CN", "zh", "Bramble & Co 已开业，等待上架第一件商品", "Ada，您好："),
+        ("fr", "en", "Bramble & Co is open, and waiting for its first goods", "Dear Ada,"),
+        ("", "en", "Bramble & Co is open, and waiting for its first goods", "Dear Ada,"),
+    ] {
+        let run = module.run(&shop(json!({"locale": locale})));
+        assert_eq!(run.verdict(), "ack", "{run:?}");
+        assert_eq!(run.verdict_line(), "info verdict=ack shop=s-7 message=true");
+        let message = message(&run).unwrap_or_else(|| panic!("no message: {run:?}"));
+        assert_eq!(message["recipient"], "ada@bramble.example");
+        assert_eq!((&message["locale"], &message["subject"]), (&json!(language), &json!(subject)));
+        let text = message["text"].as_str().unwrap_or_default();
+        assert!(text.starts_with(greeting) && text.contains("Bramble & Co"), "{text}");
+    }
+}
+
+#[test]
+fn a_shop_with_goods_needs_no_message() {
+    let run = module().run(&shop(json!({"goods": 3})));
+    assert_eq!(run.verdict(), "ack");
+    assert_eq!(run.verdict_line(), "info verdict=ack shop=s-7 message=false goods=3");
+    assert_eq!(message(&run), None);
+}
+
+#[test]
+fn too_early_is_not_a_verdict_yet() {
+    let year_2200 = json!({"opened_at": "2200-01-01T00:00:00Z"});
+    let run = module().run(&shop(year_2200));
+    assert_eq!(run.verdict(), "nack", "{run:?}");
+    assert_eq!(run.retry_after_ms(), Some(365 * 86_400_000), "clamped to a year");
+    assert_eq!(run.reason(), "the shop s-7 has opened too recently");
+    assert_eq!(message(&run), None);
+
+    let day_ms = 86_400_000;
+    let run = module().run(&opened_ago(SignedDuration::from_hours(24)));
+    let wait_ms = run.retry_after_ms().unwrap_or_else(|| panic!("no wait: {run:?}"));
+    assert!((5 * day_ms..=6 * day_ms).contains(&wait_ms), "{wait_ms}");
+}
+
+#[test]
+fn the_days_are_counted_from_the_opening() {
+    let run = module().run(&opened_ago(SignedDuration::from_hours(24 * 9 + 1)));
+    assert_eq!(run.verdict(), "ack", "{run:?}");
+    let text = message(&run).map(|message| message["text"].to_string()).unwrap_or_default();
+    assert!(text.contains("has been open for 9 days"), "{text}");
+}
+
+/// A shop that opened so long before now.
+fn opened_ago(ago: SignedDuration) -> Attempt {
+    shop(json!({"opened_at": (Timestamp::now() - ago).to_string()}))
+}
+
+#[test]
+fn a_closed_shop_is_left_alone() {
+    let run = module().run(&shop(json!({"status": "closed"})));
+    assert_eq!((run.verdict(), run.reason()), ("drop", "the shop s-7 is closed"));
+    assert!(run.verdict_line().starts_with("info verdict=drop reason="), "{run:?}");
+}
+
+#[test]
+fn a_wrong_configuration_does_not_cost_the_shop() {
+    for days in ["366", "1.5"] {
+        let run = Module::built(
+            "shop-activation",
+            BTreeMap::from([("days".to_owned(), days.to_owned())]),
+        )
+        .run(&shop(json!({})));
+        assert_eq!((run.verdict(), run.retry_after_ms()), ("nack", None), "{days}: {run:?}");
+        assert!(run.reason().contains("\"days\""), "{run:?}");
+        assert!(run.verdict_line().starts_with("info verdict=nack"), "{run:?}");
+    }
+}
+
+#[test]
+fn malformed_events_are_dropped_with_the_reason() {
+    let module = module();
+    for (job, why) in [
+        (Attempt::new(""), "unexpected end"),
+        (Attempt::new("shop s-7"), "invalid character"),
+        (Attempt::new("{}"), r#""shop" is missing"#),
+        (Attempt::new(r#"{"shop":null}"#), r#""shop" is missing"#),
+        (Attempt::new(r#"{"shop":{}} x"#), "after top-level value"),
+        (shop(json!({"id": ""})), "the shop's id"),
+        (shop(json!({"id": "s 7\nverdict=ack"})), "the shop's id"),
+        (shop(json!({"id": 7})), "cannot unmarshal number"),
+        (shop(json!({"name": " "})), "the shop's name"),
+        (shop(json!({"name": "a\r\nBcc: b@c.d"})), "the shop's name"),
+        (shop(json!({"status": "asleep"})), "the shop's status"),
+        (shop(json!({"goods": null})), r#""shop.goods" is missing"#),
+        (shop(json!({"goods": -1})), "must be 0 or more"),
+        (shop(json!({"goods": 1.5})), "cannot unmarshal number"),
+        (shop(json!({"opened_at": "yesterday"})), "parsing time"),
+        (shop(json!({"opened_at": null})), r#""shop.opened_at" is missing"#),
+        (shop(json!({"owner": {"email": "ada"}})), "the owner's address"),
+        (shop(json!({"owner": {"email": "ada@bramble"}})), "the owner's address"),
+        (shop(json!({"owner": {"email": "a da@b.example"}})), "the owner's address"),
+        (shop(json!({"owner": null})), "the owner's address"),
+    ] {
+        let run = module.run(&job);
+        let payload = String::from_utf8_lossy(&job.payload);
+        assert_eq!(run.verdict(), "drop", "{payload}: {run:?}");
+        assert!(run.reason().starts_with("malformed event: "), "{payload}: {run:?}");
+        assert!(run.reason().contains(why), "{payload}: {run:?}");
+        assert!(run.verdict_line().starts_with("info verdict=drop reason="), "{run:?}");
+    }
+}
