@@ -11,6 +11,9 @@ use crate::limits::Limits;
 use crate::module;
 use crate::refusal::{LoadError, SandboxError};
 
+/// The longest line of a module's text that is quoted, in characters.
+const TEXT_LINE_MAX: usize = 120;
+
 /// Compiles modules, on a bounded number of threads however many are loaded at once.
 pub(crate) struct Compiler {
     threads: rayon::ThreadPool,
@@ -67,9 +70,19 @@ fn binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadErr
     if text.contains('\0') {
         return Err(LoadError::NotWasm);
     }
-    let binary = wat::parse_str(text).map_err(|error| LoadError::Text(error.to_string()))?;
+    let binary = wat::parse_str(text).map_err(|error| LoadError::Text(place(&error)))?;
     in_size(binary.len())?;
     Ok(Cow::Owned(binary))
+}
+
+/// The error with the line and column it is at, and no more of the text than a person can read.
+fn place(error: &wat::Error) -> String {
+    let text = error.to_string().replace("<anon>:", "line ");
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        lines.push(line.chars().take(TEXT_LINE_MAX).collect::<String>());
+    }
+    lines.join("\n")
 }
 
 #[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself, above")]

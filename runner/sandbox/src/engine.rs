@@ -169,3 +169,35 @@ impl Shared {
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Waits for a condition, at most 30 s.
+    fn wait_until(condition: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !condition() {
+            assert!(began.elapsed() < Duration::from_secs(30), "waited too long");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_ticker_sleeps_without_guests_wakes_for_one_and_ends_with_its_owner() {
+        let engine = Engine::new(&on_demand()).unwrap();
+        let ticker = Ticker::start(&engine).unwrap();
+        let shared = Arc::clone(&ticker.shared);
+        for _ in 0..2 {
+            wait_until(|| shared.asleep.load(Ordering::SeqCst));
+            let running = ticker.run();
+            wait_until(|| !shared.asleep.load(Ordering::SeqCst));
+            drop(running);
+        }
+        wait_until(|| shared.asleep.load(Ordering::SeqCst));
+        drop(ticker);
+        wait_until(|| Arc::strong_count(&shared) == 1);
+    }
+}

@@ -2,7 +2,7 @@
 //! the attempt; what the host could not do, or ended itself, does not.
 
 use duebox_job::{Failure, FailureClass, Outcome};
-use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
+use wasmtime::{FrameInfo, PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::abi::lossy;
@@ -114,16 +114,24 @@ fn failed(guest: &mut Guest, class: FailureClass, seen: String) -> Outcome {
     Outcome::Failed(Failure { class, reason, retry_after: None })
 }
 
-/// What happened, and in which function, on the first line; then who called it.
+/// What happened, and in which function, on the first line; then who called it. A function that calls
+/// itself is told once.
 fn describe(what: &str, error: &wasmtime::Error) -> String {
     let mut text = what.strip_prefix("wasm trap: ").unwrap_or(what).to_owned();
     let frames = error.downcast_ref::<WasmBacktrace>().map_or(&[][..], WasmBacktrace::frames);
-    for (index, frame) in frames.iter().take(FRAMES_MAX).enumerate() {
-        let symbol = frame.symbols().first().and_then(|symbol| symbol.name());
-        let name = symbol.or(frame.func_name());
-        let name = name.map_or_else(|| format!("function {}", frame.func_index()), str::to_owned);
+    let mut names: Vec<String> = frames.iter().map(name).collect();
+    names.dedup();
+    for (index, name) in names.iter().take(FRAMES_MAX).enumerate() {
         text.push_str(if index == 0 { ", in " } else { "\n  called by " });
-        text.push_str(&name);
+        text.push_str(name);
     }
     text
+}
+
+fn name(frame: &FrameInfo) -> String {
+    let symbol = frame.symbols().first().and_then(|symbol| symbol.name());
+    match symbol.or(frame.func_name()) {
+        Some(name) => name.to_owned(),
+        None => format!("function {}", frame.func_index()),
+    }
 }

@@ -61,7 +61,8 @@ pub struct JobContext<'a> {
     pub digest: Digest,
 }
 
-/// Where lines go. Called on the guest's thread while it waits: be quick, do not block.
+/// Where lines go. Called while the guest waits, on its stack, of which 512 KiB are left: be quick,
+/// do not block.
 pub trait LogSink: Send + Sync {
     /// Takes one line: no line breaks, no control characters but tabs.
     fn line(&self, job: &JobContext<'_>, level: Level, text: &str);

@@ -2,18 +2,24 @@
 //! handler is refused with its remedy, and before any work is spent on it.
 
 use wasmparser::{
-    BinaryReaderError, Encoding, ExternalKind, Import, MemoryType, Parser, Payload, TypeRef,
+    BinaryReaderError, Encoding, Export, ExternalKind, Import, MemoryType, Parser, Payload, TypeRef,
 };
 
 use crate::limits::{Limits, TABLES_PER_MODULE};
 use crate::refusal::LoadError;
 use crate::{abi, assemblyscript, wasi};
 
+/// Functions a module may have. Go's largest handlers have some ten thousands; each costs the compiler
+/// about 100 µs and 5 KiB.
+const FUNCTIONS_MAX: u32 = 100_000;
+
 /// What the sections say, as far as it matters here.
 #[derive(Default)]
 struct Outline {
     memories: Vec<MemoryType>,
     tables: Vec<u64>,
+    functions: u32,
+    imported_functions: u32,
     /// The first import that takes a pointer.
     pointer_import: Option<String>,
     exports_memory: bool,
@@ -24,6 +30,9 @@ struct Outline {
 /// Checks a binary module against the ABI and the topic's limits, as far as its sections tell.
 pub(crate) fn check(binary: &[u8], limits: &Limits) -> Result<(), LoadError> {
     let outline = read(binary)?;
+    if outline.functions > FUNCTIONS_MAX {
+        return Err(LoadError::Functions { size: outline.functions, max: FUNCTIONS_MAX });
+    }
     check_memories(&outline.memories, limits)?;
     check_tables(&outline.tables, limits)?;
     if outline.exports_start {
@@ -39,37 +48,32 @@ pub(crate) fn check(binary: &[u8], limits: &Limits) -> Result<(), LoadError> {
 }
 
 fn read(binary: &[u8]) -> Result<Outline, LoadError> {
+    let bad = |error: BinaryReaderError| malformed(&error, binary.len());
     let mut outline = Outline::default();
     for payload in Parser::new(0).parse_all(binary) {
-        match payload.map_err(|error| malformed(&error, binary.len()))? {
+        match payload.map_err(bad)? {
             Payload::Version { encoding: Encoding::Component, .. } => {
                 return Err(LoadError::Component);
             }
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
-                    outline.import(import.map_err(|error| malformed(&error, binary.len()))?)?;
+                    outline.import(import.map_err(bad)?)?;
                 }
             }
+            Payload::FunctionSection(section) => outline.functions = section.count(),
             Payload::TableSection(section) => {
                 for table in section {
-                    let table = table.map_err(|error| malformed(&error, binary.len()))?;
-                    outline.tables.push(table.ty.initial);
+                    outline.tables.push(table.map_err(bad)?.ty.initial);
                 }
             }
             Payload::MemorySection(section) => {
                 for memory in section {
-                    outline.memories.push(memory.map_err(|error| malformed(&error, binary.len()))?);
+                    outline.memories.push(memory.map_err(bad)?);
                 }
             }
             Payload::ExportSection(section) => {
                 for export in section {
-                    let export = export.map_err(|error| malformed(&error, binary.len()))?;
-                    match (export.name, export.kind) {
-                        ("memory", ExternalKind::Memory) => outline.exports_memory = true,
-                        ("handle", ExternalKind::Func) => outline.exports_handle = true,
-                        ("_start", _) => outline.exports_start = true,
-                        _ => {}
-                    }
+                    outline.export(export.map_err(bad)?)?;
                 }
             }
             _ => {}
@@ -94,7 +98,7 @@ impl Outline {
         match import.ty {
             TypeRef::Memory(memory) if memory.shared => return Err(LoadError::SharedMemory),
             TypeRef::Memory(_) => return Err(LoadError::ImportedMemory { module, name }),
-            TypeRef::Func(_) => {}
+            TypeRef::Func(_) => self.imported_functions += 1,
             _ => return Err(LoadError::UnknownImport { module, name }),
         }
         if import.module == abi::NAMESPACE && abi::IMPORTS_LATER.contains(&import.name) {
@@ -109,6 +113,22 @@ impl Outline {
                 Ok(())
             }
         }
+    }
+
+    /// Takes one export. What the host calls must be the guest's own: a function of the host that is
+    /// passed on runs in no instance, so it would find no memory, and its failure would be nobody's.
+    fn export(&mut self, export: Export<'_>) -> Result<(), LoadError> {
+        let called = matches!(export.name, "handle" | "alloc" | "_initialize");
+        if called && export.kind == ExternalKind::Func && export.index < self.imported_functions {
+            return Err(LoadError::ExportedImport { name: export.name.to_owned() });
+        }
+        match (export.name, export.kind) {
+            ("memory", ExternalKind::Memory) => self.exports_memory = true,
+            ("handle", ExternalKind::Func) => self.exports_handle = true,
+            ("_start", _) => self.exports_start = true,
+            _ => {}
+        }
+        Ok(())
     }
 }
 

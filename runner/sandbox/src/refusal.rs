@@ -115,6 +115,16 @@ pub enum LoadError {
         /// The limit.
         max: u32,
     },
+    /// The module has too many functions to be compiled in reasonable time and memory.
+    #[error(
+        "the module has {size} functions; at most {max} are allowed. Build it smaller (dead-code elimination, fewer dependencies)"
+    )]
+    Functions {
+        /// How many it has.
+        size: u32,
+        /// The limit.
+        max: u32,
+    },
     /// The topic's table limit is over what the pool was built for.
     #[error(
         "the topic's limit of {wanted} table elements is over the {max} this daemon started with; restart it to raise them"
@@ -153,6 +163,12 @@ pub enum LoadError {
     /// An import with another signature than the ABI's.
     #[error("an import has the wrong type: {0}; sdk/ABI.md has the signatures")]
     ImportType(String),
+    /// A function that the host calls is one of the host's own.
+    #[error("the export `{name}` is an imported function; define it in the module")]
+    ExportedImport {
+        /// The export's name.
+        name: String,
+    },
     /// There is no `handle`.
     #[error(
         "the module exports no function `handle`; export `handle(len: i32) -> i32`, or `handle(ptr: i32, len: i32) -> i32` with `alloc(size: i32) -> i32`"

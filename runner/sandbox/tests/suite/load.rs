@@ -33,7 +33,9 @@ fn what_the_file_is() {
     assert_eq!(refusal(b"\0asm\x0d\0\x01\0"), LoadError::Component);
     assert!(matches!(refusal(b"\0asm\x02\0\0\0"), LoadError::Invalid(_)));
     let text = refusal(b"(module\n  (func (export \"handle\")\n    (i32.cons 1)))").to_string();
-    assert!(text.contains(":3:") && text.contains("i32.cons"), "{text}");
+    assert!(text.contains("line 3:6") && text.contains("i32.cons"), "{text}");
+    let text = refusal("(".repeat(100_000).as_bytes()).to_string();
+    assert!(text.len() < 1000, "{} bytes", text.len());
     assert!(refusal(b"hello").to_string().contains("does not parse"));
     assert!(matches!(refusal(b"(component)"), LoadError::Component));
 }
@@ -150,6 +152,27 @@ fn what_starts_over_the_limits() {
     );
     let beyond = Limits { tables: u32::MAX, ..Limits::default() };
     assert!(matches!(refusal_with(fits.as_bytes(), beyond), LoadError::PoolTables { .. }));
+}
+
+#[test]
+fn more_functions_than_anybody_writes() {
+    let refused = refusal(with(&"(func)".repeat(100_000)).as_bytes());
+    assert_eq!(refused, LoadError::Functions { size: 100_001, max: 100_000 });
+}
+
+#[test]
+fn what_the_host_calls_is_the_modules_own() {
+    // Called by the host, WASI's fd_close would run in no instance and find no memory.
+    let close = r#"(import "wasi_snapshot_preview1" "fd_close"
+        (func $close (param i32) (result i32))) (memory (export "memory") 1)"#;
+    let push = r#"(func (export "handle") (param i32 i32) (result i32) (i32.const 0))"#;
+    for module in [
+        format!(r#"(module {close} (export "handle" (func $close)))"#),
+        format!(r#"(module {close} (export "alloc" (func $close)) {push})"#),
+    ] {
+        let refused = refusal(module.as_bytes());
+        assert!(matches!(refused, LoadError::ExportedImport { .. }), "{refused}");
+    }
 }
 
 #[test]
