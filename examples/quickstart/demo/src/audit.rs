@@ -13,6 +13,9 @@ use crate::plan::{End, Topic};
 /// Complaints that are shown.
 const COMPLAINTS_SHOWN: usize = 12;
 
+/// What stands over the columns of the table.
+const HEAD: &str = "topic           handler in      pushed  acked  retried  dead  accounted";
+
 /// What came of the jobs of one topic.
 #[derive(Debug, Default, Clone, Copy)]
 struct Row {
@@ -126,25 +129,22 @@ impl Found {
 
 impl fmt::Display for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = |f: &mut fmt::Formatter<'_>, name: &str, row: Row| {
+        let line = |f: &mut fmt::Formatter<'_>, name: &str, language: &str, row: Row| {
             let Row { pushed, acked, retried, dead, accounted } = row;
-            writeln!(f, "{name:<17}{pushed:>8}{acked:>8}{retried:>9}{dead:>7}{accounted:>11}")
+            write!(f, "{name:<16}{language:<15}")?;
+            writeln!(f, "{pushed:>7}{acked:>7}{retried:>9}{dead:>6}{accounted:>11}")
         };
-        writeln!(
-            f,
-            "{:<17}{:>8}{:>8}{:>9}{:>7}{:>11}",
-            "topic", "pushed", "acked", "retried", "dead", "accounted"
-        )?;
+        writeln!(f, "{HEAD}")?;
         let mut sum = Row::default();
         for (topic, row) in &self.rows {
-            line(f, topic.name(), *row)?;
+            line(f, topic.name(), topic.language(), *row)?;
             sum.pushed += row.pushed;
             sum.acked += row.acked;
             sum.retried += row.retried;
             sum.dead += row.dead;
             sum.accounted += row.accounted;
         }
-        line(f, "all", sum)?;
+        line(f, "all", "", sum)?;
         for (id, complaint) in self.complaints.iter().take(COMPLAINTS_SHOWN) {
             writeln!(f, "not accounted for: {id}: {complaint}")?;
         }

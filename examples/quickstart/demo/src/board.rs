@@ -12,6 +12,9 @@ use crate::plan::Topic;
 
 const PLAIN_EVERY: Duration = Duration::from_secs(2);
 
+/// What stands over the columns of [`row`].
+const HEAD: &str = "topic           pending ready unack retry dead acked  late p50·p99  module";
+
 /// The lines.
 pub(crate) struct Board {
     live: Option<Live>,
@@ -60,21 +63,9 @@ impl Board {
             return;
         }
         self.drawn = Some(Instant::now());
-        let head = format!(
-            "{:<16}{:>8}{:>6}{:>6}{:>6}{:>6}{:>7}   {:<19} {}",
-            "topic",
-            "pending",
-            "ready",
-            "unack",
-            "retry",
-            "dead",
-            "acked",
-            "late p50 · p99",
-            "module"
-        );
         let topics =
             Topic::ALL.iter().zip(depths).map(|(topic, depths)| row(*topic, depths, ledger));
-        let texts: Vec<String> = std::iter::once(head).chain(topics).collect();
+        let texts: Vec<String> = std::iter::once(HEAD.to_owned()).chain(topics).collect();
         match &self.live {
             Some(live) => {
                 for (line, text) in live.lines.iter().zip(texts) {
@@ -97,19 +88,24 @@ impl Board {
     }
 }
 
+/// One topic's line, in less than 80 columns: it must not wrap on an ordinary terminal.
 fn row(topic: Topic, depths: &Depths, ledger: &Ledger) -> String {
     let Depths { pending, ready, unack, retry, dead, .. } = depths;
     let heard = ledger.topic(topic);
     let acked = heard.map_or(0, |heard| heard.acked);
     let late = heard.map_or_else(String::new, |heard| {
-        format!("{:.1} · {:.1} ms", heard.late_ms(0.5), heard.late_ms(0.99))
+        format!("{:.1}·{:.1} ms", heard.late_ms(0.5), heard.late_ms(0.99))
     });
-    let digest = heard.map_or("", |heard| heard.digest.as_str());
+    let digest = heard.map_or("", |heard| short(&heard.digest));
     format!(
-        "{:<16}{pending:>8}{ready:>6}{unack:>6}{retry:>6}{dead:>6}{acked:>7}   {late:<19} {digest} ({})",
-        topic.name(),
-        topic.language()
+        "{:<15}{pending:>8}{ready:>6}{unack:>6}{retry:>6}{dead:>5}{acked:>6}  {late:<13} {digest}",
+        topic.name()
     )
+}
+
+/// As much of a module's digest as tells two apart.
+pub(crate) fn short(digest: &str) -> &str {
+    digest.get(..8).unwrap_or(digest)
 }
 
 /// Prints a line to stdout. A reader who has gone away does not end the demo.

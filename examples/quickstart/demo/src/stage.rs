@@ -10,7 +10,7 @@ use duebox_queue::{ConnectionSettings, Depths, IfExists, NewJob, Pushed, Queue};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::audit::Audit;
-use crate::board::{Board, print};
+use crate::board::{Board, print, short};
 use crate::daemon::{Daemon, Line};
 use crate::ledger::Ledger;
 use crate::plan::{self, Planned, Topic};
@@ -174,7 +174,8 @@ impl Act<'_> {
             None if message.contains(" edition=") => {
                 let rebuild = Rebuild::start(args)?;
                 self.board.say(&format!(
-                    "order.close runs on module {digest}; rebuilding it as edition {} meanwhile",
+                    "order.close runs on module {}; rebuilding it as edition {} meanwhile",
+                    short(&digest),
                     rebuild.edition
                 ));
                 self.rebuild = Some(rebuild);
@@ -182,7 +183,8 @@ impl Act<'_> {
             Some(rebuild) if !self.taken_over && rebuild.said(&message) => {
                 self.taken_over = true;
                 self.board.say(&format!(
-                    "order.close runs on module {digest}, edition {}: taken over without a restart",
+                    "order.close runs on module {}, edition {}: taken over without a restart",
+                    short(&digest),
                     rebuild.edition
                 ));
             }
