@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, IntoConnectionInfo, Pipeline, Value};
+use redis::{Client, ErrorKind, IntoConnectionInfo, Pipeline, Value};
 
 use crate::QueueError;
 
@@ -73,10 +73,19 @@ impl Connection {
             .set_min_delay(Duration::from_millis(50))
             .set_max_delay(Duration::from_millis(500));
         let client = settings.client()?;
-        let manager =
-            ConnectionManager::new_with_config(client, config).await.map_err(|error| {
-                QueueError::Unreachable { url: settings.public_url(), reason: error.to_string() }
-            })?;
+        let refused = |error: redis::RedisError| {
+            let (url, reason) = (settings.public_url(), error.to_string());
+            match (error.kind(), error.code()) {
+                (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
+                    QueueError::Login { url, reason }
+                }
+                _ => QueueError::Unreachable { url, reason },
+            }
+        };
+        let mut manager =
+            ConnectionManager::new_with_config(client, config).await.map_err(refused)?;
+        // Whoever gives no password to a server that wants one is refused at the first command.
+        let () = redis::cmd("PING").query_async(&mut manager).await.map_err(refused)?;
         Ok(Self { manager, settings: settings.clone() })
     }
 

@@ -21,6 +21,14 @@ pub enum QueueError {
         /// What the connection said.
         reason: String,
     },
+    /// Redis is there and does not let us in.
+    #[error("Redis at {url} refuses the login: {reason}; correct redis.password")]
+    Login {
+        /// The address, without its password.
+        url: String,
+        /// What Redis said.
+        reason: String,
+    },
     /// A command got no answer: whether Redis carried it out is not known.
     #[error("Redis gave no answer: {0}")]
     NoAnswer(String),

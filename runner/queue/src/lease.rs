@@ -28,6 +28,11 @@ impl Token {
         &self.0
     }
 
+    /// The token of a lease that expires then; one that no lease has is answered with `lost`.
+    pub fn expiring_at_us(us: u64) -> Self {
+        Self(Bytes::from(us.to_string()))
+    }
+
     /// When a lease with this token expires, by Redis' clock, in µs since the epoch.
     pub fn expires_at_us(&self) -> u64 {
         std::str::from_utf8(&self.0).ok().and_then(|text| text.parse().ok()).unwrap_or_default()

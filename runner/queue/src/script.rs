@@ -39,15 +39,15 @@ pub(crate) struct LuaScript {
 }
 
 pub(crate) static PUSH: LuaScript = script!("push", 8, "due", "wake");
-pub(crate) static PROMOTE: LuaScript = script!("promote", 12, "bury");
-pub(crate) static LEASE: LuaScript = script!("lease", 8);
-pub(crate) static SETTLE: LuaScript = script!("settle", 12, "bury");
-pub(crate) static EXTEND: LuaScript = script!("extend", 1);
-pub(crate) static RECLAIM: LuaScript = script!("reclaim", 11, "bury");
+pub(crate) static PROMOTE: LuaScript = script!("promote", 12, "number", "bury");
+pub(crate) static LEASE: LuaScript = script!("lease", 8, "number");
+pub(crate) static SETTLE: LuaScript = script!("settle", 12, "number", "bury");
+pub(crate) static EXTEND: LuaScript = script!("extend", 1, "number");
+pub(crate) static RECLAIM: LuaScript = script!("reclaim", 11, "number", "bury");
 pub(crate) static CANCEL: LuaScript = script!("cancel", 7);
 pub(crate) static RESCHEDULE: LuaScript = script!("reschedule", 6, "due", "wake");
 pub(crate) static REQUEUE: LuaScript = script!("requeue", 12, "wake");
-pub(crate) static PRUNE: LuaScript = script!("prune", 4);
+pub(crate) static PRUNE: LuaScript = script!("prune", 4, "number");
 pub(crate) static PEEK: LuaScript = script!("peek", 5);
 
 static ALL: [&LuaScript; 11] = [

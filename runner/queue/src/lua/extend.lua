@@ -12,12 +12,12 @@ if count < 1 or count > 1000 or count ~= math.floor(count) then
 end
 local ids = {}
 for i = 1, count do
-  local token, delta_ms = ARGV[3 * i - 1], tonumber(ARGV[3 * i])
+  local token, delta_ms = ARGV[3 * i - 1], read_whole(ARGV[3 * i], 1, 86400000)
   ids[i] = ARGV[3 * i - 2]
   if not string.match(token, '^%d+$') then
     return refuse('the token of lease ' .. i .. ' is no whole number')
   end
-  if not delta_ms or delta_ms < 1 or delta_ms > 86400000 or delta_ms ~= math.floor(delta_ms) then
+  if not delta_ms then
     return refuse('lease ' .. i .. ' is to be extended by 1 ms to one day')
   end
 end

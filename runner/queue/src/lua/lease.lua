@@ -8,12 +8,10 @@
 -- id, due, payload, options or '', attempts or '' for each job
 local READY, UNACK, PENDING, JOBS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OPTS, ATTEMPTS, META, HOLDERS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local n, lease_ms, call = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local n, lease_ms, call = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 86400000), ARGV[3]
 
-if not n or n < 1 or n > 1000 then return refuse('lease takes 1 to 1000 jobs') end
-if not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms ~= math.floor(lease_ms) then
-  return refuse('a lease lasts 1 ms to one day')
-end
+if not n then return refuse('lease takes 1 to 1000 jobs') end
+if not lease_ms then return refuse('a lease lasts 1 ms to one day') end
 if not call or call == '' then return refuse('lease needs a call id') end
 
 -- Adds to `answer` those of `ids` that are to run, and returns those that are not: superseded ones,

@@ -2,47 +2,61 @@
 -- A leased id stays in pending: it is the successor of the job that runs. Due times that are none go
 -- to dead.
 --
+-- What is moved leaves its old stage first: removing is allowed where Redis is out of memory, and
+-- what a script has begun there it may finish. So a full Redis still drains.
+--
 -- KEYS  pending ready unack retry attempts meta jobs opts dead dead:jobs dead:opts dead:info
 -- ARGV  n (1 to 1000), skip
 -- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in ms
 local PENDING, READY, UNACK, RETRY = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ATTEMPTS, META, JOBS, OPTS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local DEAD, DEAD_JOBS, DEAD_OPTS, DEAD_INFO = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local n, skip = tonumber(ARGV[1]), tonumber(ARGV[2])
+local DEAD_KEYS = { KEYS[9], KEYS[10], KEYS[11], KEYS[12] }
+local n, skip = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 0, 1e15)
 
-if not n or n < 1 or n > 1000 or not skip or skip < 0 then
+if not n or not skip then
   return refuse('promote takes 1 to 1000 ids and a skip of 0 or more')
 end
 local now = whole(now_ms)
 local moved, skipped, more, bad = 0, 0, 0, 0
 
--- Not a unix time in milliseconds: below, between and above what one can be. 0 means now.
+-- Not a unix time in milliseconds: below, between and above what one can be. 0 means now. Each range
+-- is looked at, however many the ones before it hold, so that none hides another.
 local function bury_bad_dues(from, to)
-  local found = redis.call('ZRANGEBYSCORE', PENDING, from, to, 'WITHSCORES', 'LIMIT', 0, n)
+  local limit = math.max(1, n - bad)
+  local found = redis.call('ZRANGEBYSCORE', PENDING, from, to, 'WITHSCORES', 'LIMIT', 0, limit)
+  local ids, deaths, waiting = {}, {}, {}
   for i = 1, #found, 2 do
     local id, due = found[i], found[i + 1]
     local payload = redis.call('HGET', JOBS, id)
-    redis.call('ZREM', PENDING, id)
-    redis.call('ZREM', READY, id)
-    redis.call('ZREM', RETRY, id)
-    if not redis.call('ZSCORE', UNACK, id) then redis.call('HDEL', ATTEMPTS, id) end
+    ids[#ids + 1] = id
+    if not redis.call('ZSCORE', UNACK, id) then waiting[#waiting + 1] = id end
     if payload then
-      local options = redis.call('HGET', OPTS, id)
-      local info = '{"class":"bad_due","reason":"the due time ' .. due
-        .. ' is no unix time in milliseconds"}'
-      bury(DEAD, DEAD_JOBS, DEAD_OPTS, DEAD_INFO, id, payload, options, info)
+      deaths[#deaths + 1] = {
+        id = id,
+        payload = payload,
+        options = redis.call('HGET', OPTS, id),
+        info = '{"class":"bad_due","reason":"the due time ' .. due
+          .. ' is no unix time in milliseconds"}',
+      }
     end
-    redis.call('HDEL', JOBS, id)
-    redis.call('HDEL', OPTS, id)
-    bad = bad + 1
   end
-  if #found == 2 * n then more = 1 end
+  if #ids == 0 then return end
+  redis.call('ZREM', PENDING, unpack(ids))
+  redis.call('ZREM', READY, unpack(ids))
+  redis.call('ZREM', RETRY, unpack(ids))
+  if #waiting > 0 then redis.call('HDEL', ATTEMPTS, unpack(waiting)) end
+  bury(DEAD_KEYS, deaths)
+  redis.call('HDEL', JOBS, unpack(ids))
+  redis.call('HDEL', OPTS, unpack(ids))
+  bad = bad + #ids
+  if #ids == limit then more = 1 end
 end
 bury_bad_dues('-inf', '(0')
 bury_bad_dues('(0', '(100000000000')
 bury_bad_dues('(100000000000000', '+inf')
 
-local retry_max = math.max(1, math.floor(n / 2))
+local left = math.max(1, n - bad)
+local retry_max = math.max(1, math.floor(left / 2))
 local found = redis.call('ZRANGEBYSCORE', RETRY, '-inf', now, 'WITHSCORES', 'LIMIT', 0, retry_max)
 if #found > 0 then
   local to_ready, ids = {}, {}
@@ -50,13 +64,13 @@ if #found > 0 then
     ids[#ids + 1] = found[i]
     to_ready[i], to_ready[i + 1] = found[i + 1], found[i]
   end
-  redis.call('ZADD', READY, unpack(to_ready))
   redis.call('ZREM', RETRY, unpack(ids))
+  redis.call('ZADD', READY, unpack(to_ready))
   moved = #ids
   if moved == retry_max then more = 1 end
 end
 
-local pending_max = math.max(1, n - moved)
+local pending_max = math.max(1, left - moved)
 found = redis.call('ZRANGEBYSCORE', PENDING, '-inf', now, 'WITHSCORES', 'LIMIT', skip, pending_max)
 if #found > 0 then
   local ids = {}
@@ -77,10 +91,10 @@ if #found > 0 then
     end
   end
   if #promoted > 0 then
-    redis.call('ZADD', READY, unpack(to_ready))
     redis.call('ZREM', PENDING, unpack(promoted))
     redis.call('ZREM', RETRY, unpack(promoted))
     redis.call('HDEL', ATTEMPTS, unpack(promoted))
+    redis.call('ZADD', READY, unpack(to_ready))
     moved = moved + #promoted
   end
   if #ids == pending_max then more = 1 end

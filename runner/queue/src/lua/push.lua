@@ -75,6 +75,8 @@ for _, write in ipairs(writes) do
   end
 end
 
+-- The first write adds: where Redis is out of memory it is refused, and the whole push with it.
+redis.call('HSET', JOBS, unpack(to_jobs))
 if #withdrawn > 0 then
   redis.call('ZREM', PENDING, unpack(withdrawn))
   redis.call('ZREM', READY, unpack(withdrawn))
@@ -82,7 +84,6 @@ if #withdrawn > 0 then
 end
 if #fresh > 0 then redis.call('HDEL', ATTEMPTS, unpack(fresh)) end
 if #plain > 0 then redis.call('HDEL', OPTS, unpack(plain)) end
-redis.call('HSET', JOBS, unpack(to_jobs))
 if #to_opts > 0 then redis.call('HSET', OPTS, unpack(to_opts)) end
 if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
 if #to_pending > 0 then redis.call('ZADD', PENDING, unpack(to_pending)) end

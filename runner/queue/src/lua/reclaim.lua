@@ -6,12 +6,13 @@
 -- Returns ms until the next lease expires or '', then id, word (retry, dead, superseded, cancelled)
 local JOBS, OPTS, PENDING, UNACK = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local RETRY, ATTEMPTS = KEYS[5], KEYS[6]
-local DEAD, DEAD_JOBS, DEAD_OPTS, DEAD_INFO = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local DEAD_KEYS = { KEYS[7], KEYS[8], KEYS[9], KEYS[10] }
 local HOLDERS = KEYS[11]
-local n, crashes_max, delay, info = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local n, crashes_max = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 1e9)
+local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
 
-if not n or n < 1 or n > 1000 then return refuse('reclaim takes 1 to 1000 leases') end
-if not crashes_max or crashes_max < 1 or not delay or delay < 0 or not info then
+if not n then return refuse('reclaim takes 1 to 1000 leases') end
+if not crashes_max or not delay or not info then
   return refuse('reclaim needs the crashes allowed, a delay and an info')
 end
 
@@ -24,42 +25,58 @@ local function crashes_allowed(options)
   return crashes_max
 end
 
-local answer = { '' }
+local function next_expiry()
+  local first = redis.call('ZRANGE', UNACK, 0, 0, 'WITHSCORES')
+  if not first[2] then return '' end
+  return whole(math.max(0, math.ceil((tonumber(first[2]) - now_us) / 1000)))
+end
+
 local ids = redis.call('ZRANGEBYSCORE', UNACK, '-inf', whole(now_us), 'LIMIT', 0, n)
-for _, id in ipairs(ids) do
+if #ids == 0 then return { next_expiry() } end
+
+local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
+local forgotten, finished, deaths = {}, {}, {}
+local to_retry, to_attempts = {}, {}
+local answer = { '' }
+for i, id in ipairs(ids) do
   local word
-  local payload = redis.call('HGET', JOBS, id)
-  if redis.call('ZSCORE', PENDING, id) then
+  if newer[i] then
     word = 'superseded'
-    redis.call('HDEL', ATTEMPTS, id)
-  elseif not payload then
+  elseif redis.call('HEXISTS', JOBS, id) == 0 then
     word = 'cancelled'
-    redis.call('HDEL', ATTEMPTS, id)
-    redis.call('HDEL', OPTS, id)
   else
     local options = redis.call('HGET', OPTS, id)
-    local attempts = tonumber(redis.call('HGET', ATTEMPTS, id) or 0)
+    local attempts = tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
     if math.floor(attempts / 1000000) + 1 < crashes_allowed(options) then
       word = 'retry'
-      redis.call('HINCRBY', ATTEMPTS, id, 1000000)
-      redis.call('ZADD', RETRY, whole(now_ms + delay), id)
+      to_attempts[#to_attempts + 1] = id
+      to_attempts[#to_attempts + 1] = whole(attempts + 1000000)
+      to_retry[#to_retry + 1] = whole(now_ms + delay)
+      to_retry[#to_retry + 1] = id
     else
       word = 'dead'
-      bury(DEAD, DEAD_JOBS, DEAD_OPTS, DEAD_INFO, id, payload, options, info)
-      redis.call('HDEL', JOBS, id)
-      redis.call('HDEL', OPTS, id)
-      redis.call('HDEL', ATTEMPTS, id)
+      deaths[#deaths + 1] = {
+        id = id, payload = redis.call('HGET', JOBS, id), options = options, info = info,
+      }
     end
   end
-  answer[#answer + 1] = id
-  answer[#answer + 1] = word
+  if word ~= 'retry' then
+    forgotten[#forgotten + 1] = id
+    if not newer[i] then finished[#finished + 1] = id end
+  end
+  answer[2 * i], answer[2 * i + 1] = id, word
 end
-if #ids > 0 then redis.call('ZREM', UNACK, unpack(ids)) end
 
-local first = redis.call('ZRANGE', UNACK, 0, 0, 'WITHSCORES')
-if first[2] then
-  answer[1] = whole(math.max(0, math.ceil((tonumber(first[2]) - now_us) / 1000)))
-elseif #ids > 0 then
-  redis.call('DEL', HOLDERS)
+redis.call('ZREM', UNACK, unpack(ids))
+bury(DEAD_KEYS, deaths)
+if #forgotten > 0 then redis.call('HDEL', ATTEMPTS, unpack(forgotten)) end
+if #finished > 0 then
+  redis.call('HDEL', JOBS, unpack(finished))
+  redis.call('HDEL', OPTS, unpack(finished))
 end
+if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
+if #to_retry > 0 then redis.call('ZADD', RETRY, unpack(to_retry)) end
+-- A lease call that has expired is a new call when it is repeated: nothing of it need be known.
+redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
+answer[1] = next_expiry()
 return answer

@@ -1,11 +1,25 @@
--- Writes a job to dead: its payload, its options if it has any, and what it died of.
-local function bury(dead, jobs, opts, infos, id, payload, options, info)
-  redis.call('ZADD', dead, whole(now_ms), id)
-  redis.call('HSET', jobs, id, payload)
-  redis.call('HSET', infos, id, info)
-  if options then
-    redis.call('HSET', opts, id, options)
-  else
-    redis.call('HDEL', opts, id)
+-- Writes jobs to dead: the payload, the options if there are any, and what each died of.
+-- `keys` are those of dead, dead:jobs, dead:opts and dead:info; a death is id, payload, options, info.
+local function bury(keys, deaths)
+  if #deaths == 0 then return end
+  local now = whole(now_ms)
+  local times, payloads, infos, options, without = {}, {}, {}, {}, {}
+  for i, death in ipairs(deaths) do
+    local key, value = 2 * i - 1, 2 * i
+    times[key], times[value] = now, death.id
+    payloads[key], payloads[value] = death.id, death.payload
+    infos[key], infos[value] = death.id, death.info
+    if death.options then
+      options[#options + 1] = death.id
+      options[#options + 1] = death.options
+    else
+      without[#without + 1] = death.id
+    end
   end
+  redis.call('ZADD', keys[1], unpack(times))
+  redis.call('HSET', keys[2], unpack(payloads))
+  if #options > 0 then redis.call('HSET', keys[3], unpack(options)) end
+  -- One buried before under the same id may have had options.
+  if #without > 0 then redis.call('HDEL', keys[3], unpack(without)) end
+  redis.call('HSET', keys[4], unpack(infos))
 end

@@ -1,0 +1,27 @@
+//! The queue on a real Redis: one binary, one server, a topic of its own for each test.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
+
+// What the tests stand on.
+mod ground;
+mod script;
+mod snapshot;
+
+// The test list of the contract, a test a row.
+mod faults;
+// Each verb's answers, one by one.
+mod dead;
+mod lease;
+mod promote;
+mod push;
+mod settle;
+mod withdraw;
+// Arguments that are none change nothing.
+mod refusal;
+// Sleeping runners.
+mod wake;
+// A Redis that forgets, goes away, freezes or is full.
+mod outage;
+// Many jobs, odd bytes, and nothing left behind.
+mod volume;
+// Random lives of jobs against a model of the queue.
+// mod random;

@@ -1,0 +1,223 @@
+//! A Redis that forgets its scripts, goes away, does not answer, or is full.
+
+use duebox_harness::{RedisServer, eventually};
+use duebox_queue::{
+    ConnectionSettings, IfExists, Leased, Promotion, Pushed, Queue, QueueError, Settled, Turn,
+    Verdict, Wake,
+};
+
+use crate::ground::{BACKOFF, Ground, LEASE, call, job, job_in, nack};
+use crate::snapshot::ids;
+
+fn flush_scripts(ground: &Ground) {
+    let () = ground.redis(redis::cmd("SCRIPT").arg("FLUSH"));
+}
+
+#[tokio::test]
+async fn forgotten_scripts_are_loaded_again() {
+    let server = RedisServer::start();
+    let ground = Ground::on(&server).await;
+    flush_scripts(&ground);
+    ground.push("a").await;
+    flush_scripts(&ground);
+    let lease = ground.lease_only("a").await;
+    flush_scripts(&ground);
+    ground.queue.cancel(&ground.topic, &lease.id).await.unwrap();
+    flush_scripts(&ground);
+    ground.queue.peek(std::slice::from_ref(&ground.topic)).await.unwrap();
+    flush_scripts(&ground);
+    // A whole turn, in which every script is forgotten.
+    let settle = [lease.settle(Verdict::Ack)];
+    let call = call(9);
+    let turn = Turn {
+        settle: &settle,
+        promote: Some(Promotion { jobs: 9, skip: 0 }),
+        lease: Some(&call),
+        ..Turn::default()
+    };
+    let reply = ground.turn(&turn).await;
+    assert_eq!(reply.settled.unwrap(), [Settled::Done]);
+    assert!(matches!(reply.leased, Some(Leased::Empty)));
+}
+
+/// Scripts are forgotten again and again while jobs move; what was carried out is not done twice.
+#[tokio::test]
+async fn scripts_forgotten_in_the_middle_lose_and_double_nothing() {
+    let server = RedisServer::start();
+    let ground = Ground::on(&server).await;
+    let mut acked = 0;
+    for round in 0..100 {
+        let batch: Vec<_> = (0..5).map(|i| job(&format!("{round}-{i}"))).collect();
+        flush_scripts(&ground);
+        let pushed = ground.push_many(&batch, IfExists::Reject).await;
+        assert_eq!(pushed, [Pushed::Pushed; 5]);
+        // Only some are known: EVAL of another text leaves the queue's forgotten.
+        flush_scripts(&ground);
+        let leases = ground.lease_up_to(5).await;
+        assert_eq!(leases.len(), 5);
+        let settle: Vec<_> = leases.into_iter().map(|l| l.settle(Verdict::Ack)).collect();
+        let call = call(1);
+        let turn = Turn { settle: &settle, lease: Some(&call), ..Turn::default() };
+        let reply = ground.turn(&turn).await;
+        assert_eq!(reply.settled.unwrap(), [Settled::Done; 5]);
+        acked += 5;
+    }
+    ground.promote().await;
+    assert_eq!((acked, ground.keys()), (500, vec![]));
+}
+
+#[tokio::test]
+async fn after_a_restart_the_queue_goes_on() {
+    let mut server = RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let ground = Ground::on(&server).await;
+    ground.push("a").await;
+    let lease = ground.lease_only("a").await;
+    let mut listener = ground.queue.listen().await.unwrap();
+
+    server.restart();
+    assert_eq!(tokio::time::timeout(LEASE, listener.next()).await.unwrap(), Wake::Lost);
+    let settle = [lease.settle(Verdict::Ack)];
+    let turn = Turn { settle: &settle, ..Turn::default() };
+    let mut settled;
+    eventually!(
+        {
+            // A try may meet the old connection; repeating it is what a runner does.
+            settled = ground.queue.turn(&ground.topic, &turn).await.ok();
+            settled.is_some()
+        },
+        "the connection comes back by itself"
+    );
+    assert_eq!(settled.unwrap().settled.unwrap(), [Settled::Done]);
+    let again = ground.queue.push(&ground.topic, &[job("b")], IfExists::Reject).await.unwrap();
+    assert_eq!(again, [Pushed::Pushed]);
+    let mut listener = ground.queue.listen().await.unwrap();
+    ground
+        .queue
+        .turn(
+            &ground.topic,
+            &Turn { promote: Some(Promotion { jobs: 1, skip: 0 }), ..Turn::default() },
+        )
+        .await
+        .unwrap();
+    ground.queue.push(&ground.topic, &[job("c")], IfExists::Reject).await.unwrap();
+    let heard = tokio::time::timeout(LEASE, listener.next()).await.unwrap();
+    assert_eq!(heard, Wake::Topic(ground.topic.clone()));
+}
+
+#[tokio::test]
+async fn a_redis_that_is_gone_is_an_error_that_says_so() {
+    let mut server = RedisServer::start();
+    let ground = Ground::on(&server).await;
+    server.stop();
+    let error = ground.queue.push(&ground.topic, &[job("a")], IfExists::Reject).await.unwrap_err();
+    assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
+    assert!(!error.is_final());
+    let settings = ConnectionSettings { url: server.url(), password: None };
+    match Queue::connect(&settings, "duebox").await.map(drop) {
+        Err(error @ QueueError::Unreachable { .. }) => {
+            assert!(error.to_string().contains(&server.url()), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let malformed = ConnectionSettings { url: "http://here".to_owned(), password: None };
+    let error = Queue::connect(&malformed, "duebox").await.map(drop).unwrap_err();
+    assert!(matches!(error, QueueError::Address { .. }) && error.is_final(), "{error:?}");
+}
+
+/// A Redis that freezes answers nothing in time, yet carries out what it was sent when it goes on.
+/// The same call again gives the same jobs.
+#[tokio::test]
+async fn a_lease_call_whose_answer_was_lost_is_answered_again() {
+    let server = RedisServer::start();
+    let ground = Ground::on(&server).await;
+    ground.push("a").await;
+    ground.push("b").await;
+    let lost = call(1);
+    let turn = Turn { lease: Some(&lost), ..Turn::default() };
+    server.pause();
+    let error = ground.queue.turn(&ground.topic, &turn).await.unwrap_err();
+    assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
+    server.resume();
+    let mut leased;
+    eventually!(
+        {
+            leased = ground.queue.turn(&ground.topic, &turn).await.ok().and_then(|r| r.leased);
+            leased.is_some()
+        },
+        "the frozen server answers again"
+    );
+    match leased {
+        Some(Leased::Jobs(leases, _)) => assert_eq!(leases[0].id.to_string(), "a"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(ids(&ground.snapshot().unack), ["a"], "the lost call and its repetition are one");
+    assert_eq!(ids(&ground.snapshot().ready), ["b"]);
+}
+
+fn limit_memory(ground: &Ground, bytes: &str) {
+    let () = ground.redis(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes));
+}
+
+/// At its memory limit Redis refuses commands that may grow it. A push is refused whole; what is
+/// there still runs, or the memory would never be free again.
+#[tokio::test]
+async fn a_full_redis_refuses_pushes_and_still_drains() {
+    let server = RedisServer::start();
+    let ground = Ground::on(&server).await;
+    for name in ["acked", "dropped", "expired", "nacked", "released"] {
+        ground.push(name).await;
+    }
+    ground.push_job(job_in("pending", 60), IfExists::Reject).await;
+    ground.plain_push("bad", "p", 5);
+    let before = ground.snapshot().state();
+
+    limit_memory(&ground, "1");
+    for mode in [IfExists::Reject, IfExists::Replace] {
+        let jobs = [job("new"), job("acked")];
+        let error = ground.queue.push(&ground.topic, &jobs, mode).await.unwrap_err();
+        assert!(matches!(&error, QueueError::Refused(why) if why.contains("OOM")), "{error:?}");
+    }
+    limit_memory(&ground, "0");
+    assert_eq!(ground.snapshot().state(), before);
+
+    limit_memory(&ground, "1");
+    let leases = ground.lease_up_to(9).await;
+    let verdicts = [
+        Some(Verdict::Ack),
+        Some(Verdict::Drop { info: "{}".to_owned() }),
+        None,
+        Some(nack()),
+        Some(Verdict::Release { delay: BACKOFF }),
+    ];
+    let settle: Vec<_> = leases
+        .into_iter()
+        .zip(verdicts)
+        .filter_map(|(lease, verdict)| Some(lease.settle(verdict?)))
+        .collect();
+    use Settled::{Dead, Done, Released, Retry};
+    assert_eq!(ground.settle_many(&settle).await, [Done, Dead, Retry, Released]);
+
+    limit_memory(&ground, "0");
+    ground.advance(BACKOFF, &mut []);
+    limit_memory(&ground, "1");
+    assert_eq!(ground.reclaim().await.jobs.len(), 1);
+    let promoted = ground.promote().await;
+    assert_eq!((promoted.moved, promoted.bad), (3, 1));
+    assert_eq!(ground.lease_up_to(9).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_in_words() {
+    let server = RedisServer::with_args(&["--requirepass", "secret"]);
+    let settings = |password: Option<&str>| ConnectionSettings {
+        url: server.url(),
+        password: password.map(str::to_owned),
+    };
+    assert!(Queue::connect(&settings(Some("secret")), "duebox").await.is_ok());
+    for wrong in [None, Some("guess")] {
+        let error = Queue::connect(&settings(wrong), "duebox").await.map(drop).unwrap_err();
+        let shown = error.to_string();
+        assert!(matches!(error, QueueError::Login { .. }), "{error:?}");
+        assert!(shown.contains("redis.password") && !shown.contains("guess"), "{shown}");
+    }
+}

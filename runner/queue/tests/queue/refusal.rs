@@ -1,0 +1,263 @@
+//! Arguments that are none: the whole call is refused, and no key has changed.
+
+use crate::ground::{Ground, LEASE, drop_it, job_in, nack};
+use crate::script::{
+    CANCEL, EXTEND, LEASE as LEASE_SCRIPT, PROMOTE, PRUNE, PUSH, RECLAIM, REQUEUE, RESCHEDULE,
+    RawScript, SETTLE,
+};
+use duebox_queue::IfExists;
+
+/// A topic with a job in every state, an expired lease and a dead one among them.
+async fn busy() -> Ground {
+    let ground = Ground::new().await;
+    for name in ["dead", "expired", "retry"] {
+        ground.push(name).await;
+        let lease = ground.lease_only(name).await;
+        match name {
+            "dead" => drop(ground.settle(lease, drop_it()).await),
+            "retry" => drop(ground.settle(lease, nack()).await),
+            _ => {}
+        }
+    }
+    ground.advance(LEASE, &mut []);
+    ground.push("leased").await;
+    ground.lease_only("leased").await;
+    ground.push("ready").await;
+    ground.push_job(job_in("pending", 60), IfExists::Reject).await;
+    ground.plain_push("due", "p", 0);
+    ground.plain_push("bad", "p", 5);
+    ground
+}
+
+async fn refuses(script: &RawScript, calls: &[(&[&str], &str)]) {
+    let ground = busy().await;
+    let before = ground.snapshot().state();
+    for (args, why) in calls {
+        let error = script.try_call(&ground, args).unwrap_err();
+        let shown = &args[..args.len().min(12)];
+        assert_eq!(error.code(), Some("DUEBOX"), "{shown:?}: {error}");
+        assert!(error.detail().unwrap_or_default().contains(why), "{shown:?}: {error}");
+        assert_eq!(ground.snapshot().state(), before, "{shown:?} has changed a key");
+    }
+}
+
+fn many<'a>(head: &[&'a str], entry: &[&'a str], count: usize) -> Vec<&'a str> {
+    let mut args = head.to_vec();
+    for _ in 0..count {
+        args.extend(entry);
+    }
+    args
+}
+
+#[tokio::test]
+async fn push() {
+    let good = ["a", "0", "p", ""];
+    let over = many(&["keep", "wake"], &good, 1_001);
+    let cut = [&["keep", "wake"][..], &good, &good[..3]].concat();
+    let options = [&["keep", "wake"][..], &good, &["b", "0", "p", "{"]].concat();
+    refuses(
+        &PUSH,
+        &[
+            (&[], "1 to 1000 jobs"),
+            (&["keep", "wake"], "1 to 1000 jobs"),
+            (&over, "1 to 1000 jobs"),
+            (&cut, "1 to 1000 jobs"),
+            (&[&["often", "wake"][..], &good].concat(), "no mode often"),
+            (&options, "options of job 2 are no JSON"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn promote() {
+    let why = "1 to 1000 ids and a skip";
+    let bad = [
+        &[][..],
+        &["1"],
+        &["0", "0"],
+        &["1001", "0"],
+        &["-1", "0"],
+        &["1.5", "0"],
+        &["nan", "0"],
+        &["inf", "0"],
+        &["x", "0"],
+        &["1", "-1"],
+        &["1", "0.5"],
+        &["1", "nan"],
+        &["1", "inf"],
+        &["1", ""],
+    ];
+    refuses(&PROMOTE, &bad.map(|args| (args, why))).await;
+}
+
+#[tokio::test]
+async fn lease() {
+    refuses(
+        &LEASE_SCRIPT,
+        &[
+            (&[], "1 to 1000 jobs"),
+            (&["0", "1000", "c"], "1 to 1000 jobs"),
+            (&["1001", "1000", "c"], "1 to 1000 jobs"),
+            (&["1.5", "1000", "c"], "1 to 1000 jobs"),
+            (&["nan", "1000", "c"], "1 to 1000 jobs"),
+            (&["1"], "1 ms to one day"),
+            (&["1", "0", "c"], "1 ms to one day"),
+            (&["1", "86400001", "c"], "1 ms to one day"),
+            (&["1", "1.5", "c"], "1 ms to one day"),
+            (&["1", "nan", "c"], "1 ms to one day"),
+            (&["1", "1000"], "call id"),
+            (&["1", "1000", ""], "call id"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn settle() {
+    let ack = ["leased", "1", "ack"];
+    let with = |entry: &[&'static str]| [&ack[..], entry, &ack].concat();
+    let over = many(&[], &ack, 1_001);
+    let unknown = with(&["a", "1", "maybe"]);
+    let token = with(&["a", "1.5", "ack"]);
+    let signed = with(&["a", "-1", "ack"]);
+    let empty = with(&["a", "", "ack"]);
+    let delay = with(&["a", "1", "nack", "soon", "3", "{}"]);
+    let endless = with(&["a", "1", "nack", "99999999999999", "3", "{}"]);
+    let none = with(&["a", "1", "nack", "5", "0", "{}"]);
+    let attempts = with(&["a", "1", "nack", "5", "1000000", "{}"]);
+    let fraction = with(&["a", "1", "release", "0.5", "1763740800000"]);
+    let due = with(&["a", "1", "release", "0", "soon"]);
+    let cut = [&ack[..], &["a", "1", "nack", "5", "3"]].concat();
+    refuses(
+        &SETTLE,
+        &[
+            (&[], "1 to 1000 jobs"),
+            (&over, "1 to 1000 jobs"),
+            (&["leased"], "entry 1: no verdict"),
+            (&["leased", "1"], "entry 1: no verdict"),
+            (&unknown, "entry 2: no verdict maybe"),
+            (&token, "entry 2: no token"),
+            (&signed, "entry 2: no token"),
+            (&empty, "entry 2: no token"),
+            (&delay, "entry 2: a nack has"),
+            (&endless, "entry 2: a nack has"),
+            (&none, "entry 2: a nack has"),
+            (&attempts, "entry 2: a nack has"),
+            (&fraction, "entry 2: a release has"),
+            (&due, "entry 2: a release has"),
+            (&cut, "entry 2: it is cut short"),
+            (&["a", "1", "drop"], "entry 1: it is cut short"),
+        ],
+    )
+    .await;
+}
+
+/// As above with entries that would change something: the good ones before and after a bad one.
+#[tokio::test]
+async fn a_batch_with_one_bad_entry_settles_nothing() {
+    let ground = Ground::new().await;
+    for name in ["a", "b"] {
+        ground.push(name).await;
+    }
+    let leases = ground.lease_up_to(2).await;
+    let token = leases[0].token.expires_at_us().to_string();
+    let before = ground.snapshot().state();
+    for bad in [&["b", &token, "nack", "x", "3", "{}"][..], &["b", "x", "ack"], &["b", &token]] {
+        for good in [&["a", &token, "ack"][..], &["a", &token, "drop", "{}"]] {
+            SETTLE.try_call(&ground, &[good, bad].concat()).unwrap_err();
+            SETTLE.try_call(&ground, &[bad, good].concat()).unwrap_err();
+            assert_eq!(ground.snapshot().state(), before);
+        }
+    }
+    let words: Vec<String> = SETTLE.call(&ground, &["a", &token, "ack", "b", &token, "drop", "{}"]);
+    assert_eq!(words, ["done", "dead"]);
+}
+
+#[tokio::test]
+async fn extend() {
+    let good = ["leased", "1", "1000"];
+    let over = many(&[], &good, 1_001);
+    let count = "1 to 1000 leases";
+    refuses(
+        &EXTEND,
+        &[
+            (&[], count),
+            (&["leased"], count),
+            (&[&good[..], &["a", "1"]].concat(), count),
+            (&over, count),
+            (&[&good[..], &["a", "x", "1000"]].concat(), "token of lease 2"),
+            (&[&good[..], &["a", "1", "0"]].concat(), "lease 2 is to be extended"),
+            (&[&good[..], &["a", "1", "86400001"]].concat(), "lease 2 is to be extended"),
+            (&[&good[..], &["a", "1", "1.5"]].concat(), "lease 2 is to be extended"),
+            (&[&good[..], &["a", "1", "nan"]].concat(), "lease 2 is to be extended"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn reclaim() {
+    let (count, needs) = ("1 to 1000 leases", "needs the crashes allowed");
+    refuses(
+        &RECLAIM,
+        &[
+            (&[], count),
+            (&["0", "3", "0", "{}"], count),
+            (&["1001", "3", "0", "{}"], count),
+            (&["1.5", "3", "0", "{}"], count),
+            (&["1", "0", "0", "{}"], needs),
+            (&["1", "x", "0", "{}"], needs),
+            (&["1", "3", "-1", "{}"], needs),
+            (&["1", "3", "inf", "{}"], needs),
+            (&["1", "3", "0"], needs),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn cancel_and_requeue() {
+    let over = many(&[], &["ready"], 1_001);
+    refuses(&CANCEL, &[(&[], "1 to 1000 ids"), (&over, "1 to 1000 ids")]).await;
+    let over = many(&["wake"], &["dead"], 1_001);
+    refuses(
+        &REQUEUE,
+        &[(&[], "1 to 1000 ids"), (&["wake"], "1 to 1000 ids"), (&over, "1 to 1000 ids")],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn prune() {
+    let over = many(&["ids"], &["dead"], 1_001);
+    let bound = "a bound, and 1 to 1000";
+    refuses(
+        &PRUNE,
+        &[
+            (&[], bound),
+            (&["ids"], "1 to 1000 ids"),
+            (&over, "1 to 1000 ids"),
+            (&["before"], bound),
+            (&["before", "-1", "5"], bound),
+            (&["before", "nan", "5"], bound),
+            (&["above", "0", "0"], bound),
+            (&["above", "0", "1001"], bound),
+            (&["above", "0.5", "5"], bound),
+            (&["behind", "0", "5"], "no way behind"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn reschedule() {
+    let ground = busy().await;
+    let before = ground.snapshot().state();
+    for args in [&["wake", "pending"][..], &["wake", "pending", "soon"], &["wake", "pending", "-1"]]
+    {
+        let word: String = RESCHEDULE.call(&ground, args);
+        assert_eq!(word, "bad_due", "{args:?}");
+        assert_eq!(ground.snapshot().state(), before);
+    }
+}

@@ -1,0 +1,143 @@
+//! Many jobs, odd bytes, and nothing left behind.
+
+use bytes::Bytes;
+use duebox_job::JobId;
+use duebox_queue::{IfExists, Lease, Leased, NewJob, Pushed, Settled, Verdict};
+
+use crate::ground::{BACKOFF, Ground, call, job, job_in, nack};
+
+/// Leases and acks until nothing is ready, at most `calls` times; answers how many were acked.
+async fn drain(ground: &Ground, calls: usize) -> usize {
+    let mut acked = 0;
+    for _ in 0..calls {
+        let leases = match ground.lease(&call(1_000)).await {
+            Leased::Jobs(leases, _) => leases,
+            _ => return acked,
+        };
+        let settle: Vec<_> = leases.into_iter().map(|l| l.settle(Verdict::Ack)).collect();
+        if settle.is_empty() {
+            continue;
+        }
+        let settled = ground.settle_many(&settle).await;
+        assert!(settled.iter().all(|word| *word == Settled::Done));
+        acked += settled.len();
+    }
+    panic!("not drained within {calls} calls");
+}
+
+async fn promote_all(ground: &Ground, calls: usize) -> u64 {
+    let (mut moved, mut skip) = (0, 0);
+    for _ in 0..calls {
+        let promoted = ground.promote_some(1_000, skip).await;
+        moved += promoted.moved;
+        skip += promoted.skipped;
+        if !promoted.more {
+            return moved;
+        }
+    }
+    panic!("not promoted within {calls} calls");
+}
+
+#[tokio::test]
+async fn three_thousand_jobs_go_through_every_state_and_leave_no_key() {
+    let ground = Ground::new().await;
+    let jobs: Vec<NewJob> = (0..3_000).map(|i| job_in(&format!("job-{i}"), 1 + i % 7)).collect();
+    let pushed = ground.push_many(&jobs, IfExists::Reject).await;
+    assert!(pushed.len() == 3_000 && pushed.iter().all(|word| *word == Pushed::Pushed));
+    let again = ground.push_many(&jobs, IfExists::Reject).await;
+    assert!(again.iter().all(|word| *word == Pushed::Exists));
+
+    assert_eq!(promote_all(&ground, 2).await, 0, "none is due");
+    ground.advance(std::time::Duration::from_secs(8), &mut []);
+    assert_eq!(promote_all(&ground, 5).await, 3_000);
+    let mut failed = 0;
+    for _ in 0..3 {
+        let leases = ground.lease_up_to(1_000).await;
+        let settle: Vec<_> = leases.into_iter().map(|l| l.settle(nack())).collect();
+        failed += ground.settle_many(&settle).await.len();
+    }
+    assert_eq!((failed, ground.snapshot().attempts.len()), (3_000, 3_000));
+    ground.advance(BACKOFF, &mut []);
+    assert_eq!(promote_all(&ground, 9).await, 3_000);
+
+    let ids: Vec<JobId> = jobs[..1_500].iter().map(|job| job.id.clone()).collect();
+    let cancelled = ground.queue.cancel_many(&ground.topic, &ids).await.unwrap();
+    assert!(cancelled.iter().all(|word| word.word() == "cancelled"));
+    assert_eq!(drain(&ground, 9).await, 1_500);
+    promote_all(&ground, 1).await;
+    assert_eq!(ground.keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn two_thousand_dead_jobs_are_requeued_and_pruned_in_batches() {
+    let ground = Ground::new().await;
+    let jobs: Vec<NewJob> = (0..2_500).map(|i| job(&format!("job-{i:04}"))).collect();
+    ground.push_many(&jobs, IfExists::Reject).await;
+    for _ in 0..3 {
+        let leases = ground.lease_up_to(1_000).await;
+        let dropped = |lease: Lease| lease.settle(Verdict::Drop { info: "{}".to_owned() });
+        let settle: Vec<_> = leases.into_iter().map(dropped).collect();
+        ground.settle_many(&settle).await;
+    }
+    let dead = ground.queue.dead_ids(&ground.topic, 10_000).await.unwrap();
+    assert_eq!(dead.len(), 2_500);
+    let requeued = ground.queue.requeue(&ground.topic, &dead[..1_200]).await.unwrap();
+    assert!(requeued.len() == 1_200 && requeued.iter().all(|word| word.word() == "ok"));
+    assert_eq!(ground.queue.prune_above(&ground.topic, 200).await.unwrap(), 1_000);
+    assert_eq!(ground.queue.prune_above(&ground.topic, 200).await.unwrap(), 100);
+    assert_eq!(ground.queue.prune(&ground.topic, &dead).await.unwrap(), 200);
+    assert_eq!(drain(&ground, 9).await, 1_200);
+    promote_all(&ground, 1).await;
+    assert_eq!(ground.keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn ids_and_payloads_of_any_bytes_run() {
+    let ground = Ground::new().await;
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let long = vec![0xab; 100_000];
+    let ids: [&[u8]; 8] =
+        [b"", b"\0", &[0xff, 0xfe], b" a b\r\n", b"1763740800000", b"nan", &every_byte, &long];
+    for id in ids {
+        ground.plain_push_bytes(id, &every_byte, "0");
+    }
+    ground.promote().await;
+    let take = || async {
+        let mut leases = ground.lease_up_to(9).await;
+        leases.sort_by(|a, b| a.id.cmp(&b.id));
+        leases
+    };
+    let leases = take().await;
+    let mut expected: Vec<JobId> = ids.iter().map(|id| JobId::from_redis(id.to_vec())).collect();
+    expected.sort();
+    assert_eq!(leases.iter().map(|lease| lease.id.clone()).collect::<Vec<_>>(), expected);
+    assert!(leases.iter().all(|lease| lease.payload == every_byte[..]));
+
+    // All verbs of their lives, the empty id among them.
+    let failed: Vec<_> = leases.into_iter().map(|l| l.settle(nack())).collect();
+    assert_eq!(ground.settle_many(&failed).await, [Settled::Retry; 8]);
+    ground.advance(BACKOFF, &mut []);
+    ground.promote().await;
+    let dropped = |l: Lease| l.settle(Verdict::Drop { info: "{}".to_owned() });
+    let settle: Vec<_> = take().await.into_iter().map(dropped).collect();
+    assert_eq!(ground.settle_many(&settle).await, [Settled::Dead; 8]);
+    let requeued = ground.queue.requeue(&ground.topic, &expected).await.unwrap();
+    assert!(requeued.iter().all(|word| word.word() == "ok"));
+    assert_eq!(drain(&ground, 2).await, 8);
+    ground.promote().await;
+    assert_eq!(ground.keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_payload_of_megabytes_survives() {
+    let ground = Ground::new().await;
+    let payload = Bytes::from(vec![b'x'; 8 << 20]);
+    let new = NewJob { payload: payload.clone(), ..job("big") };
+    ground.push_job(new, IfExists::Reject).await;
+    let lease = ground.lease_only("big").await;
+    assert_eq!(lease.payload, payload);
+    assert_eq!(ground.settle(lease, nack()).await, Settled::Retry);
+    ground.advance(BACKOFF, &mut []);
+    ground.promote().await;
+    assert_eq!(ground.lease_only("big").await.payload, payload);
+}
