@@ -75,13 +75,19 @@ pub(super) fn push(manifest: &Manifest, lines: Lines<'_>, json: bool) -> Result<
     });
     progress.finish_and_clear();
     let tally = tally?;
+    let refused = tally.exists + tally.bad_due;
     if json {
         output::print_json(&Summary { topic: lines.topic.as_str(), tally: &tally })?;
-    } else {
-        output::print(&describe(lines.topic, &tally, began.elapsed()))?;
+        return Ok(ExitCode::from(if refused == 0 { 0 } else { FAILED }));
     }
-    let refused = tally.exists + tally.bad_due;
-    Ok(ExitCode::from(if refused == 0 { 0 } else { FAILED }))
+    output::print(&describe(lines.topic, &tally, began.elapsed()))?;
+    if refused == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::failed(
+        format!("{refused} of {} lines were not pushed", tally.lines),
+        "exists: a job with that id is alive; bad_due: Redis refused the due time",
+    ))
 }
 
 /// Drawn on a terminal only.

@@ -1,0 +1,389 @@
+//! The command line as people and scripts meet it: the real binary, its exit codes, what it says on
+//! stdout and on stderr, and a real Redis where one is needed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot start its binary has failed")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use duebox_harness::{RedisServer, eventually};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Logs its payload and the config `region`; its verdict is the first digit of the payload.
+const ECHO: &str = r#"(module
+  (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
+  (import "duebox_v1" "config_read" (func $config (param i32 i32 i32 i32) (result i32)))
+  (import "duebox_v1" "meta_int" (func $meta (param i32) (result i64)))
+  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+  (import "duebox_v1" "reason" (func $reason (param i32 i32)))
+  (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "region")
+  (func (export "handle") (param $len i32) (result i32)
+    (call $log (i32.const 2) (i32.const 64) (call $read (i32.const 64) (i32.const 0) (local.get $len)))
+    (call $log (i32.const 1) (i32.const 32)
+      (call $config (i32.const 0) (i32.const 6) (i32.const 32) (i32.const 16)))
+    (call $reason (i32.const 64) (local.get $len))
+    (call $retry_after (i64.mul (call $meta (i32.const 3)) (i64.const 60000)))
+    (i32.sub (i32.load8_u (i32.const 64)) (i32.const 48))))"#;
+
+const TRAP: &str = r#"(module (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32) unreachable))"#;
+
+/// What a command said and how it ended.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+}
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
+    for name in ["MANIFEST", "REDIS_URL", "LOG", "LOG_FORMAT", "LISTEN"] {
+        command.env_remove(format!("DUEBOX_{name}"));
+    }
+    command.args(args).current_dir(folder).env_remove("REDIS_URL");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn say(folder: &Path, args: &[&str]) -> Said {
+    say_with(command(folder, args), b"")
+}
+
+/// Runs a command with something on its stdin.
+fn say_with(mut command: Command, input: &[u8]) -> Said {
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A command that does not read ends with its pipe closed; that is no failure of the test.
+    let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A folder with two modules and a manifest whose Redis is `url`.
+fn folder(url: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("echo.wat"), ECHO).unwrap();
+    std::fs::write(folder.path().join("trap.wat"), TRAP).unwrap();
+    let manifest = format!(
+        "[redis]\nurl = \"{url}\"\n[topics.\"order.close\"]\nhandler = \"echo.wat\"\n\
+         sandbox = {{ payload = \"1KiB\" }}\n[topics.slow]\nhandler = \"trap.wat\"\ndelay = \"1h\"\n"
+    );
+    std::fs::write(folder.path().join("duebox.toml"), manifest).unwrap();
+    folder
+}
+
+/// No Redis listens there: who gets this far has accepted the input.
+const NOWHERE: &str = "redis://127.0.0.1:1/0";
+
+#[test]
+fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
+    let folder = folder(NOWHERE);
+    let long_id = "x".repeat(257);
+    let long_payload = "x".repeat(1025);
+    for (args, word) in [
+        (&["push", "nope"][..], "no topic nope"),
+        (&["push", "order.clos"], "did you mean order.close?"),
+        (&["push", "a b"], "holds ' '"),
+        (&["push", "order.close", "--id", "a b"], "holds ' '"),
+        (&["push", "order.close", "--id", &long_id], "257 bytes long"),
+        (&["push", "order.close", &long_payload], "longer than 1.0 KiB"),
+        (&["push", "order.close", "@no-such-file"], "no-such-file cannot be read"),
+        (&["push", "order.close", "--in", "-5m"], "\"-5m\" is no duration"),
+        (&["push", "order.close", "--in", "30"], "\"30\" is no duration"),
+        (&["push", "order.close", "--in", "4000d"], "longer than ten years"),
+        (&["push", "order.close", "--at", "2020-01-01T00:00:00Z"], "is in the past"),
+        (&["push", "order.close", "--at", "1577836800000"], "is in the past"),
+        (&["push", "order.close", "--at", "9000-01-01T00:00:00Z"], "more than ten years away"),
+        (&["push", "order.close", "--at", "1795262401"], "no unix time in milliseconds"),
+        (&["push", "order.close", "--at", "soon"], "is no time"),
+        (&["push", "order.close", "--in", "1s", "--at", "soon"], "cannot be used with"),
+        (&["push", "order.close", "--ttr", "0s"], "from 1ms to 24h"),
+        (&["push", "order.close", "--max-attempts", "0"], "0 is not in 1..=999999"),
+        (&["push", "order.close", "--if-exists", "maybe"], "invalid value 'maybe'"),
+        (&["push", "order.close", "--lines"], "required"),
+        (&["requeue", "order.close"], "required"),
+        (&["invoke", "no-such.wasm"], "no-such.wasm cannot be read"),
+        (&["invoke", "duebox.toml"], "module duebox.toml"),
+        (&["invoke", "echo.wat", "--config", "region"], "write NAME=VALUE"),
+        (&["invoke", "echo.wat", "--attempt", "0"], "0 is not in 1..=999999"),
+        (&["invoke", "echo.wat", "--attempt", "3", "--max-attempts", "2"], "is below"),
+        (&["invoke", "echo.wat", "--memory", "1KiB"], "from 64KiB to 4GiB"),
+        (&["stats", "--manifest", "no.toml"], "no.toml"),
+        (&["check", "--redis-url", "rediss://x"], "rediss:// is not supported"),
+        (&["check", "--log", "loud"], "\"loud\" is no level"),
+        (&["run", "--log-format", "xml"], "must be one of auto, human, json"),
+        (&["frobnicate"], "unrecognized subcommand"),
+    ] {
+        let said = say(folder.path(), args);
+        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
+        assert!(said.err.contains(word), "{args:?}: {}", said.err);
+        assert!(said.err.contains("hint: "), "{args:?}: {}", said.err);
+        assert_eq!(said.out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_redis_that_is_not_there_is_a_failure_and_named() {
+    let unreachable = folder(NOWHERE);
+    for args in [&["push", "slow"][..], &["stats"], &["cancel", "slow", "1"], &["run"]] {
+        let said = say(unreachable.path(), args);
+        assert_eq!(said.code, 1, "{args:?}: {}", said.err);
+        assert!(said.err.contains("127.0.0.1:1"), "{args:?}: {}", said.err);
+    }
+    let managed = folder("managed");
+    let said = say(managed.path(), &["stats"]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.err.contains("start the daemon first"), "{}", said.err);
+}
+
+#[test]
+fn a_pushed_job_is_counted_cancelled_and_not_pushed_twice() {
+    let redis = RedisServer::start();
+    let folder = folder(&redis.url());
+    let say = |args: &[&str]| say(folder.path(), args);
+
+    let pushed = say(&["push", "order.close", "{\"order\":42}", "--id", "42", "--json"]).json();
+    assert_eq!((&pushed["id"], &pushed["result"]), (&"42".into(), &"pushed".into()));
+    assert_eq!(redis.cli(&["HGET", "duebox:{order.close}:jobs", "42"]).trim(), "{\"order\":42}");
+
+    let again = say(&["push", "order.close", "--id", "42"]);
+    assert_eq!(again.code, 1);
+    assert!(again.out.contains("exists 42"), "{}", again.out);
+    assert!(again.err.contains("hint: "), "{}", again.err);
+    let kept = say(&["push", "order.close", "--id", "42", "--if-exists", "keep"]);
+    assert_eq!((kept.code, kept.out.as_str()), (0, "kept 42 in order.close\n"));
+    let replaced =
+        say(&["push", "order.close", "--id", "42", "--if-exists", "replace", "--in", "2h"]);
+    assert_eq!((replaced.code, &replaced.out[..11]), (0, "replaced 42"));
+
+    let delayed = say(&["push", "slow", "--ttr", "5s", "--max-attempts", "3", "--json"]).json();
+    assert_eq!(delayed["delay_ms"], 3_600_000, "the topic's own delay");
+    let id = delayed["id"].as_str().unwrap();
+    let options = redis.cli(&["HGET", "duebox:{slow}:opts", id]);
+    assert_eq!(options.trim(), r#"{"ttr_ms":5000,"max_attempts":3}"#);
+    let at = say(&["push", "slow", "--id", "at", "--at", "2030-01-01T00:00:00Z"]);
+    assert_eq!(at.code, 0, "{}", at.err);
+    assert_eq!(redis.cli(&["ZSCORE", "duebox:{slow}:pending", "at"]).trim(), "1893456000000");
+
+    redis.cli(&["SADD", "duebox:topics", "elsewhere"]);
+    let stats = say(&["stats", "--json"]).json();
+    let topic = |name: &str| {
+        let topics = stats["topics"].as_array().unwrap();
+        topics.iter().find(|topic| topic["topic"] == name).unwrap().clone()
+    };
+    assert_eq!((&topic("slow")["pending"], &topic("slow")["bound"]), (&2.into(), &true.into()));
+    assert_eq!(topic("order.close")["pending"], 1);
+    assert_eq!(topic("elsewhere")["bound"], false);
+    let left = topic("order.close")["next_due_in_ms"].as_u64().unwrap();
+    assert!((1..=7_200_000).contains(&left), "{left}");
+    let table = say(&["stats", "elsewhere", "slow"]).out;
+    assert!(table.lines().nth(1).unwrap().ends_with("unbound"), "{table}");
+    assert_eq!(say(&["stats", "nowhere"]).code, 2);
+
+    assert_eq!(say(&["cancel", "order.close", "42"]).out, "cancelled 42 in order.close\n");
+    let gone = say(&["cancel", "order.close", "42", "--json"]);
+    assert_eq!((gone.code, &gone.json()["result"]), (1, &"none".into()));
+    assert_eq!(redis.cli(&["EXISTS", "duebox:{order.close}:jobs"]).trim(), "0");
+}
+
+#[test]
+fn an_old_ready_job_shows_how_late_it_is() {
+    let redis = RedisServer::start();
+    let folder = folder(&redis.url());
+    assert_eq!(say(folder.path(), &["push", "order.close", "1"]).code, 0);
+    let late = || {
+        let stats = say(folder.path(), &["stats", "order.close", "--json"]).json();
+        assert_eq!(stats["topics"][0]["ready"], 1);
+        stats["topics"][0]["late_ms"].as_u64().unwrap()
+    };
+    let first = late();
+    eventually("the job to grow late", || late() > first);
+}
+
+#[test]
+fn lines_are_pushed_in_batches_and_can_be_repeated_safely() {
+    let redis = RedisServer::start();
+    let folder = folder(&redis.url());
+    let push = |input: &str, args: &[&str]| {
+        let args = [&["push", "order.close", "-", "--lines"], args].concat();
+        say_with(command(folder.path(), &args), input.as_bytes())
+    };
+    let input: String = (0..2_500).map(|n| format!("line {n}\n")).collect();
+    let pushed = push(&input, &["--id", "run", "--json"]).json();
+    assert_eq!((&pushed["lines"], &pushed["pushed"]), (&2_500.into(), &2_500.into()));
+    let key = "duebox:{order.close}:jobs";
+    assert_eq!(redis.cli(&["HLEN", key]).trim(), "2500");
+    assert_eq!(redis.cli(&["HGET", key, "run-2500"]).trim(), "line 2499");
+
+    let again = push(&input, &["--id", "run"]);
+    assert_eq!(again.code, 1);
+    assert!(again.out.contains("pushed 0 of 2500 lines"), "{}", again.out);
+    assert!(again.out.contains("exists 2500"), "{}", again.out);
+    assert!(again.err.contains("hint: "), "{}", again.err);
+
+    let made = push("a\n\nb", &["--json"]).json();
+    assert_eq!(made["pushed"], 3, "an empty line is an empty payload, the last feed is optional");
+    assert_eq!(redis.cli(&["HLEN", key]).trim(), "2503");
+}
+
+#[test]
+fn a_bad_line_names_itself_and_what_is_stored_already() {
+    let redis = RedisServer::start();
+    let folder = folder(&redis.url());
+    let push = |good: usize| {
+        let long = "x".repeat(1025);
+        let input = format!("{}{long}\nlast\n", "ok\n".repeat(good));
+        let args = ["push", "slow", "@in.txt", "--lines"];
+        std::fs::write(folder.path().join("in.txt"), input).unwrap();
+        let manifest = folder.path().join("duebox.toml");
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let small =
+            text.replace("delay = \"1h\"", "delay = \"2h\"\nsandbox = { payload = \"1KiB\" }");
+        std::fs::write(&manifest, small).unwrap();
+        say(folder.path(), &args)
+    };
+    let none_stored = push(3);
+    assert_eq!(none_stored.code, 2, "{}", none_stored.err);
+    assert!(none_stored.err.contains("line 4 is longer than 1.0 KiB"), "{}", none_stored.err);
+    assert_eq!(redis.cli(&["EXISTS", "duebox:{slow}:jobs"]).trim(), "0");
+    let some_stored = push(1_500);
+    assert_eq!(some_stored.code, 1, "{}", some_stored.err);
+    assert!(some_stored.err.contains("line 1501 is longer"), "{}", some_stored.err);
+    assert!(some_stored.err.contains("first 1000 lines are pushed"), "{}", some_stored.err);
+    assert!(some_stored.err.contains("tail -n +1001"), "{}", some_stored.err);
+    assert_eq!(redis.cli(&["HLEN", "duebox:{slow}:jobs"]).trim(), "1000");
+}
+
+#[test]
+fn dead_jobs_are_requeued_unless_their_id_is_alive() {
+    let redis = RedisServer::start();
+    let folder = folder(&redis.url());
+    let ids: Vec<String> = (0..1_200).map(|id| format!("dead-{id}")).collect();
+    let fill = |command: [&str; 2], pair: fn(&str) -> [&str; 2]| {
+        let pairs: Vec<&str> = ids.iter().flat_map(|id| pair(id)).collect();
+        redis.cli(&[&command[..], &pairs].concat());
+    };
+    fill(["ZADD", "duebox:{slow}:dead"], |id| ["1795262401000", id]);
+    fill(["HSET", "duebox:{slow}:dead:jobs"], |id| [id, "payload"]);
+    fill(["HSET", "duebox:{slow}:dead:info"], |id| [id, r#"{"class":"drop"}"#]);
+    let say = |args: &[&str]| say(folder.path(), args);
+    assert_eq!(say(&["push", "slow", "--id", "dead-7"]).code, 0);
+    let some = say(&["requeue", "slow", "dead-1", "dead-7", "never", "--json"]);
+    assert_eq!(some.code, 1, "{}", some.err);
+    let tally = some.json();
+    assert_eq!((&tally["requeued"], &tally["exists"][0]), (&1.into(), &"dead-7".into()));
+    assert_eq!(tally["none"][0], "never");
+    let all = say(&["requeue", "slow", "--all"]);
+    assert_eq!(all.code, 1, "{}", all.err);
+    assert!(all.out.starts_with("requeued 1198 in slow\nexists dead-7\n"), "{}", all.out);
+    assert_eq!(redis.cli(&["ZCARD", "duebox:{slow}:ready"]).trim(), "1199");
+    assert_eq!(redis.cli(&["ZRANGE", "duebox:{slow}:dead", "0", "-1"]).trim(), "dead-7");
+}
+
+#[test]
+fn watched_stats_come_again_until_interrupted() {
+    let redis = RedisServer::start();
+    let folder = folder(&redis.url());
+    let mut child = command(folder.path(), &["stats", "--watch", "--json"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let snapshot: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(snapshot["topics"].as_array().unwrap().len(), 2);
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn invoke_tells_what_a_handler_does_without_redis() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("echo.wat"), ECHO).unwrap();
+    std::fs::write(folder.path().join("trap.wat"), TRAP).unwrap();
+    std::fs::write(folder.path().join("two.txt"), "2 drop it").unwrap();
+    let echo = ["invoke", "echo.wat", "--config", "region=eu"];
+    let say = |args: &[&str]| say(folder.path(), args);
+
+    let ack = say(&[&echo[..], &["--payload", "0 fine"]].concat());
+    assert_eq!(ack.code, 0, "{}", ack.err);
+    for words in ["verdict  ack", "log      info  0 fine", "log      warn  eu", "64.0 KiB", " ms"] {
+        assert!(ack.out.contains(words), "{words}: {}", ack.out);
+    }
+    let nack = say(&[&echo[..], &["--payload", "1 later", "--attempt", "3", "--json"]].concat());
+    let account = nack.json();
+    assert_eq!((nack.code, &account["verdict"]), (1, &"nack".into()));
+    assert_eq!((&account["class"], &account["reason"]), (&"nack".into(), &"1 later".into()));
+    assert_eq!(account["retry_after_ms"], 180_000, "the handler saw attempt 3");
+    assert_eq!(account["logs"][0]["text"], "1 later");
+    assert!(account["time_ms"].as_f64().unwrap() > 0.0);
+
+    let file = say(&[&echo[..], &["--payload", "@two.txt", "--json"]].concat()).json();
+    assert_eq!(file["verdict"], "drop");
+    let piped = command(folder.path(), &[&echo[..], &["--payload", "-", "--json"]].concat());
+    assert_eq!(say_with(piped, b"7 odd").json()["class"], "bad_verdict");
+    let trap = say(&["invoke", "trap.wat"]);
+    assert_eq!(trap.code, 1);
+    assert!(trap.out.starts_with("verdict  failed\nclass    trap\n"), "{}", trap.out);
+}
+
+#[test]
+fn check_reports_every_module_at_once() {
+    let folder = folder(NOWHERE);
+    let fine = say(folder.path(), &["check"]);
+    assert_eq!(fine.code, 0, "{}", fine.err);
+    assert_eq!(fine.out.lines().count(), 3, "{}", fine.out);
+    let json = say(folder.path(), &["check", "--json"]).json();
+    assert_eq!((&json["ok"], &json["topics"][0]["topic"]), (&true.into(), &"order.close".into()));
+    assert_eq!(json["topics"][0]["digest"].as_str().unwrap().len(), 64);
+
+    std::fs::write(folder.path().join("echo.wat"), "(module)").unwrap();
+    std::fs::remove_file(folder.path().join("trap.wat")).unwrap();
+    let bad = say(folder.path(), &["check"]);
+    assert_eq!(bad.code, 2);
+    assert_eq!(bad.out, "");
+    for words in ["topic order.close", "echo.wat", "no function `handle`", "topic slow", "trap.wat"]
+    {
+        assert!(bad.err.contains(words), "{words}: {}", bad.err);
+    }
+    assert_eq!(bad.err.matches("hint: ").count(), 2, "{}", bad.err);
+    let json = say(folder.path(), &["check", "--json"]);
+    assert_eq!((json.code, json.json()["problems"].as_array().unwrap().len()), (2, 2));
+    let run = say(folder.path(), &["run"]);
+    assert_eq!(run.code, 2, "{}", run.err);
+
+    let manifest = folder.path().join("bad.toml");
+    std::fs::write(&manifest, "[topics.a]\nhandler = \"a\"\ntttr = 1\nttr = 2\n").unwrap();
+    let mut by_variable = command(folder.path(), &["check", "--json"]);
+    by_variable.env("DUEBOX_MANIFEST", &manifest);
+    let json = say_with(by_variable, b"").json();
+    assert_eq!(
+        (&json["problems"][0]["line"], &json["problems"][1]["line"]),
+        (&3.into(), &4.into())
+    );
+}
+
+#[test]
+fn help_goes_to_stdout_and_teaches() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["run", "check", "push", "stats", "invoke", "cancel", "requeue"] {
+        let said = say(folder.path(), &["help", name]);
+        assert_eq!((said.code, said.err.as_str()), (0, ""));
+        assert!(said.out.contains("Examples:\n  duebox "), "{name}");
+    }
+}
