@@ -73,7 +73,8 @@ struct Daemon {
     runner_id: Arc<str>,
     outage: Arc<Outage>,
     topics: BTreeMap<TopicName, Served>,
-    leaving: Vec<(TopicName, JoinHandle<()>, Arc<Counters>)>,
+    /// Topics the manifest has dropped, while what they had in flight ends.
+    leaving: Vec<(TopicName, Served)>,
     pokes: Pokes,
     retentions: Retentions,
     watch: Watch,
@@ -100,7 +101,17 @@ impl Daemon {
         // Taken before the modules are read: a change meanwhile is seen as one.
         let seen = fingerprints(&manifest);
         let handlers = load_all(&sandbox, &manifest).await?;
-        let (queue, managed) = connect(&manifest).await?;
+        let managed = match &manifest.redis.url {
+            RedisUrl::Url(_) => None,
+            RedisUrl::Managed { dir, fsync } => Some(ManagedRedis::start(dir, *fsync).await?),
+        };
+        let queue = match connect(&manifest, managed.as_ref()).await {
+            Ok(queue) => queue,
+            Err(error) => {
+                stop_managed(managed).await;
+                return Err(error);
+            }
+        };
         let ground = Ground {
             threads: guests.handle().clone(),
             cores: manifest.runner.threads,
@@ -124,19 +135,17 @@ impl Daemon {
             background: JoinSet::new(),
             manifest,
         };
-        daemon.begin(handlers).await?;
+        daemon.begin(handlers);
         Ok(daemon)
     }
 
     /// Starts the workers and everything that serves them.
-    async fn begin(&mut self, handlers: BTreeMap<TopicName, Handler>) -> anyhow::Result<()> {
+    fn begin(&mut self, handlers: BTreeMap<TopicName, Handler>) {
         for (name, handler) in handlers {
             if let Some(topic) = self.manifest.topics.get(&name).cloned() {
                 self.serve_topic(name, topic, handler);
             }
         }
-        let names: Vec<TopicName> = self.topics.keys().cloned().collect();
-        self.queue.register(&names).await?;
         self.tell_topics();
         let (queue, pokes, outage) = (&self.queue, &self.pokes, &self.outage);
         let poll = self.manifest.redis.poll;
@@ -146,7 +155,6 @@ impl Daemon {
         self.background.spawn(poller::listen(queue.clone(), Arc::clone(pokes)));
         self.background.spawn(keep);
         info!(topics = self.topics.len(), runner = %self.runner_id, "ready");
-        Ok(())
     }
 
     async fn serve(mut self, mut signals: Signals) {
@@ -215,23 +223,18 @@ impl Daemon {
         let began = Instant::now();
         let until = began + self.manifest.runner.drain_timeout;
         info!("draining: what has not started is given back, what runs may finish");
-        let mut tasks = self.leaving;
-        for (name, served) in self.topics {
+        let all: Vec<(TopicName, Served)> = self.leaving.into_iter().chain(self.topics).collect();
+        for (_, served) in &all {
             served.orders.send_replace(Order::Drain(until));
-            tasks.push((name, served.task, served.counters));
         }
-        for (name, task, counters) in tasks {
-            if let Err(error) = task.await {
+        for (name, served) in all {
+            if let Err(error) = served.task.await {
                 warn!(topic = %name, %error, "the worker did not end well; its leases expire");
             }
-            log_counts(&name, &counters);
+            log_counts(&name, &served.counters);
         }
         drop(self.background);
-        if let Some(managed) = self.managed
-            && let Err(error) = managed.stop().await
-        {
-            warn!(%error, "the managed Redis did not stop cleanly");
-        }
+        stop_managed(self.managed).await;
         info!(drain_ms = began.elapsed().as_millis() as u64, "drained");
     }
 }
@@ -296,13 +299,13 @@ async fn load_all(
 #[error("{}", .0.join("\n"))]
 pub struct BadModules(Vec<String>);
 
-/// Connects to the Redis of the manifest, and starts it first if it is ours.
-async fn connect(manifest: &Manifest) -> anyhow::Result<(Queue, Option<ManagedRedis>)> {
-    let (url, managed) = match &manifest.redis.url {
-        RedisUrl::Url(url) => (url.clone(), None),
-        RedisUrl::Managed { dir, fsync } => {
-            let managed = ManagedRedis::start(dir, *fsync).await?;
-            (managed.url().to_owned(), Some(managed))
+/// Connects to the Redis of the manifest and makes the topics known there.
+async fn connect(manifest: &Manifest, managed: Option<&ManagedRedis>) -> anyhow::Result<Queue> {
+    let url = match (&manifest.redis.url, managed) {
+        (_, Some(managed)) => managed.url().to_owned(),
+        (RedisUrl::Url(url), None) => url.clone(),
+        (RedisUrl::Managed { dir, .. }, None) => {
+            anyhow::bail!("no Redis runs in {}", dir.display())
         }
     };
     let password = manifest.redis.password.as_ref().map(|password| password.expose().to_owned());
@@ -313,5 +316,15 @@ async fn connect(manifest: &Manifest) -> anyhow::Result<(Queue, Option<ManagedRe
             warn!("{warning}");
         }
     }
-    Ok((queue, managed))
+    let names: Vec<TopicName> = manifest.topics.keys().cloned().collect();
+    queue.register(&names).await?;
+    Ok(queue)
+}
+
+async fn stop_managed(managed: Option<ManagedRedis>) {
+    if let Some(managed) = managed
+        && let Err(error) = managed.stop().await
+    {
+        warn!(%error, "the managed Redis did not stop cleanly");
+    }
 }

@@ -183,11 +183,7 @@ impl Worker {
             () = self.parts.lanes.changed(self.pace.ahead() / 2, enough) => {}
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
             () = tokio::time::sleep_until(until.into()) => {}
-            changed = self.parts.orders.changed() => {
-                if changed.is_err() && self.drain_until.is_none() {
-                    self.drain_until = Some(Instant::now());
-                }
-            }
+            () = next_order(&mut self.parts.orders) => {}
         }
     }
 
@@ -235,5 +231,13 @@ impl Worker {
             }
         }
         keys.len()
+    }
+}
+
+/// Waits for another order. Whoever gives them lives as long as the worker; were it gone, the last one
+/// would stand.
+async fn next_order(orders: &mut watch::Receiver<Order>) {
+    if orders.changed().await.is_err() {
+        std::future::pending().await
     }
 }

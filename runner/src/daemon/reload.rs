@@ -148,8 +148,8 @@ impl Daemon {
         let until = Instant::now() + served.binding.borrow().topic.ttr;
         served.orders.send_replace(Order::Drain(until));
         info!(topic = %name, "unbound: it is no longer in the manifest; its jobs wait in Redis");
-        self.leaving.retain(|(_, task, _)| !task.is_finished());
-        self.leaving.push((name, served.task, served.counters));
+        self.leaving.retain(|(_, served)| !served.task.is_finished());
+        self.leaving.push((name, served));
     }
 }
 
