@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the handlers into handlers/build/<name>.wasm: all of them, or those named.
+# Builds handlers into handlers/build/<name>.wasm: all that are here, or those named. A name with a
+# slash in it is the folder of a handler that lives elsewhere.
 #
-#   handlers/build.sh [--check-tools] [NAME…]
+#   handlers/build.sh [--check-tools] [NAME | FOLDER]…
 #
 # A folder with a Cargo.toml is a handler in Rust, with a go.mod in Go, with an asconfig.json in
 # AssemblyScript. A missing tool is installed into .tools/ of the repository (the Rust target through
@@ -24,72 +25,83 @@ target=wasm32-unknown-unknown
 
 usage() { sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 
+folder() { case $1 in */*) echo "$1" ;; *) echo "$here/$1" ;; esac; }
+
 language() {
-  if [ -f "$here/$1/Cargo.toml" ]; then echo rust
-  elif [ -f "$here/$1/go.mod" ]; then echo go
-  elif [ -f "$here/$1/asconfig.json" ]; then echo assemblyscript
+  local folder
+  folder=$(folder "$1")
+  if [ -f "$folder/Cargo.toml" ]; then echo rust
+  elif [ -f "$folder/go.mod" ]; then echo go
+  elif [ -f "$folder/asconfig.json" ]; then echo assemblyscript
   fi
 }
 
 every_handler() {
   local folder
   for folder in "$here"/*/; do
-    [ -z "$(language "$(basename "$folder")")" ] || basename "$folder"
+    [ -z "$(language "$folder")" ] || basename "$folder"
   done
-}
-
-# place NAME FILE: moves a built module to its name, unless the same one is there.
-place() {
-  if cmp -s "$2" "$out/$1.wasm"; then
-    rm -f "$2"
-  else
-    mv -f "$2" "$out/$1.wasm"
-  fi
-  say "$1 ($(language "$1"), $(($(wc -c <"$out/$1.wasm") / 1000)) kB)"
 }
 
 # The temporary file stands in the folder of the modules, so that moving it is one step, and its name
 # begins with a dot and does not end in .wasm, so that nobody loads it.
-temporary() { echo "$out/.$1.$$.new"; }
+temporary() { echo "$out/.$(basename "$1").$$.new"; }
 
-build_rust() {
+# place NAME: gives the temporary file its name, unless the same module has it.
+place() {
+  local module
+  module=$out/$(basename "$1").wasm
+  if cmp -s "$(temporary "$1")" "$module"; then
+    rm -f "$(temporary "$1")"
+  else
+    mv -f "$(temporary "$1")" "$module"
+  fi
+  say "$(basename "$1") ($(language "$1"), $(($(wc -c <"$module") / 1000)) kB)"
+}
+
+# build_rust FOLDER ARGUMENTS…: by cargo, in a folder whose .cargo/config.toml names the stack.
+build_rust() (
+  cd "$1"
+  unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
+  quietly env "${rust_env[@]}" cargo build --quiet --release --target "$target" \
+    --target-dir "$here/target" "${rust_flags[@]}" "${@:2}"
+)
+
+place_rust() {
+  local crate
+  crate=$(sed -n 's/^name = "\(.*\)"/\1/p' "$(folder "$1")/Cargo.toml" | head -n 1)
+  cp "$here/target/$target/release/${crate//-/_}.wasm" "$(temporary "$1")"
+  place "$1"
+}
+
+# The handlers here are one workspace and one run of cargo; those elsewhere are one each.
+build_all_rust() {
   local name packages=()
-  for name in "$@"; do packages+=(-p "$name"); done
-  (
-    cd "$here" # its .cargo/config.toml names the target and the stack; RUSTFLAGS would hide the stack
-    unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
-    quietly env "${rust_env[@]}" cargo build --quiet --release --locked --target "$target" \
-      "${rust_flags[@]}" "${packages[@]}"
-  )
   for name in "$@"; do
-    cp "$here/target/$target/release/${name//-/_}.wasm" "$(temporary "$name")"
-    place "$name" "$(temporary "$name")"
+    case $name in */*) build_rust "$name" ;; *) packages+=(-p "$name") ;; esac
   done
+  [ ${#packages[@]} -eq 0 ] || build_rust "$here" --locked "${packages[@]}"
+  for name in "$@"; do place_rust "$name"; done
 }
 
 build_go() {
-  local name
-  for name in "$@"; do
-    (
-      cd "$here/$name"
-      quietly env GOOS=wasip1 GOARCH=wasm GOFLAGS= GOWORK=off GOTOOLCHAIN=local "$go" build \
-        -buildmode=c-shared -trimpath -ldflags="-s -w" -o "$(temporary "$name")" .
-    )
-    place "$name" "$(temporary "$name")"
-  done
+  (
+    cd "$(folder "$1")"
+    quietly env GOOS=wasip1 GOARCH=wasm GOFLAGS= GOWORK=off GOTOOLCHAIN=local "$go" build \
+      -buildmode=c-shared -trimpath -ldflags="-s -w" -o "$(temporary "$1")" .
+  )
+  place "$1"
 }
 
+# The compiler is always the one that is installed here; --path is where it finds the SDK.
 build_assemblyscript() {
-  local name
-  for name in "$@"; do
-    (
-      cd "$here/$name"
-      quietly "$node" "$here/node_modules/assemblyscript/bin/asc.js" assembly/index.ts --target release \
-        --outFile "$(temporary "$name").wasm"
-    )
-    mv -f "$(temporary "$name").wasm" "$(temporary "$name")"
-    place "$name" "$(temporary "$name")"
-  done
+  (
+    cd "$(folder "$1")"
+    quietly "$node" "$here/node_modules/assemblyscript/bin/asc.js" assembly/index.ts --target release \
+      --path "$here/node_modules" --outFile "$(temporary "$1").wasm"
+  )
+  mv -f "$(temporary "$1").wasm" "$(temporary "$1")"
+  place "$1"
 }
 
 check_only=false
@@ -99,6 +111,9 @@ for argument in "$@"; do
     --check-tools) check_only=true ;;
     -h | --help) usage; exit 0 ;;
     -*) fail "unknown option $argument; --help shows what there is" ;;
+    */*) argument=$(cd "$argument" 2>/dev/null && pwd) && [ -n "$(language "$argument")" ] \
+           || fail "there is no handler in that folder: no Cargo.toml, go.mod or asconfig.json"
+         names+=("$argument") ;;
     *) [ -n "$(language "$argument")" ] \
          || fail "no handler is named $argument; there are: $(every_handler | paste -sd ' ')"
        names+=("$argument") ;;
@@ -116,12 +131,13 @@ for name in "${names[@]}"; do
 done
 
 mkdir -p "$tools" "$out"
+out=$(cd "$out" && pwd)
 trap 'rm -f "$out"/.*."$$".new "$out"/.*."$$".new.wasm' EXIT
 one_at_a_time
 [ ${#rust[@]} -eq 0 ] || need_rust
 [ ${#golang[@]} -eq 0 ] || need_go
 [ ${#assemblyscript[@]} -eq 0 ] || need_assemblyscript
 if $check_only; then exit 0; fi
-[ ${#rust[@]} -eq 0 ] || build_rust "${rust[@]}"
-[ ${#golang[@]} -eq 0 ] || build_go "${golang[@]}"
-[ ${#assemblyscript[@]} -eq 0 ] || build_assemblyscript "${assemblyscript[@]}"
+[ ${#rust[@]} -eq 0 ] || build_all_rust "${rust[@]}"
+for name in ${golang[@]+"${golang[@]}"}; do build_go "$name"; done
+for name in ${assemblyscript[@]+"${assemblyscript[@]}"}; do build_assemblyscript "$name"; done

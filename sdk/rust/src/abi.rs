@@ -1,11 +1,13 @@
-//! The ABI as safe functions. The `unsafe` of the SDK is in this module's two files and nowhere
-//! else: `imports.rs` calls the host, `arena.rs` hands out memory.
+//! The ABI as safe functions. The `unsafe` of the SDK is in two files below this module and
+//! nowhere else: `imports.rs` calls the host, `arena.rs` hands out memory.
 //!
 //! Invariant: what the rest of the SDK sees here takes and gives ordinary slices and values. On
 //! other targets than wasm32 the imports are those of [`testing`](crate::testing).
 
 #[cfg(all(target_arch = "wasm32", feature = "arena"))]
 mod arena;
+#[cfg(any(test, all(target_arch = "wasm32", feature = "arena")))]
+mod free;
 #[cfg(target_arch = "wasm32")]
 mod imports;
 

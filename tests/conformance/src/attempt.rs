@@ -157,7 +157,7 @@ impl Run {
 }
 
 /// The root of the repository.
-pub(crate) fn repository() -> PathBuf {
+pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -6,5 +6,5 @@
 mod attempt;
 mod case;
 
-pub use attempt::{Attempt, Module, Run};
+pub use attempt::{Attempt, Module, Run, repository};
 pub use case::{Case, cases, config};

@@ -6,25 +6,27 @@
 //! the start. Only the newest block is given back or grown in place, which makes growing vectors
 //! and formatting cheap.
 //!
-//! Invariant: `next <= end`, and `next..end` is memory of this module that nobody else uses.
+//! Invariant: all memory handed out is that of the reserve or was grown here, so it is nobody else's.
 #![expect(unsafe_code, reason = "an allocator deals in raw memory")]
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::arch::wasm32::{memory_grow, memory_size};
-use std::cell::UnsafeCell;
+use std::arch::wasm32::memory_grow;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr;
+
+use crate::abi::free::Free;
 
 /// Bytes at hand without asking the host. With a stack of 64 KiB and the data of a usual handler it
 /// stays within three pages; more would cost every job, since the host clears a slot's pages.
 const RESERVE_LEN: usize = 48 << 10;
 
-/// How much is asked of the host at once, beyond what is needed: 256 KiB.
+/// How much is asked of the host at once, in pages of 64 KiB, unless a block needs more.
 const GROWTH_PAGES: usize = 4;
 
 const PAGE_LEN: usize = 64 << 10;
 
 #[global_allocator]
-static ARENA: Arena = Arena { free: UnsafeCell::new(None) };
+static ARENA: Arena = Arena { free: Cell::new(None) };
 
 static RESERVE: Reserve = Reserve(UnsafeCell::new([0; RESERVE_LEN]));
 
@@ -36,88 +38,71 @@ unsafe impl Sync for Reserve {}
 
 struct Arena {
     /// What is left; `None` before the first block.
-    free: UnsafeCell<Option<Free>>,
+    free: Cell<Option<Free>>,
 }
 
 // SAFETY: as for `Reserve`.
 unsafe impl Sync for Arena {}
 
-#[derive(Clone, Copy)]
-struct Free {
-    next: usize,
-    end: usize,
-}
-
-impl Free {
-    fn reserve() -> Self {
-        let start = RESERVE.0.get() as usize;
-        Self { next: start, end: start + RESERVE_LEN }
+impl Arena {
+    fn free(&self) -> Free {
+        self.free.get().unwrap_or_else(|| {
+            let start = RESERVE.0.get() as usize;
+            Free::new(start, start + RESERVE_LEN)
+        })
     }
 
-    /// The start of a block of this layout, and what is left behind it, if it fits.
-    fn take(self, layout: Layout) -> Option<(usize, Self)> {
-        let start = self.next.checked_next_multiple_of(layout.align())?;
-        let next = start.checked_add(layout.size())?;
-        (next <= self.end).then_some((start, Self { next, ..self }))
-    }
-
-    /// Room for at least this layout: the pages at hand are made longer, or new ones begun.
-    fn grown_for(self, layout: Layout) -> Option<Self> {
-        let needed = layout.size().checked_add(layout.align())?.div_ceil(PAGE_LEN);
-        let pages = needed.max(GROWTH_PAGES);
-        let first = match memory_grow::<0>(pages) {
-            usize::MAX if pages > needed => memory_grow::<0>(needed),
-            first => first,
-        };
-        if first == usize::MAX {
-            return None;
-        }
-        let start = first * PAGE_LEN;
-        let next = if self.end == start { self.next } else { start };
-        Some(Self { next, end: memory_size::<0>() * PAGE_LEN })
+    /// Resizes a block in its place, if it is the newest one.
+    fn resize(&self, block: *mut u8, size: usize, new_size: usize) -> bool {
+        let mut free = self.free();
+        let resized = free.resize(block as usize, size, new_size);
+        self.free.set(Some(free));
+        resized
     }
 }
 
-// SAFETY: blocks come from `next..end`, aligned and inside it, and `next` moves behind each; it
-// moves back only over the newest block, when its owner frees or shrinks it.
+/// Adds at least `size` bytes of new memory; false if the host refuses.
+fn grow(free: &mut Free, size: usize) -> bool {
+    let needed = size.div_ceil(PAGE_LEN);
+    let more = needed.max(GROWTH_PAGES);
+    let (first, pages) = match memory_grow::<0>(more) {
+        usize::MAX => (memory_grow::<0>(needed), needed),
+        first => (first, more),
+    };
+    if first == usize::MAX {
+        return false;
+    }
+    free.add(first * PAGE_LEN, (first + pages) * PAGE_LEN);
+    true
+}
+
+// SAFETY: `Free` gives out each byte once, aligned and in order, and takes back only the newest
+// block, when its owner frees or resizes it; its memory is the reserve's or new from the host.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: one thread, and the reference does not outlive this call, which calls no other.
-        let slot = unsafe { &mut *self.free.get() };
-        let free = slot.unwrap_or_else(Free::reserve);
-        let taken =
-            free.take(layout).or_else(|| free.grown_for(layout).and_then(|free| free.take(layout)));
-        let Some((start, rest)) = taken else { return ptr::null_mut() };
-        *slot = Some(rest);
-        start as *mut u8
+        let (size, align) = (layout.size(), layout.align());
+        let mut free = self.free();
+        let mut taken = free.take(size, align);
+        if taken.is_none() && size.checked_add(align).is_some_and(|size| grow(&mut free, size)) {
+            taken = free.take(size, align);
+        }
+        self.free.set(Some(free));
+        taken.map_or(ptr::null_mut(), |start| start as *mut u8)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`.
-        if let Some(free) = unsafe { &mut *self.free.get() }
-            && block as usize + layout.size() == free.next
-        {
-            free.next = block as usize;
-        }
+        self.resize(block, layout.size(), 0);
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as in `alloc`; the reference ends before `alloc` is called below.
-        if let Some(free) = unsafe { &mut *self.free.get() }
-            && block as usize + layout.size() == free.next
-            && new_size <= free.end - block as usize
-        {
-            free.next = block as usize + new_size;
-            return block;
-        }
-        if new_size <= layout.size() {
+        if self.resize(block, layout.size(), new_size) || new_size <= layout.size() {
             return block;
         }
         // SAFETY: the caller keeps `new_size` within what a layout of this alignment may have.
         let moved =
             unsafe { self.alloc(Layout::from_size_align_unchecked(new_size, layout.align())) };
         if !moved.is_null() {
-            // SAFETY: both blocks are at least `layout.size()` long, and the new one is behind.
+            // SAFETY: both blocks are at least `layout.size()` long, and the new one lies behind.
             unsafe { ptr::copy_nonoverlapping(block, moved, layout.size()) };
         }
         moved

@@ -3,9 +3,13 @@
 
 /// Every SDK passes every case of `cases/`.
 mod conformance;
+/// What the smallest handlers ask of the host.
+mod footprint;
 /// Closing unpaid orders, in Rust.
 mod order_close;
 /// Following payments, in AssemblyScript.
 mod payment_poll;
 /// The message to shops without goods, in Go.
 mod shop_activation;
+/// What a user begins with builds and runs.
+mod templates;

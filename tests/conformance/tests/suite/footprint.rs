@@ -1,0 +1,34 @@
+//! What handlers ask of the host: a small job never grows its memory, which is worth half of what it
+//! costs, and a large one gets what it needs.
+
+use std::collections::BTreeMap;
+
+use duebox_conformance::{Attempt, Module};
+
+const PAGE: usize = 64 << 10;
+
+#[test]
+fn the_smallest_handler_stays_in_two_pages() {
+    let run = Module::built("noop-rust", BTreeMap::new()).run(&Attempt::new("x".repeat(200)));
+    assert_eq!((run.verdict(), run.memory_peak), ("ack", 2 * PAGE), "{run:?}");
+}
+
+#[test]
+fn a_usual_event_grows_no_memory() {
+    let order = r#"{"order":42,"shop":"bramble","amount":"19.90","currency":"EUR"}"#;
+    let run = Module::built("order-close", BTreeMap::new()).run(&Attempt::new(order));
+    assert_eq!((run.verdict(), run.memory_peak), ("ack", 3 * PAGE), "{run:?}");
+    let payment = r#"{"payment":{"id":"pay_81","states":["open","paid"]}}"#;
+    let run = Module::built("payment-poll", BTreeMap::new()).run(&Attempt::new(payment));
+    assert_eq!((run.verdict(), run.memory_peak), ("nack", PAGE), "{run:?}");
+}
+
+#[test]
+fn the_arena_grows_for_a_large_payload() {
+    let items = "\"item\",".repeat(100_000);
+    let payload = format!(r#"{{"order":42,"items":[{items}"last"]}}"#);
+    let run = Module::built("order-close", BTreeMap::new()).run(&Attempt::new(payload.clone()));
+    assert_eq!(run.verdict(), "ack", "{run:?}");
+    let needed = payload.len()..payload.len() + 10 * PAGE;
+    assert!(needed.contains(&run.memory_peak), "{} for {needed:?}", run.memory_peak);
+}
