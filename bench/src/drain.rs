@@ -3,13 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use duebox_harness::Daemon;
 use duebox_queue::Due;
 use serde::Serialize;
 
 use crate::Args;
 use crate::ground::{Ground, Sample};
 use crate::machine::{cpu_s, peak_memory_bytes};
+
+/// No line a job, but the daemon's closing words.
+const LOG: &str = "warn,duebox::daemon=info";
 
 /// One drain.
 #[derive(Debug, Clone, Serialize)]
@@ -30,14 +34,15 @@ pub(crate) async fn measure(args: &Args, handler: &Path) -> anyhow::Result<Drain
     let ground = Ground::prepare().await?;
     ground.push("job", args.jobs, args.payload, |_| Due::Now).await?;
     let redis_before_s = ground.redis_cpu_s().await?;
-    let mut daemon = ground.start_daemon(args, handler, "warn")?;
+    let mut daemon = ground.start_daemon(args, handler, LOG)?;
     let samples = ground.watch(&mut daemon).await.context("drain")?;
     let redis_cpu_s = ground.redis_cpu_s().await? - redis_before_s;
     let daemon_cpu_s = cpu_s(daemon.pid())?;
     let daemon_memory_bytes = peak_memory_bytes(daemon.pid())?;
     ground.ensure_clean().await?;
     let status = daemon.terminate();
-    anyhow::ensure!(status.success(), "the daemon did not stop cleanly: {status}");
+    ensure!(status.success(), "the daemon did not stop cleanly: {status}");
+    check_summary(&daemon, args.jobs)?;
     let (per_s, middle_per_s) = rates(&samples, args.jobs)?;
     let per_job_us = |seconds: f64| seconds * 1e6 / args.jobs as f64;
     Ok(Drain {
@@ -47,6 +52,18 @@ pub(crate) async fn measure(args: &Args, handler: &Path) -> anyhow::Result<Drain
         redis_cpu_us: per_job_us(redis_cpu_s),
         daemon_memory_bytes,
     })
+}
+
+/// The daemon's own account must be exact too: each job acked, and nothing else.
+fn check_summary(daemon: &Daemon, jobs: u64) -> anyhow::Result<()> {
+    let lines = daemon.lines();
+    let summary = lines.iter().find(|line| line.field("leased").is_number());
+    let summary = summary.context("the daemon ended without its closing account")?;
+    for (field, wanted) in [("acked", jobs), ("retried", 0), ("dead", 0), ("lost", 0)] {
+        let found = summary.field(field).as_u64();
+        ensure!(found == Some(wanted), "{field} is not {wanted}: {}", summary.text());
+    }
+    Ok(())
 }
 
 /// Jobs per second of the whole run, and of its middle.
