@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use tracing::warn;
+
 use super::Common;
 use super::failure::{Failure, split_remedy};
 use crate::daemon::{self, BadModules};
@@ -14,6 +16,10 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
             Failure::failed(error.to_string(), "correct runner.log, --log or DUEBOX_LOG")
         })?;
     let ended = daemon::run(manifest, common.surroundings());
+    let dropped = telemetry.dropped_lines();
+    if dropped > 0 {
+        warn!(lines = dropped, "log lines were dropped: stderr was too slow for them");
+    }
     // The log is written out before the error is told, so that they come in their order.
     drop(telemetry);
     ended.map(|()| ExitCode::SUCCESS).map_err(|error| failure(&error))

@@ -246,28 +246,27 @@ fn read_policies(section: &Section<'_>) -> BTreeMap<FailureClass, Policy> {
     entries.filter_map(read).collect()
 }
 
-/// Some classes leave no choice: the job cannot be run again, or must not be.
+/// Some classes leave less choice: the queue itself buries the job, or it cannot be read at all.
 fn check_policy(
     reader: &Reader<'_>,
     class: FailureClass,
     policy: Policy,
     value: &Value<'_>,
 ) -> bool {
-    let hopeless = matches!(
-        class,
-        FailureClass::Crashed
-            | FailureClass::Expired
-            | FailureClass::BadDue
-            | FailureClass::BadOptions
-            | FailureClass::Orphan
-    );
-    if hopeless && policy == Policy::Retry {
-        let title = format!("a job that failed as {class} cannot be tried again by itself");
-        let hint = "write \"dead\" or \"discard\"; a dead job can be requeued by hand";
-        reader.refuse(Some(value.span()), title, hint);
-        return false;
-    }
-    true
+    use FailureClass::{BadDue, BadOptions, Crashed, Expired, Orphan};
+    let (title, hint) = match (class, policy) {
+        (Crashed | Expired | BadDue | Orphan, Policy::Retry | Policy::Discard) => (
+            format!("`{class}` other than \"dead\" is not supported by this version"),
+            "write \"dead\", or leave it out; a dead job can be requeued by hand",
+        ),
+        (BadOptions, Policy::Retry) => (
+            "a job whose options cannot be read cannot be tried again".to_owned(),
+            "write \"dead\" or \"discard\"",
+        ),
+        _ => return true,
+    };
+    reader.refuse(Some(value.span()), title, hint);
+    false
 }
 
 #[cfg(test)]
