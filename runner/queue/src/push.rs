@@ -4,13 +4,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options, TopicName};
-use redis::Value;
+use redis::{Cmd, Value};
 use serde::{Deserialize, Serialize};
 
+use crate::keys::TopicKeys;
 use crate::reply::{array, text, unexpected};
 use crate::script::{self, PUSH};
 use crate::settle::millis;
 use crate::{BATCH_MAX, Queue, QueueError};
+
+/// Batches that share a pipeline: what is under way at once stays small, however much is pushed.
+const PIPELINE_BATCHES: usize = 16;
+/// Payload bytes that share a batch, unless one job alone has more.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// One job to push.
 #[derive(Debug, Clone)]
@@ -113,8 +119,8 @@ impl IfExists {
 }
 
 impl Queue {
-    /// Pushes jobs and says of each what became of it. Every [`BATCH_MAX`] of them are one atomic
-    /// transition; all go out as one pipeline.
+    /// Pushes jobs and says of each what became of it. Every [`BATCH_MAX`] of them (fewer where
+    /// payloads are large) are one atomic transition, and some batches share a pipeline.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; batches before the one that failed are
@@ -125,42 +131,56 @@ impl Queue {
         jobs: &[NewJob],
         if_exists: IfExists,
     ) -> Result<Vec<Pushed>, QueueError> {
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
         let keys = self.keys(topic);
-        let stages = [
-            keys.jobs(),
-            keys.opts(),
-            keys.pending(),
-            keys.ready(),
-            keys.unack(),
-            keys.retry(),
-            keys.attempts(),
-            keys.meta(),
-        ];
-        let mut calls = Vec::with_capacity(jobs.len() / BATCH_MAX + 2);
-        for batch in jobs.chunks(BATCH_MAX) {
-            let mut call = PUSH.call(&stages);
-            call.arg(if_exists.word()).arg(keys.wake_channel());
-            for job in batch {
-                call.arg(job.id.as_bytes()).arg(job.due.argument());
-                call.arg(&job.payload[..]).arg(job.options.to_json());
-            }
-            calls.push(call);
-        }
-        let mut seen = redis::cmd("SADD");
-        seen.arg(self.topics_key()).arg(topic.as_str());
-        calls.push(seen);
-
-        let mut answers = script::run(&self.connection, &calls).await?;
-        answers.pop().transpose()?;
         let mut words = Vec::with_capacity(jobs.len());
-        for answer in answers {
-            for value in array(answer?)? {
-                words.push(Pushed::read(&value)?);
+        let mut rest = jobs;
+        while !rest.is_empty() {
+            let mut calls = Vec::with_capacity(PIPELINE_BATCHES + 1);
+            while calls.len() < PIPELINE_BATCHES && !rest.is_empty() {
+                let (batch, later) = rest.split_at(batch_len(rest));
+                calls.push(push_command(&keys, batch, if_exists));
+                rest = later;
+            }
+            let mut seen = redis::cmd("SADD");
+            seen.arg(self.topics_key()).arg(topic.as_str());
+            calls.push(seen);
+            let mut answers = script::run(&self.connection, &calls).await?;
+            answers.pop().transpose()?;
+            for answer in answers {
+                for value in array(answer?)? {
+                    words.push(Pushed::read(&value)?);
+                }
             }
         }
         Ok(words)
     }
+}
+
+/// How many of these jobs, from the first on, share one script call.
+fn batch_len(jobs: &[NewJob]) -> usize {
+    let mut bytes = 0;
+    let fits = |job: &&NewJob| {
+        bytes += job.payload.len();
+        bytes <= BATCH_BYTES
+    };
+    jobs.iter().take(BATCH_MAX).take_while(fits).count().max(1)
+}
+
+fn push_command(keys: &TopicKeys, jobs: &[NewJob], if_exists: IfExists) -> Cmd {
+    let mut call = PUSH.call(&[
+        keys.jobs(),
+        keys.opts(),
+        keys.pending(),
+        keys.ready(),
+        keys.unack(),
+        keys.retry(),
+        keys.attempts(),
+        keys.meta(),
+    ]);
+    call.arg(if_exists.word()).arg(keys.wake_channel());
+    for job in jobs {
+        call.arg(job.id.as_bytes()).arg(job.due.argument());
+        call.arg(&job.payload[..]).arg(job.options.to_json());
+    }
+    call
 }
