@@ -55,11 +55,9 @@ impl Compiler {
 /// The file as a binary module, parsed if it is text.
 fn binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
     const MAGIC: &[u8] = b"\0asm";
-    let in_size = |size: usize| match size <= limits.module {
-        true => Ok(()),
-        false => Err(LoadError::TooLarge { size, max: limits.module }),
-    };
-    in_size(bytes.len())?;
+    if bytes.len() > limits.module {
+        return Err(LoadError::TooLarge { size: bytes.len(), max: limits.module });
+    }
     if bytes.is_empty() {
         return Err(LoadError::Empty);
     }
@@ -71,18 +69,14 @@ fn binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadErr
         return Err(LoadError::NotWasm);
     }
     let binary = wat::parse_str(text).map_err(|error| LoadError::Text(place(&error)))?;
-    in_size(binary.len())?;
     Ok(Cow::Owned(binary))
 }
 
 /// The error with the line and column it is at, and no more of the text than a person can read.
 fn place(error: &wat::Error) -> String {
     let text = error.to_string().replace("<anon>:", "line ");
-    let mut lines = Vec::new();
-    for line in text.lines() {
-        lines.push(line.chars().take(TEXT_LINE_MAX).collect::<String>());
-    }
-    lines.join("\n")
+    let short = |line: &str| line.chars().take(TEXT_LINE_MAX).collect();
+    text.lines().map(short).collect::<Vec<String>>().join("\n")
 }
 
 #[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself, above")]

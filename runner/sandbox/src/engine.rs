@@ -45,8 +45,8 @@ pub(crate) fn start(config: &SandboxConfig) -> Result<(Engine, bool), SandboxErr
     };
     tracing::warn!(
         "the machine refuses the address space for {} sandboxes ({refused:#}): jobs run slower, \
-         each instance is made on demand; lower runner.max_jobs or lift the limit (ulimit -v, \
-         vm.overcommit_memory)",
+         each instance is made on demand; lower runner.max_jobs or the topics' `tables`, or lift the \
+         limit (ulimit -v, vm.overcommit_memory)",
         config.max_jobs
     );
     let engine = Engine::new(&on_demand());

@@ -18,7 +18,8 @@ pub struct Limits {
     pub payload: usize,
     /// The largest module file, in bytes.
     pub module: usize,
-    /// Log text of one job, in bytes; a line counts for at least 1.
+    /// Log text of one job, in bytes; each call of `log`, and each line of output, counts for at least
+    /// 1. A job has at most 64 lines and one more for every 16 bytes.
     pub log: usize,
     /// Elements of all tables together.
     pub tables: u32,

@@ -1,5 +1,6 @@
 //! What a guest says. Every line that leaves here is one line of text without control characters,
-//! and one job's lines together stay within its budget; what is over it is dropped and counted.
+//! and one job's lines together stay within its budget; what is over it is dropped and counted. The
+//! budget bounds their number too: a line costs the daemon far more than its text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -68,6 +69,10 @@ pub trait LogSink: Send + Sync {
     fn line(&self, job: &JobContext<'_>, level: Level, text: &str);
 }
 
+/// Lines of a job whatever its budget, and bytes of budget for each line beyond them.
+const LINES_FREE: usize = 64;
+const BYTES_A_LINE: usize = 16;
+
 /// One job's log.
 pub(crate) struct JobLog {
     id: JobId,
@@ -75,7 +80,8 @@ pub(crate) struct JobLog {
     attempt: u32,
     digest: Digest,
     sink: Arc<dyn LogSink>,
-    left: AtomicUsize,
+    bytes_left: AtomicUsize,
+    lines_left: AtomicUsize,
     dropped: AtomicU32,
 }
 
@@ -88,14 +94,23 @@ impl JobLog {
         sink: Arc<dyn LogSink>,
         budget: usize,
     ) -> Self {
-        let (left, dropped) = (AtomicUsize::new(budget), AtomicU32::new(0));
-        Self { id, topic, attempt, digest, sink, left, dropped }
+        Self {
+            id,
+            topic,
+            attempt,
+            digest,
+            sink,
+            bytes_left: AtomicUsize::new(budget),
+            lines_left: AtomicUsize::new(LINES_FREE + budget / BYTES_A_LINE),
+            dropped: AtomicU32::new(0),
+        }
     }
 
     /// Takes what the guest says in one go, bad UTF-8 replaced; a line break in it makes more lines.
+    /// It is dropped whole if its bytes are not left.
     pub(crate) fn say(&self, level: Level, text: &[u8]) {
-        if !self.spend(text.len()) {
-            return;
+        if !take(&self.bytes_left, text.len().max(1)) {
+            return self.drop_one();
         }
         let text = String::from_utf8_lossy(text);
         let job = JobContext {
@@ -104,32 +119,35 @@ impl JobLog {
             attempt: self.attempt,
             digest: self.digest,
         };
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        for line in text.split('\n') {
-            self.sink.line(&job, level, &printable(line));
+        for line in text.strip_suffix('\n').unwrap_or(&text).split('\n') {
+            if take(&self.lines_left, 1) {
+                self.sink.line(&job, level, &printable(line));
+            } else {
+                self.drop_one();
+            }
         }
     }
 
-    /// Takes the bytes of a text from the budget; false, and counted, if they are not left.
-    fn spend(&self, bytes: usize) -> bool {
-        // Only the guest's own thread spends, so load and store cannot race.
-        let left = self.left.load(Ordering::Relaxed);
-        match left.checked_sub(bytes.max(1)) {
-            Some(rest) => {
-                self.left.store(rest, Ordering::Relaxed);
-                true
-            }
-            None => {
-                let dropped = self.dropped.load(Ordering::Relaxed).saturating_add(1);
-                self.dropped.store(dropped, Ordering::Relaxed);
-                false
-            }
-        }
+    fn drop_one(&self) {
+        let dropped = self.dropped.load(Ordering::Relaxed).saturating_add(1);
+        self.dropped.store(dropped, Ordering::Relaxed);
     }
 
     /// How often something was dropped.
     pub(crate) fn dropped(&self) -> u32 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes an amount from what is left, or nothing if it is not there. Only the guest's own thread does,
+/// so load and store cannot race.
+fn take(left: &AtomicUsize, amount: usize) -> bool {
+    match left.load(Ordering::Relaxed).checked_sub(amount) {
+        Some(rest) => {
+            left.store(rest, Ordering::Relaxed);
+            true
+        }
+        None => false,
     }
 }
 

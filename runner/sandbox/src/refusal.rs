@@ -29,7 +29,7 @@ pub enum LoadError {
         "the module is empty; was it still being written? Write it aside and rename it into place"
     )]
     Empty,
-    /// The file, or the module its text makes, is over the limit.
+    /// The file is over the limit.
     #[error(
         "the module has {size} bytes; at most {max} are allowed. Build it smaller (strip debug information, optimise for size) or raise `module` of the topic's sandbox"
     )]

@@ -46,6 +46,16 @@ async fn nothing_costs_one_byte_of_the_log() {
 }
 
 #[tokio::test]
+async fn a_log_of_line_breaks_ends_too() {
+    let body = "(memory.fill (i32.const 1024) (i32.const 10) (i32.const 1600))
+                (call $log (i32.const 2) (i32.const 1024) (i32.const 1600))
+                (i32.const 0)";
+    let ran = with_log_budget(1600, body).await;
+    // The last break ends a line; 64 lines are free, and 100 for 1,600 bytes.
+    assert_eq!((ran.said().len(), ran.report.log_lines_dropped), (164, 1600 - 164));
+}
+
+#[tokio::test]
 async fn memory_grows_to_its_limit_and_not_beyond() {
     // Returns how many pages it has when growing by one fails.
     let pages = r#"(module

@@ -79,7 +79,7 @@ fn a_flipped_byte_loads_or_is_refused_but_breaks_nothing() {
 }
 
 #[test]
-fn size_is_that_of_the_file_and_of_what_its_text_makes() {
+fn a_file_fits_its_limit_to_the_byte() {
     let wat = with(r#"(memory (export "memory") 1) (data (i32.const 0) "0123456789")"#);
     let module = |max| Limits { module: max, ..Limits::default() };
     let size = binary(&wat).len();
