@@ -119,6 +119,33 @@ impl RedisServer {
         printed
     }
 
+    /// Runs commands through `redis-cli`, one a line as a person would type them, and returns the
+    /// lines it prints.
+    ///
+    /// # Panics
+    /// If redis-cli is missing or the server answers with an error.
+    pub fn pipe(&self, commands: &str) -> Vec<String> {
+        let mut child = run_first(["redis-cli", "valkey-cli"], |command| {
+            command
+                .args(["-e", "-p", &self.port.to_string()])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        });
+        let stdin = child.stdin.take();
+        let output = std::thread::scope(|scope| {
+            // Beside the reading: a full pipe of answers must not hold up the questions.
+            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(commands.as_bytes())));
+            child.wait_with_output()
+        });
+        let output = output.unwrap_or_else(|error| panic!("redis-cli gave no output: {error}"));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "redis-cli: {printed} {failed}");
+        printed.lines().map(str::to_owned).collect()
+    }
+
     fn pid(&self) -> u32 {
         match &self.process {
             Some(process) => process.id(),
@@ -224,6 +251,13 @@ mod tests {
         server.restart();
         assert_eq!(server.port(), port);
         assert_eq!(server.cli(&["GET", "k"]), "v");
+    }
+
+    #[test]
+    fn commands_are_piped_and_an_error_is_told() {
+        let server = RedisServer::start();
+        assert_eq!(server.pipe("MULTI\nSET k 'v w'\nGET k\nEXEC\n")[3..], ["OK", "v w"]);
+        assert!(std::panic::catch_unwind(|| server.pipe("NONSENSE\n")).is_err());
     }
 
     #[test]

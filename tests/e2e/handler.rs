@@ -1,0 +1,74 @@
+//! Handlers that tests write themselves: each says its word into the log, naps, and answers.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+/// A handler to be; `Handler::says("hi").wat()` is one that logs `hi` and acks.
+pub(crate) struct Handler {
+    word: String,
+    nap: Duration,
+    verdict: i32,
+}
+
+impl Handler {
+    /// Logs this word first of all, and acks.
+    pub(crate) fn says(word: &str) -> Self {
+        assert!(word.chars().all(|c| c.is_ascii_alphanumeric() || c == ' '), "{word:?}");
+        Self { word: word.to_owned(), nap: Duration::ZERO, verdict: 0 }
+    }
+
+    /// Waits in a host call before it answers, so that it takes time and no processor.
+    pub(crate) fn naps(mut self, nap: Duration) -> Self {
+        self.nap = nap;
+        self
+    }
+
+    pub(crate) fn nacks(mut self) -> Self {
+        self.verdict = 1;
+        self
+    }
+
+    /// The module as text.
+    pub(crate) fn wat(&self) -> String {
+        let nap = match self.nap.as_nanos() {
+            0 => String::new(),
+            ns => format!(
+                "(i32.store (i32.const 16) (i32.const 1))
+                 (i64.store (i32.const 24) (i64.const {ns}))
+                 (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))"
+            ),
+        };
+        format!(
+            r#"(module
+                 (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+                 (import "wasi_snapshot_preview1" "poll_oneoff"
+                   (func $poll (param i32 i32 i32 i32) (result i32)))
+                 (memory (export "memory") 1)
+                 (data (i32.const 1024) "{word}")
+                 (func (export "handle") (param i32) (result i32)
+                   (call $log (i32.const 2) (i32.const 1024) (i32.const {length}))
+                   {nap}
+                   (i32.const {verdict})))"#,
+            word = self.word,
+            length = self.word.len(),
+            verdict = self.verdict,
+        )
+    }
+
+    /// The module in binary.
+    pub(crate) fn wasm(&self) -> Vec<u8> {
+        wat::parse_str(self.wat()).unwrap()
+    }
+}
+
+/// What the log calls a module with this content.
+pub(crate) fn digest(content: &[u8]) -> String {
+    Sha256::digest(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A module of `tests/hostile`, as text.
+pub(crate) fn hostile(name: &str) -> String {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/hostile");
+    std::fs::read_to_string(format!("{dir}/{name}.wat")).unwrap()
+}

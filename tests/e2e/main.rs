@@ -1,0 +1,23 @@
+//! End to end: the real `duebox` binary on a real Redis with real modules. Tests push jobs the way
+//! applications do, keep their own ledger of them, and compare it with what lies in Redis and what
+//! the log says.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
+#![allow(clippy::print_stdout, reason = "measured figures are printed beside the result")]
+
+// The ground.
+mod ground;
+mod handler;
+mod journal;
+mod producer;
+mod store;
+
+// Jobs by plain commands, through the real handlers and as nobody should push them.
+mod plain_jobs;
+
+// What befalls a runner.
+mod death;
+mod drain;
+
+// What is changed under it.
+mod module_reload;

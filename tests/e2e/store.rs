@@ -1,0 +1,77 @@
+//! The queue as it lies in Redis, looked at with plain commands from outside.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::{Client, Cmd, FromRedisValue, cmd};
+use serde_json::Value;
+
+/// A look into one Redis. It connects anew for each question, so that it survives a restart.
+pub(crate) struct Store {
+    client: Client,
+}
+
+impl Store {
+    pub(crate) fn new(url: &str) -> Self {
+        Self { client: Client::open(url).unwrap() }
+    }
+
+    pub(crate) fn ask<T: FromRedisValue>(&self, command: &mut Cmd) -> T {
+        let mut connection = self.client.get_connection().unwrap();
+        command.query(&mut connection).unwrap()
+    }
+
+    /// The time by Redis' clock, unix milliseconds.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let (seconds, micros): (u64, u64) = self.ask(&mut cmd("TIME"));
+        seconds * 1_000 + micros / 1_000
+    }
+
+    /// The names of the topic's keys that exist, without what all have in common.
+    pub(crate) fn keys(&self, topic: &str) -> BTreeSet<String> {
+        let base = key(topic, "");
+        let found: Vec<String> = self.ask(cmd("KEYS").arg(format!("{base}*")));
+        found.into_iter().map(|name| name[base.len()..].to_owned()).collect()
+    }
+
+    /// The ids in one of the topic's stages: `pending`, `ready`, `unack`, `retry` or `dead`.
+    pub(crate) fn stage(&self, topic: &str, stage: &str) -> BTreeSet<String> {
+        self.ask(cmd("ZRANGE").arg(key(topic, stage)).arg(0).arg(-1))
+    }
+
+    /// The ids that are live.
+    pub(crate) fn live(&self, topic: &str) -> BTreeSet<String> {
+        self.ask(cmd("HKEYS").arg(key(topic, "jobs")))
+    }
+
+    /// How many are live; cheaper.
+    pub(crate) fn live_count(&self, topic: &str) -> usize {
+        self.ask(cmd("HLEN").arg(key(topic, "jobs")))
+    }
+
+    /// What is counted against each id: failures + 1,000,000 × crashes.
+    pub(crate) fn attempts(&self, topic: &str) -> BTreeMap<String, u64> {
+        self.ask(cmd("HGETALL").arg(key(topic, "attempts")))
+    }
+
+    /// What is kept of a dead job.
+    pub(crate) fn dead_info(&self, topic: &str, id: &str) -> Value {
+        let json: Option<String> = self.ask(cmd("HGET").arg(key(topic, "dead:info")).arg(id));
+        serde_json::from_str(&json.unwrap_or_else(|| panic!("{topic} {id} is not dead"))).unwrap()
+    }
+
+    /// The class of a dead job.
+    pub(crate) fn dead_class(&self, topic: &str, id: &str) -> String {
+        self.dead_info(topic, id)["class"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Everything there is, by key.
+    pub(crate) fn dump(&self) -> BTreeMap<String, Vec<u8>> {
+        let keys: Vec<String> = self.ask(cmd("KEYS").arg("*"));
+        keys.into_iter().map(|name| (name.clone(), self.ask(cmd("DUMP").arg(name)))).collect()
+    }
+}
+
+/// The full name of a topic's key.
+pub(crate) fn key(topic: &str, name: &str) -> String {
+    format!("duebox:{{{topic}}}:{name}")
+}
