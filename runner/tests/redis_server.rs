@@ -164,6 +164,39 @@ async fn a_start_that_fails_says_why_and_leaves_nothing() {
     ManagedRedis::start(&broken, Fsync::Everysec).await.unwrap().stop().await.unwrap();
 }
 
+/// Runs the daemon on a managed Redis with nothing on its path but this script as `redis-server`.
+fn run_with_program(script: Option<&str>) -> std::process::Output {
+    let root = tempfile::tempdir().unwrap();
+    let programs = root.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    if let Some(script) = script {
+        let program = programs.join("redis-server");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let handler = "(module (func (export \"handle\") (param i32) (result i32) i32.const 0))";
+    fs::write(root.path().join("ack.wat"), handler).unwrap();
+    let manifest = root.path().join("duebox.toml");
+    let text = "[redis]\nurl = \"managed\"\n[topics.t]\nhandler = \"ack.wat\"\n";
+    fs::write(&manifest, text).unwrap();
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_duebox"));
+    daemon.env("PATH", &programs).args(["run", "--manifest"]).arg(&manifest);
+    daemon.output().unwrap()
+}
+
+#[test]
+fn a_machine_without_a_fit_server_is_told_what_to_install() {
+    let output = run_with_program(None);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("apt-get install redis-server"), "{said}");
+
+    let output = run_with_program(Some("#!/bin/sh\necho 'Redis server v=6.0.16 sha=0'\n"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("6.0.16") && said.contains("packages.redis.io"), "{said}");
+}
+
 #[tokio::test]
 async fn a_redis_that_evicts_is_refused() {
     let server = RedisServer::with_args(&["--maxmemory-policy", "allkeys-lru"]);

@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::RedisServerError;
@@ -39,6 +39,7 @@ impl DataDir {
             return Err(RedisServerError::SocketPath { path: socket, len });
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(at(&path))?;
+        warn_if_open(&path);
         let lock_path = path.join("duebox.lock");
         let mut options = File::options();
         let lock = options.create(true).truncate(false).write(true).open(&lock_path);
@@ -101,6 +102,17 @@ impl Drop for DataDir {
         if let Err(error) = self.lock.unlock() {
             tracing::warn!("cannot give {} free: {error}", self.path.display());
         }
+    }
+}
+
+/// Payloads lie in the directory; one that was made by hand may be open to everybody.
+fn warn_if_open(path: &Path) {
+    let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode() & 0o777);
+    if mode & 0o077 != 0 {
+        let path = path.display();
+        tracing::warn!(
+            "other users may look into {path} (mode {mode:o}), where the managed Redis keeps every payload; run: chmod 700 {path}"
+        );
     }
 }
 

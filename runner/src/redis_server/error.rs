@@ -40,6 +40,16 @@ pub enum RedisServerError {
         "redis.url is \"managed\", but neither redis-server nor valkey-server is installed; install one: apt-get install redis-server"
     )]
     Missing,
+    /// What is installed is too old.
+    #[error(
+        "redis.url is \"managed\", and {program} is version {found:?}; 7.0 or newer is needed: install redis-server from https://packages.redis.io, or valkey-server"
+    )]
+    TooOld {
+        /// The program's name.
+        program: &'static str,
+        /// The version it reports.
+        found: String,
+    },
     /// The server program cannot be run.
     #[error("cannot run {program}: {source}; reinstall it: apt-get install --reinstall {program}")]
     Spawn {

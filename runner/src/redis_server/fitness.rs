@@ -108,10 +108,15 @@ pub async fn check(connection: &mut impl ConnectionLike) -> Result<Vec<Warning>,
 }
 
 fn check_version(found: &str) -> Result<(), Unfit> {
-    let mut parts = found.split('.').map(|part| part.parse::<u32>());
+    if is_new_enough(found) { Ok(()) } else { Err(Unfit::Version { found: found.to_owned() }) }
+}
+
+/// True for a version such as `7.0.15` that has what the queue needs.
+pub(super) fn is_new_enough(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>());
     match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= VERSION_MIN => Ok(()),
-        _ => Err(Unfit::Version { found: found.to_owned() }),
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= VERSION_MIN,
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use super::dir::{DataDir, LOG, SOCKET};
+use super::fitness::is_new_enough;
 use super::probe::{self, Answer};
 use super::{Fsync, RedisServerError};
 
@@ -107,7 +108,7 @@ impl Server {
                         tracing::info!("the managed Redis is loading its data");
                     }
                 }
-                Answer::Absent if self.child.is_none() => self.spawn()?,
+                Answer::Absent if self.child.is_none() => self.spawn().await?,
                 Answer::Absent | Answer::Silent => {}
             }
             if let Some(status) = self.child_status() {
@@ -121,33 +122,25 @@ impl Server {
         }
     }
 
-    fn spawn(&mut self) -> Result<(), RedisServerError> {
-        for program in PROGRAMS {
-            let early = self.dir.open_log()?;
-            let spawned = Command::new(program)
-                // Names relative to the directory need no quoting in the server's settings.
-                .current_dir(self.dir.path())
-                .args(["--port", "0", "--unixsocket", SOCKET, "--unixsocketperm", "700"])
-                .args(["--appendonly", "yes", "--appendfsync", self.fsync.name(), "--save", ""])
-                .args(["--maxmemory", "0", "--maxmemory-policy", "noeviction"])
-                .args(["--daemonize", "no", "--dir", ".", "--logfile", LOG])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(early)
-                // A Ctrl-C on the terminal is for the daemon, which drains before it stops Redis.
-                .process_group(0)
-                .spawn();
-            match spawned {
-                Ok(child) => {
-                    self.child = Some(child);
-                    self.up = true;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(RedisServerError::Spawn { program, source }),
-            }
-        }
-        Err(RedisServerError::Missing)
+    async fn spawn(&mut self) -> Result<(), RedisServerError> {
+        let program = program().await?;
+        let early = self.dir.open_log()?;
+        let spawned = Command::new(program)
+            // Names relative to the directory need no quoting in the server's settings.
+            .current_dir(self.dir.path())
+            .args(["--port", "0", "--unixsocket", SOCKET, "--unixsocketperm", "700"])
+            .args(["--appendonly", "yes", "--appendfsync", self.fsync.name(), "--save", ""])
+            .args(["--maxmemory", "0", "--maxmemory-policy", "noeviction"])
+            .args(["--daemonize", "no", "--dir", ".", "--logfile", LOG])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(early)
+            // A Ctrl-C on the terminal is for the daemon, which drains before it stops Redis.
+            .process_group(0)
+            .spawn();
+        self.child = Some(spawned.map_err(|source| RedisServerError::Spawn { program, source })?);
+        self.up = true;
+        Ok(())
     }
 
     /// Gives a server that was started with other settings the ones of this manifest.
@@ -194,6 +187,28 @@ impl Server {
             tail: self.dir.log_tail(),
         }
     }
+}
+
+/// The first server program that is installed and new enough.
+async fn program() -> Result<&'static str, RedisServerError> {
+    let mut refused = RedisServerError::Missing;
+    for program in PROGRAMS {
+        let mut ask = Command::new(program);
+        ask.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let said = match timeout(STOP_MAX, ask.output()).await {
+            Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => continue,
+            Ok(Err(source)) => return Err(RedisServerError::Spawn { program, source }),
+            Err(_) => String::new(),
+        };
+        let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+        let found = version.unwrap_or_default().to_owned();
+        if is_new_enough(&found) {
+            return Ok(program);
+        }
+        refused = RedisServerError::TooOld { program, found };
+    }
+    Err(refused)
 }
 
 impl Drop for Server {

@@ -7,6 +7,7 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use duebox_job::{JobId, Options, TopicName};
 use duebox_queue::{ConnectionSettings, Depths, IfExists, NewJob, Pushed, Queue};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::audit::Audit;
@@ -44,7 +45,7 @@ pub(crate) async fn play(args: &Args) -> anyhow::Result<Ended> {
     let mut board = Board::new();
     let acted = tokio::select! {
         acted = timeout(TIME_MAX, act(args, data.path(), &mut daemon, &mut ledger, &mut board)) => Some(acted),
-        pressed = tokio::signal::ctrl_c() => pressed.map(|()| None).context("cannot hear Ctrl-C")?,
+        told = told_to_end() => told.map(|()| None)?,
     };
     board.leave();
     let stopped = daemon.stop().await;
@@ -85,6 +86,20 @@ async fn act(
     act.run(args).await?;
     act.board.say("everything is done; now the account, from Redis and the handlers' log lines");
     Audit::make(act.ledger, &mut act.queue.redis()).await
+}
+
+/// Waits for Ctrl-C, for `kill`, or for the terminal to be closed.
+async fn told_to_end() -> anyhow::Result<()> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
 }
 
 fn topics() -> anyhow::Result<Vec<TopicName>> {
