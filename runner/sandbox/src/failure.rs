@@ -21,9 +21,9 @@ pub(crate) enum End {
     Answered(i32),
     /// Something else ended it: a trap, an exit, or the host.
     Broken(wasmtime::Error),
-    /// The deadline came while the guest waited.
+    /// The deadline came while the guest waited or gave way.
     TimedOut,
-    /// The interrupt came while the guest waited.
+    /// The interrupt came while the guest waited or gave way.
     Interrupted(InterruptReason),
 }
 
@@ -62,10 +62,7 @@ fn broken(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
         return over_memory(guest, FailureClass::Exit, text);
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::Interrupt) => match guest.interrupt.reason() {
-            Some(reason) => Outcome::HostFault(reason.describe().to_owned()),
-            None => timed_out(guest),
-        },
+        Some(Trap::Interrupt) => timed_out(guest),
         Some(Trap::OutOfFuel) => {
             failed(guest, FailureClass::OutOfFuel, "the fuel is spent".to_owned())
         }

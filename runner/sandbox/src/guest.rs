@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::{Memory, ModuleExport};
 use wasmtime_wasi::p1::WasiP1Ctx;
 
-use crate::interrupt::Interrupt;
 use crate::invocation::Invocation;
 use crate::limits::{Grants, Meter};
 use crate::log::JobLog;
@@ -28,7 +27,6 @@ pub(crate) struct Guest {
     pub(crate) grants: Arc<Grants>,
     pub(crate) log: Arc<JobLog>,
     pub(crate) meter: Meter,
-    pub(crate) interrupt: Interrupt,
     pub(crate) clock: Clock,
     pub(crate) phase: Phase,
     /// Where the module exports its memory, and the memory once looked up.
@@ -49,7 +47,6 @@ impl Guest {
         grants: Arc<Grants>,
         log: Arc<JobLog>,
         meter: Meter,
-        interrupt: Interrupt,
         memory_export: Option<ModuleExport>,
     ) -> Self {
         let clock = Clock::start(invocation.ttr);
@@ -58,7 +55,6 @@ impl Guest {
             grants,
             log,
             meter,
-            interrupt,
             clock,
             phase: Phase::Starting,
             memory_export,
@@ -81,11 +77,6 @@ impl Guest {
         if let Some(wasi) = &self.wasi {
             wasi.finish();
         }
-    }
-
-    /// True if the guest must stop now.
-    pub(crate) fn must_end(&self) -> bool {
-        self.interrupt.reason().is_some() || self.clock.left().is_zero()
     }
 }
 

@@ -126,7 +126,7 @@ impl Handler {
             return report(Outcome::HostFault(reason.describe().to_owned()));
         }
         let _running = self.0.ticker.run();
-        let mut store = match self.store(invocation, interrupt.clone(), logs) {
+        let mut store = match self.store(invocation, logs) {
             Ok(store) => store,
             Err(error) => return report(Outcome::HostFault(format!("no store: {error:#}"))),
         };
@@ -153,7 +153,6 @@ impl Handler {
     fn store(
         &self,
         invocation: Invocation,
-        interrupt: Interrupt,
         logs: Arc<dyn LogSink>,
     ) -> wasmtime::Result<Store<Guest>> {
         let loaded = &*self.0;
@@ -170,14 +169,15 @@ impl Handler {
             Arc::clone(&loaded.grants),
             Arc::new(log),
             Meter::new(&loaded.limits),
-            interrupt,
             loaded.memory,
         );
         let mut store = Store::try_new(loaded.linked.module().engine(), guest)?;
         store.limiter(|guest| &mut guest.meter);
         store.set_epoch_deadline(1);
+        // At every tick the guest gives way, which is when `run` sees an interrupt. It would see the
+        // deadline too, but late: a thread that is never idle looks at its timers rarely.
         store.epoch_deadline_callback(|store| {
-            Ok(match store.data().must_end() {
+            Ok(match store.data().clock.left().is_zero() {
                 true => UpdateDeadline::Interrupt,
                 false => UpdateDeadline::Yield(1),
             })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duebox_job::Outcome;
-use duebox_sandbox::{Interrupt, InterruptReason};
+use duebox_sandbox::{Handler, Interrupt, InterruptReason, Invocation};
 
 use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, run};
 
@@ -53,6 +53,23 @@ async fn one_interrupt_ends_all_its_guests_and_no_other() {
     assert!(!beside.is_finished());
     other.raise(InterruptReason::LeaseLost);
     assert!(matches!(beside.await.unwrap().outcome, Outcome::HostFault(_)));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_deadline_is_kept_on_a_thread_that_is_never_idle() {
+    let handler = load(SPINNER);
+    let (mut short, mut long) = (job(), job());
+    (short.ttr, long.ttr) = (Duration::from_millis(50), Duration::from_millis(500));
+    let (short, long) = tokio::join!(
+        tokio::spawn(run_to_its_end(handler.clone(), short)),
+        tokio::spawn(run_to_its_end(handler, long)),
+    );
+    // Were it for the thread's timers alone, both would end together, when it comes to look at them.
+    assert!(short.unwrap() < long.unwrap() / 2);
+}
+
+async fn run_to_its_end(handler: Handler, job: Invocation) -> Duration {
+    run(&handler, job).await.report.wall
 }
 
 #[tokio::test]
