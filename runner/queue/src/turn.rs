@@ -94,6 +94,8 @@ pub struct TurnReply {
     pub reclaimed: Option<Reclaimed>,
     /// What was promoted.
     pub promoted: Option<Promoted>,
+    /// Redis' clock when it promoted, unix ms.
+    pub promoted_at_ms: u64,
     /// What was leased.
     pub leased: Option<Leased>,
     /// The first error that Redis answered; the part it belongs to has no answer above.
@@ -165,7 +167,11 @@ impl TurnReply {
             Part::Extend => self.extended = Some(read_extended(answer)?),
             Part::Settle => self.settled = Some(Settled::read(answer)?),
             Part::Reclaim => self.reclaimed = Some(Reclaimed::read(answer)?),
-            Part::Promote => self.promoted = Some(Promoted::read(answer)?),
+            Part::Promote => {
+                let (promoted, now_ms) = Promoted::read(answer)?;
+                self.promoted = Some(promoted);
+                self.promoted_at_ms = now_ms;
+            }
             Part::Lease => self.leased = Some(Leased::read(answer)?),
         }
         Ok(())
@@ -252,19 +258,21 @@ impl Promotion {
 }
 
 impl Promoted {
-    fn read(answer: Value) -> Result<Self, QueueError> {
+    /// What was promoted, and Redis' clock then in unix ms.
+    fn read(answer: Value) -> Result<(Self, u64), QueueError> {
         let fields = array(answer)?;
         let [moved, skipped, more, next_due, bad, now] = fields.as_slice() else {
             return Err(unexpected(&Value::Array(fields)));
         };
         let now_ms = optional_score(now)?.unwrap_or_default();
         let wait_ms = |due_ms: u64| due_ms.saturating_sub(now_ms);
-        Ok(Self {
+        let promoted = Self {
             moved: count(moved)?,
             skipped: count(skipped)?,
             more: count(more)? > 0,
             next_due_in: optional_score(next_due)?.map(wait_ms).map(Duration::from_millis),
             bad: count(bad)?,
-        })
+        };
+        Ok((promoted, now_ms))
     }
 }

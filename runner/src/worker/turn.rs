@@ -35,8 +35,7 @@ impl Worker {
     pub(super) async fn take_turn(&mut self, now: Instant) {
         self.take_ended();
         let plan = self.plan(now);
-        let sent_at = Instant::now();
-        if let Some(reply) = self.send(&plan).await {
+        if let Some((reply, sent_at)) = self.send(&plan).await {
             self.apply(plan, reply, sent_at);
         }
     }
@@ -109,11 +108,13 @@ impl Worker {
     }
 
     /// Sends a turn until it is answered. While Redis is away, guests whose lease runs out are ended.
-    async fn send(&mut self, plan: &Plan) -> Option<TurnReply> {
+    /// With the answer comes when the try that got it was sent.
+    async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
         let crashed_info = Arc::clone(&self.crashed_info);
         let turn = plan.turn(&crashed_info);
         let mut wait = RETRY_FIRST;
         loop {
+            let sent_at = Instant::now();
             let answer = {
                 let mut asked = std::pin::pin!(self.parts.queue.turn(&self.parts.topic, &turn));
                 loop {
@@ -125,7 +126,7 @@ impl Worker {
                 }
             };
             let error = match answer {
-                Ok(reply) => return Some(reply),
+                Ok(reply) => return Some((reply, sent_at)),
                 Err(error) => error,
             };
             self.parts.outage.noticed(&error);
@@ -154,7 +155,8 @@ impl Worker {
 
     fn apply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
         let now = Instant::now();
-        let TurnReply { extended, settled, reclaimed, promoted, leased, error } = reply;
+        let TurnReply { extended, settled, reclaimed, promoted, promoted_at_ms, leased, error } =
+            reply;
         match extended {
             Some(tokens) => {
                 for ((key, extension), token) in plan.keys.iter().zip(plan.extend).zip(tokens) {
@@ -179,7 +181,7 @@ impl Worker {
             self.promoted(promoted, plan.skip, now);
         }
         if let (Some(leased), Some(call)) = (leased, plan.lease) {
-            self.leased(leased, &call, sent_at);
+            self.leased(leased, &call, sent_at, promoted_at_ms);
         }
         match error {
             Some(error) => self.refused(&error, now),
