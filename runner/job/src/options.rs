@@ -67,6 +67,10 @@ impl Options {
         if json.is_empty() {
             return Ok(Self::default());
         }
+        // Serde would read a list as the fields in their order.
+        if !json.trim_ascii_start().starts_with(b"{") {
+            return Err("options are a JSON object".to_owned());
+        }
         let options: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         if options.ttr_ms == Some(0) {
             return Err("ttr_ms is 0; it must be 1 or more".to_owned());
@@ -97,6 +101,8 @@ mod tests {
     fn what_is_no_options_says_why() {
         for (json, why) in [
             ("{", "EOF"),
+            ("[]", "JSON object"),
+            ("[5000, 3]", "JSON object"),
             (r#"{"speed":1}"#, "unknown field `speed`"),
             (r#"{"ttr_ms":0}"#, "ttr_ms is 0"),
             (r#"{"max_attempts":1000000}"#, "max_attempts is 1000000"),
