@@ -14,18 +14,22 @@ use crate::refusal::{LoadError, SandboxError};
 /// The longest line of a module's text that is quoted, in characters.
 const TEXT_LINE_MAX: usize = 120;
 
+/// The niceness of compile threads.
+const COMPILE_NICE: i32 = 5;
+
 /// Compiles modules, on a bounded number of threads however many are loaded at once.
 pub(crate) struct Compiler {
     threads: rayon::ThreadPool,
 }
 
 impl Compiler {
-    /// Half of the cores: jobs go on while a module is compiled.
+    /// As many threads as cores, which stand back where jobs want to run.
     pub(crate) fn new() -> Result<Self, SandboxError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads((cores / 2).max(1))
+            .num_threads(cores)
             .thread_name(|index| format!("compile-{index}"))
+            .start_handler(|_| stand_back())
             .build()
             .map_err(|error| SandboxError::Thread { what: "compile", why: error.to_string() })?;
         Ok(Self { threads })
@@ -49,6 +53,16 @@ impl Compiler {
         // Now, or the first job would pay for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
         Ok(module)
+    }
+}
+
+/// Gives this thread a third of the share that a thread with jobs gets. Linux alone knows a priority
+/// of one thread; a machine that refuses it only compiles at the jobs' cost.
+fn stand_back() {
+    if cfg!(target_os = "linux")
+        && let Err(error) = rustix::process::setpriority_process(None, COMPILE_NICE)
+    {
+        tracing::debug!("compile threads run at the priority of jobs: {error}");
     }
 }
 
@@ -83,4 +97,22 @@ fn place(error: &wat::Error) -> String {
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
     // SAFETY: `code` comes from `precompile_module` of this very process, and never left its memory.
     unsafe { Module::deserialize(engine, code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpriority_process;
+
+    use super::*;
+
+    #[test]
+    fn compile_threads_stand_back_and_no_other_does() {
+        let before = getpriority_process(None).unwrap();
+        let compiler = Compiler::new().unwrap();
+        let inside = compiler.threads.install(|| getpriority_process(None)).unwrap();
+        assert_eq!(
+            (inside, getpriority_process(None).unwrap()),
+            (COMPILE_NICE.max(before), before)
+        );
+    }
 }
