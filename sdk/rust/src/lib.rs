@@ -65,3 +65,8 @@ pub fn run<V: IntoVerdict>(payload_len: u32, handle: impl FnOnce(Job) -> V) -> i
     abi::report_panics();
     handle(Job::new(payload_len)).into_verdict().settle()
 }
+
+/// The README's code is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

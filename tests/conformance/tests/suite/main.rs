@@ -3,6 +3,8 @@
 
 /// Every SDK passes every case of `cases/`.
 mod conformance;
+/// The modules that the documents show.
+mod documents;
 /// What the smallest handlers ask of the host.
 mod footprint;
 /// Closing unpaid orders, in Rust.
