@@ -13,11 +13,17 @@ mod producer;
 mod store;
 
 // Jobs by plain commands, through the real handlers and as nobody should push them.
+mod bad_jobs;
 mod plain_jobs;
 
 // What befalls a runner.
 mod death;
 mod drain;
+mod hostile;
+mod outage;
+mod unbound;
+mod wake_up;
 
 // What is changed under it.
+mod manifest_reload;
 mod module_reload;
