@@ -78,6 +78,9 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 			return dropped(err)
 		}
 		duebox.Infof("text %s", text)
+	case "syntax":
+		var value any
+		duebox.Infof("syntax %t", job.JSON(&value) == nil)
 	case "json":
 		return readJSON(job)
 	case "meta":

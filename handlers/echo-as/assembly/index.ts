@@ -48,6 +48,8 @@ function read(job: Job, step: string, rest: string): Verdict | null {
     const text = job.text();
     if (text === null) return Verdict.drop("the payload is not UTF-8");
     log.info("text " + text);
+  } else if (step == "syntax") {
+    log.info("syntax " + (job.json().error === null).toString());
   } else if (step == "json") {
     return readJson(job.json());
   } else if (step == "meta") {

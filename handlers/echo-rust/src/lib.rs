@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use duebox_sdk::{Job, Level, Verdict, info, log, random};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 duebox_sdk::handler!(handle);
 
@@ -58,6 +59,7 @@ fn read(job: &Job, step: &str, rest: &str) -> Result<(), Verdict> {
         }
         "sum" => info!("sum {} {}", job.payload_len(), sum(&job.payload())),
         "text" => info!("text {}", job.text().map_err(Verdict::drop)?),
+        "syntax" => info!("syntax {}", job.json::<IgnoredAny>().is_ok()),
         "json" => {
             let Item { name, count, price, on, tags } = job.json().map_err(Verdict::drop)?;
             let tags = tags.join("|");

@@ -7,6 +7,8 @@ mod conformance;
 mod documents;
 /// What the smallest handlers ask of the host.
 mod footprint;
+/// The JSON reader of the AssemblyScript SDK against serde.
+mod json_reader;
 /// Closing unpaid orders, in Rust.
 mod order_close;
 /// Following payments, in AssemblyScript.
