@@ -176,3 +176,61 @@ fn a_problem_has_a_place_that_editors_can_jump_to() {
     assert_eq!(problems.len(), 1);
     assert_eq!((problems[0].line, problems[0].column), (Some(3), Some(7)));
 }
+
+#[test]
+fn the_manifest_of_the_docs_is_accepted() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/manifest.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let example = docs.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &surroundings());
+    assert_eq!(parsed.unwrap().topics.len(), 1);
+}
+
+/// A reload reads whatever lies there, half-written or not: it must always come to a diagnosis.
+#[test]
+fn no_text_however_broken_ends_in_anything_but_a_diagnosis() {
+    let mut random = fastrand::Rng::with_seed(20_261_121);
+    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let manifests = files.filter(|file| file.extension().is_some_and(|e| e == "toml"));
+    let mut refused = 0;
+    for text in manifests.map(|file| std::fs::read_to_string(file).unwrap()) {
+        for _ in 0..200 {
+            let broken = damage(&text, &mut random);
+            match Manifest::parse(Path::new("m.toml"), broken, &surroundings()) {
+                Ok(manifest) => assert_eq!(manifest.path, Path::new("m.toml")),
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains("hint: "), "{error}");
+                    assert!(error.render(true).contains("error"), "{error}");
+                }
+            }
+        }
+    }
+    assert!(refused > 1_000, "only {refused} were refused");
+}
+
+/// Cuts the text off, and puts pieces in that mean something to TOML or break characters apart.
+fn damage(text: &str, random: &mut fastrand::Rng) -> String {
+    const PIECES: [&str; 14] =
+        ["\"", "'", "[", "]", "{", "}", "=", "\n", "\r\n", "\0", "ä", "\u{feff}", "\"\"\"", "\t💥"];
+    let mut chars: Vec<char> = text.chars().collect();
+    if random.bool() {
+        chars.truncate(random.usize(0..=chars.len()));
+    }
+    for _ in 0..random.usize(1..=4) {
+        let at = random.usize(0..=chars.len());
+        let end = (at + random.usize(0..=8)).min(chars.len());
+        let piece = PIECES[random.usize(0..PIECES.len())];
+        drop(chars.splice(at..end, piece.chars()));
+    }
+    chars.into_iter().collect()
+}
+
+#[test]
+fn nesting_without_end_is_refused() {
+    for opening in ["a = [", "a = {b=", "[a.", "a.b."] {
+        let text = format!("[topics.x]\nhandler = \"x\"\n{}", opening.repeat(100_000));
+        let refused = Manifest::parse(Path::new("m.toml"), text, &surroundings()).unwrap_err();
+        assert!(refused.to_string().contains("not TOML"), "{opening}");
+    }
+}

@@ -184,4 +184,19 @@ mod tests {
             assert_eq!(TOPIC.standing(key), Standing::Later, "{key}");
         }
     }
+
+    #[test]
+    fn the_docs_name_every_key() {
+        let docs = include_str!("../../../docs/manifest.md");
+        for table in TABLES {
+            for key in table.all_served().chain(table.all_later()) {
+                let named = [format!("`{key}`"), format!(".{key}`"), format!("[{key}]")];
+                let known = named.iter().any(|name| docs.contains(name))
+                    || docs.contains(&format!("[[{key}]]"))
+                    || docs.contains(&format!("[{key}."))
+                    || docs.contains(&format!("{key} = "));
+                assert!(known, "docs/manifest.md does not name `{key}` in {}", table.place);
+            }
+        }
+    }
 }

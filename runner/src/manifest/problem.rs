@@ -2,11 +2,15 @@
 //!
 //! Problems are kept in the order of the file and each is told once, however often it was met.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// Problems that are told; a file with more is no manifest, and the rest are counted.
+const TOLD_MAX: usize = 100;
 
 /// One problem. `at` is its place in the manifest's text, in bytes; a problem that stems from a flag
 /// or a variable has none.
@@ -44,6 +48,16 @@ impl ManifestError {
     pub(super) fn new(path: &Path, text: String, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.at.as_ref().map(|at| (at.start, at.end)));
         problems.dedup();
+        let untold = problems.len().saturating_sub(TOLD_MAX);
+        problems.truncate(TOLD_MAX);
+        if untold > 0 {
+            problems.push(Problem {
+                at: None,
+                title: format!("there are {untold} more problems"),
+                hint: "check that the file is a manifest; the first problem may cause the others"
+                    .to_owned(),
+            });
+        }
         Self { path: path.to_owned(), text, problems }
     }
 
@@ -80,14 +94,17 @@ impl ManifestError {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
         let path = self.path.display().to_string();
         let mut reports = Vec::with_capacity(self.problems.len());
-        for problem in &self.problems {
-            let mut group = Group::with_title(Level::ERROR.primary_title(&problem.title));
-            if let Some(at) = &problem.at {
-                let caret = AnnotationKind::Primary.span(at.clone());
-                group = group.element(Snippet::source(&self.text).path(&path).annotation(caret));
-            }
-            let hint = Level::HELP.with_name("hint").message(&problem.hint);
-            reports.push(renderer.render(&[group.element(hint)]));
+        for Problem { at, title, hint } in &self.problems {
+            let group = Group::with_title(Level::ERROR.primary_title(title));
+            reports.push(match at {
+                Some(at) => {
+                    let caret = AnnotationKind::Primary.span(at.clone());
+                    let snippet = Snippet::source(&self.text).path(&path).annotation(caret);
+                    let hint = Level::HELP.with_name("hint").message(hint);
+                    renderer.render(&[group.element(snippet).element(hint)])
+                }
+                None => format!("{}\nhint: {hint}", renderer.render(&[group])),
+            });
         }
         reports.join("\n\n")
     }
@@ -108,7 +125,8 @@ pub(super) fn add_syntax_errors(
     errors: &[toml::de::Error],
     text: &str,
 ) {
-    let line_of = |at: &Range<usize>| line_and_column(text, at.start).0;
+    let line_starts: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    let line_of = |at: &Range<usize>| line_starts.partition_point(|start| *start <= at.start);
     let broken: Vec<Problem> = errors
         .iter()
         .map(|error| Problem {
@@ -117,7 +135,7 @@ pub(super) fn add_syntax_errors(
             hint: syntax_hint(error.message()).to_owned(),
         })
         .collect();
-    let broken_lines: Vec<usize> =
+    let broken_lines: HashSet<usize> =
         broken.iter().filter_map(|problem| problem.at.as_ref().map(line_of)).collect();
     problems.retain(|problem| {
         problem.at.as_ref().is_none_or(|at| !broken_lines.contains(&line_of(at)))
@@ -157,6 +175,17 @@ mod tests {
         assert_eq!(line_and_column(text, 6), (2, 1));
         assert_eq!(line_and_column(text, 8), (2, 2));
         assert_eq!(line_and_column(text, 99), (3, 1));
+    }
+
+    #[test]
+    fn a_file_that_is_no_manifest_is_told_about_within_bounds() {
+        let text = "]\n".repeat(500_000);
+        let problem =
+            |at: usize| Problem { at: Some(at..at + 1), title: "x".into(), hint: "y".into() };
+        let problems = (0..text.len()).map(problem).collect();
+        let error = ManifestError::new(Path::new("m"), text, problems);
+        assert_eq!(error.problems().len(), TOLD_MAX + 1);
+        assert!(error.to_string().contains("there are 999900 more problems"));
     }
 
     #[test]
