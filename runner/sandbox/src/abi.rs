@@ -195,6 +195,7 @@ mod tests {
         assert_eq!(lossy(b"abc", 10), "abc");
         assert_eq!(lossy("aä".as_bytes(), 2), "a");
         assert_eq!(lossy("aä".as_bytes(), 3), "aä");
+        assert_eq!(lossy("a😀b".as_bytes(), 4), "a");
         assert_eq!(lossy(b"a\xffb", 10), "a\u{fffd}b");
         assert!(lossy(&[0xff; 10], 10).len() <= 10);
     }

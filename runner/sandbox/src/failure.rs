@@ -8,6 +8,7 @@ use wasmtime_wasi::I32Exit;
 use crate::abi::lossy;
 use crate::guest::Guest;
 use crate::interrupt::InterruptReason;
+use crate::limits::Refusal;
 use crate::memory::Fault;
 
 /// The longest text of a failure, in bytes.
@@ -94,14 +95,15 @@ fn broken_by_call(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
 
 /// A trap or exit after a refused growth of memory is a failure for want of memory.
 fn over_memory(guest: &mut Guest, class: FailureClass, text: String) -> Outcome {
-    match guest.meter.refused {
-        None => failed(guest, class, text),
-        Some(wanted) => {
+    let refused = match guest.meter.refused {
+        None => return failed(guest, class, text),
+        Some(Refusal::ByMachine) => "memory was refused, the machine has no more".to_owned(),
+        Some(Refusal::OverLimit(wanted)) => {
             let max = guest.meter.memory_max();
-            let text = format!("memory of {wanted} bytes was refused, the limit is {max}: {text}");
-            failed(guest, FailureClass::OutOfMemory, text)
+            format!("memory of {wanted} bytes was refused, the topic's limit is {max}")
         }
-    }
+    };
+    failed(guest, FailureClass::OutOfMemory, format!("{refused}: {text}"))
 }
 
 /// A failure with the guest's own reason, or else with what the host saw.

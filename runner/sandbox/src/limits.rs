@@ -56,6 +56,15 @@ impl std::fmt::Debug for Grants {
     }
 }
 
+/// Why a growth of memory was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// To so many bytes: over the topic's limit, or the module's own maximum.
+    OverLimit(usize),
+    /// The machine has no more.
+    ByMachine,
+}
+
 /// Counts what one instance has, and refuses what is over its limits.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -64,8 +73,8 @@ pub(crate) struct Meter {
     /// The largest linear memory granted, in bytes.
     pub(crate) memory_peak: usize,
     tables: usize,
-    /// The size of the last refused growth of memory, in bytes.
-    pub(crate) refused: Option<usize>,
+    /// The last refused growth of memory.
+    pub(crate) refused: Option<Refusal>,
 }
 
 impl Meter {
@@ -96,14 +105,13 @@ impl ResourceLimiter for Meter {
         if granted {
             self.memory_peak = self.memory_peak.max(desired);
         } else {
-            self.refused = Some(desired);
+            self.refused = Some(Refusal::OverLimit(desired));
         }
         Ok(granted)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        // Beyond 4 GiB the meter is not asked, and the machine itself may refuse.
-        self.refused.get_or_insert(usize::MAX);
+        self.refused = Some(Refusal::ByMachine);
         Ok(())
     }
 
@@ -144,7 +152,9 @@ mod tests {
         assert!(meter.memory_growing(0, 100, None).unwrap());
         assert_eq!((meter.memory_peak, meter.refused), (100, None));
         assert!(!meter.memory_growing(100, 101, None).unwrap());
-        assert_eq!((meter.memory_peak, meter.refused), (100, Some(101)));
+        assert_eq!((meter.memory_peak, meter.refused), (100, Some(Refusal::OverLimit(101))));
+        meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
+        assert_eq!(meter.refused, Some(Refusal::ByMachine));
     }
 
     #[test]

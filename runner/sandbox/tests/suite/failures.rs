@@ -49,7 +49,7 @@ async fn a_refused_memory_tells_how_much_and_the_limit() {
     let ran = run(&handler, job()).await;
     let (class, reason) = ran.class();
     assert_eq!(class, FailureClass::OutOfMemory);
-    let first = "memory of 2162688 bytes was refused, the limit is 2097152: ";
+    let first = "memory of 2162688 bytes was refused, the topic's limit is 2097152: ";
     assert!(reason.starts_with(first), "{reason}");
     assert!(reason.contains("unreachable"), "{reason}");
     assert_eq!(ran.report.memory_peak, 2 << 20);
@@ -64,7 +64,11 @@ async fn a_growth_beyond_the_modules_own_maximum_is_a_refusal_too() {
             (drop (memory.grow (i32.const 2)))
             (unreachable)))"#,
     );
-    assert_eq!(run(&handler, job()).await.failure().class, FailureClass::OutOfMemory);
+    let ran = run(&handler, job()).await;
+    let (class, reason) = ran.class();
+    assert_eq!(class, FailureClass::OutOfMemory);
+    assert!(reason.starts_with("memory of 196608 bytes was refused"), "{reason}");
+    assert_eq!(ran.report.memory_peak, 65_536, "what was refused was never had");
 }
 
 #[tokio::test]
