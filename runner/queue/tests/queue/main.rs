@@ -24,4 +24,8 @@ mod outage;
 // Many jobs, odd bytes, and nothing left behind.
 mod volume;
 // Random lives of jobs against a model of the queue.
-// mod random;
+mod invariants;
+mod ledger;
+mod model;
+mod random;
+mod step;

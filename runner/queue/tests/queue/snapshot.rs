@@ -1,6 +1,7 @@
 //! Everything that Redis holds of a topic, read at once, and the moving of its times.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use redis::Connection;
@@ -16,7 +17,7 @@ const ZSETS: [&str; 6] = ["pending", "ready", "unack", "retry", "dead", "holders
 const IN_MICROS: [&str; 2] = ["unack", "holders"];
 
 /// All keys of a topic.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub(crate) struct Snapshot {
     pub(crate) jobs: Hash,
     pub(crate) opts: Hash,
@@ -77,29 +78,45 @@ impl Snapshot {
 
     /// Puts every time of a topic back by so much. Due times that are none stay what they are.
     pub(crate) fn shift(redis: &mut Connection, base: &str, by: Duration) {
-        let before = Self::read(redis, base);
+        let mut shifted = Self::read(redis, base);
+        shifted.put_back(by);
         let mut write = redis::pipe();
         write.atomic();
-        for (name, scores) in before.zsets() {
-            let in_micros = IN_MICROS.contains(&name);
-            let step = if in_micros { by.as_micros() } else { by.as_millis() } as f64;
-            let key = format!("{base}{name}");
-            for (id, score) in scores.iter().filter(|(_, score)| in_micros || is_due(**score)) {
-                let key = &key;
-                write.cmd("ZADD").arg(key).arg("XX").arg(score - step).arg(id).ignore();
+        for (name, scores) in ZSETS.into_iter().zip(shifted.zsets()) {
+            for (id, score) in scores {
+                write.cmd("ZADD").arg(format!("{base}{name}")).arg("XX").arg(*score).arg(id);
             }
         }
-        if let Some(wake) = before.wake() {
-            let wake = wake - by.as_millis() as f64;
-            write.cmd("HSET").arg(format!("{base}meta")).arg("wake").arg(wake).ignore();
+        if let Some(wake) = shifted.wake() {
+            write.cmd("HSET").arg(format!("{base}meta")).arg("wake").arg(wake.to_string());
         }
-        let () = write.query(redis).unwrap();
+        let () = write.exec(redis).unwrap();
     }
 
-    fn zsets(&self) -> [(&'static str, &Zset); 6] {
+    /// The same in memory.
+    pub(crate) fn put_back(&mut self, by: Duration) {
+        let (ms, us) = (by.as_millis() as f64, by.as_micros() as f64);
+        if let Some(wake) = self.wake() {
+            self.set_wake(Some(wake - ms));
+        }
+        for (name, scores) in ZSETS.into_iter().zip(self.zsets()) {
+            let in_micros = IN_MICROS.contains(&name);
+            for score in scores.values_mut().filter(|score| in_micros || is_due(**score)) {
+                *score -= if in_micros { us } else { ms };
+            }
+        }
+    }
+
+    fn zsets(&mut self) -> [&mut Zset; 6] {
         let Self { pending, ready, unack, retry, dead, holders, .. } = self;
-        let scores = [pending, ready, unack, retry, dead, holders];
-        std::array::from_fn(|i| (ZSETS[i], scores[i]))
+        [pending, ready, unack, retry, dead, holders]
+    }
+
+    pub(crate) fn set_wake(&mut self, wake: Option<f64>) {
+        match wake {
+            Some(wake) => self.meta.insert(b"wake".to_vec(), wake.to_string().into_bytes()),
+            None => self.meta.remove(b"wake".as_slice()),
+        };
     }
 
     /// The due time that sleepers wait for.
@@ -116,6 +133,29 @@ impl Snapshot {
     /// A field of a hash as text; empty if it is not there.
     pub(crate) fn text(hash: &Hash, id: &str) -> String {
         hash.get(id.as_bytes()).map(|v| String::from_utf8_lossy(v).into_owned()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = String::from_utf8_lossy;
+        let Self { jobs, opts, attempts, dead_jobs, dead_opts, dead_info, meta, .. } = self;
+        let hashes = [jobs, opts, attempts, dead_jobs, dead_opts, dead_info, meta];
+        for (name, hash) in HASHES.into_iter().zip(hashes).filter(|(_, hash)| !hash.is_empty()) {
+            write!(f, "\n  {name}:")?;
+            for (field, value) in hash {
+                write!(f, " {}={}", shown(field), shown(value))?;
+            }
+        }
+        let Self { pending, ready, unack, retry, dead, holders, .. } = self;
+        let zsets = [pending, ready, unack, retry, dead, holders];
+        for (name, zset) in ZSETS.into_iter().zip(zsets).filter(|(_, zset)| !zset.is_empty()) {
+            write!(f, "\n  {name}:")?;
+            for (id, score) in zset {
+                write!(f, " {}={score}", shown(id))?;
+            }
+        }
+        Ok(())
     }
 }
 

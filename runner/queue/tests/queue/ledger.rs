@@ -1,0 +1,299 @@
+//! The guarantees, checked from what the queue answered and nothing else: every push that was taken
+//! has exactly one end, is never handed out early, twice at once, or with another's attempts, and a
+//! valid verdict always counts.
+//!
+//! Unlike the model it knows no stages. It panics where a guarantee is broken.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::JobId;
+use duebox_queue::{Cancelled, Due, NewJob, Pushed, Requeued, Rescheduled, Settled, Verdict};
+
+use crate::model::is_bad;
+use crate::step::{Claim, Given, Reply, Step};
+
+/// A push that was taken and has not come to its end.
+#[derive(Debug, Clone)]
+struct Job {
+    payload: Bytes,
+    /// Not before this time, in ms; infinite if it must never run.
+    due: f64,
+    failures: u64,
+    crashes: u64,
+}
+
+/// What is known of an id.
+#[derive(Debug, Clone, Default)]
+struct Life {
+    /// The newest push, if no runner has it.
+    waiting: Option<Job>,
+    /// What a runner has, under which token, and whether its payload was taken away.
+    running: Option<(u64, Job, bool)>,
+    /// The payload it died with.
+    dead: Option<Bytes>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    lives: BTreeMap<JobId, Life>,
+    /// The earliest and the latest that Redis' clock can have shown at the step, in ms.
+    clock: (f64, f64),
+}
+
+impl Ledger {
+    /// Takes note of a step and its answer. `buried` are the ids that left pending by this step.
+    pub(crate) fn note(
+        &mut self,
+        step: &Step,
+        reply: &Reply,
+        clock_us: (u64, u64),
+        buried: &[JobId],
+    ) {
+        self.clock = ((clock_us.0 / 1_000) as f64, (clock_us.1 / 1_000) as f64);
+        match (step, reply) {
+            (Step::Push(_, jobs), Reply::Pushed(words)) => {
+                jobs.iter().zip(words).for_each(|(job, word)| self.pushed(job, *word));
+            }
+            (Step::Plain { id, payload, due }, _) => {
+                let due = if is_bad(*due) { f64::INFINITY } else { *due };
+                self.life(id).waiting = Some(Job::new(payload, due));
+            }
+            (Step::Promote { .. }, Reply::Promoted(promoted)) => {
+                let bad = buried.iter().filter(|id| self.bad_due(id)).count();
+                assert_eq!(bad as u64, promoted.bad, "bad due times and no others are buried");
+            }
+            (Step::Lease(_), Reply::Leased(given, _)) => self.leased(given),
+            (Step::Settle(claims), Reply::Settled(words)) => {
+                claims
+                    .iter()
+                    .zip(words)
+                    .for_each(|((claim, verdict), word)| self.settled(claim, verdict, *word));
+            }
+            (Step::Extend(claims), Reply::Extended(tokens)) => {
+                let known = self.lives.clone();
+                claims
+                    .iter()
+                    .zip(tokens)
+                    .for_each(|((claim, _), new)| self.extended(&known, claim, *new));
+            }
+            (Step::Reclaim { delay }, Reply::Reclaimed(ended)) => {
+                ended.iter().for_each(|(id, word)| self.reclaimed(id, *word, *delay));
+            }
+            (Step::Cancel(ids), Reply::Cancelled(words)) => {
+                ids.iter().zip(words).for_each(|(id, word)| self.cancelled(id, *word));
+            }
+            (Step::Reschedule(id, due), Reply::Rescheduled(word)) => {
+                self.rescheduled(id, *due, *word)
+            }
+            (Step::Requeue(ids), Reply::Requeued(words)) => {
+                ids.iter().zip(words).for_each(|(id, word)| self.requeued(id, *word));
+            }
+            (Step::Advance(by), _) => self.put_back(*by),
+            _ => {}
+        }
+    }
+
+    /// Every push has come to its end, and no runner has any.
+    pub(crate) fn assert_all_ended(&self) {
+        for (id, life) in &self.lives {
+            assert!(life.waiting.is_none(), "{id}: a push was lost: {life:?}");
+            assert!(life.running.is_none(), "{id}: a lease was lost: {life:?}");
+        }
+    }
+
+    fn life(&mut self, id: &JobId) -> &mut Life {
+        self.lives.entry(id.clone()).or_default()
+    }
+
+    fn not_before(&self, due: Due) -> f64 {
+        match due {
+            Due::Now => 0.0,
+            Due::In(delay) => self.clock.0 + delay.as_millis() as f64,
+            Due::At(ms) => ms as f64,
+        }
+    }
+
+    fn pushed(&mut self, job: &NewJob, word: Pushed) {
+        let due = self.not_before(job.due);
+        let life = self.life(&job.id);
+        let cancelled = life.running.as_ref().is_some_and(|(_, _, gone)| *gone);
+        match word {
+            Pushed::Pushed => assert!(life.waiting.is_none() && life.running.is_none()),
+            Pushed::Replaced => assert!(life.waiting.is_some() && life.running.is_none()),
+            Pushed::Successor => assert!(life.running.is_some()),
+            Pushed::Exists | Pushed::Kept => {
+                assert!(life.waiting.is_some() || (life.running.is_some() && !cancelled));
+                return;
+            }
+            Pushed::BadDue => return,
+        }
+        life.waiting = Some(Job::new(&job.payload, due));
+    }
+
+    fn bad_due(&mut self, id: &JobId) -> bool {
+        let life = self.life(id);
+        let Some(job) = life.waiting.take_if(|job| job.due.is_infinite()) else { return false };
+        life.dead = Some(job.payload);
+        if let Some((_, _, gone)) = &mut life.running {
+            *gone = true;
+        }
+        true
+    }
+
+    fn leased(&mut self, given: &[Given]) {
+        let latest = self.clock.1;
+        for Given { claim, payload, failures, crashes, .. } in given {
+            let life = self.lives.entry(claim.id.clone()).or_default();
+            if let Some((token, job, gone)) = &life.running {
+                assert_eq!(*token, claim.token_us, "{}: leased twice", claim.id);
+                assert_eq!(job.payload, payload, "{}: not the payload of before", claim.id);
+                assert!(!gone && life.waiting.is_none(), "{}: given again, though over", claim.id);
+                continue;
+            }
+            let job = life.waiting.take().unwrap_or_else(|| panic!("{}: from nowhere", claim.id));
+            assert_eq!(job.payload, payload, "{}: not the newest push", claim.id);
+            assert!(job.due <= latest, "{}: {} ms early", claim.id, job.due - latest);
+            assert_eq!((*failures, *crashes), (job.failures, job.crashes), "{}", claim.id);
+            life.running = Some((claim.token_us, job, false));
+        }
+    }
+
+    /// Leases that a repeated call ended, because a newer push waits.
+    pub(crate) fn given_up(&mut self, ids: &[JobId]) {
+        for id in ids {
+            let life = self.life(id);
+            assert!(life.waiting.is_some(), "{id}: a lease ended without a newer push");
+            assert!(life.running.take().is_some(), "{id}: no lease to end");
+        }
+    }
+
+    fn settled(&mut self, claim: &Claim, verdict: &Verdict, word: Settled) {
+        let earliest = self.clock.0;
+        let life = self.life(&claim.id);
+        let holds = life.running.as_ref().is_some_and(|(token, ..)| *token == claim.token_us);
+        assert_eq!(word != Settled::Lost, holds, "{}: {word:?}", claim.id);
+        let Some((_, mut job, gone)) = life.running.take_if(|_| holds) else { return };
+        let over = if *verdict == Verdict::Ack {
+            Some(Settled::Done)
+        } else if life.waiting.is_some() {
+            Some(Settled::Superseded)
+        } else {
+            gone.then_some(Settled::Cancelled)
+        };
+        if let Some(over) = over {
+            assert_eq!(word, over, "{}", claim.id);
+            return;
+        }
+        match (verdict, word) {
+            (Verdict::Release { delay }, Settled::Released) => {
+                if !delay.is_zero() {
+                    job.due = earliest + delay.as_millis() as f64;
+                }
+            }
+            (Verdict::Nack { delay, max_attempts, .. }, Settled::Retry) => {
+                job.failures += 1;
+                job.due = earliest + delay.as_millis() as f64;
+                assert!(job.failures < u64::from(*max_attempts), "{}: one too many", claim.id);
+            }
+            (Verdict::Nack { max_attempts, .. }, Settled::Dead) => {
+                assert!(job.failures + 1 >= u64::from(*max_attempts), "{}: too early", claim.id);
+                life.dead = Some(job.payload);
+                return;
+            }
+            (Verdict::Drop { .. }, Settled::Dead) => {
+                life.dead = Some(job.payload);
+                return;
+            }
+            _ => panic!("{}: {word:?} for {verdict:?}", claim.id),
+        }
+        life.waiting = Some(job);
+    }
+
+    fn extended(&mut self, known: &BTreeMap<JobId, Life>, claim: &Claim, new: Option<u64>) {
+        let held = known.get(&claim.id).and_then(|life| life.running.as_ref());
+        let holds = held.is_some_and(|(token, ..)| *token == claim.token_us);
+        assert!(new.is_some() || !holds, "{}: a valid extension was refused", claim.id);
+        if let (true, Some(new), Some((token, ..))) =
+            (holds, new, &mut self.life(&claim.id).running)
+        {
+            *token = new;
+        }
+    }
+
+    fn reclaimed(&mut self, id: &JobId, word: Settled, delay: Duration) {
+        let (earliest, latest) = self.clock;
+        let life = self.life(id);
+        let Some((token, mut job, gone)) = life.running.take() else {
+            panic!("{id}: no lease to end")
+        };
+        assert!(token / 1_000 <= latest as u64, "{id}: the lease still held");
+        match word {
+            Settled::Superseded => assert!(life.waiting.is_some(), "{id}"),
+            Settled::Cancelled => assert!(gone && life.waiting.is_none(), "{id}"),
+            Settled::Dead => life.dead = Some(job.payload),
+            Settled::Retry => {
+                job.crashes += 1;
+                job.due = earliest + delay.as_millis() as f64;
+                assert!(life.waiting.replace(job).is_none(), "{id}");
+            }
+            _ => panic!("{id}: reclaimed as {word:?}"),
+        }
+    }
+
+    fn cancelled(&mut self, id: &JobId, word: Cancelled) {
+        let life = self.life(id);
+        let waited = life.waiting.take().is_some();
+        let expected = match &mut life.running {
+            Some((_, _, gone)) => {
+                *gone = true;
+                Cancelled::Leased
+            }
+            None if waited => Cancelled::Cancelled,
+            None => Cancelled::None,
+        };
+        assert_eq!(word, expected, "{id}");
+    }
+
+    fn rescheduled(&mut self, id: &JobId, due: Due, word: Rescheduled) {
+        let due = self.not_before(due);
+        let life = self.life(id);
+        match word {
+            Rescheduled::Pending | Rescheduled::Ready | Rescheduled::Retry => {
+                let job = life.waiting.as_mut().unwrap_or_else(|| panic!("{id}: nothing waits"));
+                job.due = due;
+            }
+            Rescheduled::Leased => assert!(life.waiting.is_none() && life.running.is_some()),
+            Rescheduled::None => assert!(life.waiting.is_none() && life.running.is_none()),
+            Rescheduled::BadDue => {}
+        }
+    }
+
+    fn requeued(&mut self, id: &JobId, word: Requeued) {
+        let life = self.life(id);
+        if word == Requeued::Ok {
+            assert!(life.waiting.is_none() && life.running.is_none(), "{id}: it lives");
+            let payload = life.dead.take().unwrap_or_else(|| panic!("{id}: it is not dead"));
+            life.waiting = Some(Job::new(&payload, 0.0));
+        }
+    }
+
+    fn put_back(&mut self, by: Duration) {
+        for life in self.lives.values_mut() {
+            if let Some(job) = &mut life.waiting {
+                job.due -= by.as_millis() as f64;
+            }
+            if let Some((token, job, _)) = &mut life.running {
+                *token -= by.as_micros() as u64;
+                job.due -= by.as_millis() as f64;
+            }
+        }
+    }
+}
+
+impl Job {
+    fn new(payload: &Bytes, due: f64) -> Self {
+        Self { payload: payload.clone(), due, failures: 0, crashes: 0 }
+    }
+}
