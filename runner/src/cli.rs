@@ -17,6 +17,7 @@ mod requeue;
 mod run;
 mod stats;
 mod target;
+mod value;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -144,7 +145,7 @@ Exit codes:
   2  bad input: nothing was pushed")]
 struct PushArgs {
     /// The topic
-    #[arg(value_parser = parse_topic)]
+    #[arg(value_parser = value::topic)]
     topic: TopicName,
     /// The payload: a text, @FILE for a file's content, - for stdin; none for an empty one
     ///
@@ -171,10 +172,10 @@ struct PushArgs {
     /// Ids are unique among the live jobs of a topic: pushing an id that is alive does what
     /// --if-exists says. With --lines the ids are ID-1, ID-2 …, so a push that broke off can be
     /// repeated safely. Made ids are in the order of time.
-    #[arg(long, value_name = "ID", value_parser = parse_id)]
+    #[arg(long, value_name = "ID", value_parser = value::id)]
     id: Option<JobId>,
     /// Wall clock of one attempt, 1ms to 24h, instead of the topic's
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_ttr)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = value::ttr)]
     ttr: Option<Duration>,
     /// Attempts in all, instead of the topic's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
@@ -216,7 +217,7 @@ Examples:
   duebox stats --json | jq '.topics[] | select(.dead > 0)'")]
 struct StatsArgs {
     /// Only these topics
-    #[arg(value_name = "TOPIC", value_parser = parse_topic)]
+    #[arg(value_name = "TOPIC", value_parser = value::topic)]
     topics: Vec<TopicName>,
     /// Show it anew each second, until Ctrl-C
     #[arg(long)]
@@ -253,22 +254,22 @@ struct InvokeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
     max_attempts: Option<u32>,
     /// A config value for the handler; may be given again
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
     config: Vec<(String, String)>,
     /// An environment variable for a WASI handler; may be given again
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
     env: Vec<(String, String)>,
     /// The id the handler sees
-    #[arg(long, value_name = "ID", default_value = "invoke", value_parser = parse_id)]
+    #[arg(long, value_name = "ID", default_value = "invoke", value_parser = value::id)]
     id: JobId,
     /// The topic the handler sees
-    #[arg(long, value_name = "TOPIC", default_value = "invoke", value_parser = parse_topic)]
+    #[arg(long, value_name = "TOPIC", default_value = "invoke", value_parser = value::topic)]
     topic: TopicName,
     /// Wall clock of the attempt, 1ms to 24h
-    #[arg(long, value_name = "DURATION", default_value = "30s", allow_hyphen_values = true, value_parser = parse_ttr)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", allow_hyphen_values = true, value_parser = value::ttr)]
     ttr: Duration,
     /// Linear memory the handler may have, 64KiB to 4GiB
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::memory)]
     memory: usize,
     /// Print the result as JSON
     #[arg(long)]
@@ -289,10 +290,10 @@ Exit codes:
   2  bad input")]
 struct CancelArgs {
     /// The topic
-    #[arg(value_parser = parse_topic)]
+    #[arg(value_parser = value::topic)]
     topic: TopicName,
     /// The job's id
-    #[arg(value_parser = parse_any_id)]
+    #[arg(value_parser = value::any_id)]
     id: JobId,
     /// Print the result as JSON
     #[arg(long)]
@@ -315,10 +316,10 @@ Exit codes:
   2  bad input")]
 struct RequeueArgs {
     /// The topic
-    #[arg(value_parser = parse_topic)]
+    #[arg(value_parser = value::topic)]
     topic: TopicName,
     /// The ids of dead jobs
-    #[arg(value_name = "ID", required_unless_present = "all", value_parser = parse_any_id)]
+    #[arg(value_name = "ID", required_unless_present = "all", value_parser = value::any_id)]
     ids: Vec<JobId>,
     /// Every dead job of the topic
     #[arg(long, conflicts_with = "ids")]
@@ -360,44 +361,5 @@ impl Common {
 
     fn load(&self) -> Result<Manifest, Failure> {
         Ok(Manifest::load_with(&self.manifest, &self.surroundings())?)
-    }
-}
-
-fn parse_topic(text: &str) -> Result<TopicName, String> {
-    TopicName::new(text).map_err(|error| error.to_string())
-}
-
-fn parse_id(text: &str) -> Result<JobId, String> {
-    JobId::new(text).map_err(|error| error.to_string())
-}
-
-/// An id of a job that exists: a plain producer may have chosen any bytes.
-fn parse_any_id(text: &str) -> Result<JobId, String> {
-    if text.is_empty() {
-        return Err("a job id must not be empty".to_owned());
-    }
-    Ok(JobId::from_redis(text.to_owned()))
-}
-
-fn parse_ttr(text: &str) -> Result<Duration, String> {
-    let ttr = parse_duration(text).map_err(|error| error.to_string())?;
-    let range = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
-    if range.contains(&ttr) { Ok(ttr) } else { Err("a ttr is from 1ms to 24h".to_owned()) }
-}
-
-fn parse_memory(text: &str) -> Result<usize, String> {
-    let form = "write a number with a unit (KiB, MiB, GiB), such as 64MiB";
-    let bytesize::ByteSize(bytes) =
-        text.parse().map_err(|_| format!("{text:?} is no size; {form}"))?;
-    usize::try_from(bytes)
-        .ok()
-        .filter(|bytes| (64 << 10..=4 << 30).contains(bytes))
-        .ok_or_else(|| "a handler's memory is from 64KiB to 4GiB".to_owned())
-}
-
-fn parse_pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is no pair; write NAME=VALUE")),
     }
 }

@@ -107,7 +107,7 @@ impl Redis {
             None => None,
         };
         let password = read_password(section);
-        refuse_two_passwords(section, url.as_ref());
+        refuse_useless_password(section, url.as_ref());
         let prefix = check_prefix(section).unwrap_or_else(|| "duebox".to_owned());
         let poll = section
             .duration("poll", Duration::from_millis(10)..=Duration::from_secs(60))
@@ -241,17 +241,23 @@ fn password_of_file(path: &Path) -> Result<Secret, String> {
     Ok(Secret::new(password))
 }
 
-fn refuse_two_passwords(section: &Section<'_>, url: Option<&RedisUrl>) {
-    let Some(RedisUrl::Url(url)) = url else { return };
-    let info = url.parse::<redis::ConnectionInfo>();
-    let in_url = info.is_ok_and(|info| info.redis_settings().password().is_some());
-    if in_url && section.value("password").is_some() {
-        section.reader().refuse(
-            section.key_at("password"),
-            "there are two passwords: one in the URL and one under `password`".to_owned(),
-            "keep one of them",
-        );
-    }
+/// A password must have a use: one is enough, and a managed Redis has none.
+fn refuse_useless_password(section: &Section<'_>, url: Option<&RedisUrl>) {
+    let (Some(url), Some(at)) = (url, section.key_at("password")) else { return };
+    let (title, hint) = match url {
+        RedisUrl::Managed { .. } => (
+            "a managed Redis has no password: only this user reaches its socket",
+            "remove `password`, or give the url of a Redis that has one",
+        ),
+        RedisUrl::Url(url) => {
+            let info = url.parse::<redis::ConnectionInfo>();
+            if !info.is_ok_and(|info| info.redis_settings().password().is_some()) {
+                return;
+            }
+            ("there are two passwords: one in the URL and one under `password`", "keep one of them")
+        }
+    };
+    section.reader().refuse(Some(at), title.to_owned(), hint);
 }
 
 #[cfg(test)]

@@ -1,0 +1,66 @@
+//! Reading single values of the command line. A refusal says what the value must be.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use duebox_job::{JobId, TopicName, parse_duration};
+
+pub(super) fn topic(text: &str) -> Result<TopicName, String> {
+    TopicName::new(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn id(text: &str) -> Result<JobId, String> {
+    JobId::new(text).map_err(|error| error.to_string())
+}
+
+/// An id of a job that exists: a plain producer may have chosen any bytes.
+pub(super) fn any_id(text: &str) -> Result<JobId, String> {
+    if text.is_empty() {
+        return Err("a job id must not be empty".to_owned());
+    }
+    Ok(JobId::from_redis(text.to_owned()))
+}
+
+pub(super) fn ttr(text: &str) -> Result<Duration, String> {
+    let ttr = parse_duration(text).map_err(|error| error.to_string())?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
+    if range.contains(&ttr) { Ok(ttr) } else { Err("a ttr is from 1ms to 24h".to_owned()) }
+}
+
+pub(super) fn memory(text: &str) -> Result<usize, String> {
+    let form = "write a number with a unit (KiB, MiB, GiB), such as 64MiB";
+    let ByteSize(bytes) = text.parse().map_err(|_| format!("{text:?} is no size; {form}"))?;
+    usize::try_from(bytes)
+        .ok()
+        .filter(|bytes| (64 << 10..=4 << 30).contains(bytes))
+        .ok_or_else(|| "a handler's memory is from 64KiB to 4GiB".to_owned())
+}
+
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is no pair; write NAME=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_part_of_the_range() {
+        assert_eq!(memory("64KiB"), Ok(64 << 10));
+        assert_eq!(memory("4GiB"), Ok(4 << 30));
+        assert!(memory("65535B").is_err() && memory("5GiB").is_err() && memory("x").is_err());
+        assert_eq!(ttr("1ms"), Ok(Duration::from_millis(1)));
+        assert_eq!(ttr("24h"), Ok(Duration::from_secs(86_400)));
+        assert!(ttr("0ms").is_err() && ttr("86400001ms").is_err());
+    }
+
+    #[test]
+    fn a_pair_is_split_at_its_first_sign() {
+        assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
+        assert!(pair("=b").is_err() && pair("a").is_err());
+    }
+}
