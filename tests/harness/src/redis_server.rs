@@ -13,6 +13,9 @@ use tempfile::TempDir;
 use crate::{patience, signal};
 
 const STARTS_MAX: u32 = 5;
+/// What Redis' error answers begin with, where redis-cli prints them like any other.
+const ERRORS: [&str; 8] =
+    ["ERR ", "WRONGTYPE ", "EXECABORT ", "OOM ", "MISCONF ", "READONLY ", "NOAUTH ", "NOPERM "];
 
 /// A redis-server on a loopback port of its own. Dropping it kills the process and removes its data.
 #[derive(Debug)]
@@ -142,7 +145,10 @@ impl RedisServer {
         let output = output.unwrap_or_else(|error| panic!("redis-cli gave no output: {error}"));
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let failed = String::from_utf8_lossy(&output.stderr);
+        // In this mode redis-cli says 0 whatever was answered.
+        let refused = printed.lines().find(|line| ERRORS.iter().any(|word| line.starts_with(word)));
         assert!(output.status.success(), "redis-cli: {printed} {failed}");
+        assert!(refused.is_none(), "redis-cli: {refused:?} in {printed}");
         printed.lines().map(str::to_owned).collect()
     }
 
