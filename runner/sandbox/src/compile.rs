@@ -14,8 +14,9 @@ use crate::refusal::{LoadError, SandboxError};
 /// The longest line of a module's text that is quoted, in characters.
 const TEXT_LINE_MAX: usize = 120;
 
-/// The niceness of compile threads.
-const COMPILE_NICE: i32 = 5;
+/// How much nicer compile threads are than the daemon, and the nicest a thread can be.
+const COMPILE_NICER: i32 = 5;
+const NICE_MAX: i32 = 19;
 
 /// Compiles modules, on a bounded number of threads however many are loaded at once.
 pub(crate) struct Compiler {
@@ -59,8 +60,12 @@ impl Compiler {
 /// Gives this thread a third of the share that a thread with jobs gets. Linux alone knows a priority
 /// of one thread; a machine that refuses it only compiles at the jobs' cost.
 fn stand_back() {
+    let nicer = || {
+        let nice = rustix::process::getpriority_process(None)?;
+        rustix::process::setpriority_process(None, (nice + COMPILE_NICER).min(NICE_MAX))
+    };
     if cfg!(target_os = "linux")
-        && let Err(error) = rustix::process::setpriority_process(None, COMPILE_NICE)
+        && let Err(error) = nicer()
     {
         tracing::debug!("compile threads run at the priority of jobs: {error}");
     }

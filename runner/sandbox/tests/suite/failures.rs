@@ -72,6 +72,17 @@ async fn a_growth_beyond_the_modules_own_maximum_is_a_refusal_too() {
 }
 
 #[tokio::test]
+async fn a_refusal_counts_from_the_instances_first_breath() {
+    let handler = load(
+        r#"(module
+          (memory (export "memory") 1)
+          (func (export "_initialize") (drop (memory.grow (i32.const 60000))))
+          (func (export "handle") (param i32) (result i32) (unreachable)))"#,
+    );
+    assert_eq!(run(&handler, job()).await.failure().class, FailureClass::OutOfMemory);
+}
+
+#[tokio::test]
 async fn an_exit_tells_its_code() {
     let handler = load(
         r#"(module
