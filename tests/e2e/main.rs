@@ -20,6 +20,7 @@ mod plain_jobs;
 mod death;
 mod drain;
 mod hostile;
+mod managed;
 mod outage;
 mod unbound;
 mod wake_up;
@@ -27,3 +28,7 @@ mod wake_up;
 // What is changed under it.
 mod manifest_reload;
 mod module_reload;
+
+// What is refused.
+mod push_refusal;
+mod refusal;
