@@ -60,7 +60,7 @@ pub fn run(manifest: Manifest, surroundings: Surroundings) -> anyhow::Result<()>
 }
 
 fn runtime(threads: usize, name: &str) -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+    Builder::new_multi_thread().worker_threads(threads).thread_name(name).event_interval(std::env::var("EVI").ok().and_then(|v|v.parse().ok()).unwrap_or(61)).enable_all().build()
 }
 
 struct Daemon {
@@ -97,6 +97,7 @@ impl Daemon {
         surroundings: Surroundings,
         guests: &Runtime,
     ) -> anyhow::Result<Self> {
+        info!(manifest = %manifest.path.display(), topics = manifest.topics.len(), "starting: the handlers are compiled");
         let sandbox = Arc::new(Sandbox::new(&sandbox_config(&manifest))?);
         // Taken before the modules are read: a change meanwhile is seen as one.
         let seen = fingerprints(&manifest);

@@ -5,7 +5,7 @@
 //! worth looking; whoever looks compares contents. Since notification may miss a change (network file
 //! systems, a link in a chain that is not watched), fingerprints are compared every two seconds too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const COMPARE_EVERY: Duration = Duration::from_secs(2);
 pub struct Watch {
     watcher: Option<RecommendedWatcher>,
     directories: BTreeSet<PathBuf>,
-    files: Arc<Mutex<Vec<(PathBuf, Option<Fingerprint>)>>>,
+    files: Mutex<BTreeMap<PathBuf, Option<Fingerprint>>>,
     event: Arc<Notify>,
 }
 
@@ -45,7 +45,7 @@ impl Watch {
         if let Err(error) = &watcher {
             debug!(%error, "no file notification here; files are compared every two seconds");
         }
-        let files = Arc::default();
+        let files = Mutex::default();
         Self { watcher: watcher.ok(), directories: BTreeSet::new(), files, event }
     }
 

@@ -7,6 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ErrorKind, IntoConnectionInfo, Pipeline, Value};
 
 use crate::QueueError;
@@ -15,6 +17,11 @@ use crate::QueueError;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long one attempt to connect may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long the other side may be silent, or leave what was sent unconfirmed.
+const PEER_SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How often a silent other side is asked whether it is there.
+const PEER_ASK_EVERY: Duration = Duration::from_secs(3);
 
 /// Where Redis is and how to log in.
 #[derive(Clone)]
@@ -54,8 +61,18 @@ impl ConnectionSettings {
         if let Some(password) = &self.password {
             login = login.set_password(password);
         }
-        Client::open(info.set_redis_settings(login)).map_err(address)
+        let info = info.set_redis_settings(login).set_tcp_settings(tcp_settings());
+        Client::open(info).map_err(address)
     }
+}
+
+/// A pipeline leaves at once, and a peer that vanished without a word is noticed within some seconds.
+fn tcp_settings() -> TcpSettings {
+    let keepalive = TcpKeepalive::new().with_time(PEER_SILENCE_MAX).with_interval(PEER_ASK_EVERY);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(PEER_SILENCE_MAX);
+    settings
 }
 
 #[derive(Clone)]

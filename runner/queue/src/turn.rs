@@ -94,8 +94,8 @@ pub struct TurnReply {
     pub reclaimed: Option<Reclaimed>,
     /// What was promoted.
     pub promoted: Option<Promoted>,
-    /// Redis' clock when it promoted, unix ms.
-    pub promoted_at_ms: u64,
+    /// Redis' clock when it promoted, in µs since the epoch.
+    pub promoted_at_us: u64,
     /// What was leased.
     pub leased: Option<Leased>,
     /// The first error that Redis answered; the part it belongs to has no answer above.
@@ -168,9 +168,9 @@ impl TurnReply {
             Part::Settle => self.settled = Some(Settled::read(answer)?),
             Part::Reclaim => self.reclaimed = Some(Reclaimed::read(answer)?),
             Part::Promote => {
-                let (promoted, now_ms) = Promoted::read(answer)?;
+                let (promoted, now_us) = Promoted::read(answer)?;
                 self.promoted = Some(promoted);
-                self.promoted_at_ms = now_ms;
+                self.promoted_at_us = now_us;
             }
             Part::Lease => self.leased = Some(Leased::read(answer)?),
         }
@@ -258,14 +258,14 @@ impl Promotion {
 }
 
 impl Promoted {
-    /// What was promoted, and Redis' clock then in unix ms.
+    /// What was promoted, and Redis' clock then in µs since the epoch.
     fn read(answer: Value) -> Result<(Self, u64), QueueError> {
         let fields = array(answer)?;
         let [moved, skipped, more, next_due, bad, now] = fields.as_slice() else {
             return Err(unexpected(&Value::Array(fields)));
         };
-        let now_ms = optional_score(now)?.unwrap_or_default();
-        let wait_ms = |due_ms: u64| due_ms.saturating_sub(now_ms);
+        let now_us = optional_score(now)?.unwrap_or_default();
+        let wait_ms = |due_ms: u64| due_ms.saturating_sub(now_us / 1_000);
         let promoted = Self {
             moved: count(moved)?,
             skipped: count(skipped)?,
@@ -273,6 +273,6 @@ impl Promoted {
             next_due_in: optional_score(next_due)?.map(wait_ms).map(Duration::from_millis),
             bad: count(bad)?,
         };
-        Ok((promoted, now_ms))
+        Ok((promoted, now_us))
     }
 }

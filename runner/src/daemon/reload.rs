@@ -14,6 +14,7 @@ use super::{Daemon, fingerprints};
 use crate::binding::Binding;
 use crate::manifest::{Manifest, ManifestError, Topic};
 use crate::module_file::{self, Fingerprint, ModuleError};
+use crate::telemetry;
 use crate::worker::Order;
 
 /// What a look at the files found.
@@ -107,7 +108,11 @@ impl Daemon {
         for name in gone {
             self.leave_topic(name);
         }
-        let lease = manifest.runner.lease;
+        let runner = &manifest.runner;
+        if let Err(error) = telemetry::change(&runner.log, runner.log_format) {
+            warn!(%error, "the log stays as it was");
+        }
+        let lease = runner.lease;
         for (name, served) in &self.topics {
             let Some(topic) = manifest.topics.get(name) else { continue };
             served.binding.send_if_modified(|bound| {
@@ -164,10 +169,6 @@ fn needs_restart(before: &Manifest, after: &Manifest) -> Vec<&'static str> {
     }
     if before.runner.max_jobs != after.runner.max_jobs {
         keys.push("runner.max_jobs");
-    }
-    if before.runner.log != after.runner.log || before.runner.log_format != after.runner.log_format
-    {
-        keys.push("runner.log, runner.log_format");
     }
     keys
 }

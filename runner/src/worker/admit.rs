@@ -14,14 +14,14 @@ use crate::record::Record;
 use crate::verdict::verdict;
 
 impl Worker {
-    /// Takes what a lease call gave, sent at `sent_at` and asked at `asked_at_ms` by Redis' clock. Where
+    /// Takes what a lease call gave, sent at `sent_at` and asked at `asked_at_us` by Redis' clock. Where
     /// the reply to an earlier try was lost, the leases are older than this try.
     pub(super) fn leased(
         &mut self,
         leased: Leased,
         call: &LeaseCall,
         sent_at: Instant,
-        asked_at_ms: u64,
+        asked_at_us: u64,
     ) {
         let (leases, withdrawn) = match leased {
             Leased::Jobs(leases, withdrawn) => (leases, withdrawn),
@@ -33,8 +33,8 @@ impl Worker {
         let lease_us = u64::try_from(call.lease.as_micros()).unwrap_or(u64::MAX);
         let expires_at_us = leases.first().map_or(0, |lease| lease.token.expires_at_us());
         let leased_at_us = expires_at_us.saturating_sub(lease_us);
-        let age_ms = asked_at_ms.saturating_sub(leased_at_us / 1_000);
-        let leased_at = sent_at.checked_sub(Duration::from_millis(age_ms)).unwrap_or(sent_at);
+        let age = Duration::from_micros(asked_at_us.saturating_sub(leased_at_us));
+        let leased_at = sent_at.checked_sub(age).unwrap_or(sent_at);
         let mut tasks = Vec::with_capacity(leases.len());
         for lease in leases {
             self.pace.saw_payload(lease.payload.len());

@@ -155,7 +155,7 @@ impl Worker {
 
     fn apply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
         let now = Instant::now();
-        let TurnReply { extended, settled, reclaimed, promoted, promoted_at_ms, leased, error } =
+        let TurnReply { extended, settled, reclaimed, promoted, promoted_at_us, leased, error } =
             reply;
         match extended {
             Some(tokens) => {
@@ -178,10 +178,10 @@ impl Worker {
             self.reclaimed(reclaimed, now);
         }
         if let Some(promoted) = promoted {
-            self.promoted(promoted, plan.skip, now);
+            self.promoted(promoted, plan.skip, now, promoted_at_us);
         }
         if let (Some(leased), Some(call)) = (leased, plan.lease) {
-            self.leased(leased, &call, sent_at, promoted_at_ms);
+            self.leased(leased, &call, sent_at, promoted_at_us);
         }
         match error {
             Some(error) => self.refused(&error, now),
@@ -237,9 +237,11 @@ impl Worker {
         }
     }
 
-    fn promoted(&mut self, promoted: Promoted, skip: u64, now: Instant) {
+    fn promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
         if let Some(wait) = promoted.next_due_in {
-            self.look_at = self.look_at.min(now + wait);
+            // The wait is counted from the millisecond that Redis was in, not from within it.
+            let begun = Duration::from_micros(now_us % 1_000);
+            self.look_at = self.look_at.min(now + wait.saturating_sub(begun));
         }
         self.skip = if promoted.more { skip + promoted.skipped } else { 0 };
         self.more |= promoted.more;

@@ -7,7 +7,7 @@
 --
 -- KEYS  pending ready unack retry attempts meta jobs opts dead dead:jobs dead:opts dead:info
 -- ARGV  n (1 to 1000), skip
--- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in ms
+-- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in µs
 local PENDING, READY, UNACK, RETRY = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ATTEMPTS, META, JOBS, OPTS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local DEAD_KEYS = { KEYS[9], KEYS[10], KEYS[11], KEYS[12] }
@@ -116,4 +116,4 @@ if next_due ~= waited_for then
     redis.call('HSET', META, 'wake', next_due)
   end
 end
-return { moved, skipped, more, next_due, bad, now }
+return { moved, skipped, more, next_due, bad, whole(now_us) }

@@ -50,29 +50,28 @@ for i = 1, count do
 end
 if #writes == 0 then return words end
 
+local now = whole(now_ms)
 local withdrawn, fresh, plain = {}, {}, {}
 local to_jobs, to_opts, to_ready, to_pending = {}, {}, {}, {}
 local earliest
-for _, write in ipairs(writes) do
-  local options = ARGV[4 * write.job + 2]
-  to_jobs[#to_jobs + 1] = write.id
-  to_jobs[#to_jobs + 1] = ARGV[4 * write.job + 1]
+for i, write in ipairs(writes) do
+  local id, due, leased = write.id, write.due, write.leased
+  local payload, options = ARGV[4 * write.job + 1], ARGV[4 * write.job + 2]
+  to_jobs[2 * i - 1], to_jobs[2 * i] = id, payload
   if options == '' then
-    plain[#plain + 1] = write.id
+    plain[#plain + 1] = id
   else
-    to_opts[#to_opts + 1] = write.id
+    to_opts[#to_opts + 1] = id
     to_opts[#to_opts + 1] = options
   end
-  if write.staged then withdrawn[#withdrawn + 1] = write.id end
-  if not write.leased then fresh[#fresh + 1] = write.id end
-  local is_due = write.due <= now_ms
-  local stage = (is_due and not write.leased) and to_ready or to_pending
-  stage[#stage + 1] = whole(write.due)
-  stage[#stage + 1] = write.id
+  if write.staged then withdrawn[#withdrawn + 1] = id end
+  if not leased then fresh[#fresh + 1] = id end
+  local is_due = due <= now_ms
+  local stage = (is_due and not leased) and to_ready or to_pending
+  stage[#stage + 1] = due == now_ms and now or whole(due)
+  stage[#stage + 1] = id
   -- A due successor waits for the end of a lease, and nobody need wake for it.
-  if not (is_due and write.leased) and (not earliest or write.due < earliest) then
-    earliest = write.due
-  end
+  if not (is_due and leased) and (not earliest or due < earliest) then earliest = due end
 end
 
 -- The first write adds: where Redis is out of memory it is refused, and the whole push with it.

@@ -16,36 +16,36 @@ local HOLDERS = KEYS[12]
 local EXTRAS = { ack = 0, release = 2, nack = 3, drop = 1 }
 local DELAY_MAX = 1e12
 
-local ids, entries = {}, {}
-local at = 1
-while at <= #ARGV do
-  local id, token, verdict = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local extras = EXTRAS[verdict or '']
-  local where = 'settle entry ' .. (#ids + 1) .. ': '
-  if not extras then return refuse(where .. 'no verdict ' .. tostring(verdict)) end
-  if not string.match(token, '^%d+$') then return refuse(where .. 'no token') end
-  if at + 2 + extras > #ARGV then return refuse(where .. 'it is cut short') end
-  local entry = { token = token, verdict = verdict }
-  if verdict == 'release' then
-    entry.delay, entry.due = read_whole(ARGV[at + 3], 0, DELAY_MAX), ARGV[at + 4]
-    if not entry.delay or not string.match(entry.due, '^%d+$') then
-      return refuse(where .. 'a release has a delay and a due time in whole ms')
-    end
-  elseif verdict == 'nack' then
-    entry.delay = read_whole(ARGV[at + 3], 0, DELAY_MAX)
-    entry.attempts_max = read_whole(ARGV[at + 4], 1, 999999)
-    entry.info = ARGV[at + 5]
-    if not entry.delay or not entry.attempts_max then
-      return refuse(where .. 'a nack has a delay in whole ms and 1 to 999999 attempts')
-    end
-  elseif verdict == 'drop' then
-    entry.info = ARGV[at + 3]
+-- What is wrong with the verdict that begins at an argument, or nil; and how many arguments it has
+-- beyond id, token and verdict.
+local function fault(at)
+  local extras = EXTRAS[ARGV[at + 2] or '']
+  if not extras then return 'no verdict ' .. tostring(ARGV[at + 2]) end
+  if not string.find(ARGV[at + 1], '^%d+$') then return 'no token' end
+  if at + 2 + extras > #ARGV then return 'it is cut short' end
+  if extras > 1 and not read_whole(ARGV[at + 3], 0, DELAY_MAX) then
+    return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
   end
-  ids[#ids + 1] = id
-  entries[#entries + 1] = entry
+  if extras == 2 and not string.find(ARGV[at + 4], '^%d+$') then
+    return 'its due time is no whole number of ms'
+  end
+  if extras == 3 and not read_whole(ARGV[at + 4], 1, 999999) then
+    return 'its attempts in all are not 1 to 999999'
+  end
+  return nil, extras
+end
+
+-- Where each verdict begins.
+local ids, starts = {}, {}
+local at, count = 1, 0
+while at <= #ARGV do
+  local wrong, extras = fault(at)
+  count = count + 1
+  if wrong then return refuse('settle entry ' .. count .. ': ' .. wrong) end
+  ids[count], starts[count] = ARGV[at], at
   at = at + 3 + extras
 end
-if #ids < 1 or #ids > 1000 then return refuse('settle takes 1 to 1000 jobs') end
+if count < 1 or count > 1000 then return refuse('settle takes 1 to 1000 jobs') end
 
 local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
 local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
@@ -55,20 +55,20 @@ local ended, forgotten, finished, deaths = {}, {}, {}, {}
 local to_ready, to_retry, to_attempts = {}, {}, {}
 
 -- What becomes of a job that did not end well, has a payload and no successor.
-local function fail(id, entry)
-  if entry.verdict == 'release' then
-    local delayed = entry.delay > 0
-    local stage = delayed and to_retry or to_ready
-    stage[#stage + 1] = delayed and whole(now_ms + entry.delay) or entry.due
+local function fail(id, at)
+  local verdict, delay = ARGV[at + 2], tonumber(ARGV[at + 3])
+  if verdict == 'release' then
+    local stage = delay > 0 and to_retry or to_ready
+    stage[#stage + 1] = delay > 0 and whole(now_ms + delay) or ARGV[at + 4]
     stage[#stage + 1] = id
     return 'released'
   end
-  if entry.verdict == 'nack' then
+  if verdict == 'nack' then
     local attempts = tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
-    if attempts % 1000000 + 1 < entry.attempts_max then
+    if attempts % 1000000 + 1 < tonumber(ARGV[at + 4]) then
       to_attempts[#to_attempts + 1] = id
       to_attempts[#to_attempts + 1] = whole(attempts + 1)
-      to_retry[#to_retry + 1] = whole(now_ms + entry.delay)
+      to_retry[#to_retry + 1] = whole(now_ms + delay)
       to_retry[#to_retry + 1] = id
       return 'retry'
     end
@@ -77,28 +77,30 @@ local function fail(id, entry)
     id = id,
     payload = redis.call('HGET', JOBS, id),
     options = redis.call('HGET', OPTS, id),
-    info = entry.info,
+    info = verdict == 'drop' and ARGV[at + 3] or ARGV[at + 5],
   }
   return 'dead'
 end
 
 for i, id in ipairs(ids) do
-  local entry = entries[i]
-  if seen[id] or tokens[i] ~= entry.token then
+  local at = starts[i]
+  if seen[id] or tokens[i] ~= ARGV[at + 1] then
     words[i] = 'lost'
   else
-    seen[id] = true
-    ended[#ended + 1] = id
-    if entry.verdict == 'ack' then
-      words[i] = 'done'
+    local word
+    if ARGV[at + 2] == 'ack' then
+      word = 'done'
     elseif newer[i] then
-      words[i] = 'superseded'
+      word = 'superseded'
     elseif redis.call('HEXISTS', JOBS, id) == 0 then
-      words[i] = 'cancelled'
+      word = 'cancelled'
     else
-      words[i] = fail(id, entry)
+      word = fail(id, at)
     end
-    if words[i] ~= 'released' and words[i] ~= 'retry' then
+    seen[id] = true
+    words[i] = word
+    ended[#ended + 1] = id
+    if word ~= 'released' and word ~= 'retry' then
       forgotten[#forgotten + 1] = id
       -- Payload and options of a superseded job are its successor's.
       if not newer[i] then finished[#finished + 1] = id end

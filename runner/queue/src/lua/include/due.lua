@@ -1,12 +1,11 @@
 -- Reads a due time: '+ms' from now, '0' for now, or unix milliseconds. nil if it is none of these,
 -- or outside 1e11..1e14, where a producer has mixed up seconds or microseconds.
 local function read_due(text)
-  local delay = string.match(text, '^%+(%d+)$')
   local due
+  if text == '0' then return now_ms end
+  local delay = string.match(text, '^%+(%d+)$')
   if delay then
     due = now_ms + tonumber(delay)
-  elseif text == '0' then
-    due = now_ms
   elseif string.match(text, '^%d+$') then
     due = tonumber(text)
   end

@@ -1,6 +1,6 @@
 -- Reads a whole number from `least` to `most`; nil if the text is none.
 local function read_whole(text, least, most)
-  local number = string.match(text or '', '^%d+$') and tonumber(text)
+  local number = string.find(text or '', '^%d+$') and tonumber(text)
   if number and number >= least and number <= most then return number end
   return nil
 end
