@@ -216,7 +216,8 @@ impl<'s> Reader<'s> {
             );
             return None;
         }
-        Some(self.folder.join(text))
+        // Without the `.` in the middle that a path such as ./data brings along.
+        Some(self.folder.join(text).components().collect())
     }
 
     /// A table, whatever its keys. `key_at` is the place to show: a table's own may span many lines.

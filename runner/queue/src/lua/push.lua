@@ -30,8 +30,13 @@ local retry = redis.call('ZMSCORE', RETRY, unpack(ids))
 
 -- Decide every job before the first write. A second one of an id meets the first as if it were stored.
 local words, writes, write_of = {}, {}, {}
+local due_text, due
 for i = 1, count do
-  local id, due = ids[i], read_due(ARGV[4 * i])
+  local id = ids[i]
+  if ARGV[4 * i] ~= due_text then
+    due_text = ARGV[4 * i]
+    due = read_due(due_text)
+  end
   local staged = pending[i] or ready[i] or retry[i]
   local leased = unack[i]
   local live = staged or write_of[id] or (leased and redis.call('HEXISTS', JOBS, id) == 1)
@@ -50,10 +55,9 @@ for i = 1, count do
 end
 if #writes == 0 then return words end
 
-local now = whole(now_ms)
 local withdrawn, fresh, plain = {}, {}, {}
 local to_jobs, to_opts, to_ready, to_pending = {}, {}, {}, {}
-local earliest
+local earliest, last_due, score
 for i, write in ipairs(writes) do
   local id, due, leased = write.id, write.due, write.leased
   local payload, options = ARGV[4 * write.job + 1], ARGV[4 * write.job + 2]
@@ -68,7 +72,9 @@ for i, write in ipairs(writes) do
   if not leased then fresh[#fresh + 1] = id end
   local is_due = due <= now_ms
   local stage = (is_due and not leased) and to_ready or to_pending
-  stage[#stage + 1] = due == now_ms and now or whole(due)
+  -- Jobs of a batch often fall due together.
+  if due ~= last_due then last_due, score = due, whole(due) end
+  stage[#stage + 1] = score
   stage[#stage + 1] = id
   -- A due successor waits for the end of a lease, and nobody need wake for it.
   if not (is_due and leased) and (not earliest or due < earliest) then earliest = due end

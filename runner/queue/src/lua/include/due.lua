@@ -1,8 +1,8 @@
 -- Reads a due time: '+ms' from now, '0' for now, or unix milliseconds. nil if it is none of these,
 -- or outside 1e11..1e14, where a producer has mixed up seconds or microseconds.
 local function read_due(text)
-  local due
   if text == '0' then return now_ms end
+  local due
   local delay = string.match(text, '^%+(%d+)$')
   if delay then
     due = now_ms + tonumber(delay)
