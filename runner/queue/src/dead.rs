@@ -40,7 +40,7 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn dead_ids(&self, topic: &TopicName, n: usize) -> Result<Vec<JobId>, QueueError> {
         let mut range = redis::cmd("ZRANGE");
-        range.arg(self.keys(topic).dead()).arg(0).arg(n as i64 - 1);
+        range.arg(self.keys(topic).key("dead")).arg(0).arg(n as i64 - 1);
         let found = array(script::run_one(&self.connection, range).await?)?;
         found.into_iter().map(|id| Ok(JobId::from_redis(bytes(id)?))).collect()
     }
@@ -109,25 +109,12 @@ impl Queue {
 
     fn prune_command(&self, topic: &TopicName) -> Cmd {
         let keys = self.keys(topic);
-        PRUNE.call(&[keys.dead(), keys.dead_jobs(), keys.dead_opts(), keys.dead_info()])
+        PRUNE.call(&keys)
     }
 }
 
 fn requeue_command(keys: &TopicKeys, ids: &[JobId]) -> Cmd {
-    let mut call = REQUEUE.call(&[
-        keys.jobs(),
-        keys.opts(),
-        keys.pending(),
-        keys.ready(),
-        keys.unack(),
-        keys.retry(),
-        keys.attempts(),
-        keys.meta(),
-        keys.dead(),
-        keys.dead_jobs(),
-        keys.dead_opts(),
-        keys.dead_info(),
-    ]);
+    let mut call = REQUEUE.call(keys);
     call.arg(keys.wake_channel());
     for id in ids {
         call.arg(id.as_bytes());

@@ -80,13 +80,7 @@ impl Queue {
         let mut calls = Vec::with_capacity(topics.len());
         for topic in topics {
             let keys = self.keys(topic);
-            calls.push(PEEK.call(&[
-                keys.pending(),
-                keys.ready(),
-                keys.unack(),
-                keys.retry(),
-                keys.meta(),
-            ]));
+            calls.push(PEEK.call(&keys));
         }
         let answers = script::run(&self.connection, &calls).await?;
         let read = |answer: Result<Value, QueueError>| {
@@ -106,12 +100,18 @@ impl Queue {
         let mut calls = Vec::with_capacity(topics.len() * DEPTH_COMMANDS + 1);
         for topic in topics {
             let keys = self.keys(topic);
-            for stage in [keys.pending(), keys.ready(), keys.unack(), keys.retry(), keys.dead()] {
+            for stage in [
+                keys.key("pending"),
+                keys.key("ready"),
+                keys.key("unack"),
+                keys.key("retry"),
+                keys.key("dead"),
+            ] {
                 let mut size = redis::cmd("ZCARD");
                 size.arg(stage);
                 calls.push(size);
             }
-            for stage in [keys.ready(), keys.pending(), keys.retry()] {
+            for stage in [keys.key("ready"), keys.key("pending"), keys.key("retry")] {
                 let mut first = redis::cmd("ZRANGE");
                 first.arg(stage).arg(0).arg(0).arg("WITHSCORES");
                 calls.push(first);

@@ -7,27 +7,39 @@ use duebox_job::TopicName;
 
 use crate::Queue;
 
-/// The keys of one topic (QUEUE.md §1).
+/// The keys of one topic.
 pub(crate) struct TopicKeys {
     base: String,
 }
 
-/// The parts of a topic's keys, in the words of QUEUE.md.
-macro_rules! topic_keys {
-    ($($name:ident = $suffix:literal),+ $(,)?) => {
-        impl TopicKeys {
-            $(pub(crate) fn $name(&self) -> String {
-                format!("{}{}", self.base, $suffix)
-            })+
-        }
-    };
-}
+impl TopicKeys {
+    /// The names of all keys (docs/queue.md).
+    #[cfg(test)]
+    pub(crate) const NAMES: [&'static str; 13] = [
+        "jobs",
+        "opts",
+        "pending",
+        "ready",
+        "unack",
+        "retry",
+        "attempts",
+        "dead",
+        "dead:jobs",
+        "dead:opts",
+        "dead:info",
+        "meta",
+        "holders",
+    ];
 
-topic_keys! {
-    jobs = "jobs", opts = "opts", pending = "pending", ready = "ready", unack = "unack",
-    retry = "retry", attempts = "attempts", dead = "dead", dead_jobs = "dead:jobs",
-    dead_opts = "dead:opts", dead_info = "dead:info", meta = "meta", holders = "holders",
-    wake_channel = "wake",
+    /// The key of this name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.base)
+    }
+
+    /// The channel on which a topic's sleeping runners are woken.
+    pub(crate) fn wake_channel(&self) -> String {
+        self.key("wake")
+    }
 }
 
 impl Queue {

@@ -89,16 +89,7 @@ pub enum Leased {
 
 impl LeaseCall {
     pub(crate) fn command(&self, keys: &TopicKeys) -> Cmd {
-        let mut call = LEASE.call(&[
-            keys.ready(),
-            keys.unack(),
-            keys.pending(),
-            keys.jobs(),
-            keys.opts(),
-            keys.attempts(),
-            keys.meta(),
-            keys.holders(),
-        ]);
+        let mut call = LEASE.call(keys);
         let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
         call.arg(self.jobs.min(BATCH_MAX)).arg(lease_ms).arg(&self.call_id);
         call

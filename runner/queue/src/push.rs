@@ -167,16 +167,7 @@ fn batch_len(jobs: &[NewJob]) -> usize {
 }
 
 fn push_command(keys: &TopicKeys, jobs: &[NewJob], if_exists: IfExists) -> Cmd {
-    let mut call = PUSH.call(&[
-        keys.jobs(),
-        keys.opts(),
-        keys.pending(),
-        keys.ready(),
-        keys.unack(),
-        keys.retry(),
-        keys.attempts(),
-        keys.meta(),
-    ]);
+    let mut call = PUSH.call(keys);
     call.arg(if_exists.word()).arg(keys.wake_channel());
     for job in jobs {
         call.arg(job.id.as_bytes()).arg(job.due.argument());

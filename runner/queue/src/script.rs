@@ -4,51 +4,51 @@
 //! failover) they are loaded and just those calls that were not carried out are sent again, in their
 //! old order.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use redis::{Cmd, Pipeline, Script, ServerErrorKind, Value};
 
 use crate::QueueError;
 use crate::connection::Connection;
+use crate::keys::TopicKeys;
 
 /// Puts a script together from its file and the parts it includes.
 macro_rules! script {
-    ($name:literal, $keys:literal $(, $part:literal)*) => {
+    ($name:literal $(, $part:literal)*) => {
         LuaScript {
-            keys: $keys,
             source: concat!(
                 include_str!("lua/include/now.lua"),
                 $(include_str!(concat!("lua/include/", $part, ".lua")),)*
                 include_str!(concat!("lua/", $name, ".lua")),
             ),
-            script: LazyLock::new(|| {
-                Script::new(concat!(
-                    include_str!("lua/include/now.lua"),
-                    $(include_str!(concat!("lua/include/", $part, ".lua")),)*
-                    include_str!(concat!("lua/", $name, ".lua")),
-                ))
-            }),
+            read: OnceLock::new(),
         }
     };
 }
 
 pub(crate) struct LuaScript {
-    keys: usize,
     source: &'static str,
-    script: LazyLock<Script>,
+    read: OnceLock<Read>,
 }
 
-pub(crate) static PUSH: LuaScript = script!("push", 8, "due", "wake");
-pub(crate) static PROMOTE: LuaScript = script!("promote", 12, "number", "bury");
-pub(crate) static LEASE: LuaScript = script!("lease", 8, "number");
-pub(crate) static SETTLE: LuaScript = script!("settle", 12, "number", "bury");
-pub(crate) static EXTEND: LuaScript = script!("extend", 1, "number");
-pub(crate) static RECLAIM: LuaScript = script!("reclaim", 11, "number", "bury");
-pub(crate) static CANCEL: LuaScript = script!("cancel", 7);
-pub(crate) static RESCHEDULE: LuaScript = script!("reschedule", 6, "due", "wake");
-pub(crate) static REQUEUE: LuaScript = script!("requeue", 12, "wake");
-pub(crate) static PRUNE: LuaScript = script!("prune", 4, "number");
-pub(crate) static PEEK: LuaScript = script!("peek", 5);
+/// What Rust must know of a script to call it.
+struct Read {
+    digest: String,
+    /// The names of the keys it takes, in their order: what its header says after `-- KEYS`.
+    keys: Vec<&'static str>,
+}
+
+pub(crate) static PUSH: LuaScript = script!("push", "due", "wake");
+pub(crate) static PROMOTE: LuaScript = script!("promote", "number", "bury");
+pub(crate) static LEASE: LuaScript = script!("lease", "number");
+pub(crate) static SETTLE: LuaScript = script!("settle", "number", "bury");
+pub(crate) static EXTEND: LuaScript = script!("extend", "number");
+pub(crate) static RECLAIM: LuaScript = script!("reclaim", "number", "bury");
+pub(crate) static CANCEL: LuaScript = script!("cancel");
+pub(crate) static RESCHEDULE: LuaScript = script!("reschedule", "due", "wake");
+pub(crate) static REQUEUE: LuaScript = script!("requeue", "wake");
+pub(crate) static PRUNE: LuaScript = script!("prune", "number");
+pub(crate) static PEEK: LuaScript = script!("peek");
 
 static ALL: [&LuaScript; 11] = [
     &PUSH,
@@ -65,15 +65,23 @@ static ALL: [&LuaScript; 11] = [
 ];
 
 impl LuaScript {
-    /// Starts a call; arguments are added to what it returns.
-    pub(crate) fn call(&self, keys: &[String]) -> Cmd {
-        debug_assert_eq!(keys.len(), self.keys);
+    /// Starts a call on a topic's keys; arguments are added to what it returns.
+    pub(crate) fn call(&self, keys: &TopicKeys) -> Cmd {
+        let read = self.read();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.script.get_hash()).arg(keys.len());
-        for key in keys {
-            call.arg(key);
+        call.arg(&read.digest).arg(read.keys.len());
+        for name in &read.keys {
+            call.arg(keys.key(name));
         }
         call
+    }
+
+    fn read(&self) -> &Read {
+        self.read.get_or_init(|| {
+            let header = self.source.lines().find_map(|line| line.strip_prefix("-- KEYS"));
+            let keys = header.unwrap_or_default().split_whitespace().collect();
+            Read { digest: Script::new(self.source).get_hash().to_owned(), keys }
+        })
     }
 }
 
@@ -139,13 +147,15 @@ fn refuse_error(answer: Value) -> Result<Value, QueueError> {
 mod tests {
     use super::*;
 
-    /// The header of a script names its keys; the number that Rust passes must be theirs.
+    /// A script gets the keys that its header names: it must use as many, and they must be keys.
     #[test]
-    fn headers_count_the_keys_that_rust_passes() {
+    fn headers_name_the_keys_that_scripts_use() {
         for script in ALL {
-            let header = script.source.lines().find(|line| line.starts_with("-- KEYS")).unwrap();
-            let named = header.trim_start_matches("-- KEYS").split_whitespace().count();
-            assert_eq!(named, script.keys, "{header}");
+            let keys = &script.read().keys;
+            let uses = |n: usize| script.source.contains(&format!("KEYS[{n}]"));
+            assert!(!keys.is_empty() && (1..=keys.len()).all(uses), "{keys:?}");
+            assert!(!uses(keys.len() + 1), "{keys:?}");
+            assert!(keys.iter().all(|key| TopicKeys::NAMES.contains(key)), "{keys:?}");
         }
     }
 }

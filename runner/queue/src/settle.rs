@@ -112,20 +112,7 @@ impl Settlement {
     }
 
     pub(crate) fn command(keys: &TopicKeys, settlements: &[Self]) -> Cmd {
-        let mut call = SETTLE.call(&[
-            keys.jobs(),
-            keys.opts(),
-            keys.pending(),
-            keys.ready(),
-            keys.unack(),
-            keys.retry(),
-            keys.attempts(),
-            keys.dead(),
-            keys.dead_jobs(),
-            keys.dead_opts(),
-            keys.dead_info(),
-            keys.holders(),
-        ]);
+        let mut call = SETTLE.call(keys);
         for settlement in settlements {
             call.arg(settlement.id.as_bytes()).arg(settlement.token.as_bytes());
             match &settlement.verdict {

@@ -180,7 +180,7 @@ impl TurnReply {
 
 impl Extension {
     fn command(keys: &TopicKeys, extensions: &[Self]) -> Cmd {
-        let mut call = EXTEND.call(&[keys.unack()]);
+        let mut call = EXTEND.call(keys);
         for Self { id, token, by } in extensions {
             call.arg(id.as_bytes()).arg(token.as_bytes()).arg(millis(*by).max(1));
         }
@@ -198,19 +198,7 @@ fn read_extended(answer: Value) -> Result<Vec<Option<Token>>, QueueError> {
 
 impl ReclaimRule<'_> {
     fn command(&self, keys: &TopicKeys) -> Cmd {
-        let mut call = RECLAIM.call(&[
-            keys.jobs(),
-            keys.opts(),
-            keys.pending(),
-            keys.unack(),
-            keys.retry(),
-            keys.attempts(),
-            keys.dead(),
-            keys.dead_jobs(),
-            keys.dead_opts(),
-            keys.dead_info(),
-            keys.holders(),
-        ]);
+        let mut call = RECLAIM.call(keys);
         call.arg(BATCH_MAX).arg(self.max_crashes).arg(millis(self.delay)).arg(self.info);
         call
     }
@@ -238,20 +226,7 @@ impl Reclaimed {
 
 impl Promotion {
     fn command(&self, keys: &TopicKeys) -> Cmd {
-        let mut call = PROMOTE.call(&[
-            keys.pending(),
-            keys.ready(),
-            keys.unack(),
-            keys.retry(),
-            keys.attempts(),
-            keys.meta(),
-            keys.jobs(),
-            keys.opts(),
-            keys.dead(),
-            keys.dead_jobs(),
-            keys.dead_opts(),
-            keys.dead_info(),
-        ]);
+        let mut call = PROMOTE.call(keys);
         call.arg(self.jobs.min(BATCH_MAX)).arg(self.skip);
         call
     }

@@ -68,15 +68,7 @@ impl Queue {
         let keys = self.keys(topic);
         let mut words = Vec::with_capacity(ids.len());
         for batch in ids.chunks(BATCH_MAX) {
-            let mut call = CANCEL.call(&[
-                keys.jobs(),
-                keys.opts(),
-                keys.pending(),
-                keys.ready(),
-                keys.unack(),
-                keys.retry(),
-                keys.attempts(),
-            ]);
+            let mut call = CANCEL.call(&keys);
             for id in batch {
                 call.arg(id.as_bytes());
             }
@@ -103,14 +95,7 @@ impl Queue {
         due: Due,
     ) -> Result<Rescheduled, QueueError> {
         let keys = self.keys(topic);
-        let mut call = RESCHEDULE.call(&[
-            keys.pending(),
-            keys.ready(),
-            keys.unack(),
-            keys.retry(),
-            keys.attempts(),
-            keys.meta(),
-        ]);
+        let mut call = RESCHEDULE.call(&keys);
         call.arg(keys.wake_channel()).arg(id.as_bytes()).arg(due.argument());
         let answer = script::run_one(&self.connection, call).await?;
         match text(&answer)? {
