@@ -49,6 +49,7 @@ pub(crate) async fn play(args: &Args) -> anyhow::Result<Ended> {
     };
     board.leave();
     let stopped = daemon.stop().await;
+    end_orphan(data.path()).await;
     let audit = match acted {
         None => {
             stopped?;
@@ -86,6 +87,19 @@ async fn act(
     act.run(args).await?;
     act.board.say("everything is done; now the account, from Redis and the handlers' log lines");
     Audit::make(act.ledger, &mut act.queue.redis()).await
+}
+
+/// A daemon that was killed leaves its Redis to the next one; here there is no next one.
+async fn end_orphan(data: &Path) {
+    let url = format!("redis+unix://{}/redis.sock", data.display());
+    let Ok(client) = redis::Client::open(url) else { return };
+    // Nobody listens any more where the daemon ended in order.
+    let Ok(mut connection) = client.get_multiplexed_async_connection().await else { return };
+    let ended: redis::RedisResult<()> =
+        redis::cmd("SHUTDOWN").arg("NOSAVE").query_async(&mut connection).await;
+    if ended.is_err() {
+        // It hangs up instead of answering: that is how it says yes.
+    }
 }
 
 /// Waits for Ctrl-C, for `kill`, or for the terminal to be closed.
