@@ -88,6 +88,8 @@ struct State {
     waiting: VecDeque<Task>,
     waiting_since: Option<Instant>,
     lanes: usize,
+    /// Lanes whose job has yielded or waits: whatever else comes is for others.
+    aside: usize,
     running: usize,
     ended: Vec<Ended>,
     notify_at_waiting: usize,
@@ -114,7 +116,8 @@ impl Lanes {
         state.busy_since.get_or_insert(now);
         state.waiting_since.get_or_insert(now);
         state.waiting.extend(tasks);
-        let wanted = concurrency.min(self.0.ground.cores).min(state.waiting.len());
+        let free = self.0.ground.cores.min(state.waiting.len());
+        let wanted = concurrency.min(state.aside + free);
         while state.lanes < wanted {
             self.0.open_lane(&mut state);
         }
@@ -187,10 +190,12 @@ impl Shared {
         self.ground.threads.spawn(Arc::clone(self).lane());
     }
 
-    /// Opens one more lane if a job waits for one and the topic may have it.
-    fn open_another(self: &Arc<Self>) {
+    /// The job of a lane has yielded or waits: opens one more if a job waits for one and the topic
+    /// may have it.
+    fn stand_aside(self: &Arc<Self>) {
         let concurrency = self.concurrency();
         let mut state = self.state();
+        state.aside += 1;
         if !state.waiting.is_empty() && state.lanes < concurrency {
             self.open_lane(&mut state);
         }
@@ -241,13 +246,16 @@ impl Shared {
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
             Poll::Pending => {
                 if !std::mem::replace(&mut waited, true) {
-                    self.open_another();
+                    self.stand_aside();
                 }
                 Poll::Pending
             }
             ready => ready,
         })
         .await;
+        if waited {
+            self.state().aside -= 1;
+        }
         let outcome = match report {
             Ok(report) => report.outcome,
             Err(_) => Outcome::HostFault("the host panicked while it ran the job".to_owned()),

@@ -88,6 +88,41 @@ fn a_runner_that_stood_still_longer_than_its_lease_settles_nothing() {
 }
 
 #[test]
+fn a_job_longer_than_its_lease_stays_with_its_runner() {
+    let ground = two_runners("1s");
+    ground.write("long.wat", Handler::says("ran").naps(Duration::from_millis(3_500)).wat());
+    push(&ground, TOPIC, "long", 0);
+    let first = ground.start();
+    first.wait_for_line("the job runs", is_said);
+    // It would take the job at once if the lease were let go.
+    let second = up(&ground.path("second.toml"));
+    let line = first.wait_for_line("its verdict", is_verdict);
+    assert!(line.has("settled", "done"), "{}", line.text());
+    assert!(line.decimal("wall_ms").unwrap() > 3_000.0, "the lease was never put to the test");
+    assert_eq!((second.count(is_said), first.count(is_said)), (0, 1));
+}
+
+#[test]
+fn two_runners_share_a_topic_and_no_job_runs_twice() {
+    const JOBS: usize = 4_000;
+    let ground = Ground::new();
+    ground.write("work.wat", Handler::says("ran").naps(Duration::from_millis(10)).wat());
+    ground.manifest("", &[topic(TOPIC, "work.wat", "concurrency = 16")]);
+    let (mut first, mut second) = (ground.start(), ground.start());
+    let pushed = push_many(&ground, TOPIC, JOBS);
+    eventually("all are settled", || first.count(is_verdict) + second.count(is_verdict) >= JOBS);
+    assert!(first.terminate().success() && second.terminate().success());
+    let shares = [said(&first), said(&second)];
+    println!("two runners shared {JOBS} jobs: {} and {}", shares[0].len(), shares[1].len());
+    assert!(shares.iter().all(|share| share.len() > JOBS / 20));
+    let runs = tally(shares.iter().flatten().map(|line| &line.id));
+    assert_eq!(runs, pushed.iter().map(|id| (id.as_str(), 1)).collect());
+    let settled = [verdicts(&first), verdicts(&second)].concat();
+    assert!(settled.iter().all(|verdict| verdict.settled == "done" && verdict.attempt == 1));
+    assert_eq!(first.count(is_lost) + second.count(is_lost), 0);
+}
+
+#[test]
 fn a_job_that_kills_its_runners_is_buried_as_crashed() {
     let ground = Ground::new();
     ground.write("work.wat", Handler::says("ran").naps(HOURS).wat());

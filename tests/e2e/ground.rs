@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use duebox_harness::{Daemon, RedisServer};
+use duebox_harness::{Daemon, RedisServer, duebox_binary};
 use tempfile::TempDir;
 
 use crate::store::Store;
@@ -56,6 +57,20 @@ impl Ground {
     /// Starts a daemon on `duebox.toml` and waits until it serves.
     pub(crate) fn start(&self) -> Daemon {
         up(&self.path("duebox.toml"))
+    }
+
+    /// Runs `duebox` on `duebox.toml` with these words, and answers what it printed.
+    pub(crate) fn duebox(&self, words: &[&str]) -> String {
+        let output = Command::new(duebox_binary())
+            .args(words)
+            .current_dir(self.dir.path())
+            .env_remove("DUEBOX_MANIFEST")
+            .env_remove("DUEBOX_REDIS_URL")
+            .output()
+            .unwrap();
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "duebox {words:?}: {failed}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     pub(crate) fn store(&self) -> Store {

@@ -9,18 +9,25 @@ pub(crate) struct Handler {
     word: String,
     nap: Duration,
     verdict: i32,
+    echo: bool,
 }
 
 impl Handler {
     /// Logs this word first of all, and acks.
     pub(crate) fn says(word: &str) -> Self {
         assert!(word.chars().all(|c| c.is_ascii_alphanumeric() || c == ' '), "{word:?}");
-        Self { word: word.to_owned(), nap: Duration::ZERO, verdict: 0 }
+        Self { word: word.to_owned(), nap: Duration::ZERO, verdict: 0, echo: false }
     }
 
     /// Waits in a host call before it answers, so that it takes time and no processor.
     pub(crate) fn naps(mut self, nap: Duration) -> Self {
         self.nap = nap;
+        self
+    }
+
+    /// Logs its payload after its word.
+    pub(crate) fn echoes(mut self) -> Self {
+        self.echo = true;
         self
     }
 
@@ -39,15 +46,25 @@ impl Handler {
                  (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))"
             ),
         };
+        let echo = match self.echo {
+            false => "",
+            true => {
+                "(call $log (i32.const 2) (i32.const 2048)
+                   (call $read (i32.const 2048) (i32.const 0) (local.get $len)))"
+            }
+        };
         format!(
             r#"(module
                  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+                 (import "duebox_v1" "payload_read"
+                   (func $read (param i32 i32 i32) (result i32)))
                  (import "wasi_snapshot_preview1" "poll_oneoff"
                    (func $poll (param i32 i32 i32 i32) (result i32)))
                  (memory (export "memory") 1)
                  (data (i32.const 1024) "{word}")
-                 (func (export "handle") (param i32) (result i32)
+                 (func (export "handle") (param $len i32) (result i32)
                    (call $log (i32.const 2) (i32.const 1024) (i32.const {length}))
+                   {echo}
                    {nap}
                    (i32.const {verdict})))"#,
             word = self.word,

@@ -1,5 +1,5 @@
-//! Handlers that mean harm, or cannot do better: each ends as its class says, and the topic beside
-//! them goes on.
+//! Handlers that mean harm, or take their time: each ends as its class says, and what runs beside it
+//! goes on.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use duebox_harness::{Daemon, LogLine, eventually};
 
 use crate::ground::{Ground, topic};
 use crate::handler::{Handler, hostile};
-use crate::journal::{settled_as, verdicts};
-use crate::producer::{push_many, under_load};
+use crate::journal::{is_said, is_verdict, settled_as, verdicts};
+use crate::producer::{push, push_many, under_load};
 use crate::store::Store;
 
 /// Module, class, and what the reason says.
@@ -56,6 +56,22 @@ fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
         ended_as(&daemon, &store, name, class, word);
     }
     assert!(verdicts(&daemon).iter().all(|v| v.topic != "good" || v.settled == "done"));
+}
+
+#[test]
+fn a_job_that_waits_holds_up_no_other_of_its_topic() {
+    let ground = Ground::new();
+    ground.write("long.wat", Handler::says("ran").naps(Duration::from_secs(3)).wat());
+    ground.manifest("", &[topic("long", "long.wat", "concurrency = 3")]);
+    let daemon = ground.start();
+    // One at a time, so that each finds the lanes of those before it taken.
+    for id in ["a", "b", "c"] {
+        push(&ground, "long", id, 0);
+        daemon.wait_for_line(id, |line| is_said(line) && line.has("job_id", id));
+    }
+    assert_eq!(daemon.count(is_verdict), 0, "they ran one after the other");
+    eventually("three are done", || daemon.count(|line| settled_as(line, "done")) == 3);
+    assert_eq!(daemon.count(is_verdict), 3);
 }
 
 fn ended_as(daemon: &Daemon, store: &Store, topic: &str, class: &str, word: &str) {

@@ -12,9 +12,11 @@ mod journal;
 mod producer;
 mod store;
 
-// Jobs by plain commands, through the real handlers and as nobody should push them.
+// Jobs: through the real handlers, under an id that is in use, and as nobody should push them.
 mod bad_jobs;
+mod job_options;
 mod plain_jobs;
+mod repeated_id;
 
 // What befalls a runner.
 mod death;

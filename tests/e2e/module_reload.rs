@@ -54,6 +54,28 @@ fn by_swaps_of_a_link() {
     assert_eq!(warnings, 1, "a swap shows no half-written module");
 }
 
+#[test]
+fn a_job_that_runs_finishes_on_the_module_it_started_with() {
+    let ground = Ground::new();
+    let long = Handler::says("long").naps(Duration::from_secs(2)).wasm();
+    ground.write("module.wasm", &long);
+    ground.manifest("", &[topic(TOPIC, "module.wasm", "")]);
+    let daemon = ground.start();
+    push(&ground, TOPIC, "before", 0);
+    daemon.wait_for_line("the job runs", is_said);
+    ground.write("module.wasm", edition(1));
+    daemon
+        .wait_for_line("the new module", |line| line.message().starts_with("a new module serves"));
+    assert_eq!(daemon.count(is_verdict), 0, "the job was over before the module was swapped");
+    push(&ground, TOPIC, "after", 0);
+    let verdict = |id: &'static str| {
+        daemon.wait_for_line(id, |line| settled_as(line, "done") && line.has("job_id", id))
+    };
+    assert!(verdict("after").has("digest", &digest(&edition(1))));
+    assert!(verdict("before").has("digest", &digest(&long)));
+    assert_eq!(daemon.count(is_verdict), 2);
+}
+
 /// Overwrites the module again and again while jobs run; answers how often the daemon warned.
 fn overwrite_under_load(path: &str, place: impl Fn(&Ground, &[u8])) -> usize {
     let ground = Ground::new();

@@ -1,9 +1,8 @@
 //! An idle daemon sleeps until the next due time it knows; an earlier job wakes it.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use duebox_harness::{Daemon, duebox_binary};
+use duebox_harness::Daemon;
 
 use crate::ground::{Ground, topic, up};
 use crate::handler::Handler;
@@ -20,22 +19,14 @@ fn daemon(ground: &Ground, poll: &str) -> Daemon {
     up(&ground.write("duebox.toml", text.replace("200ms", poll)))
 }
 
-fn push_by_cli(ground: &Ground, id: &str, more: &[&str]) {
-    let manifest = ground.path("duebox.toml");
-    let mut command = Command::new(duebox_binary());
-    command.arg("--manifest").arg(manifest).args(["push", TOPIC, "{}", "--id", id]).args(more);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
 #[test]
 fn an_earlier_job_wakes_a_sleeping_runner() {
     const POLL: Duration = Duration::from_secs(30);
     let ground = Ground::new();
     let daemon = daemon(&ground, "30s");
-    push_by_cli(&ground, "later", &["--in", "10s"]);
+    ground.duebox(&["push", TOPIC, "{}", "--id", "later", "--in", "10s"]);
     let pushed_at = Instant::now();
-    push_by_cli(&ground, "now", &[]);
+    ground.duebox(&["push", TOPIC, "{}", "--id", "now"]);
     daemon.wait_for_line("the job that is due now", |line| {
         settled_as(line, "done") && line.has("job_id", "now")
     });
