@@ -12,6 +12,7 @@ use duebox_job::JobId;
 use duebox_queue::{Cancelled, Due, NewJob, Pushed, Requeued, Rescheduled, Settled, Verdict};
 
 use crate::model::is_bad;
+use crate::snapshot::{Snapshot, gone};
 use crate::step::{Claim, Given, Reply, Step};
 
 /// A push that was taken and has not come to its end.
@@ -35,7 +36,7 @@ struct Life {
     dead: Option<Bytes>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
     lives: BTreeMap<JobId, Life>,
     /// The earliest and the latest that Redis' clock can have shown at the step, in ms.
@@ -43,13 +44,14 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes note of a step and its answer. `buried` are the ids that left pending by this step.
+    /// Takes note of a step and its answer, and of what the topic held before and after it.
     pub(crate) fn note(
         &mut self,
         step: &Step,
         reply: &Reply,
         clock_us: (u64, u64),
-        buried: &[JobId],
+        before: &Snapshot,
+        after: &Snapshot,
     ) {
         self.clock = ((clock_us.0 / 1_000) as f64, (clock_us.1 / 1_000) as f64);
         match (step, reply) {
@@ -61,10 +63,14 @@ impl Ledger {
                 self.life(id).waiting = Some(Job::new(payload, due));
             }
             (Step::Promote { .. }, Reply::Promoted(promoted)) => {
+                let buried = gone(&before.pending, &after.pending);
                 let bad = buried.iter().filter(|id| self.bad_due(id)).count();
                 assert_eq!(bad as u64, promoted.bad, "bad due times and no others are buried");
             }
-            (Step::Lease(_), Reply::Leased(given, _)) => self.leased(given),
+            (Step::Lease(_), Reply::Leased(given, _)) => {
+                self.leased(given);
+                self.given_up(&gone(&before.unack, &after.unack));
+            }
             (Step::Settle(claims), Reply::Settled(words)) => {
                 claims
                     .iter()
@@ -161,7 +167,7 @@ impl Ledger {
     }
 
     /// Leases that a repeated call ended, because a newer push waits.
-    pub(crate) fn given_up(&mut self, ids: &[JobId]) {
+    fn given_up(&mut self, ids: &[JobId]) {
         for id in ids {
             let life = self.life(id);
             assert!(life.waiting.is_some(), "{id}: a lease ended without a newer push");

@@ -24,6 +24,7 @@ mod outage;
 // Many jobs, odd bytes, and nothing left behind.
 mod volume;
 // Random lives of jobs against a model of the queue.
+mod exhaustive;
 mod invariants;
 mod ledger;
 mod model;

@@ -64,23 +64,24 @@ async fn retries_get_at_most_half_so_that_neither_starves_the_other() {
 #[tokio::test]
 async fn a_call_handles_no_more_than_it_was_asked_for() {
     let ground = Ground::new().await;
-    for i in 0..12 {
+    for i in 0..12_u64 {
         ground.plain_push(&format!("good-{i}"), "p", 0);
-        ground.plain_push(&format!("bad-{i}"), "p", 7 + i);
+        ground.plain_push(&format!("low-{i}"), "p", 7 + i);
+        ground.plain_push(&format!("high-{i}"), "p", 1_763_740_800_000_000 + i);
     }
     let promoted = ground.promote_some(10, 0).await;
-    assert_eq!(promoted.bad, 10);
-    assert!(promoted.more);
-    assert!(promoted.moved <= 2, "{promoted:?}");
+    assert_eq!(promoted.bad, 11, "all ten of one kind, and one that they do not hide");
+    assert!(promoted.more && promoted.moved <= 2, "{promoted:?}");
     let mut bad = promoted.bad;
     for _ in 0..9 {
         let promoted = ground.promote_some(10, 0).await;
+        assert!(promoted.moved + promoted.bad <= 13, "{promoted:?}");
         bad += promoted.bad;
         if !promoted.more {
             break;
         }
     }
-    assert_eq!(bad, 12);
+    assert_eq!(bad, 24);
     assert_eq!(ground.snapshot().ready.len(), 12);
     assert!(ground.snapshot().pending.is_empty());
 }

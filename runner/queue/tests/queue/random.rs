@@ -6,6 +6,7 @@
 //! (default 20,000), `DUEBOX_MODEL_SEED` runs one seed alone.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -139,19 +140,9 @@ impl World {
     }
 
     fn note(&mut self, step: &Step, reply: &Reply, now: &Snapshot) {
-        let gone = |before: &crate::snapshot::Zset, after: &crate::snapshot::Zset| -> Vec<JobId> {
-            let left = before.keys().filter(|id| !after.contains_key(*id));
-            left.map(|id| JobId::from_redis(id.clone())).collect()
-        };
-        let clock = (self.last.now_us, now.now_us);
-        let (ledger, past) = (&mut self.ledger, gone(&self.last.pending, &now.pending));
-        let ended = gone(&self.last.unack, &now.unack);
-        let noted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            ledger.note(step, reply, clock, &past);
-            if matches!(step, Step::Lease(_)) {
-                ledger.given_up(&ended);
-            }
-        }));
+        let (before, clock) = (&self.last, (self.last.now_us, now.now_us));
+        let ledger = &mut self.ledger;
+        let noted = catch_unwind(AssertUnwindSafe(|| ledger.note(step, reply, clock, before, now)));
         if noted.is_err() {
             self.fail("a guarantee is broken; see above");
         }

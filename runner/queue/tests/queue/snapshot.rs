@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use duebox_job::JobId;
 use redis::Connection;
 
 pub(crate) type Hash = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -171,4 +172,10 @@ fn parse<T: redis::FromRedisValue>(value: redis::Value) -> T {
 /// The ids of a hash or a zset, in their order as bytes.
 pub(crate) fn ids<V>(of: &BTreeMap<Vec<u8>, V>) -> Vec<String> {
     of.keys().map(|id| String::from_utf8_lossy(id).into_owned()).collect()
+}
+
+/// The ids that have left a zset.
+pub(crate) fn gone(before: &Zset, after: &Zset) -> Vec<JobId> {
+    let left = before.keys().filter(|id| !after.contains_key(*id));
+    left.map(|id| JobId::from_redis(id.clone())).collect()
 }

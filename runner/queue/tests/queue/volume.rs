@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use duebox_job::JobId;
-use duebox_queue::{IfExists, Lease, Leased, NewJob, Pushed, Settled, Verdict};
+use duebox_queue::{IfExists, Lease, Leased, NewJob, Pushed, Settled, Turn, Verdict};
 
 use crate::ground::{BACKOFF, Ground, call, job, job_in, nack};
 
@@ -88,6 +88,41 @@ async fn two_thousand_dead_jobs_are_requeued_and_pruned_in_batches() {
     assert_eq!(ground.queue.prune(&ground.topic, &dead).await.unwrap(), 200);
     assert_eq!(drain(&ground, 9).await, 1_200);
     promote_all(&ground, 1).await;
+    assert_eq!(ground.keys(), Vec::<String>::new());
+}
+
+/// Runners that lease and ack at once: each job is given to one of them, and to that one once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_runners_one_has_each_job() {
+    let ground = Ground::new().await;
+    let jobs: Vec<NewJob> = (0..2_000).map(|i| job(&format!("job-{i}"))).collect();
+    ground.push_many(&jobs, IfExists::Reject).await;
+    let mut runners = Vec::new();
+    for _ in 0..8 {
+        let (queue, topic) = (ground.queue.clone(), ground.topic.clone());
+        runners.push(tokio::spawn(async move {
+            let (mut had, mut settle) = (Vec::new(), Vec::new());
+            loop {
+                let call = call(7);
+                let turn = Turn { settle: &settle, lease: Some(&call), ..Turn::default() };
+                let reply = queue.turn(&topic, &turn).await.unwrap();
+                let settled = reply.settled.unwrap_or_default();
+                assert!(settled.iter().all(|word| *word == Settled::Done));
+                let Some(Leased::Jobs(leases, _)) = reply.leased else { return had };
+                had.extend(leases.iter().map(|lease| lease.id.clone()));
+                settle = leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
+            }
+        }));
+    }
+    let mut had = Vec::new();
+    for runner in runners {
+        had.extend(runner.await.unwrap());
+    }
+    had.sort();
+    let mut pushed: Vec<JobId> = jobs.into_iter().map(|job| job.id).collect();
+    pushed.sort();
+    assert_eq!(had, pushed);
+    ground.promote().await;
     assert_eq!(ground.keys(), Vec::<String>::new());
 }
 
