@@ -12,6 +12,8 @@ use crate::store::Store;
 
 const JOBS: usize = 1_000;
 const DELAY_MAX_MS: u64 = 3_000;
+/// What a runner's death adds to the count of a job's attempts; a failure adds 1.
+const CRASH: u64 = 1_000_000;
 
 /// What a payload must come to: the settled word of each attempt, and the class of the last.
 type Fate = (&'static [&'static str], &'static str);
@@ -35,12 +37,16 @@ fn ground() -> Ground {
         topic(
             ORDER,
             &built("order-close"),
-            "max_attempts = 3\nsandbox.config.processing_wait_s = 0.2",
+            "max_attempts = 3\nmax_crashes = 9\nsandbox.config.processing_wait_s = 0.2",
         ),
-        topic(SHOP, &built("shop-activation"), "max_attempts = 3\nsandbox.config.days = 0"),
-        topic(PAYMENT, &built("payment-poll"), "backoff = [\"200ms\", \"300ms\"]"),
+        topic(
+            SHOP,
+            &built("shop-activation"),
+            "max_attempts = 3\nmax_crashes = 9\nsandbox.config.days = 0",
+        ),
+        topic(PAYMENT, &built("payment-poll"), "max_crashes = 9\nbackoff = [\"200ms\", \"300ms\"]"),
     ];
-    ground.manifest("", &topics);
+    ground.manifest("lease = \"1s\"", &topics);
     ground
 }
 
@@ -125,6 +131,15 @@ impl Ledger {
         self.jobs.iter().filter(ends).map(|(job, _)| job.id.clone()).collect()
     }
 
+    /// True once nothing is on its way any more, by what lies in Redis.
+    fn is_over(&self, store: &Store) -> bool {
+        TOPICS.iter().all(|topic| {
+            let none_in = |stage: &&str| store.stage(topic, stage).is_empty();
+            store.stage(topic, "retry") == self.ending(topic, "retry")
+                && ["pending", "ready", "unack"].iter().all(none_in)
+        })
+    }
+
     fn compare_with_log(&self, daemon: &Daemon) {
         let mut settled: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for verdict in verdicts(daemon) {
@@ -169,7 +184,8 @@ impl Ledger {
             assert_eq!(store.stage(topic, "dead"), dead);
             assert_eq!(store.stage(topic, "retry"), waiting);
             assert_eq!(store.live(topic), waiting);
-            assert_eq!(store.attempts(topic), waiting.into_iter().map(|id| (id, 1)).collect());
+            let failures = store.attempts(topic).into_iter().map(|(id, count)| (id, count % CRASH));
+            assert!(failures.eq(waiting.into_iter().map(|id| (id, 1))));
             for stage in ["pending", "ready", "unack"] {
                 assert_eq!(store.stage(topic, stage), BTreeSet::new(), "{topic} {stage}");
             }
@@ -203,6 +219,39 @@ fn a_thousand_jobs_end_as_their_handlers_say() {
         at(0.99),
         late[late.len() - 1]
     );
+}
+
+/// Deaths of the runner spend no attempt and lose no verdict: Redis ends up as if there were none.
+#[test]
+fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
+    const DEATHS: usize = 4;
+    let ground = ground();
+    let store = ground.store();
+    let ledger = Ledger::new(store.now_ms(), |_| true);
+    ledger.push(&ground);
+    let mut heard = Vec::new();
+    for death in 1..=DEATHS {
+        let mut daemon = ground.start();
+        let part = ledger.verdicts() / 20;
+        eventually("a part is settled", || {
+            daemon.count(is_verdict) >= part || ledger.is_over(&store)
+        });
+        assert!(death > 1 || !ledger.is_over(&store), "not killed in the middle");
+        daemon.kill();
+        daemon.wait_exit();
+        heard.extend(verdicts(&daemon));
+    }
+    let mut last = ground.start();
+    eventually("every job has ended", || ledger.is_over(&store));
+    assert!(last.terminate().success());
+    heard.extend(verdicts(&last));
+    ledger.compare_with_redis(&store);
+    // No attempt was settled twice; those whose line died with the runner are not heard of.
+    let mut attempts: Vec<_> = heard.iter().map(|v| (&v.id, v.attempt)).collect();
+    attempts.sort_unstable();
+    assert!(attempts.is_sorted_by(|a, b| a < b), "an attempt was settled twice");
+    let (heard, all) = (heard.len(), ledger.verdicts());
+    println!("{heard} of {all} verdicts were heard of, through {DEATHS} deaths");
 }
 
 #[test]
