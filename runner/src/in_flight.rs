@@ -20,8 +20,6 @@ pub struct Held {
     pub max_attempts: u32,
     /// Ends its guest.
     pub interrupt: Interrupt,
-    /// How late the job was when it was leased, and when that was.
-    pub late_at_lease: (Duration, Instant),
     renewed_at: Instant,
     lasts: Duration,
 }
@@ -41,27 +39,19 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Takes a lease that `lasts` unless renewed, and names it. `late_at_lease` says how late the job
-    /// was when the call was sent, and when that was.
+    /// Takes a lease that was made at `leased_at` or later and `lasts` unless renewed, and names it.
     pub fn add(
         &mut self,
         lease: Lease,
         attempt: u32,
         max_attempts: u32,
         lasts: Duration,
-        late_at_lease: (Duration, Instant),
+        leased_at: Instant,
     ) -> (u64, Interrupt) {
-        let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), late_at_lease.1);
+        let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), leased_at);
         self.next_key += 1;
-        let held = Held {
-            lease,
-            attempt,
-            max_attempts,
-            interrupt: interrupt.clone(),
-            late_at_lease,
-            renewed_at,
-            lasts,
-        };
+        let held =
+            Held { lease, attempt, max_attempts, interrupt: interrupt.clone(), renewed_at, lasts };
         self.held.insert(key, held);
         let beat = renewed_at + lasts / 3;
         self.heartbeat_at = Some(self.heartbeat_at.map_or(beat, |known| known.min(beat)));

@@ -18,6 +18,7 @@ pub mod pace;
 pub mod poke;
 pub mod poller;
 pub mod record;
+pub mod redis_clock;
 pub mod redis_server;
 pub mod signal;
 pub mod telemetry;

@@ -28,6 +28,7 @@ use crate::outage::{Outage, RETRY_FIRST};
 use crate::pace::Pace;
 use crate::poke::Poke;
 use crate::record::Record;
+use crate::redis_clock::RedisClock;
 use crate::verdict::crashed_info;
 
 mod admit;
@@ -82,6 +83,7 @@ pub struct Worker {
     verdicts: Vec<Settlement>,
     records: Vec<Record>,
     pace: Pace,
+    clock: RedisClock,
     /// When Redis is to be asked for work, as far as is known.
     look_at: Instant,
     /// The last answer left work behind.
@@ -106,6 +108,7 @@ impl Worker {
             verdicts: Vec::new(),
             records: Vec::new(),
             pace: Pace::default(),
+            clock: RedisClock::default(),
             look_at: now,
             more: false,
             skip: 0,

@@ -38,9 +38,7 @@ impl Worker {
         let mut tasks = Vec::with_capacity(leases.len());
         for lease in leases {
             self.pace.saw_payload(lease.payload.len());
-            let late_us = leased_at_us.saturating_sub(lease.due_at_ms.saturating_mul(1_000));
-            let late_at_lease = (Duration::from_micros(late_us), leased_at);
-            match self.admit(lease, &binding, call.lease, late_at_lease) {
+            match self.admit(lease, &binding, call.lease, leased_at) {
                 Some(task) => tasks.push(task),
                 None => self.more = true,
             }
@@ -54,7 +52,7 @@ impl Worker {
         lease: Lease,
         binding: &Binding,
         lasts: Duration,
-        late_at_lease: (Duration, Instant),
+        leased_at: Instant,
     ) -> Option<Task> {
         let attempt = lease.failures.saturating_add(1);
         let options = match &lease.options {
@@ -84,8 +82,7 @@ impl Worker {
             headers: std::collections::BTreeMap::new(),
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
         };
-        let (key, interrupt) =
-            self.in_flight.add(lease, attempt, max_attempts, lasts, late_at_lease);
+        let (key, interrupt) = self.in_flight.add(lease, attempt, max_attempts, lasts, leased_at);
         Some(Task { key, invocation, interrupt })
     }
 

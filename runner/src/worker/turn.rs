@@ -57,7 +57,6 @@ impl Worker {
 
     fn judge(&mut self, ended: Ended, binding: &Binding) {
         let Some(held) = self.in_flight.take(ended.key) else { return };
-        let (late_at_lease, leased_at) = held.late_at_lease;
         let digest = Some(ended.digest);
         let verdict = if held.interrupt.reason().is_some() {
             match ended.outcome {
@@ -76,7 +75,7 @@ impl Worker {
             outcome: ended.outcome,
             digest,
             wall: ended.wall,
-            late: late_at_lease + ended.started_at.saturating_duration_since(leased_at),
+            late: self.clock.late(held.lease.due_at_ms, ended.started_at),
         });
         self.verdicts.push(held.lease.settle(verdict));
     }
@@ -178,6 +177,7 @@ impl Worker {
             self.reclaimed(reclaimed, now);
         }
         if let Some(promoted) = promoted {
+            self.clock.saw(sent_at, now, promoted_at_us);
             self.promoted(promoted, plan.skip, now, promoted_at_us);
         }
         if let (Some(leased), Some(call)) = (leased, plan.lease) {
@@ -239,9 +239,10 @@ impl Worker {
 
     fn promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
         if let Some(wait) = promoted.next_due_in {
-            // The wait is counted from the millisecond that Redis was in, not from within it.
-            let begun = Duration::from_micros(now_us % 1_000);
-            self.look_at = self.look_at.min(now + wait.saturating_sub(begun));
+            // The wait is counted from the millisecond that Redis was in when it promoted.
+            let gone =
+                self.clock.us_at(now).unwrap_or_default().saturating_sub(now_us / 1_000 * 1_000);
+            self.look_at = self.look_at.min(now + wait.saturating_sub(Duration::from_micros(gone)));
         }
         self.skip = if promoted.more { skip + promoted.skipped } else { 0 };
         self.more |= promoted.more;
