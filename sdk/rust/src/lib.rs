@@ -70,3 +70,8 @@ pub fn run<V: IntoVerdict>(payload_len: u32, handle: impl FnOnce(Job) -> V) -> i
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So is the handler that the project's README shows.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ProjectReadme;
