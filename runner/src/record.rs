@@ -24,6 +24,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Of an attempt that no module has begun.
+    pub fn not_run(id: JobId, attempt: u32, outcome: Outcome) -> Self {
+        let (wall, late) = (Duration::ZERO, Duration::ZERO);
+        Self { id, attempt, outcome, digest: None, wall, late }
+    }
+
     /// Writes the line.
     pub fn log(&self, topic: &TopicName, settled: Settled) {
         let (verdict, class, reason) = match &self.outcome {

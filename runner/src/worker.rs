@@ -221,14 +221,7 @@ impl Worker {
         for key in &keys {
             if let Some(held) = self.in_flight.take(*key) {
                 let outcome = Outcome::HostFault("not started".to_owned());
-                self.records.push(Record {
-                    id: held.lease.id.clone(),
-                    attempt: held.attempt,
-                    outcome,
-                    digest: None,
-                    wall: Duration::ZERO,
-                    late: Duration::ZERO,
-                });
+                self.records.push(Record::not_run(held.lease.id.clone(), held.attempt, outcome));
                 let delay = Duration::ZERO;
                 self.verdicts.push(held.lease.settle(Verdict::Release { delay }));
             }

@@ -90,14 +90,7 @@ impl Worker {
         let class = FailureClass::BadOptions;
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
         let verdict = verdict(&outcome, &binding.topic, attempt, binding.topic.max_attempts, None);
-        self.records.push(Record {
-            id: lease.id.clone(),
-            attempt,
-            outcome,
-            digest: None,
-            wall: Duration::ZERO,
-            late: Duration::ZERO,
-        });
+        self.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
         self.verdicts.push(lease.settle(verdict));
     }
 }

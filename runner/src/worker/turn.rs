@@ -58,14 +58,10 @@ impl Worker {
     fn judge(&mut self, ended: Ended, binding: &Binding) {
         let Some(held) = self.in_flight.take(ended.key) else { return };
         let digest = Some(ended.digest);
-        let verdict = if held.interrupt.reason().is_some() {
-            match ended.outcome {
-                // Its time was over, not its attempt.
-                Outcome::HostFault(_) => Verdict::Release { delay: Duration::ZERO },
-                _ => {
-                    verdict(&ended.outcome, &binding.topic, held.attempt, held.max_attempts, digest)
-                }
-            }
+        let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
+        let verdict = if is_fault && held.interrupt.reason().is_some() {
+            // Its time was over, not its attempt: others may have it at once.
+            Verdict::Release { delay: Duration::ZERO }
         } else {
             verdict(&ended.outcome, &binding.topic, held.attempt, held.max_attempts, digest)
         };
