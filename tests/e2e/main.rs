@@ -22,6 +22,7 @@ mod repeated_id;
 mod death;
 mod drain;
 mod hostile;
+mod idle;
 mod managed;
 mod outage;
 mod unbound;
