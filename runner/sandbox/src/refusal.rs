@@ -50,7 +50,7 @@ pub enum LoadError {
     )]
     Component,
     /// A text module that does not parse.
-    #[error("the module's text does not parse: {0}")]
+    #[error("the module's text does not parse: {0}; correct it there, or build a .wasm")]
     Text(String),
     /// The file ends too early.
     #[error(
