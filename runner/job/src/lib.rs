@@ -26,7 +26,7 @@ pub use options::Options;
 pub use outcome::{Failure, FailureClass, Outcome, Policy};
 pub use topic::{TopicError, TopicName};
 
-/// Attempts a job may have in all; the failure counter in Redis holds no more (QUEUE.md §1).
+/// Attempts a job may have in all; the failure counter in Redis holds no more (docs/queue.md, "Keys").
 pub const ATTEMPTS_MAX: u32 = 999_999;
 
 /// The longest delay of a push, a retry or a backoff: 10 years, in milliseconds.

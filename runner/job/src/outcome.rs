@@ -41,7 +41,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    /// Every class, in the order of DESIGN §4.
+    /// Every class.
     pub const ALL: [Self; 14] = [
         Self::Nack,
         Self::Drop,

@@ -12,7 +12,7 @@ use crate::reply::{array, bytes, count, score, text, unexpected};
 use crate::script::LEASE;
 use crate::{BATCH_MAX, QueueError};
 
-/// Failures and crashes share one number in Redis: failures + this × crashes (QUEUE.md §1).
+/// Failures and crashes share one number in Redis: failures + this × crashes (docs/queue.md, "Keys").
 const CRASH: u64 = 1_000_000;
 
 /// What fences a lease: its expiry in µs on Redis' clock, as Redis writes it.

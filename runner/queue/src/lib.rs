@@ -40,7 +40,7 @@ pub use withdraw::{Cancelled, Rescheduled};
 
 use connection::Connection;
 
-/// Ids one script handles at most (QUEUE.md): a backlog never blocks Redis.
+/// Ids one script handles at most: a backlog never blocks Redis.
 pub const BATCH_MAX: usize = 1_000;
 
 /// A handle on the queue: cheap to clone, and shared by all who use one Redis.

@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(10);
 const IDLE_TICKS: u32 = 100;
 /// Slots beyond the jobs at once: old and new module live side by side during a reload.
 const SLOTS_SPARE: u32 = 64;
-/// Bytes of a slot's memory that are wiped in place rather than given back (field/toolchains.md §2).
+/// Bytes of a slot's memory that are wiped in place rather than given back.
 const KEEP_RESIDENT: usize = 4 << 20;
 /// Stack of a guest, and of the fiber it and the host functions it calls run on, in bytes.
 const WASM_STACK: usize = 512 << 10;

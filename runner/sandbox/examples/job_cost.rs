@@ -1,6 +1,6 @@
 //! What a job costs in the sandbox: µs for one run in a fresh instance, on one thread and on all.
 //!
-//! `cargo run --release -p duebox-sandbox --example cost -- MODULE [PAYLOAD] [JOBS]`
+//! `cargo run --release -p duebox-sandbox --example job_cost -- MODULE [PAYLOAD] [JOBS]`
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! What each verb costs Redis: µs of server time a job, on a redis-server of its own.
 //!
-//! `cargo run --release -p duebox-queue --example cost` prints the table of QUEUE.md §6 with the
+//! `cargo run --release -p duebox-queue --example verb_cost` prints a table of all verbs with the
 //! figures of this machine: batches of 200 (promote 1,000), 60,000 jobs, 26-byte ids, 200-byte
 //! payloads; alone, and above 500,000 jobs that wait in pending. Each figure is the median of its
 //! batches, so that what else the machine does now and then does not show.
