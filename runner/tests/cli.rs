@@ -306,8 +306,7 @@ fn watched_stats_come_again_until_interrupted() {
         let snapshot: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         assert_eq!(snapshot["topics"].as_array().unwrap().len(), 2);
     }
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    duebox_harness::send_signal("INT", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

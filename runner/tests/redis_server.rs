@@ -30,8 +30,7 @@ async fn process_id(connection: &mut MultiplexedConnection) -> u32 {
 }
 
 fn kill(pid: u32) {
-    let killed = Command::new("sh").args(["-c", &format!("kill -9 {pid}")]).status().unwrap();
-    assert!(killed.success());
+    duebox_harness::send_signal("KILL", pid);
 }
 
 fn mode(path: &Path) -> u32 {

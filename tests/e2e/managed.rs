@@ -83,8 +83,7 @@ impl Drop for Home {
 }
 
 fn kill(pid: &str) {
-    let killed = Command::new("sh").args(["-c", &format!("kill -s KILL {pid}")]).status().unwrap();
-    assert!(killed.success());
+    duebox_harness::send_signal("KILL", pid.parse().unwrap());
 }
 
 #[test]

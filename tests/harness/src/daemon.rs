@@ -187,7 +187,7 @@ impl Daemon {
     /// If the daemon is gone.
     #[track_caller]
     pub fn signal(&self, name: &str) {
-        signal::send(name, self.pid());
+        signal::send_signal(name, self.pid());
     }
 
     /// Asks the daemon to end (SIGTERM) and waits until it has.
@@ -198,7 +198,7 @@ impl Daemon {
         if let Some(status) = self.exited() {
             return status;
         }
-        signal::send("TERM", self.pid());
+        signal::send_signal("TERM", self.pid());
         self.wait_exit()
     }
 

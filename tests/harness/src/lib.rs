@@ -13,3 +13,4 @@ mod signal;
 pub use daemon::{Daemon, LogLine, duebox_binary};
 pub use eventually::{eventually, patience};
 pub use redis_server::RedisServer;
+pub use signal::send_signal;

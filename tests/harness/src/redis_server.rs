@@ -97,7 +97,7 @@ impl RedisServer {
     /// # Panics
     /// If the server does not run.
     pub fn pause(&self) {
-        signal::send("STOP", self.pid());
+        signal::send_signal("STOP", self.pid());
     }
 
     /// Lets a frozen server go on.
@@ -105,7 +105,7 @@ impl RedisServer {
     /// # Panics
     /// If the server does not run.
     pub fn resume(&self) {
-        signal::send("CONT", self.pid());
+        signal::send_signal("CONT", self.pid());
     }
 
     /// Runs one command through `redis-cli`, as a person would, and returns what it prints.

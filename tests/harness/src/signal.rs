@@ -1,11 +1,11 @@
-//! Signals to processes that the harness owns, through the shell's own `kill`: no unsafe code, and
+//! Signals to processes that a test owns, through the shell's own `kill`: no unsafe code, and
 //! it is there on every machine that has a shell.
 
 use std::process::Command;
 
 /// Sends the signal with this name (without `SIG`) to a process.
 #[track_caller]
-pub(crate) fn send(name: &str, pid: u32) {
+pub fn send_signal(name: &str, pid: u32) {
     let status = Command::new("sh")
         .args(["-c", &format!("kill -s {name} {pid}")])
         .status()
