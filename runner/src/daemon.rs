@@ -9,7 +9,7 @@
 //! It starts whole or not at all: an unreachable or unfit Redis, or one refused module, and nothing
 //! has run. Guests have threads of their own; Redis, timers and heartbeats keep theirs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -221,8 +221,7 @@ impl Daemon {
             (name.clone(), Retention { age: topic.retention, count: topic.max_dead })
         });
         self.retentions.store(Arc::new(retentions.collect()));
-        let files: BTreeSet<PathBuf> = fingerprints(&self.manifest).into_keys().collect();
-        self.watch.follow(&files);
+        self.watch.follow(&self.seen);
     }
 
     // --- drain -----------------------------------------------------------------------------------

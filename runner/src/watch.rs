@@ -49,9 +49,10 @@ impl Watch {
         Self { watcher: watcher.ok(), directories: BTreeSet::new(), files, event }
     }
 
-    /// Watches these files from now on, and no others.
-    pub fn follow(&mut self, files: &BTreeSet<PathBuf>) {
-        let wanted: BTreeSet<PathBuf> = files.iter().flat_map(|file| directories(file)).collect();
+    /// Watches these files from now on, and no others. The fingerprints are those that have been acted
+    /// on: a file that has another by now has changed.
+    pub fn follow(&mut self, files: &BTreeMap<PathBuf, Option<Fingerprint>>) {
+        let wanted: BTreeSet<PathBuf> = files.keys().flat_map(|file| directories(file)).collect();
         if let Some(watcher) = &mut self.watcher {
             for gone in self.directories.difference(&wanted) {
                 // A directory that was removed is watched no more already.
@@ -65,8 +66,7 @@ impl Watch {
             }
         }
         self.directories = wanted;
-        let seen = files.iter().map(|file| (file.clone(), fingerprint(file))).collect();
-        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = files.clone();
     }
 
     /// Waits until something may have changed and has been quiet since.

@@ -82,7 +82,7 @@ impl Queue {
             let keys = self.keys(topic);
             calls.push(PEEK.call(&keys));
         }
-        let answers = script::run(&self.connection, &calls).await?;
+        let answers = script::run(&self.connection, calls).await?;
         let read = |answer: Result<Value, QueueError>| {
             Ok(optional_score(&answer?)?.map(Duration::from_millis))
         };
@@ -118,7 +118,7 @@ impl Queue {
             }
         }
         calls.push(redis::cmd("TIME"));
-        let mut answers = script::run(&self.connection, &calls).await?;
+        let mut answers = script::run(&self.connection, calls).await?;
         let now_ms = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
         let mut values = answers.into_iter();
         let mut depths = Vec::with_capacity(topics.len());

@@ -144,7 +144,7 @@ impl Queue {
             let mut seen = redis::cmd("SADD");
             seen.arg(self.topics_key()).arg(topic.as_str());
             calls.push(seen);
-            let mut answers = script::run(&self.connection, &calls).await?;
+            let mut answers = script::run(&self.connection, calls).await?;
             answers.pop().transpose()?;
             for answer in answers {
                 for value in array(answer?)? {

@@ -100,14 +100,16 @@ pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
 /// Sends calls in one pipeline. Each is answered by its value or by the error that Redis gave it.
 pub(crate) async fn run(
     connection: &Connection,
-    calls: &[Cmd],
+    calls: Vec<Cmd>,
 ) -> Result<Vec<Result<Value, QueueError>>, QueueError> {
-    let mut answers = send(connection, calls.iter()).await?;
+    let calls = pipeline(calls);
+    let mut answers = connection.send(&calls).await?;
     let forgotten: Vec<usize> =
         (0..answers.len()).filter(|&i| is_forgotten_script(&answers[i])).collect();
     if !forgotten.is_empty() {
         load(connection).await?;
-        let again = send(connection, forgotten.iter().map(|&i| &calls[i])).await?;
+        let calls = calls.cmd_iter().enumerate().filter(|(i, _)| forgotten.contains(i));
+        let again = connection.send(&pipeline(calls.map(|(_, call)| call.clone()))).await?;
         for (i, answer) in forgotten.into_iter().zip(again) {
             answers[i] = answer;
         }
@@ -117,19 +119,16 @@ pub(crate) async fn run(
 
 /// Sends one call.
 pub(crate) async fn run_one(connection: &Connection, call: Cmd) -> Result<Value, QueueError> {
-    let mut answers = run(connection, &[call]).await?;
+    let mut answers = run(connection, vec![call]).await?;
     answers.pop().unwrap_or_else(|| Err(QueueError::Answer("none".to_owned())))
 }
 
-async fn send(
-    connection: &Connection,
-    calls: impl Iterator<Item = &Cmd>,
-) -> Result<Vec<Value>, QueueError> {
+fn pipeline(calls: impl IntoIterator<Item = Cmd>) -> Pipeline {
     let mut pipeline = Pipeline::new();
     for call in calls {
-        pipeline.add_command(call.clone());
+        pipeline.add_command(call);
     }
-    connection.send(&pipeline).await
+    pipeline
 }
 
 fn is_forgotten_script(answer: &Value) -> bool {

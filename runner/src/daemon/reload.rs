@@ -73,6 +73,9 @@ impl Daemon {
 
     /// Puts what is good into service, and says what is not.
     pub(super) async fn apply_changes(&mut self, changes: Changes) {
+        if changes.seen == self.seen && changes.manifest.is_none() && changes.modules.is_empty() {
+            return;
+        }
         self.seen = changes.seen;
         match changes.manifest {
             None => {}

@@ -163,6 +163,7 @@ impl Worker {
         }
         match settled {
             Some(words) => self.settled(&plan.records, &words),
+            None if plan.settle.is_empty() => {}
             None => self.keep_verdicts(plan.settle, plan.records, error.as_ref()),
         }
         if plan.looks {
