@@ -52,6 +52,11 @@ impl JobId {
         }
     }
 
+    /// Makes an id that no other job has; ids made later sort after it (UUID version 7, RFC 9562).
+    pub fn generate() -> Self {
+        Self(Bytes::from(uuid::Uuid::now_v7().to_string()))
+    }
+
     /// Takes an id as Redis holds it, whatever its bytes: a plain producer's job must run too.
     pub fn from_redis(id: impl Into<Bytes>) -> Self {
         Self(id.into())
@@ -91,6 +96,13 @@ mod tests {
         let spaced = JobId::new("a b").unwrap_err();
         assert!(spaced.to_string().contains("' '"), "{spaced}");
         assert!(JobId::new("päckchen").is_err());
+    }
+
+    #[test]
+    fn made_ids_are_in_the_order_of_time() {
+        let ids: Vec<JobId> = (0..1_000).map(|_| JobId::generate()).collect();
+        assert!(ids.is_sorted_by(|a, b| a < b));
+        assert_eq!(JobId::new(ids[0].to_string()).as_ref(), Ok(&ids[0]));
     }
 
     #[test]

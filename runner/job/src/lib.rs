@@ -14,20 +14,30 @@
 
 mod backoff;
 mod duration;
+mod follow_up;
 mod id;
 mod options;
 mod outcome;
+mod rate;
 mod topic;
 
 pub use backoff::{Backoff, BackoffError};
 pub use duration::{DurationError, format_duration, parse_duration};
+pub use follow_up::{FollowUp, FollowUpDue};
 pub use id::{IdError, JobId};
-pub use options::Options;
+pub use options::{OptionError, Options, Priority};
 pub use outcome::{Failure, FailureClass, Outcome, Policy};
+pub use rate::{Rate, RateError};
 pub use topic::{TopicError, TopicName};
 
 /// Attempts a job may have in all; the failure counter in Redis holds no more (docs/queue.md, "Keys").
 pub const ATTEMPTS_MAX: u32 = 999_999;
+
+/// Runs of a job that may end with its runner's death; the same counter holds no more.
+pub const CRASHES_MAX: u32 = 999;
+
+/// Times a handler may put a job off; the same counter holds no more.
+pub const SNOOZES_MAX: u32 = 1_000_000;
 
 /// The longest delay of a push, a retry or a backoff: 10 years, in milliseconds.
 pub const DELAY_MAX_MS: u64 = 10 * 365 * 86_400_000;

@@ -3,14 +3,22 @@
 //! Stored as JSON with no key for what is not set. Unknown keys are an error, so that an option of a
 //! newer producer is never silently dropped: such a job goes to dead with class `bad_options`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ATTEMPTS_MAX;
+use crate::{ATTEMPTS_MAX, Backoff, CRASHES_MAX, DELAY_MAX_MS, SNOOZES_MAX};
+
+/// The longest key of a job, in bytes.
+const KEY_MAX: usize = 256;
+/// The longest name of a header, in bytes.
+const HEADER_NAME_MAX: usize = 64;
+/// What all headers of a job may take together as lines `name: value\n`, in bytes.
+const HEADERS_MAX: usize = 16 << 10;
 
 /// The options of one job. What is `None` comes from the topic.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
     /// Time-to-run of one attempt, in milliseconds; 1 or more.
@@ -19,13 +27,101 @@ pub struct Options {
     /// Attempts in all, 1 to [`ATTEMPTS_MAX`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
+    /// The waits between attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    backoff: Option<WrittenBackoff>,
+    /// Times a handler may put the job off, 0 to [`SNOOZES_MAX`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_snoozes: Option<u32>,
+    /// Runs that may end with the runner's death, 1 to [`CRASHES_MAX`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_crashes: Option<u32>,
+    /// How long after its due time the job may wait for its start, in milliseconds; 0 is for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    /// Its rank among the due jobs of its topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    priority: Option<Priority>,
+    /// Jobs of one key run one after the other, where the topic says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// Handed to the handler.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<String, String>,
+}
+
+/// The rank of a job among the due jobs of its topic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// Before the others.
+    High,
+    /// Where nothing else is said.
+    #[default]
+    Normal,
+    /// After the others.
+    Low,
+}
+
+impl Priority {
+    /// Every priority, highest first.
+    pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
+
+    /// The name in options, manifests and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+}
+
+/// A backoff as options hold it; checked when it is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenBackoff {
+    Schedule(Vec<u64>),
+    Exponential(WrittenExponential),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenExponential {
+    base_ms: u64,
+    #[serde(default = "one")]
+    factor: f64,
+    max_ms: u64,
+    #[serde(default)]
+    jitter: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Why a value is no option.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// The name of a header.
+    #[error("{0:?} is no name of a header; allowed are 1 to 64 of the characters a-z 0-9 . _ -")]
+    HeaderName(String),
+    /// The value of a header.
+    #[error("the header `{0}` holds a control character")]
+    HeaderValue(String),
+    /// All headers together.
+    #[error("the headers take {0} bytes; at most 16384 are allowed")]
+    HeadersTooLarge(usize),
+    /// The key.
+    #[error("{0:?} is no key; allowed are 1 to 256 bytes of text without control characters")]
+    Key(String),
 }
 
 impl Options {
     /// Sets the time-to-run of one attempt.
     #[must_use]
     pub fn with_ttr(mut self, ttr: Duration) -> Self {
-        self.ttr_ms = Some(u64::try_from(ttr.as_millis()).unwrap_or(u64::MAX).max(1));
+        self.ttr_ms = Some(millis(ttr).max(1));
         self
     }
 
@@ -36,6 +132,74 @@ impl Options {
         self
     }
 
+    /// Sets the waits between attempts. A schedule does not set the attempts by itself.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: &Backoff) -> Self {
+        self.backoff = Some(match backoff {
+            Backoff::Schedule(waits) => {
+                WrittenBackoff::Schedule(waits.iter().copied().map(millis).collect())
+            }
+            Backoff::Exponential { base, factor, max, jitter } => {
+                WrittenBackoff::Exponential(WrittenExponential {
+                    base_ms: millis(*base),
+                    factor: *factor,
+                    max_ms: millis(*max),
+                    jitter: *jitter,
+                })
+            }
+        });
+        self
+    }
+
+    /// Sets how often a handler may put the job off; out of range is moved to the nearest bound.
+    #[must_use]
+    pub fn with_max_snoozes(mut self, max_snoozes: u32) -> Self {
+        self.max_snoozes = Some(max_snoozes.min(SNOOZES_MAX));
+        self
+    }
+
+    /// Sets how many runs may end with the runner's death; out of range is moved to the nearest bound.
+    #[must_use]
+    pub fn with_max_crashes(mut self, max_crashes: u32) -> Self {
+        self.max_crashes = Some(max_crashes.clamp(1, CRASHES_MAX));
+        self
+    }
+
+    /// Sets how long after its due time the job may wait for its start; zero is for ever.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl_ms = Some(millis(ttl));
+        self
+    }
+
+    /// Sets its rank among the due jobs of its topic.
+    #[must_use]
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = (priority != Priority::Normal).then_some(priority);
+        self
+    }
+
+    /// Sets the key whose jobs run one after the other, where the topic says so.
+    ///
+    /// # Errors
+    /// [`OptionError::Key`] if it is empty, longer than 256 bytes or holds a control character.
+    pub fn with_key(mut self, key: &str) -> Result<Self, OptionError> {
+        check_key(key)?;
+        self.key = Some(key.to_owned());
+        Ok(self)
+    }
+
+    /// Adds a header for the handler; one of the same name is replaced.
+    ///
+    /// # Errors
+    /// [`OptionError`] if the name is none, the value holds a control character, or all headers
+    /// together take more than 16 KiB.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, OptionError> {
+        self.headers.insert(name.to_owned(), value.to_owned());
+        check_headers(&self.headers)?;
+        Ok(self)
+    }
+
     /// The time-to-run of one attempt, if the job sets it.
     pub fn ttr(&self) -> Option<Duration> {
         self.ttr_ms.map(Duration::from_millis)
@@ -44,6 +208,41 @@ impl Options {
     /// How many attempts the job has in all, if it sets it.
     pub fn max_attempts(&self) -> Option<u32> {
         self.max_attempts
+    }
+
+    /// The waits between attempts, if the job sets them.
+    pub fn backoff(&self) -> Option<Backoff> {
+        self.backoff.as_ref().and_then(|written| written.checked().ok())
+    }
+
+    /// How often a handler may put the job off, if the job sets it.
+    pub fn max_snoozes(&self) -> Option<u32> {
+        self.max_snoozes
+    }
+
+    /// How many runs may end with the runner's death, if the job sets it.
+    pub fn max_crashes(&self) -> Option<u32> {
+        self.max_crashes
+    }
+
+    /// How long after its due time the job may wait for its start, if the job sets it.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl_ms.map(Duration::from_millis)
+    }
+
+    /// Its rank among the due jobs of its topic.
+    pub fn priority(&self) -> Priority {
+        self.priority.unwrap_or_default()
+    }
+
+    /// Its key, if it has one.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// What is handed to the handler, by name.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.headers
     }
 
     /// True if the job sets nothing, so that nothing need be stored for it.
@@ -72,16 +271,83 @@ impl Options {
             return Err("options are a JSON object".to_owned());
         }
         let options: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-        if options.ttr_ms == Some(0) {
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.ttr_ms == Some(0) {
             return Err("ttr_ms is 0; it must be 1 or more".to_owned());
         }
-        match options.max_attempts {
-            Some(attempts) if !(1..=ATTEMPTS_MAX).contains(&attempts) => {
-                Err(format!("max_attempts is {attempts}; it must be from 1 to {ATTEMPTS_MAX}"))
-            }
-            _ => Ok(options),
+        if let Some(ttl) = self.ttl_ms.filter(|ttl| *ttl > DELAY_MAX_MS) {
+            return Err(format!("ttl_ms is {ttl}; it must be at most {DELAY_MAX_MS}"));
         }
+        check_range("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX)?;
+        check_range("max_snoozes", self.max_snoozes, 0, SNOOZES_MAX)?;
+        check_range("max_crashes", self.max_crashes, 1, CRASHES_MAX)?;
+        if let Some(backoff) = &self.backoff {
+            backoff.checked()?;
+        }
+        if let Some(key) = &self.key {
+            check_key(key).map_err(|error| error.to_string())?;
+        }
+        check_headers(&self.headers).map_err(|error| error.to_string())
     }
+}
+
+impl WrittenBackoff {
+    fn checked(&self) -> Result<Backoff, String> {
+        let duration = |ms: u64| {
+            if ms > DELAY_MAX_MS {
+                return Err(format!("a backoff of {ms} ms is longer than ten years"));
+            }
+            Ok(Duration::from_millis(ms))
+        };
+        let backoff = match self {
+            Self::Schedule(waits) => {
+                Backoff::schedule(waits.iter().copied().map(duration).collect::<Result<_, _>>()?)
+            }
+            Self::Exponential(WrittenExponential { base_ms, factor, max_ms, jitter }) => {
+                Backoff::exponential(duration(*base_ms)?, *factor, duration(*max_ms)?, *jitter)
+            }
+        };
+        backoff.map_err(|error| error.to_string())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(DELAY_MAX_MS)
+}
+
+fn check_range(name: &str, value: Option<u32>, least: u32, most: u32) -> Result<(), String> {
+    match value {
+        Some(value) if !(least..=most).contains(&value) => {
+            Err(format!("{name} is {value}; it must be from {least} to {most}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_key(key: &str) -> Result<(), OptionError> {
+    if key.is_empty() || key.len() > KEY_MAX || key.chars().any(char::is_control) {
+        return Err(OptionError::Key(key.to_owned()));
+    }
+    Ok(())
+}
+
+fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), OptionError> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c);
+    let mut bytes = 0;
+    for (name, value) in headers {
+        if name.is_empty() || name.len() > HEADER_NAME_MAX || !name.chars().all(allowed) {
+            return Err(OptionError::HeaderName(name.clone()));
+        }
+        if value.chars().any(char::is_control) {
+            return Err(OptionError::HeaderValue(name.clone()));
+        }
+        bytes += name.len() + value.len() + 3;
+    }
+    if bytes > HEADERS_MAX { Err(OptionError::HeadersTooLarge(bytes)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -98,6 +364,27 @@ mod tests {
     }
 
     #[test]
+    fn every_option_survives_the_queue() {
+        let second = Duration::from_secs(1);
+        for backoff in [Backoff::default(), Backoff::Schedule(vec![second, second * 60])] {
+            let options = Options::default()
+                .with_backoff(&backoff)
+                .with_max_snoozes(7)
+                .with_max_crashes(2)
+                .with_ttl(second)
+                .with_priority(Priority::High)
+                .with_key("user 42")
+                .and_then(|options| options.with_header("traceparent", "00-ab"))
+                .unwrap();
+            let read = Options::from_json(options.to_json().as_bytes()).unwrap();
+            assert_eq!(read, options);
+            assert_eq!(read.backoff(), Some(backoff));
+            assert_eq!((read.priority(), read.key()), (Priority::High, Some("user 42")));
+            assert_eq!(read.headers()["traceparent"], "00-ab");
+        }
+    }
+
+    #[test]
     fn what_is_no_options_says_why() {
         for (json, why) in [
             ("{", "EOF"),
@@ -106,9 +393,26 @@ mod tests {
             (r#"{"speed":1}"#, "unknown field `speed`"),
             (r#"{"ttr_ms":0}"#, "ttr_ms is 0"),
             (r#"{"max_attempts":1000000}"#, "max_attempts is 1000000"),
+            (r#"{"max_crashes":0}"#, "max_crashes is 0"),
+            (r#"{"priority":"urgent"}"#, "unknown variant `urgent`"),
+            (r#"{"key":""}"#, "no key"),
+            (r#"{"key":"a\nb"}"#, "no key"),
+            (r#"{"headers":{"A":"b"}}"#, "no name of a header"),
+            (r#"{"headers":{"a":"b\r\nc: d"}}"#, "control character"),
+            (r#"{"backoff":[]}"#, "empty"),
+            (r#"{"backoff":{"base_ms":5,"max_ms":1}}"#, "shorter"),
+            (r#"{"backoff":{"base_ms":5,"max_ms":9,"speed":1}}"#, "did not match"),
         ] {
             let error = Options::from_json(json.as_bytes()).unwrap_err();
             assert!(error.contains(why), "{json}: {error}");
         }
+    }
+
+    #[test]
+    fn headers_are_bounded_together() {
+        let value = "x".repeat(8_000);
+        let options = Options::default().with_header("a", &value).unwrap();
+        let options = options.with_header("b", &value).unwrap();
+        assert_eq!(options.with_header("c", &value), Err(OptionError::HeadersTooLarge(24_012)));
     }
 }

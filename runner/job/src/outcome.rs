@@ -135,6 +135,13 @@ pub struct Failure {
 pub enum Outcome {
     /// The handler said ack.
     Acked,
+    /// The handler put the job off: it comes back after a while, and no attempt is spent.
+    Snoozed {
+        /// The wait it asked for.
+        delay: Duration,
+        /// Why, for people.
+        reason: String,
+    },
     /// The attempt failed; it is spent.
     Failed(Failure),
     /// The attempt did not happen, or was ended, through no fault of the job: the host had no room,
