@@ -20,6 +20,7 @@ pub mod poller;
 pub mod record;
 pub mod redis_clock;
 pub mod redis_server;
+pub mod schedule;
 pub mod signal;
 pub mod telemetry;
 pub mod verdict;

@@ -39,6 +39,7 @@ impl Record {
                 let verdict = if class == "drop" { "drop" } else { "nack" };
                 (verdict, class, failure.reason.as_str())
             }
+            Outcome::Snoozed { reason, .. } => ("snooze", "", reason.as_str()),
             Outcome::HostFault(reason) => ("release", "", reason.as_str()),
         };
         if settled == Settled::Lost {

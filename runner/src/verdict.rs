@@ -34,6 +34,7 @@ pub fn verdict(
 ) -> Verdict {
     let failure = match outcome {
         Outcome::Acked => return Verdict::Ack,
+        Outcome::Snoozed { delay, .. } => return Verdict::Release { delay: *delay },
         Outcome::HostFault(_) => return Verdict::Release { delay: FAULT_DELAY },
         Outcome::Failed(failure) => failure,
     };

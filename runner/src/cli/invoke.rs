@@ -115,6 +115,7 @@ fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
 fn account(report: Report, digest: Digest, logs: Vec<Line>) -> Account {
     let (verdict, class, reason, retry_after) = match report.outcome {
         Outcome::Acked => ("ack", None, None, None),
+        Outcome::Snoozed { delay, reason } => ("snooze", None, Some(reason), Some(delay)),
         Outcome::HostFault(why) => ("host_fault", None, Some(why), None),
         Outcome::Failed(failure) => {
             let verdict = match failure.class {

@@ -1,0 +1,380 @@
+//! When a `[[schedules]]` entry fires, and what it pushes then.
+//!
+//! Pure: the time is passed in. A tick is a unix time in ms that follows from the entry alone, so
+//! that all runners, whenever they were started, name the same ticks.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use croner::Cron;
+use croner::errors::CronError;
+use croner::parser::{CronParser, Seconds, Year};
+use duebox_job::{TopicName, format_duration};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// The shortest and the longest `every`.
+const EVERY_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(365 * 86_400);
+/// The longest name of a schedule, in bytes.
+const NAME_MAX: usize = 64;
+/// From here a new cron line is asked for its first tick: 2026-01-01. The calendar repeats itself,
+/// so a line without one never fires.
+const ASKED_FROM_MS: u64 = 1_767_225_600_000;
+
+/// One entry of `[[schedules]]`: a job that is pushed at each of its ticks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// Its name, of which there is one in a manifest; see [`check_name`].
+    pub name: String,
+    /// The topic it pushes to.
+    pub topic: TopicName,
+    /// Its ticks.
+    pub when: When,
+    /// What the handler gets.
+    pub payload: Bytes,
+    /// What is done about ticks that passed while no runner was up.
+    pub missed: Missed,
+    /// How old a missed tick may be to be made up for; 0 to ten years.
+    pub window: Duration,
+}
+
+/// What is done about ticks that passed while no runner was up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Missed {
+    /// Nothing.
+    Skip,
+    /// The last of those within the window is pushed.
+    #[default]
+    Once,
+    /// Each of those within the window is pushed.
+    All,
+}
+
+/// The ticks of a schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub enum When {
+    /// Those of a cron line in a time zone.
+    Cron(Box<CronLine>),
+    /// The multiples of a span since the unix epoch; 1 s to 365 days.
+    Every(Duration),
+}
+
+/// A cron line that fires at least once, with its time zone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CronLine {
+    line: String,
+    cron: Cron,
+    zone: TimeZone,
+}
+
+/// Why values make no schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    /// The name.
+    #[error(
+        "{0:?} is no name of a schedule; allowed are 1 to 64 letters, digits, '.', '_' and '-'"
+    )]
+    Name(String),
+    /// The cron line cannot be read.
+    #[error("{line:?} is no cron line: {reason}")]
+    Cron {
+        /// The line as given.
+        line: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The cron line can be read and means no time at all.
+    #[error("the cron line {0:?} never fires: no such day is in any year")]
+    NeverFires(String),
+    /// The time zone.
+    #[error("{0:?} is no time zone of the IANA database")]
+    Zone(String),
+    /// The span between two ticks.
+    #[error("`every` is {found}; it must be from 1s to 365d", found = format_duration(*.0))]
+    Every(Duration),
+}
+
+impl When {
+    /// Reads a cron line: five fields, six with seconds in front, or a nickname such as `@daily`;
+    /// `zone` is a name of the IANA database, such as `Asia/Shanghai`.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] if the line cannot be read or never fires, or the zone is unknown.
+    pub fn cron(line: &str, zone: &str) -> Result<Self, ScheduleError> {
+        let cron = parse(line).map_err(|error| ScheduleError::Cron {
+            line: line.to_owned(),
+            reason: reason_of(line, &error),
+        })?;
+        let found = TimeZone::get(zone).ok().filter(|found| !found.is_unknown());
+        let zone = found.ok_or_else(|| ScheduleError::Zone(zone.to_owned()))?;
+        let when = Self::Cron(Box::new(CronLine { line: line.trim().to_owned(), cron, zone }));
+        match when.next_after(ASKED_FROM_MS) {
+            Some(_) => Ok(when),
+            None => Err(ScheduleError::NeverFires(line.to_owned())),
+        }
+    }
+
+    /// Checks a span between two ticks.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Every`] if it is below a second or above 365 days.
+    pub fn every(span: Duration) -> Result<Self, ScheduleError> {
+        if EVERY_RANGE.contains(&span) {
+            Ok(Self::Every(span))
+        } else {
+            Err(ScheduleError::Every(span))
+        }
+    }
+
+    /// The first tick after `unix_ms`, not at it; `None` beyond the year 4999.
+    pub fn next_after(&self, unix_ms: u64) -> Option<u64> {
+        match self {
+            Self::Cron(line) => line.next_after(unix_ms),
+            Self::Every(span) => {
+                let span_ms = u64::try_from(span.as_millis()).ok()?;
+                unix_ms.checked_div(span_ms)?.checked_add(1)?.checked_mul(span_ms)
+            }
+        }
+    }
+
+    /// The ticks after `after_ms` up to and with `until_ms`, earliest first, `max` at most.
+    pub fn ticks_between(&self, after_ms: u64, until_ms: u64, max: usize) -> Vec<u64> {
+        let first = self.next_after(after_ms);
+        std::iter::successors(first, |tick| self.next_after(*tick))
+            .take_while(|tick| *tick <= until_ms)
+            .take(max)
+            .collect()
+    }
+
+    /// What it says, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Cron(line) => line.to_string(),
+            Self::Every(span) => format!("every {}", format_duration(*span)),
+        }
+    }
+}
+
+impl CronLine {
+    fn next_after(&self, unix_ms: u64) -> Option<u64> {
+        let from = Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
+        let next = self.cron.find_next_occurrence(&from.to_zoned(self.zone.clone()), false).ok()?;
+        u64::try_from(next.timestamp().as_millisecond()).ok()
+    }
+}
+
+impl fmt::Display for CronLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.line, self.zone.iana_name().unwrap_or("UTC"))
+    }
+}
+
+/// Checks the name of a schedule: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+///
+/// # Errors
+/// [`ScheduleError::Name`] if it has another form.
+pub fn check_name(name: &str) -> Result<(), ScheduleError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(allowed) {
+        return Ok(());
+    }
+    Err(ScheduleError::Name(name.to_owned()))
+}
+
+/// The fields of a cron line and what may stand in them.
+const FIELDS: [(&str, &str); 6] = [
+    ("second", "0 to 59"),
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day", "1 to 31, or L"),
+    ("month", "1 to 12, or jan to dec"),
+    ("weekday", "0 to 7, or sun to sat"),
+];
+
+fn parse(line: &str) -> Result<Cron, CronError> {
+    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed);
+    parser.build().parse(line)
+}
+
+/// Says what is wrong with a line that was refused with `error`.
+fn reason_of(line: &str, error: &CronError) -> String {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    if line.trim_start().starts_with('@') {
+        return "the nicknames are @yearly, @monthly, @weekly, @daily and @hourly".to_owned();
+    }
+    if !(5..=6).contains(&fields.len()) {
+        return format!(
+            "it has {} fields; five are needed (minute hour day month weekday), or six with the second in front",
+            fields.len()
+        );
+    }
+    let names = &FIELDS[FIELDS.len() - fields.len()..];
+    let is_bad = |at: usize| {
+        let mut alone = vec!["*"; fields.len()];
+        alone[at] = fields[at];
+        parse(&alone.join(" ")).is_err()
+    };
+    match (0..fields.len()).find(|at| is_bad(*at)) {
+        Some(at) => {
+            let (name, range) = names[at];
+            format!(
+                "the {name} is {:?}; {range}, alone, as a list, a range or with a step",
+                fields[at]
+            )
+        }
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(time: &str) -> u64 {
+        u64::try_from(time.parse::<Timestamp>().unwrap().as_millisecond()).unwrap()
+    }
+
+    /// The first ticks of a line after a time, as UTC.
+    fn ticks(line: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
+        let when = When::cron(line, zone).unwrap();
+        let ticks = when.ticks_between(ms(after), u64::MAX, count);
+        let text = |tick| Timestamp::from_millisecond(i64::try_from(tick).unwrap()).unwrap();
+        ticks.into_iter().map(|tick| text(tick).to_string()).collect()
+    }
+
+    #[test]
+    fn a_tick_is_after_the_time_asked_for_and_not_at_it() {
+        let when = When::cron("0 3 * * *", "UTC").unwrap();
+        let (tick, next) = (ms("2026-11-21T03:00:00Z"), ms("2026-11-22T03:00:00Z"));
+        assert_eq!(when.next_after(tick - 1), Some(tick));
+        assert_eq!(when.next_after(tick), Some(next));
+        assert_eq!(when.next_after(tick + 1), Some(next));
+        assert_eq!(when.ticks_between(tick - 1, next, 9), [tick, next]);
+        assert_eq!(when.ticks_between(tick, next - 1, 9), [0; 0]);
+        assert_eq!(when.ticks_between(tick - 1, next, 1), [tick]);
+        assert_eq!(when.next_after(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_zone_without_summer_time_is_a_constant_shift() {
+        assert_eq!(
+            ticks("0 3 * * *", "Asia/Shanghai", "2026-11-21T00:00:00Z", 2),
+            ["2026-11-21T19:00:00Z", "2026-11-22T19:00:00Z"]
+        );
+    }
+
+    /// On 2026-03-29 the clocks of Berlin go from 02:00 to 03:00, at 01:00 UTC.
+    #[test]
+    fn in_the_gap_of_spring_a_fixed_time_fires_right_after_it() {
+        let berlin = |line, count| ticks(line, "Europe/Berlin", "2026-03-28T12:00:00Z", count);
+        assert_eq!(berlin("30 2 * * *", 2), ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
+        assert_eq!(berlin("0 3 * * *", 2), ["2026-03-29T01:00:00Z", "2026-03-30T01:00:00Z"]);
+        let half_hours = ticks("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:29:59Z", 3);
+        assert_eq!(
+            half_hours,
+            ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]
+        );
+        assert_eq!(berlin("*/30 2 * * *", 1), ["2026-03-30T00:00:00Z"]);
+    }
+
+    /// On 2026-10-25 the clocks of Berlin go from 03:00 back to 02:00, at 01:00 UTC.
+    #[test]
+    fn in_the_fold_of_autumn_a_fixed_time_fires_once_and_a_pattern_goes_on() {
+        let berlin = |line, count| ticks(line, "Europe/Berlin", "2026-10-24T22:00:00Z", count);
+        assert_eq!(berlin("30 2 * * *", 2), ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
+        let hours = ["2026-10-24T23:00:00Z", "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"];
+        assert_eq!(berlin("0 * * * *", 3), hours);
+    }
+
+    #[test]
+    fn a_leap_day_comes_every_fourth_year() {
+        assert_eq!(
+            ticks("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", 2),
+            ["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]
+        );
+        assert_eq!(ticks("0 0 29 2 *", "UTC", "2097-01-01T00:00:00Z", 1), ["2104-02-29T00:00:00Z"]);
+    }
+
+    #[test]
+    fn seconds_names_and_nicknames_are_read() {
+        let after = "2026-11-21T00:00:00Z";
+        assert_eq!(ticks("*/20 * * * * *", "UTC", after, 1), ["2026-11-21T00:00:20Z"]);
+        assert_eq!(ticks("0 9 * * mon-fri", "UTC", after, 1), ["2026-11-23T09:00:00Z"]);
+        assert_eq!(ticks("0 0 L * *", "UTC", after, 1), ["2026-11-30T00:00:00Z"]);
+        assert_eq!(ticks("@hourly", "UTC", after, 1), ["2026-11-21T01:00:00Z"]);
+    }
+
+    #[test]
+    fn what_is_no_cron_line_says_why() {
+        for (line, zone, why) in [
+            ("", "UTC", "it has 0 fields"),
+            ("* * *", "UTC", "it has 3 fields"),
+            ("* * * * * * 2030", "UTC", "it has 7 fields"),
+            ("61 * * * *", "UTC", "the minute is \"61\"; 0 to 59"),
+            ("*/0 * * * *", "UTC", "the minute is"),
+            ("0 x * * *", "UTC", "the hour is \"x\""),
+            ("0 0 0 32 * *", "UTC", "the day is"),
+            ("@reboot", "UTC", "nicknames"),
+            ("0 0 30 2 *", "UTC", "never fires"),
+            ("0 0 31 4,6,9,11 *", "Asia/Shanghai", "never fires"),
+            ("@daily", "Mars/Olympus", "Mars/Olympus"),
+            ("@daily", "", "no time zone"),
+            ("@daily", "Etc/Unknown", "no time zone"),
+        ] {
+            let error = When::cron(line, zone).unwrap_err().to_string();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_ticks_at_multiples_of_its_span() {
+        let when = When::every(Duration::from_secs(300)).unwrap();
+        assert_eq!(when.next_after(0), Some(300_000));
+        assert_eq!(when.next_after(299_999), Some(300_000));
+        assert_eq!(when.ticks_between(300_000, 1_000_000, 9), [600_000, 900_000]);
+        assert_eq!(when.next_after(u64::MAX), None);
+        assert_eq!(when.describe(), "every 5m");
+        for span in [Duration::ZERO, Duration::from_millis(999), Duration::from_secs(31_536_001)] {
+            assert_eq!(When::every(span), Err(ScheduleError::Every(span)));
+        }
+    }
+
+    #[test]
+    fn names_are_short_and_plain() {
+        for name in ["nightly", "a.b_c-9", &"x".repeat(64)] {
+            assert_eq!(check_name(name), Ok(()));
+        }
+        for name in ["", "two words", "a:b", "ä", &"x".repeat(65)] {
+            assert_eq!(check_name(name), Err(ScheduleError::Name(name.to_owned())));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_line_it_is_read_or_refused(line in "[-0-9*,/#LW?+@ A-Zaä]{0,24}") {
+            if let Ok(when) = When::cron(&line, "Europe/Berlin") {
+                prop_assert!(when.next_after(ASKED_FROM_MS) > Some(ASKED_FROM_MS));
+            }
+        }
+
+        #[test]
+        fn ticks_are_the_same_whatever_the_time_they_are_asked_from(
+            from in 1_700_000_000_000u64..2_000_000_000_000, step in 1u64..4_000_000,
+            line in prop::sample::select(vec!["*/7 * * * *", "30 2 * * *", "0 */5 * * mon"]),
+        ) {
+            let when = When::cron(line, "Europe/Berlin").unwrap();
+            let tick = when.next_after(from).unwrap();
+            prop_assert!(tick > from);
+            let later = from + step;
+            if later < tick {
+                prop_assert_eq!(when.next_after(later), Some(tick));
+            } else {
+                prop_assert!(when.next_after(later).unwrap() > later);
+            }
+        }
+    }
+}
