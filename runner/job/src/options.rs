@@ -200,6 +200,16 @@ impl Options {
         Ok(self)
     }
 
+    /// Adds headers for the handler; those of the same names are replaced.
+    ///
+    /// # Errors
+    /// As [`with_header`](Self::with_header).
+    pub fn with_headers(mut self, headers: BTreeMap<String, String>) -> Result<Self, OptionError> {
+        self.headers.extend(headers);
+        check_headers(&self.headers)?;
+        Ok(self)
+    }
+
     /// The time-to-run of one attempt, if the job sets it.
     pub fn ttr(&self) -> Option<Duration> {
         self.ttr_ms.map(Duration::from_millis)

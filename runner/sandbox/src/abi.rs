@@ -4,48 +4,47 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand::Rng as _;
 use wasmtime::{Caller, Linker};
 
 use crate::guest::{Guest, millis, unix_ms};
 use crate::log::Level;
 use crate::memory::{View, job, job_view, view};
+use crate::said::RESULT_MAX;
+use crate::{block, push};
 
 /// The namespace, which is the version.
 pub(crate) const NAMESPACE: &str = "duebox_v1";
 
 /// The imports there are, and whether each takes a pointer.
-pub(crate) const IMPORTS: [(&str, bool); 8] = [
+pub(crate) const IMPORTS: [(&str, bool); 11] = [
     ("payload_read", true),
     ("meta_read", true),
     ("meta_int", false),
     ("config_read", true),
     ("random", true),
     ("retry_after", false),
+    ("snooze", false),
     ("reason", true),
+    ("result", true),
     ("log", true),
+    (push::NAME, true),
 ];
 
 /// Imports of ABI.md that this version does not have yet.
-pub(crate) const IMPORTS_LATER: [&str; 9] = [
-    "snooze",
-    "result",
-    "push",
-    "http_send",
-    "http_read",
-    "kv_get",
-    "kv_set",
-    "kv_delete",
-    "kv_add",
-];
+pub(crate) const IMPORTS_LATER: [&str; 6] =
+    ["http_send", "http_read", "kv_get", "kv_set", "kv_delete", "kv_add"];
 
 const NOT_FOUND: i32 = -1;
-const INVALID: i32 = -3;
+pub(crate) const DENIED: i32 = -2;
+pub(crate) const INVALID: i32 = -3;
+pub(crate) const TOO_LARGE: i32 = -4;
 
 /// The longest reason that is kept, in bytes.
 const REASON_MAX: usize = 4 << 10;
-/// The longest `retry_after`, in milliseconds: 365 days.
-const RETRY_AFTER_MAX_MS: i64 = 365 * 86_400_000;
+/// The longest wait a guest can ask for, in milliseconds: 365 days.
+const WAIT_MAX_MS: i64 = 365 * 86_400_000;
 
 /// Links every import of the namespace.
 pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
@@ -55,8 +54,11 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap(NAMESPACE, "config_read", config_read)?;
     linker.func_wrap(NAMESPACE, "random", random)?;
     linker.func_wrap(NAMESPACE, "retry_after", retry_after)?;
+    linker.func_wrap(NAMESPACE, "snooze", snooze)?;
     linker.func_wrap(NAMESPACE, "reason", reason)?;
+    linker.func_wrap(NAMESPACE, "result", result)?;
     linker.func_wrap(NAMESPACE, "log", log)?;
+    linker.func_wrap(NAMESPACE, push::NAME, push::push)?;
     Ok(())
 }
 
@@ -81,7 +83,8 @@ fn meta_read(mut caller: Caller<'_, Guest>, key: u32, dst: u32, cap: u32) -> was
         1 => fill(target, guest.invocation.id.as_bytes()),
         2 => fill(target, guest.invocation.topic.as_str().as_bytes()),
         7 => {
-            let block = guest.headers.get_or_insert_with(|| guest.invocation.headers_block());
+            let headers = &guest.invocation.headers;
+            let block = guest.headers.get_or_insert_with(|| block::write(headers));
             fill(target, block.as_bytes())
         }
         _ => match number(guest, key) {
@@ -135,16 +138,35 @@ fn random(mut caller: Caller<'_, Guest>, dst: u32, len: u32) -> wasmtime::Result
 }
 
 fn retry_after(mut caller: Caller<'_, Guest>, ms: i64) -> wasmtime::Result<()> {
-    let ms = ms.clamp(0, RETRY_AFTER_MAX_MS).unsigned_abs();
-    job(&mut caller, "retry_after")?.retry_after = Some(Duration::from_millis(ms));
+    job(&mut caller, "retry_after")?.said.retry_after = Some(wait(ms));
     Ok(())
+}
+
+fn snooze(mut caller: Caller<'_, Guest>, ms: i64) -> wasmtime::Result<()> {
+    job(&mut caller, "snooze")?.said.snooze = Some(wait(ms));
+    Ok(())
+}
+
+fn wait(ms: i64) -> Duration {
+    Duration::from_millis(ms.clamp(0, WAIT_MAX_MS).unsigned_abs())
 }
 
 fn reason(mut caller: Caller<'_, Guest>, p: u32, l: u32) -> wasmtime::Result<()> {
     let view = job_view(&mut caller, "reason")?;
     let text = lossy(view.read(p, l)?, REASON_MAX).into_owned();
-    view.guest.reason = Some(text);
+    view.guest.said.reason = Some(text);
     Ok(())
+}
+
+fn result(mut caller: Caller<'_, Guest>, p: u32, l: u32) -> wasmtime::Result<i32> {
+    let view = job_view(&mut caller, "result")?;
+    let bytes = view.read(p, l)?;
+    if bytes.len() > RESULT_MAX {
+        return Ok(TOO_LARGE);
+    }
+    let kept = Bytes::copy_from_slice(bytes);
+    view.guest.said.result = Some(kept);
+    Ok(0)
 }
 
 fn log(mut caller: Caller<'_, Guest>, level: u32, p: u32, l: u32) -> wasmtime::Result<()> {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use wasmtime::{Engine, Module};
 
 use crate::engine;
-use crate::limits::Limits;
+use crate::limits::{Grants, Limits};
 use crate::module;
 use crate::refusal::{LoadError, SandboxError};
 
@@ -42,9 +42,10 @@ impl Compiler {
         engine: &Engine,
         bytes: &[u8],
         limits: &Limits,
+        grants: &Grants,
     ) -> Result<Module, LoadError> {
         let binary = binary(bytes, limits)?;
-        module::check(&binary, limits)?;
+        module::check(&binary, limits, grants)?;
         let code = self.threads.install(|| {
             let compiler = Engine::new(&engine::on_demand())?;
             compiler.precompile_module(&binary)

@@ -2,10 +2,11 @@
 //! the attempt; what the host could not do, or ended itself, does not.
 
 use duebox_job::{Failure, FailureClass, Outcome};
-use wasmtime::{FrameInfo, PoolConcurrencyLimitError, Trap, WasmBacktrace};
+use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::abi::lossy;
+use crate::backtrace;
 use crate::guest::Guest;
 use crate::interrupt::InterruptReason;
 use crate::limits::Refusal;
@@ -13,8 +14,8 @@ use crate::memory::Fault;
 
 /// The longest text of a failure, in bytes.
 const REASON_MAX: usize = 4 << 10;
-/// The frames of a backtrace that are told.
-const FRAMES_MAX: usize = 10;
+/// The longest name of a function in it, in bytes.
+const FUNCTION_MAX: usize = 256;
 
 /// How an attempt ended.
 pub(crate) enum End {
@@ -28,15 +29,31 @@ pub(crate) enum End {
     Interrupted(InterruptReason),
 }
 
+impl End {
+    /// Where the guest was, if it was running when it ended.
+    pub(crate) fn trace(&self) -> Option<String> {
+        match self {
+            Self::Broken(error) => backtrace::trace(&what(error), error),
+            Self::Answered(_) | Self::TimedOut | Self::Interrupted(_) => None,
+        }
+    }
+}
+
+/// What ended the guest, in the words of wasm, of the import that faulted, or of WASI.
+fn what(error: &wasmtime::Error) -> String {
+    let text = match (error.downcast_ref::<Fault>(), error.downcast_ref::<Trap>()) {
+        (Some(fault), _) => fault.to_string(),
+        (None, Some(trap)) => trap.to_string(),
+        (None, None) => error.root_cause().to_string(),
+    };
+    text.strip_prefix("wasm trap: ").unwrap_or(&text).to_owned()
+}
+
 /// What the end means for the job. Takes what the guest said of it.
 pub(crate) fn outcome(end: End, guest: &mut Guest) -> Outcome {
     match end {
         End::Answered(0) => Outcome::Acked,
-        End::Answered(1) => {
-            let retry_after = guest.retry_after.take();
-            let reason = guest.reason.take().unwrap_or_default();
-            Outcome::Failed(Failure { class: FailureClass::Nack, reason, retry_after })
-        }
+        End::Answered(1) => nacked(guest),
         End::Answered(2) => failed(guest, FailureClass::Drop, String::new()),
         End::Answered(verdict) => failed(
             guest,
@@ -46,6 +63,17 @@ pub(crate) fn outcome(end: End, guest: &mut Guest) -> Outcome {
         End::TimedOut => timed_out(guest),
         End::Interrupted(reason) => Outcome::HostFault(reason.describe().to_owned()),
         End::Broken(error) => broken(&error, guest),
+    }
+}
+
+fn nacked(guest: &mut Guest) -> Outcome {
+    let reason = guest.said.reason.take().unwrap_or_default();
+    match guest.said.snooze {
+        Some(delay) => Outcome::Snoozed { delay, reason },
+        None => {
+            let retry_after = guest.said.retry_after;
+            Outcome::Failed(Failure { class: FailureClass::Nack, reason, retry_after })
+        }
     }
 }
 
@@ -67,14 +95,8 @@ fn broken(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
         Some(Trap::OutOfFuel) => {
             failed(guest, FailureClass::OutOfFuel, "the fuel is spent".to_owned())
         }
-        Some(trap @ Trap::StackOverflow) => {
-            let text = describe(&trap.to_string(), error);
-            failed(guest, FailureClass::StackOverflow, text)
-        }
-        Some(trap) => {
-            let text = describe(&trap.to_string(), error);
-            over_memory(guest, FailureClass::Trap, text)
-        }
+        Some(Trap::StackOverflow) => failed(guest, FailureClass::StackOverflow, describe(error)),
+        Some(_) => over_memory(guest, FailureClass::Trap, describe(error)),
         None => broken_by_call(error, guest),
     }
 }
@@ -82,15 +104,13 @@ fn broken(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
 /// An error that is no trap of wasm itself: from a host function if the guest was running, which a
 /// backtrace tells; otherwise the host could not do its part.
 fn broken_by_call(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
-    let fault = error.downcast_ref::<Fault>().map(ToString::to_string);
-    if fault.is_none() && !error.is::<WasmBacktrace>() {
+    if !error.is::<Fault>() && !error.is::<WasmBacktrace>() {
         return match guest.meter.refused {
             Some(_) => over_memory(guest, FailureClass::Trap, error.to_string()),
             None => Outcome::HostFault(format!("the sandbox could not run the job: {error:#}")),
         };
     }
-    let text = describe(&fault.unwrap_or_else(|| error.root_cause().to_string()), error);
-    over_memory(guest, FailureClass::Trap, text)
+    over_memory(guest, FailureClass::Trap, describe(error))
 }
 
 /// A trap or exit after a refused growth of memory is a failure for want of memory.
@@ -108,29 +128,16 @@ fn over_memory(guest: &mut Guest, class: FailureClass, text: String) -> Outcome 
 
 /// A failure with the guest's own reason, or else with what the host saw.
 fn failed(guest: &mut Guest, class: FailureClass, seen: String) -> Outcome {
-    let reason = guest.reason.take().unwrap_or(seen);
+    let reason = guest.said.reason.take().unwrap_or(seen);
     let reason = lossy(reason.as_bytes(), REASON_MAX).into_owned();
     Outcome::Failed(Failure { class, reason, retry_after: None })
 }
 
-/// What happened, and in which function, on the first line; then who called it. A function that calls
-/// itself is told once.
-fn describe(what: &str, error: &wasmtime::Error) -> String {
-    let mut text = what.strip_prefix("wasm trap: ").unwrap_or(what).to_owned();
-    let frames = error.downcast_ref::<WasmBacktrace>().map_or(&[][..], WasmBacktrace::frames);
-    let mut names: Vec<String> = frames.iter().map(name).collect();
-    names.dedup();
-    for (index, name) in names.iter().take(FRAMES_MAX).enumerate() {
-        text.push_str(if index == 0 { ", in " } else { "\n  called by " });
-        text.push_str(name);
-    }
-    text
-}
-
-fn name(frame: &FrameInfo) -> String {
-    let symbol = frame.symbols().first().and_then(|symbol| symbol.name());
-    match symbol.or(frame.func_name()) {
-        Some(name) => name.to_owned(),
-        None => format!("function {}", frame.func_index()),
+/// What happened, and in which function.
+fn describe(error: &wasmtime::Error) -> String {
+    let what = what(error);
+    match backtrace::innermost(error, FUNCTION_MAX) {
+        Some(function) => format!("{what}, in {function}"),
+        None => what,
     }
 }

@@ -10,6 +10,7 @@ use wasmtime_wasi::p1::WasiP1Ctx;
 use crate::invocation::Invocation;
 use crate::limits::{Grants, Meter};
 use crate::log::JobLog;
+use crate::said::Said;
 use crate::wasi::Wasi;
 
 /// Where in its life an instance is.
@@ -32,9 +33,7 @@ pub(crate) struct Guest {
     /// Where the module exports its memory, and the memory once looked up.
     pub(crate) memory_export: Option<ModuleExport>,
     pub(crate) memory: Option<Memory>,
-    /// What the guest gave as its reason; the last one.
-    pub(crate) reason: Option<String>,
-    pub(crate) retry_after: Option<Duration>,
+    pub(crate) said: Said,
     /// The headers as a block, made when first asked for.
     pub(crate) headers: Option<String>,
     /// Made when WASI is first called: most modules never do.
@@ -59,8 +58,7 @@ impl Guest {
             phase: Phase::Starting,
             memory_export,
             memory: None,
-            reason: None,
-            retry_after: None,
+            said: Said::default(),
             headers: None,
             wasi: None,
         }

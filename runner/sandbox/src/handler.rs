@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_job::Outcome;
+use bytes::Bytes;
+use duebox_job::{FollowUp, Outcome};
 use wasmtime::{
     Extern, ExternType, Instance, InstancePre, ModuleExport, Store, TypedFunc, UpdateDeadline,
     WasmParams, WasmResults,
@@ -52,12 +53,59 @@ enum Entry {
 pub struct Report {
     /// What it means for the job.
     pub outcome: Outcome,
+    /// What the guest wants kept with the job, at most 64 KiB; only with an ack.
+    pub result: Option<Bytes>,
+    /// The jobs it wants pushed, in its order, at most 100; only with an ack.
+    pub follow_ups: Vec<FollowUp>,
+    /// What ended the guest and, a line each, the calls that led to it, innermost first; at most 8 KiB.
+    /// `None` if it ended by itself, or was not running.
+    pub trace: Option<String>,
+    /// The last 64 lines of its log within the budget, oldest first, each with its level before it
+    /// (`error: …`) and cut at 1 KiB; none with an ack.
+    pub log_tail: Vec<String>,
     /// How long it took, from the call of [`Handler::run`] on.
     pub wall: Duration,
     /// The largest linear memory the guest had, in bytes.
     pub memory_peak: usize,
     /// Lines, or calls of `log`, that were over the log's budget.
     pub log_lines_dropped: u32,
+}
+
+impl Report {
+    /// What an attempt came to: of what the guest said, the part that its end lets count.
+    fn new(end: End, guest: &mut Guest, wall: Duration) -> Self {
+        let trace = end.trace();
+        let outcome = failure::outcome(end, guest);
+        let said = &mut guest.said;
+        let (result, follow_ups, log_tail) = match outcome {
+            Outcome::Acked => (said.result.take(), said.follow_ups.take(), Vec::new()),
+            _ => (None, Vec::new(), guest.log.take_tail()),
+        };
+        Self {
+            outcome,
+            result,
+            follow_ups,
+            trace,
+            log_tail,
+            wall,
+            memory_peak: guest.meter.memory_peak,
+            log_lines_dropped: guest.log.dropped(),
+        }
+    }
+
+    /// What an attempt came to that the host could not begin.
+    fn not_begun(why: String, wall: Duration) -> Self {
+        Self {
+            outcome: Outcome::HostFault(why),
+            result: None,
+            follow_ups: Vec::new(),
+            trace: None,
+            log_tail: Vec::new(),
+            wall,
+            memory_peak: 0,
+            log_lines_dropped: 0,
+        }
+    }
 }
 
 impl Handler {
@@ -116,19 +164,14 @@ impl Handler {
         logs: Arc<dyn LogSink>,
     ) -> Report {
         let began = Instant::now();
-        let report = |outcome| Report {
-            outcome,
-            wall: began.elapsed(),
-            memory_peak: 0,
-            log_lines_dropped: 0,
-        };
+        let not_begun = |why| Report::not_begun(why, began.elapsed());
         if let Some(reason) = interrupt.reason() {
-            return report(Outcome::HostFault(reason.describe().to_owned()));
+            return not_begun(reason.describe().to_owned());
         }
         let _running = self.0.ticker.run();
         let mut store = match self.store(invocation, logs) {
             Ok(store) => store,
-            Err(error) => return report(Outcome::HostFault(format!("no store: {error:#}"))),
+            Err(error) => return not_begun(format!("no store: {error:#}")),
         };
         let deadline = tokio::time::Instant::from_std(store.data().clock.deadline);
         let end = tokio::select! {
@@ -142,12 +185,7 @@ impl Handler {
         };
         let guest = store.data_mut();
         guest.finish_output();
-        Report {
-            outcome: failure::outcome(end, guest),
-            wall: began.elapsed(),
-            memory_peak: guest.meter.memory_peak,
-            log_lines_dropped: guest.log.dropped(),
-        }
+        Report::new(end, guest, began.elapsed())
     }
 
     fn store(

@@ -15,6 +15,8 @@
 
 mod abi;
 mod assemblyscript;
+mod backtrace;
+mod block;
 mod compile;
 mod digest;
 mod engine;
@@ -27,9 +29,12 @@ mod limits;
 mod log;
 mod memory;
 mod module;
+mod push;
 mod refusal;
+mod said;
 mod sandbox;
 mod stdio;
+mod tail;
 mod wasi;
 
 pub use digest::Digest;

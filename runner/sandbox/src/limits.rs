@@ -37,13 +37,16 @@ impl Default for Limits {
     }
 }
 
-/// What one topic's handler may read. The default is nothing.
+/// What one topic's handler may read and reach. The default is nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     /// Values and secrets for `config_read`: strings raw, other types as JSON text.
     pub config: BTreeMap<String, String>,
     /// The environment a WASI module sees.
     pub env: BTreeMap<String, String>,
+    /// Topics that `push` reaches: a name, or a prefix of names and a final `*`. With `None` a module
+    /// that imports it is refused; with no entry every call is denied.
+    pub push: Option<Vec<String>>,
 }
 
 impl std::fmt::Debug for Grants {
@@ -52,6 +55,7 @@ impl std::fmt::Debug for Grants {
         f.debug_struct("Grants")
             .field("config", &self.config.keys())
             .field("env", &self.env.keys())
+            .field("push", &self.push)
             .finish()
     }
 }
@@ -169,7 +173,7 @@ mod tests {
     #[test]
     fn debugging_grants_shows_no_secret() {
         let config = BTreeMap::from([("api_key".to_owned(), "hunter2".to_owned())]);
-        let shown = format!("{:?}", Grants { config, env: BTreeMap::new() });
+        let shown = format!("{:?}", Grants { config, ..Grants::default() });
         assert!(shown.contains("api_key") && !shown.contains("hunter2"), "{shown}");
     }
 }

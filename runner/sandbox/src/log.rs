@@ -3,12 +3,13 @@
 //! budget bounds their number too: a line costs the daemon far more than its text.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use duebox_job::{JobId, TopicName};
 
 use crate::digest::Digest;
+use crate::tail::Tail;
 
 /// How grave a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +84,7 @@ pub(crate) struct JobLog {
     bytes_left: AtomicUsize,
     lines_left: AtomicUsize,
     dropped: AtomicU32,
+    tail: Mutex<Tail>,
 }
 
 impl JobLog {
@@ -103,6 +105,7 @@ impl JobLog {
             bytes_left: AtomicUsize::new(budget),
             lines_left: AtomicUsize::new(LINES_FREE + budget / BYTES_A_LINE),
             dropped: AtomicU32::new(0),
+            tail: Mutex::default(),
         }
     }
 
@@ -119,13 +122,25 @@ impl JobLog {
             attempt: self.attempt,
             digest: self.digest,
         };
+        let mut tail = self.tail();
         for line in text.strip_suffix('\n').unwrap_or(&text).split('\n') {
             if take(&self.lines_left, 1) {
-                self.sink.line(&job, level, &printable(line));
+                let line = printable(line);
+                tail.keep(level, &line);
+                self.sink.line(&job, level, &line);
             } else {
                 self.drop_one();
             }
         }
+    }
+
+    /// The last lines that were within the budget, each with its level before it; they are gone then.
+    pub(crate) fn take_tail(&self) -> Vec<String> {
+        self.tail().take()
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drop_one(&self) {

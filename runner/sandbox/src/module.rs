@@ -5,9 +5,9 @@ use wasmparser::{
     BinaryReaderError, Encoding, Export, ExternalKind, Import, MemoryType, Parser, Payload, TypeRef,
 };
 
-use crate::limits::{Limits, TABLES_PER_MODULE};
+use crate::limits::{Grants, Limits, TABLES_PER_MODULE};
 use crate::refusal::LoadError;
-use crate::{abi, assemblyscript, wasi};
+use crate::{abi, assemblyscript, push, wasi};
 
 /// Functions a module may have. Go's largest handlers have some ten thousands; each costs the compiler
 /// about 100 µs and 5 KiB.
@@ -27,9 +27,10 @@ struct Outline {
     exports_start: bool,
 }
 
-/// Checks a binary module against the ABI and the topic's limits, as far as its sections tell.
-pub(crate) fn check(binary: &[u8], limits: &Limits) -> Result<(), LoadError> {
-    let outline = read(binary)?;
+/// Checks a binary module against the ABI and the topic's limits and grants, as far as its sections
+/// tell.
+pub(crate) fn check(binary: &[u8], limits: &Limits, grants: &Grants) -> Result<(), LoadError> {
+    let outline = read(binary, grants)?;
     if outline.functions > FUNCTIONS_MAX {
         return Err(LoadError::Functions { size: outline.functions, max: FUNCTIONS_MAX });
     }
@@ -47,7 +48,7 @@ pub(crate) fn check(binary: &[u8], limits: &Limits) -> Result<(), LoadError> {
     }
 }
 
-fn read(binary: &[u8]) -> Result<Outline, LoadError> {
+fn read(binary: &[u8], grants: &Grants) -> Result<Outline, LoadError> {
     let bad = |error: BinaryReaderError| malformed(&error, binary.len());
     let mut outline = Outline::default();
     for payload in Parser::new(0).parse_all(binary) {
@@ -57,7 +58,7 @@ fn read(binary: &[u8]) -> Result<Outline, LoadError> {
             }
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
-                    outline.import(import.map_err(bad)?)?;
+                    outline.import(import.map_err(bad)?, grants)?;
                 }
             }
             Payload::FunctionSection(section) => outline.functions = section.count(),
@@ -93,7 +94,7 @@ fn malformed(error: &BinaryReaderError, size: usize) -> LoadError {
 
 impl Outline {
     /// Takes one import, or refuses it by name. WASI's own names are the linker's to know.
-    fn import(&mut self, import: Import<'_>) -> Result<(), LoadError> {
+    fn import(&mut self, import: Import<'_>, grants: &Grants) -> Result<(), LoadError> {
         let (module, name) = (import.module.to_owned(), import.name.to_owned());
         match import.ty {
             TypeRef::Memory(memory) if memory.shared => return Err(LoadError::SharedMemory),
@@ -103,6 +104,9 @@ impl Outline {
         }
         if import.module == abi::NAMESPACE && abi::IMPORTS_LATER.contains(&import.name) {
             return Err(LoadError::LaterImport { module, name });
+        }
+        if (import.module, import.name) == (abi::NAMESPACE, push::NAME) && grants.push.is_none() {
+            return Err(LoadError::NotGranted { module, name });
         }
         match takes_pointer(import.module, import.name) {
             None => Err(LoadError::UnknownImport { module, name }),

@@ -66,7 +66,7 @@ impl Sandbox {
         if limits.tables > self.tables_max {
             return Err(LoadError::PoolTables { wanted: limits.tables, max: self.tables_max });
         }
-        let module = self.compiler.compile(&self.engine, bytes, &limits)?;
+        let module = self.compiler.compile(&self.engine, bytes, &limits, &grants)?;
         let linked = self.linker.instantiate_pre(&module);
         let linked = linked.map_err(|error| match error.downcast_ref::<UnknownImportError>() {
             Some(unknown) => LoadError::UnknownImport {

@@ -93,6 +93,7 @@ fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
     let grants = Grants {
         config: args.config.iter().cloned().collect(),
         env: args.env.iter().cloned().collect(),
+        push: None,
     };
     let file = args.module.display();
     let bytes = module_file::read(&args.module, limits.module).map_err(|error| {
@@ -115,8 +116,10 @@ fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
 fn account(report: Report, digest: Digest, logs: Vec<Line>) -> Account {
     let (verdict, class, reason, retry_after) = match report.outcome {
         Outcome::Acked => ("ack", None, None, None),
-        Outcome::Snoozed { delay, reason } => ("snooze", None, Some(reason), Some(delay)),
         Outcome::HostFault(why) => ("host_fault", None, Some(why), None),
+        Outcome::Snoozed { delay, reason } => {
+            ("snooze", None, Some(reason).filter(|reason| !reason.is_empty()), Some(delay))
+        }
         Outcome::Failed(failure) => {
             let verdict = match failure.class {
                 FailureClass::Nack => "nack",

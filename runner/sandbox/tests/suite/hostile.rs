@@ -13,6 +13,7 @@ fn ended(ran: &Ran) -> &'static str {
     match &ran.report.outcome {
         Outcome::Acked => "ack",
         Outcome::Failed(failure) => failure.class.name(),
+        Outcome::Snoozed { .. } => "snooze",
         Outcome::HostFault(_) => "host fault",
     }
 }

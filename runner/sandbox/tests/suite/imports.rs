@@ -187,7 +187,7 @@ async fn config_read_gives_what_is_granted() {
         (read(256, 6, 2), 7, "eu\0\0\0\0\0"),
         (read(0, 0, 100), 14, "the empty name"),
     ] {
-        let grants = Grants { config: config.clone(), env: BTreeMap::new() };
+        let grants = Grants { config: config.clone(), ..Grants::default() };
         let ran = run(&load_with(&probe(&body), Limits::default(), grants), job()).await;
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         assert_eq!((ran.answer(), ran.said()), (answer, vec![text.as_str()]));

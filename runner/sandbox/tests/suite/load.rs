@@ -210,17 +210,7 @@ fn unknown_imports_are_refused_by_name() {
 
 #[test]
 fn imports_of_later_versions_are_refused_by_name() {
-    for name in [
-        "http_send",
-        "http_read",
-        "kv_get",
-        "kv_set",
-        "kv_delete",
-        "kv_add",
-        "push",
-        "snooze",
-        "result",
-    ] {
+    for name in ["http_send", "http_read", "kv_get", "kv_set", "kv_delete", "kv_add"] {
         let refused = refusal(with(&format!(r#"(import "duebox_v1" "{name}" (func))"#)).as_bytes());
         let text = format!("the import duebox_v1.{name} is not supported by this version");
         assert!(refused.to_string().starts_with(&text), "{refused}");
@@ -228,10 +218,28 @@ fn imports_of_later_versions_are_refused_by_name() {
 }
 
 #[test]
+fn push_is_refused_by_name_where_it_is_not_granted() {
+    let import = r#"(import "duebox_v1" "push" (func (param i32 i32 i32 i32) (result i32)))"#;
+    let wat = with(&format!(r#"{import} (memory (export "memory") 1)"#));
+    let refused = refusal(wat.as_bytes());
+    assert!(matches!(refused, LoadError::NotGranted { .. }), "{refused}");
+    assert!(refused.to_string().contains("duebox_v1.push is not granted"), "{refused}");
+    for granted in [vec![], vec!["sms.*".to_owned()]] {
+        let grants = Grants { push: Some(granted), ..Grants::default() };
+        assert!(sandbox().load(wat.as_bytes(), Limits::default(), grants).is_ok());
+    }
+    // Another namespace's name is no import at all, granted or not.
+    let elsewhere = with(r#"(import "env" "push" (func))"#);
+    assert!(matches!(refusal(elsewhere.as_bytes()), LoadError::UnknownImport { .. }));
+}
+
+#[test]
 fn imports_with_another_signature_are_refused_by_name() {
     for (module, name, ty) in [
         ("duebox_v1", "retry_after", "(func (param i32))"),
         ("duebox_v1", "log", "(func (param i32 i32))"),
+        ("duebox_v1", "snooze", "(func (param i32))"),
+        ("duebox_v1", "result", "(func (param i32 i32))"),
         ("duebox_v1", "meta_int", "(func (param i32) (result i32))"),
         ("env", "abort", "(func)"),
         ("wasi_snapshot_preview1", "fd_write", "(func)"),

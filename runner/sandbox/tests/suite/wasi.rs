@@ -97,7 +97,7 @@ async fn the_environment_is_what_is_granted() {
         ("REGION".to_owned(), "eu".to_owned()),
         ("TZ".to_owned(), "UTC".to_owned()),
     ]);
-    let granted = Grants { config: BTreeMap::new(), env };
+    let granted = Grants { env, ..Grants::default() };
     let ran = run(&load_with(wat, Limits::default(), granted), job()).await;
     assert_eq!((ran.answer(), ran.said()), (0, vec!["REGION=euTZ=UTC"]));
     let ran = run(&load(wat), job()).await;
