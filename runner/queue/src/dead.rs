@@ -1,14 +1,11 @@
-//! Dead jobs: another life for some, and an end for the old.
-
-use std::time::Duration;
+//! Dead jobs that are given another life.
 
 use duebox_job::{JobId, TopicName};
 use redis::Cmd;
 
 use crate::keys::TopicKeys;
-use crate::reply::{array, bytes, count, text, unexpected};
-use crate::script::{self, PRUNE, REQUEUE};
-use crate::settle::millis;
+use crate::reply::{array, bytes, text, unexpected};
+use crate::script::{self, REQUEUE};
 use crate::{BATCH_MAX, Queue, QueueError};
 
 /// What became of a requeued job.
@@ -69,53 +66,10 @@ impl Queue {
         }
         Ok(words)
     }
-
-    /// Forgets dead jobs that died longer ago than `age`, at most [`BATCH_MAX`]. Answers how many.
-    ///
-    /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_older(&self, topic: &TopicName, age: Duration) -> Result<u64, QueueError> {
-        let mut call = self.prune_command(topic);
-        call.arg("before").arg(millis(age)).arg(BATCH_MAX);
-        count(&script::run_one(&self.connection, call).await?)
-    }
-
-    /// Forgets the oldest dead jobs above `kept`, at most [`BATCH_MAX`]. Answers how many.
-    ///
-    /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_above(&self, topic: &TopicName, kept: u64) -> Result<u64, QueueError> {
-        let mut call = self.prune_command(topic);
-        call.arg("above").arg(kept).arg(BATCH_MAX);
-        count(&script::run_one(&self.connection, call).await?)
-    }
-
-    /// Forgets these dead jobs. Answers how many there were.
-    ///
-    /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune(&self, topic: &TopicName, ids: &[JobId]) -> Result<u64, QueueError> {
-        let mut pruned = 0;
-        for batch in ids.chunks(BATCH_MAX) {
-            let mut call = self.prune_command(topic);
-            call.arg("ids");
-            for id in batch {
-                call.arg(id.as_bytes());
-            }
-            pruned += count(&script::run_one(&self.connection, call).await?)?;
-        }
-        Ok(pruned)
-    }
-
-    fn prune_command(&self, topic: &TopicName) -> Cmd {
-        let keys = self.keys(topic);
-        PRUNE.call(&keys)
-    }
 }
 
 fn requeue_command(keys: &TopicKeys, ids: &[JobId]) -> Cmd {
     let mut call = REQUEUE.call(keys);
-    call.arg(keys.wake_channel());
     for id in ids {
         call.arg(id.as_bytes());
     }

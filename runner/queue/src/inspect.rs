@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use duebox_job::TopicName;
-use redis::Value;
+use redis::{Cmd, Value};
 use serde::Serialize;
 
+use crate::get::due_of_ready;
+use crate::keys::TopicKeys;
 use crate::reply::{array, count, optional_score, score, text, unexpected};
 use crate::script::{self, PEEK};
 use crate::{Queue, QueueError};
@@ -17,12 +19,22 @@ pub struct Depths {
     pub pending: u64,
     /// Due, waiting for a runner.
     pub ready: u64,
+    /// Due, waiting for the jobs of their key that go before them.
+    pub blocked: u64,
     /// Leased to a runner.
     pub unack: u64,
     /// Failed, waiting for the next attempt.
     pub retry: u64,
     /// Given up.
     pub dead: u64,
+    /// Acked, and kept for a while.
+    pub done: u64,
+    /// Acked jobs whose follow-ups are not all pushed yet.
+    pub outbox: u64,
+    /// Ids of done jobs that are held, or were and are not swept yet.
+    pub held: u64,
+    /// True if no runner leases jobs of this topic.
+    pub paused: bool,
     /// When the oldest ready job fell due, unix ms.
     pub oldest_ready_ms: Option<u64>,
     /// When the next pending or retried job falls due, unix ms.
@@ -31,8 +43,15 @@ pub struct Depths {
     pub now_ms: u64,
 }
 
+/// What is counted of a topic: stages, and what stands beside them.
+const COUNTED: [&str; 8] =
+    ["pending", "ready", "blocked", "unack", "retry", "dead", "done", "unique"];
+/// The scores of each priority in `ready`, whose oldest is the first of its range.
+const READY_RANGES: [(&str, &str); 3] = [("-inf", "(0"), ("0", "1e14"), ("(1e14", "+inf")];
+/// The stages in which jobs wait for a time.
+const TIMED: [&str; 2] = ["pending", "retry"];
 /// Commands that [`Queue::depths`] sends for one topic.
-const DEPTH_COMMANDS: usize = 8;
+const DEPTH_COMMANDS: usize = COUNTED.len() + READY_RANGES.len() + TIMED.len() + 2;
 
 impl Queue {
     /// Every topic that was pushed to or served, in the order of their names. Names that no topic
@@ -99,23 +118,7 @@ impl Queue {
         }
         let mut calls = Vec::with_capacity(topics.len() * DEPTH_COMMANDS + 1);
         for topic in topics {
-            let keys = self.keys(topic);
-            for stage in [
-                keys.key("pending"),
-                keys.key("ready"),
-                keys.key("unack"),
-                keys.key("retry"),
-                keys.key("dead"),
-            ] {
-                let mut size = redis::cmd("ZCARD");
-                size.arg(stage);
-                calls.push(size);
-            }
-            for stage in [keys.key("ready"), keys.key("pending"), keys.key("retry")] {
-                let mut first = redis::cmd("ZRANGE");
-                first.arg(stage).arg(0).arg(0).arg("WITHSCORES");
-                calls.push(first);
-            }
+            calls.extend(depth_commands(&self.keys(topic)));
         }
         calls.push(redis::cmd("TIME"));
         let mut answers = script::run(&self.connection, calls).await?;
@@ -130,30 +133,72 @@ impl Queue {
     }
 }
 
+fn depth_commands(keys: &TopicKeys) -> Vec<Cmd> {
+    let mut calls = Vec::with_capacity(DEPTH_COMMANDS);
+    let mut ask = |command: &str, name: &str, args: &[&str]| {
+        let mut call = redis::cmd(command);
+        call.arg(keys.key(name)).arg(args);
+        calls.push(call);
+    };
+    for name in COUNTED {
+        ask("ZCARD", name, &[]);
+    }
+    ask("HLEN", "outbox", &[]);
+    ask("HGET", "meta", &["paused"]);
+    for (least, most) in READY_RANGES {
+        ask("ZRANGEBYSCORE", "ready", &[least, most, "WITHSCORES", "LIMIT", "0", "1"]);
+    }
+    for name in TIMED {
+        ask("ZRANGE", name, &["0", "0", "WITHSCORES"]);
+    }
+    calls
+}
+
 impl Depths {
     fn read(fields: Vec<Value>, now_ms: u64) -> Result<Self, QueueError> {
-        let Ok([pending, ready, unack, retry, dead, first_ready, first_pending, first_retry]) =
-            <[Value; DEPTH_COMMANDS]>::try_from(fields)
-        else {
-            return Err(QueueError::Answer("a topic's depths are cut short".to_owned()));
+        let mut fields = fields.into_iter();
+        let mut next = || {
+            fields.next().ok_or_else(|| QueueError::Answer("a topic's depths are cut short".into()))
         };
-        let next_due = [first_score(first_pending)?, first_score(first_retry)?];
-        Ok(Self {
-            pending: count(&pending)?,
-            ready: count(&ready)?,
-            unack: count(&unack)?,
-            retry: count(&retry)?,
-            dead: count(&dead)?,
-            oldest_ready_ms: first_score(first_ready)?,
-            next_due_ms: next_due.into_iter().flatten().min(),
-            now_ms,
-        })
+        let mut depths = Self { now_ms, ..Self::default() };
+        for number in [
+            &mut depths.pending,
+            &mut depths.ready,
+            &mut depths.blocked,
+            &mut depths.unack,
+            &mut depths.retry,
+            &mut depths.dead,
+            &mut depths.done,
+            &mut depths.held,
+            &mut depths.outbox,
+        ] {
+            *number = count(&next()?)?;
+        }
+        depths.paused = match next()? {
+            Value::Nil => false,
+            value => text(&value)? != "0",
+        };
+        let mut oldest = None;
+        for _ in READY_RANGES {
+            oldest = sooner(oldest, first_score(next()?)?.as_deref().map(due_of_ready));
+        }
+        depths.oldest_ready_ms = oldest;
+        for _ in TIMED {
+            let first = first_score(next()?)?.as_deref().map(score);
+            depths.next_due_ms = sooner(depths.next_due_ms, first);
+        }
+        Ok(depths)
     }
 }
 
-fn first_score(range: Value) -> Result<Option<u64>, QueueError> {
+fn sooner(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
+}
+
+/// The score of the first entry of a range, as Redis writes it.
+fn first_score(range: Value) -> Result<Option<String>, QueueError> {
     match array(range)?.as_slice() {
-        [_, first] => Ok(Some(score(text(first)?))),
+        [_, first] => Ok(Some(text(first)?.to_owned())),
         _ => Ok(None),
     }
 }

@@ -15,18 +15,31 @@ pub(crate) struct TopicKeys {
 impl TopicKeys {
     /// The names of all keys (docs/queue.md).
     #[cfg(test)]
-    pub(crate) const NAMES: [&'static str; 13] = [
+    pub(crate) const NAMES: [&'static str; 26] = [
         "jobs",
         "opts",
         "pending",
         "ready",
         "unack",
         "retry",
+        "blocked",
+        "blocked:at",
+        "turns",
+        "turns:of",
         "attempts",
+        "errors",
         "dead",
         "dead:jobs",
         "dead:opts",
         "dead:info",
+        "done",
+        "done:jobs",
+        "done:info",
+        "done:result",
+        "unique",
+        "outbox",
+        "inbox",
+        "ticks",
         "meta",
         "holders",
     ];
@@ -34,11 +47,6 @@ impl TopicKeys {
     /// The key of this name.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.base)
-    }
-
-    /// The channel on which a topic's sleeping runners are woken.
-    pub(crate) fn wake_channel(&self) -> String {
-        self.key("wake")
     }
 }
 

@@ -8,12 +8,19 @@ use duebox_job::{JobId, Options};
 use redis::{Cmd, Value};
 
 use crate::keys::TopicKeys;
-use crate::reply::{array, bytes, count, score, text, unexpected};
+use crate::reply::{array, bytes, count, optional_score, score, text, unexpected};
 use crate::script::LEASE;
+use crate::settle::millis;
 use crate::{BATCH_MAX, QueueError};
 
-/// Failures and crashes share one number in Redis: failures + this × crashes (docs/queue.md, "Keys").
-const CRASH: u64 = 1_000_000;
+/// Failures, crashes and snoozes share one number in Redis: failures + this × crashes + 1,000 × this ×
+/// snoozes (docs/queue.md, "Keys").
+pub(crate) const CRASH: u64 = 1_000_000;
+pub(crate) const SNOOZE: u64 = 1_000 * CRASH;
+
+/// What a job keeps that was not started within its ttl, where the caller says nothing else.
+const EXPIRED_INFO: &str =
+    r#"{"class":"expired","reason":"it was not started within its ttl after it fell due"}"#;
 
 /// What fences a lease: its expiry in µs on Redis' clock, as Redis writes it.
 #[derive(Clone, PartialEq, Eq)]
@@ -62,6 +69,8 @@ pub struct Lease {
     pub failures: u32,
     /// Runs that ended with the runner's death, or a lost lease.
     pub crashes: u32,
+    /// Times the handler has put it off.
+    pub snoozes: u32,
 }
 
 /// A wish for jobs.
@@ -71,27 +80,67 @@ pub struct LeaseCall {
     pub jobs: usize,
     /// How long the lease holds without being extended, 1 ms to one day.
     pub lease: Duration,
-    /// Names this call; repeating it under the same id after a lost reply gives the same jobs.
+    /// Names this call; repeating it under the same id after a lost reply gives the same jobs. What
+    /// stands before its last `:` is the holder's name.
     pub call_id: String,
+    /// Payload bytes wanted at most; one job is always given. None is as many as there are.
+    pub bytes_max: Option<u64>,
+    /// How long the jobs must have been due.
+    pub min_age: Duration,
+    /// What a job keeps that was not started within its ttl, as JSON; empty forgets such jobs.
+    pub expired_info: String,
 }
 
 /// What a lease call gave.
 #[derive(Debug)]
 pub enum Leased {
-    /// These jobs, and how many ready entries were withdrawn as superseded or without a payload.
-    /// With no jobs but some withdrawn there may be more: ask again.
-    Jobs(Vec<Lease>, u64),
+    /// Some jobs, or word of jobs that were taken out of the way.
+    Jobs(LeasedJobs),
     /// Nothing is ready.
-    Empty,
+    Empty {
+        /// When a job will be old enough, if age is all that one lacks.
+        wait: Option<Duration>,
+    },
+    /// Jobs may be ready, but the topic's rate, or the count of those that run, lets none start.
+    Limited {
+        /// When the rate lets one start; none if a lease must end first.
+        wait: Option<Duration>,
+    },
     /// The topic is paused.
     Paused,
 }
 
+/// The jobs of a lease call.
+#[derive(Debug, Default)]
+pub struct LeasedJobs {
+    /// The jobs.
+    pub leases: Vec<Lease>,
+    /// Ready entries that were withdrawn as superseded or without a payload.
+    pub withdrawn: u64,
+    /// Jobs that were not started within their ttl.
+    pub expired: u64,
+    /// When more may be leased, if a rule held some back.
+    pub wait: Option<Duration>,
+}
+
 impl LeaseCall {
+    /// A call for up to `jobs`, each held for `lease`, of any size and age.
+    pub fn new(jobs: usize, lease: Duration, call_id: impl Into<String>) -> Self {
+        Self {
+            jobs,
+            lease,
+            call_id: call_id.into(),
+            bytes_max: None,
+            min_age: Duration::ZERO,
+            expired_info: EXPIRED_INFO.to_owned(),
+        }
+    }
+
     pub(crate) fn command(&self, keys: &TopicKeys) -> Cmd {
         let mut call = LEASE.call(keys);
         let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
         call.arg(self.jobs.min(BATCH_MAX)).arg(lease_ms).arg(&self.call_id);
+        call.arg(self.bytes_max.unwrap_or(0)).arg(millis(self.min_age)).arg(&self.expired_info);
         call
     }
 }
@@ -99,23 +148,26 @@ impl LeaseCall {
 impl Leased {
     pub(crate) fn read(answer: Value) -> Result<Self, QueueError> {
         let fields = array(answer)?;
-        let Some(word) = fields.first() else {
-            return Err(unexpected(&Value::Array(fields)));
-        };
-        match text(word)? {
-            "empty" => Ok(Self::Empty),
-            "paused" => Ok(Self::Paused),
-            "ok" | "again" if fields.len() >= 3 && fields.len() % 5 == 3 => Self::read_jobs(fields),
+        let word = fields.first().map(text).transpose()?;
+        let wait = || fields.get(1).map_or(Ok(None), read_wait);
+        match word {
+            Some("empty") => Ok(Self::Empty { wait: wait()? }),
+            Some("limited") => Ok(Self::Limited { wait: wait()? }),
+            Some("paused") => Ok(Self::Paused),
+            Some("ok" | "again") if fields.len() >= 5 && fields.len() % 5 == 0 => {
+                Self::read_jobs(fields)
+            }
             _ => Err(unexpected(&Value::Array(fields))),
         }
     }
 
     fn read_jobs(fields: Vec<Value>) -> Result<Self, QueueError> {
-        let mut leases = Vec::with_capacity(fields.len() / 5);
+        let mut leases = Vec::with_capacity(fields.len() / 5 - 1);
         let mut fields = fields.into_iter().skip(1);
         let mut next = || fields.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()));
         let token = Token::new(bytes(next()?)?);
-        let withdrawn = count(&next()?)?;
+        let (withdrawn, expired) = (count(&next()?)?, count(&next()?)?);
+        let wait = read_wait(&next()?)?;
         for _ in 0..leases.capacity() {
             leases.push(Lease {
                 id: JobId::from_redis(bytes(next()?)?),
@@ -125,13 +177,19 @@ impl Leased {
                 options: Options::from_json(&bytes(next()?)?),
                 failures: 0,
                 crashes: 0,
+                snoozes: 0,
             });
             let attempts = score(text(&next()?)?);
             if let (Some(lease), 1..) = (leases.last_mut(), attempts) {
                 lease.failures = u32::try_from(attempts % CRASH).unwrap_or(u32::MAX);
-                lease.crashes = u32::try_from(attempts / CRASH).unwrap_or(u32::MAX);
+                lease.crashes = u32::try_from(attempts % SNOOZE / CRASH).unwrap_or(u32::MAX);
+                lease.snoozes = u32::try_from(attempts / SNOOZE).unwrap_or(u32::MAX);
             }
         }
-        Ok(Self::Jobs(leases, withdrawn))
+        Ok(Self::Jobs(LeasedJobs { leases, withdrawn, expired, wait }))
     }
+}
+
+fn read_wait(value: &Value) -> Result<Option<Duration>, QueueError> {
+    Ok(optional_score(value)?.map(Duration::from_millis))
 }

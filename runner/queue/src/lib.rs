@@ -9,18 +9,31 @@
 //! | `push.rs` | push |
 //! | `turn.rs` | extend, settle, reclaim, promote, lease: one pipeline |
 //! | `withdraw.rs` | cancel, reschedule |
-//! | `dead.rs` | requeue, prune |
+//! | `rules.rs` | configure: what the manifest says of a topic |
+//! | `outbox.rs` | relay: follow-up jobs to their topics |
+//! | `dead.rs` | requeue |
+//! | `prune.rs` | prune, sweep |
+//! | `pause.rs` | pause, resume |
+//! | `get.rs` | get |
+//! | `list.rs` | pages of dead and done jobs |
 //! | `inspect.rs` | peek, depths, topics |
 //! | `wake.rs` | the wake-up of a sleeping runner |
 
 mod connection;
 mod dead;
 mod error;
+mod get;
 mod inspect;
+mod job;
 mod keys;
 mod lease;
+mod list;
+mod outbox;
+mod pause;
+mod prune;
 mod push;
 mod reply;
+mod rules;
 mod script;
 mod settle;
 mod turn;
@@ -31,9 +44,16 @@ pub use connection::ConnectionSettings;
 pub use dead::Requeued;
 pub use error::QueueError;
 pub use inspect::Depths;
-pub use lease::{Lease, LeaseCall, Leased, Token};
+pub use job::{Buried, Finished, Job, JobState, LeaseHeld};
+pub use lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
+pub use list::{
+    Cursor, CursorError, DeadQuery, DeadSummary, DoneSummary, Page, PageOrder, PageQuery,
+};
+pub use outbox::Relayed;
+pub use prune::Swept;
 pub use push::{Due, IfExists, NewJob, Pushed};
-pub use settle::{Settled, Settlement, Verdict};
+pub use rules::Rules;
+pub use settle::{Finish, Settled, Settlement, Verdict};
 pub use turn::{Extension, Promoted, Promotion, ReclaimRule, Reclaimed, Turn, TurnReply};
 pub use wake::{Wake, WakeListener};
 pub use withdraw::{Cancelled, Rescheduled};

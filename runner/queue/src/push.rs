@@ -68,6 +68,10 @@ pub enum Pushed {
     Replaced,
     /// Stored behind the one that is leased.
     Successor,
+    /// Refused: a job of this id was done lately, and its topic holds ids for a while.
+    Held,
+    /// Refused: as many jobs wait as the topic allows.
+    Full,
     /// Refused: the due time is outside [`duebox_job::DUE_MS_RANGE`].
     BadDue,
 }
@@ -81,6 +85,8 @@ impl Pushed {
             Self::Kept => "kept",
             Self::Replaced => "replaced",
             Self::Successor => "successor",
+            Self::Held => "held",
+            Self::Full => "full",
             Self::BadDue => "bad_due",
         }
     }
@@ -92,6 +98,8 @@ impl Pushed {
             "kept" => Ok(Self::Kept),
             "replaced" => Ok(Self::Replaced),
             "successor" => Ok(Self::Successor),
+            "held" => Ok(Self::Held),
+            "full" => Ok(Self::Full),
             "bad_due" => Ok(Self::BadDue),
             _ => Err(unexpected(value)),
         }
@@ -168,7 +176,7 @@ fn batch_len(jobs: &[NewJob]) -> usize {
 
 fn push_command(keys: &TopicKeys, jobs: &[NewJob], if_exists: IfExists) -> Cmd {
     let mut call = PUSH.call(keys);
-    call.arg(if_exists.word()).arg(keys.wake_channel());
+    call.arg(if_exists.word());
     for job in jobs {
         call.arg(job.id.as_bytes()).arg(job.due.argument());
         call.arg(&job.payload[..]).arg(job.options.to_json());

@@ -55,3 +55,9 @@ pub(crate) fn optional_score(value: &Value) -> Result<Option<u64>, QueueError> {
     let text = text(value)?;
     Ok(if text.is_empty() { None } else { Some(score(text)) })
 }
+
+/// What is kept of a job's end, which is JSON; anything else as text.
+pub(crate) fn info_value(info: &[u8]) -> serde_json::Value {
+    serde_json::from_slice(info)
+        .unwrap_or_else(|_| serde_json::Value::String(String::from_utf8_lossy(info).into_owned()))
+}

@@ -16,41 +16,62 @@ use crate::keys::TopicKeys;
 macro_rules! script {
     ($name:literal $(, $part:literal)*) => {
         LuaScript {
-            source: concat!(
+            parts: &[
                 include_str!("lua/include/now.lua"),
                 $(include_str!(concat!("lua/include/", $part, ".lua")),)*
-                include_str!(concat!("lua/", $name, ".lua")),
-            ),
+            ],
+            body: include_str!(concat!("lua/", $name, ".lua")),
             read: OnceLock::new(),
         }
     };
 }
 
 pub(crate) struct LuaScript {
-    source: &'static str,
+    parts: &'static [&'static str],
+    body: &'static str,
     read: OnceLock<Read>,
 }
 
 /// What Rust must know of a script to call it.
 struct Read {
+    source: String,
     digest: String,
     /// The names of the keys it takes, in their order: what its header says after `-- KEYS`.
     keys: Vec<&'static str>,
 }
 
-pub(crate) static PUSH: LuaScript = script!("push", "due", "wake");
-pub(crate) static PROMOTE: LuaScript = script!("promote", "number", "bury");
-pub(crate) static LEASE: LuaScript = script!("lease", "number");
-pub(crate) static SETTLE: LuaScript = script!("settle", "number", "bury");
+pub(crate) static PUSH: LuaScript =
+    script!("push", "due", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static PROMOTE: LuaScript =
+    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury");
+pub(crate) static LEASE: LuaScript =
+    script!("lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+pub(crate) static SETTLE: LuaScript =
+    script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
 pub(crate) static EXTEND: LuaScript = script!("extend", "number");
-pub(crate) static RECLAIM: LuaScript = script!("reclaim", "number", "bury");
-pub(crate) static CANCEL: LuaScript = script!("cancel");
-pub(crate) static RESCHEDULE: LuaScript = script!("reschedule", "due", "wake");
-pub(crate) static REQUEUE: LuaScript = script!("requeue", "wake");
+pub(crate) static RECLAIM: LuaScript =
+    script!("reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+pub(crate) static CANCEL: LuaScript =
+    script!("cancel", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static RESCHEDULE: LuaScript =
+    script!("reschedule", "due", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static REQUEUE: LuaScript =
+    script!("requeue", "option", "rules", "failures", "ready", "wake", "turns", "live", "place");
+pub(crate) static RELAY: LuaScript = script!(
+    "relay", "number", "due", "option", "rules", "failures", "ready", "wake", "turns", "live",
+    "place"
+);
+pub(crate) static OUTBOX: LuaScript = script!("outbox", "number");
+pub(crate) static RELAYED: LuaScript = script!("relayed");
+pub(crate) static CONFIGURE: LuaScript = script!("configure", "wake");
+pub(crate) static GET: LuaScript = script!("get");
+pub(crate) static LIST: LuaScript = script!("list", "number");
+pub(crate) static PAUSE: LuaScript = script!("pause", "wake");
 pub(crate) static PRUNE: LuaScript = script!("prune", "number");
+pub(crate) static SWEEP: LuaScript = script!("sweep", "number");
 pub(crate) static PEEK: LuaScript = script!("peek");
 
-static ALL: [&LuaScript; 11] = [
+static ALL: [&LuaScript; 19] = [
     &PUSH,
     &PROMOTE,
     &LEASE,
@@ -60,7 +81,15 @@ static ALL: [&LuaScript; 11] = [
     &CANCEL,
     &RESCHEDULE,
     &REQUEUE,
+    &OUTBOX,
+    &RELAY,
+    &RELAYED,
+    &CONFIGURE,
+    &GET,
+    &LIST,
+    &PAUSE,
     &PRUNE,
+    &SWEEP,
     &PEEK,
 ];
 
@@ -78,18 +107,27 @@ impl LuaScript {
 
     fn read(&self) -> &Read {
         self.read.get_or_init(|| {
-            let header = self.source.lines().find_map(|line| line.strip_prefix("-- KEYS"));
-            let keys = header.unwrap_or_default().split_whitespace().collect();
-            Read { digest: Script::new(self.source).get_hash().to_owned(), keys }
+            let header = self.body.lines().find_map(|line| line.strip_prefix("-- KEYS"));
+            let keys: Vec<_> = header.unwrap_or_default().split_whitespace().collect();
+            let parts: String = self.parts.concat();
+            let source = format!("{}{parts}{}", key_locals(&keys), self.body);
+            Read { digest: Script::new(&source).get_hash().to_owned(), source, keys }
         })
     }
+}
+
+/// The line that gives a script its keys as locals: `dead:info` becomes `DEAD_INFO`.
+fn key_locals(keys: &[&str]) -> String {
+    let name = |key: &&str| key.replace(':', "_").to_uppercase();
+    let names: Vec<String> = keys.iter().map(name).collect();
+    format!("local {} = unpack(KEYS)\n", names.join(", "))
 }
 
 /// Loads every script.
 pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
     let mut loads = Pipeline::with_capacity(ALL.len());
     for script in ALL {
-        loads.cmd("SCRIPT").arg("LOAD").arg(script.source);
+        loads.cmd("SCRIPT").arg("LOAD").arg(&script.read().source);
     }
     for answer in connection.send(&loads).await? {
         refuse_error(answer)?;
@@ -146,15 +184,24 @@ fn refuse_error(answer: Value) -> Result<Value, QueueError> {
 mod tests {
     use super::*;
 
-    /// A script gets the keys that its header names: it must use as many, and they must be keys.
+    /// A script gets the keys that its header names: they must be keys, and all be used.
     #[test]
     fn headers_name_the_keys_that_scripts_use() {
         for script in ALL {
-            let keys = &script.read().keys;
-            let uses = |n: usize| script.source.contains(&format!("KEYS[{n}]"));
-            assert!(!keys.is_empty() && (1..=keys.len()).all(uses), "{keys:?}");
-            assert!(!uses(keys.len() + 1), "{keys:?}");
-            assert!(keys.iter().all(|key| TopicKeys::NAMES.contains(key)), "{keys:?}");
+            let Read { source, keys, .. } = script.read();
+            assert!(!keys.is_empty() && !source.contains("KEYS["), "{keys:?}");
+            for key in keys {
+                assert!(TopicKeys::NAMES.contains(key), "{key}");
+                let local = key.replace(':', "_").to_uppercase();
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let uses = source.split(|c| !is_part(c)).filter(|word| *word == local).count();
+                assert!(uses > 1, "{local} is declared and not used: {keys:?}");
+            }
         }
+    }
+
+    #[test]
+    fn keys_become_locals() {
+        assert_eq!(key_locals(&["jobs", "dead:info"]), "local JOBS, DEAD_INFO = unpack(KEYS)\n");
     }
 }

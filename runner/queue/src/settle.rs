@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use duebox_job::JobId;
+use bytes::Bytes;
+use duebox_job::{FollowUp, JobId};
 use redis::{Cmd, Value};
 
 use crate::keys::TopicKeys;
@@ -11,10 +12,25 @@ use crate::script::SETTLE;
 use crate::{Lease, QueueError, Token};
 
 /// What is to become of a leased job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// It is done: forget it.
     Ack,
+    /// It is done, and something remains of it.
+    Finish(Finish),
+    /// It is put off: no failure, no attempt spent. Once its snoozes are spent this is a nack.
+    Snooze {
+        /// The wait.
+        delay: Duration,
+        /// How often the job may be put off, 0 to [`duebox_job::SNOOZES_MAX`].
+        max_snoozes: u32,
+        /// The wait after the nack.
+        nack_delay: Duration,
+        /// Attempts the job has in all, for the nack.
+        max_attempts: u32,
+        /// What a job keeps that the nack buries.
+        info: String,
+    },
     /// It failed: try again after `delay`, or bury it with `info` if that was its last attempt.
     Nack {
         /// The wait before the next attempt.
@@ -34,6 +50,19 @@ pub enum Verdict {
         /// The wait; zero puts it back under its old due time.
         delay: Duration,
     },
+}
+
+/// What remains of a job that is done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Finish {
+    /// How long a push of its id is still refused; zero is not at all.
+    pub unique_for: Duration,
+    /// Keeps it in `done` with this JSON; none keeps nothing.
+    pub info: Option<String>,
+    /// What the handler set as its result; kept beside the info.
+    pub result: Option<Bytes>,
+    /// Jobs to push with the ack, or not at all; at most 100 ([`Queue::relay`](crate::Queue::relay)).
+    pub follow_ups: Vec<FollowUp>,
 }
 
 /// A lease and the verdict that ends it. Borrowing one for a turn does not use it up, so that a turn
@@ -67,6 +96,10 @@ pub enum Settled {
     Released,
     /// Waits for its next attempt.
     Retry,
+    /// Put off; waits to be run again.
+    Snoozed,
+    /// Forgotten, as the topic wants for what would bury it.
+    Discarded,
     /// Buried.
     Dead,
     /// The token was stale: the lease had expired, or was settled before. Nothing has changed.
@@ -82,6 +115,8 @@ impl Settled {
             Self::Cancelled => "cancelled",
             Self::Released => "released",
             Self::Retry => "retry",
+            Self::Snoozed => "snoozed",
+            Self::Discarded => "discarded",
             Self::Dead => "dead",
             Self::Lost => "lost",
         }
@@ -91,14 +126,16 @@ impl Settled {
         array(answer)?.iter().map(Self::read_word).collect()
     }
 
-    fn read_word(value: &Value) -> Result<Self, QueueError> {
+    pub(crate) fn read_word(value: &Value) -> Result<Self, QueueError> {
         match text(value)? {
             "done" => Ok(Self::Done),
             "superseded" => Ok(Self::Superseded),
             "cancelled" => Ok(Self::Cancelled),
             "released" => Ok(Self::Released),
             "retry" => Ok(Self::Retry),
+            "snoozed" => Ok(Self::Snoozed),
             "dead" => Ok(Self::Dead),
+            "discarded" => Ok(Self::Discarded),
             "lost" => Ok(Self::Lost),
             _ => Err(unexpected(value)),
         }
@@ -120,6 +157,11 @@ impl Settlement {
                 Verdict::Nack { delay, max_attempts, info } => {
                     call.arg("nack").arg(millis(*delay)).arg(max_attempts).arg(info)
                 }
+                Verdict::Finish(finish) => finish.add_to(&mut call),
+                Verdict::Snooze { delay, max_snoozes, nack_delay, max_attempts, info } => {
+                    call.arg("snooze").arg(millis(*delay)).arg(max_snoozes);
+                    call.arg(millis(*nack_delay)).arg(max_attempts).arg(info)
+                }
                 Verdict::Drop { info } => call.arg("drop").arg(info),
                 Verdict::Release { delay } => {
                     call.arg("release").arg(millis(*delay)).arg(settlement.due_at_ms)
@@ -127,6 +169,15 @@ impl Settlement {
             };
         }
         call
+    }
+}
+
+impl Finish {
+    fn add_to<'c>(&self, call: &'c mut Cmd) -> &'c mut Cmd {
+        call.arg("finish").arg(millis(self.unique_for));
+        call.arg(self.info.as_deref().unwrap_or_default());
+        call.arg(self.result.as_deref().unwrap_or_default());
+        call.arg(FollowUp::to_json(&self.follow_ups))
     }
 }
 

@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 
 use crate::keys::TopicKeys;
 use crate::lease::{LeaseCall, Leased, Token};
-use crate::reply::{array, bytes, count, optional_score, text, unexpected};
+use crate::reply::{array, bytes, count, optional_score, unexpected};
 use crate::script::{self, EXTEND, PROMOTE, RECLAIM};
 use crate::settle::{Settled, Settlement, millis};
 use crate::{BATCH_MAX, Queue, QueueError};
@@ -18,6 +18,8 @@ use crate::{BATCH_MAX, Queue, QueueError};
 /// What a runner wants done in one pipeline. Each part handles at most [`BATCH_MAX`] jobs.
 #[derive(Default)]
 pub struct Turn<'a> {
+    /// The name under which leases are extended, for those who look who holds a job.
+    pub holder: &'a str,
     /// Leases to extend; empty for none.
     pub extend: &'a [Extension],
     /// Leases to end; empty for none.
@@ -47,7 +49,7 @@ pub struct ReclaimRule<'a> {
     pub max_crashes: u32,
     /// The wait before it runs again.
     pub delay: Duration,
-    /// What a buried one keeps: JSON with `class`, `reason` and more.
+    /// What a buried one keeps: JSON with `class`, `reason` and more; empty forgets it instead.
     pub info: &'a str,
 }
 
@@ -57,6 +59,8 @@ pub struct Promotion {
     pub jobs: usize,
     /// Due ids of pending to pass over: what earlier calls of this round answered as skipped.
     pub skip: u64,
+    /// Whether jobs with a due time that is none are forgotten; else they are buried.
+    pub discards_bad: bool,
 }
 
 /// What promoting did and what comes next.
@@ -70,7 +74,7 @@ pub struct Promoted {
     pub more: bool,
     /// How long until the next job falls due, if any waits.
     pub next_due_in: Option<Duration>,
-    /// Jobs buried for a due time that is none.
+    /// Jobs buried, or forgotten, for a due time that is none.
     pub bad: u64,
 }
 
@@ -143,7 +147,7 @@ impl Turn<'_> {
             calls.push(call);
         };
         if !self.extend.is_empty() {
-            add(Part::Extend, Extension::command(keys, self.extend));
+            add(Part::Extend, Extension::command(keys, self.holder, self.extend));
         }
         if !self.settle.is_empty() {
             add(Part::Settle, Settlement::command(keys, self.settle));
@@ -179,8 +183,9 @@ impl TurnReply {
 }
 
 impl Extension {
-    fn command(keys: &TopicKeys, extensions: &[Self]) -> Cmd {
+    fn command(keys: &TopicKeys, holder: &str, extensions: &[Self]) -> Cmd {
         let mut call = EXTEND.call(keys);
+        call.arg(holder);
         for Self { id, token, by } in extensions {
             call.arg(id.as_bytes()).arg(token.as_bytes()).arg(millis(*by).max(1));
         }
@@ -211,14 +216,7 @@ impl Reclaimed {
         let next_expiry_in = optional_score(&first)?.map(Duration::from_millis);
         let mut jobs = Vec::with_capacity(fields.len() / 2);
         while let (Some(id), Some(word)) = (fields.next(), fields.next()) {
-            let became = match text(&word)? {
-                "retry" => Settled::Retry,
-                "dead" => Settled::Dead,
-                "superseded" => Settled::Superseded,
-                "cancelled" => Settled::Cancelled,
-                _ => return Err(unexpected(&word)),
-            };
-            jobs.push((JobId::from_redis(bytes(id)?), became));
+            jobs.push((JobId::from_redis(bytes(id)?), Settled::read_word(&word)?));
         }
         Ok(Self { next_expiry_in, jobs })
     }
@@ -228,6 +226,7 @@ impl Promotion {
     fn command(&self, keys: &TopicKeys) -> Cmd {
         let mut call = PROMOTE.call(keys);
         call.arg(self.jobs.min(BATCH_MAX)).arg(self.skip);
+        call.arg(if self.discards_bad { "discard" } else { "dead" });
         call
     }
 }

@@ -38,6 +38,8 @@ pub enum Rescheduled {
     Ready,
     /// Not yet due, with failed attempts.
     Retry,
+    /// Due, behind other jobs of its key.
+    Blocked,
     /// A runner has it: nothing has changed.
     Leased,
     /// The due time is none: nothing has changed.
@@ -96,12 +98,13 @@ impl Queue {
     ) -> Result<Rescheduled, QueueError> {
         let keys = self.keys(topic);
         let mut call = RESCHEDULE.call(&keys);
-        call.arg(keys.wake_channel()).arg(id.as_bytes()).arg(due.argument());
+        call.arg(id.as_bytes()).arg(due.argument());
         let answer = script::run_one(&self.connection, call).await?;
         match text(&answer)? {
             "pending" => Ok(Rescheduled::Pending),
             "ready" => Ok(Rescheduled::Ready),
             "retry" => Ok(Rescheduled::Retry),
+            "blocked" => Ok(Rescheduled::Blocked),
             "leased" => Ok(Rescheduled::Leased),
             "bad_due" => Ok(Rescheduled::BadDue),
             "none" => Ok(Rescheduled::None),

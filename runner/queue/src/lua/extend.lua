@@ -1,19 +1,19 @@
 -- Extends leases. The new token is the old one plus the extension, so a repeated call answers the
--- same; a stale token answers `lost`.
+-- same; a stale token answers `lost`. Who holds the new tokens is noted, for those who look.
 --
--- KEYS  unack
--- ARGV  id, token, extension in ms for each lease
+-- KEYS  unack holders
+-- ARGV  the holder's name, then id, token, extension in ms for each lease
 -- Returns the new token, or lost, for each lease
-local UNACK = KEYS[1]
-local count = #ARGV / 3
+local holder = ARGV[1]
+local count = (#ARGV - 1) / 3
 
 if count < 1 or count > 1000 or count ~= math.floor(count) then
   return refuse('extend takes 1 to 1000 leases of id, token and extension')
 end
 local ids = {}
 for i = 1, count do
-  local token, delta_ms = ARGV[3 * i - 1], read_whole(ARGV[3 * i], 1, 86400000)
-  ids[i] = ARGV[3 * i - 2]
+  local token, delta_ms = ARGV[3 * i], read_whole(ARGV[3 * i + 1], 1, 86400000)
+  ids[i] = ARGV[3 * i - 1]
   if not string.match(token, '^%d+$') then
     return refuse('the token of lease ' .. i .. ' is no whole number')
   end
@@ -22,15 +22,19 @@ for i = 1, count do
   end
 end
 local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
-local answers, extended = {}, {}
+local answers, extended, held = {}, {}, {}
 for i, id in ipairs(ids) do
-  local token = ARGV[3 * i - 1]
-  local later = whole(tonumber(token) + tonumber(ARGV[3 * i]) * 1000)
+  local token = ARGV[3 * i]
+  local later = whole(tonumber(token) + tonumber(ARGV[3 * i + 1]) * 1000)
   if scores[i] == token then
     extended[#extended + 1] = later
     extended[#extended + 1] = id
+    held[later] = holder .. ':+' .. later
   end
   answers[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
 end
-if #extended > 0 then redis.call('ZADD', UNACK, 'XX', unpack(extended)) end
+if #extended > 0 then
+  redis.call('ZADD', UNACK, 'XX', unpack(extended))
+  for later, name in pairs(held) do redis.call('ZADD', HOLDERS, later, name) end
+end
 return answers

@@ -1,23 +1,42 @@
 -- Leases the jobs that have been due longest, under one token for the call. What was superseded by a
--- newer push, or has no payload, is withdrawn. The same call repeated before its token expires (its
--- reply was lost) gets the same jobs again.
+-- newer push, or has no payload, is withdrawn; what was not started within its ttl is buried. The same
+-- call repeated before its token expires (its reply was lost) gets the same jobs again.
 --
--- KEYS  ready unack pending jobs opts attempts meta holders
--- ARGV  n (1 to 1000), lease in ms, call id
--- Returns a word (ok, again, empty, paused); after ok and again the token, the count withdrawn, and
--- id, due, payload, options or '', attempts or '' for each job
-local READY, UNACK, PENDING, JOBS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local OPTS, ATTEMPTS, META, HOLDERS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+-- KEYS  ready unack pending jobs opts attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
+-- ARGV  n (1 to 1000), lease in ms, call id, payload bytes (0: any; one job is always leased), least
+--       age since the due time in ms, info of expired jobs ('' forgets them)
+-- Returns ok, again: the token, the counts withdrawn and expired, the ms after which more may be leased
+--         or '', and id, due, payload, options or '', attempts or '' for each job
+--         empty, limited: the ms after which a job may be leased, or '' if that is not known
+--         paused
 local n, lease_ms, call = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 86400000), ARGV[3]
+local bytes_max, min_age = read_whole(ARGV[4], 0, 1e15), read_whole(ARGV[5], 0, 1e12)
+local expired_info = ARGV[6]
 
 if not n then return refuse('lease takes 1 to 1000 jobs') end
 if not lease_ms then return refuse('a lease lasts 1 ms to one day') end
 if not call or call == '' then return refuse('lease needs a call id') end
+if not bytes_max or not min_age or not expired_info then
+  return refuse('lease needs a bound of bytes, a least age and the info of expired jobs')
+end
+
+-- When jobs fell due that were let through later than that.
+local function true_dues(ids, dues)
+  if not gated then return end
+  for i, turn in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
+    if turn then dues[i] = string.sub(turn, 1, string.find(turn, ' ', 1, true) - 1) end
+  end
+end
+
+local function is_expired(due, options)
+  local ttl = option(options, 'ttl_ms', 'number') or rules.ttl
+  return ttl > 0 and tonumber(due) + ttl < now_ms
+end
 
 -- Adds to `answer` those of `ids` that are to run, and returns those that are not: superseded ones,
--- and ones without a payload.
-local function sort_out(answer, ids, dues)
-  local superseded, missing, kept = {}, {}, {}
+-- ones without a payload, and, of jobs that a runner has not had yet, expired ones.
+local function sort_out(answer, ids, dues, had)
+  local superseded, missing, expired, kept = {}, {}, {}, {}
   local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
   local payloads = redis.call('HMGET', JOBS, unpack(ids))
   local options = redis.call('EXISTS', OPTS) == 1 and redis.call('HMGET', OPTS, unpack(ids)) or {}
@@ -29,6 +48,8 @@ local function sort_out(answer, ids, dues)
       superseded[#superseded + 1] = id
     elseif not payloads[i] then
       missing[#missing + 1] = id
+    elseif not had and not attempts[i] and is_expired(dues[i], options[i]) then
+      expired[#expired + 1] = { id = id, payload = payloads[i], options = options[i], info = expired_info }
     else
       kept[#kept + 1] = id
       answer[last + 1], answer[last + 2], answer[last + 3] = id, dues[i], payloads[i]
@@ -36,65 +57,182 @@ local function sort_out(answer, ids, dues)
       last = last + 5
     end
   end
-  return superseded, missing, kept
+  return superseded, missing, expired, kept
+end
+
+local function leave_turns(ids)
+  if not gated then return end
+  for _, id in ipairs(ids) do leave_turn(id) end
 end
 
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 local held = redis.call('ZSCORE', HOLDERS, call)
 if held then
-  local answer = { 'again', held, 0 }
+  local answer = { 'again', held, 0, 0, '' }
   local ids = redis.call('ZRANGEBYSCORE', UNACK, held, held, 'LIMIT', 0, 1000)
   if #ids > 0 then
     local dues = {}
     for i = 1, #ids do dues[i] = whole(math.floor(tonumber(held) / 1000) - lease_ms) end
-    local superseded = sort_out(answer, ids, dues)
+    true_dues(ids, dues)
+    local superseded = sort_out(answer, ids, dues, true)
     if #superseded > 0 then
       redis.call('ZREM', UNACK, unpack(superseded))
-      redis.call('HDEL', ATTEMPTS, unpack(superseded))
+      forget_failures(superseded)
+      leave_turns(superseded)
     end
   end
   return answer
 end
 
-local paused = redis.call('HGET', META, 'paused')
-if paused and paused ~= '0' then return { 'paused' } end
+if rules.paused then return { 'paused' } end
+if redis.call('EXISTS', READY) == 0 then return { 'empty', '' } end
 
-local found = redis.call('ZRANGE', READY, 0, n - 1, 'WITHSCORES')
-if #found == 0 then return { 'empty' } end
-local ids, dues = {}, {}
-for i = 1, #found, 2 do
-  ids[#ids + 1] = found[i]
-  dues[#dues + 1] = found[i + 1]
+-- How many jobs the rules of the topic let this call have.
+local room = n
+if rules.max_running > 0 then
+  room = math.min(room, rules.max_running - redis.call('ZCARD', UNACK))
+  -- Whoever ends a lease then wakes the sleepers.
+  if room < n then redis.call('HSET', META, 'waiting', 1) end
+  if room < 1 then return { 'limited', '' } end
 end
-local token = whole(now_us + lease_ms * 1000)
-local answer = { 'ok', token, 0 }
-local superseded, missing, kept = sort_out(answer, ids, dues)
+-- The generic cell rate algorithm (ITU-T I.371), on Redis' clock: `tat` is when a job would be next at
+-- an even pace, and may run ahead of the clock by a burst. A clock that was put back is not waited for.
+local ahead_us, burst_us, wait_us = 0, 0, nil
+if rules.rate_us then
+  burst_us = rules.rate_us * rules.burst
+  ahead_us = math.max(0, math.min(rules.tat - now_us, burst_us))
+  local allowed = math.floor((burst_us - ahead_us) / rules.rate_us + 1e-9)
+  if allowed < room then
+    room, wait_us = allowed, rules.rate_us
+  end
+  if room < 1 then
+    return { 'limited', whole(math.ceil((ahead_us + rules.rate_us - burst_us) / 1000)) }
+  end
+end
 
-redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)
-if #superseded > 0 then redis.call('HDEL', ATTEMPTS, unpack(superseded)) end
-if #missing > 0 then
-  redis.call('HDEL', ATTEMPTS, unpack(missing))
-  redis.call('HDEL', OPTS, unpack(missing))
-end
-answer[3] = #superseded + #missing
-if #kept == 0 then return answer end
+local newest = min_age > 0 and now_ms - min_age or DUE_MAX
+-- The scores of each priority, highest first.
+local RANGES = {
+  { '-inf', whole(newest - PRIORITY_STEP) },
+  { '(' .. whole(-DUE_MAX), whole(newest) },
+  { '(' .. whole(DUE_MAX), min_age > 0 and whole(newest + PRIORITY_STEP) or '+inf' },
+}
+-- Of ten jobs six are high, three normal and one low, where all three wait.
+local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
 
-local to_unack = {}
-for i, id in ipairs(kept) do
-  to_unack[2 * i - 1], to_unack[2 * i] = token, id
+-- The jobs to lease, each id followed by its score.
+local function choose()
+  local found, next_of = {}, { 1, 1, 1 }
+  for class, range in ipairs(RANGES) do
+    found[class] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
+  end
+  local lane = rules.shares_out and (tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
+  local chosen = {}
+  while #chosen < 2 * room do
+    local class = rules.shares_out and SHARES[lane % #SHARES + 1] or 1
+    if not found[class][next_of[class]] then
+      class = found[1][next_of[1]] and 1 or found[2][next_of[2]] and 2 or 3
+    end
+    local at = next_of[class]
+    if not found[class][at] then break end
+    chosen[#chosen + 1], chosen[#chosen + 2] = found[class][at], found[class][at + 1]
+    next_of[class] = at + 2
+    lane = lane + 1
+  end
+  if rules.shares_out and #chosen > 0 then redis.call('HSET', META, 'lane', lane % #SHARES) end
+  return chosen
 end
-if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #kept then
-  -- Somebody put a leased id into ready by hand: it is withdrawn, never leased twice.
-  local scores = redis.call('ZMSCORE', UNACK, unpack(kept))
-  local own = { 'ok', token, answer[3] }
-  for i = 1, #kept do
-    if scores[i] == token then
-      for field = 5 * i - 1, 5 * i + 3 do own[#own + 1] = answer[field] end
-    else
-      own[3] = own[3] + 1
+
+local by_rank = not rules.shares_out and min_age == 0
+local found = by_rank and redis.call('ZRANGE', READY, 0, room - 1, 'WITHSCORES') or choose()
+
+-- When the first job is old enough that is too young now.
+local function wait_for_age()
+  local wait = ''
+  for _, shift in ipairs({ -PRIORITY_STEP, 0, PRIORITY_STEP }) do
+    local first = redis.call('ZRANGEBYSCORE', READY, '(' .. whole(newest + shift), whole(DUE_MAX + shift),
+      'WITHSCORES', 'LIMIT', 0, 1)
+    if first[2] then
+      local ms = tonumber(first[2]) - shift + min_age - now_ms
+      if wait == '' or ms < tonumber(wait) then wait = whole(ms) end
     end
   end
-  answer = own
+  return wait
 end
-redis.call('ZADD', HOLDERS, token, call)
+local wait = ''
+if min_age > 0 and #found < 2 * room then wait = wait_for_age() end
+if #found == 0 then return { 'empty', wait } end
+
+local ids, dues, bytes = {}, {}, 0
+for i = 1, #found, 2 do
+  local id, score = found[i], tonumber(found[i + 1])
+  if bytes_max > 0 then
+    bytes = bytes + redis.call('HSTRLEN', JOBS, id)
+    if bytes > bytes_max and #ids > 0 then
+      wait = '0'
+      break
+    end
+  end
+  ids[#ids + 1] = id
+  if score < -DUE_MAX then
+    dues[#dues + 1] = whole(score + PRIORITY_STEP)
+  elseif score > DUE_MAX then
+    dues[#dues + 1] = whole(score - PRIORITY_STEP)
+  else
+    dues[#dues + 1] = found[i + 1]
+  end
+end
+true_dues(ids, dues)
+local token = whole(now_us + lease_ms * 1000)
+local answer = { 'ok', token, 0, 0, '' }
+local superseded, missing, expired, kept = sort_out(answer, ids, dues, false)
+
+if by_rank then
+  redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)
+else
+  redis.call('ZREM', READY, unpack(ids))
+end
+forget_failures(superseded)
+leave_turns(superseded)
+if #expired > 0 then
+  if expired_info ~= '' then bury(expired) end
+  for _, death in ipairs(expired) do missing[#missing + 1] = death.id end
+end
+if #missing > 0 then
+  forget_failures(missing)
+  redis.call('HDEL', JOBS, unpack(missing))
+  redis.call('HDEL', OPTS, unpack(missing))
+  leave_turns(missing)
+end
+answer[3], answer[4] = #superseded + #missing - #expired, #expired
+if let_through > 0 then wake(now_ms) end
+
+if #kept > 0 then
+  local to_unack = {}
+  for i, id in ipairs(kept) do
+    to_unack[2 * i - 1], to_unack[2 * i] = token, id
+  end
+  if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #kept then
+    -- Somebody put a leased id into ready by hand: it is withdrawn, never leased twice.
+    local scores = redis.call('ZMSCORE', UNACK, unpack(kept))
+    local own = { 'ok', token, answer[3], answer[4], '' }
+    for i = 1, #kept do
+      if scores[i] == token then
+        for from = 5 * i + 1, 5 * i + 5 do own[#own + 1] = answer[from] end
+      else
+        own[3] = own[3] + 1
+      end
+    end
+    answer = own
+  end
+  redis.call('ZADD', HOLDERS, token, call)
+  if rules.rate_us then
+    ahead_us = ahead_us + #kept * rules.rate_us
+    redis.call('HSET', META, 'tat', whole(math.ceil(now_us + ahead_us)))
+  end
+end
+if wait_us and #ids >= room then
+  wait = whole(math.max(0, math.ceil((ahead_us + rules.rate_us - burst_us) / 1000)))
+end
+answer[5] = wait
 return answer

@@ -4,7 +4,6 @@
 -- KEYS  pending ready unack retry meta
 -- ARGV  none
 -- Returns ms until there is work (0: now), or '' if none is known
-local PENDING, READY, UNACK, RETRY, META = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 local soonest
 local function consider(ms)

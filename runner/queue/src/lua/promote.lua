@@ -5,16 +5,16 @@
 -- What is moved leaves its old stage first: removing is allowed where Redis is out of memory, and
 -- what a script has begun there it may finish. So a full Redis still drains.
 --
--- KEYS  pending ready unack retry attempts meta jobs opts dead dead:jobs dead:opts dead:info
--- ARGV  n (1 to 1000), skip
+-- KEYS  pending ready unack retry attempts errors meta jobs opts dead dead:jobs dead:opts dead:info blocked blocked:at turns turns:of
+-- ARGV  n (1 to 1000), skip, what is done with a due time that is none (dead, discard)
 -- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in µs
-local PENDING, READY, UNACK, RETRY = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local ATTEMPTS, META, JOBS, OPTS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local DEAD_KEYS = { KEYS[9], KEYS[10], KEYS[11], KEYS[12] }
 local n, skip = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 0, 1e15)
 
 if not n or not skip then
   return refuse('promote takes 1 to 1000 ids and a skip of 0 or more')
+end
+if ARGV[3] ~= 'dead' and ARGV[3] ~= 'discard' then
+  return refuse('promote puts bad due times to dead, or discards them')
 end
 local now = whole(now_ms)
 local moved, skipped, more, bad = 0, 0, 0, 0
@@ -44,10 +44,14 @@ local function bury_bad_dues(from, to)
   redis.call('ZREM', PENDING, unpack(ids))
   redis.call('ZREM', READY, unpack(ids))
   redis.call('ZREM', RETRY, unpack(ids))
-  if #waiting > 0 then redis.call('HDEL', ATTEMPTS, unpack(waiting)) end
-  bury(DEAD_KEYS, deaths)
+  forget_failures(waiting)
+  if ARGV[3] == 'dead' then bury(deaths) end
   redis.call('HDEL', JOBS, unpack(ids))
   redis.call('HDEL', OPTS, unpack(ids))
+  if gated then
+    for _, id in ipairs(ids) do leave_line(id) end
+    for _, id in ipairs(waiting) do leave_turn(id) end
+  end
   bad = bad + #ids
   if #ids == limit then more = 1 end
 end
@@ -55,17 +59,33 @@ bury_bad_dues('-inf', '(0')
 bury_bad_dues('(0', '(100000000000')
 bury_bad_dues('(100000000000000', '+inf')
 
+-- Puts due jobs into ready, ids and due times in the same order.
+local has_options = gated or rules.per_key > 0 or redis.call('EXISTS', OPTS) == 1
+local function make_ready(ids, dues)
+  local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
+  local to_ready = {}
+  for i, id in ipairs(ids) do
+    if gated or rules.per_key > 0 then
+      admit(id, tonumber(dues[i]), options[i])
+    else
+      to_ready[#to_ready + 1] = options[i] and ready_score(tonumber(dues[i]), options[i]) or dues[i]
+      to_ready[#to_ready + 1] = id
+    end
+  end
+  if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
+end
+
 local left = math.max(1, n - bad)
 local retry_max = math.max(1, math.floor(left / 2))
 local found = redis.call('ZRANGEBYSCORE', RETRY, '-inf', now, 'WITHSCORES', 'LIMIT', 0, retry_max)
 if #found > 0 then
-  local to_ready, ids = {}, {}
+  local ids, dues = {}, {}
   for i = 1, #found, 2 do
     ids[#ids + 1] = found[i]
-    to_ready[i], to_ready[i + 1] = found[i + 1], found[i]
+    dues[#dues + 1] = found[i + 1]
   end
   redis.call('ZREM', RETRY, unpack(ids))
-  redis.call('ZADD', READY, unpack(to_ready))
+  make_ready(ids, dues)
   moved = #ids
   if moved == retry_max then more = 1 end
 end
@@ -76,7 +96,7 @@ if #found > 0 then
   local ids = {}
   for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
   local leased = redis.call('ZMSCORE', UNACK, unpack(ids))
-  local to_ready, promoted = {}, {}
+  local dues, promoted = {}, {}
   for i, id in ipairs(ids) do
     local due = found[2 * i]
     local score = tonumber(due)
@@ -85,16 +105,18 @@ if #found > 0 then
     elseif leased[i] then
       skipped = skipped + 1
     else
-      to_ready[#to_ready + 1] = score == 0 and now or due
-      to_ready[#to_ready + 1] = id
+      dues[#dues + 1] = score == 0 and now or due
       promoted[#promoted + 1] = id
     end
   end
   if #promoted > 0 then
     redis.call('ZREM', PENDING, unpack(promoted))
     redis.call('ZREM', RETRY, unpack(promoted))
-    redis.call('HDEL', ATTEMPTS, unpack(promoted))
-    redis.call('ZADD', READY, unpack(to_ready))
+    forget_failures(promoted)
+    if gated then
+      for _, id in ipairs(promoted) do leave_line(id) end
+    end
+    make_ready(promoted, dues)
     moved = moved + #promoted
   end
   if #ids == pending_max then more = 1 end

@@ -1,28 +1,17 @@
 -- Ends leases that have expired, oldest first: their runner died or was cut off. It counts as a crash
 -- of the job and not as a failure; too many crashes bury it.
 --
--- KEYS  jobs opts pending unack retry attempts dead dead:jobs dead:opts dead:info holders
--- ARGV  n (1 to 1000), crashes allowed (the job's own count goes before it), delay in ms, info
--- Returns ms until the next lease expires or '', then id, word (retry, dead, superseded, cancelled)
-local JOBS, OPTS, PENDING, UNACK = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local RETRY, ATTEMPTS = KEYS[5], KEYS[6]
-local DEAD_KEYS = { KEYS[7], KEYS[8], KEYS[9], KEYS[10] }
-local HOLDERS = KEYS[11]
+-- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of
+-- ARGV  n (1 to 1000), crashes allowed (the job's own count goes before it), delay in ms, info of the
+--       buried ('' forgets them instead)
+-- Returns ms until the next lease expires or '', then id, word (retry, dead, discarded, superseded,
+--         cancelled)
 local n, crashes_max = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 1e9)
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
 
 if not n then return refuse('reclaim takes 1 to 1000 leases') end
 if not crashes_max or not delay or not info then
   return refuse('reclaim needs the crashes allowed, a delay and an info')
-end
-
-local function crashes_allowed(options)
-  if not options then return crashes_max end
-  local decoded, own = pcall(cjson.decode, options)
-  if decoded and type(own) == 'table' and type(own.max_crashes) == 'number' then
-    return own.max_crashes
-  end
-  return crashes_max
 end
 
 local function next_expiry()
@@ -38,6 +27,26 @@ local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
 local forgotten, finished, deaths = {}, {}, {}
 local to_retry, to_attempts = {}, {}
 local answer = { '' }
+
+-- What becomes of a job whose runner died, and that has a payload and no successor.
+local function crash(id)
+  local options = redis.call('HGET', OPTS, id)
+  local failures = failures_of(id)
+  local crashes = math.floor(failures / CRASH) % 1000 + 1
+  if crashes < (option(options, 'max_crashes', 'number') or crashes_max) then
+    to_attempts[#to_attempts + 1] = id
+    to_attempts[#to_attempts + 1] = whole(failures + CRASH)
+    to_retry[#to_retry + 1] = whole(now_ms + delay)
+    to_retry[#to_retry + 1] = id
+    return 'retry'
+  end
+  if info == '' then return 'discarded' end
+  deaths[#deaths + 1] = {
+    id = id, payload = redis.call('HGET', JOBS, id), options = options, info = info,
+  }
+  return 'dead'
+end
+
 for i, id in ipairs(ids) do
   local word
   if newer[i] then
@@ -45,20 +54,7 @@ for i, id in ipairs(ids) do
   elseif redis.call('HEXISTS', JOBS, id) == 0 then
     word = 'cancelled'
   else
-    local options = redis.call('HGET', OPTS, id)
-    local attempts = tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
-    if math.floor(attempts / 1000000) + 1 < crashes_allowed(options) then
-      word = 'retry'
-      to_attempts[#to_attempts + 1] = id
-      to_attempts[#to_attempts + 1] = whole(attempts + 1000000)
-      to_retry[#to_retry + 1] = whole(now_ms + delay)
-      to_retry[#to_retry + 1] = id
-    else
-      word = 'dead'
-      deaths[#deaths + 1] = {
-        id = id, payload = redis.call('HGET', JOBS, id), options = options, info = info,
-      }
-    end
+    word = crash(id)
   end
   if word ~= 'retry' then
     forgotten[#forgotten + 1] = id
@@ -68,14 +64,19 @@ for i, id in ipairs(ids) do
 end
 
 redis.call('ZREM', UNACK, unpack(ids))
-bury(DEAD_KEYS, deaths)
-if #forgotten > 0 then redis.call('HDEL', ATTEMPTS, unpack(forgotten)) end
+bury(deaths)
+forget_failures(forgotten)
 if #finished > 0 then
   redis.call('HDEL', JOBS, unpack(finished))
   redis.call('HDEL', OPTS, unpack(finished))
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
 if #to_retry > 0 then redis.call('ZADD', RETRY, unpack(to_retry)) end
+if gated then
+  for _, id in ipairs(rules.relaxed and ids or forgotten) do leave_turn(id) end
+end
+if rules.waiting then redis.call('HDEL', META, 'waiting') end
+if rules.waiting or let_through > 0 then wake(now_ms) end
 -- A lease call that has expired is a new call when it is repeated: nothing of it need be known.
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 answer[1] = next_expiry()

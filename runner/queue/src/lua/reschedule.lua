@@ -1,35 +1,39 @@
--- Changes when a waiting job falls due; `0` runs it now.
+-- Changes when a waiting job falls due; `0` runs it now. A job whose key has no turn free stays in its
+-- line, at the place that its new due time gives it.
 --
--- KEYS  pending ready unack retry attempts meta
--- ARGV  wake channel, id, due
--- Returns the stage it waits in now (pending, ready, retry), or leased, bad_due, none
-local PENDING, READY, UNACK = KEYS[1], KEYS[2], KEYS[3]
-local RETRY, ATTEMPTS, META = KEYS[4], KEYS[5], KEYS[6]
-local channel, id, due = ARGV[1], ARGV[2], read_due(ARGV[3] or '')
+-- KEYS  pending ready unack retry attempts errors opts meta blocked blocked:at turns turns:of
+-- ARGV  id, due
+-- Returns the stage it waits in now (pending, ready, retry, blocked), or leased, bad_due, none
+local id, due = ARGV[1], read_due(ARGV[2] or '')
 
 if not due then return 'bad_due' end
 local leased = redis.call('ZSCORE', UNACK, id)
-local stage
-if redis.call('ZSCORE', PENDING, id) then
-  stage = (due <= now_ms and not leased) and 'ready' or 'pending'
-  redis.call('ZREM', RETRY, id)
-  redis.call('ZREM', READY, id)
-  if not leased then redis.call('HDEL', ATTEMPTS, id) end
-elseif leased then
-  return 'leased'
-elseif redis.call('ZSCORE', READY, id) or redis.call('ZSCORE', RETRY, id) then
-  if due <= now_ms then
-    stage = 'ready'
-  else
-    stage = redis.call('HEXISTS', ATTEMPTS, id) == 1 and 'retry' or 'pending'
-  end
-else
-  return 'none'
+local newer = redis.call('ZSCORE', PENDING, id)
+local tried = redis.call('ZSCORE', RETRY, id) or redis.call('ZSCORE', READY, id)
+  or (gated and redis.call('HEXISTS', BLOCKED_AT, id) == 1)
+if not newer and leased then return 'leased' end
+if not newer and not tried then return 'none' end
+
+redis.call('ZREM', PENDING, id)
+redis.call('ZREM', READY, id)
+redis.call('ZREM', RETRY, id)
+if gated then leave_line(id) end
+-- The one in pending is a newer push than what else stands under its id.
+if newer and not leased then forget_failures({ id }) end
+
+if leased or (due > now_ms and redis.call('HEXISTS', ATTEMPTS, id) == 0) then
+  redis.call('ZADD', PENDING, whole(due), id)
+  if gated and not leased then leave_turn(id) end
+  if not leased or due > now_ms then wake(due) end
+  if let_through > 0 then wake(now_ms) end
+  return 'pending'
 end
-local keys = { pending = PENDING, ready = READY, retry = RETRY }
-for name, key in pairs(keys) do
-  if name ~= stage then redis.call('ZREM', key, id) end
+if due > now_ms then
+  redis.call('ZADD', RETRY, whole(due), id)
+  if gated and rules.relaxed then leave_turn(id) end
+  wake(let_through > 0 and now_ms or due)
+  return 'retry'
 end
-redis.call('ZADD', keys[stage], whole(due), id)
-if not leased or due > now_ms then wake(META, channel, due) end
+local stage = admit(id, due, redis.call('HGET', OPTS, id))
+if stage == 'ready' or let_through > 0 then wake(now_ms) end
 return stage

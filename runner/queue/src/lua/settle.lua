@@ -2,35 +2,41 @@
 -- nothing. The whole batch is read and checked before the first write, and that one removes: it is
 -- allowed where Redis is out of memory, so a full Redis still drains.
 --
--- KEYS  jobs opts pending ready unack retry attempts dead dead:jobs dead:opts dead:info holders
+-- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of unique outbox done done:jobs done:info done:result
 -- ARGV  for each job id, token, verdict, and then
 --         ack      nothing
+--         finish   an ack that leaves something: ms its id is held, info to keep it in done or '',
+--                  its result or '', its follow-ups as JSON or ''
 --         release  delay in ms (0: to ready at its old due time), due in ms
 --         nack     delay in ms, attempts in all (1 to 999999), info
+--         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
 --         drop     info
--- Returns a word for each job: done, superseded, cancelled, released, retry, dead, lost
-local JOBS, OPTS, PENDING, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local UNACK, RETRY, ATTEMPTS = KEYS[5], KEYS[6], KEYS[7]
-local DEAD_KEYS = { KEYS[8], KEYS[9], KEYS[10], KEYS[11] }
-local HOLDERS = KEYS[12]
-local EXTRAS = { ack = 0, release = 2, nack = 3, drop = 1 }
+-- Returns a word for each job: done, superseded, cancelled, released, retry, snoozed, dead, lost
+local EXTRAS = { ack = 0, finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
 local DELAY_MAX = 1e12
+
+local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
 
 -- What is wrong with the verdict that begins at an argument, or nil; and how many arguments it has
 -- beyond id, token and verdict.
 local function fault(at)
-  local extras = EXTRAS[ARGV[at + 2] or '']
-  if not extras then return 'no verdict ' .. tostring(ARGV[at + 2]) end
+  local verdict = ARGV[at + 2] or ''
+  local extras = EXTRAS[verdict]
+  if not extras then return 'no verdict ' .. verdict end
   if not string.find(ARGV[at + 1], '^%d+$') then return 'no token' end
   if at + 2 + extras > #ARGV then return 'it is cut short' end
-  if extras > 1 and not read_whole(ARGV[at + 3], 0, DELAY_MAX) then
+  if extras > 1 and not delay_at(at + 3) then
     return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
   end
-  if extras == 2 and not string.find(ARGV[at + 4], '^%d+$') then
+  if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+$') then
     return 'its due time is no whole number of ms'
   end
-  if extras == 3 and not read_whole(ARGV[at + 4], 1, 999999) then
-    return 'its attempts in all are not 1 to 999999'
+  local nack = verdict == 'nack' and at + 3 or verdict == 'snooze' and at + 5
+  if nack and not (delay_at(nack) and read_whole(ARGV[nack + 1], 1, 999999)) then
+    return 'its attempts in all are not 1 to 999999, or its delay is none'
+  end
+  if verdict == 'snooze' and not read_whole(ARGV[at + 4], 0, 1000000) then
+    return 'its snoozes in all are not 0 to 1000000'
   end
   return nil, extras
 end
@@ -51,57 +57,101 @@ local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
 local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
 
 local words, seen = {}, {}
-local ended, forgotten, finished, deaths = {}, {}, {}, {}
-local to_ready, to_retry, to_attempts = {}, {}, {}
+local ended, forgotten, finished, deaths, leaving = {}, {}, {}, {}, {}
+local to_ready, to_retry, to_attempts, to_errors = {}, {}, {}, {}
+local to_unique, to_outbox = {}, {}
+local to_done, to_done_jobs, to_done_info, to_done_result, without_payload, without_result =
+  {}, {}, {}, {}, {}, {}
 
--- What becomes of a job that did not end well, has a payload and no successor.
-local function fail(id, at)
-  local verdict, delay = ARGV[at + 2], tonumber(ARGV[at + 3])
-  if verdict == 'release' then
-    local stage = delay > 0 and to_retry or to_ready
-    stage[#stage + 1] = delay > 0 and whole(now_ms + delay) or ARGV[at + 4]
-    stage[#stage + 1] = id
-    return 'released'
+local function add(list, first, second)
+  list[#list + 1] = first
+  list[#list + 1] = second
+end
+
+-- What an ack leaves behind.
+local function finish(i, id, at)
+  local hold_ms, info, result, follow_ups = tonumber(ARGV[at + 3]), ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
+  if hold_ms > 0 then add(to_unique, whole(now_ms + hold_ms), id) end
+  if follow_ups ~= '' then
+    add(to_outbox, ARGV[at + 1] .. ':' .. id, whole(now_ms) .. ' ' .. follow_ups)
   end
-  if verdict == 'nack' then
-    local attempts = tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
-    if attempts % 1000000 + 1 < tonumber(ARGV[at + 4]) then
-      to_attempts[#to_attempts + 1] = id
-      to_attempts[#to_attempts + 1] = whole(attempts + 1)
-      to_retry[#to_retry + 1] = whole(now_ms + delay)
-      to_retry[#to_retry + 1] = id
-      return 'retry'
-    end
+  if info == '' then return end
+  add(to_done, whole(now_ms), id)
+  add(to_done_info, id, info)
+  -- The payload under a successor's id is the successor's.
+  local payload = not newer[i] and redis.call('HGET', JOBS, id)
+  if payload then add(to_done_jobs, id, payload) else without_payload[#without_payload + 1] = id end
+  if result ~= '' then add(to_done_result, id, result) else without_result[#without_result + 1] = id end
+end
+
+local function retry_in(id, delay)
+  add(to_retry, whole(now_ms + delay), id)
+  if rules.relaxed then leaving[#leaving + 1] = id end
+end
+
+-- A failed attempt, whose delay, attempts in all and info begin at an argument.
+local function fail(id, verdict, at)
+  local failures = failures_of(id)
+  local dies = verdict == 'drop' or failures % CRASH + 1 >= tonumber(ARGV[at + 1])
+  if not dies then
+    add(to_attempts, id, whole(failures + 1))
+    add(to_errors, id, ARGV[at + 2])
+    retry_in(id, tonumber(ARGV[at]))
+    return 'retry'
   end
   deaths[#deaths + 1] = {
     id = id,
     payload = redis.call('HGET', JOBS, id),
     options = redis.call('HGET', OPTS, id),
-    info = verdict == 'drop' and ARGV[at + 3] or ARGV[at + 5],
+    info = ARGV[verdict == 'drop' and at or at + 2],
   }
   return 'dead'
 end
 
+-- What becomes of a job that did not end well, has a payload and no successor.
+local function put_back(id, at)
+  local verdict, delay = ARGV[at + 2], tonumber(ARGV[at + 3])
+  if verdict == 'release' then
+    if delay > 0 then
+      retry_in(id, delay)
+    else
+      add(to_ready, ready_score(tonumber(ARGV[at + 4]), redis.call('HGET', OPTS, id)), id)
+    end
+    return 'released'
+  end
+  if verdict ~= 'snooze' then return fail(id, verdict, at + 3) end
+  local failures = failures_of(id)
+  if math.floor(failures / SNOOZE) >= tonumber(ARGV[at + 4]) then return fail(id, 'nack', at + 5) end
+  add(to_attempts, id, whole(failures + SNOOZE))
+  retry_in(id, delay)
+  return 'snoozed'
+end
+
 for i, id in ipairs(ids) do
   local at = starts[i]
+  local verdict = ARGV[at + 2]
   if seen[id] or tokens[i] ~= ARGV[at + 1] then
     words[i] = 'lost'
   else
     local word
-    if ARGV[at + 2] == 'ack' then
+    if verdict == 'ack' then
       word = 'done'
+    elseif verdict == 'finish' then
+      word = 'done'
+      finish(i, id, at)
     elseif newer[i] then
       word = 'superseded'
     elseif redis.call('HEXISTS', JOBS, id) == 0 then
       word = 'cancelled'
     else
-      word = fail(id, at)
+      word = put_back(id, at)
     end
     seen[id] = true
     words[i] = word
     ended[#ended + 1] = id
-    if word ~= 'released' and word ~= 'retry' then
+    if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
       forgotten[#forgotten + 1] = id
+      if gated then leaving[#leaving + 1] = id end
       -- Payload and options of a superseded job are its successor's.
       if not newer[i] then finished[#finished + 1] = id end
     end
@@ -110,15 +160,32 @@ end
 if #ended == 0 then return words end
 
 redis.call('ZREM', UNACK, unpack(ended))
-bury(DEAD_KEYS, deaths)
-if #forgotten > 0 then redis.call('HDEL', ATTEMPTS, unpack(forgotten)) end
+bury(deaths)
+forget_failures(forgotten)
 if #finished > 0 then
   redis.call('HDEL', JOBS, unpack(finished))
   redis.call('HDEL', OPTS, unpack(finished))
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
+if #to_errors > 0 then redis.call('HSET', ERRORS, unpack(to_errors)) end
 if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
 if #to_retry > 0 then redis.call('ZADD', RETRY, unpack(to_retry)) end
+if #to_unique > 0 then redis.call('ZADD', UNIQUE, unpack(to_unique)) end
+if #to_outbox > 0 then redis.call('HSET', OUTBOX, unpack(to_outbox)) end
+if #to_done > 0 then
+  redis.call('ZADD', DONE, unpack(to_done))
+  redis.call('HSET', DONE_INFO, unpack(to_done_info))
+  if #to_done_jobs > 0 then redis.call('HSET', DONE_JOBS, unpack(to_done_jobs)) end
+  if #to_done_result > 0 then redis.call('HSET', DONE_RESULT, unpack(to_done_result)) end
+  -- One done before under the same id may have had more.
+  if #without_payload > 0 then redis.call('HDEL', DONE_JOBS, unpack(without_payload)) end
+  if #without_result > 0 then redis.call('HDEL', DONE_RESULT, unpack(without_result)) end
+end
+if gated then
+  for _, id in ipairs(leaving) do leave_turn(id) end
+end
+if rules.waiting then redis.call('HDEL', META, 'waiting') end
+if rules.waiting or let_through > 0 then wake(now_ms) end
 -- The topic is empty: no reply of a lease call can be asked for again, and a late repetition of a
 -- call would find nothing to lease.
 if redis.call('EXISTS', UNACK, READY, RETRY, PENDING) == 0 then redis.call('DEL', HOLDERS) end

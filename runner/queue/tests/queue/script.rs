@@ -8,126 +8,45 @@ use redis::{Cmd, RedisResult, Script, Value};
 use crate::ground::Ground;
 
 macro_rules! script {
-    ($name:literal, [$($key:literal),+] $(, $part:literal)*) => {
+    ($name:literal $(, $part:literal)*) => {
         RawScript {
-            keys: &[$($key),+],
-            text: concat!(
+            parts: concat!(
                 include_str!("../../src/lua/include/now.lua"),
                 $(include_str!(concat!("../../src/lua/include/", $part, ".lua")),)*
-                include_str!(concat!("../../src/lua/", $name, ".lua")),
             ),
+            body: include_str!(concat!("../../src/lua/", $name, ".lua")),
         }
     };
 }
 
 pub(crate) struct RawScript {
-    keys: &'static [&'static str],
-    text: &'static str,
+    parts: &'static str,
+    body: &'static str,
 }
 
-pub(crate) static PUSH: RawScript = script!(
-    "push",
-    ["jobs", "opts", "pending", "ready", "unack", "retry", "attempts", "meta"],
-    "due",
-    "wake"
-);
-pub(crate) static PROMOTE: RawScript = script!(
-    "promote",
-    [
-        "pending",
-        "ready",
-        "unack",
-        "retry",
-        "attempts",
-        "meta",
-        "jobs",
-        "opts",
-        "dead",
-        "dead:jobs",
-        "dead:opts",
-        "dead:info"
-    ],
-    "number",
-    "bury"
-);
-pub(crate) static LEASE: RawScript = script!(
-    "lease",
-    ["ready", "unack", "pending", "jobs", "opts", "attempts", "meta", "holders"],
-    "number"
-);
-pub(crate) static SETTLE: RawScript = script!(
-    "settle",
-    [
-        "jobs",
-        "opts",
-        "pending",
-        "ready",
-        "unack",
-        "retry",
-        "attempts",
-        "dead",
-        "dead:jobs",
-        "dead:opts",
-        "dead:info",
-        "holders"
-    ],
-    "number",
-    "bury"
-);
-pub(crate) static EXTEND: RawScript = script!("extend", ["unack"], "number");
-pub(crate) static RECLAIM: RawScript = script!(
-    "reclaim",
-    [
-        "jobs",
-        "opts",
-        "pending",
-        "unack",
-        "retry",
-        "attempts",
-        "dead",
-        "dead:jobs",
-        "dead:opts",
-        "dead:info",
-        "holders"
-    ],
-    "number",
-    "bury"
-);
-pub(crate) static CANCEL: RawScript =
-    script!("cancel", ["jobs", "opts", "pending", "ready", "unack", "retry", "attempts"]);
-pub(crate) static RESCHEDULE: RawScript = script!(
-    "reschedule",
-    ["pending", "ready", "unack", "retry", "attempts", "meta"],
-    "due",
-    "wake"
-);
-pub(crate) static REQUEUE: RawScript = script!(
-    "requeue",
-    [
-        "jobs",
-        "opts",
-        "pending",
-        "ready",
-        "unack",
-        "retry",
-        "attempts",
-        "meta",
-        "dead",
-        "dead:jobs",
-        "dead:opts",
-        "dead:info"
-    ],
-    "wake"
-);
-pub(crate) static PRUNE: RawScript =
-    script!("prune", ["dead", "dead:jobs", "dead:opts", "dead:info"], "number");
+pub(crate) static PUSH: RawScript = script!("push", "due", "wake");
+pub(crate) static PROMOTE: RawScript = script!("promote", "number", "bury");
+pub(crate) static LEASE: RawScript = script!("lease", "number");
+pub(crate) static SETTLE: RawScript = script!("settle", "number", "bury");
+pub(crate) static EXTEND: RawScript = script!("extend", "number");
+pub(crate) static RECLAIM: RawScript = script!("reclaim", "number", "bury");
+pub(crate) static CANCEL: RawScript = script!("cancel");
+pub(crate) static RESCHEDULE: RawScript = script!("reschedule", "due", "wake");
+pub(crate) static REQUEUE: RawScript = script!("requeue", "wake");
+pub(crate) static PRUNE: RawScript = script!("prune", "number");
 
 impl RawScript {
-    /// Calls the script on the topic's keys.
+    /// Calls the script on the topic's keys, which its header names.
     pub(crate) fn try_call(&self, ground: &Ground, args: &[&str]) -> RedisResult<Value> {
+        let header = self.body.lines().find_map(|line| line.strip_prefix("-- KEYS "));
+        let keys: Vec<&str> = header.unwrap().split_whitespace().collect();
+        let locals: Vec<String> =
+            keys.iter().map(|key| key.replace(':', "_").to_uppercase()).collect();
+        let text =
+            format!("local {} = unpack(KEYS)\n{}{}", locals.join(", "), self.parts, self.body);
         let mut call: Cmd = redis::cmd("EVALSHA");
-        call.arg(Script::new(self.text).get_hash()).arg(self.keys.len());
-        for key in self.keys {
+        call.arg(Script::new(&text).get_hash()).arg(keys.len());
+        for key in keys {
             call.arg(ground.key(key));
         }
         call.arg(args);

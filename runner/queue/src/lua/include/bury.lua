@@ -1,6 +1,6 @@
 -- Writes jobs to dead: the payload, the options if there are any, and what each died of.
--- `keys` are those of dead, dead:jobs, dead:opts and dead:info; a death is id, payload, options, info.
-local function bury(keys, deaths)
+-- A death is id, payload, options, info.
+local function bury(deaths)
   if #deaths == 0 then return end
   local now = whole(now_ms)
   local times, payloads, infos, options, without = {}, {}, {}, {}, {}
@@ -16,10 +16,10 @@ local function bury(keys, deaths)
       without[#without + 1] = death.id
     end
   end
-  redis.call('ZADD', keys[1], unpack(times))
-  redis.call('HSET', keys[2], unpack(payloads))
-  if #options > 0 then redis.call('HSET', keys[3], unpack(options)) end
+  redis.call('ZADD', DEAD, unpack(times))
+  redis.call('HSET', DEAD_JOBS, unpack(payloads))
+  if #options > 0 then redis.call('HSET', DEAD_OPTS, unpack(options)) end
   -- One buried before under the same id may have had options.
-  if #without > 0 then redis.call('HDEL', keys[3], unpack(without)) end
-  redis.call('HSET', keys[4], unpack(infos))
+  if #without > 0 then redis.call('HDEL', DEAD_OPTS, unpack(without)) end
+  redis.call('HSET', DEAD_INFO, unpack(infos))
 end

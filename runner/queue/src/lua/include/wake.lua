@@ -1,8 +1,10 @@
 -- Tells sleeping runners of a due time earlier than the one they wait for.
-local function wake(meta, channel, due)
-  local waited_for = tonumber(redis.call('HGET', meta, 'wake') or '')
+-- The channel is named beside the key `meta`.
+local CHANNEL = string.sub(META, 1, -5) .. 'wake'
+local function wake(due)
+  local waited_for = tonumber(redis.call('HGET', META, 'wake') or '')
   if not waited_for or due < waited_for then
-    redis.call('HSET', meta, 'wake', whole(due))
-    redis.call('PUBLISH', channel, whole(due))
+    redis.call('HSET', META, 'wake', whole(due))
+    redis.call('PUBLISH', CHANNEL, whole(due))
   end
 end

@@ -1,0 +1,25 @@
+-- What all parts of the doctor share: a page of a key under a cursor, what was found on it, and
+-- whether it is put right at once. The page is read and repaired in one script, so nobody else can
+-- come between. ARGV begins with cursor, count, repair (1 or 0).
+local cursor, count, repairs = ARGV[1], read_whole(ARGV[2], 1, 1000), ARGV[3] == '1'
+local answer, seen = { '0' }, {}
+
+-- The page of a hash or a zset as a flat list, each member followed by its value or score. A member
+-- may come twice.
+local function read_page(command, key)
+  local page = redis.call(command, key, cursor, 'COUNT', count)
+  answer[1] = page[1]
+  return page[2]
+end
+
+-- Reports a finding; true if it is to be put right. A finding without a remedy is only reported.
+local function find(kind, id, detail, remedy)
+  local fixes = repairs and remedy ~= ''
+  local last = #answer
+  answer[last + 1], answer[last + 2], answer[last + 3] = kind, id, detail
+  answer[last + 4] = fixes and remedy or ''
+  return fixes
+end
+
+-- True for a time in unix milliseconds.
+local function is_time(score) return score >= 1e11 and score <= 1e14 end

@@ -1,0 +1,11 @@
+-- What a job has behind it: failures + 1,000,000 × crashes + 1,000,000,000 × snoozes, and what it
+-- failed of last.
+local CRASH, SNOOZE = 1e6, 1e9
+local function failures_of(id)
+  return tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
+end
+local function forget_failures(ids)
+  if #ids == 0 then return end
+  redis.call('HDEL', ATTEMPTS, unpack(ids))
+  redis.call('HDEL', ERRORS, unpack(ids))
+end

@@ -1,0 +1,33 @@
+//! Pausing a topic for all runners. It is written in Redis, so it survives their restarts.
+
+use duebox_job::TopicName;
+
+use crate::reply::count;
+use crate::script::{self, PAUSE};
+use crate::{Queue, QueueError};
+
+impl Queue {
+    /// Lets no runner lease jobs of this topic any more; those that run now go on, and pushes are
+    /// stored. False if it was paused already.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn pause(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        self.register(std::slice::from_ref(topic)).await?;
+        self.set_paused(topic, "pause").await
+    }
+
+    /// Lets runners lease jobs of this topic again, and wakes them. False if it was not paused.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn resume(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        self.set_paused(topic, "resume").await
+    }
+
+    async fn set_paused(&self, topic: &TopicName, wish: &str) -> Result<bool, QueueError> {
+        let mut call = PAUSE.call(&self.keys(topic));
+        call.arg(wish);
+        Ok(count(&script::run_one(&self.connection, call).await?)? == 1)
+    }
+}
