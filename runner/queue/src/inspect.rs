@@ -88,6 +88,14 @@ impl Queue {
         script::run_one(&self.connection, add).await.map(drop)
     }
 
+    /// Redis' clock, in unix ms.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn now_ms(&self) -> Result<u64, QueueError> {
+        read_time(script::run_one(&self.connection, redis::cmd("TIME")).await?)
+    }
+
     /// How soon each topic has work for a runner, in one pipeline; none if nothing is known.
     ///
     /// # Errors
@@ -203,7 +211,7 @@ fn first_score(range: Value) -> Result<Option<String>, QueueError> {
     }
 }
 
-fn read_time(time: Value) -> Result<u64, QueueError> {
+pub(crate) fn read_time(time: Value) -> Result<u64, QueueError> {
     let fields = array(time)?;
     let [seconds, micros] = fields.as_slice() else {
         return Err(unexpected(&Value::Array(fields)));

@@ -17,10 +17,13 @@
 //! | `get.rs` | get |
 //! | `list.rs` | pages of dead and done jobs |
 //! | `inspect.rs` | peek, depths, topics |
+//! | `tick.rs` | tick: the jobs of schedules |
+//! | `doctor.rs` | examine: what bad producers left, found and put right |
 //! | `wake.rs` | the wake-up of a sleeping runner |
 
 mod connection;
 mod dead;
+mod doctor;
 mod error;
 mod get;
 mod inspect;
@@ -36,12 +39,14 @@ mod reply;
 mod rules;
 mod script;
 mod settle;
+mod tick;
 mod turn;
 mod wake;
 mod withdraw;
 
 pub use connection::ConnectionSettings;
-pub use dead::Requeued;
+pub use dead::{Requeued, RequeuedMany};
+pub use doctor::{Checkup, Finding, FindingKind, Unexamined};
 pub use error::QueueError;
 pub use inspect::Depths;
 pub use job::{Buried, Finished, Job, JobState, LeaseHeld};
@@ -54,6 +59,7 @@ pub use prune::Swept;
 pub use push::{Due, IfExists, NewJob, Pushed};
 pub use rules::Rules;
 pub use settle::{Finish, Settled, Settlement, Verdict};
+pub use tick::{ScheduleState, Tick, Ticked};
 pub use turn::{Extension, Promoted, Promotion, ReclaimRule, Reclaimed, Turn, TurnReply};
 pub use wake::{Wake, WakeListener};
 pub use withdraw::{Cancelled, Rescheduled};

@@ -91,7 +91,7 @@ impl Pushed {
         }
     }
 
-    fn read(value: &Value) -> Result<Self, QueueError> {
+    pub(crate) fn read(value: &Value) -> Result<Self, QueueError> {
         match text(value)? {
             "pushed" => Ok(Self::Pushed),
             "exists" => Ok(Self::Exists),

@@ -67,11 +67,12 @@ pub(crate) static CONFIGURE: LuaScript = script!("configure", "wake");
 pub(crate) static GET: LuaScript = script!("get");
 pub(crate) static LIST: LuaScript = script!("list", "number");
 pub(crate) static PAUSE: LuaScript = script!("pause", "wake");
+pub(crate) static TICK: LuaScript = script!("tick", "number", "wake");
 pub(crate) static PRUNE: LuaScript = script!("prune", "number");
 pub(crate) static SWEEP: LuaScript = script!("sweep", "number");
 pub(crate) static PEEK: LuaScript = script!("peek");
 
-static ALL: [&LuaScript; 19] = [
+static ALL: [&LuaScript; 20] = [
     &PUSH,
     &PROMOTE,
     &LEASE,
@@ -88,9 +89,18 @@ static ALL: [&LuaScript; 19] = [
     &GET,
     &LIST,
     &PAUSE,
+    &TICK,
     &PRUNE,
     &SWEEP,
     &PEEK,
+    &DOCTOR_TYPES,
+    &DOCTOR_STAGE,
+    &DOCTOR_JOBS,
+    &DOCTOR_SIDE,
+    &DOCTOR_TURNS,
+    &DOCTOR_LINE,
+    &DOCTOR_GRAVE,
+    &DOCTOR_OUTBOX,
 ];
 
 impl LuaScript {

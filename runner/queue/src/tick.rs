@@ -148,7 +148,7 @@ impl ScheduleState {
         Ok(Self {
             until: time_of(until)?,
             last_run: time_of(last_run)?,
-            paused: *paused != Value::Nil && text(paused)? == "1",
+            paused: *paused != Value::Nil && text(paused)? != "0",
         })
     }
 }
