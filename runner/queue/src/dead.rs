@@ -1,10 +1,12 @@
-//! Dead jobs that are given another life.
+//! Dead jobs by the many: another life for some, and an end for others. Who asks for all of a class, or
+//! of a span of time, is served oldest first in bounded batches, and what dies meanwhile is left alone.
 
 use duebox_job::{JobId, TopicName};
 use redis::Cmd;
 
 use crate::keys::TopicKeys;
-use crate::reply::{array, bytes, text, unexpected};
+use crate::list::{DeadQuery, PageOrder, PageQuery};
+use crate::reply::{array, text, unexpected};
 use crate::script::{self, REQUEUE};
 use crate::{BATCH_MAX, Queue, QueueError};
 
@@ -30,18 +32,18 @@ impl Requeued {
     }
 }
 
-impl Queue {
-    /// The ids of the `n` jobs that died first, oldest first.
-    ///
-    /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn dead_ids(&self, topic: &TopicName, n: usize) -> Result<Vec<JobId>, QueueError> {
-        let mut range = redis::cmd("ZRANGE");
-        range.arg(self.keys(topic).key("dead")).arg(0).arg(n as i64 - 1);
-        let found = array(script::run_one(&self.connection, range).await?)?;
-        found.into_iter().map(|id| Ok(JobId::from_redis(bytes(id)?))).collect()
-    }
+/// What became of dead jobs that were to be requeued.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequeuedMany {
+    /// How many are ready.
+    pub requeued: u64,
+    /// How many stay dead, since their ids are live again.
+    pub exists: u64,
+    /// The first of those that stay dead, at most [`BATCH_MAX`].
+    pub exists_ids: Vec<JobId>,
+}
 
+impl Queue {
     /// Gives dead jobs another life, every [`BATCH_MAX`] in one atomic transition.
     ///
     /// # Errors
@@ -65,6 +67,86 @@ impl Queue {
             }
         }
         Ok(words)
+    }
+
+    /// Gives every dead job another life that the query means, whatever its page size and order.
+    /// Costs a page and a script call for every [`BATCH_MAX`] dead jobs of the span.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused; batches before that one are requeued.
+    pub async fn requeue_matching(
+        &self,
+        topic: &TopicName,
+        query: &DeadQuery,
+    ) -> Result<RequeuedMany, QueueError> {
+        let mut walk = Some(self.dead_until_now(query).await?);
+        let mut total = RequeuedMany::default();
+        while let Some(ids) = self.next_dead(topic, &mut walk).await? {
+            for (id, word) in ids.iter().zip(self.requeue(topic, &ids).await?) {
+                match word {
+                    Requeued::Ok => total.requeued += 1,
+                    Requeued::Exists => {
+                        total.exists += 1;
+                        if total.exists_ids.len() < BATCH_MAX {
+                            total.exists_ids.push(id.clone());
+                        }
+                    }
+                    // Somebody else requeued or pruned it since it was listed.
+                    Requeued::None => {}
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// Forgets every dead job that the query means, whatever its page size and order. Answers how
+    /// many. Costs as much as [`Self::requeue_matching`].
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused; batches before that one are forgotten.
+    pub async fn purge_matching(
+        &self,
+        topic: &TopicName,
+        query: &DeadQuery,
+    ) -> Result<u64, QueueError> {
+        let mut walk = Some(self.dead_until_now(query).await?);
+        let mut purged = 0;
+        while let Some(ids) = self.next_dead(topic, &mut walk).await? {
+            purged += self.prune(topic, &ids).await?;
+        }
+        Ok(purged)
+    }
+
+    /// The query's jobs that are dead now, oldest first, in pages as large as they can be.
+    async fn dead_until_now(&self, query: &DeadQuery) -> Result<DeadQuery, QueueError> {
+        let now_ms = self.now_ms().await?;
+        let page = PageQuery {
+            since_ms: query.page.since_ms,
+            until_ms: Some(query.page.until_ms.map_or(now_ms, |until| until.min(now_ms))),
+            order: PageOrder::Oldest,
+            after: None,
+            limit: BATCH_MAX,
+        };
+        Ok(DeadQuery { class: query.class, page })
+    }
+
+    /// The next ids of a walk; none at its end.
+    async fn next_dead(
+        &self,
+        topic: &TopicName,
+        walk: &mut Option<DeadQuery>,
+    ) -> Result<Option<Vec<JobId>>, QueueError> {
+        while let Some(query) = walk {
+            let page = self.dead_page(topic, query).await?;
+            match page.next {
+                Some(cursor) => query.page.after = Some(cursor),
+                None => *walk = None,
+            }
+            if !page.jobs.is_empty() {
+                return Ok(Some(page.jobs.into_iter().map(|job| job.id).collect()));
+            }
+        }
+        Ok(None)
     }
 }
 

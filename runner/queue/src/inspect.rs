@@ -88,14 +88,6 @@ impl Queue {
         script::run_one(&self.connection, add).await.map(drop)
     }
 
-    /// Redis' clock, in unix ms.
-    ///
-    /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn now_ms(&self) -> Result<u64, QueueError> {
-        read_time(script::run_one(&self.connection, redis::cmd("TIME")).await?)
-    }
-
     /// How soon each topic has work for a runner, in one pipeline; none if nothing is known.
     ///
     /// # Errors
