@@ -66,6 +66,17 @@ impl Queue {
         format!("{}:{{*}}:wake", glob_escaped(&self.prefix))
     }
 
+    /// The pattern that every key of every topic matches.
+    pub(crate) fn key_pattern(&self) -> String {
+        format!("{}:{{*}}:*", glob_escaped(&self.prefix))
+    }
+
+    /// The topic whose key this is.
+    pub(crate) fn topic_of_key(&self, key: &str) -> Option<TopicName> {
+        let (name, _) = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.split_once("}:")?;
+        TopicName::new(name).ok()
+    }
+
     /// The topic whose wake channel this is.
     pub(crate) fn topic_of_channel(prefix: &Arc<str>, channel: &str) -> Option<TopicName> {
         let name = channel.strip_prefix(&**prefix)?.strip_prefix(":{")?.strip_suffix("}:wake")?;

@@ -72,7 +72,29 @@ pub(crate) static PRUNE: LuaScript = script!("prune", "number");
 pub(crate) static SWEEP: LuaScript = script!("sweep", "number");
 pub(crate) static PEEK: LuaScript = script!("peek");
 
-static ALL: [&LuaScript; 20] = [
+pub(crate) static DOCTOR_TYPES: LuaScript = script!("doctor_types", "number", "doctor");
+pub(crate) static DOCTOR_STAGE: LuaScript = script!(
+    "doctor_stage", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury",
+    "doctor", "doctor_job"
+);
+pub(crate) static DOCTOR_JOBS: LuaScript = script!(
+    "doctor_jobs", "number", "option", "rules", "failures", "ready", "wake", "turns", "live", "bury",
+    "doctor", "doctor_job"
+);
+pub(crate) static DOCTOR_SIDE: LuaScript = script!(
+    "doctor_side", "number", "option", "rules", "ready", "wake", "turns", "doctor"
+);
+pub(crate) static DOCTOR_TURNS: LuaScript = script!(
+    "doctor_turns", "number", "option", "rules", "ready", "wake", "turns", "doctor"
+);
+pub(crate) static DOCTOR_LINE: LuaScript = script!(
+    "doctor_line", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury",
+    "doctor", "doctor_job"
+);
+pub(crate) static DOCTOR_GRAVE: LuaScript = script!("doctor_grave", "number", "doctor");
+pub(crate) static DOCTOR_OUTBOX: LuaScript = script!("doctor_outbox");
+
+static ALL: [&LuaScript; 28] = [
     &PUSH,
     &PROMOTE,
     &LEASE,

@@ -13,11 +13,12 @@ if not count or not KEY or not info then return refuse('the doctor looks at 1 to
 local is_dead = string.sub(part, 1, 4) == 'dead'
 local kind = is_dead and 'dead_parts' or 'done_parts'
 local INDEX = is_dead and DEAD or DONE
-local parts = is_dead and { DEAD_JOBS, DEAD_OPTS, DEAD_INFO } or { DONE_JOBS, DONE_INFO, DONE_RESULT }
+-- The first part is the one that no grave is without.
+local parts = is_dead and { DEAD_JOBS, DEAD_OPTS, DEAD_INFO } or { DONE_INFO, DONE_JOBS, DONE_RESULT }
 
 local function look_at_index(id, score)
   if redis.call('HEXISTS', parts[1], id) == 0 then
-    if find(kind, id, 'without a payload', 'removed') then
+    if find(kind, id, is_dead and 'without a payload' or 'without an info', 'removed') then
       redis.call('ZREM', INDEX, id)
       for _, hash in ipairs(parts) do redis.call('HDEL', hash, id) end
     end

@@ -1,7 +1,7 @@
 -- Looks at one page of `blocked`, or of its index `blocked:at`: members that cannot be read, that the
 -- index does not know, or that stand in a line that nobody moves.
 --
--- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of
+-- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, part (blocked, blocked:at)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
 local part = ARGV[4]

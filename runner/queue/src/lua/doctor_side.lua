@@ -1,7 +1,7 @@
 -- Looks at one page of what jobs have beside their payload: options, attempts, errors, turns. What
 -- belongs to no job is removed.
 --
--- KEYS  jobs opts ready unack retry pending attempts errors meta blocked blocked:at turns turns:of
+-- KEYS  jobs opts ready unack retry attempts errors meta blocked blocked:at turns turns:of
 -- ARGV  cursor, count, repair, part (opts, attempts, errors, turns:of)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding. The kind
 --         `options` is none yet: the caller sees whether the detail can be read as options

@@ -1,0 +1,147 @@
+//! What the doctor finds.
+
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The topic; empty for what is of no topic.
+    pub topic: String,
+    /// What is wrong.
+    pub kind: FindingKind,
+    /// With what: a job's id; for some kinds a key's name, or the key of jobs.
+    #[serde(serialize_with = "as_text")]
+    pub subject: Bytes,
+    /// The particulars, for people.
+    pub detail: String,
+    /// What was done about it; empty for nothing.
+    pub done: String,
+}
+
+impl Finding {
+    /// The subject for people; bytes that are no text are replaced.
+    pub fn subject_text(&self) -> String {
+        String::from_utf8_lossy(&self.subject).into_owned()
+    }
+
+    /// True if it was put right.
+    pub fn is_repaired(&self) -> bool {
+        !self.done.is_empty()
+    }
+}
+
+fn as_text<S: Serializer>(subject: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(subject))
+}
+
+/// What can be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// A key of the queue is of another type: renamed.
+    WrongType,
+    /// An id waits without a payload: removed.
+    NoPayload,
+    /// A due time is no unix time in milliseconds: to dead.
+    BadDue,
+    /// Another score is no time: set to now.
+    BadScore,
+    /// An id is in two stages at once: left in one.
+    TwoStages,
+    /// A payload is in no stage: to dead.
+    Orphan,
+    /// Options without a job: removed.
+    StrayOptions,
+    /// The options of a live job cannot be read: it goes to dead when it is leased. Only reported.
+    BadOptions,
+    /// Attempts, or an error, of no job that has begun: removed.
+    StrayAttempts,
+    /// A turn of a key that no job holds: given to the next in line.
+    StrayTurn,
+    /// The turns of a key are counted wrongly: counted anew.
+    WrongTurns,
+    /// `blocked` and its index differ, or a member is none: made one.
+    LineMismatch,
+    /// A job waits in a line that nobody moves: let through.
+    StuckLine,
+    /// The parts of a dead job do not match.
+    DeadParts,
+    /// The parts of a done job do not match.
+    DoneParts,
+    /// Follow-ups that no relay can read: set aside.
+    BadOutbox,
+    /// The set of topics holds a name that no topic can have: removed.
+    BadTopic,
+    /// The set of topics names one that has no keys and no entry in the manifest: removed.
+    EmptyTopic,
+    /// A topic has keys and is not in the set of topics: added.
+    UnlistedTopic,
+}
+
+impl FindingKind {
+    /// Every kind.
+    pub const ALL: [Self; 19] = [
+        Self::WrongType,
+        Self::NoPayload,
+        Self::BadDue,
+        Self::BadScore,
+        Self::TwoStages,
+        Self::Orphan,
+        Self::StrayOptions,
+        Self::BadOptions,
+        Self::StrayAttempts,
+        Self::StrayTurn,
+        Self::WrongTurns,
+        Self::LineMismatch,
+        Self::StuckLine,
+        Self::DeadParts,
+        Self::DoneParts,
+        Self::BadOutbox,
+        Self::BadTopic,
+        Self::EmptyTopic,
+        Self::UnlistedTopic,
+    ];
+
+    /// The name in reports and scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WrongType => "wrong_type",
+            Self::NoPayload => "no_payload",
+            Self::BadDue => "bad_due",
+            Self::BadScore => "bad_score",
+            Self::TwoStages => "two_stages",
+            Self::Orphan => "orphan",
+            Self::StrayOptions => "stray_options",
+            Self::BadOptions => "bad_options",
+            Self::StrayAttempts => "stray_attempts",
+            Self::StrayTurn => "stray_turn",
+            Self::WrongTurns => "wrong_turns",
+            Self::LineMismatch => "line_mismatch",
+            Self::StuckLine => "stuck_line",
+            Self::DeadParts => "dead_parts",
+            Self::DoneParts => "done_parts",
+            Self::BadOutbox => "bad_outbox",
+            Self::BadTopic => "bad_topic",
+            Self::EmptyTopic => "empty_topic",
+            Self::UnlistedTopic => "unlisted_topic",
+        }
+    }
+
+    pub(super) fn read(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_serde_writes() {
+        for kind in FindingKind::ALL {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{}\"", kind.name()));
+            assert_eq!(FindingKind::read(kind.name()), Some(kind));
+        }
+    }
+}
