@@ -31,7 +31,7 @@ async fn a_fault_in_an_import_names_the_import_and_its_caller() {
     assert_eq!(class, FailureClass::Trap);
     assert_eq!(
         reason,
-        "log: the range of 1 bytes at 65536 does not lie in the guest's memory of 65536 bytes, in function 8"
+        "log: the range of 1 bytes at 65536 does not lie in the guest's memory of 65536 bytes, in function 10"
     );
 }
 

@@ -78,6 +78,7 @@ async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
         ),
         ("random", "(call $random (i32.const P) (i32.const L))"),
         ("reason", "(call $reason (i32.const P) (i32.const L))"),
+        ("result", "(drop (call $result (i32.const P) (i32.const L)))"),
         ("log", "(call $log (i32.const 2) (i32.const P) (i32.const L))"),
     ];
     let fits = [(65_535, 1), (65_436, 100), (0, 65_536), (65_536, 0), (-1, 0)];
@@ -270,7 +271,9 @@ async fn before_the_job_only_log_and_random_work() {
             "(drop (call $config_read (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
         ),
         ("retry_after", "(call $retry_after (i64.const 1))"),
+        ("snooze", "(call $snooze (i64.const 1))"),
         ("reason", "(call $reason (i32.const 0) (i32.const 0))"),
+        ("result", "(drop (call $result (i32.const 0) (i32.const 0)))"),
     ];
     let in_start =
         |call: &str| early(call, "").replace("(memory (export", "(start $early) (memory (export");

@@ -33,7 +33,7 @@ pub(crate) fn load_with(wat: &str, limits: Limits, grants: Grants) -> Handler {
     sandbox().load(wat.as_bytes(), limits, grants).unwrap_or_else(|error| panic!("{error}\n{wat}"))
 }
 
-/// Every import of `duebox_v1`, under its own name, a memory of one page and a `handle(len)` with
+/// Every import of `duebox_v1` that needs no grant, under its own name, a memory of one page and a `handle(len)` with
 /// this body. What `handle` returns is what [`Ran::answer`] gives.
 pub(crate) fn probe(body: &str) -> String {
     format!(
@@ -44,7 +44,9 @@ pub(crate) fn probe(body: &str) -> String {
   (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "random" (func $random (param i32 i32)))
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
+  (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (import "duebox_v1" "reason" (func $reason (param i32 i32)))
+  (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
   (data (i32.const 256) "region")

@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
 mod assemblyscript;
+mod evidence;
 mod failures;
+mod follow_ups;
 mod hostile;
 mod imports;
 mod interrupts;
@@ -11,5 +13,6 @@ mod isolation;
 mod kit;
 mod limits;
 mod load;
+mod said;
 mod shapes;
 mod wasi;
