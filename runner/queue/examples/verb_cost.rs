@@ -14,8 +14,8 @@ use bytes::Bytes;
 use duebox_harness::RedisServer;
 use duebox_job::{JobId, Options, TopicName};
 use duebox_queue::{
-    ConnectionSettings, Due, IfExists, LeaseCall, Leased, NewJob, Promotion, Pushed, Queue, Turn,
-    Verdict,
+    ConnectionSettings, Due, IfExists, LeaseCall, Leased, LeasedJobs, NewJob, Promotion, Pushed,
+    Queue, Turn, Verdict,
 };
 
 const JOBS: usize = 60_000;
@@ -135,7 +135,7 @@ impl Bench {
         let started = Instant::now();
         let (mut promoting, mut moved) = (Vec::new(), 0);
         while moved < JOBS as u64 {
-            let promote = Some(Promotion { jobs: 1_000, skip: 0 });
+            let promote = Some(Promotion { jobs: 1_000, skip: 0, discards_bad: false });
             let turn = Turn { promote, ..Turn::default() };
             let promoted = self.queue.turn(&self.topic, &turn);
             let (usec, reply) = spent_by(&mut self.redis, promoted).await;
@@ -157,12 +157,12 @@ impl Bench {
         for _ in 0..JOBS / BATCH {
             self.calls += 1;
             let call_id = self.calls.to_string();
-            let call = LeaseCall { jobs: BATCH, lease: Duration::from_secs(15), call_id };
+            let call = LeaseCall::new(BATCH, Duration::from_secs(15), call_id);
             let turn = Turn { lease: Some(&call), ..Turn::default() };
             let (usec, reply) =
                 spent_by(&mut self.redis, self.queue.turn(&self.topic, &turn)).await;
             leasing.push(usec / BATCH as f64);
-            let Some(Leased::Jobs(leases, 0)) = reply.unwrap().leased else {
+            let Some(Leased::Jobs(LeasedJobs { leases, .. })) = reply.unwrap().leased else {
                 panic!("{BATCH} jobs were to be ready")
             };
             assert_eq!(leases.len(), BATCH);
