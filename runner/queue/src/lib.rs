@@ -18,6 +18,7 @@
 //! | `list.rs` | pages of dead and done jobs |
 //! | `inspect.rs` | peek, depths, topics |
 //! | `tick.rs` | tick: the jobs of schedules |
+//! | `pull.rs` | pull: lease with a wait; settle and extend by id and token |
 //! | `doctor.rs` | examine: what bad producers left, found and put right |
 //! | `wake.rs` | the wake-up of a sleeping runner |
 
@@ -34,6 +35,7 @@ mod list;
 mod outbox;
 mod pause;
 mod prune;
+mod pull;
 mod push;
 mod reply;
 mod rules;
@@ -56,6 +58,7 @@ pub use list::{
 };
 pub use outbox::Relayed;
 pub use prune::Swept;
+pub use pull::{Held, Pull, PullError, Pulled, TokenError};
 pub use push::{Due, IfExists, NewJob, Pushed};
 pub use rules::Rules;
 pub use settle::{Finish, Settled, Settlement, Verdict};

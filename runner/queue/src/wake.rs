@@ -20,7 +20,7 @@ pub enum Wake {
     Lost,
 }
 
-/// A subscription to the wake-ups of every topic.
+/// A subscription to the wake-ups of every topic, or of one.
 pub struct WakeListener {
     subscription: PubSub,
     prefix: Arc<str>,
@@ -35,6 +35,17 @@ impl Queue {
         let client = self.connection.settings().client()?;
         let mut subscription = client.get_async_pubsub().await?;
         subscription.psubscribe(self.wake_pattern()).await?;
+        Ok(WakeListener { subscription, prefix: Arc::clone(&self.prefix) })
+    }
+
+    /// Subscribes to the wake-ups of one topic.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis cannot be reached or refuses.
+    pub async fn listen_to(&self, topic: &TopicName) -> Result<WakeListener, QueueError> {
+        let client = self.connection.settings().client()?;
+        let mut subscription = client.get_async_pubsub().await?;
+        subscription.subscribe(self.keys(topic).key("wake")).await?;
         Ok(WakeListener { subscription, prefix: Arc::clone(&self.prefix) })
     }
 }
