@@ -1,11 +1,19 @@
-//! The name of a topic. It stands inside `{…}` in every key, so it can hold no brace.
+//! The name of a topic, or of one of the shards it is split over. It stands inside `{…}` in every key,
+//! so it can hold no brace. People see the topic's name alone; the number of a shard stands behind a
+//! `#`, which no name of a topic can hold.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A topic's name: 1 to 128 of `A-Z a-z 0-9 . _ -`. Cloning it copies no text.
+/// A topic's name: 1 to 128 of `A-Z a-z 0-9 . _ -`; or one of its shards. The first shard, 0, goes by the
+/// topic's own name. Shown, it is the topic's name in any case. Cloning it copies no text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TopicName(Arc<str>);
+pub struct TopicName {
+    /// The name, and for all shards but the first `#` and their number.
+    tag: Arc<str>,
+    /// Bytes of the tag that are the topic's own name.
+    base_len: usize,
+}
 
 /// Why a text is no topic name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +39,8 @@ pub enum TopicError {
 impl TopicName {
     /// The longest name, in bytes.
     pub const LEN_MAX: usize = 128;
+    /// The most shards a topic can have.
+    pub const SHARDS_MAX: u32 = 64;
 
     /// Checks a name.
     ///
@@ -46,25 +56,66 @@ impl TopicName {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         match name.chars().find(|c| !allowed(*c)) {
             Some(found) => Err(TopicError::Character { name: name.to_owned(), found }),
-            None => Ok(Self(Arc::from(name))),
+            None => Ok(Self { tag: Arc::from(name), base_len: name.len() }),
         }
     }
 
-    /// The name as text.
+    /// Reads what stands inside the braces of a key: a topic's name, and for shards 1 to 63 `#` and the
+    /// number.
+    ///
+    /// # Errors
+    /// [`TopicError`] if no key of a topic has it.
+    pub fn from_tag(tag: &str) -> Result<Self, TopicError> {
+        let shard = tag.split_once('#').and_then(|(base, number)| {
+            let shard = Self::new(base).ok()?.shard(number.parse().ok()?);
+            (shard.tag() == tag).then_some(shard)
+        });
+        shard.map_or_else(|| Self::new(tag), Ok)
+    }
+
+    /// The name of the topic as text, whichever shard this is.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.tag[..self.base_len]
+    }
+
+    /// What stands inside the braces of this shard's keys.
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// A shard of this topic, 0 to 63; what is above counts as 63.
+    pub fn shard(&self, number: u32) -> Self {
+        match number.min(Self::SHARDS_MAX - 1) {
+            0 => self.base(),
+            number => {
+                Self { tag: format!("{}#{number}", self.as_str()).into(), base_len: self.base_len }
+            }
+        }
+    }
+
+    /// Which shard of its topic this is; 0 for the first, which goes by the topic's own name.
+    pub fn shard_number(&self) -> u32 {
+        self.tag.get(self.base_len + 1..).and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// The topic, without a shard's number.
+    pub fn base(&self) -> Self {
+        if self.tag.len() == self.base_len {
+            return self.clone();
+        }
+        Self { tag: self.as_str().into(), base_len: self.base_len }
     }
 }
 
 impl fmt::Display for TopicName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for TopicName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", &self.0)
+        write!(f, "{:?}", self.tag())
     }
 }
 
@@ -77,6 +128,31 @@ mod tests {
         for name in ["order.close", "sms_eu-1", "A", &"x".repeat(128)] {
             assert_eq!(TopicName::new(name).unwrap().as_str(), name);
         }
+    }
+
+    #[test]
+    fn a_shard_is_shown_as_its_topic() {
+        let topic = TopicName::new("order.close").unwrap();
+        let third = topic.shard(2);
+        assert_eq!((third.to_string(), third.as_str()), ("order.close".into(), "order.close"));
+        assert_eq!((third.tag(), third.shard_number()), ("order.close#2", 2));
+        assert_eq!((topic.tag(), topic.shard_number()), ("order.close", 0));
+        assert_eq!(
+            (third.base(), third.shard(0), topic.shard(0)),
+            (topic.clone(), topic.clone(), topic.clone())
+        );
+        assert_ne!(third, topic);
+        for shard in [topic.clone(), third, topic.shard(63)] {
+            assert_eq!(TopicName::from_tag(shard.tag()), Ok(shard));
+        }
+    }
+
+    #[test]
+    fn what_is_no_tag_of_a_shard_is_refused() {
+        for tag in ["a#", "a#0", "a#01", "a#64", "a#-1", "a#1#1", "#1", "a#x", ""] {
+            assert!(TopicName::from_tag(tag).is_err(), "{tag}");
+        }
+        assert!(TopicName::new("a#1").is_err());
     }
 
     #[test]

@@ -51,9 +51,9 @@ impl TopicKeys {
 }
 
 impl Queue {
-    /// The keys of a topic.
+    /// The keys of a topic's shard.
     pub(crate) fn keys(&self, topic: &TopicName) -> TopicKeys {
-        TopicKeys { base: format!("{}:{{{topic}}}:", self.prefix) }
+        TopicKeys { base: format!("{}:{{{}}}:", self.prefix, topic.tag()) }
     }
 
     /// The set of topics seen; advisory, in a slot of its own.
@@ -77,10 +77,10 @@ impl Queue {
         TopicName::new(name).ok()
     }
 
-    /// The topic whose wake channel this is.
+    /// The topic, or the shard of one, whose wake channel this is.
     pub(crate) fn topic_of_channel(prefix: &Arc<str>, channel: &str) -> Option<TopicName> {
-        let name = channel.strip_prefix(&**prefix)?.strip_prefix(":{")?.strip_suffix("}:wake")?;
-        TopicName::new(name).ok()
+        let tag = channel.strip_prefix(&**prefix)?.strip_prefix(":{")?.strip_suffix("}:wake")?;
+        TopicName::from_tag(tag).ok()
     }
 }
 
@@ -103,7 +103,10 @@ mod tests {
     fn a_channel_names_its_topic() {
         let prefix: Arc<str> = "due:box".into();
         let topic = Queue::topic_of_channel(&prefix, "due:box:{order.close}:wake");
-        assert_eq!(topic, TopicName::new("order.close").ok());
+        let name = TopicName::new("order.close").unwrap();
+        assert_eq!(topic, Some(name.clone()));
+        let shard = Queue::topic_of_channel(&prefix, "due:box:{order.close#3}:wake");
+        assert_eq!(shard, Some(name.shard(3)));
         assert_eq!(Queue::topic_of_channel(&prefix, "other:{a}:wake"), None);
     }
 
