@@ -192,7 +192,7 @@ impl Daemon {
     // --- topics ----------------------------------------------------------------------------------
 
     fn serve_topic(&mut self, name: TopicName, topic: Topic, handler: Handler) {
-        info!(topic = %name, handler = %topic.handler.display(), digest = %handler.digest().short(), "serving");
+        info!(topic = %name, handler = %shown(&topic), digest = %handler.digest().short(), "serving");
         let lease = self.manifest.runner.lease;
         let (binding, bound) = watch::channel(Arc::new(Binding { topic, handler, lease }));
         let (orders, ordered) = watch::channel(Order::Work);
@@ -262,7 +262,7 @@ fn log_counts(topic: &TopicName, counters: &Counters) {
 }
 
 fn sandbox_config(manifest: &Manifest) -> SandboxConfig {
-    let limits = || manifest.topics.values().map(|topic| &topic.limits);
+    let limits = || manifest.all_settings().map(|topic| &topic.limits);
     let defaults = duebox_sandbox::Limits::default();
     SandboxConfig {
         max_jobs: manifest.runner.max_jobs,
@@ -271,9 +271,14 @@ fn sandbox_config(manifest: &Manifest) -> SandboxConfig {
     }
 }
 
+/// The handler's file, for the log.
+fn shown(topic: &Topic) -> String {
+    topic.handler.as_ref().map(|file| file.display().to_string()).unwrap_or_default()
+}
+
 /// Every file the daemon lives by, as it is now.
 fn fingerprints(manifest: &Manifest) -> BTreeMap<PathBuf, Option<Fingerprint>> {
-    let handlers = manifest.topics.values().map(|topic| topic.handler.clone());
+    let handlers = manifest.all_settings().filter_map(|topic| topic.handler.clone());
     let files = std::iter::once(manifest.path.clone()).chain(handlers);
     files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()
 }
@@ -288,7 +293,8 @@ async fn load_all(
         let load = |(name, topic): (&TopicName, &Topic)| {
             (name.clone(), module_file::load(&sandbox, name, topic))
         };
-        topics.iter().map(load).collect::<Vec<(TopicName, Result<Handler, ModuleError>)>>()
+        let handled = topics.iter().filter(|(_, topic)| topic.handler.is_some());
+        handled.map(load).collect::<Vec<(TopicName, Result<Handler, ModuleError>)>>()
     });
     let mut handlers = BTreeMap::new();
     let mut refused = Vec::new();

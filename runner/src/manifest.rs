@@ -6,15 +6,20 @@
 //! manifest without a single problem becomes the *trusted* [`Manifest`], in which every default is
 //! filled in: whoever holds one need check nothing again. A manifest is refused whole, never in part.
 
+mod failures;
+mod json;
 mod keys;
+mod pattern;
 mod problem;
 mod reader;
 mod redis;
 mod runner;
 mod sandbox;
+mod schedules;
 mod section;
 mod surroundings;
 mod topic;
+mod topics;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,14 +31,17 @@ use toml::de::DeTable;
 
 pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER};
+pub use self::pattern::{Patterns, TopicPattern};
 pub use self::problem::{LocatedProblem, ManifestError};
 use self::reader::Reader;
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::runner::{LogFormat, Runner, check_log_filter};
+use self::schedules::read_schedules;
 use self::section::Section;
 pub use self::surroundings::{Flags, Surroundings};
-pub use self::topic::Topic;
-use self::topic::{Settings, WrittenTopic};
+pub use self::topic::{KeyOrder, Topic};
+use self::topics::Topics;
+use crate::schedule::Schedule;
 
 /// The largest manifest that is read, in bytes. A file beyond it is no manifest.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
@@ -47,11 +55,26 @@ pub struct Manifest {
     pub redis: Redis,
     /// How the process behaves.
     pub runner: Runner,
-    /// The topics bound to a handler, by name.
+    /// The topics that are named, each served by its handler or, without one, to pull consumers.
     pub topics: BTreeMap<TopicName, Topic>,
+    /// The patterns for topics that are not named.
+    pub patterns: Patterns,
+    /// The jobs that are pushed at fixed times, in the order of the file; each to a topic that
+    /// [`topic_for`](Self::topic_for) knows.
+    pub schedules: Vec<Schedule>,
 }
 
 impl Manifest {
+    /// What the manifest says of the topic of that name: its own table, or the closest pattern.
+    pub fn topic_for(&self, name: &TopicName) -> Option<&Topic> {
+        topics::find(&self.topics, &self.patterns, name)
+    }
+
+    /// The settings of every topic and of every pattern.
+    pub fn all_settings(&self) -> impl Iterator<Item = &Topic> {
+        self.topics.values().chain(self.patterns.iter().map(|(_, topic)| topic))
+    }
+
     /// Reads and checks the manifest at `path`, with the environment of this process and no flags.
     ///
     /// # Errors
@@ -142,12 +165,15 @@ fn read_document(reader: &Reader<'_>, table: &DeTable<'_>, path: &Path) -> Optio
     let root = Section::open(reader, table, &ROOT);
     let redis = Redis::read(&root.section("redis", &REDIS));
     let runner = Runner::read(&root.section("runner", &RUNNER));
-    let defaults = Settings::read(&root.section("defaults", &DEFAULTS));
-    let written = root.table("topics").map(|topics| WrittenTopic::read_all(reader, topics));
-    let topics = written
-        .unwrap_or_default()
-        .into_iter()
-        .map(|topic| (topic.name, Topic::new(topic.handler, topic.settings, &defaults)))
-        .collect();
-    Some(Manifest { path: path.to_owned(), redis: redis?, runner, topics })
+    let topics = Topics::read(&root, &root.section("defaults", &DEFAULTS));
+    let schedules = read_schedules(&root, &topics);
+    let Topics { named, patterns } = topics;
+    Some(Manifest {
+        path: path.to_owned(),
+        redis: redis?,
+        runner,
+        topics: named,
+        patterns,
+        schedules,
+    })
 }

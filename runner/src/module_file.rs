@@ -1,11 +1,11 @@
 //! The file of a handler module: read whole and bounded, and loaded into the sandbox.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use duebox_job::TopicName;
 use duebox_sandbox::{Handler, LoadError, Sandbox};
 
 use crate::manifest::Topic;
@@ -13,11 +13,16 @@ use crate::manifest::Topic;
 /// Why a topic has no module.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
+    /// The topic names none.
+    #[error(
+        "topic {0} has no handler: it is served to pull consumers; add `handler` to run its jobs here"
+    )]
+    None(String),
     /// The file cannot be read.
     #[error("topic {topic}: the handler {path} cannot be read: {error}; build it, or correct `handler`", path = path.display())]
     Unreadable {
         /// The topic it is for.
-        topic: TopicName,
+        topic: String,
         /// The file.
         path: PathBuf,
         /// What the system said.
@@ -27,7 +32,7 @@ pub enum ModuleError {
     #[error("topic {topic}: the handler {path} is refused: {error}", path = path.display())]
     Refused {
         /// The topic it is for.
-        topic: TopicName,
+        topic: String,
         /// The file.
         path: PathBuf,
         /// Why, and what to do.
@@ -51,13 +56,14 @@ pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
     Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
 }
 
-/// Reads and compiles a topic's module. Blocks: up to seconds for a large module.
+/// Reads and compiles the module of a topic, or of a pattern of topics. Blocks: up to seconds for a large module.
 ///
 /// # Errors
 /// [`ModuleError`] if the file cannot be read or the sandbox refuses it.
-pub fn load(sandbox: &Sandbox, name: &TopicName, topic: &Topic) -> Result<Handler, ModuleError> {
-    let (path, named) = (topic.handler.clone(), name.clone());
-    let bytes = match read(&topic.handler, topic.limits.module) {
+pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
+    let named = name.to_string();
+    let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
+    let bytes = match read(&path, topic.limits.module) {
         Ok(bytes) => bytes,
         Err(error) => return Err(ModuleError::Unreadable { topic: named, path, error }),
     };

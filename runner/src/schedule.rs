@@ -4,6 +4,7 @@
 //! that all runners, whenever they were started, name the same ticks.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// The shortest and the longest `every`.
-const EVERY_RANGE: std::ops::RangeInclusive<Duration> =
+pub const EVERY_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(365 * 86_400);
 /// The longest name of a schedule, in bytes.
 const NAME_MAX: usize = 64;
@@ -158,6 +159,16 @@ impl When {
 }
 
 impl CronLine {
+    /// The line as it was written.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// The time zone whose clocks it follows.
+    pub fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
     fn next_after(&self, unix_ms: u64) -> Option<u64> {
         let from = Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
         let next = self.cron.find_next_occurrence(&from.to_zoned(self.zone.clone()), false).ok()?;
@@ -192,6 +203,11 @@ const FIELDS: [(&str, &str); 6] = [
     ("month", "1 to 12, or jan to dec"),
     ("weekday", "0 to 7, or sun to sat"),
 ];
+
+/// The names of all time zones.
+pub fn zones() -> Vec<String> {
+    jiff::tz::db().available().map(|zone| zone.as_str().to_owned()).collect()
+}
 
 fn parse(line: &str) -> Result<Cron, CronError> {
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed);

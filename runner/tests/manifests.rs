@@ -8,8 +8,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use duebox::manifest::{Flags, LogFormat, Manifest, RedisUrl, Secret, Surroundings};
-use duebox_job::{Backoff, FailureClass, Policy, TopicName};
+use duebox::manifest::{Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Secret, Surroundings};
+use duebox::schedule::Missed;
+use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
 use duebox_queue::IfExists;
 
 fn folder() -> PathBuf {
@@ -81,7 +82,7 @@ fn what_is_not_written_has_the_value_of_the_reference() {
     assert_eq!(runner.drain_timeout, Duration::from_secs(25));
     assert_eq!((runner.log.as_str(), runner.log_format), ("info", LogFormat::Auto));
     let topic = &manifest.topics[&TopicName::new("hello").unwrap()];
-    assert_eq!(topic.handler, Path::new("./hello.wasm"));
+    assert_eq!(topic.handler.as_deref(), Some(Path::new("./hello.wasm")));
     assert_eq!((topic.concurrency, topic.delay), (64, Duration::ZERO));
     assert_eq!((topic.ttr, topic.max_attempts), (Duration::from_secs(30), 8));
     assert_eq!(topic.backoff, Backoff::default());
@@ -94,6 +95,14 @@ fn what_is_not_written_has_the_value_of_the_reference() {
     assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
     assert_eq!(topic.limits.tables, 100_000);
     assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
+    assert_eq!(topic.grants.push, None);
+    assert_eq!((topic.max_running, topic.max_snoozes, topic.max_pending), (0, 100, 0));
+    assert_eq!((topic.ttl, topic.unique_for), (Duration::ZERO, Duration::ZERO));
+    assert_eq!(topic.done_retention, Duration::ZERO);
+    assert_eq!((topic.rate, topic.burst), (None, 0));
+    assert_eq!((topic.per_key_concurrency, topic.order), (0, KeyOrder::Strict));
+    assert_eq!((topic.shards, topic.priorities), (1, false));
+    assert!(manifest.patterns.is_empty() && manifest.schedules.is_empty());
 }
 
 #[test]
@@ -119,10 +128,85 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
     assert_eq!((config("retries"), config("half"), config("on")), ("3", "0.5", "true"));
     assert_eq!((config("list"), config("nested")), (r#"[1,"eu"]"#, r#"{"day":"2026-11-21"}"#));
     let plain = &manifest.topics[&TopicName::new("plain").unwrap()];
-    assert_eq!(plain.handler, Path::new("/opt/handlers/plain.wat"));
+    assert_eq!(plain.handler.as_deref(), Some(Path::new("/opt/handlers/plain.wat")));
     assert_eq!((plain.max_attempts, plain.ttr), (3, Duration::from_secs(10)));
     let wait = |failures| plain.backoff.delay(failures, 0.9);
     assert_eq!((wait(1), wait(2), wait(9)), (seconds(5), seconds(15), seconds(600)));
+}
+
+#[test]
+fn what_flows_through_a_topic_is_bounded_as_written() {
+    let manifest = accepted("full.toml");
+    let close = &manifest.topics[&name("order.close")];
+    assert_eq!((close.max_running, close.max_snoozes, close.max_pending), (20, 7, 5_000));
+    assert_eq!((close.ttl, close.unique_for), (seconds(3_600), seconds(600)));
+    assert_eq!(close.done_retention, seconds(86_400));
+    assert_eq!((close.rate, close.burst), (Rate::parse("30/m").ok(), 4));
+    assert_eq!((close.per_key_concurrency, close.order), (1, KeyOrder::Relaxed));
+    assert_eq!((close.shards, close.priorities), (8, false));
+    assert_eq!(close.on[&FailureClass::Crashed], Policy::Discard);
+    assert_eq!(close.on[&FailureClass::Orphan], Policy::Discard);
+    assert_eq!(close.grants.push.as_deref(), Some(&["sms.*".to_owned(), "mail".to_owned()][..]));
+    let plain = &manifest.topics[&name("plain")];
+    assert_eq!((plain.rate, plain.burst), (Rate::parse("100/s").ok(), 10));
+    assert_eq!((plain.max_running, plain.priorities), (200, true));
+    assert_eq!(plain.grants.push.as_deref(), Some(&["audit".to_owned()][..]));
+    let pulled = &manifest.topics[&name("pulled.from.outside")];
+    assert_eq!((pulled.handler.as_ref(), pulled.rate, pulled.burst), (None, None, 0));
+    let wait = |failures| pulled.backoff.delay(failures, 0.9);
+    assert_eq!((wait(1), wait(9), pulled.max_attempts), (seconds(10), seconds(10), 8));
+}
+
+#[test]
+fn a_name_beats_every_pattern_and_the_longest_pattern_the_others() {
+    let manifest = accepted("full.toml");
+    let ttr = |text: &str| manifest.topic_for(&name(text)).map(|topic| topic.ttr);
+    assert_eq!(ttr("order.close"), Some(seconds(45)));
+    assert_eq!((ttr("sms.us"), ttr("sms.eu.de")), (Some(seconds(10)), Some(seconds(5))));
+    assert_eq!((ttr("order.closed"), ttr("sms")), (None, None));
+    let text = "[topics.\"a.*\"]\nttr = \"1s\"\n[topics.\"a.b\"]\nttr = \"2s\"\n".to_owned();
+    let both = Manifest::parse(Path::new("m.toml"), text, &surroundings()).unwrap();
+    assert_eq!(both.topic_for(&name("a.b")).unwrap().ttr, seconds(2));
+    assert_eq!(both.topic_for(&name("a.bc")).unwrap().ttr, seconds(1));
+    assert_eq!(both.all_settings().count(), 2);
+}
+
+#[test]
+fn schedules_are_read_in_the_order_of_the_file() {
+    let schedules = accepted("full.toml").schedules;
+    let told: Vec<(&str, &str, String)> =
+        schedules.iter().map(|s| (s.name.as_str(), s.topic.as_str(), s.when.describe())).collect();
+    assert_eq!(
+        told,
+        [
+            ("nightly", "order.close", "0 3 * * * (Asia/Shanghai)".to_owned()),
+            ("beat", "sms.eu.de", "every 5m".to_owned()),
+            ("hourly", "plain", "@hourly (UTC)".to_owned()),
+        ]
+    );
+    let missed: Vec<Missed> = schedules.iter().map(|schedule| schedule.missed).collect();
+    assert_eq!(missed, [Missed::All, Missed::Skip, Missed::Once]);
+    let windows: Vec<u64> = schedules.iter().map(|s| s.window.as_secs()).collect();
+    assert_eq!(windows, [7_200, 3_600, 3_600]);
+    let payloads: Vec<&[u8]> = schedules.iter().map(|s| s.payload.as_ref()).collect();
+    assert_eq!(payloads, [&b"{}"[..], br#"{"region":"eu","to":[1,2]}"#, b""]);
+}
+
+#[test]
+fn more_schedules_than_can_be_kept_are_refused() {
+    let entry = "[[schedules]]\nname = \"NAME\"\ntopic = \"a\"\nevery = \"1s\"\n";
+    let parse = |count: usize| {
+        let entries = (0..count).map(|at| entry.replace("NAME", &format!("s{at}")));
+        let text = entries.chain(["[topics.a]\n".to_owned()]).collect();
+        Manifest::parse(Path::new("m.toml"), text, &surroundings())
+    };
+    assert_eq!(parse(1_000).unwrap().schedules.len(), 1_000);
+    let refused = parse(1_001).unwrap_err().to_string();
+    assert!(refused.contains("there are 1001 schedules"), "{refused}");
+}
+
+fn name(text: &str) -> TopicName {
+    TopicName::new(text).unwrap()
 }
 
 fn seconds(seconds: u64) -> Duration {

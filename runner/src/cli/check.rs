@@ -1,9 +1,10 @@
-//! `duebox check`: everything that is wrong with a manifest and its modules, at once.
+//! `duebox check`: everything that is wrong with a manifest and its modules, at once. If nothing is, it
+//! tells what the manifest comes to: topics and patterns with their modules, and schedules.
 
 use std::process::ExitCode;
 
 use bytesize::ByteSize;
-use duebox_job::{TopicName, format_duration};
+use duebox_job::format_duration;
 use duebox_sandbox::{Digest, Sandbox, SandboxConfig};
 use serde::Serialize;
 
@@ -11,6 +12,7 @@ use super::failure::{BAD_INPUT, Failure, split_remedy};
 use super::{CheckArgs, Common, output};
 use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic};
 use crate::module_file::{self, ModuleError};
+use crate::schedule::Schedule;
 use crate::telemetry::colours_wanted;
 
 /// What was found, as JSON has it.
@@ -20,6 +22,7 @@ struct Findings {
     manifest: String,
     problems: Vec<Problem>,
     topics: Vec<TopicLine>,
+    schedules: Vec<ScheduleLine>,
 }
 
 /// Something wrong with the manifest, or with the module of a topic.
@@ -32,17 +35,26 @@ struct Problem {
     located: LocatedProblem,
 }
 
-/// A topic whose module is fine.
+/// A topic, or a pattern of topics, whose module is fine.
 #[derive(Serialize)]
 struct TopicLine {
     topic: String,
-    handler: String,
-    digest: String,
+    /// None for a topic that is served to pull consumers.
+    handler: Option<String>,
+    digest: Option<String>,
     concurrency: u32,
     ttr_ms: u128,
     max_attempts: u32,
     memory_bytes: usize,
     payload_bytes: usize,
+}
+
+/// A schedule of the manifest.
+#[derive(Serialize)]
+struct ScheduleLine {
+    name: String,
+    topic: String,
+    when: String,
 }
 
 pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failure> {
@@ -60,28 +72,37 @@ fn of_manifest(error: &ManifestError) -> Findings {
     let file = error.path().display().to_string();
     let problem = |located| Problem { file: file.clone(), topic: None, located };
     let problems = error.problems().into_iter().map(problem).collect();
-    Findings { ok: false, manifest: file.clone(), problems, topics: Vec::new() }
+    let (topics, schedules) = (Vec::new(), Vec::new());
+    Findings { ok: false, manifest: file.clone(), problems, topics, schedules }
 }
 
 /// Loads every module, each with the limits of its topic.
 fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
-    let sandbox = sandbox_for(manifest.topics.values())?;
+    let sandbox = sandbox_for(manifest.all_settings())?;
     let (mut topics, mut problems) = (Vec::new(), Vec::new());
-    for (name, topic) in &manifest.topics {
-        match module_file::load(&sandbox, name, topic) {
-            Ok(handler) => topics.push(topic_line(name, topic, handler.digest())),
+    let named = manifest.topics.iter().map(|(name, topic)| (name.to_string(), topic));
+    let patterns = manifest.patterns.iter().map(|(name, topic)| (name.to_string(), topic));
+    for (name, topic) in named.chain(patterns) {
+        match module_file::load(&sandbox, &name, topic) {
+            Ok(handler) => topics.push(topic_line(name, topic, Some(handler.digest()))),
+            Err(ModuleError::None(_)) => topics.push(topic_line(name, topic, None)),
             Err(why) => problems.push(module_problem(name, topic, &why)),
         }
     }
     let ok = problems.is_empty();
+    let schedules = manifest.schedules.iter().map(schedule_line).collect();
     let manifest = manifest.path.display().to_string();
-    let findings = Findings { ok, manifest, problems, topics };
+    let findings = Findings { ok, manifest, problems, topics, schedules };
     if json {
         output::print_json(&findings)?;
         return Ok(ExitCode::from(if ok { 0 } else { BAD_INPUT }));
     }
     if ok {
         output::print(&table(&findings.topics))?;
+        if !findings.schedules.is_empty() {
+            output::print("")?;
+            output::print(&schedule_table(&findings.schedules))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::problems(findings.problems.iter().map(describe)))
@@ -100,16 +121,20 @@ fn sandbox_for<'t>(topics: impl Iterator<Item = &'t Topic>) -> Result<Sandbox, F
     })
 }
 
-fn module_problem(name: &TopicName, topic: &Topic, why: &ModuleError) -> Problem {
+fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> Problem {
     let (message, hint) = split_remedy(&why.to_string());
     let hint = hint.unwrap_or_else(|| {
         "name a handler module that exists; sdk/ABI.md says what it must have".to_owned()
     });
     Problem {
-        file: topic.handler.display().to_string(),
-        topic: Some(name.to_string()),
+        file: file_of(topic).unwrap_or_default(),
+        topic: Some(name),
         located: LocatedProblem { line: None, column: None, message, hint },
     }
+}
+
+fn file_of(topic: &Topic) -> Option<String> {
+    topic.handler.as_ref().map(|file| file.display().to_string())
 }
 
 fn describe(problem: &Problem) -> String {
@@ -118,16 +143,24 @@ fn describe(problem: &Problem) -> String {
     format!("{error}: {message}\nhint: {hint}")
 }
 
-fn topic_line(name: &TopicName, topic: &Topic, digest: Digest) -> TopicLine {
+fn topic_line(name: String, topic: &Topic, digest: Option<Digest>) -> TopicLine {
     TopicLine {
-        topic: name.to_string(),
-        handler: topic.handler.display().to_string(),
-        digest: digest.to_string(),
+        topic: name,
+        handler: file_of(topic),
+        digest: digest.map(|digest| digest.to_string()),
         concurrency: topic.concurrency,
         ttr_ms: topic.ttr.as_millis(),
         max_attempts: topic.max_attempts,
         memory_bytes: topic.limits.memory,
         payload_bytes: topic.limits.payload,
+    }
+}
+
+fn schedule_line(schedule: &Schedule) -> ScheduleLine {
+    ScheduleLine {
+        name: schedule.name.clone(),
+        topic: schedule.topic.to_string(),
+        when: schedule.when.describe(),
     }
 }
 
@@ -137,10 +170,11 @@ fn table(topics: &[TopicLine]) -> String {
         format_duration(std::time::Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
     };
     let row = |topic: &TopicLine| {
+        let digest = topic.digest.as_deref().unwrap_or("-");
         vec![
             topic.topic.clone(),
-            topic.handler.clone(),
-            topic.digest.chars().take(12).collect(),
+            topic.handler.clone().unwrap_or_else(|| "(pull consumers)".to_owned()),
+            digest.chars().take(12).collect(),
             topic.concurrency.to_string(),
             millis(topic.ttr_ms),
             topic.max_attempts.to_string(),
@@ -152,4 +186,10 @@ fn table(topics: &[TopicLine]) -> String {
     let header =
         ["topic", "handler", "digest", "concurrency", "ttr", "attempts", "memory", "payload"];
     output::table(&header, &rows)
+}
+
+fn schedule_table(schedules: &[ScheduleLine]) -> String {
+    let row = |line: &ScheduleLine| vec![line.name.clone(), line.topic.clone(), line.when.clone()];
+    let rows: Vec<Vec<String>> = schedules.iter().map(row).collect();
+    output::table(&["schedule", "topic", "when"], &rows)
 }

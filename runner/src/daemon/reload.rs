@@ -42,7 +42,8 @@ impl Daemon {
         seen.extend(fingerprints(wanted));
         let mut to_load = Vec::new();
         for (name, topic) in &wanted.topics {
-            let file_is_new = is_new(&topic.handler, seen.get(&topic.handler).unwrap_or(&None));
+            let Some(file) = &topic.handler else { continue };
+            let file_is_new = is_new(file, seen.get(file).unwrap_or(&None));
             let serves_otherwise = match self.topics.get(name) {
                 None => !self.manifest.topics.contains_key(name),
                 Some(served) => {
@@ -105,7 +106,7 @@ impl Daemon {
         let gone: Vec<TopicName> = self
             .topics
             .keys()
-            .filter(|name| !manifest.topics.contains_key(name))
+            .filter(|name| manifest.topics.get(name).is_none_or(|topic| topic.handler.is_none()))
             .cloned()
             .collect();
         for name in gone {
@@ -155,7 +156,7 @@ impl Daemon {
         let Some(served) = self.topics.remove(&name) else { return };
         let until = Instant::now() + served.binding.borrow().topic.ttr;
         served.orders.send_replace(Order::Drain(until));
-        info!(topic = %name, "unbound: it is no longer in the manifest; its jobs wait in Redis");
+        info!(topic = %name, "unbound: the manifest names no handler for it any more; its jobs wait in Redis");
         self.leaving.retain(|(_, served)| !served.task.is_finished());
         self.leaving.push((name, served));
     }

@@ -17,8 +17,8 @@ pub(super) struct Keys {
 
 pub(super) const ROOT: Keys = Keys {
     place: "the manifest",
-    served: &["redis", "runner", "defaults", "topics"],
-    later: &["server", "schedules"],
+    served: &["redis", "runner", "defaults", "topics", "schedules"],
+    later: &["server"],
     base: None,
 };
 
@@ -46,23 +46,20 @@ pub(super) const DEFAULTS: Keys = Keys {
     place: "[defaults]",
     served: &[
         "concurrency",
+        "max_running",
         "delay",
         "ttr",
         "max_attempts",
         "backoff",
+        "max_snoozes",
         "max_crashes",
         "on",
-        "retention",
-        "max_dead",
-        "if_exists",
-        "sandbox",
-    ],
-    later: &[
-        "max_running",
-        "max_snoozes",
         "ttl",
+        "if_exists",
         "unique_for",
         "max_pending",
+        "retention",
+        "max_dead",
         "done_retention",
         "rate",
         "burst",
@@ -70,13 +67,9 @@ pub(super) const DEFAULTS: Keys = Keys {
         "order",
         "shards",
         "priorities",
-        "isolation",
-        "warm_jobs",
-        "snapshot",
-        "rollback",
-        "breaker",
-        "smoke",
+        "sandbox",
     ],
+    later: &["isolation", "warm_jobs", "snapshot", "rollback", "breaker", "smoke"],
     base: None,
 };
 
@@ -89,8 +82,8 @@ pub(super) const TOPIC: Keys = Keys {
 
 pub(super) const SANDBOX: Keys = Keys {
     place: "a topic's sandbox",
-    served: &["memory", "payload", "module", "log", "tables", "env", "config"],
-    later: &["fuel", "http", "http_private", "http_body", "push", "kv", "dirs", "secrets"],
+    served: &["memory", "payload", "module", "log", "tables", "push", "env", "config"],
+    later: &["fuel", "http", "http_private", "http_body", "kv", "dirs", "secrets"],
     base: None,
 };
 
@@ -101,9 +94,16 @@ pub(super) const BACKOFF: Keys = Keys {
     base: None,
 };
 
+pub(super) const SCHEDULE: Keys = Keys {
+    place: "a schedule",
+    served: &["name", "topic", "cron", "every", "tz", "payload", "missed", "window"],
+    later: &[],
+    base: None,
+};
+
 /// The tables in which a key that is out of place is looked for.
-const TABLES: [&Keys; 8] =
-    [&ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &PASSWORD];
+const TABLES: [&Keys; 9] =
+    [&ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &PASSWORD, &SCHEDULE];
 
 /// What is known about a key in its table.
 #[derive(Debug, PartialEq)]
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_key_is_served_later_or_unknown() {
         assert_eq!(TOPIC.standing("ttr"), Standing::Served);
-        assert_eq!(TOPIC.standing("shards"), Standing::Later);
+        assert_eq!(TOPIC.standing("breaker"), Standing::Later);
         let hint = |text: &str| Standing::Unknown { hint: text.to_owned() };
         assert_eq!(TOPIC.standing("concurency"), hint("did you mean `concurrency`?"));
         assert_eq!(TOPIC.standing("payload"), hint("`payload` belongs in a topic's sandbox"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use duebox_job::{DurationError, format_duration, parse_duration};
-use toml::de::{DeInteger, DeTable, DeValue};
+use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 
 use super::keys::nearest;
 use super::problem::Problem;
@@ -218,6 +218,24 @@ impl<'s> Reader<'s> {
         }
         // Without the `.` in the middle that a path such as ./data brings along.
         Some(self.folder.join(text).components().collect())
+    }
+
+    /// True or false.
+    pub(super) fn truth(&self, name: &str, value: &Value<'_>) -> Option<bool> {
+        let truth = value.get_ref().as_bool();
+        if truth.is_none() {
+            self.refuse_kind(name, value, "true or false", "true, without quotes");
+        }
+        truth
+    }
+
+    /// A list, whatever its entries.
+    pub(super) fn list<'t>(&self, name: &str, value: &'t Value<'t>) -> Option<&'t DeArray<'t>> {
+        let list = value.get_ref().as_array();
+        if list.is_none() {
+            self.refuse_kind(name, value, "a list", "[…]");
+        }
+        list
     }
 
     /// A table, whatever its keys. `key_at` is the place to show: a table's own may span many lines.

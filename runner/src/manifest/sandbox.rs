@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use duebox_sandbox::{Grants, Limits};
 use toml::Spanned;
-use toml::de::DeValue;
 
+use super::json::read_as_text;
 use super::keys::SANDBOX;
-use super::reader::{Reader, integer_of};
+use super::pattern::NameOrPattern;
+use super::reader::Reader;
 use super::section::{Section, Value};
 
 const KIB: u64 = 1 << 10;
@@ -27,6 +28,7 @@ pub(super) struct SandboxSettings {
     tables: Option<u32>,
     env: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
+    push: Option<Vec<String>>,
 }
 
 impl SandboxSettings {
@@ -40,7 +42,8 @@ impl SandboxSettings {
             log: section.size("log", 0..=16 * MIB),
             tables: section.whole("tables", 0..=10_000_000),
             env: read_named(&section, "env", read_env),
-            config: read_named(&section, "config", read_config),
+            config: read_named(&section, "config", read_as_text),
+            push: read_push(&section),
         }
     }
 
@@ -62,10 +65,24 @@ impl SandboxSettings {
         let grants = Grants {
             env: merge(&self.env, &defaults.env),
             config: merge(&self.config, &defaults.config),
-            push: None,
+            push: self.push.clone().or_else(|| defaults.push.clone()),
         };
         (limits, grants)
     }
+}
+
+/// Reads `push`: the topics a handler may push to, each a name or a pattern; every bad one is told.
+fn read_push(section: &Section<'_>) -> Option<Vec<String>> {
+    let reader = section.reader();
+    let entries = section.list("push")?.iter().map(|entry| {
+        let text = reader.text("push", entry)?;
+        if let Err(error) = NameOrPattern::parse(&text) {
+            reader.refuse(Some(entry.span()), format!("`push`: {error}"), error.hint());
+            return None;
+        }
+        Some(text)
+    });
+    entries.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// Reads a table of named values, each with `read`; every bad one is told.
@@ -97,48 +114,4 @@ fn read_env(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<String
         return None;
     }
     Some(text)
-}
-
-/// A config value: a text as it is, anything else as JSON.
-fn read_config(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<String> {
-    match value.get_ref() {
-        DeValue::String(_) => reader.text(name, value),
-        _ => Some(json_of(reader, name, value)?.to_string()),
-    }
-}
-
-/// A value as JSON, with `${VAR}` replaced in every text inside it.
-fn json_of(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<serde_json::Value> {
-    use serde_json::Value as Json;
-    match value.get_ref() {
-        DeValue::String(_) => reader.text(name, value).map(Json::String),
-        DeValue::Boolean(truth) => Some(Json::Bool(*truth)),
-        DeValue::Datetime(time) => Some(Json::String(time.to_string())),
-        DeValue::Integer(integer) => {
-            let number = integer_of(integer).and_then(|number| i64::try_from(number).ok());
-            number.map(Json::from).or_else(|| refuse_number(reader, name, value))
-        }
-        DeValue::Float(float) => {
-            let number = float.as_str().parse().ok().and_then(serde_json::Number::from_f64);
-            number.map(Json::Number).or_else(|| refuse_number(reader, name, value))
-        }
-        DeValue::Array(entries) => {
-            let entries: Vec<Option<Json>> =
-                entries.iter().map(|entry| json_of(reader, name, entry)).collect();
-            entries.into_iter().collect::<Option<_>>().map(Json::Array)
-        }
-        DeValue::Table(entries) => {
-            let entry = |(key, value): (&Spanned<Cow<'_, str>>, &Value<'_>)| {
-                Some((key.get_ref().to_string(), json_of(reader, key.get_ref(), value)?))
-            };
-            let entries: Vec<Option<(String, Json)>> = entries.iter().map(entry).collect();
-            entries.into_iter().collect::<Option<_>>().map(Json::Object)
-        }
-    }
-}
-
-fn refuse_number(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<serde_json::Value> {
-    let title = format!("`{name}`: this number cannot be written as JSON");
-    reader.refuse(Some(value.span()), title, "give a finite number of at most 64 bits, or a text");
-    None
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::keys::{Keys, Standing};
 use super::reader::Reader;
@@ -63,6 +63,11 @@ impl<'t> Section<'t> {
         self.reader.table(key, self.value(key)?, self.key_at(key))
     }
 
+    /// The entries of the list under `key`, whatever they are.
+    pub(super) fn list(&self, key: &str) -> Option<&'t DeArray<'t>> {
+        self.reader.list(key, self.value(key)?)
+    }
+
     pub(super) fn value(&self, key: &str) -> Option<&'t Value<'t>> {
         self.entries?.get(key)
     }
@@ -92,6 +97,10 @@ impl<'t> Section<'t> {
 
     pub(super) fn large(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         self.reader.whole(key, self.value(key)?, range)
+    }
+
+    pub(super) fn truth(&self, key: &str) -> Option<bool> {
+        self.reader.truth(key, self.value(key)?)
     }
 
     pub(super) fn number(&self, key: &str) -> Option<f64> {

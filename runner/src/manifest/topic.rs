@@ -8,28 +8,30 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duebox_job::{ATTEMPTS_MAX, Backoff, FailureClass, Policy, TopicName};
+use duebox_job::{
+    ATTEMPTS_MAX, Backoff, CRASHES_MAX, FailureClass, Policy, Rate, RateError, SNOOZES_MAX,
+};
 use duebox_queue::IfExists;
 use duebox_sandbox::{Grants, Limits};
-use toml::Spanned;
-use toml::de::{DeArray, DeTable, DeValue};
 
-use super::keys::{BACKOFF, TOPIC, nearest};
-use super::reader::Reader;
+use super::failures::{read_backoff, read_policies};
 use super::sandbox::SandboxSettings;
-use super::section::{Section, Value};
+use super::section::Section;
 
 /// The longest delay, retention or backoff: ten years.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+const DAY: Duration = Duration::from_secs(86_400);
 const MAX_ATTEMPTS: u32 = 8;
 
 /// How the jobs of one topic are run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topic {
-    /// The module's file.
-    pub handler: PathBuf,
+    /// The module's file; none for a topic that is served to pull consumers.
+    pub handler: Option<PathBuf>,
     /// Jobs of this topic that this process runs at once; 1 to 10,000.
     pub concurrency: u32,
+    /// Jobs of this topic that all runners together run at once; 0 (off) to 1,000,000.
+    pub max_running: u32,
     /// The delay of a push that names none; 0 to ten years.
     pub delay: Duration,
     /// Wall clock of one attempt, from its real start; 1 ms to 24 h.
@@ -38,74 +40,117 @@ pub struct Topic {
     pub max_attempts: u32,
     /// The waits between them.
     pub backoff: Backoff,
-    /// Runs that may end with the runner's death; 1 to 1,000.
+    /// Times a handler may put a job off; 0 to 1,000,000.
+    pub max_snoozes: u32,
+    /// Runs that may end with the runner's death; 1 to 999.
     pub max_crashes: u32,
     /// What is done about each class of failure; every class is in it.
     pub on: BTreeMap<FailureClass, Policy>,
-    /// How long dead jobs are kept; 0 to ten years.
-    pub retention: Duration,
-    /// How many dead jobs are kept; 0 to 100,000,000.
-    pub max_dead: u64,
+    /// How long after its due time a job may wait for its first start; 0 (for ever) to ten years.
+    pub ttl: Duration,
     /// What a push does about an id that is alive.
     pub if_exists: IfExists,
+    /// How long after a job is done its id is refused; 0 to ten years.
+    pub unique_for: Duration,
+    /// Waiting jobs above which a push is refused; 0 (off) to 1,000,000,000.
+    pub max_pending: u64,
+    /// How long dead jobs are kept; 0 to ten years.
+    pub retention: Duration,
+    /// How many dead jobs are kept, and how many done ones; 0 to 100,000,000.
+    pub max_dead: u64,
+    /// How long done jobs are kept with their result; 0 to ten years.
+    pub done_retention: Duration,
+    /// How many jobs may start in a span of time, all runners together.
+    pub rate: Option<Rate>,
+    /// How many of them may start at once; 1 to 1,000,000, and 0 where there is no rate.
+    pub burst: u32,
+    /// Jobs of one key that run at once, all runners together; 0 (keys mean nothing) to 10,000.
+    pub per_key_concurrency: u32,
+    /// Whether a job that waits for its retry holds back the others of its key.
+    pub order: KeyOrder,
+    /// Whether high and low jobs are told from normal ones.
+    pub priorities: bool,
+    /// Slots of Redis the topic is split over; 1 to 64.
+    pub shards: u32,
     /// What the sandbox allows a handler to use.
     pub limits: Limits,
     /// What the sandbox gives a handler.
     pub grants: Grants,
 }
 
+/// Whether a job that waits for its retry holds back the others of its key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// It does: the jobs of a key run in the order of their pushes.
+    #[default]
+    Strict,
+    /// It does not: the next of the key passes.
+    Relaxed,
+}
+
 /// The keys of a topic or of `[defaults]`, as far as they are written.
 #[derive(Default, Clone)]
 pub(super) struct Settings {
     concurrency: Option<u32>,
+    max_running: Option<u32>,
     delay: Option<Duration>,
     ttr: Option<Duration>,
     max_attempts: Option<u32>,
     backoff: Option<Backoff>,
+    max_snoozes: Option<u32>,
     max_crashes: Option<u32>,
     on: BTreeMap<FailureClass, Policy>,
+    ttl: Option<Duration>,
+    if_exists: Option<IfExists>,
+    unique_for: Option<Duration>,
+    max_pending: Option<u64>,
     retention: Option<Duration>,
     max_dead: Option<u64>,
-    if_exists: Option<IfExists>,
+    done_retention: Option<Duration>,
+    /// `Some(None)` is the empty text, which lifts a rate of the defaults.
+    rate: Option<Option<Rate>>,
+    pub(super) burst: Option<u32>,
+    per_key_concurrency: Option<u32>,
+    order: Option<KeyOrder>,
+    shards: Option<u32>,
+    priorities: Option<bool>,
     sandbox: SandboxSettings,
-}
-
-/// A topic as it is written.
-pub(super) struct WrittenTopic {
-    pub(super) name: TopicName,
-    pub(super) handler: PathBuf,
-    pub(super) settings: Settings,
 }
 
 impl Topic {
     /// Lays a topic's settings over the defaults.
     ///
     /// A list of backoffs sets the attempts unless a number stands beside it or closer to the topic.
-    pub(super) fn new(handler: PathBuf, own: Settings, defaults: &Settings) -> Self {
-        let listed = |settings: &Settings| match &settings.backoff {
-            Some(Backoff::Schedule(waits)) => u32::try_from(waits.len() + 1).ok(),
-            _ => None,
-        };
-        let attempts = |settings: &Settings| settings.max_attempts.or_else(|| listed(settings));
-        let policy = |class: FailureClass| {
-            let written = own.on.get(&class).or_else(|| defaults.on.get(&class));
-            (class, written.copied().unwrap_or_else(|| class.default_policy()))
-        };
+    pub(super) fn new(handler: Option<PathBuf>, own: Settings, defaults: &Settings) -> Self {
+        let rate = own.rate.or(defaults.rate).flatten();
+        let burst = own.burst.or(defaults.burst).unwrap_or(0);
         let (limits, grants) = own.sandbox.over(&defaults.sandbox);
         Self {
             handler,
             concurrency: own.concurrency.or(defaults.concurrency).unwrap_or(64),
-            delay: own.delay.or(defaults.delay).unwrap_or(Duration::ZERO),
+            max_running: own.max_running.or(defaults.max_running).unwrap_or(0),
+            delay: own.delay.or(defaults.delay).unwrap_or_default(),
             ttr: own.ttr.or(defaults.ttr).unwrap_or(Duration::from_secs(30)),
-            max_attempts: attempts(&own).or_else(|| attempts(defaults)).unwrap_or(MAX_ATTEMPTS),
+            max_attempts: own.attempts().or_else(|| defaults.attempts()).unwrap_or(MAX_ATTEMPTS),
+            max_snoozes: own.max_snoozes.or(defaults.max_snoozes).unwrap_or(100),
             max_crashes: own.max_crashes.or(defaults.max_crashes).unwrap_or(3),
-            on: FailureClass::ALL.into_iter().map(policy).collect(),
-            retention: own
-                .retention
-                .or(defaults.retention)
-                .unwrap_or(Duration::from_secs(7 * 86_400)),
-            max_dead: own.max_dead.or(defaults.max_dead).unwrap_or(100_000),
+            on: own.policies_over(defaults),
+            ttl: own.ttl.or(defaults.ttl).unwrap_or_default(),
             if_exists: own.if_exists.or(defaults.if_exists).unwrap_or(IfExists::Reject),
+            unique_for: own.unique_for.or(defaults.unique_for).unwrap_or_default(),
+            max_pending: own.max_pending.or(defaults.max_pending).unwrap_or(0),
+            retention: own.retention.or(defaults.retention).unwrap_or(7 * DAY),
+            max_dead: own.max_dead.or(defaults.max_dead).unwrap_or(100_000),
+            done_retention: own.done_retention.or(defaults.done_retention).unwrap_or_default(),
+            rate,
+            burst: rate.map_or(0, |rate| if burst == 0 { rate.natural_burst() } else { burst }),
+            per_key_concurrency: own
+                .per_key_concurrency
+                .or(defaults.per_key_concurrency)
+                .unwrap_or(0),
+            order: own.order.or(defaults.order).unwrap_or_default(),
+            priorities: own.priorities.or(defaults.priorities).unwrap_or(false),
+            shards: own.shards.or(defaults.shards).unwrap_or(1),
             backoff: own.backoff.or_else(|| defaults.backoff.clone()).unwrap_or_default(),
             limits,
             grants,
@@ -121,152 +166,74 @@ impl Settings {
             ("keep", IfExists::Keep),
             ("replace", IfExists::Replace),
         ];
+        let orders = [("strict", KeyOrder::Strict), ("relaxed", KeyOrder::Relaxed)];
+        let up_to_ten_years = |key| section.duration(key, Duration::ZERO..=LONGEST);
         Self {
             concurrency: section.whole("concurrency", 1..=10_000),
-            delay: section.duration("delay", Duration::ZERO..=LONGEST),
-            ttr: section.duration("ttr", Duration::from_millis(1)..=Duration::from_secs(24 * 3600)),
+            max_running: section.whole("max_running", 0..=1_000_000),
+            delay: up_to_ten_years("delay"),
+            ttr: section.duration("ttr", Duration::from_millis(1)..=DAY),
             max_attempts: section.whole("max_attempts", 1..=ATTEMPTS_MAX),
             backoff: read_backoff(section),
-            max_crashes: section.whole("max_crashes", 1..=1_000),
+            max_snoozes: section.whole("max_snoozes", 0..=SNOOZES_MAX),
+            max_crashes: section.whole("max_crashes", 1..=CRASHES_MAX),
             on: read_policies(section),
-            retention: section.duration("retention", Duration::ZERO..=LONGEST),
-            max_dead: section.large("max_dead", 0..=100_000_000),
+            ttl: up_to_ten_years("ttl"),
             if_exists: section.choice("if_exists", &if_exists),
+            unique_for: up_to_ten_years("unique_for"),
+            max_pending: section.large("max_pending", 0..=1_000_000_000),
+            retention: up_to_ten_years("retention"),
+            max_dead: section.large("max_dead", 0..=100_000_000),
+            done_retention: up_to_ten_years("done_retention"),
+            rate: read_rate(section),
+            burst: section.whole("burst", 0..=1_000_000),
+            per_key_concurrency: section.whole("per_key_concurrency", 0..=10_000),
+            order: section.choice("order", &orders),
+            shards: section.whole("shards", 1..=64),
+            priorities: section.truth("priorities"),
             sandbox: SandboxSettings::read(section),
         }
     }
-}
 
-impl WrittenTopic {
-    /// Reads every topic under `[topics]`.
-    pub(super) fn read_all<'t>(reader: &'t Reader<'t>, topics: &'t DeTable<'t>) -> Vec<Self> {
-        let read = |(key, value): (&Spanned<_>, &'t Value<'t>)| {
-            let key: &Spanned<std::borrow::Cow<'_, str>> = key;
-            let name = read_name(reader, key);
-            let table = reader.table(key.get_ref(), value, Some(key.span()))?;
-            let section = Section::open(reader, table, &TOPIC);
-            let settings = Settings::read(&section);
-            if section.value("handler").is_none() {
-                reader.refuse(
-                    Some(key.span()),
-                    format!(
-                        "topic `{}` has no handler; topics for pull consumers are not supported by this version",
-                        key.get_ref()
-                    ),
-                    "add handler = \"path/to/module.wasm\"",
-                );
-            }
-            Some(Self { name: name?, handler: section.path("handler")?, settings })
+    fn attempts(&self) -> Option<u32> {
+        let listed = || match &self.backoff {
+            Some(Backoff::Schedule(waits)) => u32::try_from(waits.len() + 1).ok(),
+            _ => None,
         };
-        topics.iter().filter_map(read).collect()
+        self.max_attempts.or_else(listed)
     }
-}
 
-fn read_name(reader: &Reader<'_>, key: &Spanned<std::borrow::Cow<'_, str>>) -> Option<TopicName> {
-    let name = key.get_ref();
-    if name.contains(['*', '?', '[']) {
-        let title = format!("`{name}`: patterns of topics are not supported by this version");
-        reader.refuse(Some(key.span()), title, "name each topic in a table of its own");
-        return None;
-    }
-    match TopicName::new(name) {
-        Ok(name) => Some(name),
-        Err(error) => {
-            let hint = "choose a name of 1 to 128 letters, digits, '.', '_' and '-'";
-            reader.refuse(Some(key.span()), error.to_string(), hint);
-            None
-        }
-    }
-}
-
-/// Reads `backoff`: a list of waits, or the numbers of an exponential.
-fn read_backoff(section: &Section<'_>) -> Option<Backoff> {
-    let reader = section.reader();
-    let backoff = match section.value("backoff")?.get_ref() {
-        DeValue::Array(waits) => Backoff::schedule(read_waits(reader, waits)?),
-        DeValue::Table(_) => {
-            let numbers = section.section("backoff", &BACKOFF);
-            let second = Duration::from_secs(1);
-            let base = numbers.duration("base", Duration::ZERO..=LONGEST).unwrap_or(second);
-            let factor = numbers.number("factor").unwrap_or(2.0);
-            let hour = Duration::from_secs(3600);
-            let max = numbers.duration("max", Duration::ZERO..=LONGEST).unwrap_or(hour.max(base));
-            Backoff::exponential(base, factor, max, numbers.number("jitter").unwrap_or(0.2))
-        }
-        other => {
-            let title = format!(
-                "`backoff` is {}; it must be a list of durations or a table",
-                super::reader::kind(other)
-            );
-            let hint = "write [\"2m\", \"10m\"] or { base = \"1s\", factor = 2.0, max = \"1h\", jitter = 0.2 }";
-            reader.refuse(section.value_at("backoff"), title, hint);
-            return None;
-        }
-    };
-    match backoff {
-        Ok(backoff) => Some(backoff),
-        Err(error) => {
-            let hint = "the default is { base = \"1s\", factor = 2.0, max = \"1h\", jitter = 0.2 }";
-            reader.refuse(section.key_at("backoff"), error.to_string(), hint);
-            None
-        }
-    }
-}
-
-/// Reads every entry of a list of waits, so that all bad ones are told; `None` if one was.
-fn read_waits(reader: &Reader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>> {
-    let waits: Vec<Option<Duration>> = waits
-        .iter()
-        .map(|wait| reader.duration("backoff", wait, Duration::ZERO..=LONGEST))
-        .collect();
-    waits.into_iter().collect()
-}
-
-/// Reads `on`: a policy for each class it names.
-fn read_policies(section: &Section<'_>) -> BTreeMap<FailureClass, Policy> {
-    let reader = section.reader();
-    let read = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Value<'_>)| {
-        let name = key.get_ref().as_ref();
-        let Some(class) = FailureClass::ALL.into_iter().find(|class| class.name() == name) else {
-            let names = FailureClass::ALL.map(FailureClass::name);
-            let hint = match nearest(name, names.into_iter()) {
-                Some(class) => format!("did you mean `{class}`?"),
-                None => format!("the classes are {}", names.join(", ")),
-            };
-            reader.refuse(Some(key.span()), format!("`{name}` is no class of failure"), hint);
-            return None;
+    fn policies_over(&self, defaults: &Self) -> BTreeMap<FailureClass, Policy> {
+        let policy = |class: FailureClass| {
+            let written = self.on.get(&class).or_else(|| defaults.on.get(&class));
+            (class, written.copied().unwrap_or_else(|| class.default_policy()))
         };
-        let text = reader.text(name, value)?;
-        let policies =
-            [("retry", Policy::Retry), ("dead", Policy::Dead), ("discard", Policy::Discard)];
-        let policy = reader.choice(name, &text, Some(value.span()), &policies)?;
-        check_policy(reader, class, policy, value).then_some((class, policy))
-    };
-    let entries = section.table("on").into_iter().flatten();
-    entries.filter_map(read).collect()
+        FailureClass::ALL.into_iter().map(policy).collect()
+    }
 }
 
-/// Some classes leave less choice: the queue itself buries the job, or it cannot be read at all.
-fn check_policy(
-    reader: &Reader<'_>,
-    class: FailureClass,
-    policy: Policy,
-    value: &Value<'_>,
-) -> bool {
-    use FailureClass::{BadDue, BadOptions, Crashed, Expired, Orphan};
-    let (title, hint) = match (class, policy) {
-        (Crashed | Expired | BadDue | Orphan, Policy::Retry | Policy::Discard) => (
-            format!("`{class}` other than \"dead\" is not supported by this version"),
-            "write \"dead\", or leave it out; a dead job can be requeued by hand",
+/// Reads `rate`; the empty text is no rate.
+fn read_rate(section: &Section<'_>) -> Option<Option<Rate>> {
+    let text = section.text("rate")?;
+    if text.is_empty() {
+        return Some(None);
+    }
+    let (title, hint) = match Rate::parse(&text) {
+        Ok(rate) => return Some(Some(rate)),
+        Err(RateError::Form(text)) => (
+            format!("`rate`: {text:?} is no rate"),
+            "write jobs per time (s, m, h, d), such as \"100/s\" or \"30/m\"",
         ),
-        (BadOptions, Policy::Retry) => (
-            "a job whose options cannot be read cannot be tried again".to_owned(),
-            "write \"dead\" or \"discard\"",
+        Err(RateError::Zero) => (
+            "`rate` is zero: no job of the topic would ever run".to_owned(),
+            "to hold the topic, pause it; for no limit, leave `rate` out or write \"\"",
         ),
-        _ => return true,
+        Err(error @ RateError::TooHigh(_)) => {
+            (format!("`rate`: {error}"), "leave `rate` out, or write \"\", for no limit")
+        }
     };
-    reader.refuse(Some(value.span()), title, hint);
-    false
+    section.reader().refuse(section.value_at("rate"), title, hint);
+    None
 }
 
 #[cfg(test)]
@@ -281,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_closest_word_on_attempts_counts() {
-        let attempts = |own, defaults| Topic::new("x".into(), own, &defaults).max_attempts;
+        let attempts = |own, defaults| Topic::new(None, own, &defaults).max_attempts;
         let none = || settings(None, None);
         assert_eq!(attempts(none(), none()), 8);
         assert_eq!(attempts(settings(None, Some(3)), none()), 4);
@@ -304,10 +271,28 @@ mod tests {
             ]),
             ..Settings::default()
         };
-        let on = Topic::new("x".into(), own, &defaults).on;
+        let on = Topic::new(None, own, &defaults).on;
         assert_eq!(on.len(), FailureClass::ALL.len());
         assert_eq!(on[&FailureClass::Trap], Policy::Dead);
         assert_eq!(on[&FailureClass::Exit], Policy::Discard);
         assert_eq!(on[&FailureClass::Timeout], Policy::Retry);
+    }
+
+    #[test]
+    fn a_burst_belongs_to_a_rate() {
+        let flow = |rate: Option<&str>, burst| Settings {
+            rate: rate.map(|text| Rate::parse(text).ok()),
+            burst,
+            ..Settings::default()
+        };
+        let both = |own, defaults| {
+            let topic = Topic::new(None, own, &defaults);
+            (topic.rate.is_some(), topic.burst)
+        };
+        assert_eq!(both(flow(None, None), flow(None, None)), (false, 0));
+        assert_eq!(both(flow(Some("100/s"), None), flow(None, None)), (true, 10));
+        assert_eq!(both(flow(Some("1/m"), Some(0)), flow(None, Some(5))), (true, 1));
+        assert_eq!(both(flow(None, Some(7)), flow(Some("100/s"), None)), (true, 7));
+        assert_eq!(both(flow(Some(""), None), flow(Some("100/s"), Some(5))), (false, 0));
     }
 }

@@ -1,0 +1,54 @@
+//! A value of the manifest as JSON text, for what a handler reads: texts as they are, the rest as
+//! JSON, with `${VAR}` replaced in every text inside it.
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::reader::{Reader, integer_of};
+use super::section::Value;
+
+/// A text as it is, anything else as JSON.
+pub(super) fn read_as_text(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<String> {
+    match value.get_ref() {
+        DeValue::String(_) => reader.text(name, value),
+        _ => Some(json_of(reader, name, value)?.to_string()),
+    }
+}
+
+/// A value as JSON, with `${VAR}` replaced in every text inside it.
+fn json_of(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
+    match value.get_ref() {
+        DeValue::String(_) => reader.text(name, value).map(Json::String),
+        DeValue::Boolean(truth) => Some(Json::Bool(*truth)),
+        DeValue::Datetime(time) => Some(Json::String(time.to_string())),
+        DeValue::Integer(integer) => {
+            let number = integer_of(integer).and_then(|number| i64::try_from(number).ok());
+            number.map(Json::from).or_else(|| refuse_number(reader, name, value))
+        }
+        DeValue::Float(float) => {
+            let number = float.as_str().parse().ok().and_then(serde_json::Number::from_f64);
+            number.map(Json::Number).or_else(|| refuse_number(reader, name, value))
+        }
+        DeValue::Array(entries) => {
+            let entries: Vec<Option<Json>> =
+                entries.iter().map(|entry| json_of(reader, name, entry)).collect();
+            entries.into_iter().collect::<Option<_>>().map(Json::Array)
+        }
+        DeValue::Table(entries) => {
+            let entry = |(key, value): (&Spanned<Cow<'_, str>>, &Value<'_>)| {
+                Some((key.get_ref().to_string(), json_of(reader, key.get_ref(), value)?))
+            };
+            let entries: Vec<Option<(String, Json)>> = entries.iter().map(entry).collect();
+            entries.into_iter().collect::<Option<_>>().map(Json::Object)
+        }
+    }
+}
+
+fn refuse_number(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
+    let title = format!("`{name}`: this number cannot be written as JSON");
+    reader.refuse(Some(value.span()), title, "give a finite number of at most 64 bits, or a text");
+    None
+}

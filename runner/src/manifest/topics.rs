@@ -1,0 +1,104 @@
+//! `[topics]` as a whole: every table read, named topics told from patterns, and what holds only of a
+//! topic and the defaults together checked.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use duebox_job::TopicName;
+use toml::Spanned;
+
+use super::keys::TOPIC;
+use super::pattern::{NameOrPattern, Patterns, TopicPattern};
+use super::reader::Reader;
+use super::section::{Section, Value};
+use super::topic::{Settings, Topic};
+
+type Key<'t> = Spanned<Cow<'t, str>>;
+
+/// What `[topics]` says.
+#[derive(Default)]
+pub(super) struct Topics {
+    pub(super) named: BTreeMap<TopicName, Topic>,
+    pub(super) patterns: Patterns,
+}
+
+impl Topics {
+    /// Reads every topic under `[topics]` of the manifest, and lays it over `[defaults]`.
+    pub(super) fn read(root: &Section<'_>, defaults: &Section<'_>) -> Self {
+        let reader = root.reader();
+        let shared = Settings::read(defaults);
+        let mut named = BTreeMap::new();
+        let mut patterns: Vec<(TopicPattern, Topic)> = Vec::new();
+        let mut rated = false;
+        for (key, value) in root.table("topics").into_iter().flatten() {
+            let name = read_name(reader, key);
+            let Some(topic) = read_topic(reader, key, value, &shared) else { continue };
+            rated |= topic.rate.is_some();
+            match name {
+                Some(NameOrPattern::Name(name)) => drop(named.insert(name, topic)),
+                Some(NameOrPattern::Pattern(pattern)) => patterns.push((pattern, topic)),
+                None => {}
+            }
+        }
+        if shared.burst.is_some_and(|burst| burst > 0) && !rated {
+            refuse_burst(defaults, "[defaults] has a burst, but no topic has a rate");
+        }
+        Self { named, patterns: Patterns::new(patterns) }
+    }
+
+    pub(super) fn find(&self, name: &TopicName) -> Option<&Topic> {
+        find(&self.named, &self.patterns, name)
+    }
+}
+
+/// What is said of the topic of that name: its own table, or the closest pattern.
+pub(super) fn find<'t>(
+    named: &'t BTreeMap<TopicName, Topic>,
+    patterns: &'t Patterns,
+    name: &TopicName,
+) -> Option<&'t Topic> {
+    named.get(name).or_else(|| patterns.find(name).map(|(_, topic)| topic))
+}
+
+fn read_name(reader: &Reader<'_>, key: &Key<'_>) -> Option<NameOrPattern> {
+    match NameOrPattern::parse(key.get_ref()) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            reader.refuse(Some(key.span()), error.to_string(), error.hint());
+            None
+        }
+    }
+}
+
+fn read_topic<'t>(
+    reader: &'t Reader<'t>,
+    key: &Key<'_>,
+    value: &'t Value<'t>,
+    defaults: &Settings,
+) -> Option<Topic> {
+    let name = key.get_ref();
+    let section = Section::open(reader, reader.table(name, value, Some(key.span()))?, &TOPIC);
+    let settings = Settings::read(&section);
+    if section.value("handler").is_none() && section.value("sandbox").is_some() {
+        reader.refuse(
+            section.key_at("sandbox"),
+            format!("topic `{name}` has a sandbox, but no handler to run in it"),
+            "add handler = \"path/to/module.wasm\", or remove `sandbox`: a topic without a handler is served to pull consumers",
+        );
+    }
+    let has_burst = settings.burst.is_some_and(|burst| burst > 0);
+    let topic = Topic::new(section.path("handler"), settings, defaults);
+    if has_burst && topic.rate.is_none() {
+        refuse_burst(&section, &format!("topic `{name}` has a burst, but no rate"));
+    }
+    Some(topic)
+}
+
+/// A burst says how many jobs of a rate may start at once: without a rate it says nothing.
+fn refuse_burst(section: &Section<'_>, title: &str) {
+    if section.value("rate").is_some_and(|rate| rate.get_ref().as_str() != Some("")) {
+        return; // The rate itself was refused.
+    }
+    let hint = "add rate = \"100/s\", or remove `burst`";
+    section.reader().refuse(section.key_at("burst"), title.to_owned(), hint);
+}
