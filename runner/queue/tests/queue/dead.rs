@@ -78,8 +78,8 @@ async fn a_batch_of_requeues_answers_each() {
 async fn the_dead_are_listed_oldest_first() {
     let ground = Ground::new().await;
     dead(&ground, &["c", "a", "b"]).await;
-    assert_eq!(ground.queue.dead_ids(&ground.topic, 2).await.unwrap(), [id("c"), id("a")]);
-    assert_eq!(ground.queue.dead_ids(&ground.topic, 9).await.unwrap().len(), 3);
+    assert_eq!(ground.dead_ids(2).await, [id("c"), id("a")]);
+    assert_eq!(ground.dead_ids(9).await.len(), 3);
 }
 
 #[tokio::test]

@@ -119,8 +119,8 @@ impl Search<'_> {
         for _ in 0..DRAIN_ROUNDS {
             for step in [
                 Step::Advance(HOUR * 2),
-                Step::Reclaim { delay: Duration::ZERO },
-                Step::Promote { n: 9, skip: 0 },
+                Step::Reclaim { delay: Duration::ZERO, discard: false },
+                Step::Promote { n: 9, skip: 0, discard: false },
             ] {
                 world = self.take(&world, step, false);
             }
@@ -159,8 +159,8 @@ impl World {
             moves.push((Step::Reschedule(id.clone(), Due::In(HOUR)), false));
             moves.push((Step::Requeue(vec![id]), false));
         }
-        moves.push((Step::Promote { n: 2, skip: 0 }, false));
-        moves.push((Step::Reclaim { delay: HOUR }, false));
+        moves.push((Step::Promote { n: 2, skip: 0, discard: false }, false));
+        moves.push((Step::Reclaim { delay: HOUR, discard: false }, false));
         moves.push((Step::Advance(HOUR), false));
         for lost in [false, true] {
             moves.push((new_call(taken), lost));
@@ -211,8 +211,8 @@ impl World {
             (Step::Push(..) | Step::Plain { .. }, _) => self.pushes += 1,
             (Step::Lease(call), reply) => {
                 self.call = lost.then(|| call.clone());
-                if let (Reply::Leased(given, _), false) = (reply, lost) {
-                    self.claims.extend(given.iter().map(|given| given.claim.clone()));
+                if let (Reply::Leased(granted), false) = (reply, lost) {
+                    self.claims.extend(granted.jobs.iter().map(|given| given.claim.clone()));
                 }
             }
             (Step::Settle(claims), _) if !lost => {
@@ -246,7 +246,7 @@ impl World {
 /// A lease call unlike any before it in the trace: its id looks like a token of its moment.
 fn new_call(taken: usize) -> Step {
     let call_id = (NOW_US + taken as u64).to_string();
-    Step::Lease(LeaseCall { jobs: 2, lease: HOUR, call_id })
+    Step::Lease(LeaseCall::new(2, HOUR, call_id))
 }
 
 /// Puts in the place of each token its hour and its rank among the others.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::Options;
 use duebox_queue::{
-    Due, IfExists, Leased, NewJob, Pushed, Requeued, Rescheduled, Settled, Verdict,
+    Due, IfExists, Leased, LeasedJobs, NewJob, Pushed, Requeued, Rescheduled, Settled, Verdict,
 };
 
 use crate::ground::{BACKOFF, Ground, LEASE, call, drop_it, id, job, job_in, nack, release, twin};
@@ -76,7 +76,7 @@ async fn a_due_successor_waits_in_pending_until_the_lease_ends() {
         let promoted = ground.promote().await;
         assert_eq!((promoted.moved, promoted.skipped), (0, 1));
         assert_eq!(ids(&ground.snapshot().pending), ["a"]);
-        assert!(matches!(ground.lease(&call(9)).await, Leased::Empty));
+        assert!(matches!(ground.lease(&call(9)).await, Leased::Empty { .. }));
 
         assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done);
         assert_eq!(ground.promote().await.moved, 1);
@@ -90,7 +90,9 @@ async fn a_ready_job_pushed_again_for_later_is_not_early() {
     ground.push("a").await;
     ground.plain_push("a", "newer", ground.now_ms() + 2_000);
     match ground.lease(&call(9)).await {
-        Leased::Jobs(leases, withdrawn) => assert_eq!((leases.len(), withdrawn), (0, 1)),
+        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => {
+            assert_eq!((leases.len(), withdrawn), (0, 1))
+        }
         other => panic!("{other:?}"),
     }
     assert!(ground.snapshot().ready.is_empty());
@@ -191,7 +193,7 @@ async fn a_cancelled_ready_job_is_gone_at_once() {
     assert_eq!(answer.word(), "cancelled");
     let after = ground.snapshot();
     assert!(after.ready.is_empty() && after.jobs.is_empty());
-    assert!(matches!(ground.lease(&call(9)).await, Leased::Empty));
+    assert!(matches!(ground.lease(&call(9)).await, Leased::Empty { .. }));
 }
 
 #[tokio::test]
@@ -203,14 +205,18 @@ async fn a_lost_lease_reply_gives_no_superseded_job() {
     assert_eq!(ground.push_job(job("a"), IfExists::Replace).await, Pushed::Successor);
 
     match ground.lease(&lost).await {
-        Leased::Jobs(leases, withdrawn) => assert_eq!((leases.len(), withdrawn), (0, 0)),
+        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => {
+            assert_eq!((leases.len(), withdrawn), (0, 0))
+        }
         other => panic!("{other:?}"),
     }
     assert!(ground.snapshot().unack.is_empty(), "the lease has ended");
     ground.promote().await;
     ground.advance(LEASE, &mut []);
     match ground.lease(&lost).await {
-        Leased::Jobs(leases, _) => assert_eq!(leases.len(), 1, "after expiry it is a new call"),
+        Leased::Jobs(LeasedJobs { leases, .. }) => {
+            assert_eq!(leases.len(), 1, "after expiry it is a new call")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -344,7 +350,9 @@ async fn a_push_torn_in_two_is_lost_and_leaves_nothing() {
 
     assert_eq!(ground.promote().await.moved, 1);
     match ground.lease(&call(9)).await {
-        Leased::Jobs(leases, withdrawn) => assert_eq!((leases.len(), withdrawn), (0, 1)),
+        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => {
+            assert_eq!((leases.len(), withdrawn), (0, 1))
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(ground.keys(), Vec::<String>::new());

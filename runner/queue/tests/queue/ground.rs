@@ -12,8 +12,9 @@ use bytes::Bytes;
 use duebox_harness::RedisServer;
 use duebox_job::{JobId, Options, TopicName};
 use duebox_queue::{
-    ConnectionSettings, Due, Extension, IfExists, Lease, LeaseCall, Leased, NewJob, Promoted,
-    Promotion, Pushed, Queue, ReclaimRule, Reclaimed, Settled, Settlement, Token, Turn, Verdict,
+    BATCH_MAX, ConnectionSettings, DeadQuery, Due, Extension, IfExists, Lease, LeaseCall, Leased,
+    NewJob, PageQuery, Promoted, Promotion, Pushed, Queue, ReclaimRule, Reclaimed, Settled,
+    Settlement, Token, Turn, Verdict,
 };
 
 use crate::snapshot::Snapshot;
@@ -26,6 +27,9 @@ pub(crate) const BACKOFF: Duration = Duration::from_secs(60);
 pub(crate) const ATTEMPTS: u32 = 3;
 /// Crashes that [`Ground::reclaim`] allows.
 pub(crate) const CRASHES: u32 = 3;
+
+/// Who holds the leases that tests extend.
+pub(crate) const HOLDER: &str = "tests";
 
 /// The server lives as long as any test uses it; a static of its own would never be dropped.
 static SERVER: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
@@ -44,6 +48,7 @@ pub(crate) struct Ground {
     pub(crate) queue: Queue,
     pub(crate) topic: TopicName,
     prefix: String,
+    client: redis::Client,
     redis: RefCell<redis::Connection>,
     /// Keeps the shared server alive; none where a test brought its own.
     _server: Option<Arc<RedisServer>>,
@@ -62,14 +67,29 @@ impl Ground {
         let number = TOPICS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("due[{number}]");
         let url = server.url();
-        let redis = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
+        let client = redis::Client::open(url.as_str()).unwrap();
+        let redis = client.get_connection().unwrap();
         let settings = ConnectionSettings { url, password: None };
         Self {
             queue: Queue::connect(&settings, &prefix).await.unwrap(),
             topic: TopicName::new("order.close").unwrap(),
             prefix,
+            client,
             redis: RefCell::new(redis),
             _server: None,
+        }
+    }
+
+    /// Another topic of the same queue.
+    pub(crate) async fn beside(&self, topic: &str) -> Self {
+        let redis = self.client.get_connection().unwrap();
+        Self {
+            queue: self.queue.clone(),
+            topic: TopicName::new(topic).unwrap(),
+            prefix: self.prefix.clone(),
+            client: self.client.clone(),
+            redis: RefCell::new(redis),
+            _server: self._server.clone(),
         }
     }
 
@@ -150,9 +170,9 @@ impl Ground {
     /// Leases up to `n` jobs; none where nothing is ready.
     pub(crate) async fn lease_up_to(&self, n: usize) -> Vec<Lease> {
         match self.lease(&call(n)).await {
-            Leased::Jobs(leases, _) => leases,
-            Leased::Empty => Vec::new(),
-            Leased::Paused => panic!("the topic is paused"),
+            Leased::Jobs(jobs) => jobs.leases,
+            Leased::Empty { .. } => Vec::new(),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -176,7 +196,7 @@ impl Ground {
     pub(crate) async fn extend(&self, lease: &Lease, by: Duration) -> Option<Token> {
         let (id, token) = (lease.id.clone(), lease.token.clone());
         let extend = &[Extension { id, token, by }];
-        let reply = self.turn(&Turn { extend, ..Turn::default() }).await;
+        let reply = self.turn(&Turn { holder: HOLDER, extend, ..Turn::default() }).await;
         reply.extended.unwrap().remove(0)
     }
 
@@ -185,7 +205,7 @@ impl Ground {
     }
 
     pub(crate) async fn promote_some(&self, jobs: usize, skip: u64) -> Promoted {
-        let promote = Some(Promotion { jobs, skip });
+        let promote = Some(Promotion { jobs, skip, discards_bad: false });
         self.turn(&Turn { promote, ..Turn::default() }).await.promoted.unwrap()
     }
 
@@ -193,6 +213,23 @@ impl Ground {
         let info = r#"{"class":"crashed"}"#;
         let reclaim = Some(ReclaimRule { max_crashes: CRASHES, delay: BACKOFF, info });
         self.turn(&Turn { reclaim, ..Turn::default() }).await.reclaimed.unwrap()
+    }
+
+    /// Up to so many dead jobs, the newest first.
+    pub(crate) async fn dead_ids(&self, n: usize) -> Vec<JobId> {
+        let mut ids = Vec::new();
+        let mut after = None;
+        loop {
+            let page = PageQuery { after, limit: BATCH_MAX, ..PageQuery::default() };
+            let query = DeadQuery { page, ..DeadQuery::default() };
+            let page = self.queue.dead_page(&self.topic, &query).await.unwrap();
+            ids.extend(page.jobs.into_iter().map(|job| job.id));
+            after = page.next;
+            if after.is_none() || ids.len() >= n {
+                ids.truncate(n);
+                return ids;
+            }
+        }
     }
 
     /// Takes a turn that Redis must not refuse.
@@ -223,7 +260,7 @@ pub(crate) fn job_in(name: &str, seconds: u64) -> NewJob {
 /// A wish for jobs under a call id nobody else has.
 pub(crate) fn call(jobs: usize) -> LeaseCall {
     let number = TOPICS.fetch_add(1, Ordering::Relaxed);
-    LeaseCall { jobs, lease: LEASE, call_id: format!("call-{number}") }
+    LeaseCall::new(jobs, LEASE, format!("{HOLDER}:{number}"))
 }
 
 pub(crate) fn nack() -> Verdict {
@@ -249,5 +286,6 @@ pub(crate) fn twin(lease: &Lease) -> Lease {
         options: lease.options.clone(),
         failures: lease.failures,
         crashes: lease.crashes,
+        snoozes: lease.snoozes,
     }
 }

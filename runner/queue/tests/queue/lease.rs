@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::Options;
 use duebox_queue::{
-    Extension, IfExists, Lease, LeaseCall, Leased, NewJob, QueueError, Settled, Token, Turn,
-    Verdict,
+    Extension, IfExists, Lease, LeaseCall, Leased, LeasedJobs, NewJob, QueueError, Settled, Token,
+    Turn, Verdict,
 };
 
 use crate::ground::{Ground, LEASE, call, id, job, release, twin};
@@ -15,7 +15,7 @@ use crate::{ground, script};
 
 fn jobs(leased: Leased) -> (Vec<Lease>, u64) {
     match leased {
-        Leased::Jobs(leases, withdrawn) => (leases, withdrawn),
+        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => (leases, withdrawn),
         other => panic!("{other:?}"),
     }
 }
@@ -49,7 +49,7 @@ async fn the_longest_due_come_first_under_one_token() {
 #[tokio::test]
 async fn nothing_ready_is_empty_and_a_paused_topic_hands_out_nothing() {
     let ground = Ground::new().await;
-    assert!(matches!(ground.lease(&call(9)).await, Leased::Empty));
+    assert!(matches!(ground.lease(&call(9)).await, Leased::Empty { .. }));
     ground.push("a").await;
     ground.on_key("HSET", "meta", &["paused", "1"]);
     let before = ground.snapshot().state();
@@ -115,7 +115,10 @@ async fn an_expired_call_is_a_new_call() {
     ground.advance(LEASE - Duration::from_secs(1), &mut [&mut first[0]]);
     assert_eq!(jobs(ground.lease(&lost).await).0.len(), 1, "it holds to its end");
     ground.advance(Duration::from_secs(1), &mut [&mut first[0]]);
-    assert!(matches!(ground.lease(&lost).await, Leased::Empty), "a is leased, though expired");
+    assert!(
+        matches!(ground.lease(&lost).await, Leased::Empty { .. }),
+        "a is leased, though expired"
+    );
     ground.push("b").await;
     let (second, _) = jobs(ground.lease(&lost).await);
     assert_eq!(names(&second), ["b"]);
@@ -131,7 +134,7 @@ async fn call_ids_are_forgotten_when_they_expire() {
     }
     assert_eq!(ground.snapshot().holders.len(), 3);
     ground.advance(LEASE, &mut []);
-    assert!(matches!(ground.lease(&call(1)).await, Leased::Empty));
+    assert!(matches!(ground.lease(&call(1)).await, Leased::Empty { .. }));
     assert!(ground.snapshot().holders.is_empty());
 }
 

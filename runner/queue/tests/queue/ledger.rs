@@ -67,8 +67,8 @@ impl Ledger {
                 let bad = buried.iter().filter(|id| self.bad_due(id)).count();
                 assert_eq!(bad as u64, promoted.bad, "bad due times and no others are buried");
             }
-            (Step::Lease(_), Reply::Leased(given, _)) => {
-                self.leased(given);
+            (Step::Lease(_), Reply::Leased(granted)) => {
+                self.leased(&granted.jobs);
                 self.given_up(&gone(&before.unack, &after.unack));
             }
             (Step::Settle(claims), Reply::Settled(words)) => {
@@ -84,7 +84,7 @@ impl Ledger {
                     .zip(tokens)
                     .for_each(|((claim, _), new)| self.extended(&known, claim, *new));
             }
-            (Step::Reclaim { delay }, Reply::Reclaimed(ended)) => {
+            (Step::Reclaim { delay, .. }, Reply::Reclaimed(ended)) => {
                 ended.iter().for_each(|(id, word)| self.reclaimed(id, *word, *delay));
             }
             (Step::Cancel(ids), Reply::Cancelled(words)) => {
@@ -133,7 +133,7 @@ impl Ledger {
                 assert!(life.waiting.is_some() || (life.running.is_some() && !cancelled));
                 return;
             }
-            Pushed::BadDue => return,
+            Pushed::BadDue | Pushed::Held | Pushed::Full => return,
         }
         life.waiting = Some(Job::new(&job.payload, due));
     }
@@ -266,7 +266,10 @@ impl Ledger {
         let due = self.not_before(due);
         let life = self.life(id);
         match word {
-            Rescheduled::Pending | Rescheduled::Ready | Rescheduled::Retry => {
+            Rescheduled::Pending
+            | Rescheduled::Ready
+            | Rescheduled::Blocked
+            | Rescheduled::Retry => {
                 let job = life.waiting.as_mut().unwrap_or_else(|| panic!("{id}: nothing waits"));
                 job.due = due;
             }

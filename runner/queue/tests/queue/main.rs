@@ -17,6 +17,8 @@ mod settle;
 mod withdraw;
 // Arguments that are none change nothing.
 mod refusal;
+// The jobs of schedules.
+mod tick;
 // Sleeping runners.
 mod wake;
 // A Redis that forgets, goes away, freezes or is full.
@@ -28,5 +30,6 @@ mod exhaustive;
 mod invariants;
 mod ledger;
 mod model;
+mod parcel;
 mod random;
 mod step;

@@ -3,14 +3,15 @@
 //! It is the state of a topic in memory, and nothing of how the scripts reach it. Redis' clock is
 //! passed in.
 
-use std::time::Duration;
-
 use duebox_job::JobId;
 use duebox_queue::{Cancelled, Due, IfExists, NewJob, Pushed, Requeued, Rescheduled, Settled};
 
 use crate::snapshot::{Snapshot, Zset};
 use crate::step::{Claim, Reply, Step};
 
+mod flow;
+mod lease;
+mod line;
 mod turn;
 
 const LEAST_DUE: f64 = 1e11;
@@ -20,12 +21,15 @@ const LAST_DUE: f64 = 1e14;
 pub(crate) struct Model {
     pub(crate) state: Snapshot,
     now_us: u64,
+    /// Jobs that lines let through in the step.
+    through: usize,
 }
 
 impl Model {
     /// Does a step at a time of Redis' clock.
     pub(crate) fn apply(&mut self, step: &Step, now_us: u64) -> Reply {
         self.now_us = now_us;
+        self.through = 0;
         match step {
             Step::Push(mode, jobs) => Reply::Pushed(self.push(*mode, jobs)),
             Step::Plain { id, payload, due } => {
@@ -33,23 +37,11 @@ impl Model {
                 self.state.pending.insert(key(id), *due);
                 Reply::Nothing
             }
-            Step::Promote { n, skip } => Reply::Promoted(self.promote(*n, *skip as usize)),
-            Step::Lease(call) => self.lease(call),
-            Step::Settle(claims) => {
-                let words = claims.iter().map(|(claim, verdict)| self.settle(claim, verdict));
-                let words: Vec<Settled> = words.collect();
-                if words.iter().any(|word| *word != Settled::Lost) && self.is_empty() {
-                    self.state.holders.clear();
-                }
-                Reply::Settled(words)
+            Step::Cancel(ids) => {
+                let words = ids.iter().map(|id| self.cancel(id)).collect();
+                self.wake_if_through();
+                Reply::Cancelled(words)
             }
-            Step::Extend(claims) => {
-                let before = self.state.unack.clone();
-                let extend = |(claim, by): &(Claim, Duration)| self.extend(&before, claim, *by);
-                Reply::Extended(claims.iter().map(extend).collect())
-            }
-            Step::Reclaim { delay } => Reply::Reclaimed(self.reclaim(*delay)),
-            Step::Cancel(ids) => Reply::Cancelled(ids.iter().map(|id| self.cancel(id)).collect()),
             Step::Reschedule(id, due) => Reply::Rescheduled(self.reschedule(id, *due)),
             Step::Requeue(ids) => Reply::Requeued(ids.iter().map(|id| self.requeue(id)).collect()),
             Step::PruneOlder(age) => {
@@ -63,18 +55,48 @@ impl Model {
                 self.prune(oldest)
             }
             Step::Prune(ids) => self.prune(ids.iter().map(key).collect()),
-            Step::Pause(true) => {
-                self.state.meta.insert(b"paused".to_vec(), b"1".to_vec());
-                Reply::Nothing
-            }
-            Step::Pause(false) => {
-                self.state.meta.remove(b"paused".as_slice());
-                Reply::Nothing
-            }
+            Step::Pause(paused) => self.pause(*paused),
+            Step::Configure(rules) => self.configure(rules),
+            Step::Tick(tick) => Reply::Ticked(self.tick(tick)),
+            Step::Sweep => self.sweep(),
             Step::Advance(by) => {
                 self.state.put_back(*by);
                 Reply::Nothing
             }
+            _ => self.apply_to_turn(step),
+        }
+    }
+
+    fn apply_to_turn(&mut self, step: &Step) -> Reply {
+        match step {
+            Step::Promote { n, skip, discard } => {
+                Reply::Promoted(self.promote(*n, *skip as usize, *discard))
+            }
+            Step::Lease(call) => self.lease(call),
+            Step::Settle(claims) => {
+                let words = claims.iter().map(|(claim, verdict)| self.settle(claim, verdict));
+                let words: Vec<Settled> = words.collect();
+                if words.iter().any(|word| *word != Settled::Lost) {
+                    self.leases_ended();
+                    if self.is_empty() {
+                        self.state.holders.clear();
+                    }
+                }
+                Reply::Settled(words)
+            }
+            Step::Extend(claims) => {
+                let before = self.state.unack.clone();
+                let extend = |(claim, by): &(Claim, _)| self.extend(&before, claim, *by);
+                Reply::Extended(claims.iter().map(extend).collect())
+            }
+            Step::Reclaim { delay, discard } => {
+                let ended = self.reclaim(*delay, *discard);
+                if !ended.is_empty() {
+                    self.leases_ended();
+                }
+                Reply::Reclaimed(ended)
+            }
+            _ => panic!("{step:?} is no step of one topic"),
         }
     }
 
@@ -87,30 +109,63 @@ impl Model {
         (self.now_us / 1_000) as f64
     }
 
+    /// A rule of the topic; 0 where it is off.
+    pub(crate) fn rule(&self, name: &str) -> u64 {
+        self.state.number(name).map_or(0, |value| value as u64)
+    }
+
+    fn is_relaxed(&self) -> bool {
+        self.state.meta.contains_key(b"order".as_slice())
+    }
+
     fn is_empty(&self) -> bool {
         let Snapshot { pending, ready, unack, retry, .. } = &self.state;
         pending.is_empty() && ready.is_empty() && unack.is_empty() && retry.is_empty()
     }
 
     fn waits(&self, id: &[u8]) -> bool {
-        let Snapshot { pending, ready, retry, .. } = &self.state;
-        pending.contains_key(id) || ready.contains_key(id) || retry.contains_key(id)
+        let Snapshot { pending, ready, retry, blocked_at, .. } = &self.state;
+        pending.contains_key(id)
+            || ready.contains_key(id)
+            || retry.contains_key(id)
+            || blocked_at.contains_key(id)
     }
 
+    fn is_live(&self, id: &[u8]) -> bool {
+        self.waits(id) || (self.is_leased(id) && self.state.jobs.contains_key(id))
+    }
+
+    fn is_leased(&self, id: &[u8]) -> bool {
+        self.state.unack.contains_key(id)
+    }
+
+    fn is_held(&self, id: &[u8]) -> bool {
+        self.state.unique.get(id).is_some_and(|until| *until > self.now())
+    }
+
+    /// Takes a job out of every stage. Its turn stays.
     fn withdraw(&mut self, id: &[u8]) {
         self.state.pending.remove(id);
         self.state.ready.remove(id);
         self.state.retry.remove(id);
+        self.leave_line(id);
     }
 
-    fn attempts(&self, id: &[u8]) -> u64 {
-        let text = self.state.attempts.get(id).map(|t| std::str::from_utf8(t).unwrap());
-        text.map_or(0, |text| text.parse().unwrap())
+    /// Attempts of every kind, and what the last one failed of.
+    fn forget_failures(&mut self, id: &[u8]) {
+        self.state.attempts.remove(id);
+        self.state.errors.remove(id);
     }
 
     fn wake(&mut self, due: f64) {
         if self.state.wake().is_none_or(|wake| due < wake) {
-            self.state.set_wake(Some(due));
+            self.state.set_number("wake", Some(due));
+        }
+    }
+
+    fn wake_if_through(&mut self) {
+        if self.through > 0 {
+            self.wake(self.now());
         }
     }
 
@@ -123,48 +178,82 @@ impl Model {
         (LEAST_DUE..=LAST_DUE).contains(&due).then_some(due)
     }
 
+    /// Says what becomes of each job, takes back all that are replaced, and then puts the new ones
+    /// into their places.
     fn push(&mut self, mode: IfExists, jobs: &[NewJob]) -> Vec<Pushed> {
-        let mut written = Zset::new();
-        let words = jobs.iter().map(|job| self.push_one(mode, job, &mut written)).collect();
-        let now = self.now();
-        // Nobody need wake for a due successor: it waits for the end of a lease.
-        let wakes = |(id, due): (Vec<u8>, f64)| {
-            (due > now || !self.state.unack.contains_key(&id)).then_some(due)
-        };
-        if let Some(earliest) = written.into_iter().filter_map(wakes).reduce(f64::min) {
-            self.wake(earliest);
+        let mut written: Vec<(Vec<u8>, f64, &NewJob)> = Vec::new();
+        let most = self.rule("max_pending") as usize;
+        let Snapshot { pending, ready, blocked, .. } = &self.state;
+        let waiting = pending.len() + ready.len() + blocked.len();
+        let mut room = if most > 0 { most.saturating_sub(waiting) } else { usize::MAX };
+        let mut words = Vec::new();
+        for job in jobs {
+            let id = key(&job.id);
+            let again = written.iter().position(|(known, ..)| *known == id);
+            let word = self.word_of_push(mode, job, again.is_some(), room);
+            if let (Pushed::Pushed | Pushed::Replaced | Pushed::Successor, Some(due)) =
+                (word, self.due(job.due))
+            {
+                match again {
+                    Some(at) => written[at] = (id, due, job),
+                    None => {
+                        room -= usize::from(!self.waits(&id));
+                        written.push((id, due, job));
+                    }
+                }
+            }
+            words.push(word);
         }
+        self.write(&written);
         words
     }
 
-    fn push_one(&mut self, mode: IfExists, job: &NewJob, written: &mut Zset) -> Pushed {
+    fn word_of_push(&self, mode: IfExists, job: &NewJob, again: bool, room: usize) -> Pushed {
         let id = key(&job.id);
-        let leased = self.state.unack.contains_key(&id);
-        let live = self.waits(&id) || (leased && self.state.jobs.contains_key(&id));
-        let Some(due) = self.due(job.due) else { return Pushed::BadDue };
+        let live = again || self.is_live(&id);
+        let held = !live && self.is_held(&id);
+        let adds = !again && !self.waits(&id);
         match mode {
-            IfExists::Reject if live => return Pushed::Exists,
-            IfExists::Keep if live => return Pushed::Kept,
-            _ => {}
+            _ if self.due(job.due).is_none() => Pushed::BadDue,
+            IfExists::Keep if live || held => Pushed::Kept,
+            IfExists::Reject if live => Pushed::Exists,
+            _ if held => Pushed::Held,
+            _ if adds && room == 0 => Pushed::Full,
+            _ if self.is_leased(&id) => Pushed::Successor,
+            _ if live => Pushed::Replaced,
+            _ => Pushed::Pushed,
         }
-        self.withdraw(&id);
-        if !leased {
-            self.state.attempts.remove(&id);
+    }
+
+    fn write(&mut self, written: &[(Vec<u8>, f64, &NewJob)]) {
+        let mut left = Vec::new();
+        for (id, _, job) in written {
+            let staged = self.waits(id);
+            self.withdraw(id);
+            if !self.is_leased(id) {
+                self.forget_failures(id);
+                left.extend(staged.then_some(id));
+            }
+            self.state.jobs.insert(id.clone(), job.payload.to_vec());
+            match job.options.to_json() {
+                none if none.is_empty() => self.state.opts.remove(id),
+                json => self.state.opts.insert(id.clone(), json.into_bytes()),
+            };
         }
-        self.state.jobs.insert(id.clone(), job.payload.to_vec());
-        match job.options.to_json() {
-            none if none.is_empty() => self.state.opts.remove(&id),
-            json => self.state.opts.insert(id.clone(), json.into_bytes()),
-        };
-        let ready = due <= self.now() && !leased;
-        let stage = if ready { &mut self.state.ready } else { &mut self.state.pending };
-        stage.insert(id.clone(), due);
-        written.insert(id, due);
-        match (leased, live) {
-            (true, _) => Pushed::Successor,
-            (false, true) => Pushed::Replaced,
-            (false, false) => Pushed::Pushed,
+        left.into_iter().for_each(|id| self.leave_turn(id));
+        for (id, due, _) in written {
+            let (is_due, leased) = (*due <= self.now(), self.is_leased(id));
+            if is_due && !leased {
+                self.admit(id, *due);
+            } else {
+                self.state.pending.insert(id.clone(), *due);
+            }
+            // Nobody need wake for a due successor: it waits for the end of a lease.
+            if !(is_due && leased) {
+                self.wake(*due);
+            }
         }
+        self.wake_if_through();
     }
 
     fn cancel(&mut self, id: &JobId) -> Cancelled {
@@ -173,43 +262,48 @@ impl Model {
         self.withdraw(&id);
         self.state.jobs.remove(&id);
         self.state.opts.remove(&id);
-        if self.state.unack.contains_key(&id) {
+        if self.is_leased(&id) {
             return Cancelled::Leased;
         }
-        self.state.attempts.remove(&id);
+        self.forget_failures(&id);
+        self.leave_turn(&id);
         if known { Cancelled::Cancelled } else { Cancelled::None }
     }
 
     fn reschedule(&mut self, id: &JobId, due: Due) -> Rescheduled {
         let Some(due) = self.due(due) else { return Rescheduled::BadDue };
         let id = key(id);
-        let leased = self.state.unack.contains_key(&id);
-        let newer = self.state.pending.contains_key(&id);
+        let (leased, newer) = (self.is_leased(&id), self.state.pending.contains_key(&id));
         if !newer && leased {
             return Rescheduled::Leased;
         }
-        if !newer && !self.waits(&id) {
+        if !self.waits(&id) {
             return Rescheduled::None;
         }
+        self.withdraw(&id);
         if newer && !leased {
-            self.state.attempts.remove(&id);
+            self.forget_failures(&id);
         }
         let is_due = due <= self.now();
         let stage = match (is_due, leased, self.state.attempts.contains_key(&id)) {
-            (_, true, _) | (false, false, false) => Rescheduled::Pending,
-            (true, false, _) => Rescheduled::Ready,
-            (false, false, true) => Rescheduled::Retry,
+            (_, true, _) => {
+                self.state.pending.insert(id, due);
+                Rescheduled::Pending
+            }
+            (true, false, _) => self.admit(&id, due),
+            (false, false, tried) => {
+                let later = if tried { &mut self.state.retry } else { &mut self.state.pending };
+                later.insert(id.clone(), due);
+                if !tried || self.is_relaxed() {
+                    self.leave_turn(&id);
+                }
+                if tried { Rescheduled::Retry } else { Rescheduled::Pending }
+            }
         };
-        self.withdraw(&id);
-        let scores = match stage {
-            Rescheduled::Ready => &mut self.state.ready,
-            Rescheduled::Retry => &mut self.state.retry,
-            _ => &mut self.state.pending,
-        };
-        scores.insert(id, due);
-        if !(leased && is_due) {
-            self.wake(due);
+        if !(is_due && leased) && stage != Rescheduled::Blocked {
+            self.wake(due.max(self.now()));
         }
+        self.wake_if_through();
         stage
     }
 
@@ -218,10 +312,9 @@ impl Model {
         if !self.state.dead.contains_key(&id) {
             return Requeued::None;
         }
-        if self.waits(&id) || self.state.unack.contains_key(&id) {
+        if self.waits(&id) || self.is_leased(&id) {
             return Requeued::Exists;
         }
-        let now = self.now();
         self.state.dead.remove(&id);
         self.state.dead_info.remove(&id);
         let payload = self.state.dead_jobs.remove(&id).unwrap();
@@ -229,8 +322,7 @@ impl Model {
         if let Some(options) = self.state.dead_opts.remove(&id) {
             self.state.opts.insert(id.clone(), options);
         }
-        self.state.ready.insert(id, now);
-        self.wake(now);
+        self.place(&id, self.now());
         Requeued::Ok
     }
 

@@ -2,8 +2,8 @@
 
 use duebox_harness::{RedisServer, eventually};
 use duebox_queue::{
-    ConnectionSettings, IfExists, Leased, Promotion, Pushed, Queue, QueueError, Settled, Turn,
-    Verdict, Wake,
+    ConnectionSettings, IfExists, Leased, LeasedJobs, Promotion, Pushed, Queue, QueueError,
+    Settled, Turn, Verdict, Wake,
 };
 
 use crate::ground::{BACKOFF, CRASHES, Ground, LEASE, call, drop_it, id, job, nack};
@@ -31,13 +31,13 @@ async fn forgotten_scripts_are_loaded_again() {
     let call = call(9);
     let turn = Turn {
         settle: &settle,
-        promote: Some(Promotion { jobs: 9, skip: 0 }),
+        promote: Some(Promotion { jobs: 9, skip: 0, discards_bad: false }),
         lease: Some(&call),
         ..Turn::default()
     };
     let reply = ground.turn(&turn).await;
     assert_eq!(reply.settled.unwrap(), [Settled::Done]);
-    assert!(matches!(reply.leased, Some(Leased::Empty)));
+    assert!(matches!(reply.leased, Some(Leased::Empty { .. })));
 }
 
 /// Scripts are forgotten again and again while jobs move; what was carried out is not done twice.
@@ -95,7 +95,10 @@ async fn after_a_restart_the_queue_goes_on() {
         .queue
         .turn(
             &ground.topic,
-            &Turn { promote: Some(Promotion { jobs: 1, skip: 0 }), ..Turn::default() },
+            &Turn {
+                promote: Some(Promotion { jobs: 1, skip: 0, discards_bad: false }),
+                ..Turn::default()
+            },
         )
         .await
         .unwrap();
@@ -147,7 +150,7 @@ async fn a_lease_call_whose_answer_was_lost_is_answered_again() {
         "the frozen server answers again"
     );
     match leased {
-        Some(Leased::Jobs(leases, _)) => assert_eq!(leases[0].id.to_string(), "a"),
+        Some(Leased::Jobs(LeasedJobs { leases, .. })) => assert_eq!(leases[0].id.to_string(), "a"),
         other => panic!("{other:?}"),
     }
     assert_eq!(ids(&ground.snapshot().unack), ["a"], "the lost call and its repetition are one");

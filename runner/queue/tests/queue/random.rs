@@ -119,8 +119,8 @@ impl World {
             .chain((first / 1_000 + 1..=last / 1_000).map(|ms| ms * 1_000))
             .collect();
         // A new token says it to the microsecond.
-        if let (Step::Lease(call), Reply::Leased(given, _)) = (step, reply)
-            && let Some(first_given) = given.first()
+        if let (Step::Lease(call), Reply::Leased(granted)) = (step, reply)
+            && let Some(first_given) = granted.jobs.first()
             && !self.model.holds(&call.call_id, first)
         {
             instants = vec![first_given.claim.token_us - call.lease.as_micros() as u64];
@@ -163,8 +163,8 @@ impl World {
                 if self.calls.len() > 3 {
                     self.calls.pop_front();
                 }
-                if let (Reply::Leased(given, _), false) = (reply, lost) {
-                    self.claims.extend(given.iter().map(|given| given.claim.clone()));
+                if let (Reply::Leased(granted), false) = (reply, lost) {
+                    self.claims.extend(granted.jobs.iter().map(|given| given.claim.clone()));
                 }
             }
             (Step::Extend(claims), Reply::Extended(tokens)) if !lost => {
@@ -196,8 +196,8 @@ impl World {
         self.take(Step::Pause(false)).await;
         for _ in 0..DRAIN_MAX {
             self.take(Step::Advance(hours(4))).await;
-            self.take(Step::Reclaim { delay: Duration::ZERO }).await;
-            self.take(Step::Promote { n: 1_000, skip: 0 }).await;
+            self.take(Step::Reclaim { delay: Duration::ZERO, discard: false }).await;
+            self.take(Step::Promote { n: 1_000, skip: 0, discard: false }).await;
             let call = self.new_call(1_000);
             self.take(Step::Lease(call)).await;
             let acks: Vec<_> = self.held().into_iter().map(|claim| (claim, Verdict::Ack)).collect();
@@ -230,6 +230,7 @@ impl World {
             0..=17 => self.push(),
             18..=26 => self.plain(),
             27..=38 => Step::Promote {
+                discard: false,
                 n: self.rng.usize(1..6),
                 skip: if self.rng.u8(..4) == 0 { self.rng.u64(1..3) } else { 0 },
             },
@@ -238,7 +239,7 @@ impl World {
             74..=78 => {
                 Step::Extend(self.some_claims().into_iter().map(|c| (c, hours(1))).collect())
             }
-            79..=82 => Step::Reclaim { delay: self.hours_up_to(2) },
+            79..=82 => Step::Reclaim { delay: self.hours_up_to(2), discard: false },
             83..=85 => Step::Cancel(self.some_ids()),
             86..=88 => {
                 let due = self.due();
@@ -292,7 +293,7 @@ impl World {
 
     fn new_call(&mut self, jobs: usize) -> LeaseCall {
         self.serial += 1;
-        LeaseCall { jobs, lease: hours(self.rng.u64(1..4)), call_id: format!("c{}", self.serial) }
+        LeaseCall::new(jobs, hours(self.rng.u64(1..4)), format!("c{}", self.serial))
     }
 
     fn settle(&mut self) -> Step {

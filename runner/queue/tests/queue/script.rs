@@ -24,20 +24,41 @@ pub(crate) struct RawScript {
     body: &'static str,
 }
 
-pub(crate) static PUSH: RawScript = script!("push", "due", "wake");
-pub(crate) static PROMOTE: RawScript = script!("promote", "number", "bury");
-pub(crate) static LEASE: RawScript = script!("lease", "number");
-pub(crate) static SETTLE: RawScript = script!("settle", "number", "bury");
+pub(crate) static PUSH: RawScript =
+    script!("push", "due", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static PROMOTE: RawScript =
+    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury");
+pub(crate) static LEASE: RawScript =
+    script!("lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+pub(crate) static SETTLE: RawScript =
+    script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
 pub(crate) static EXTEND: RawScript = script!("extend", "number");
-pub(crate) static RECLAIM: RawScript = script!("reclaim", "number", "bury");
-pub(crate) static CANCEL: RawScript = script!("cancel");
-pub(crate) static RESCHEDULE: RawScript = script!("reschedule", "due", "wake");
-pub(crate) static REQUEUE: RawScript = script!("requeue", "wake");
+pub(crate) static RECLAIM: RawScript =
+    script!("reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+pub(crate) static CANCEL: RawScript =
+    script!("cancel", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static RESCHEDULE: RawScript =
+    script!("reschedule", "due", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static REQUEUE: RawScript =
+    script!("requeue", "option", "rules", "failures", "ready", "wake", "turns", "live", "place");
+pub(crate) static RELAY: RawScript = script!(
+    "relay", "number", "due", "option", "rules", "failures", "ready", "wake", "turns", "live",
+    "place"
+);
+pub(crate) static RELAYED: RawScript = script!("relayed");
+pub(crate) static OUTBOX: RawScript = script!("outbox", "number");
+pub(crate) static CONFIGURE: RawScript = script!("configure", "wake");
+pub(crate) static PAUSE: RawScript = script!("pause", "wake");
 pub(crate) static PRUNE: RawScript = script!("prune", "number");
+pub(crate) static SWEEP: RawScript = script!("sweep", "number");
 
 impl RawScript {
     /// Calls the script on the topic's keys, which its header names.
-    pub(crate) fn try_call(&self, ground: &Ground, args: &[&str]) -> RedisResult<Value> {
+    pub(crate) fn try_call<A: AsRef<[u8]>>(
+        &self,
+        ground: &Ground,
+        args: &[A],
+    ) -> RedisResult<Value> {
         let header = self.body.lines().find_map(|line| line.strip_prefix("-- KEYS "));
         let keys: Vec<&str> = header.unwrap().split_whitespace().collect();
         let locals: Vec<String> =
@@ -49,7 +70,9 @@ impl RawScript {
         for key in keys {
             call.arg(ground.key(key));
         }
-        call.arg(args);
+        for arg in args {
+            call.arg(arg.as_ref());
+        }
         ground.try_redis(&call)
     }
 

@@ -261,7 +261,7 @@ async fn a_reclaimed_job_waits_for_its_delay() {
     ground.advance(LEASE, &mut []);
     let delay = Duration::from_secs(7);
     let reclaim = Some(ReclaimRule { max_crashes: 2, delay, info: "{}" });
-    let promote = Some(duebox_queue::Promotion { jobs: 9, skip: 0 });
+    let promote = Some(duebox_queue::Promotion { jobs: 9, skip: 0, discards_bad: false });
     let reply = ground.turn(&Turn { reclaim, promote, ..Turn::default() }).await;
     assert_eq!(reply.reclaimed.unwrap().jobs.len(), 1);
     let promoted = reply.promoted.unwrap();

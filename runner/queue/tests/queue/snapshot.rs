@@ -16,7 +16,7 @@ pub(crate) const RANK: f64 = 2e14;
 
 /// The keys of a topic: a field for each, and its name in Redis.
 macro_rules! snapshot {
-    (hashes: $($hash:ident $hash_name:literal)* zsets: $($zset:ident $zset_name:literal)*) => {
+    (hashes [$($hash:ident $hash_name:literal)*] zsets [$($zset:ident $zset_name:literal)*]) => {
         /// All keys of a topic.
         #[derive(Clone, Default, PartialEq)]
         pub(crate) struct Snapshot {
@@ -49,17 +49,19 @@ macro_rules! snapshot {
     };
 }
 
-snapshot! {
-    hashes:
-    jobs "jobs" opts "opts" attempts "attempts" last "last" meta "meta"
-    blocked_at "blocked:at" turns "turns" turns_of "turns:of"
-    dead_jobs "dead:jobs" dead_opts "dead:opts" dead_info "dead:info"
-    done_jobs "done:jobs" done_info "done:info" done_result "done:result"
-    outbox "outbox" ticks "ticks"
-    zsets:
-    pending "pending" ready "ready" unack "unack" retry "retry" blocked "blocked"
-    dead "dead" done "done" holders "holders" unique "unique" inbox "inbox"
-}
+snapshot!(
+    hashes [
+        jobs "jobs" opts "opts" attempts "attempts" errors "errors" meta "meta"
+        blocked_at "blocked:at" turns "turns" turns_of "turns:of"
+        dead_jobs "dead:jobs" dead_opts "dead:opts" dead_info "dead:info"
+        done_jobs "done:jobs" done_info "done:info" done_result "done:result"
+        outbox "outbox" ticks "ticks"
+    ]
+    zsets [
+        pending "pending" ready "ready" unack "unack" retry "retry" blocked "blocked"
+        dead "dead" done "done" holders "holders" unique "unique" inbox "inbox"
+    ]
+);
 
 impl Snapshot {
     pub(crate) fn read(redis: &mut Connection, base: &str) -> Self {
@@ -127,7 +129,11 @@ impl Snapshot {
                 self.set_number(field, Some(time - by));
             }
         }
-        self.ticks.values_mut().for_each(|time| *time = (text(time) - ms).to_string().into());
+        for (field, time) in &mut self.ticks {
+            if !field.ends_with(b":line") {
+                *time = (text(time) - ms).to_string().into();
+            }
+        }
         let first_number = [&mut self.turns_of, &mut self.outbox];
         for value in first_number.into_iter().flat_map(BTreeMap::values_mut) {
             let space = value.iter().position(|byte| *byte == b' ').unwrap();

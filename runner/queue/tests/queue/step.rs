@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{JobId, Options};
 use duebox_queue::{
-    Cancelled, Due, Extension, IfExists, Lease, LeaseCall, Leased, NewJob, Pushed, ReclaimRule,
-    Requeued, Rescheduled, Settled, Token, Turn, Verdict,
+    Cancelled, Due, Extension, IfExists, Lease, LeaseCall, Leased, LeasedJobs, NewJob, Pushed,
+    ReclaimRule, Requeued, Rescheduled, Rules, Settled, Tick, Ticked, Token, Turn, Verdict,
 };
 
-use crate::ground::Ground;
+use crate::ground::{Ground, HOLDER};
 
 pub(crate) const CRASHES_MAX: u32 = 2;
 pub(crate) const CRASH_INFO: &str = r#"{"class":"crashed"}"#;
@@ -26,11 +26,11 @@ pub(crate) struct Claim {
 pub(crate) enum Step {
     Push(IfExists, Vec<NewJob>),
     Plain { id: JobId, payload: Bytes, due: f64 },
-    Promote { n: usize, skip: u64 },
+    Promote { n: usize, skip: u64, discard: bool },
     Lease(LeaseCall),
     Settle(Vec<(Claim, Verdict)>),
     Extend(Vec<(Claim, Duration)>),
-    Reclaim { delay: Duration },
+    Reclaim { delay: Duration, discard: bool },
     Cancel(Vec<JobId>),
     Reschedule(JobId, Due),
     Requeue(Vec<JobId>),
@@ -38,7 +38,21 @@ pub(crate) enum Step {
     PruneAbove(u64),
     Prune(Vec<JobId>),
     Pause(bool),
+    Configure(Rules),
+    Tick(TickStep),
+    Sweep,
     Advance(Duration),
+}
+
+/// Ticks of a schedule; see [`Tick`].
+#[derive(Debug, Clone)]
+pub(crate) struct TickStep {
+    pub(crate) schedule: String,
+    pub(crate) line: String,
+    pub(crate) expected: Option<u64>,
+    pub(crate) until: u64,
+    pub(crate) times: Vec<u64>,
+    pub(crate) payload: Bytes,
 }
 
 /// A job as it was handed out.
@@ -49,6 +63,16 @@ pub(crate) struct Given {
     pub(crate) options: Options,
     pub(crate) failures: u64,
     pub(crate) crashes: u64,
+    pub(crate) snoozes: u64,
+}
+
+/// What a lease call gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Granted {
+    pub(crate) jobs: Vec<Given>,
+    pub(crate) withdrawn: u64,
+    pub(crate) expired: u64,
+    pub(crate) wait: Option<Duration>,
 }
 
 /// What promoting answered.
@@ -66,8 +90,9 @@ pub(crate) enum Reply {
     Nothing,
     Pushed(Vec<Pushed>),
     Promoted(Promoted),
-    Leased(Vec<Given>, u64),
-    Empty,
+    Leased(Granted),
+    Empty(Option<Duration>),
+    Limited(Option<Duration>),
     Paused,
     Settled(Vec<Settled>),
     Extended(Vec<Option<u64>>),
@@ -76,19 +101,37 @@ pub(crate) enum Reply {
     Rescheduled(Rescheduled),
     Requeued(Vec<Requeued>),
     Pruned(u64),
+    Changed(bool),
+    Ticked(Ticked),
+    Swept(u64, u64),
 }
 
 impl Reply {
     /// True if Redis may answer this where the model answers `expected`: all the same, but for
-    /// `more`, which may be said once too often.
+    /// `more`, which may be said once too often, and for waits that were counted from another moment
+    /// of the step.
     pub(crate) fn agrees(&self, expected: &Self) -> bool {
         match (self, expected) {
             (Self::Promoted(real), Self::Promoted(expected)) => {
                 let more = real.more || expected.more;
                 *real == Promoted { more, ..*expected }
             }
+            (Self::Leased(real), Self::Leased(expected)) => {
+                let same = Granted { wait: real.wait, ..expected.clone() };
+                *real == same && near(real.wait, expected.wait)
+            }
+            (Self::Empty(real), Self::Empty(expected))
+            | (Self::Limited(real), Self::Limited(expected)) => near(*real, *expected),
             _ => self == expected,
         }
+    }
+}
+
+/// True for waits that are the same to a millisecond.
+fn near(real: Option<Duration>, expected: Option<Duration>) -> bool {
+    match (real, expected) {
+        (Some(real), Some(expected)) => real.abs_diff(expected) <= Duration::from_millis(1),
+        _ => real == expected,
     }
 }
 
@@ -110,11 +153,13 @@ impl Step {
             Self::PruneOlder(age) => Reply::Pruned(queue.prune_older(topic, *age).await.unwrap()),
             Self::PruneAbove(kept) => Reply::Pruned(queue.prune_above(topic, *kept).await.unwrap()),
             Self::Prune(ids) => Reply::Pruned(queue.prune(topic, ids).await.unwrap()),
-            Self::Pause(paused) => {
-                let (command, args) =
-                    if *paused { ("HSET", ["paused", "1"]) } else { ("HDEL", ["paused", ""]) };
-                ground.on_key(command, "meta", &args);
-                Reply::Nothing
+            Self::Pause(true) => Reply::Changed(queue.pause(topic).await.unwrap()),
+            Self::Pause(false) => Reply::Changed(queue.resume(topic).await.unwrap()),
+            Self::Configure(rules) => Reply::Changed(queue.configure(topic, rules).await.unwrap()),
+            Self::Tick(tick) => Reply::Ticked(queue.tick(topic, &tick.borrow()).await.unwrap()),
+            Self::Sweep => {
+                let swept = queue.sweep(topic).await.unwrap();
+                Reply::Swept(swept.held, swept.follow_ups)
             }
             Self::Advance(by) => {
                 ground.advance(*by, &mut []);
@@ -126,8 +171,11 @@ impl Step {
 
     async fn take_turn(&self, ground: &Ground) -> Reply {
         match self {
-            Self::Promote { n, skip } => {
-                Reply::Promoted(ground.promote_some(*n, *skip).await.into())
+            Self::Promote { n, skip, discard } => {
+                let (jobs, skip, discards_bad) = (*n, *skip, *discard);
+                let promote = Some(duebox_queue::Promotion { jobs, skip, discards_bad });
+                let reply = ground.turn(&Turn { promote, ..Turn::default() }).await;
+                Reply::Promoted(reply.promoted.unwrap().into())
             }
             Self::Lease(call) => Reply::of_lease(ground.lease(call).await),
             Self::Settle(claims) => {
@@ -144,12 +192,14 @@ impl Step {
                     by: *by,
                 };
                 let extend: Vec<_> = claims.iter().map(extension).collect();
-                let reply = ground.turn(&Turn { extend: &extend, ..Turn::default() }).await;
+                let turn = Turn { holder: HOLDER, extend: &extend, ..Turn::default() };
+                let reply = ground.turn(&turn).await;
                 let tokens = reply.extended.unwrap().into_iter();
                 Reply::Extended(tokens.map(|t| t.map(|t| t.expires_at_us())).collect())
             }
-            Self::Reclaim { delay } => {
-                let (max_crashes, delay, info) = (CRASHES_MAX, *delay, CRASH_INFO);
+            Self::Reclaim { delay, discard } => {
+                let info = if *discard { "" } else { CRASH_INFO };
+                let (max_crashes, delay) = (CRASHES_MAX, *delay);
                 let reclaim = Some(ReclaimRule { max_crashes, delay, info });
                 let reply = ground.turn(&Turn { reclaim, ..Turn::default() }).await;
                 Reply::Reclaimed(reply.reclaimed.unwrap().jobs)
@@ -162,12 +212,22 @@ impl Step {
 impl Reply {
     fn of_lease(leased: Leased) -> Self {
         match leased {
-            Leased::Jobs(leases, withdrawn) => {
-                Self::Leased(leases.into_iter().map(Given::of).collect(), withdrawn)
+            Leased::Jobs(LeasedJobs { leases, withdrawn, expired, wait }) => {
+                let jobs = leases.into_iter().map(Given::of).collect();
+                Self::Leased(Granted { jobs, withdrawn, expired, wait })
             }
-            Leased::Empty => Self::Empty,
+            Leased::Empty { wait } => Self::Empty(wait),
+            Leased::Limited { wait } => Self::Limited(wait),
             Leased::Paused => Self::Paused,
         }
+    }
+}
+
+impl TickStep {
+    fn borrow(&self) -> Tick<'_> {
+        let Self { schedule, line, expected, until, times, payload } = self;
+        let (expected, until) = (*expected, *until);
+        Tick { schedule, line, expected, until, payload, times }
     }
 }
 
@@ -187,6 +247,7 @@ impl Given {
             options: lease.options.unwrap(),
             failures: lease.failures.into(),
             crashes: lease.crashes.into(),
+            snoozes: lease.snoozes.into(),
         }
     }
 }
@@ -201,6 +262,7 @@ impl Claim {
             options: Ok(Options::default()),
             failures: 0,
             crashes: 0,
+            snoozes: 0,
         }
     }
 }

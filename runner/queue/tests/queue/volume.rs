@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use duebox_job::JobId;
-use duebox_queue::{IfExists, Lease, Leased, NewJob, Pushed, Settled, Turn, Verdict};
+use duebox_queue::{IfExists, Lease, Leased, LeasedJobs, NewJob, Pushed, Settled, Turn, Verdict};
 
 use crate::ground::{BACKOFF, Ground, call, job, job_in, nack};
 
@@ -11,7 +11,7 @@ async fn drain(ground: &Ground, calls: usize) -> usize {
     let mut acked = 0;
     for _ in 0..calls {
         let leases = match ground.lease(&call(1_000)).await {
-            Leased::Jobs(leases, _) => leases,
+            Leased::Jobs(LeasedJobs { leases, .. }) => leases,
             _ => return acked,
         };
         let settle: Vec<_> = leases.into_iter().map(|l| l.settle(Verdict::Ack)).collect();
@@ -79,7 +79,7 @@ async fn two_thousand_dead_jobs_are_requeued_and_pruned_in_batches() {
         let settle: Vec<_> = leases.into_iter().map(dropped).collect();
         ground.settle_many(&settle).await;
     }
-    let dead = ground.queue.dead_ids(&ground.topic, 10_000).await.unwrap();
+    let dead = ground.dead_ids(10_000).await;
     assert_eq!(dead.len(), 2_500);
     let requeued = ground.queue.requeue(&ground.topic, &dead[..1_200]).await.unwrap();
     assert!(requeued.len() == 1_200 && requeued.iter().all(|word| word.word() == "ok"));
@@ -108,7 +108,9 @@ async fn of_many_runners_one_has_each_job() {
                 let reply = queue.turn(&topic, &turn).await.unwrap();
                 let settled = reply.settled.unwrap_or_default();
                 assert!(settled.iter().all(|word| *word == Settled::Done));
-                let Some(Leased::Jobs(leases, _)) = reply.leased else { return had };
+                let Some(Leased::Jobs(LeasedJobs { leases, .. })) = reply.leased else {
+                    return had;
+                };
                 had.extend(leases.iter().map(|lease| lease.id.clone()));
                 settle = leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
             }

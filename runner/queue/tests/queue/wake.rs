@@ -19,7 +19,7 @@ async fn silent(ground: &Ground, listener: &mut WakeListener) {
     assert_eq!(next(listener).await, Wake::Topic(other.clone()), "this topic was silent");
     // Its job and its wake go, so that the next marker wakes again.
     ground.queue.cancel(&other, &id("marker")).await.unwrap();
-    let promote = Some(duebox_queue::Promotion { jobs: 1, skip: 0 });
+    let promote = Some(duebox_queue::Promotion { jobs: 1, skip: 0, discards_bad: false });
     let turn = duebox_queue::Turn { promote, ..Default::default() };
     ground.queue.turn(&other, &turn).await.unwrap();
 }

@@ -1,9 +1,11 @@
 //! Turns and lines: at most so many jobs of a key are in ready, in unack or, while the order is
 //! strict, in retry. The others that are due stand in the key's line.
 
+use duebox_job::{Options, Priority};
+use duebox_queue::Rescheduled;
+
 use super::{LAST_DUE, Model};
 use crate::snapshot::{Place, RANK, text};
-use duebox_job::{Options, Priority};
 
 /// Jobs that one step of a line lets through at most.
 const THROUGH_MAX: usize = 100;
@@ -28,13 +30,14 @@ impl Model {
         if due > self.now() {
             self.state.pending.insert(id.to_vec(), due);
             self.wake(due);
-        } else {
-            self.admit(id, due);
+        } else if self.admit(id, due) == Rescheduled::Ready {
+            self.wake(self.now());
         }
+        self.wake_if_through();
     }
 
     /// Puts a due job that is in no stage into ready, or into its key's line.
-    pub(super) fn admit(&mut self, id: &[u8], due: f64) {
+    pub(super) fn admit(&mut self, id: &[u8], due: f64) -> Rescheduled {
         let limit = self.rule("per_key");
         let key = self.options(id).key().map(|key| key.as_bytes().to_vec()).filter(|_| limit > 0);
         let held = self.turn_of(id);
@@ -51,14 +54,15 @@ impl Model {
                 self.join_line(id, due, key.clone());
                 // The limit may have been raised since the line was formed.
                 self.advance(&key);
-                return;
+                let waits = self.state.blocked_at.contains_key(id);
+                return if waits { Rescheduled::Blocked } else { Rescheduled::Ready };
             }
             Some(key) => self.take_turn(id, due, &key),
             None => {}
         }
         let score = self.ranked(id, due);
         self.state.ready.insert(id.to_vec(), score);
-        self.woken = true;
+        Rescheduled::Ready
     }
 
     /// Lets the first of a key's line through while a turn is free, behind what is due already.
@@ -73,7 +77,7 @@ impl Model {
             self.take_turn(&id, place.due, key);
             let score = self.ranked(&id, self.now());
             self.state.ready.insert(id, score);
-            self.woken = true;
+            self.through += 1;
         }
     }
 

@@ -2,26 +2,29 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use duebox_job::{JobId, Options};
-use duebox_queue::{LeaseCall, Settled, Verdict};
+use duebox_job::JobId;
+use duebox_queue::{Finish, Settled, Verdict};
 
 use super::{LAST_DUE, LEAST_DUE, Model, in_order, is_bad, key};
-use crate::snapshot::{Snapshot, Zset};
-use crate::step::{CRASH_INFO, CRASHES_MAX, Claim, Given, Promoted, Reply};
+use crate::ground::HOLDER;
+use crate::snapshot::{Snapshot, Zset, text};
+use crate::step::{CRASH_INFO, CRASHES_MAX, Claim, Promoted};
 
-const CRASH: u64 = 1_000_000;
+pub(super) const CRASH: u64 = 1_000_000;
+pub(super) const SNOOZE: u64 = 1_000_000_000;
+/// Crashes that are counted.
+pub(super) const CRASHES: u64 = 1_000;
 
 impl Model {
-    pub(super) fn promote(&mut self, n: usize, skip: usize) -> Promoted {
+    pub(super) fn promote(&mut self, n: usize, skip: usize, discard: bool) -> Promoted {
         let now = self.now();
-        let bad = self.bury_bad_dues(n);
+        let bad = self.bury_bad_dues(n, discard);
         let left = n.saturating_sub(bad).max(1);
         let mut due = in_order(&self.state.retry, |due| due <= now);
         due.truncate((left / 2).max(1));
         for id in &due {
             let score = self.state.retry.remove(id).unwrap();
-            self.state.ready.insert(id.clone(), score);
+            self.admit(id, score);
         }
         let mut moved = due.len();
         let candidates = in_order(&self.state.pending, |due| due <= now);
@@ -30,18 +33,18 @@ impl Model {
             if is_bad(self.state.pending[&id]) {
                 continue;
             }
-            if self.state.unack.contains_key(&id) {
+            if self.is_leased(&id) {
                 skipped += 1;
                 continue;
             }
-            let due = self.state.pending.remove(&id).unwrap();
-            self.state.retry.remove(&id);
-            self.state.attempts.remove(&id);
-            self.state.ready.insert(id, if due == 0.0 { now } else { due });
+            let due = self.state.pending[&id];
+            self.withdraw(&id);
+            self.forget_failures(&id);
+            self.admit(&id, if due == 0.0 { now } else { due });
             moved += 1;
         }
         let next = self.next_due();
-        self.state.set_wake(next);
+        self.state.set_number("wake", next);
         let next_due_in = next.map(|due| Duration::from_millis((due - now) as u64));
         let (moved, skipped, bad) = (moved as u64, skipped as u64, bad as u64);
         Promoted { moved, skipped, more: self.is_more_due(skip), next_due_in, bad }
@@ -57,7 +60,7 @@ impl Model {
             || in_order(pending, |due| due <= now).iter().skip(skip).any(movable)
     }
 
-    fn bury_bad_dues(&mut self, n: usize) -> usize {
+    fn bury_bad_dues(&mut self, n: usize, discard: bool) -> usize {
         let ranges: [fn(f64) -> bool; 3] =
             [|due| due < 0.0, |due| due > 0.0 && due < LEAST_DUE, |due| due > LAST_DUE];
         let mut bad = 0;
@@ -68,9 +71,15 @@ impl Model {
                 let due = self.state.pending[id];
                 let reason = format!("the due time {} is no unix time in milliseconds", score(due));
                 self.withdraw(id);
-                self.bury(id, &format!(r#"{{"class":"bad_due","reason":"{reason}"}}"#));
-                if !self.state.unack.contains_key(id) {
-                    self.state.attempts.remove(id);
+                if discard {
+                    self.state.jobs.remove(id);
+                    self.state.opts.remove(id);
+                } else {
+                    self.bury(id, &format!(r#"{{"class":"bad_due","reason":"{reason}"}}"#));
+                }
+                if !self.is_leased(id) {
+                    self.forget_failures(id);
+                    self.leave_turn(id);
                 }
             }
             bad += found.len();
@@ -85,70 +94,15 @@ impl Model {
         waiting.copied().reduce(f64::min)
     }
 
-    pub(super) fn lease(&mut self, call: &LeaseCall) -> Reply {
-        let now_us = self.now_us as f64;
-        self.state.holders.retain(|_, token| *token > now_us);
-        if let Some(token) = self.state.holders.get(call.call_id.as_bytes()) {
-            return self.lease_again(*token as u64, call.lease);
-        }
-        if self.state.meta.contains_key(b"paused".as_slice()) {
-            return Reply::Paused;
-        }
-        let mut ids = in_order(&self.state.ready, |_| true);
-        ids.truncate(call.jobs);
-        if ids.is_empty() {
-            return Reply::Empty;
-        }
-        let token_us = self.now_us + call.lease.as_micros() as u64;
-        let (mut given, mut withdrawn) = (Vec::new(), 0);
-        for id in ids {
-            let due = self.state.ready.remove(&id).unwrap();
-            if self.state.pending.contains_key(&id) {
-                self.state.attempts.remove(&id);
-                withdrawn += 1;
-                continue;
-            }
-            self.state.unack.insert(id.clone(), token_us as f64);
-            given.push(self.give(&id, token_us, due as u64));
-        }
-        if !given.is_empty() {
-            self.state.holders.insert(call.call_id.clone().into_bytes(), token_us as f64);
-        }
-        Reply::Leased(given, withdrawn)
-    }
-
-    fn lease_again(&mut self, token_us: u64, lease: Duration) -> Reply {
-        let mut given = Vec::new();
-        for id in in_order(&self.state.unack, |token| token == token_us as f64) {
-            if self.state.pending.contains_key(&id) {
-                self.state.unack.remove(&id);
-                self.state.attempts.remove(&id);
-            } else if self.state.jobs.contains_key(&id) {
-                let due = token_us / 1_000 - lease.as_millis() as u64;
-                given.push(self.give(&id, token_us, due));
-            }
-        }
-        Reply::Leased(given, 0)
-    }
-
-    fn give(&self, id: &[u8], token_us: u64, due_ms: u64) -> Given {
-        let attempts = self.attempts(id);
-        let options = self.state.opts.get(id).map(|json| Options::from_json(json).unwrap());
-        Given {
-            claim: Claim { id: JobId::from_redis(id.to_vec()), token_us, due_ms },
-            payload: Bytes::from(self.state.jobs[id].clone()),
-            options: options.unwrap_or_default(),
-            failures: attempts % CRASH,
-            crashes: attempts / CRASH,
-        }
-    }
-
     pub(super) fn settle(&mut self, claim: &Claim, verdict: &Verdict) -> Settled {
         let id = key(&claim.id);
         if self.state.unack.get(&id) != Some(&(claim.token_us as f64)) {
             return Settled::Lost;
         }
-        if *verdict == Verdict::Ack {
+        if let Verdict::Ack | Verdict::Finish(_) = verdict {
+            if let Verdict::Finish(finish) = verdict {
+                self.leave_behind(&id, claim, finish);
+            }
             self.end(&id);
             return Settled::Done;
         }
@@ -156,31 +110,69 @@ impl Model {
             return word;
         }
         match verdict {
-            Verdict::Release { delay } => {
+            Verdict::Release { delay } if delay.is_zero() => {
                 self.state.unack.remove(&id);
-                if delay.is_zero() {
-                    self.state.ready.insert(id, claim.due_ms as f64);
-                } else {
-                    self.put_in_retry(id, *delay);
-                }
+                let score = self.ranked(&id, claim.due_ms as f64);
+                self.state.ready.insert(id, score);
                 Settled::Released
             }
-            Verdict::Nack { delay, max_attempts, .. }
+            Verdict::Release { delay } => {
+                self.put_in_retry(&id, *delay);
+                Settled::Released
+            }
+            Verdict::Snooze { delay, max_snoozes, .. }
+                if self.attempts(&id) / SNOOZE < u64::from(*max_snoozes) =>
+            {
+                self.count(&id, SNOOZE);
+                self.put_in_retry(&id, *delay);
+                Settled::Snoozed
+            }
+            Verdict::Nack { delay, max_attempts, info }
+            | Verdict::Snooze { nack_delay: delay, max_attempts, info, .. }
                 if self.attempts(&id) % CRASH + 1 < u64::from(*max_attempts) =>
             {
-                self.fail(id, 1, *delay);
+                self.count(&id, 1);
+                self.state.errors.insert(id.clone(), info.clone().into_bytes());
+                self.put_in_retry(&id, *delay);
                 Settled::Retry
             }
-            Verdict::Nack { info, .. } | Verdict::Drop { info } => {
+            Verdict::Nack { info, .. } | Verdict::Snooze { info, .. } | Verdict::Drop { info } => {
                 self.bury(&id, info);
                 self.end(&id);
                 Settled::Dead
             }
-            Verdict::Ack => Settled::Done,
+            Verdict::Ack | Verdict::Finish(_) => Settled::Done,
         }
     }
 
-    pub(super) fn reclaim(&mut self, delay: Duration) -> Vec<(JobId, Settled)> {
+    /// What an ack leaves behind.
+    fn leave_behind(&mut self, id: &[u8], claim: &Claim, finish: &Finish) {
+        let now = self.now();
+        let Finish { unique_for, info, result, follow_ups } = finish;
+        if !unique_for.is_zero() {
+            self.state.unique.insert(id.to_vec(), now + unique_for.as_millis() as f64);
+        }
+        if !follow_ups.is_empty() {
+            let entry = format!("{now} {}", duebox_job::FollowUp::to_json(follow_ups));
+            let field = format!("{}:{}", claim.token_us, claim.id);
+            self.state.outbox.insert(field.into_bytes(), entry.into_bytes());
+        }
+        let Some(info) = info else { return };
+        self.state.done.insert(id.to_vec(), now);
+        self.state.done_info.insert(id.to_vec(), info.clone().into_bytes());
+        // The payload under a successor's id is the successor's.
+        let own = !self.state.pending.contains_key(id);
+        match self.state.jobs.get(id).filter(|_| own) {
+            Some(payload) => self.state.done_jobs.insert(id.to_vec(), payload.clone()),
+            None => self.state.done_jobs.remove(id),
+        };
+        match result {
+            Some(result) => self.state.done_result.insert(id.to_vec(), result.to_vec()),
+            None => self.state.done_result.remove(id),
+        };
+    }
+
+    pub(super) fn reclaim(&mut self, delay: Duration, discard: bool) -> Vec<(JobId, Settled)> {
         let now_us = self.now_us as f64;
         let expired = in_order(&self.state.unack, |token| token <= now_us);
         if !expired.is_empty() {
@@ -191,15 +183,27 @@ impl Model {
             if let Some(word) = self.end_without_verdict(&id) {
                 return (job, word);
             }
-            if self.attempts(&id) / CRASH + 1 < u64::from(CRASHES_MAX) {
-                self.fail(id, CRASH, delay);
+            let most = self.options(&id).max_crashes().unwrap_or(CRASHES_MAX);
+            if self.attempts(&id) / CRASH % CRASHES + 1 < u64::from(most) {
+                self.count(&id, CRASH);
+                self.put_in_retry(&id, delay);
                 return (job, Settled::Retry);
             }
-            self.bury(&id, CRASH_INFO);
+            if !discard {
+                self.bury(&id, CRASH_INFO);
+            }
             self.end(&id);
-            (job, Settled::Dead)
+            (job, if discard { Settled::Discarded } else { Settled::Dead })
         };
         expired.into_iter().map(end).collect()
+    }
+
+    /// Leases have ended: runners that wait for one to end, or for their key's turn, may look.
+    pub(super) fn leases_ended(&mut self) {
+        if self.state.meta.remove(b"waiting".as_slice()).is_some() {
+            self.wake(self.now());
+        }
+        self.wake_if_through();
     }
 
     /// Ends a lease whose verdict no longer counts.
@@ -218,27 +222,35 @@ impl Model {
     /// Ends a lease and forgets its job. What a successor has is not the job's.
     fn end(&mut self, id: &[u8]) {
         self.state.unack.remove(id);
-        self.state.attempts.remove(id);
+        self.forget_failures(id);
         if !self.state.pending.contains_key(id) {
             self.state.jobs.remove(id);
             self.state.opts.remove(id);
         }
+        self.leave_turn(id);
     }
 
-    fn fail(&mut self, id: Vec<u8>, count: u64, delay: Duration) {
-        let attempts = self.attempts(&id) + count;
-        self.state.attempts.insert(id.clone(), attempts.to_string().into_bytes());
-        self.state.unack.remove(&id);
-        self.put_in_retry(id, delay);
+    pub(super) fn attempts(&self, id: &[u8]) -> u64 {
+        self.state.attempts.get(id).map_or(0, |count| text(count) as u64)
     }
 
-    fn put_in_retry(&mut self, id: Vec<u8>, delay: Duration) {
+    fn count(&mut self, id: &[u8], more: u64) {
+        let attempts = self.attempts(id) + more;
+        self.state.attempts.insert(id.to_vec(), attempts.to_string().into_bytes());
+    }
+
+    /// From unack; a turn is kept while the order is strict.
+    fn put_in_retry(&mut self, id: &[u8], delay: Duration) {
         let due = self.now() + delay.as_millis() as f64;
-        self.state.retry.insert(id, due);
+        self.state.unack.remove(id);
+        self.state.retry.insert(id.to_vec(), due);
+        if self.is_relaxed() {
+            self.leave_turn(id);
+        }
     }
 
     /// Moves payload and options to dead.
-    fn bury(&mut self, id: &[u8], info: &str) {
+    pub(super) fn bury(&mut self, id: &[u8], info: &str) {
         let payload = self.state.jobs.remove(id).unwrap();
         self.state.dead.insert(id.to_vec(), self.now());
         self.state.dead_jobs.insert(id.to_vec(), payload);
@@ -255,6 +267,8 @@ impl Model {
         let score = *before.get(&id)?;
         if score == claim.token_us as f64 {
             self.state.unack.insert(id, later as f64);
+            let name = format!("{HOLDER}:+{later}");
+            self.state.holders.insert(name.into_bytes(), later as f64);
         } else if score != later as f64 {
             return None;
         }
