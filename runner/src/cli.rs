@@ -104,7 +104,7 @@ enum Command {
     Check(CheckArgs),
     Push(PushArgs),
     Stats(StatsArgs),
-    Invoke(InvokeArgs),
+    Invoke(invoke::InvokeArgs),
     Cancel(CancelArgs),
     Requeue(RequeueArgs),
 }
@@ -223,55 +223,6 @@ struct StatsArgs {
     #[arg(long)]
     watch: bool,
     /// Print JSON; with --watch one object a line
-    #[arg(long)]
-    json: bool,
-}
-
-/// Run one handler on one payload, without Redis and without a manifest
-///
-/// The module runs in the same sandbox as under the daemon, with the default limits of a topic.
-/// Prints the verdict, what the handler logged, and what it took.
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  duebox invoke handlers/order_close.wasm --payload '{\"order\":42}'
-  duebox invoke close.wat --payload @order.json --attempt 3 --config region=eu --json
-
-Exit codes:
-  0  the handler said ack
-  1  anything else: nack, drop, a trap, a timeout …
-  2  bad input: the module was not run")]
-struct InvokeArgs {
-    /// The module, .wasm or .wat
-    module: PathBuf,
-    /// The payload: a text, @FILE for a file's content, - for stdin; none for an empty one
-    #[arg(long, value_name = "PAYLOAD|@FILE|-", allow_hyphen_values = true)]
-    payload: Option<String>,
-    /// Which attempt the handler sees, from 1
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
-    attempt: u32,
-    /// How many attempts the handler sees the job has; at least --attempt
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
-    max_attempts: Option<u32>,
-    /// A config value for the handler; may be given again
-    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
-    config: Vec<(String, String)>,
-    /// An environment variable for a WASI handler; may be given again
-    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
-    env: Vec<(String, String)>,
-    /// The id the handler sees
-    #[arg(long, value_name = "ID", default_value = "invoke", value_parser = value::id)]
-    id: JobId,
-    /// The topic the handler sees
-    #[arg(long, value_name = "TOPIC", default_value = "invoke", value_parser = value::topic)]
-    topic: TopicName,
-    /// Wall clock of the attempt, 1ms to 24h
-    #[arg(long, value_name = "DURATION", default_value = "30s", allow_hyphen_values = true, value_parser = value::ttr)]
-    ttr: Duration,
-    /// Linear memory the handler may have, 64KiB to 4GiB
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::memory)]
-    memory: usize,
-    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

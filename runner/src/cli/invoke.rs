@@ -1,21 +1,27 @@
-//! `duebox invoke`: one handler on one payload, with no Redis and no manifest.
+//! `duebox invoke`: one handler on one payload, with no Redis and no manifest. What the handler wants
+//! pushed is shown and goes nowhere.
 
+mod account;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytesize::ByteSize;
-use duebox_job::{FailureClass, Outcome, format_duration};
+use clap::Args;
+use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    Digest, Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report,
-    Sandbox, SandboxConfig,
+    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
+    SandboxConfig,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
+use self::account::Account;
 use super::failure::{FAILED, Failure, split_remedy};
 use super::payload::Source;
-use super::{InvokeArgs, output, target};
+use super::{output, target, value};
 use crate::module_file;
 
 /// Keeps what the handler says. The sandbox bounds it: no more than the log budget gets here.
@@ -36,21 +42,63 @@ impl LogSink for Kept {
     }
 }
 
-/// What came of the run, as JSON has it.
-#[derive(Serialize)]
-struct Account {
-    verdict: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    class: Option<FailureClass>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u128>,
-    time_ms: f64,
-    memory_peak_bytes: usize,
-    digest: String,
-    logs: Vec<Line>,
-    log_lines_dropped: u32,
+/// Run one handler on one payload, without Redis and without a manifest
+///
+/// The module runs in the same sandbox as under the daemon, with the default limits of a topic.
+/// Prints the verdict, what the handler logged, what it wants kept and pushed, and what it took.
+/// Nothing is pushed.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox invoke handlers/order_close.wasm --payload '{\"order\":42}'
+  duebox invoke close.wat --payload @order.json --attempt 3 --config region=eu --json
+  duebox invoke welcome.wasm --payload '{\"user\":7}' --allow-push 'sms.*' --header lang=de
+
+Exit codes:
+  0  the handler said ack
+  1  anything else: nack, snooze, drop, a trap, a timeout …
+  2  bad input: the module was not run")]
+pub(super) struct InvokeArgs {
+    /// The module, .wasm or .wat
+    module: PathBuf,
+    /// The payload: a text, @FILE for a file's content, - for stdin; none for an empty one
+    #[arg(long, value_name = "PAYLOAD|@FILE|-", allow_hyphen_values = true)]
+    payload: Option<String>,
+    /// Which attempt the handler sees, from 1
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
+    attempt: u32,
+    /// How many attempts the handler sees the job has; at least --attempt
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
+    max_attempts: Option<u32>,
+    /// A config value for the handler; may be given again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
+    config: Vec<(String, String)>,
+    /// An environment variable for a WASI handler; may be given again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
+    env: Vec<(String, String)>,
+    /// A header of the job; may be given again
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = value::pair)]
+    headers: Vec<(String, String)>,
+    /// A topic that the handler may push to, or a prefix of topics and a final *; may be given again
+    ///
+    /// Without it a handler that imports `push` is refused, as under a topic that does not grant it.
+    #[arg(long = "allow-push", value_name = "TOPIC|PREFIX*", value_parser = push_pattern)]
+    push: Vec<String>,
+    /// The id the handler sees
+    #[arg(long, value_name = "ID", default_value = "invoke", value_parser = value::id)]
+    id: JobId,
+    /// The topic the handler sees
+    #[arg(long, value_name = "TOPIC", default_value = "invoke", value_parser = value::topic)]
+    topic: TopicName,
+    /// Wall clock of the attempt, 1ms to 24h
+    #[arg(long, value_name = "DURATION", default_value = "30s", allow_hyphen_values = true, value_parser = value::ttr)]
+    ttr: Duration,
+    /// Linear memory the handler may have, 64KiB to 4GiB
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::memory)]
+    memory: usize,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
@@ -64,6 +112,7 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
             "give the job at least as many attempts as the one that runs",
         ));
     }
+    let headers = headers(args.headers)?;
     let invocation = Invocation {
         id: args.id,
         topic: args.topic,
@@ -71,7 +120,7 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
         attempt: args.attempt,
         max_attempts,
         due_at_ms: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0),
-        headers: Default::default(),
+        headers,
         ttr: args.ttr,
     };
     let kept = Arc::new(Kept::default());
@@ -79,13 +128,13 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
     let report =
         target::block_on(async { Ok(handler.run(invocation, Interrupt::new(), sink).await) })?;
     let logs = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let account = account(report, handler.digest(), logs);
+    let account = Account::new(report, handler.digest(), logs);
     if json {
         output::print_json(&account)?;
     } else {
-        output::print(&describe(&account))?;
+        output::print(&account.describe())?;
     }
-    Ok(ExitCode::from(if account.verdict == "ack" { 0 } else { FAILED }))
+    Ok(ExitCode::from(if account.is_ack() { 0 } else { FAILED }))
 }
 
 fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
@@ -93,7 +142,7 @@ fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
     let grants = Grants {
         config: args.config.iter().cloned().collect(),
         env: args.env.iter().cloned().collect(),
-        push: None,
+        push: (!args.push.is_empty()).then(|| args.push.clone()),
     };
     let file = args.module.display();
     let bytes = module_file::read(&args.module, limits.module).map_err(|error| {
@@ -113,58 +162,20 @@ fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
     })
 }
 
-fn account(report: Report, digest: Digest, logs: Vec<Line>) -> Account {
-    let (verdict, class, reason, retry_after) = match report.outcome {
-        Outcome::Acked => ("ack", None, None, None),
-        Outcome::HostFault(why) => ("host_fault", None, Some(why), None),
-        Outcome::Snoozed { delay, reason } => {
-            ("snooze", None, Some(reason).filter(|reason| !reason.is_empty()), Some(delay))
-        }
-        Outcome::Failed(failure) => {
-            let verdict = match failure.class {
-                FailureClass::Nack => "nack",
-                FailureClass::Drop => "drop",
-                _ => "failed",
-            };
-            let reason = Some(failure.reason).filter(|reason| !reason.is_empty());
-            (verdict, Some(failure.class), reason, failure.retry_after)
-        }
-    };
-    Account {
-        verdict,
-        class,
-        reason,
-        retry_after_ms: retry_after.map(|wait| wait.as_millis()),
-        time_ms: (report.wall.as_secs_f64() * 1e6).round() / 1e3,
-        memory_peak_bytes: report.memory_peak,
-        digest: digest.to_string(),
-        logs,
-        log_lines_dropped: report.log_lines_dropped,
-    }
+/// The headers as a job could have them.
+fn headers(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+    let headers: BTreeMap<_, _> = given.into_iter().collect();
+    Options::default().with_headers(headers.clone()).map_err(|error| {
+        Failure::bad_input(error.to_string(), "correct --header; a job could not have it")
+    })?;
+    Ok(headers)
 }
 
-fn describe(account: &Account) -> String {
-    let mut lines = vec![format!("verdict  {}", account.verdict)];
-    if let Some(class) = account.class {
-        lines.push(format!("class    {class}"));
+/// What a topic's sandbox can grant under `push`: a topic, or a prefix of topics and a final `*`.
+fn push_pattern(text: &str) -> Result<String, String> {
+    let prefix = text.strip_suffix('*').filter(|prefix| !prefix.is_empty());
+    if text != "*" {
+        TopicName::new(prefix.unwrap_or(text)).map_err(|error| error.to_string())?;
     }
-    if let Some(reason) = &account.reason {
-        // A trap's message has many lines; they stay below each other.
-        lines.push(format!("reason   {}", reason.replace('\n', "\n         ")));
-    }
-    if let Some(ms) = account.retry_after_ms {
-        let wait = Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX));
-        lines.push(format!("retry    in {}", format_duration(wait)));
-    }
-    let memory = ByteSize(account.memory_peak_bytes as u64).display().iec();
-    lines.push(format!("time     {:.3} ms", account.time_ms));
-    lines.push(format!("memory   {memory} at most"));
-    lines.push(format!("digest   {}", account.digest));
-    for Line { level, text } in &account.logs {
-        lines.push(format!("log      {level:<5} {text}"));
-    }
-    if account.log_lines_dropped > 0 {
-        lines.push(format!("log      {} lines over the budget dropped", account.log_lines_dropped));
-    }
-    lines.join("\n")
+    Ok(text.to_owned())
 }

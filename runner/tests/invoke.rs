@@ -1,0 +1,140 @@
+//! `duebox invoke` on what a handler says beyond its verdict: snoozes, results, follow-ups, and the
+//! trace of a trap.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// Keeps its payload as the result, and pushes it to `sms.eu` in half an hour and to `log` at once.
+const TELLS: &str = r#"(module
+  (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
+  (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
+  (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "topic: sms.eu\nid: welcome/7\ndelay-ms: 1800000\nh.lang: de\n")
+  (data (i32.const 128) "topic: log\n")
+  (func (export "handle") (param $len i32) (result i32)
+    (drop (call $read (i32.const 1024) (i32.const 0) (local.get $len)))
+    (drop (call $result (i32.const 1024) (local.get $len)))
+    (i32.mul (i32.const -100) (i32.add
+      (call $push (i32.const 0) (i32.const 57) (i32.const 1024) (local.get $len))
+      (call $push (i32.const 128) (i32.const 11) (i32.const 0) (i32.const 0))))))"#;
+
+/// Snoozes for the time that its only header says, in one digit of seconds.
+const SNOOZES: &str = r#"(module
+  (import "duebox_v1" "meta_read" (func $meta (param i32 i32 i32) (result i32)))
+  (import "duebox_v1" "snooze" (func $snooze (param i64)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (drop (call $meta (i32.const 7) (i32.const 0) (i32.const 64)))
+    (call $snooze (i64.mul (i64.const 1000)
+      (i64.sub (i64.load8_u (i32.const 6)) (i64.const 48))))
+    (i32.const 1)))"#;
+
+/// Traps two calls deep.
+const TRAPS: &str = r#"(module
+  (func $inner (unreachable))
+  (func $outer (export "handle") (param i32) (result i32) (call $inner) (i32.const 0)))"#;
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+}
+
+fn invoke(folder: &Path, arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
+    let output = command.current_dir(folder).arg("invoke").args(arguments).output().unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn folder(name: &str, module: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(name), module).unwrap();
+    folder
+}
+
+#[test]
+fn a_result_and_follow_ups_are_shown_and_go_nowhere() {
+    let folder = folder("tells.wat", TELLS);
+    let allowed = ["tells.wat", "--payload", "{\"user\":7}", "--allow-push", "sms.*"];
+    let both = [&allowed[..], &["--allow-push", "log"]].concat();
+    let shown = invoke(folder.path(), &both);
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    for lines in [
+        "result   {\"user\":7}\n",
+        "push     sms.eu welcome/7 in 30m\n         options {\"headers\":{\"lang\":\"de\"}}\n         \
+         payload {\"user\":7}\n",
+        "push     log invoke.2 at once\n",
+    ] {
+        assert!(shown.out.contains(lines), "{lines}: {}", shown.out);
+    }
+    let account = invoke(folder.path(), &[&both[..], &["--json"]].concat()).json();
+    assert_eq!(account["result"], "{\"user\":7}");
+    let wanted = json!([
+        {"topic": "sms.eu", "id": "welcome/7", "delay_ms": 1_800_000, "payload": "{\"user\":7}",
+         "options": {"headers": {"lang": "de"}}},
+        {"topic": "log", "id": "invoke.2", "delay_ms": 0, "payload": ""},
+    ]);
+    assert_eq!(account["follow_ups"], wanted);
+
+    // One of two is denied: −2, of which the handler makes the verdict 200.
+    let denied = invoke(folder.path(), &[&allowed[..], &["--json"]].concat()).json();
+    assert_eq!((&denied["class"], &denied["follow_ups"]), (&"bad_verdict".into(), &Value::Null));
+    let refused = invoke(folder.path(), &["tells.wat"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("duebox_v1.push is not granted"), "{}", refused.err);
+}
+
+#[test]
+fn a_snooze_is_no_failure_and_headers_reach_the_handler() {
+    let folder = folder("snoozes.wat", SNOOZES);
+    let shown = invoke(folder.path(), &["snoozes.wat", "--header", "wait=7"]);
+    assert_eq!(shown.code, Some(1), "{}", shown.err);
+    assert!(shown.out.starts_with("verdict  snooze\nsnooze   in 7s\n"), "{}", shown.out);
+    let account = invoke(folder.path(), &["snoozes.wat", "--header", "wait=7", "--json"]).json();
+    assert_eq!((&account["verdict"], &account["snooze_ms"]), (&"snooze".into(), &7_000.into()));
+    assert_eq!((&account["class"], &account["retry_after_ms"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_trap_is_shown_with_the_calls_that_led_to_it() {
+    let folder = folder("traps.wat", TRAPS);
+    let shown = invoke(folder.path(), &["traps.wat"]);
+    assert!(shown.out.contains("\ntrace    wasm `unreachable` instruction executed\n"));
+    assert!(shown.out.contains("\n           0: inner at 0x"), "{}", shown.out);
+    assert!(shown.out.contains("\n           1: outer at 0x"), "{}", shown.out);
+    let account = invoke(folder.path(), &["traps.wat", "--json"]).json();
+    assert!(account["trace"].as_str().is_some_and(|trace| trace.contains("1: outer")));
+}
+
+#[test]
+fn what_no_job_could_have_is_refused() {
+    let folder = folder("traps.wat", TRAPS);
+    for (arguments, word) in [
+        (["--header", "Lang=de"], "no name of a header"),
+        (["--header", "lang=a\nb: c"], "control character"),
+        (["--header", "lang"], "write NAME=VALUE"),
+        (["--allow-push", "sms.*.eu"], "holds '*'"),
+        (["--allow-push", "a b"], "holds ' '"),
+        (["--allow-push", ""], "empty"),
+    ] {
+        let said = invoke(folder.path(), &[&["traps.wat"], &arguments[..]].concat());
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(said.err.contains(word), "{arguments:?}: {}", said.err);
+        assert!(said.err.contains("hint: "), "{arguments:?}: {}", said.err);
+    }
+}
