@@ -22,7 +22,9 @@ pub const EVERY_RANGE: RangeInclusive<Duration> =
 const NAME_MAX: usize = 64;
 /// From here a new cron line is asked for its first tick: 2026-01-01. The calendar repeats itself,
 /// so a line without one never fires.
-const ASKED_FROM_MS: u64 = 1_767_225_600_000;
+const ASKED_FROM: Timestamp = Timestamp::constant(1_767_225_600, 0);
+/// Changes of a zone's clocks behind which a search goes on that ended in one.
+const CLOCK_CHANGES_MAX: usize = 4;
 
 /// One entry of `[[schedules]]`: a job that is pushed at each of its ticks.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,9 +112,9 @@ impl When {
         })?;
         let found = TimeZone::get(zone).ok().filter(|found| !found.is_unknown());
         let zone = found.ok_or_else(|| ScheduleError::Zone(zone.to_owned()))?;
-        let when = Self::Cron(Box::new(CronLine { line: line.trim().to_owned(), cron, zone }));
-        match when.next_after(ASKED_FROM_MS) {
-            Some(_) => Ok(when),
+        let cron = CronLine { line: line.trim().to_owned(), cron, zone };
+        match cron.search(ASKED_FROM, false) {
+            Some(_) => Ok(Self::Cron(Box::new(cron))),
             None => Err(ScheduleError::NeverFires(line.to_owned())),
         }
     }
@@ -171,8 +173,19 @@ impl CronLine {
 
     fn next_after(&self, unix_ms: u64) -> Option<u64> {
         let from = Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
-        let next = self.cron.find_next_occurrence(&from.to_zoned(self.zone.clone()), false).ok()?;
-        u64::try_from(next.timestamp().as_millisecond()).ok()
+        // A search ends in a gap of hours, which a zone makes that changes sides of the date line: it
+        // goes on behind it.
+        let behind = || {
+            let changes = self.zone.following(from).take(CLOCK_CHANGES_MAX);
+            changes.into_iter().find_map(|change| self.search(change.timestamp(), true))
+        };
+        self.search(from, false).or_else(behind)
+    }
+
+    fn search(&self, from: Timestamp, inclusive: bool) -> Option<u64> {
+        let from = from.to_zoned(self.zone.clone());
+        let tick = self.cron.find_next_occurrence(&from, inclusive).ok()?;
+        u64::try_from(tick.timestamp().as_millisecond()).ok()
     }
 }
 
@@ -306,6 +319,15 @@ mod tests {
         assert_eq!(berlin("0 * * * *", 3), hours);
     }
 
+    /// Samoa had no 2011-12-30: it moved over the date line.
+    #[test]
+    fn a_day_that_a_zone_leaves_out_ends_no_schedule() {
+        assert_eq!(
+            ticks("0 12 * * *", "Pacific/Apia", "2011-12-28T00:00:00Z", 3),
+            ["2011-12-28T22:00:00Z", "2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"]
+        );
+    }
+
     #[test]
     fn a_leap_day_comes_every_fourth_year() {
         assert_eq!(
@@ -373,7 +395,7 @@ mod tests {
         #[test]
         fn whatever_the_line_it_is_read_or_refused(line in "[-0-9*,/#LW?+@ A-Zaä]{0,24}") {
             if let Ok(when) = When::cron(&line, "Europe/Berlin") {
-                prop_assert!(when.next_after(ASKED_FROM_MS) > Some(ASKED_FROM_MS));
+                prop_assert!(when.next_after(1_767_225_600_000) > Some(1_767_225_600_000));
             }
         }
 

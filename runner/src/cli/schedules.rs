@@ -1,0 +1,245 @@
+//! `duebox schedules`: when the schedules of the manifest fire, and a job of one now.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use duebox_job::{JobId, Options, TopicName};
+use duebox_queue::{Due, IfExists, NewJob, Pushed, Queue, ScheduleState};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::failure::{FAILED, Failure};
+use super::push::no_answer;
+use super::{Common, output, target};
+use crate::manifest::{Manifest, nearest};
+use crate::schedule::{Missed, Schedule, When};
+
+/// Show when the schedules of the manifest fire
+///
+/// "last run" is the last tick that became a job, "next run" the next one that will, both by the
+/// clocks of the schedule's time zone. Jobs of a paused topic wait until it is resumed.
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  duebox schedules
+  duebox schedules run nightly
+  duebox schedules --json | jq '.schedules[] | {name, next_run_ms}'"
+)]
+pub(super) struct SchedulesArgs {
+    #[command(subcommand)]
+    command: Option<SchedulesCommand>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+pub(super) enum SchedulesCommand {
+    /// Push a job of one schedule now
+    ///
+    /// It carries the schedule's payload under the id NAME@NOW and counts as no tick: the next run
+    /// stays when it is.
+    #[command(after_help = "\
+Examples:
+  duebox schedules run nightly
+
+Exit codes:
+  0  pushed
+  1  the queue refused it, or Redis failed
+  2  there is no such schedule")]
+    Run {
+        /// The schedule's name
+        name: String,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// All schedules at one moment, as JSON has it.
+#[derive(Serialize)]
+struct Listing<'m> {
+    now_ms: u64,
+    schedules: Vec<Entry<'m>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'m> {
+    name: &'m str,
+    topic: &'m str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cron: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tz: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every_ms: Option<u128>,
+    missed: &'static str,
+    window_ms: u128,
+    last_run_ms: Option<u64>,
+    next_run_ms: Option<u64>,
+    /// Its topic is paused: its jobs wait.
+    paused: bool,
+}
+
+/// What became of a job that was asked for by hand, as JSON has it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    schedule: &'a str,
+    topic: &'a str,
+    id: String,
+    result: &'static str,
+}
+
+pub(super) fn schedules(common: &Common, args: &SchedulesArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    match &args.command {
+        Some(SchedulesCommand::Run { name, json }) => run(&manifest, name, *json),
+        None => list(&manifest, args.json),
+    }
+}
+
+fn list(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
+    let (states, now_ms) = target::block_on(async {
+        let queue = target::connect(manifest).await?;
+        let names: Vec<(TopicName, String)> =
+            manifest.schedules.iter().map(|s| (s.topic.clone(), s.name.clone())).collect();
+        Ok(queue.schedule_states(&names).await?)
+    })?;
+    let schedules: Vec<Entry<'_>> =
+        manifest.schedules.iter().zip(&states).map(|(s, state)| entry(s, state, now_ms)).collect();
+    if json {
+        output::print_json(&Listing { now_ms, schedules })?;
+    } else if schedules.is_empty() {
+        output::print("no schedules: the manifest has no [[schedules]]")?;
+    } else {
+        let rows: Vec<Vec<String>> =
+            manifest.schedules.iter().zip(&schedules).map(|(s, entry)| row(s, entry)).collect();
+        let header = ["name", "when", "topic", "last run", "next run", ""];
+        output::print(&output::table(&header, &rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn entry<'m>(schedule: &'m Schedule, state: &ScheduleState, now_ms: u64) -> Entry<'m> {
+    let (cron, every_ms) = match &schedule.when {
+        When::Cron(cron) => (Some(cron), None),
+        When::Every(span) => (None, Some(span.as_millis())),
+    };
+    // A runner that is a moment late has dealt with less than all that is past.
+    let dealt_with = state.until.unwrap_or(now_ms).max(now_ms);
+    Entry {
+        name: &schedule.name,
+        topic: schedule.topic.as_str(),
+        cron: cron.map(|cron| cron.line()),
+        tz: cron.and_then(|cron| cron.zone().iana_name()),
+        every_ms,
+        missed: match schedule.missed {
+            Missed::Skip => "skip",
+            Missed::Once => "once",
+            Missed::All => "all",
+        },
+        window_ms: schedule.window.as_millis(),
+        last_run_ms: state.last_run,
+        next_run_ms: schedule.when.next_after(dealt_with),
+        paused: state.paused,
+    }
+}
+
+fn row(schedule: &Schedule, entry: &Entry<'_>) -> Vec<String> {
+    let zone = match &schedule.when {
+        When::Cron(cron) => cron.zone().clone(),
+        When::Every(_) => TimeZone::UTC,
+    };
+    let time = |ms: Option<u64>| time_in(&zone, ms).unwrap_or_else(|| "-".to_owned());
+    vec![
+        entry.name.to_owned(),
+        schedule.when.describe(),
+        entry.topic.to_owned(),
+        time(entry.last_run_ms),
+        time(entry.next_run_ms),
+        if entry.paused { "paused" } else { "" }.to_owned(),
+    ]
+}
+
+/// A time as the clocks of a zone show it, with the offset.
+fn time_in(zone: &TimeZone, unix_ms: Option<u64>) -> Option<String> {
+    let time = Timestamp::from_millisecond(i64::try_from(unix_ms?).ok()?).ok()?;
+    Some(time.display_with_offset(zone.to_offset(time)).to_string())
+}
+
+fn run(manifest: &Manifest, name: &str, json: bool) -> Result<ExitCode, Failure> {
+    let Some(schedule) = manifest.schedules.iter().find(|schedule| schedule.name == name) else {
+        return Err(unknown_schedule(manifest, name));
+    };
+    let (id, pushed) = target::block_on(async {
+        let queue = target::connect(manifest).await?;
+        push_now(&queue, schedule).await
+    })?;
+    let topic = schedule.topic.as_str();
+    if json {
+        output::print_json(&Answer {
+            schedule: name,
+            topic,
+            id: id.to_string(),
+            result: pushed.word(),
+        })?;
+        return Ok(ExitCode::from(if pushed == Pushed::Pushed { 0 } else { FAILED }));
+    }
+    match pushed {
+        Pushed::Pushed => {
+            output::print(&format!("pushed {id} to {topic}, due now"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Pushed::Full => Err(Failure::failed(
+            format!("full: {topic} has as many waiting jobs as max_pending allows"),
+            "wait until some have run, or raise max_pending",
+        )),
+        other => Err(Failure::failed(
+            format!("{}: job {id} was not pushed to {topic}", other.word()),
+            "run it again: the id of the next one is another",
+        )),
+    }
+}
+
+/// Pushes a job as a tick would, under the id of this moment.
+async fn push_now(queue: &Queue, schedule: &Schedule) -> Result<(JobId, Pushed), Failure> {
+    let now_ms = queue.now_ms().await?;
+    let id = JobId::new(format!("{}@{now_ms}", schedule.name))
+        .map_err(|error| Failure::failed(error.to_string(), "give the schedule a shorter name"))?;
+    let job = NewJob {
+        id: id.clone(),
+        due: Due::Now,
+        payload: schedule.payload.clone(),
+        options: Options::default(),
+    };
+    let answers = queue.push(&schedule.topic, &[job], IfExists::Reject).await?;
+    let pushed = answers.first().copied().ok_or_else(no_answer)?;
+    Ok((id, pushed))
+}
+
+fn unknown_schedule(manifest: &Manifest, name: &str) -> Failure {
+    let known = || manifest.schedules.iter().map(|schedule| schedule.name.as_str());
+    let hint = match nearest(name, known()) {
+        Some(like) => format!("did you mean {like}?"),
+        None if manifest.schedules.is_empty() => "the manifest has no [[schedules]]".to_owned(),
+        None => format!("choose one of: {}", known().collect::<Vec<_>>().join(", ")),
+    };
+    Failure::bad_input(format!("there is no schedule {name} in the manifest"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_by_the_clocks_of_the_schedule() {
+        let shanghai = TimeZone::get("Asia/Shanghai").unwrap();
+        let at = Some(1_763_665_200_000);
+        assert_eq!(time_in(&shanghai, at).unwrap(), "2025-11-21T03:00:00+08:00");
+        assert_eq!(time_in(&TimeZone::UTC, at).unwrap(), "2025-11-20T19:00:00+00:00");
+        assert_eq!(time_in(&TimeZone::UTC, None), None);
+    }
+}
