@@ -65,7 +65,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// What the manifest says of the topic of that name: its own table, or the closest pattern.
+    /// What the manifest says of the topic of that name, or of the topic of that shard: its own table, or
+    /// the closest pattern.
     pub fn topic_for(&self, name: &TopicName) -> Option<&Topic> {
         topics::find(&self.topics, &self.patterns, name)
     }

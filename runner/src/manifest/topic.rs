@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use duebox_job::{
     ATTEMPTS_MAX, Backoff, CRASHES_MAX, FailureClass, Policy, Rate, RateError, SNOOZES_MAX,
+    TopicName,
 };
 use duebox_queue::IfExists;
 use duebox_sandbox::{Grants, Limits};
@@ -189,7 +190,7 @@ impl Settings {
             burst: section.whole("burst", 0..=1_000_000),
             per_key_concurrency: section.whole("per_key_concurrency", 0..=10_000),
             order: section.choice("order", &orders),
-            shards: section.whole("shards", 1..=64),
+            shards: section.whole("shards", 1..=TopicName::SHARDS_MAX),
             priorities: section.truth("priorities"),
             sandbox: SandboxSettings::read(section),
         }

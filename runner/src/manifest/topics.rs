@@ -51,13 +51,14 @@ impl Topics {
     }
 }
 
-/// What is said of the topic of that name: its own table, or the closest pattern.
+/// What is said of the topic of that name, or of the topic of that shard: its own table, or the closest
+/// pattern.
 pub(super) fn find<'t>(
     named: &'t BTreeMap<TopicName, Topic>,
     patterns: &'t Patterns,
     name: &TopicName,
 ) -> Option<&'t Topic> {
-    named.get(name).or_else(|| patterns.find(name).map(|(_, topic)| topic))
+    named.get(&name.base()).or_else(|| patterns.find(name).map(|(_, topic)| topic))
 }
 
 fn read_name(reader: &Reader<'_>, key: &Key<'_>) -> Option<NameOrPattern> {
