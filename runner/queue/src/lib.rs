@@ -41,6 +41,7 @@ mod reply;
 mod rules;
 mod script;
 mod settle;
+mod shards;
 mod tick;
 mod turn;
 mod wake;
@@ -62,6 +63,7 @@ pub use pull::{Held, Pull, PullError, Pulled, TokenError};
 pub use push::{Due, IfExists, NewJob, Pushed};
 pub use rules::Rules;
 pub use settle::{Finish, Settled, Settlement, Verdict};
+pub use shards::Shards;
 pub use tick::{ScheduleState, Tick, Ticked};
 pub use turn::{Extension, Promoted, Promotion, ReclaimRule, Reclaimed, Turn, TurnReply};
 pub use wake::{Wake, WakeListener};
@@ -77,6 +79,7 @@ pub const BATCH_MAX: usize = 1_000;
 pub struct Queue {
     connection: Connection,
     prefix: std::sync::Arc<str>,
+    known_shards: std::sync::Arc<shards::KnownShards>,
 }
 
 impl Queue {
@@ -87,7 +90,7 @@ impl Queue {
     pub async fn connect(settings: &ConnectionSettings, prefix: &str) -> Result<Self, QueueError> {
         let connection = Connection::open(settings).await?;
         script::load(&connection).await?;
-        Ok(Self { connection, prefix: prefix.into() })
+        Ok(Self { connection, prefix: prefix.into(), known_shards: Default::default() })
     }
 
     /// The connection itself, for questions that are not about jobs (INFO, CONFIG).
