@@ -1,32 +1,48 @@
-//! The command line: what can be said to `duebox`, and help that teaches it. Types only; each
-//! command's work is in a file of its own.
+//! The command line: what can be said to `duebox`, and help that teaches it. Each command's work is
+//! in a file of its own.
 //!
 //! Logs and errors go to stderr, data to stdout. Exit codes: 0 done, 1 it failed or was refused,
 //! 2 the input is bad and nothing was done.
 
 mod cancel;
 mod check;
+mod dead;
+mod done;
 mod due;
+mod ended;
 mod failure;
+mod get;
 mod invoke;
 mod output;
+mod pause;
 mod payload;
+mod purge;
 mod push;
+mod push_args;
+mod push_jobs;
 mod push_lines;
 mod requeue;
+mod reschedule;
 mod run;
+mod schedules;
 mod stats;
 mod target;
 mod value;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use duebox_job::{ATTEMPTS_MAX, JobId, TopicName, parse_duration};
+use clap::{Args, Parser, Subcommand};
+use duebox_job::{JobId, TopicName};
 
+use self::dead::DeadCommandArgs;
+use self::done::DoneCommandArgs;
 use self::failure::Failure;
+use self::get::GetArgs;
+use self::pause::{PauseArgs, ResumeArgs};
+use self::push_args::PushArgs;
+use self::requeue::RequeueArgs;
+use self::reschedule::{RescheduleArgs, RunNowArgs};
 use crate::manifest::{Flags, Manifest, Surroundings};
 
 const EXIT_CODES: &str = "\
@@ -104,9 +120,17 @@ enum Command {
     Check(CheckArgs),
     Push(PushArgs),
     Stats(StatsArgs),
-    Invoke(invoke::InvokeArgs),
+    Get(GetArgs),
     Cancel(CancelArgs),
+    Reschedule(RescheduleArgs),
+    RunNow(RunNowArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
+    Dead(DeadCommandArgs),
     Requeue(RequeueArgs),
+    Done(DoneCommandArgs),
+    Invoke(invoke::InvokeArgs),
+    Schedules(schedules::SchedulesArgs),
 }
 
 /// Check the manifest and every module, and report all problems at once
@@ -128,87 +152,11 @@ struct CheckArgs {
     json: bool,
 }
 
-/// Push jobs: one, or one for each line
-///
-/// The job is stored in Redis and runs when it falls due. Without --in and --at it gets the delay
-/// that the topic has in the manifest. The topic must be in the manifest.
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  duebox push order.close '{\"order\":42}' --in 30m --id 42
-  duebox push report @body.json --at 2026-12-24T18:00:00+01:00
-  seq 1 100000 | duebox push squares - --lines
-
-Exit codes:
-  0  pushed (or kept, with --if-exists keep)
-  1  the id exists already, or Redis failed
-  2  bad input: nothing was pushed")]
-struct PushArgs {
-    /// The topic
-    #[arg(value_parser = value::topic)]
-    topic: TopicName,
-    /// The payload: a text, @FILE for a file's content, - for stdin; none for an empty one
-    ///
-    /// The payload is bytes; the handler gets them as they are. For a text that starts with @ use -.
-    #[arg(value_name = "PAYLOAD|@FILE|-")]
-    payload: Option<String>,
-    /// Run it after this while, such as 250ms, 30m, 1h30m or 7d
-    #[arg(
-        long = "in",
-        value_name = "DURATION",
-        conflicts_with = "at",
-        allow_hyphen_values = true,
-        value_parser = parse_duration
-    )]
-    delay: Option<Duration>,
-    /// Run it at this time: RFC 3339 with its zone or offset, or unix milliseconds
-    ///
-    /// Such as 2026-12-24T18:00:00Z, 2026-12-24T18:00[Asia/Shanghai] or 1782324000000. A time in
-    /// the past, or more than ten years away, is refused.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    at: Option<String>,
-    /// The job's id, 1 to 256 visible ASCII characters; without it one is made
-    ///
-    /// Ids are unique among the live jobs of a topic: pushing an id that is alive does what
-    /// --if-exists says. With --lines the ids are ID-1, ID-2 …, so a push that broke off can be
-    /// repeated safely. Made ids are in the order of time.
-    #[arg(long, value_name = "ID", value_parser = value::id)]
-    id: Option<JobId>,
-    /// Wall clock of one attempt, 1ms to 24h, instead of the topic's
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = value::ttr)]
-    ttr: Option<Duration>,
-    /// Attempts in all, instead of the topic's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
-    max_attempts: Option<u32>,
-    /// What to do about an id that is alive, instead of what the topic says
-    #[arg(long, value_name = "WORD")]
-    if_exists: Option<IfExistsWord>,
-    /// Push one job for each line of the file or of stdin
-    ///
-    /// Goes out in batches of 1,000. Each line, without its line feed, is a payload; an empty line
-    /// is an empty one.
-    #[arg(long, requires = "payload")]
-    lines: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What a push does about an id that is alive.
-#[derive(Clone, Copy, ValueEnum)]
-enum IfExistsWord {
-    /// Refuse the push
-    Reject,
-    /// Leave the live job and count it as success
-    Keep,
-    /// Replace it; where it runs now, follow it
-    Replace,
-}
-
 /// Show how many jobs each topic has in each state
 ///
 /// Topics of the manifest and all others that Redis knows (shown as unbound: no handler here). "late"
-/// is how long the oldest ready job has been due; "next due" is when the next waiting one falls due.
+/// is how long the oldest ready job has been due; "next due" is when the next waiting one falls due;
+/// "blocked" are due and wait for jobs of their key.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -251,35 +199,6 @@ struct CancelArgs {
     json: bool,
 }
 
-/// Run dead jobs again
-///
-/// They become ready at once, with their options and no attempts spent. A dead job whose id is alive
-/// again stays dead.
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  duebox requeue order.close 42 43
-  duebox requeue order.close --all
-
-Exit codes:
-  0  all were requeued
-  1  some were not, or Redis failed
-  2  bad input")]
-struct RequeueArgs {
-    /// The topic
-    #[arg(value_parser = value::topic)]
-    topic: TopicName,
-    /// The ids of dead jobs
-    #[arg(value_name = "ID", required_unless_present = "all", value_parser = value::any_id)]
-    ids: Vec<JobId>,
-    /// Every dead job of the topic
-    #[arg(long, conflicts_with = "ids")]
-    all: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// Reads the command line of this process and does what it says.
 pub fn main() -> ExitCode {
     let Cli { common, command } = match Cli::try_parse() {
@@ -293,9 +212,17 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::check(&common, &args),
         Command::Push(args) => push::push(&common, args),
         Command::Stats(args) => stats::stats(&common, &args),
+        Command::Get(args) => get::get(&common, &args),
         Command::Invoke(args) => invoke::invoke(args),
         Command::Cancel(args) => cancel::cancel(&common, &args),
+        Command::Reschedule(args) => reschedule::reschedule(&common, &args),
+        Command::RunNow(args) => reschedule::run_now(&common, &args),
+        Command::Pause(args) => pause::pause(&common, &args),
+        Command::Resume(args) => pause::resume(&common, &args),
+        Command::Dead(args) => dead::dead(&common, &args),
         Command::Requeue(args) => requeue::requeue(&common, &args),
+        Command::Done(args) => done::done(&common, &args),
+        Command::Schedules(args) => schedules::schedules(&common, &args),
     };
     done.unwrap_or_else(Failure::report)
 }

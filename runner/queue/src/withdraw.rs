@@ -48,6 +48,21 @@ pub enum Rescheduled {
     None,
 }
 
+impl Rescheduled {
+    /// The queue's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Ready => "ready",
+            Self::Retry => "retry",
+            Self::Blocked => "blocked",
+            Self::Leased => "leased",
+            Self::BadDue => "bad_due",
+            Self::None => "none",
+        }
+    }
+}
+
 impl Queue {
     /// Cancels one job.
     ///

@@ -11,9 +11,14 @@ use super::{CancelArgs, Common, output, target};
 pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
     let CancelArgs { topic, id, json } = args;
-    let cancelled = target::block_on(async {
+    let (cancelled, found) = target::block_on(async {
         let queue = target::connect(&manifest).await?;
-        Ok(queue.cancel(topic, id).await?)
+        let cancelled = queue.cancel(topic, id).await?;
+        let found = match cancelled {
+            Cancelled::None => queue.get(topic, id).await?,
+            _ => None,
+        };
+        Ok((cancelled, found))
     })?;
     let word = cancelled.word();
     if *json {
@@ -30,10 +35,7 @@ pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Fai
     }
     match cancelled {
         Cancelled::None if *json => Ok(ExitCode::from(FAILED)),
-        Cancelled::None => Err(Failure::failed(
-            format!("no job {id} waits or runs in {topic}"),
-            "it is done, dead or was never pushed; see duebox stats",
-        )),
+        Cancelled::None => Err(target::does_not_wait(topic, id, found.as_ref())),
         _ => Ok(ExitCode::SUCCESS),
     }
 }

@@ -32,7 +32,7 @@ fn parse_time(text: &str) -> Result<i64, Failure> {
         let in_range = u64::try_from(number).is_ok_and(|ms| DUE_MS_RANGE.contains(&ms));
         if !in_range {
             return Err(Failure::bad_input(
-                format!("--at {text} is no unix time in milliseconds"),
+                format!("the time {text} is no unix time in milliseconds"),
                 "unix milliseconds have 13 digits today (seconds have 10, microseconds 16)",
             ));
         }
@@ -42,7 +42,7 @@ fn parse_time(text: &str) -> Result<i64, Failure> {
     let instant = instant
         .or_else(|error| text.parse::<Zoned>().map(|zoned| zoned.timestamp()).map_err(|_| error));
     instant.map(Timestamp::as_millisecond).map_err(|error| {
-        Failure::bad_input(format!("--at {text:?} is no time: {error}"), TIME_HINT)
+        Failure::bad_input(format!("{text:?} is no time: {error}"), TIME_HINT)
     })
 }
 
@@ -50,15 +50,15 @@ fn check_time(text: &str, at_ms: i64, now: Timestamp) -> Result<u64, Failure> {
     let now_ms = now.as_millisecond();
     if at_ms < now_ms {
         return Err(Failure::bad_input(
-            format!("--at {text} is in the past (it is {now} now)"),
-            "give a time to come, or leave --at out to run the job now",
+            format!("the time {text} is in the past (it is {now} now)"),
+            "give a time to come, or none to run the job now",
         ));
     }
     let far = i64::try_from(DELAY_MAX_MS).unwrap_or(i64::MAX);
     match u64::try_from(at_ms) {
         Ok(ms) if at_ms - now_ms <= far && DUE_MS_RANGE.contains(&ms) => Ok(ms),
         _ => Err(Failure::bad_input(
-            format!("--at {text} is more than ten years away"),
+            format!("the time {text} is more than ten years away"),
             "give a time within ten years",
         )),
     }

@@ -35,6 +35,17 @@ impl Failure {
         Self { exit, text: format!("error: {message}\nhint: {hint}") }
     }
 
+    /// With this exit code.
+    pub(super) fn with_exit(exit: u8, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(exit, &message.into(), &hint.into())
+    }
+
+    /// What is wrong, without the remedy.
+    pub(super) fn message(&self) -> String {
+        let text = self.text.strip_prefix("error: ").unwrap_or(&self.text);
+        text.split("\nhint: ").next().unwrap_or(text).to_owned()
+    }
+
     /// The command line does not say what to do.
     pub(super) fn of_usage(error: &clap::Error) -> Self {
         let text = error.render().to_string();

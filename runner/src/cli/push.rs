@@ -1,4 +1,4 @@
-//! `duebox push`: one job, or one for each line.
+//! `duebox push`: one job; many go through `push_lines.rs` and `push_jobs.rs`.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,8 @@ use uuid::Uuid;
 use super::due::due;
 use super::failure::{FAILED, Failure};
 use super::payload::Source;
-use super::{Common, IfExistsWord, PushArgs, output, push_lines, target};
+use super::push_args::{IfExistsWord, PushArgs};
+use super::{Common, output, push_jobs, push_lines, target};
 
 /// What all jobs of a push have in common.
 pub(super) struct Template {
@@ -46,10 +47,14 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     let topic = target::topic(&manifest, &args.topic)?;
     let template = Template {
         due: due(args.delay, args.at.as_deref(), topic.delay, Timestamp::now())?,
-        options: options(&args),
+        options: args.options.options()?,
         if_exists: args.if_exists.map_or(topic.if_exists, IfExistsWord::meaning),
         payload_max: topic.limits.payload,
     };
+    if let Some(jobs) = &args.jobs {
+        let jobs = push_jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
+        return push_jobs::push(&manifest, &jobs, args.json);
+    }
     let source = Source::new(args.payload.clone());
     if args.lines {
         let lines = push_lines::Lines { source, template, topic: &args.topic, ids: args.id };
@@ -67,27 +72,6 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
         answers.first().copied().ok_or_else(no_answer)
     })?;
     tell(&args.topic, &id, template.due, pushed, args.json)
-}
-
-impl IfExistsWord {
-    fn meaning(self) -> IfExists {
-        match self {
-            Self::Reject => IfExists::Reject,
-            Self::Keep => IfExists::Keep,
-            Self::Replace => IfExists::Replace,
-        }
-    }
-}
-
-fn options(args: &PushArgs) -> Options {
-    let mut options = Options::default();
-    if let Some(ttr) = args.ttr {
-        options = options.with_ttr(ttr);
-    }
-    if let Some(max_attempts) = args.max_attempts {
-        options = options.with_max_attempts(max_attempts);
-    }
-    options
 }
 
 /// An id of its own for a job that was given none; later ones sort after earlier ones.
@@ -123,22 +107,41 @@ fn tell(
             Due::In(delay) => format!("due in {}", format_duration(delay)),
             Due::At(ms) => format!("due at {ms}"),
         };
-        output::print(&match pushed {
-            Pushed::Exists | Pushed::Kept | Pushed::BadDue => format!("{word} {id} in {topic}"),
-            _ => format!("{word} {id} to {topic}, {when}"),
+        let is_stored =
+            matches!(pushed, Pushed::Pushed | Pushed::Replaced | Pushed::Successor);
+        output::print(&if is_stored {
+            format!("{word} {id} to {topic}, {when}")
+        } else {
+            format!("{word} {id} in {topic}")
         })?;
     }
-    match pushed {
-        Pushed::Pushed | Pushed::Kept | Pushed::Replaced | Pushed::Successor => {
-            Ok(ExitCode::SUCCESS)
+    match refusal(pushed) {
+        None => Ok(ExitCode::SUCCESS),
+        Some(_) if json => Ok(ExitCode::from(FAILED)),
+        Some((why, remedy)) => {
+            Err(Failure::failed(format!("{word}: {id} was not pushed to {topic}: {why}"), remedy))
         }
-        Pushed::Exists if json => Ok(ExitCode::from(FAILED)),
-        Pushed::Exists => Err(Failure::failed(
-            format!("exists: a job {id} is alive in {topic}; nothing was pushed"),
+    }
+}
+
+/// Why a job was not pushed, and what to do about it; none if that is no failure.
+pub(super) fn refusal(pushed: Pushed) -> Option<(&'static str, &'static str)> {
+    match pushed {
+        Pushed::Pushed | Pushed::Kept | Pushed::Replaced | Pushed::Successor => None,
+        Pushed::Exists => Some((
+            "a job with that id is alive",
             "choose another id, cancel it, or push with --if-exists replace",
         )),
-        Pushed::BadDue => Err(Failure::failed(
-            format!("Redis refused the due time of job {id}"),
+        Pushed::Held => Some((
+            "a job with that id is done, and the topic holds ids for its unique_for",
+            "duebox get says until when; choose another id, or wait",
+        )),
+        Pushed::Full => Some((
+            "as many jobs wait there as its max_pending allows",
+            "push later, or raise max_pending",
+        )),
+        Pushed::BadDue => Some((
+            "Redis refused its due time",
             "compare this machine's clock with that of Redis",
         )),
     }

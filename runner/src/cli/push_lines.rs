@@ -1,6 +1,6 @@
 //! `duebox push --lines`: one job for each line, in batches that are bounded in number and size.
 //!
-//! A batch is stored whole or not at all. When a line is bad, the batches before it are stored
+//! A batch is decided as one; each line that it refuses is named. When a line is bad, the batches before it are stored
 //! already; the message says how many lines that were, so that the rest can be pushed.
 
 use std::io::{BufRead, Read};
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::failure::{FAILED, Failure};
 use super::payload::Source;
-use super::push::{Template, made_id};
+use super::push::{Template, made_id, refusal};
 use super::{output, target};
 use crate::manifest::Manifest;
 
@@ -40,6 +40,8 @@ struct Tally {
     kept: u64,
     replaced: u64,
     successor: u64,
+    held: u64,
+    full: u64,
     bad_due: u64,
 }
 
@@ -52,9 +54,15 @@ impl Tally {
             Pushed::Kept => &mut self.kept,
             Pushed::Replaced => &mut self.replaced,
             Pushed::Successor => &mut self.successor,
+            Pushed::Held => &mut self.held,
+            Pushed::Full => &mut self.full,
             Pushed::BadDue => &mut self.bad_due,
         };
         *count += 1;
+    }
+
+    fn refused(&self) -> u64 {
+        self.exists + self.held + self.full + self.bad_due
     }
 }
 
@@ -66,16 +74,33 @@ struct Summary<'a> {
     tally: &'a Tally,
 }
 
+/// A line that was refused, as JSON has it.
+#[derive(Serialize)]
+struct Refused {
+    line: u64,
+    id: String,
+    result: &'static str,
+}
+
+impl Refused {
+    fn print(&self, json: bool) -> Result<(), Failure> {
+        if json {
+            return output::print_json(self);
+        }
+        output::print(&format!("{} {} (line {})", self.result, self.id, self.line))
+    }
+}
+
 pub(super) fn push(manifest: &Manifest, lines: Lines<'_>, json: bool) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let progress = progress_bar(lines.source.len());
     let tally = target::block_on(async {
         let queue = target::connect(manifest).await?;
-        push_all(&queue, &lines, &progress).await
+        push_all(&queue, &lines, &progress, json).await
     });
     progress.finish_and_clear();
     let tally = tally?;
-    let refused = tally.exists + tally.bad_due;
+    let refused = tally.refused();
     if json {
         output::print_json(&Summary { topic: lines.topic.as_str(), tally: &tally })?;
         return Ok(ExitCode::from(if refused == 0 { 0 } else { FAILED }));
@@ -86,7 +111,8 @@ pub(super) fn push(manifest: &Manifest, lines: Lines<'_>, json: bool) -> Result<
     }
     Err(Failure::failed(
         format!("{refused} of {} lines were not pushed", tally.lines),
-        "exists: a job with that id is alive; bad_due: Redis refused the due time",
+        "exists: a job with that id is alive; held: one is done, and its id is not free yet; full: \
+         max_pending; bad_due: Redis refused the due time",
     ))
 }
 
@@ -108,6 +134,7 @@ async fn push_all(
     queue: &Queue,
     lines: &Lines<'_>,
     progress: &ProgressBar,
+    json: bool,
 ) -> Result<Tally, Failure> {
     let mut reader = lines.source.open()?;
     let mut tally = Tally::default();
@@ -126,7 +153,14 @@ async fn push_all(
             let answers = queue.push(lines.topic, &batch, lines.template.if_exists).await;
             let answers =
                 answers.map_err(|error| Failure::from(error).in_lines(tally.lines + 1, number))?;
-            answers.into_iter().for_each(|pushed| tally.add(pushed));
+            for (job, pushed) in batch.iter().zip(answers) {
+                tally.add(pushed);
+                if refusal(pushed).is_some() {
+                    let (line, id) = (tally.lines, job.id.to_string());
+                    let refused = Refused { line, id, result: pushed.word() };
+                    progress.suspend(|| refused.print(json))?;
+                }
+            }
             progress.inc(batch_bytes as u64);
             progress.set_message(tally.lines.to_string());
             (batch, batch_bytes) = (Vec::with_capacity(BATCH_MAX), 0);
@@ -173,6 +207,8 @@ fn describe(topic: &TopicName, tally: &Tally, took: Duration) -> String {
         ("kept", tally.kept),
         ("replaced", tally.replaced),
         ("successor", tally.successor),
+        ("held", tally.held),
+        ("full", tally.full),
         ("bad_due", tally.bad_due),
     ];
     for (word, count) in others.iter().filter(|(_, count)| *count > 0) {

@@ -1,50 +1,90 @@
-//! `duebox requeue`: run dead jobs again.
+//! `duebox dead requeue`, or `duebox requeue` for short: run dead jobs again.
 
-use std::collections::HashSet;
 use std::process::ExitCode;
 
+use clap::{ArgGroup, Args};
 use duebox_job::{JobId, TopicName};
 use duebox_queue::{BATCH_MAX, Queue, Requeued};
 use serde::Serialize;
 
+use super::ended::DeadArgs;
 use super::failure::{FAILED, Failure};
-use super::{Common, RequeueArgs, output, target};
+use super::{Common, output, target, value};
 
-/// How many dead jobs came to what, and which ones stayed dead.
+/// Run dead jobs again
+///
+/// They become ready at once, with their options and no attempts spent. A dead job whose id is alive
+/// again stays dead. `duebox requeue` and `duebox dead requeue` are the same.
+#[derive(Args)]
+#[command(
+    group = ArgGroup::new("requeued").args(["ids", "all", "class", "older_than", "newer_than"]).required(true).multiple(true),
+    after_help = "\
+Examples:
+  duebox requeue order.close 42 43
+  duebox requeue order.close --class timeout --newer-than 2h
+  duebox requeue order.close --all
+
+Exit codes:
+  0  all were requeued
+  1  some were not, or Redis failed
+  2  bad input"
+)]
+pub(super) struct RequeueArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    topic: TopicName,
+    /// The ids of dead jobs
+    #[arg(value_name = "ID", value_parser = value::any_id)]
+    ids: Vec<JobId>,
+    /// Every dead job of the topic
+    #[arg(long, conflicts_with_all = ["ids", "DeadArgs", "SpanArgs"])]
+    all: bool,
+    #[command(flatten)]
+    which: DeadArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many dead jobs came to what, and which ones stayed what they are.
 #[derive(Default, Serialize)]
 struct Tally {
     requeued: u64,
-    /// Their ids are alive again.
+    /// Their ids are alive again; at most 1,000 of them.
     exists: Vec<String>,
     /// Their ids are not dead.
     none: Vec<String>,
+    /// All that were not requeued.
+    not_requeued: u64,
 }
 
 pub(super) fn requeue(common: &Common, args: &RequeueArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
     let topic = &args.topic;
+    target::ids_or_filter(&args.ids, args.which.is_empty())?;
     let tally = target::block_on(async {
         let queue = target::connect(&manifest).await?;
-        if args.all {
-            requeue_all(&queue, topic).await
+        target::known_topic(&manifest, &queue, topic).await?;
+        if args.ids.is_empty() {
+            matching(&queue, topic, &args.which).await
         } else {
             some(&queue, topic, &args.ids).await
         }
     })?;
-    let complete = tally.exists.is_empty() && tally.none.is_empty();
     if args.json {
         output::print_json(&tally)?;
-        return Ok(ExitCode::from(if complete { 0 } else { FAILED }));
+        return Ok(ExitCode::from(if tally.not_requeued == 0 { 0 } else { FAILED }));
     }
     output::print(&format!("requeued {} in {topic}", tally.requeued))?;
     tally.exists.iter().try_for_each(|id| output::print(&format!("exists {id}")))?;
     tally.none.iter().try_for_each(|id| output::print(&format!("none {id}")))?;
-    if complete {
+    if tally.not_requeued == 0 {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::failed(
-        format!("{} jobs were not requeued", tally.exists.len() + tally.none.len()),
-        "exists: a job with that id is alive; none: no dead job has that id",
+        format!("{} jobs were not requeued", tally.not_requeued),
+        "exists: a job with that id is alive, or held by a runner; none: no dead job has that id; \
+         duebox get says what they are",
     ))
 }
 
@@ -60,33 +100,17 @@ async fn some(queue: &Queue, topic: &TopicName, ids: &[JobId]) -> Result<Tally, 
             }
         }
     }
+    tally.not_requeued = (tally.exists.len() + tally.none.len()) as u64;
     Ok(tally)
 }
 
-/// Requeues batch after batch, oldest first, until as many were met as were dead at the start: jobs
-/// that die meanwhile are left alone, so that a handler that fails at once does not keep it going.
-async fn requeue_all(queue: &Queue, topic: &TopicName) -> Result<Tally, Failure> {
-    let depths = queue.depths(std::slice::from_ref(topic)).await?;
-    let dead = depths.first().map_or(0, |depths| depths.dead);
-    let mut total = Tally::default();
-    let mut stuck = HashSet::new();
-    while total.requeued + (stuck.len() as u64) < dead {
-        let mut ids = queue.dead_ids(topic, BATCH_MAX + stuck.len()).await?;
-        ids.retain(|id| !stuck.contains(id));
-        ids.truncate(BATCH_MAX);
-        if ids.is_empty() {
-            break;
-        }
-        for (id, answer) in ids.iter().zip(queue.requeue(topic, &ids).await?) {
-            match answer {
-                Requeued::Ok => total.requeued += 1,
-                Requeued::Exists | Requeued::None => {
-                    stuck.insert(id.clone());
-                }
-            }
-        }
-    }
-    total.exists = stuck.iter().map(JobId::to_string).collect();
-    total.exists.sort();
-    Ok(total)
+async fn matching(queue: &Queue, topic: &TopicName, which: &DeadArgs) -> Result<Tally, Failure> {
+    let query = which.query(queue).await?;
+    let many = queue.requeue_matching(topic, &query).await?;
+    Ok(Tally {
+        requeued: many.requeued,
+        exists: many.exists_ids.iter().map(JobId::to_string).collect(),
+        none: Vec::new(),
+        not_requeued: many.exists,
+    })
 }

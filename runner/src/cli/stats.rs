@@ -30,9 +30,14 @@ struct TopicStats {
     bound: bool,
     pending: u64,
     ready: u64,
+    blocked: u64,
     unack: u64,
     retry: u64,
     dead: u64,
+    done: u64,
+    /// Acked jobs whose follow-ups are not all pushed yet.
+    outbox: u64,
+    paused: bool,
     /// How long the oldest ready job has been due.
     late_ms: Option<u64>,
     /// How long until the next waiting job falls due; 0 if it is due.
@@ -90,7 +95,8 @@ async fn look(
 }
 
 fn topic_stats(topic: &TopicName, bound: bool, depths: &Depths) -> TopicStats {
-    let Depths { pending, ready, unack, retry, dead, now_ms, .. } = *depths;
+    let Depths { pending, ready, blocked, unack, retry, dead, done, outbox, paused, now_ms, .. } =
+        *depths;
     let late_ms = depths.oldest_ready_ms.map(|due| now_ms.saturating_sub(due));
     let next_due_in_ms = depths.next_due_ms.map(|due| due.saturating_sub(now_ms));
     TopicStats {
@@ -98,9 +104,13 @@ fn topic_stats(topic: &TopicName, bound: bool, depths: &Depths) -> TopicStats {
         bound,
         pending,
         ready,
+        blocked,
         unack,
         retry,
         dead,
+        done,
+        outbox,
+        paused,
         late_ms,
         next_due_in_ms,
     }
@@ -121,29 +131,39 @@ fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure>
 
 fn table(topics: &[TopicStats]) -> String {
     let duration = |ms: Option<u64>| {
-        ms.map_or_else(|| "-".to_owned(), |ms| format_duration(Duration::from_millis(rounded(ms))))
+        ms.map_or_else(|| "-".to_owned(), |ms| format_duration(Duration::from_millis(output::rounded(ms))))
     };
     let row = |topic: &TopicStats| {
         let mut row = vec![topic.topic.clone()];
-        let counts = [topic.pending, topic.ready, topic.unack, topic.retry, topic.dead];
+        let &TopicStats { pending, ready, blocked, unack, retry, dead, done, .. } = topic;
+        let counts = [pending, ready, blocked, unack, retry, dead, done];
         row.extend(counts.map(|count| count.to_string()));
         row.push(duration(topic.late_ms));
         row.push(duration(topic.next_due_in_ms));
-        row.push(if topic.bound { "" } else { "unbound" }.to_owned());
+        row.push(notes(topic));
         row
     };
     let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
-    let header = ["topic", "pending", "ready", "unack", "retry", "dead", "late", "next due", ""];
+    let header = [
+        "topic", "pending", "ready", "blocked", "unack", "retry", "dead", "done", "late", "next due",
+        "",
+    ];
     output::table(&header, &rows)
 }
 
-/// People need no milliseconds beside hours.
-fn rounded(ms: u64) -> u64 {
-    match ms {
-        0..10_000 => ms,
-        10_000..3_600_000 => ms - ms % 1_000,
-        _ => ms - ms % 60_000,
+/// What is out of the ordinary.
+fn notes(topic: &TopicStats) -> String {
+    let mut notes = Vec::new();
+    if topic.paused {
+        notes.push("paused".to_owned());
     }
+    if topic.outbox > 0 {
+        notes.push(format!("{} in the outbox", topic.outbox));
+    }
+    if !topic.bound {
+        notes.push("unbound".to_owned());
+    }
+    notes.join(", ")
 }
 
 #[cfg(test)]
@@ -154,6 +174,8 @@ mod tests {
     fn lateness_and_next_due_count_from_redis_clock() {
         let depths = Depths {
             ready: 1,
+            outbox: 3,
+            paused: true,
             oldest_ready_ms: Some(900),
             next_due_ms: Some(1_500),
             now_ms: 1_000,
@@ -162,6 +184,6 @@ mod tests {
         let stats = topic_stats(&TopicName::new("a").unwrap(), false, &depths);
         assert_eq!((stats.late_ms, stats.next_due_in_ms), (Some(100), Some(500)));
         let text = table(&[stats]);
-        assert!(text.ends_with("100ms     500ms  unbound"), "{text}");
+        assert!(text.ends_with("100ms     500ms  paused, 3 in the outbox, unbound"), "{text}");
     }
 }

@@ -2,16 +2,16 @@
 
 use std::future::Future;
 
-use duebox_job::TopicName;
-use duebox_queue::{ConnectionSettings, Queue};
+use duebox_job::{JobId, TopicName};
+use duebox_queue::{ConnectionSettings, Job, JobState, Queue};
 
 use super::failure::Failure;
 use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
 use crate::redis_server::socket_url;
 
-/// The topic of that name, which must be in the manifest.
+/// The topic of that name, which must be in the manifest, by name or by a pattern.
 pub(super) fn topic<'m>(manifest: &'m Manifest, name: &TopicName) -> Result<&'m Topic, Failure> {
-    manifest.topics.get(name).ok_or_else(|| unknown_topic(name, manifest.topics.keys()))
+    manifest.topic_for(name).ok_or_else(|| unknown_topic(name, manifest.topics.keys()))
 }
 
 /// A topic that nobody knows, with those that are known.
@@ -26,6 +26,52 @@ pub(super) fn unknown_topic<'t>(
         None => format!("add it, or choose one of: {}", known.join(", ")),
     };
     Failure::bad_input(format!("there is no topic {name} in the manifest"), hint)
+}
+
+/// Refuses a topic that neither the manifest nor Redis knows.
+pub(super) async fn known_topic(
+    manifest: &Manifest,
+    queue: &Queue,
+    name: &TopicName,
+) -> Result<(), Failure> {
+    if manifest.topic_for(name).is_some() {
+        return Ok(());
+    }
+    let in_redis = queue.topics().await?;
+    if in_redis.contains(name) {
+        return Ok(());
+    }
+    Err(unknown_topic(name, manifest.topics.keys().chain(&in_redis)))
+}
+
+/// Refuses ids and a filter at once: which would it be?
+pub(super) fn ids_or_filter(ids: &[JobId], is_unfiltered: bool) -> Result<(), Failure> {
+    if ids.is_empty() || is_unfiltered {
+        return Ok(());
+    }
+    Err(Failure::bad_input(
+        "ids and a filter are both given",
+        "name the jobs, or say which are meant by --class, --older-than and --newer-than",
+    ))
+}
+
+/// A job that should wait and does not: what it is instead, and what can be done.
+pub(super) fn does_not_wait(topic: &TopicName, id: &JobId, found: Option<&Job>) -> Failure {
+    let Some(job) = found else {
+        return Failure::failed(
+            format!("no job {id} waits or runs in {topic}"),
+            "it is done and forgotten, or was never pushed; see duebox stats",
+        );
+    };
+    let hint = match job.state {
+        JobState::Dead => format!("give it another life with: duebox requeue {topic} {id}"),
+        JobState::Done | JobState::Held => "push it anew, under another id".to_owned(),
+        _ => "it has just changed: look at it with duebox get, and try again".to_owned(),
+    };
+    Failure::failed(
+        format!("the job {id} of {topic} is {}; nothing has changed", job.state.word()),
+        hint,
+    )
 }
 
 /// Connects to the queue that the manifest names; a managed Redis must be running already.

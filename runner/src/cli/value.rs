@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use duebox_job::{JobId, TopicName, parse_duration};
+use duebox_job::{Backoff, FailureClass, JobId, Options, Priority, TopicName, parse_duration};
+use duebox_queue::Cursor;
 
 pub(super) fn topic(text: &str) -> Result<TopicName, String> {
     TopicName::new(text).map_err(|error| error.to_string())
@@ -43,6 +44,35 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// One wait, or a list of them.
+pub(super) fn backoff(text: &str) -> Result<Backoff, String> {
+    let waits = text.split(',').map(parse_duration).collect::<Result<_, _>>();
+    let waits = waits.map_err(|error| error.to_string())?;
+    Backoff::schedule(waits).map_err(|error| error.to_string())
+}
+
+pub(super) fn priority(text: &str) -> Result<Priority, String> {
+    let found = Priority::ALL.into_iter().find(|priority| priority.name() == text);
+    found.ok_or_else(|| format!("{text:?} is no priority; choose high, normal or low"))
+}
+
+pub(super) fn key(text: &str) -> Result<String, String> {
+    let checked = Options::default().with_key(text);
+    checked.map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+pub(super) fn class(text: &str) -> Result<FailureClass, String> {
+    let found = FailureClass::ALL.into_iter().find(|class| class.name() == text);
+    found.ok_or_else(|| {
+        let names: Vec<_> = FailureClass::ALL.iter().map(|class| class.name()).collect();
+        format!("there is no class {text:?}; choose one of {}", names.join(", "))
+    })
+}
+
+pub(super) fn cursor(text: &str) -> Result<Cursor, String> {
+    text.parse().map_err(|error: duebox_queue::CursorError| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +92,23 @@ mod tests {
         assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
         assert!(pair("=b").is_err() && pair("a").is_err());
+    }
+
+    #[test]
+    fn a_backoff_is_one_wait_or_a_list() {
+        let minutes = |many: &[u64]| {
+            Backoff::Schedule(many.iter().map(|m| Duration::from_secs(60 * m)).collect())
+        };
+        assert_eq!(backoff("2m"), Ok(minutes(&[2])));
+        assert_eq!(backoff("2m,10m,1h"), Ok(minutes(&[2, 10, 60])));
+        assert!(backoff("").is_err() && backoff("2m,").is_err() && backoff("5").is_err());
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_refused_with_those_that_do() {
+        assert_eq!(class("trap"), Ok(FailureClass::Trap));
+        assert!(class("sneeze").unwrap_err().contains("bad_verdict"));
+        assert_eq!(priority("low"), Ok(Priority::Low));
+        assert!(priority("urgent").unwrap_err().contains("high, normal or low"));
     }
 }
