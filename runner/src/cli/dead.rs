@@ -1,0 +1,168 @@
+//! `duebox dead`: look at dead jobs, give them another life, or forget them.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use duebox_job::{JobId, TopicName};
+use duebox_queue::{DeadQuery, DeadSummary, Page, Queue};
+use serde::Serialize;
+
+use super::ended::{DeadArgs, PageArgs};
+use super::failure::Failure;
+use super::purge::PurgeArgs;
+use super::requeue::RequeueArgs;
+use super::{Common, get, output, purge, requeue, target, value};
+
+/// How much of a reason a list shows.
+const REASON_CHARS: usize = 60;
+
+/// Look at dead jobs, give them another life, or forget them
+///
+/// A job is dead when its attempts are spent, its handler dropped it, or nothing could make it run.
+/// It is kept for the topic's `retention`.
+#[derive(Args)]
+pub(super) struct DeadCommandArgs {
+    #[command(subcommand)]
+    command: DeadCommand,
+}
+
+#[derive(Subcommand)]
+enum DeadCommand {
+    List(ListArgs),
+    Show(ShowArgs),
+    Requeue(RequeueArgs),
+    Purge(PurgeArgs),
+}
+
+/// List dead jobs, those that died last at the top
+///
+/// With --class every dead job of the span may be looked at, in steps of 1,000.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox dead list order.close
+  duebox dead list order.close --class timeout --newer-than 1h
+  duebox dead list order.close --limit 1000 --json | jq -r '.jobs[].id'")]
+struct ListArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    topic: TopicName,
+    #[command(flatten)]
+    which: DeadArgs,
+    #[command(flatten)]
+    page: PageArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show one dead job: its payload and what it died of
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox dead show order.close 42
+
+Exit codes:
+  0  here it is
+  1  no dead job has that id, or Redis failed
+  2  bad input")]
+struct ShowArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    topic: TopicName,
+    /// The job's id
+    #[arg(value_parser = value::any_id)]
+    id: JobId,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A page as JSON has it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    topic: &'a str,
+    jobs: &'a [DeadSummary],
+    /// Where the next page goes on.
+    next: Option<String>,
+}
+
+pub(super) fn dead(common: &Common, args: &DeadCommandArgs) -> Result<ExitCode, Failure> {
+    match &args.command {
+        DeadCommand::List(args) => list(common, args),
+        DeadCommand::Show(args) => show(common, args),
+        DeadCommand::Requeue(args) => requeue::requeue(common, args),
+        DeadCommand::Purge(args) => purge::purge(common, args),
+    }
+}
+
+fn list(common: &Common, args: &ListArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let topic = &args.topic;
+    let page = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        target::known_topic(&manifest, &queue, topic).await?;
+        let all = args.which.query(&queue).await?;
+        read(&queue, topic, DeadQuery { class: all.class, page: args.page.of(all.page) }).await
+    })?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    if args.json {
+        output::print_json(&Answer { topic: topic.as_str(), jobs: &page.jobs, next })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |job: &DeadSummary| {
+        let reason = job.reason.as_deref().unwrap_or_default();
+        let mut line: String = reason.lines().next().unwrap_or_default().chars().take(REASON_CHARS).collect();
+        if line.len() < reason.len() {
+            line.push('…');
+        }
+        vec![
+            output::plain(&job.id.to_string()),
+            output::time(job.died_at_ms),
+            job.class.clone().unwrap_or_else(|| "-".to_owned()),
+            job.attempt.map_or_else(|| "-".to_owned(), |attempt| attempt.to_string()),
+            output::plain(&line),
+        ]
+    };
+    let rows: Vec<_> = page.jobs.iter().map(row).collect();
+    output::print(&output::table(&["id", "died", "class", "attempt", "reason"], &rows))?;
+    output::print_next(next.as_deref())
+}
+
+/// A page as full as it can be: one of a rare class may take many calls.
+async fn read(
+    queue: &Queue,
+    topic: &TopicName,
+    mut query: DeadQuery,
+) -> Result<Page<DeadSummary>, Failure> {
+    let mut jobs = Vec::new();
+    loop {
+        let page = queue.dead_page(topic, &query).await?;
+        query.page.limit -= page.jobs.len();
+        jobs.extend(page.jobs);
+        if query.page.limit == 0 || page.next.is_none() {
+            return Ok(Page { jobs, next: page.next });
+        }
+        query.page.after = page.next;
+    }
+}
+
+fn show(common: &Common, args: &ShowArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let ShowArgs { topic, id, json } = args;
+    let job = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        Ok(queue.get(topic, id).await?)
+    })?;
+    match job {
+        Some(job) if job.dead.is_some() => get::show(topic, &job, *json),
+        Some(job) => Err(Failure::failed(
+            format!("the job {id} of {topic} is {}, not dead", job.state.word()),
+            "duebox get shows it",
+        )),
+        None => Err(Failure::failed(
+            format!("no dead job of {topic} has the id {id}"),
+            "duebox dead list shows those there are",
+        )),
+    }
+}

@@ -1,0 +1,86 @@
+//! `duebox done`: look at jobs that are done, where a topic keeps them.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use duebox_job::{TopicName, format_duration};
+use duebox_queue::DoneSummary;
+use serde::Serialize;
+
+use super::ended::{PageArgs, SpanArgs};
+use super::failure::Failure;
+use super::{Common, output, target, value};
+
+/// Look at jobs that are done
+///
+/// A topic keeps them for its `done_retention`, which is 0 unless the manifest says otherwise.
+#[derive(Args)]
+pub(super) struct DoneCommandArgs {
+    #[command(subcommand)]
+    command: DoneCommand,
+}
+
+#[derive(Subcommand)]
+enum DoneCommand {
+    List(ListArgs),
+}
+
+/// List done jobs, those that were done last at the top
+///
+/// `duebox get` shows one with its result.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox done list order.close
+  duebox done list order.close --newer-than 10m --json")]
+struct ListArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    topic: TopicName,
+    #[command(flatten)]
+    span: SpanArgs,
+    #[command(flatten)]
+    page: PageArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A page as JSON has it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    topic: &'a str,
+    jobs: &'a [DoneSummary],
+    /// Where the next page goes on.
+    next: Option<String>,
+}
+
+pub(super) fn done(common: &Common, args: &DoneCommandArgs) -> Result<ExitCode, Failure> {
+    let DoneCommand::List(args) = &args.command;
+    let manifest = common.load()?;
+    let topic = &args.topic;
+    let page = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        target::known_topic(&manifest, &queue, topic).await?;
+        let query = args.page.of(args.span.query(&queue).await?);
+        Ok(queue.done_page(topic, &query).await?)
+    })?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    if args.json {
+        output::print_json(&Answer { topic: topic.as_str(), jobs: &page.jobs, next })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |job: &DoneSummary| {
+        let took = |ms: f64| format_duration(Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e9)));
+        vec![
+            output::plain(&job.id.to_string()),
+            output::time(job.done_at_ms),
+            job.attempt.map_or_else(|| "-".to_owned(), |attempt| attempt.to_string()),
+            job.wall_ms.map_or_else(|| "-".to_owned(), took),
+        ]
+    };
+    let rows: Vec<_> = page.jobs.iter().map(row).collect();
+    output::print(&output::table(&["id", "done", "attempt", "took"], &rows))?;
+    output::print_next(next.as_deref())
+}

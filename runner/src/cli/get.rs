@@ -1,0 +1,171 @@
+//! `duebox get`: all that is known of one job, whatever state it is in.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use duebox_job::{JobId, TopicName, format_duration};
+use duebox_queue::{Job, LeaseHeld};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::failure::Failure;
+use super::{Common, output, target, value};
+
+/// Show a job, whatever state it is in
+///
+/// Its state, due time, payload, options, attempts and last error, who runs it and until when, how it
+/// died or what its handler gave as the result. Looks at one id, however many jobs there are.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox get order.close 42
+  duebox get order.close 42 --json | jq .state
+
+Exit codes:
+  0  here it is
+  1  nothing is known of it, or Redis failed
+  2  bad input")]
+pub(super) struct GetArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    topic: TopicName,
+    /// The job's id
+    #[arg(value_parser = value::any_id)]
+    id: JobId,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A job as JSON has it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    topic: &'a str,
+    #[serde(flatten)]
+    job: &'a Job,
+}
+
+pub(super) fn get(common: &Common, args: &GetArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let GetArgs { topic, id, json } = args;
+    let job = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        Ok(queue.get(topic, id).await?)
+    })?;
+    let Some(job) = job else {
+        return Err(Failure::failed(
+            format!("nothing is known of a job {id} in {topic}"),
+            "it is done and forgotten, or was never pushed; see duebox stats",
+        ));
+    };
+    show(topic, &job, *json)
+}
+
+/// Shows a job.
+pub(super) fn show(topic: &TopicName, job: &Job, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        output::print_json(&Answer { topic: topic.as_str(), job })?;
+    } else {
+        output::print(&output::fields(&describe(topic, job)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(topic: &TopicName, job: &Job) -> Vec<(&'static str, String)> {
+    let now = job.now_ms;
+    let mut fields = vec![
+        ("id", output::plain(&job.id.to_string())),
+        ("topic", topic.to_string()),
+        ("state", job.state.word().to_owned()),
+    ];
+    let mut add = |name, value: Option<String>| fields.extend(value.map(|value| (name, value)));
+    add("due", job.due_at_ms.map(|ms| moment(ms, now)));
+    add("failed", count(job.failures, "attempt"));
+    add("crashed", count(job.crashes, "run"));
+    add("snoozed", count(job.snoozes, "time"));
+    add("lease", job.lease.as_ref().map(|lease| describe_lease(lease, now)));
+    add("successor", job.successor_due_at_ms.map(|ms| format!("due {}", moment(ms, now))));
+    match &job.options {
+        Ok(options) => add("options", Some(options.to_json()).filter(|json| !json.is_empty())),
+        Err(why) => add("options", Some(format!("cannot be read: {why}"))),
+    }
+    if job.state.is_live() {
+        add("error", job.last_error.as_ref().map(info));
+    }
+    if let Some(dead) = &job.dead {
+        add("died", Some(moment(dead.died_at_ms, now)));
+        add("of", Some(info(&dead.info)));
+    }
+    if let Some(done) = &job.done {
+        add("done", Some(moment(done.done_at_ms, now)));
+        add("by", Some(info(&done.info)));
+        add("result", done.result.as_deref().map(bytes));
+    }
+    add("held", job.held_until_ms.map(|ms| format!("until {}", moment(ms, now))));
+    add("payload", job.payload.as_deref().map(bytes));
+    fields
+}
+
+fn count(times: u32, what: &str) -> Option<String> {
+    match times {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        many => Some(format!("{many} {what}s")),
+    }
+}
+
+fn describe_lease(lease: &LeaseHeld, now_ms: u64) -> String {
+    let holder = lease.holder.as_deref().map_or("a runner without a name".to_owned(), output::plain);
+    let mut text = format!("{holder} has it until {}", moment(lease.expires_at_ms, now_ms));
+    if lease.cancelled {
+        text.push_str(", and will not try it again: it is cancelled");
+    }
+    text
+}
+
+/// A time, and how far it is from now.
+fn moment(ms: u64, now_ms: u64) -> String {
+    let span = format_duration(Duration::from_millis(output::rounded(ms.abs_diff(now_ms))));
+    let time = output::time(ms);
+    if ms > now_ms { format!("{time} (in {span})") } else { format!("{time} ({span} ago)") }
+}
+
+/// Bytes for people.
+fn bytes(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => output::plain(text),
+        Err(_) => format!("{} bytes that are no text; --json has them in base64", bytes.len()),
+    }
+}
+
+/// What is kept of an attempt: the class and the reason first, the rest by name.
+fn info(info: &Value) -> String {
+    let Value::Object(fields) = info else {
+        return output::plain(&shown(info));
+    };
+    let mut lines = Vec::new();
+    let first: Vec<String> =
+        ["class", "reason"].iter().filter_map(|name| fields.get(*name)).map(shown).collect();
+    if !first.is_empty() {
+        lines.push(first.join(": "));
+    }
+    for (name, value) in fields {
+        match value {
+            _ if name == "class" || name == "reason" => {}
+            Value::Array(values) => {
+                lines.push(format!("{name}:"));
+                lines.extend(values.iter().map(|value| format!("  {}", shown(value))));
+            }
+            value => lines.push(format!("{name}: {}", shown(value))),
+        }
+    }
+    output::plain(&lines.join("\n"))
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
