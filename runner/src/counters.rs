@@ -13,8 +13,12 @@ pub struct Counters {
     pub acked: AtomicU64,
     /// Failed attempts that will be tried again.
     pub retried: AtomicU64,
+    /// Jobs that their handler put off.
+    pub snoozed: AtomicU64,
     /// Jobs buried.
     pub dead: AtomicU64,
+    /// Jobs that were not started within their ttl.
+    pub expired: AtomicU64,
     /// Leases given back with no attempt spent.
     pub released: AtomicU64,
     /// Jobs that were cancelled or superseded while they ran.
@@ -33,7 +37,8 @@ impl Counters {
 
     fn of(&self, settled: Settled) -> &AtomicU64 {
         match settled {
-            Settled::Done => &self.acked,
+            Settled::Done | Settled::Discarded => &self.acked,
+            Settled::Snoozed => &self.snoozed,
             Settled::Retry => &self.retried,
             Settled::Dead => &self.dead,
             Settled::Released => &self.released,

@@ -16,8 +16,6 @@ pub struct Held {
     pub lease: Lease,
     /// Which attempt it is, from 1.
     pub attempt: u32,
-    /// Attempts the job has in all.
-    pub max_attempts: u32,
     /// Ends its guest.
     pub interrupt: Interrupt,
     renewed_at: Instant,
@@ -44,14 +42,12 @@ impl InFlight {
         &mut self,
         lease: Lease,
         attempt: u32,
-        max_attempts: u32,
         lasts: Duration,
         leased_at: Instant,
     ) -> (u64, Interrupt) {
         let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), leased_at);
         self.next_key += 1;
-        let held =
-            Held { lease, attempt, max_attempts, interrupt: interrupt.clone(), renewed_at, lasts };
+        let held = Held { lease, attempt, interrupt: interrupt.clone(), renewed_at, lasts };
         self.held.insert(key, held);
         let beat = renewed_at + lasts / 3;
         self.heartbeat_at = Some(self.heartbeat_at.map_or(beat, |known| known.min(beat)));

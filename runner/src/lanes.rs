@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use duebox_job::Outcome;
-use duebox_sandbox::{Digest, Interrupt, Invocation, LogSink};
+use bytes::Bytes;
+use duebox_job::{FollowUp, Outcome};
+use duebox_sandbox::{Digest, Interrupt, Invocation, LogSink, Report};
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -40,12 +41,34 @@ pub struct Ended {
     pub key: u64,
     /// What came of it.
     pub outcome: Outcome,
+    /// What it leaves behind.
+    pub remains: Remains,
     /// The module that ran it.
     pub digest: Digest,
     /// When it was started.
     pub started_at: Instant,
     /// How long it took.
     pub wall: Duration,
+}
+
+/// What a job leaves behind beside its outcome.
+#[derive(Default)]
+pub struct Remains {
+    /// What its handler set as its result.
+    pub result: Option<Bytes>,
+    /// Jobs its handler asked for.
+    pub follow_ups: Vec<FollowUp>,
+    /// What ended the guest, and the calls that led to it.
+    pub trace: Option<String>,
+    /// The last lines of its log, if it failed.
+    pub log_tail: Vec<String>,
+}
+
+impl Remains {
+    fn of(report: Report) -> (Outcome, Self) {
+        let Report { outcome, result, follow_ups, trace, log_tail, .. } = report;
+        (outcome, Self { result, follow_ups, trace, log_tail })
+    }
 }
 
 /// How full the lanes are.
@@ -256,11 +279,14 @@ impl Shared {
         if waited {
             self.state().aside -= 1;
         }
-        let outcome = match report {
-            Ok(report) => report.outcome,
-            Err(_) => Outcome::HostFault("the host panicked while it ran the job".to_owned()),
+        let (outcome, remains) = match report {
+            Ok(report) => Remains::of(report),
+            Err(_) => {
+                let why = "the host panicked while it ran the job".to_owned();
+                (Outcome::HostFault(why), Remains::default())
+            }
         };
-        Ended { key: task.key, outcome, digest, started_at, wall: started_at.elapsed() }
+        Ended { key: task.key, outcome, remains, digest, started_at, wall: started_at.elapsed() }
     }
 
     fn end(&self, ended: Ended) {

@@ -1,7 +1,8 @@
 //! The parts of the `duebox` daemon that are no crate of their own.
 //!
 //! A job's way through them: `poller` wakes the `worker` of its topic, which leases it, runs it in
-//! one of its `lanes`, and settles it by the `verdict`.
+//! one of its `lanes`, and settles it by the `verdict`. The `scheduler` pushes what the manifest's
+//! schedules ask for, and the `relay` what handlers asked for with their ack.
 
 pub mod binding;
 pub mod cli;
@@ -20,7 +21,9 @@ pub mod poller;
 pub mod record;
 pub mod redis_clock;
 pub mod redis_server;
+pub mod relay;
 pub mod schedule;
+pub mod scheduler;
 pub mod signal;
 pub mod telemetry;
 pub mod verdict;

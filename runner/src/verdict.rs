@@ -1,71 +1,165 @@
 //! From what came of an attempt to what is to become of the job: the topic's policy for the failure's
-//! class, its backoff, and what a dead job keeps.
+//! class, its backoff, and what a job leaves behind when it is done or dead.
 
 use std::time::Duration;
 
-use duebox_job::{Failure, FailureClass, Outcome, Policy};
-use duebox_queue::Verdict;
+use duebox_job::{Failure, FailureClass, Options, Outcome, Policy};
+use duebox_queue::{Finish, Verdict};
 use duebox_sandbox::Digest;
 use serde::Serialize;
 
+use crate::lanes::Remains;
 use crate::manifest::Topic;
 
 /// The wait before a job runs again that a fault of the host kept from running.
 const FAULT_DELAY: Duration = Duration::from_millis(100);
 
-/// What a dead job keeps, as JSON in `dead:info`.
-#[derive(Serialize)]
+/// An attempt that is over, and whose it was.
+pub struct Attempt<'a> {
+    /// The job's topic.
+    pub topic: &'a Topic,
+    /// What the job sets over it; none where that cannot be read.
+    pub options: Option<&'a Options>,
+    /// Which attempt it was, from 1.
+    pub number: u32,
+    /// The module that ran it; none if none did.
+    pub digest: Option<Digest>,
+    /// How long it ran.
+    pub wall: Duration,
+}
+
+/// What a dead or done job keeps, as JSON in `dead:info` or `done:info`; and what is known of the last
+/// failure of one that waits for its next attempt, in `errors`.
+#[derive(Serialize, Default)]
 struct Info<'a> {
-    class: FailureClass,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<FailureClass>,
+    #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wall_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    log: &'a [String],
 }
 
-/// The verdict on a job whose `attempt`-th attempt (from 1) of `max_attempts` came to `outcome`.
-pub fn verdict(
-    outcome: &Outcome,
-    topic: &Topic,
-    attempt: u32,
-    max_attempts: u32,
-    digest: Option<Digest>,
-) -> Verdict {
-    let failure = match outcome {
-        Outcome::Acked => return Verdict::Ack,
-        Outcome::Snoozed { delay, .. } => return Verdict::Release { delay: *delay },
-        Outcome::HostFault(_) => return Verdict::Release { delay: FAULT_DELAY },
-        Outcome::Failed(failure) => failure,
-    };
-    let policy = topic.on.get(&failure.class).copied();
-    match policy.unwrap_or_else(|| failure.class.default_policy()) {
-        Policy::Discard => Verdict::Ack,
-        Policy::Dead => Verdict::Drop { info: info(failure, attempt, digest) },
-        Policy::Retry => {
-            let backoff = || topic.backoff.delay(attempt, fastrand::f64());
-            Verdict::Nack {
-                delay: failure.retry_after.unwrap_or_else(backoff),
-                max_attempts,
-                info: info(failure, attempt, digest),
+impl Attempt<'_> {
+    /// Attempts the job has in all.
+    pub fn max_attempts(&self) -> u32 {
+        self.options.and_then(Options::max_attempts).unwrap_or(self.topic.max_attempts)
+    }
+
+    /// The verdict on the job for what came of this attempt.
+    pub fn verdict(&self, outcome: &Outcome, remains: Remains) -> Verdict {
+        match outcome {
+            Outcome::Acked => self.done(remains),
+            Outcome::HostFault(_) => Verdict::Release { delay: FAULT_DELAY },
+            Outcome::Snoozed { delay, reason } => self.snoozed(*delay, reason, &remains),
+            Outcome::Failed(failure) => self.failed(failure, &remains),
+        }
+    }
+
+    fn done(&self, remains: Remains) -> Verdict {
+        let Topic { unique_for, done_retention, .. } = self.topic;
+        let keeps = !done_retention.is_zero();
+        if remains.follow_ups.is_empty() && unique_for.is_zero() && !keeps {
+            return Verdict::Ack;
+        }
+        Verdict::Finish(Finish {
+            unique_for: *unique_for,
+            info: keeps.then(|| json(&self.info())),
+            result: remains.result.filter(|_| keeps),
+            follow_ups: remains.follow_ups,
+        })
+    }
+
+    fn failed(&self, failure: &Failure, remains: &Remains) -> Verdict {
+        match self.policy(failure.class) {
+            Policy::Discard => Verdict::Ack,
+            Policy::Dead => Verdict::Drop { info: self.evidence(failure, remains, true) },
+            Policy::Retry => {
+                let max_attempts = self.max_attempts();
+                let is_last = self.number >= max_attempts;
+                Verdict::Nack {
+                    delay: failure.retry_after.unwrap_or_else(|| self.backoff()),
+                    max_attempts,
+                    info: self.evidence(failure, remains, is_last),
+                }
             }
         }
     }
+
+    fn snoozed(&self, delay: Duration, reason: &str, remains: &Remains) -> Verdict {
+        let own = self.options.and_then(Options::max_snoozes);
+        let max_snoozes = own.unwrap_or(self.topic.max_snoozes);
+        let reason = match reason {
+            "" => format!("it was put off as often as max_snoozes allows ({max_snoozes})"),
+            said => format!("it was put off as often as max_snoozes allows ({max_snoozes}): {said}"),
+        };
+        let spent = Failure { class: FailureClass::Nack, reason, retry_after: None };
+        let is_retried = self.policy(FailureClass::Nack) == Policy::Retry;
+        Verdict::Snooze {
+            delay,
+            max_snoozes,
+            nack_delay: self.backoff(),
+            max_attempts: if is_retried { self.max_attempts() } else { 1 },
+            info: self.evidence(&spent, remains, true),
+        }
+    }
+
+    fn policy(&self, class: FailureClass) -> Policy {
+        self.topic.on.get(&class).copied().unwrap_or_else(|| class.default_policy())
+    }
+
+    fn backoff(&self) -> Duration {
+        let own = self.options.and_then(Options::backoff);
+        own.as_ref().unwrap_or(&self.topic.backoff).delay(self.number, fastrand::f64())
+    }
+
+    fn info(&self) -> Info<'_> {
+        Info {
+            attempt: Some(self.number),
+            digest: self.digest.map(|digest| digest.to_string()),
+            wall_ms: Some(self.wall.as_micros() as f64 / 1_000.0),
+            ..Info::default()
+        }
+    }
+
+    /// What is known of a failure; trace and log only of one that may be the last.
+    fn evidence(&self, failure: &Failure, remains: &Remains, is_last: bool) -> String {
+        json(&Info {
+            class: Some(failure.class),
+            reason: &failure.reason,
+            trace: remains.trace.as_deref().filter(|_| is_last),
+            log: if is_last { &remains.log_tail } else { &[] },
+            ..self.info()
+        })
+    }
 }
 
-/// What a job keeps that its runners' deaths buried.
-pub fn crashed_info() -> String {
-    let reason = "its runner died, or lost the lease, as often as max_crashes allows";
-    json(&Info { class: FailureClass::Crashed, reason, attempt: None, digest: None })
+/// What jobs keep that scripts bury; empty where the topic wants them forgotten.
+pub fn buried_info(topic: &Topic, class: FailureClass) -> String {
+    match topic.on.get(&class) {
+        Some(Policy::Discard) => String::new(),
+        _ => info_of(class),
+    }
 }
 
-fn info(failure: &Failure, attempt: u32, digest: Option<Digest>) -> String {
-    json(&Info {
-        class: failure.class,
-        reason: &failure.reason,
-        attempt: Some(attempt),
-        digest: digest.map(|digest| digest.to_string()),
-    })
+/// What jobs keep of a class that no attempt came to.
+pub fn info_of(class: FailureClass) -> String {
+    let reason = match class {
+        FailureClass::Crashed => {
+            "its runner died, or lost the lease, as often as max_crashes allows"
+        }
+        FailureClass::Expired => "it was not started within its ttl after it fell due",
+        _ => "",
+    };
+    json(&Info { class: Some(class), reason, ..Info::default() })
 }
 
 fn json(info: &Info<'_>) -> String {

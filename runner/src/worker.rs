@@ -29,7 +29,7 @@ use crate::pace::Pace;
 use crate::poke::Poke;
 use crate::record::Record;
 use crate::redis_clock::RedisClock;
-use crate::verdict::crashed_info;
+use crate::relay::Relay;
 
 mod admit;
 mod turn;
@@ -70,6 +70,8 @@ pub struct WorkerParts {
     pub counters: Arc<Counters>,
     /// What is known of Redis' health.
     pub outage: Arc<Outage>,
+    /// Who brings follow-up jobs to their topics.
+    pub relay: Relay,
     /// What it is told.
     pub orders: watch::Receiver<Order>,
     /// Names this process among all runners.
@@ -95,7 +97,8 @@ pub struct Worker {
     retry: Duration,
     drain_until: Option<Instant>,
     calls: u64,
-    crashed_info: Arc<str>,
+    /// Verdicts not sent yet bring follow-up jobs.
+    follow_ups: bool,
 }
 
 impl Worker {
@@ -117,7 +120,7 @@ impl Worker {
             retry: RETRY_FIRST,
             drain_until: None,
             calls: 0,
-            crashed_info: crashed_info().into(),
+            follow_ups: false,
         }
     }
 

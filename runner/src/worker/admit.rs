@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use duebox_job::{Failure, FailureClass, Outcome};
-use duebox_queue::{Lease, LeaseCall, Leased};
+use duebox_queue::{Lease, LeaseCall, Leased, LeasedJobs};
 use duebox_sandbox::Invocation;
+use tracing::warn;
 
 use super::Worker;
 use crate::binding::{self, Binding};
 use crate::counters::add;
-use crate::lanes::Task;
+use crate::lanes::{Remains, Task};
 use crate::record::Record;
-use crate::verdict::verdict;
+use crate::verdict::Attempt;
 
 impl Worker {
     /// Takes what a lease call gave, sent at `sent_at` and asked at `asked_at_us` by Redis' clock. Where
@@ -23,11 +24,18 @@ impl Worker {
         sent_at: Instant,
         asked_at_us: u64,
     ) {
-        let (leases, withdrawn) = match leased {
-            Leased::Jobs(leases, withdrawn) => (leases, withdrawn),
-            Leased::Empty | Leased::Paused => return,
+        let LeasedJobs { leases, withdrawn, expired, wait } = match leased {
+            Leased::Jobs(jobs) => jobs,
+            Leased::Empty { wait } | Leased::Limited { wait } => {
+                LeasedJobs { wait, ..LeasedJobs::default() }
+            }
+            Leased::Paused => return,
         };
-        self.more |= leases.len() == call.jobs || withdrawn > 0;
+        if let Some(wait) = wait {
+            self.look_at = self.look_at.min(Instant::now() + wait);
+        }
+        self.more |= leases.len() == call.jobs || withdrawn + expired > 0;
+        self.expired(expired);
         add(&self.parts.counters.leased, leases.len());
         let binding = binding::current(&self.parts.bound);
         let lease_us = u64::try_from(call.lease.as_micros()).unwrap_or(u64::MAX);
@@ -72,6 +80,7 @@ impl Worker {
             return None;
         }
         let max_attempts = options.max_attempts().unwrap_or(binding.topic.max_attempts);
+        let headers = options.headers().clone();
         let invocation = Invocation {
             id: lease.id.clone(),
             topic: self.parts.topic.clone(),
@@ -79,18 +88,28 @@ impl Worker {
             attempt,
             max_attempts,
             due_at_ms: lease.due_at_ms,
-            headers: std::collections::BTreeMap::new(),
+            headers,
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
         };
-        let (key, interrupt) = self.in_flight.add(lease, attempt, max_attempts, lasts, leased_at);
+        let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
         Some(Task { key, invocation, interrupt })
     }
 
     fn bury_unrun(&mut self, lease: Lease, binding: &Binding, attempt: u32, reason: String) {
         let class = FailureClass::BadOptions;
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
-        let verdict = verdict(&outcome, &binding.topic, attempt, binding.topic.max_attempts, None);
+        let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
+        let over = Attempt { topic, options: None, number: attempt, digest, wall };
+        let verdict = over.verdict(&outcome, Remains::default());
         self.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
         self.verdicts.push(lease.settle(verdict));
+    }
+
+    fn expired(&self, jobs: u64) {
+        if jobs > 0 {
+            add(&self.parts.counters.expired, jobs as usize);
+            warn!(topic = %self.parts.topic, jobs, class = FailureClass::Expired.name(),
+                "not started within their ttl after they fell due");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_job::{FailureClass, JobId, Outcome};
+use duebox_job::{FailureClass, JobId, Outcome, Policy};
 use duebox_queue::{
     BATCH_MAX, Extension, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule, Reclaimed,
     Settled, Settlement, Turn, TurnReply, Verdict,
@@ -17,7 +17,7 @@ use crate::counters::add;
 use crate::lanes::Ended;
 use crate::outage::{self, RETRY_FIRST};
 use crate::record::Record;
-use crate::verdict::verdict;
+use crate::verdict::{Attempt, buried_info};
 
 /// What one turn is made of; kept until it has an answer.
 struct Plan {
@@ -29,6 +29,9 @@ struct Plan {
     looks: bool,
     skip: u64,
     max_crashes: u32,
+    crashed_info: String,
+    discards_bad: bool,
+    follow_ups: bool,
 }
 
 impl Worker {
@@ -63,7 +66,15 @@ impl Worker {
             // Its time was over, not its attempt: others may have it at once.
             Verdict::Release { delay: Duration::ZERO }
         } else {
-            verdict(&ended.outcome, &binding.topic, held.attempt, held.max_attempts, digest)
+            let attempt = Attempt {
+                topic: &binding.topic,
+                options: held.lease.options.as_ref().ok(),
+                number: held.attempt,
+                digest,
+                wall: ended.wall,
+            };
+            self.follow_ups |= !ended.remains.follow_ups.is_empty();
+            attempt.verdict(&ended.outcome, ended.remains)
         };
         self.records.push(Record {
             id: held.lease.id.clone(),
@@ -87,7 +98,8 @@ impl Worker {
         let lease = (wanted > 0).then(|| {
             self.calls += 1;
             let call_id = format!("{}:{}", self.parts.runner_id, self.calls);
-            LeaseCall { jobs: wanted, lease: binding.lease, call_id }
+            let expired_info = buried_info(&binding.topic, FailureClass::Expired);
+            LeaseCall { expired_info, ..LeaseCall::new(wanted, binding.lease, call_id) }
         });
         let looks = lease.is_some();
         Plan {
@@ -99,14 +111,17 @@ impl Worker {
             looks,
             skip: self.skip,
             max_crashes: binding.topic.max_crashes,
+            crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
+            discards_bad: binding.topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
+            follow_ups: std::mem::take(&mut self.follow_ups),
         }
     }
 
     /// Sends a turn until it is answered. While Redis is away, guests whose lease runs out are ended.
     /// With the answer comes when the try that got it was sent.
     async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
-        let crashed_info = Arc::clone(&self.crashed_info);
-        let turn = plan.turn(&crashed_info);
+        let runner_id = Arc::clone(&self.parts.runner_id);
+        let turn = plan.turn(&runner_id);
         let mut wait = RETRY_FIRST;
         loop {
             let sent_at = Instant::now();
@@ -162,9 +177,17 @@ impl Worker {
             None => self.in_flight.beat_again_at(now + self.retry),
         }
         match settled {
-            Some(words) => self.settled(&plan.records, &words),
+            Some(words) => {
+                self.settled(&plan.records, &words);
+                if plan.follow_ups {
+                    self.parts.relay.due(&self.parts.topic);
+                }
+            }
             None if plan.settle.is_empty() => {}
-            None => self.keep_verdicts(plan.settle, plan.records, error.as_ref()),
+            None => {
+                self.follow_ups |= plan.follow_ups;
+                self.keep_verdicts(plan.settle, plan.records, error.as_ref());
+            }
         }
         if plan.looks {
             self.look_at = now + SLEEP_MAX;
@@ -225,9 +248,9 @@ impl Worker {
 
     fn log_reclaimed(&self, id: &JobId, became: Settled) {
         let topic = &self.parts.topic;
-        if became == Settled::Dead {
-            warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = "dead",
-                "job dead: its runners died, or lost the lease, as often as max_crashes allows");
+        if matches!(became, Settled::Dead | Settled::Discarded) {
+            warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
+                "job {}: its runners died, or lost the lease, as often as max_crashes allows", became.word());
         } else {
             info!(%topic, job_id = %id, settled = became.word(),
                 "reclaimed: its runner died or lost the lease; no attempt is spent");
@@ -258,17 +281,22 @@ impl Worker {
 }
 
 impl Plan {
-    fn turn<'a>(&'a self, crashed_info: &'a str) -> Turn<'a> {
+    fn turn<'a>(&'a self, holder: &'a str) -> Turn<'a> {
         let reclaim = || ReclaimRule {
             max_crashes: self.max_crashes,
             delay: Duration::ZERO,
-            info: crashed_info,
+            info: &self.crashed_info,
         };
         Turn {
+            holder,
             extend: &self.extend,
             settle: &self.settle,
             reclaim: self.looks.then(reclaim),
-            promote: self.looks.then_some(Promotion { jobs: BATCH_MAX, skip: self.skip }),
+            promote: self.looks.then_some(Promotion {
+                jobs: BATCH_MAX,
+                skip: self.skip,
+                discards_bad: self.discards_bad,
+            }),
             lease: self.lease.as_ref(),
         }
     }
