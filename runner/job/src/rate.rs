@@ -56,6 +56,11 @@ impl Rate {
         self.per.as_micros() as f64 / f64::from(self.jobs)
     }
 
+    /// The part of the rate that each of some equal parts has; at least one job in 64 days.
+    pub fn part(self, parts: u32) -> Self {
+        Self { jobs: self.jobs, per: self.per * parts.clamp(1, 64) }
+    }
+
     /// Jobs that may start at once where the topic names no burst: those of a tenth of a second, one
     /// at least.
     pub fn natural_burst(self) -> u32 {
@@ -75,6 +80,13 @@ mod tests {
             let rate = Rate::parse(text).unwrap();
             assert_eq!((rate.interval_us(), rate.natural_burst()), (us, burst), "{text}");
         }
+    }
+
+    #[test]
+    fn parts_make_up_the_whole() {
+        let rate = Rate::parse("100/s").unwrap();
+        assert_eq!(rate.part(4).interval_us(), 40_000.0);
+        assert_eq!((rate.part(1), rate.part(0)), (rate, rate));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use duebox_job::{FollowUp, TopicName};
 use redis::{Cmd, Value};
 
-use crate::reply::{array, bytes, score, text, unexpected};
+use crate::reply::{array, bytes, count, score, text, unexpected};
 use crate::script::{self, OUTBOX, RELAY, RELAYED};
 use crate::settle::millis;
 use crate::{Queue, QueueError};
@@ -71,10 +71,9 @@ impl Queue {
     pub async fn relay(&self, topic: &TopicName) -> Result<Relayed, QueueError> {
         let mut relayed = Relayed::default();
         let (entries, not_after_ms) = self.read_outbox(topic).await?;
-        relayed.more = !entries.is_empty();
         let mut whole = Vec::with_capacity(entries.len());
         let mut parcels: BTreeMap<TopicName, Vec<Parcel>> = BTreeMap::new();
-        for (entry, value) in entries {
+        for entry in entries {
             match entry.unpack(topic) {
                 Ok(unpacked) => {
                     whole.push(entry.field);
@@ -98,6 +97,7 @@ impl Queue {
             }
         }
         relayed.entries = self.delete_entries(topic, &whole).await?;
+        relayed.more = relayed.entries > 0;
         for (target, parcels) in &parcels {
             let gone: Vec<_> =
                 parcels.iter().filter(|parcel| whole.contains(&parcel.entry)).collect();
@@ -110,6 +110,23 @@ impl Queue {
             }
         }
         Ok(relayed)
+    }
+
+    /// How many acks of each topic have follow-ups that are not relayed yet, in one pipeline.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn outbox_lengths(&self, topics: &[TopicName]) -> Result<Vec<u64>, QueueError> {
+        if topics.is_empty() {
+            return Ok(Vec::new());
+        }
+        let length = |topic: &TopicName| {
+            let mut length = redis::cmd("HLEN");
+            length.arg(self.keys(topic).key("outbox"));
+            length
+        };
+        let answers = script::run(&self.connection, topics.iter().map(length).collect()).await?;
+        answers.into_iter().map(|answer| count(&answer?)).collect()
     }
 
     /// Some entries of an outbox, and when it is too late to push them, by Redis' clock in unix ms.
@@ -194,7 +211,7 @@ impl Entry {
             .and_then(|(time, json)| Some((time.parse().ok()?, json)))
             .ok_or("it does not say when it was acked")?;
         let parcel = |(n, follow_up): (usize, FollowUp)| {
-            let mut mark = format!("{source}:").into_bytes();
+            let mut mark = format!("{}:", source.tag()).into_bytes();
             mark.extend_from_slice(&self.field);
             mark.extend_from_slice(format!(":{}", n + 1).as_bytes());
             Parcel { entry: self.field.clone(), mark, acked_at_ms, follow_up }
