@@ -7,12 +7,12 @@
 
 mod catch_up;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use duebox_job::TopicName;
-use duebox_queue::{Queue, QueueError, Tick, Ticked};
+use duebox_queue::{Pushed, Queue, QueueError, Tick, Ticked};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -44,10 +44,16 @@ pub async fn keep_time(
     let mut scheduler = Scheduler { queue, outage, seen: BTreeMap::new(), retry: RETRY_FIRST };
     loop {
         let current = Arc::clone(&schedules.borrow_and_update());
-        let look_at = scheduler.look(&current).await;
-        tokio::select! {
-            changed = schedules.changed() => if changed.is_err() { return },
-            () = sleep_until(look_at) => {}
+        scheduler.take_over(&current);
+        loop {
+            let look_at = scheduler.look(&current).await;
+            tokio::select! {
+                changed = schedules.changed() => match changed {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                () = sleep_until(look_at) => {}
+            }
         }
     }
 }
@@ -74,6 +80,8 @@ struct Seen {
     until: Option<u64>,
     /// What the schedule said to the runner that dealt with them.
     line: String,
+    /// Its next tick, unix ms; none if it is not known.
+    next: Option<u64>,
     /// True once Redis refused its ticks, which is told once.
     refused: bool,
 }
@@ -90,11 +98,15 @@ enum Step {
 }
 
 impl Scheduler {
+    /// Other schedules are in service: nothing is taken for granted but what Redis said.
+    fn take_over(&mut self, schedules: &Schedules) {
+        let keys: BTreeSet<_> = schedules.iter().map(key).collect();
+        self.seen.retain(|key, _| keys.contains(key));
+        self.seen.values_mut().for_each(|seen| seen.next = None);
+    }
+
     /// Pushes what is due, and says when to look again; never if there is nothing to look for.
     async fn look(&mut self, schedules: &Schedules) -> Option<Instant> {
-        self.seen.retain(|(topic, name), _| {
-            schedules.iter().any(|schedule| schedule.name == *name && schedule.topic == *topic)
-        });
         if schedules.is_empty() {
             return None;
         }
@@ -174,12 +186,14 @@ async fn attend<'s>(
     mut seen: Seen,
     now_ms: u64,
 ) -> Attended<'s> {
+    if let Some(wait) = seen.rest(now_ms) {
+        return Attended { schedule, seen, result: Ok(wait) };
+    }
     let line = schedule.when.describe();
     for _ in 0..CALLS_A_LOOK {
         let Some(step) = next_step(schedule, &line, &seen, now_ms) else {
-            let next = seen.until.and_then(|until| schedule.when.next_after(until));
-            let wait =
-                next.map_or(LOOK_MAX, |next| Duration::from_millis(next.saturating_sub(now_ms)));
+            seen.next = seen.until.and_then(|until| schedule.when.next_after(until));
+            let wait = seen.rest(now_ms).unwrap_or(LOOK_MAX);
             return Attended { schedule, seen, result: Ok(wait) };
         };
         let times = match &step {
@@ -197,9 +211,7 @@ async fn attend<'s>(
         match queue.tick(&schedule.topic, &tick).await {
             Ok(Ticked::Done(words)) => {
                 tell(schedule, &step, now_ms);
-                for (tick, word) in times.iter().zip(words) {
-                    debug!(schedule = %schedule.name, topic = %schedule.topic, tick, word = word.word(), "ticked");
-                }
+                tell_ticks(schedule, times, &words);
                 seen = Seen { until: Some(now_ms), line: line.clone(), ..seen };
             }
             Ok(Ticked::Taken { until, line }) => seen = Seen { until, line, ..seen },
@@ -210,10 +222,23 @@ async fn attend<'s>(
     Attended { schedule, seen, result: Ok(RETRY_FIRST) }
 }
 
+impl Seen {
+    /// How long until the next tick; none if there may be something to do now.
+    fn rest(&self, now_ms: u64) -> Option<Duration> {
+        let next = self.next.filter(|next| *next > now_ms && !self.is_ahead(now_ms))?;
+        Some(Duration::from_millis(next - now_ms))
+    }
+
+    /// True if Redis' clock was set back since.
+    fn is_ahead(&self, now_ms: u64) -> bool {
+        self.until.is_some_and(|until| until > now_ms.saturating_add(AHEAD_MAX_MS))
+    }
+}
+
 /// What a schedule needs at `now_ms`; none if nothing is due.
 fn next_step(schedule: &Schedule, line: &str, seen: &Seen, now_ms: u64) -> Option<Step> {
     let Some(until) = seen.until else { return Some(Step::Begin) };
-    if until > now_ms.saturating_add(AHEAD_MAX_MS) {
+    if seen.is_ahead(now_ms) {
         return Some(Step::BeginAnew);
     }
     let is_changed = seen.line != line;
@@ -250,6 +275,13 @@ fn tell(schedule: &Schedule, step: &Step, now_ms: u64) {
     }
 }
 
+fn tell_ticks(schedule: &Schedule, times: &[u64], words: &[Pushed]) {
+    for (tick, word) in times.iter().zip(words) {
+        let word = word.word();
+        debug!(schedule = %schedule.name, topic = %schedule.topic, tick, word, "ticked");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -271,7 +303,7 @@ mod tests {
     }
 
     fn step(until: Option<u64>, line: &str) -> Option<Step> {
-        let seen = Seen { until, line: line.to_owned(), refused: false };
+        let seen = Seen { until, line: line.to_owned(), ..Seen::default() };
         next_step(&minutely(), "every 1m", &seen, NOW)
     }
 
@@ -312,5 +344,10 @@ mod tests {
     fn a_clock_that_was_set_back_does_not_silence_a_schedule() {
         assert_eq!(step(Some(NOW + AHEAD_MAX_MS), "every 1m"), None);
         assert_eq!(step(Some(NOW + AHEAD_MAX_MS + 1), "every 1m"), Some(Step::BeginAnew));
+        let ahead = NOW + AHEAD_MAX_MS + 1;
+        let seen = Seen { until: Some(ahead), next: Some(ahead + 60_000), ..Seen::default() };
+        assert_eq!(seen.rest(NOW), None);
+        assert_eq!(seen.rest(ahead), Some(Duration::from_secs(60)));
+        assert_eq!(seen.rest(ahead + 60_000), None);
     }
 }

@@ -15,7 +15,7 @@ pub(super) const ON_TIME_MS: u64 = 10_000;
 pub(super) const COUNT_MAX: usize = 10_000;
 
 /// What is due of a schedule.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CatchUp {
     /// The ticks to push, earliest first; [`BATCH_MAX`] at most.
     pub(super) ticks: Vec<u64>,
