@@ -18,6 +18,9 @@ mod job_options;
 mod plain_jobs;
 mod repeated_id;
 
+// Jobs that the manifest itself asks for.
+mod schedules;
+
 // What befalls a runner.
 mod death;
 mod drain;
