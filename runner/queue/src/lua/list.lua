@@ -54,8 +54,8 @@ if seen_at ~= '' then
   if newest then
     past = math.min(past, rank)
   else
-    local there = redis.call('ZRANGE', entries, rank, rank)[1] == seen
-    first = math.max(first, there and rank + 1 or rank)
+    local is_there = tonumber(redis.call('ZSCORE', entries, seen) or '') == tonumber(seen_at)
+    first = math.max(first, is_there and rank + 1 or rank)
   end
 end
 local looks = class == '' and n or LOOKED_AT_MAX

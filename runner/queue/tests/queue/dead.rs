@@ -75,14 +75,6 @@ async fn a_batch_of_requeues_answers_each() {
 }
 
 #[tokio::test]
-async fn the_dead_are_listed_oldest_first() {
-    let ground = Ground::new().await;
-    dead(&ground, &["c", "a", "b"]).await;
-    assert_eq!(ground.dead_ids(2).await, [id("c"), id("a")]);
-    assert_eq!(ground.dead_ids(9).await.len(), 3);
-}
-
-#[tokio::test]
 async fn pruning_goes_by_age_by_count_or_by_id() {
     let ground = Ground::new().await;
     dead(&ground, &["a", "b", "c", "d", "e"]).await;
