@@ -10,7 +10,10 @@ mod snapshot;
 mod faults;
 // Each verb's answers, one by one.
 mod dead;
+mod get;
 mod lease;
+mod list;
+mod pause;
 mod promote;
 mod push;
 mod settle;
@@ -19,6 +22,8 @@ mod withdraw;
 mod refusal;
 // The jobs of schedules.
 mod tick;
+// What bad producers left, found and put right.
+mod doctor;
 // Sleeping runners.
 mod wake;
 // A Redis that forgets, goes away, freezes or is full.
@@ -26,10 +31,13 @@ mod outage;
 // Many jobs, odd bytes, and nothing left behind.
 mod volume;
 // Random lives of jobs against a model of the queue.
+mod choice;
 mod exhaustive;
 mod invariants;
 mod ledger;
+mod life;
 mod model;
 mod parcel;
 mod random;
+mod relay;
 mod step;
