@@ -1,0 +1,92 @@
+//! `duebox check` on what a manifest may hold beside topics with a handler: patterns, topics for pull
+//! consumers, schedules, and grants of follow-up jobs.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot start its binary has failed")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+const ACK: &str = r#"(module (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32) i32.const 0))"#;
+
+const PUSHES: &str = r#"(module
+  (import "duebox_v1" "push" (func (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32) i32.const 0))"#;
+
+const MANIFEST: &str = r#"
+[topics.inbox]
+max_pending = 10
+
+[topics."sms.*"]
+handler = "ack.wat"
+
+[topics.pushes]
+handler = "pushes.wat"
+sandbox = { push = ["sms.*"] }
+
+[[schedules]]
+name = "nightly"
+topic = "sms.eu"
+cron = "0 3 * * *"
+tz = "Asia/Shanghai"
+
+[[schedules]]
+name = "beat"
+topic = "inbox"
+every = "5m"
+"#;
+
+fn check(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
+    for name in ["MANIFEST", "REDIS_URL", "LOG", "LOG_FORMAT", "LISTEN"] {
+        command.env_remove(format!("DUEBOX_{name}"));
+    }
+    command.arg("check").args(args).current_dir(folder).stdin(Stdio::null()).output().unwrap()
+}
+
+fn folder(manifest: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("ack.wat", ACK), ("pushes.wat", PUSHES), ("duebox.toml", manifest)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_good_manifest_is_told_whole() {
+    let folder = folder(MANIFEST);
+    let told = check(folder.path(), &["--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let topics = told["topics"].as_array().unwrap();
+    let names: Vec<&str> = topics.iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
+    assert_eq!(names, ["inbox", "pushes", "sms.*"]);
+    assert_eq!((&topics[0]["handler"], &topics[0]["digest"]), (&Value::Null, &Value::Null));
+    assert_eq!(topics[2]["digest"].as_str().unwrap().len(), 64);
+    assert_eq!(
+        told["schedules"],
+        json!([
+            {"name": "nightly", "topic": "sms.eu", "when": "0 3 * * * (Asia/Shanghai)"},
+            {"name": "beat", "topic": "inbox", "when": "every 5m"},
+        ])
+    );
+    let text = String::from_utf8(check(folder.path(), &[]).stdout).unwrap();
+    for words in ["(pull consumers)", "sms.*", "schedule", "every 5m"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_module_of_a_pattern_is_checked_and_a_push_that_is_not_granted_is_named() {
+    let folder = folder(&MANIFEST.replace("sandbox = { push = [\"sms.*\"] }", ""));
+    std::fs::remove_file(folder.path().join("ack.wat")).unwrap();
+    let told = check(folder.path(), &[]);
+    let problems = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(2), "{problems}");
+    for words in ["topic sms.*", "ack.wat", "topic pushes", "push"] {
+        assert!(problems.contains(words), "{words}: {problems}");
+    }
+    assert_eq!(problems.matches("hint: ").count(), 2, "{problems}");
+}
