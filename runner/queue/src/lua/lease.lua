@@ -79,6 +79,7 @@ if held then
       redis.call('ZREM', UNACK, unpack(superseded))
       forget_failures(superseded)
       leave_turns(superseded)
+      if let_through > 0 then wake(now_ms) end
     end
   end
   return answer

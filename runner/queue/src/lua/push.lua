@@ -108,8 +108,9 @@ if #to_opts > 0 then redis.call('HSET', OPTS, unpack(to_opts)) end
 if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
 if #to_pending > 0 then redis.call('ZADD', PENDING, unpack(to_pending)) end
 if gated then
+  -- All leave their lines before the first gives its turn back, lest it let one of them through.
+  for _, write in ipairs(writes) do leave_line(write.id) end
   for _, write in ipairs(writes) do
-    leave_line(write.id)
     if write.staged and not write.leased then leave_turn(write.id) end
   end
 end

@@ -20,7 +20,7 @@ if #over > 0 then redis.call('ZREM', INBOX, unpack(over)) end
 local function push(id, due, payload, options)
   local leased = redis.call('ZSCORE', UNACK, id)
   if waits(id) or (leased and redis.call('HEXISTS', JOBS, id) == 1) then return 'kept' end
-  local held_until = not leased and redis.call('ZSCORE', UNIQUE, id)
+  local held_until = redis.call('ZSCORE', UNIQUE, id)
   if held_until and tonumber(held_until) > now_ms then return 'kept' end
   redis.call('HSET', JOBS, id, payload)
   if options == '' then redis.call('HDEL', OPTS, id) else redis.call('HSET', OPTS, id, options) end
