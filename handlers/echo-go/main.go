@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -51,6 +52,13 @@ func verdict(step, rest string) (verdict duebox.Verdict, ends bool) {
 			return duebox.Nack(err.Error()), true
 		}
 		return duebox.RetryAfter(time.Duration(delay)*time.Millisecond, reason), true
+	case "snooze":
+		ms, reason, _ := strings.Cut(rest, " ")
+		delay, err := strconv.ParseInt(ms, 10, 64)
+		if err != nil {
+			return duebox.Nack(err.Error()), true
+		}
+		return duebox.Snooze(time.Duration(delay)*time.Millisecond, reason), true
 	case "error":
 		return duebox.Nack(errors.New(rest).Error()), true
 	case "panic":
@@ -106,6 +114,14 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 		show("config", rest, value, found)
 	case "int", "float", "bool":
 		return readConfig(job, step, rest)
+	case "result":
+		return failed(job.SetResult([]byte(rest)))
+	case "result-size":
+		size, err := strconv.Atoi(rest)
+		if err != nil {
+			return failed(err)
+		}
+		return failed(job.SetResult(bytes.Repeat([]byte("x"), size)))
 	case "log":
 		return written(rest)
 	case "random":
@@ -189,6 +205,15 @@ func sum(bytes []byte) uint32 {
 		sum = sum*31 + uint32(value)
 	}
 	return sum
+}
+
+// failed is a nack with the error's text, if there is one.
+func failed(err error) *duebox.Verdict {
+	if err == nil {
+		return nil
+	}
+	verdict := duebox.Nack(err.Error())
+	return &verdict
 }
 
 func dropped(err error) *duebox.Verdict {

@@ -113,6 +113,7 @@ func TestVerdictsShowThemselves(t *testing.T) {
 		"ack":                 duebox.Ack(),
 		"nack: order 7":       duebox.Nackf("order %d", 7),
 		"nack after 2s: soon": duebox.RetryAfter(2*time.Second, "soon"),
+		"snooze for 5s: busy": duebox.Snooze(5*time.Second, "busy"),
 		"drop: never":         duebox.Drop("never"),
 		"no verdict":          {},
 	} {

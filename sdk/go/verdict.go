@@ -10,11 +10,20 @@ import (
 // A Verdict is what becomes of the job. The zero value is no verdict: returning it is a mistake
 // that the host calls bad_verdict.
 type Verdict struct {
-	kind       kind
-	reason     string
-	retryAfter time.Duration
-	delayed    bool
+	kind   kind
+	reason string
+	wait   time.Duration
+	waits  waits
 }
+
+// waits is which wait of a nack the host is told.
+type waits int32
+
+const (
+	backoff waits = iota
+	retry
+	snooze
+)
 
 // The kind of a verdict is the host's number plus one, so that the zero value is none of them.
 type kind int32
@@ -38,7 +47,13 @@ func Nackf(format string, values ...any) Verdict { return Nack(fmt.Sprintf(forma
 // RetryAfter is a [Nack] whose next attempt is after delay, 0 to 365 days, instead of the topic's
 // backoff. It spends an attempt like any nack.
 func RetryAfter(delay time.Duration, reason string) Verdict {
-	return Verdict{kind: nack, reason: reason, retryAfter: delay, delayed: true}
+	return Verdict{kind: nack, reason: reason, wait: delay, waits: retry}
+}
+
+// Snooze means not now, and no failure: what the job needs is taken, or not there yet. It comes back
+// after delay, 0 to 365 days, with all its attempts, as often as the topic's max_snoozes allows.
+func Snooze(delay time.Duration, reason string) Verdict {
+	return Verdict{kind: nack, reason: reason, wait: delay, waits: snooze}
 }
 
 // Drop means never again: the job is dead at once. The reason is kept with it, at most 4 KiB.
@@ -56,8 +71,11 @@ func (v Verdict) String() string {
 	if text == "" {
 		text = "no verdict"
 	}
-	if v.delayed {
-		text += " after " + v.retryAfter.String()
+	switch v.waits {
+	case retry:
+		text += " after " + v.wait.String()
+	case snooze:
+		text = "snooze for " + v.wait.String()
 	}
 	if v.reason != "" {
 		text += ": " + v.reason
@@ -67,8 +85,11 @@ func (v Verdict) String() string {
 
 // settle tells the host the reason and the delay, and gives the number that the verdict is to it.
 func (v Verdict) settle() int32 {
-	if v.delayed {
-		abi.RetryAfter(v.retryAfter.Milliseconds())
+	switch v.waits {
+	case retry:
+		abi.RetryAfter(v.wait.Milliseconds())
+	case snooze:
+		abi.Snooze(v.wait.Milliseconds())
 	}
 	if v.reason != "" {
 		abi.Reason(v.reason)

@@ -22,7 +22,7 @@ function decide(job: Job): Verdict {
 }
 
 function isVerdict(step: string): bool {
-  return ["ack", "nack", "drop", "retry", "error", "panic"].includes(step);
+  return ["ack", "nack", "drop", "retry", "snooze", "error", "panic"].includes(step);
 }
 
 /** The steps that end the attempt. */
@@ -30,6 +30,7 @@ function verdictOf(step: string, rest: string): Verdict {
   if (step == "ack") return Verdict.ack();
   if (step == "drop") return Verdict.drop(rest);
   if (step == "retry") return Verdict.retryAfter(I64.parseInt(before(rest)), behind(rest));
+  if (step == "snooze") return Verdict.snooze(I64.parseInt(before(rest)), behind(rest));
   if (step == "panic") throw new Error(rest);
   return Verdict.nack(rest);
 }
@@ -75,6 +76,10 @@ function read(job: Job, step: string, rest: string): Verdict | null {
     show("config", rest, job.config(rest));
   } else if (step == "int" || step == "float" || step == "bool") {
     return readConfig(step, rest, job.configJson(rest));
+  } else if (step == "result") {
+    return failed(job.setResult(Uint8Array.wrap(String.UTF8.encode(rest))));
+  } else if (step == "result-size") {
+    return failed(job.setResult(new Uint8Array(I32.parseInt(rest)).fill(0x78)));
   } else if (step == "log") {
     return written(before(rest), behind(rest));
   } else if (step == "random") {
@@ -121,6 +126,11 @@ function readConfig(step: string, name: string, value: Json): Verdict | null {
   }
   show(step, name, text);
   return null;
+}
+
+/** A nack with what went wrong, if anything did. */
+function failed(why: string | null): Verdict | null {
+  return why === null ? null : Verdict.nack(why);
 }
 
 function written(level: string, text: string): Verdict | null {

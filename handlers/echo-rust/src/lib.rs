@@ -41,6 +41,10 @@ fn verdict(step: &str, rest: &str) -> Result<Option<Verdict>, Verdict> {
             let (ms, reason) = rest.split_once(' ').unwrap_or((rest, ""));
             Verdict::retry_after(Duration::from_millis(ms.parse()?), reason)
         }
+        "snooze" => {
+            let (ms, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+            Verdict::snooze(Duration::from_millis(ms.parse()?), reason)
+        }
         "error" => Err(rest)?,
         "panic" => panic!("{rest}"),
         _ => return Ok(None),
@@ -85,6 +89,8 @@ fn read(job: &Job, step: &str, rest: &str) -> Result<(), Verdict> {
         "int" => show("int", rest, job.config_as::<i64>(rest)?),
         "float" => show("float", rest, job.config_as::<f64>(rest)?),
         "bool" => show("bool", rest, job.config_as::<bool>(rest)?),
+        "result" => job.set_result(rest)?,
+        "result-size" => job.set_result(vec![b'x'; rest.parse()?])?,
         "log" => written(rest)?,
         "random" => {
             let mut draws = [[0; 16]; 2];

@@ -35,6 +35,15 @@ declare function hostRandom(dst: usize, length: i32): void;
 @external("duebox_v1", "retry_after")
 declare function hostRetryAfter(ms: i64): void;
 
+@external("duebox_v1", "snooze")
+declare function hostSnooze(ms: i64): void;
+
+@external("duebox_v1", "result")
+declare function hostResult(bytes: usize, length: i32): i32;
+
+@external("duebox_v1", "push")
+declare function hostPush(head: usize, headLength: i32, body: usize, bodyLength: i32): i32;
+
 @external("duebox_v1", "reason")
 declare function hostReason(text: usize, length: i32): void;
 
@@ -86,6 +95,22 @@ export function random(into: Uint8Array): void {
 /** Sets the wait before the next attempt, in milliseconds. */
 export function retryAfter(ms: i64): void {
   hostRetryAfter(ms);
+}
+
+/** Puts the job off for so many milliseconds. */
+export function snooze(ms: i64): void {
+  hostSnooze(ms);
+}
+
+/** Sets what is kept with an acked job; 0, or an error. */
+export function result(bytes: Uint8Array): i32 {
+  return hostResult(bytes.dataStart, bytes.length);
+}
+
+/** Asks for a follow-up job; 0, or an error. */
+export function push(head: string, body: Uint8Array): i32 {
+  const bytes = String.UTF8.encode(head);
+  return hostPush(changetype<usize>(bytes), bytes.byteLength, body.dataStart, body.length);
 }
 
 /** Tells the host why, for people. */

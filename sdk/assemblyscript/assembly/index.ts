@@ -19,6 +19,7 @@ import { random } from "./abi";
 import { Job } from "./job";
 import { Verdict } from "./verdict";
 
+export { FollowUp, Priority } from "./follow-up";
 export { Json, JsonKind } from "./json";
 export { Job } from "./job";
 export { log } from "./log";

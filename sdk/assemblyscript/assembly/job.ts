@@ -1,7 +1,8 @@
 //! The job in hand: its payload, its metadata and its topic's configuration. Everything is read from
 //! the host when it is asked for, so a handler pays only for what it looks at.
 
-import { Meta, configText, isUtf8, metaInt, metaText, payloadRead, text } from "./abi";
+import { Meta, configText, isUtf8, metaInt, metaText, payloadRead, result, text } from "./abi";
+import { FollowUp } from "./follow-up";
 import { Json } from "./json";
 
 /** One attempt of one job. */
@@ -97,6 +98,22 @@ export class Job {
   header(name: string): string | null {
     const headers = this.headers();
     return headers.has(name) ? headers.get(name) : null;
+  }
+
+  /**
+   * Asks for a follow-up job, which is pushed together with the ack of this one, or not at all. With
+   * any other verdict, or a trap, it is dropped. Null if it is taken, else why not.
+   */
+  push(followUp: FollowUp): string | null {
+    return followUp.push();
+  }
+
+  /**
+   * Sets what is kept with the job when it is acked, where the topic keeps done jobs. The last one
+   * counts. Null if it is taken; a result over 64 KiB is not, and the one before stays.
+   */
+  setResult(bytes: Uint8Array): string | null {
+    return result(bytes) == 0 ? null : "the result is longer than 64 KiB";
   }
 
   /** A configuration value or secret of the topic; null if there is none. Strings as they stand,

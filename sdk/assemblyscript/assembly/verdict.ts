@@ -1,7 +1,7 @@
 //! What a handler decides about its job. A verdict is a value; the host hears of it once, when the
 //! handler has returned.
 
-import { reason as tellReason, retryAfter as tellRetryAfter } from "./abi";
+import { reason as tellReason, retryAfter as tellRetryAfter, snooze as tellSnooze } from "./abi";
 
 const enum Kind {
   Ack = 0,
@@ -9,13 +9,14 @@ const enum Kind {
   Drop = 2,
 }
 
-/** What becomes of the job. Made by ack, nack, retryAfter or drop. */
+/** What becomes of the job. Made by ack, nack, retryAfter, snooze or drop. */
 export class Verdict {
   private constructor(
     private kind: Kind,
     /** Why, for people; kept with the job, at most 4 KiB. */
     readonly reason: string,
-    private retryAfterMs: i64,
+    private waitMs: i64,
+    private snoozes: bool = false,
   ) {}
 
   /** Done: the job is gone. */
@@ -33,6 +34,14 @@ export class Verdict {
     return new Verdict(Kind.Nack, reason, max<i64>(0, ms));
   }
 
+  /**
+   * Not now, and no failure: what the job needs is taken, or not there yet. It comes back after so many
+   * ms, 0 to 365 days, with all its attempts, as often as the topic's max_snoozes allows.
+   */
+  static snooze(ms: i64, reason: string): Verdict {
+    return new Verdict(Kind.Nack, reason, max<i64>(0, ms), true);
+  }
+
   /** Never again: the job is dead at once. */
   static drop(reason: string): Verdict {
     return new Verdict(Kind.Drop, reason, -1);
@@ -40,7 +49,8 @@ export class Verdict {
 
   /** Tells the host the reason and the delay, and gives the number that the verdict is to it. */
   settle(): i32 {
-    if (this.retryAfterMs >= 0) tellRetryAfter(this.retryAfterMs);
+    if (this.snoozes) tellSnooze(this.waitMs);
+    else if (this.waitMs >= 0) tellRetryAfter(this.waitMs);
     if (this.reason.length > 0) tellReason(this.reason);
     return this.kind;
   }

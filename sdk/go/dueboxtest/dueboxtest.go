@@ -9,6 +9,7 @@
 package dueboxtest
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -29,12 +30,16 @@ type Job struct {
 	TTR         time.Duration
 	Headers     map[string]string
 	Config      map[string]string // strings as they stand, others as JSON text
+	MayPush     []string          // topics, or prefixes of them and a *, as in sandbox.push; nil is all
 }
 
 // A Run is what came of it.
 type Run struct {
 	Verdict duebox.Verdict
 	Lines   []Line
+	// What it wants pushed, in order, and kept; nil unless it acked.
+	FollowUps []duebox.FollowUp
+	Result    []byte
 }
 
 // A Line is one log line.
@@ -66,7 +71,20 @@ func (j Job) Run(handler duebox.Handler) Run {
 	abi.Host.OnLog = func(level duebox.Level, text string) {
 		run.Lines = append(run.Lines, Line{level, text})
 	}
+	pushes := pushes{allowed: j.MayPush}
+	abi.Host.OnPush = pushes.push
+	abi.Host.OnResult = func(bytes []byte) int32 {
+		if len(bytes) > 64<<10 {
+			return abi.TooLarge
+		}
+		run.Result = slices.Clone(bytes)
+		return 0
+	}
 	run.Verdict = handler(duebox.NewJob(len(j.Payload)))
+	run.FollowUps = pushes.taken
+	if run.Verdict != duebox.Ack() {
+		run.FollowUps, run.Result = nil, nil
+	}
 	return run
 }
 

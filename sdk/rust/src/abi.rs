@@ -14,7 +14,9 @@ mod imports;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::imports;
 
-pub(crate) use imports::{log, meta_int, payload_read, random, reason, retry_after};
+pub(crate) use imports::{
+    log, meta_int, payload_read, push, random, reason, result, retry_after, snooze,
+};
 
 /// The metadata keys of the ABI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

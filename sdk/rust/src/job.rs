@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::abi::{self, Meta};
 use crate::config::{self, ConfigError};
+use crate::follow_up::{FollowUp, PushError, ResultTooLarge};
 
 /// One attempt of one job.
 #[derive(Debug)]
@@ -112,6 +113,24 @@ impl Job {
     /// One header, if the job has it.
     pub fn header(&self, name: &str) -> Option<String> {
         self.headers().remove(name)
+    }
+
+    /// Asks for a follow-up job, which is pushed together with the ack of this one, or not at all.
+    /// With any other verdict, or a trap, it is dropped.
+    ///
+    /// # Errors
+    /// [`PushError`] if it is not taken; nothing of it is kept then. As `?` it is a nack.
+    pub fn push(&self, follow_up: FollowUp) -> Result<(), PushError> {
+        PushError::check(abi::push(&follow_up.head()?, &follow_up.payload))
+    }
+
+    /// Sets what is kept with the job when it is acked, where the topic keeps done jobs
+    /// (`done_retention`). The last one counts.
+    ///
+    /// # Errors
+    /// [`ResultTooLarge`] if it is longer than 64 KiB; the one before stays then.
+    pub fn set_result(&self, result: impl AsRef<[u8]>) -> Result<(), ResultTooLarge> {
+        if abi::result(result.as_ref()) == 0 { Ok(()) } else { Err(ResultTooLarge) }
     }
 
     /// A configuration value or secret of the topic: strings as they stand, others as JSON text.

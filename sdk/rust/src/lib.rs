@@ -23,6 +23,7 @@
 
 mod abi;
 mod config;
+mod follow_up;
 mod job;
 pub mod log;
 #[cfg(not(target_arch = "wasm32"))]
@@ -30,6 +31,7 @@ pub mod testing;
 mod verdict;
 
 pub use config::ConfigError;
+pub use follow_up::{Due, FollowUp, Priority, PushError, ResultTooLarge};
 pub use job::Job;
 #[cfg(feature = "json")]
 pub use job::JsonError;

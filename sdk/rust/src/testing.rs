@@ -14,11 +14,14 @@
 //!
 //! Each thread has a host of its own, so tests may run side by side.
 
+mod pushes;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{IntoVerdict, Job, Level, Verdict};
+use self::pushes::Pushes;
+use crate::{FollowUp, IntoVerdict, Job, Level, Verdict};
 
 thread_local! {
     static HOST: RefCell<TestJob> = RefCell::new(TestJob::new(""));
@@ -39,6 +42,8 @@ pub struct TestJob {
     headers: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
     logs: Vec<(Level, String)>,
+    pushes: Pushes,
+    result: Option<Vec<u8>>,
 }
 
 /// What came of a run.
@@ -48,6 +53,10 @@ pub struct TestRun {
     pub verdict: Verdict,
     /// Its log lines, in order.
     pub logs: Vec<(Level, String)>,
+    /// The jobs it wants pushed, in order; none unless it acked.
+    pub follow_ups: Vec<FollowUp>,
+    /// What it wants kept with the job; `None` unless it acked.
+    pub result: Option<Vec<u8>>,
 }
 
 impl TestJob {
@@ -66,6 +75,8 @@ impl TestJob {
             headers: BTreeMap::new(),
             config: BTreeMap::new(),
             logs: Vec::new(),
+            pushes: Pushes::default(),
+            result: None,
         }
     }
 
@@ -132,12 +143,23 @@ impl TestJob {
         self
     }
 
+    /// Adds a topic that the handler may push to, or a prefix of topics and a `*`, as `sandbox.push`
+    /// does. A job with none lets it push to all.
+    #[must_use]
+    pub fn may_push(mut self, topic: &str) -> Self {
+        self.pushes.allowed.push(topic.to_owned());
+        self
+    }
+
     /// Runs a handler on the job.
     pub fn run<V: IntoVerdict>(self, handle: impl FnOnce(Job) -> V) -> TestRun {
         let payload_len = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
         HOST.set(self);
         let verdict = handle(Job::new(payload_len)).into_verdict();
-        TestRun { verdict, logs: HOST.take().logs }
+        let Self { logs, pushes, result, .. } = HOST.take();
+        let acked = verdict == Verdict::Ack;
+        let follow_ups = if acked { pushes.taken } else { Vec::new() };
+        TestRun { verdict, logs, follow_ups, result: result.filter(|_| acked) }
     }
 }
 
@@ -201,6 +223,21 @@ pub(crate) mod imports {
 
     /// The verdict itself tells a test the delay.
     pub(crate) fn retry_after(_ms: i64) {}
+
+    /// The verdict itself tells a test the delay.
+    pub(crate) fn snooze(_ms: i64) {}
+
+    pub(crate) fn result(bytes: &[u8]) -> i32 {
+        if bytes.len() > 64 << 10 {
+            return -4;
+        }
+        HOST.with_borrow_mut(|job| job.result = Some(bytes.to_vec()));
+        0
+    }
+
+    pub(crate) fn push(head: &str, body: &[u8]) -> i32 {
+        HOST.with_borrow_mut(|job| job.pushes.push(head, body))
+    }
 
     /// The verdict itself tells a test the reason.
     pub(crate) fn reason(_text: &str) {}

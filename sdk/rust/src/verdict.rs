@@ -18,6 +18,14 @@ pub enum Verdict {
         /// The wait before the next attempt, up to 365 days; the topic's backoff if `None`.
         retry_after: Option<Duration>,
     },
+    /// Not now, and no failure: the job comes back later with all its attempts, as often as the
+    /// topic's `max_snoozes` allows.
+    Snooze {
+        /// The wait, up to 365 days.
+        delay: Duration,
+        /// Why, for people, at most 4 KiB.
+        reason: String,
+    },
     /// Never again: the job is dead at once.
     Drop {
         /// Why, for people; kept with the dead job, at most 4 KiB.
@@ -36,6 +44,12 @@ impl Verdict {
         Self::Nack { reason: format!("{reason:#}"), retry_after: Some(delay) }
     }
 
+    /// Not now, and no failure: what the job needs is taken, or not there yet. It comes back after
+    /// `delay`, 0 to 365 days, and no attempt is spent.
+    pub fn snooze(delay: Duration, reason: impl Display) -> Self {
+        Self::Snooze { delay, reason: format!("{reason:#}") }
+    }
+
     /// Never again. As a function it turns an error into a drop: `.map_err(Verdict::drop)?`.
     pub fn drop(reason: impl Display) -> Self {
         Self::Drop { reason: format!("{reason:#}") }
@@ -47,8 +61,12 @@ impl Verdict {
             Self::Ack => (0, ""),
             Self::Nack { reason, retry_after } => {
                 if let Some(delay) = retry_after {
-                    abi::retry_after(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX));
+                    abi::retry_after(millis(*delay));
                 }
+                (1, reason.as_str())
+            }
+            Self::Snooze { delay, reason } => {
+                abi::snooze(millis(*delay));
                 (1, reason.as_str())
             }
             Self::Drop { reason } => (2, reason.as_str()),
@@ -58,6 +76,11 @@ impl Verdict {
         }
         number
     }
+}
+
+/// The host's own bound is far below what this cuts.
+fn millis(delay: Duration) -> i64 {
+    i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Any error means nack, with its text as the reason: what `?` does in a handler.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duebox_sdk::testing::TestJob;
-use duebox_sdk::{Job, Level, Verdict, info, warn};
+use duebox_sdk::{FollowUp, Job, Level, Priority, PushError, ResultTooLarge, Verdict, info, warn};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -80,4 +80,83 @@ fn metadata_reads_as_types() {
         assert_eq!(job.text().unwrap(), "0123456789");
     });
     assert_eq!(run.verdict, Verdict::Ack);
+}
+
+/// Sends a message and reminds of it; comes back later if the line is busy.
+fn welcome(job: Job) -> Result<Verdict, Verdict> {
+    if job.header("busy").is_some() {
+        return Ok(Verdict::snooze(Duration::from_secs(5), "the line is busy"));
+    }
+    let message = FollowUp::new("sms.eu").payload(job.payload()).priority(Priority::High);
+    job.push(message)?;
+    let reminder = FollowUp::new("remind")
+        .id("remind/7")
+        .json(&["welcome"])?
+        .delay(Duration::from_secs(3_600))
+        .ttr(Duration::from_secs(5))
+        .max_attempts(3)
+        .ttl(Duration::from_secs(60))
+        .key("user 7")
+        .header("traceparent", "00-ab");
+    job.push(reminder)?;
+    job.set_result("sent")?;
+    Ok(Verdict::Ack)
+}
+
+#[test]
+fn follow_ups_and_a_result_come_with_an_ack() {
+    let run = TestJob::new("hello").run(welcome);
+    assert_eq!(run.verdict, Verdict::Ack);
+    let [message, reminder] = &run.follow_ups[..] else { panic!("{:?}", run.follow_ups) };
+    assert_eq!(message, &FollowUp::new("sms.eu").payload("hello").priority(Priority::High));
+    assert_eq!(
+        (reminder.id.as_deref(), &reminder.payload[..]),
+        (Some("remind/7"), &b"[\"welcome\"]"[..])
+    );
+    assert_eq!((reminder.max_attempts, reminder.headers.len()), (Some(3), 1));
+    assert_eq!(run.result.as_deref(), Some(&b"sent"[..]));
+}
+
+#[test]
+fn what_is_not_acked_pushes_and_keeps_nothing() {
+    let run = TestJob::new("hello").may_push("sms.*").run(welcome);
+    assert_eq!(run.verdict, Verdict::nack(PushError::Denied));
+    assert_eq!((run.follow_ups, run.result), (Vec::new(), None));
+    let run = TestJob::new("hello").header("busy", "1").run(welcome);
+    assert_eq!(run.verdict, Verdict::snooze(Duration::from_secs(5), "the line is busy"));
+    assert_eq!(
+        TestJob::new("").may_push("sms.eu").may_push("remind").run(welcome).verdict,
+        Verdict::Ack
+    );
+}
+
+#[test]
+fn what_the_host_would_refuse_is_refused() {
+    let run = TestJob::new("").run(|job: Job| {
+        for bad in [
+            FollowUp::new(""),
+            FollowUp::new("a b"),
+            FollowUp::new("a").id(""),
+            FollowUp::new("a").id("a b"),
+            FollowUp::new("a").key(""),
+            FollowUp::new("a").max_attempts(0),
+            FollowUp::new("a").ttr(Duration::ZERO),
+            FollowUp::new("a").delay(Duration::MAX),
+            FollowUp::new("a").due_at_ms(1_764_000_000),
+            FollowUp::new("a").header("Upper", "1"),
+            FollowUp::new("a").header(&"n".repeat(63), "1"),
+            FollowUp::new("a").header("a", "1\nid: forged"),
+        ] {
+            assert_eq!(job.push(bad.clone()), Err(PushError::Invalid), "{bad:?}");
+        }
+        let large = FollowUp::new("a").payload(vec![0; 4 << 20]);
+        assert_eq!(job.push(large), Err(PushError::TooLarge));
+        for _ in 0..100 {
+            assert_eq!(job.push(FollowUp::new("a")), Ok(()));
+        }
+        assert_eq!(job.push(FollowUp::new("a")), Err(PushError::TooLarge));
+        assert_eq!(job.set_result(vec![1; 64 << 10]), Ok(()));
+        assert_eq!(job.set_result(vec![2; (64 << 10) + 1]), Err(ResultTooLarge));
+    });
+    assert_eq!((run.follow_ups.len(), run.result.map(|kept| kept[0])), (100, Some(1)));
 }

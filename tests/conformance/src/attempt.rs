@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Outcome, TopicName};
+use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report, Sandbox,
     SandboxConfig,
@@ -41,6 +41,10 @@ pub struct Run {
     pub outcome: Outcome,
     /// The log lines, each with its level before it: `info closing order 42`.
     pub lines: Vec<String>,
+    /// What it wants kept with the job.
+    pub result: Option<Bytes>,
+    /// The jobs it wants pushed.
+    pub follow_ups: Vec<FollowUp>,
     /// The largest memory of the guest, in bytes.
     pub memory_peak: usize,
 }
@@ -68,7 +72,7 @@ impl Attempt {
 }
 
 impl Module {
-    /// Loads a handler of `handlers/build` by its name.
+    /// Loads a handler of `handlers/build` by its name. It may push to `sms.*` and `order.close`.
     ///
     /// # Panics
     /// If it is not built, or the sandbox refuses it.
@@ -85,7 +89,8 @@ impl Module {
         let bytes = std::fs::read(path).unwrap_or_else(|error| {
             panic!("cannot read {} ({error}); build it first: ./dev handlers", path.display())
         });
-        let grants = Grants { config, ..Grants::default() };
+        let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
+        let grants = Grants { config, push, ..Grants::default() };
         let loaded = sandbox().load(&bytes, Limits::default(), grants);
         Self(loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display())))
     }
@@ -108,8 +113,8 @@ impl Module {
         };
         let sink: Arc<dyn LogSink> = Arc::clone(&logs) as _;
         let running = self.0.run(invocation, Interrupt::new(), sink);
-        let Report { outcome, memory_peak, .. } = runtime().block_on(running);
-        Run { outcome, lines: logs.take(), memory_peak }
+        let Report { outcome, result, follow_ups, memory_peak, .. } = runtime().block_on(running);
+        Run { outcome, lines: logs.take(), result, follow_ups, memory_peak }
     }
 }
 
@@ -118,15 +123,17 @@ impl Run {
     pub fn reason(&self) -> &str {
         match &self.outcome {
             Outcome::Acked => "",
+            Outcome::Snoozed { reason, .. } => reason,
             Outcome::Failed(failure) => &failure.reason,
             Outcome::HostFault(why) => why,
         }
     }
 
-    /// `ack`, or the class of the failure.
+    /// `ack`, `snooze`, or the class of the failure.
     pub fn verdict(&self) -> &'static str {
         match &self.outcome {
             Outcome::Acked => "ack",
+            Outcome::Snoozed { .. } => "snooze",
             Outcome::Failed(failure) => failure.class.name(),
             Outcome::HostFault(_) => "host fault",
         }
@@ -144,6 +151,14 @@ impl Run {
                 let count = if first.is_none() { "no" } else { "more than one" };
                 panic!("{count} line of a verdict: {:?}", self.lines)
             }
+        }
+    }
+
+    /// How long the handler put the job off, in milliseconds.
+    pub fn snooze_ms(&self) -> Option<u128> {
+        match &self.outcome {
+            Outcome::Snoozed { delay, .. } => Some(delay.as_millis()),
+            _ => None,
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use duebox_job::FollowUp;
 use serde::Deserialize;
 
 use crate::attempt::{Attempt, Module, Run};
@@ -12,6 +13,9 @@ use crate::attempt::{Attempt, Module, Run};
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
+    /// Which of an SDK's handlers does it: that of its file.
+    #[serde(skip)]
+    pub handler: String,
     /// What the case shows, as a sentence.
     pub name: String,
     /// The steps, separated by `; `.
@@ -48,6 +52,15 @@ struct Expectation {
     reason_has: Option<String>,
     /// The wait the handler asked for; none if absent.
     retry_after_ms: Option<u128>,
+    /// The wait of a snooze; none if absent.
+    snooze_ms: Option<u128>,
+    /// What is kept with the job; nothing if absent.
+    result: Option<String>,
+    /// The jobs to push, as the queue writes them down; none if absent.
+    #[serde(default)]
+    follow_ups: Vec<serde_json::Value>,
+    /// How many jobs to push, where they are not told one by one.
+    pushed: Option<usize>,
     /// All log lines, each with its level before it.
     #[serde(default)]
     lines: Vec<String>,
@@ -56,7 +69,21 @@ struct Expectation {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// The handler that does these cases, without its language.
+    #[serde(default = "echo")]
+    handler: String,
     case: Vec<Case>,
+}
+
+fn echo() -> String {
+    "echo".to_owned()
+}
+
+impl File {
+    fn cases(self) -> impl Iterator<Item = Case> {
+        let handler = self.handler;
+        self.case.into_iter().map(move |case| Case { handler: handler.clone(), ..case })
+    }
 }
 
 impl Default for Payload {
@@ -87,7 +114,8 @@ impl Case {
                 faults.push(format!("{}: {what} is {seen:?}, expected {wanted}", self.name));
             }
         };
-        let Expectation { verdict, reason, reason_has, retry_after_ms, lines } = &self.expect;
+        let Expectation { verdict, reason, reason_has, retry_after_ms, snooze_ms, .. } =
+            &self.expect;
         expect("the verdict", run.verdict() == verdict, &run.outcome, verdict);
         if let Some(reason) = reason {
             expect("the reason", run.reason() == reason, &run.reason(), reason);
@@ -97,6 +125,19 @@ impl Case {
         }
         let wait = run.retry_after_ms();
         expect("the wait", wait == *retry_after_ms, &wait, &format!("{retry_after_ms:?}"));
+        let snooze = run.snooze_ms();
+        expect("the snooze", snooze == *snooze_ms, &snooze, &format!("{snooze_ms:?}"));
+        let Expectation { result, pushed, lines, .. } = &self.expect;
+        let kept = run.result.as_deref();
+        expect(
+            "the result",
+            kept == result.as_ref().map(String::as_bytes),
+            &kept,
+            &format!("{result:?}"),
+        );
+        let (seen, wanted) = (&run.follow_ups, self.expect.follow_ups());
+        let fine = pushed.map_or(*seen == wanted, |count| seen.len() == count);
+        expect("what is pushed", fine, seen, &format!("{wanted:?}, or {pushed:?} of them"));
         expect("the log", own_lines(&run) == *lines, &run.lines, &format!("{lines:?}"));
         faults
     }
@@ -111,6 +152,13 @@ impl Case {
         attempt.id = self.id.clone().unwrap_or(attempt.id);
         attempt.topic = self.topic.clone().unwrap_or(attempt.topic);
         attempt
+    }
+}
+
+impl Expectation {
+    fn follow_ups(&self) -> Vec<FollowUp> {
+        let json = serde_json::Value::from(self.follow_ups.clone()).to_string();
+        FollowUp::from_json(json.as_bytes()).unwrap_or_else(|error| panic!("{json}: {error}"))
     }
 }
 
@@ -133,7 +181,7 @@ pub fn cases() -> Vec<Case> {
         .map(|entry| entry.path())
         .collect();
     paths.sort();
-    let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).case).collect();
+    let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).cases()).collect();
     assert!(!cases.is_empty(), "{} holds no case", folder.display());
     cases
 }

@@ -50,6 +50,22 @@ func ConfigRead(name string) (string, bool) {
 // RetryAfter sets the wait before the next attempt, in milliseconds.
 func RetryAfter(ms int64) { retryAfter(ms) }
 
+// Snooze puts the job off for so many milliseconds.
+func Snooze(ms int64) { snooze(ms) }
+
+// Errors of the host that have a meaning of their own.
+const (
+	Denied   int32 = -2
+	Invalid  int32 = -3
+	TooLarge int32 = -4
+)
+
+// Result sets what is kept with an acked job; 0, or an error.
+func Result(bytes []byte) int32 { return result(bytes) }
+
+// Push asks for a follow-up job; 0, or an error.
+func Push(head string, body []byte) int32 { return push(head, body) }
+
 // Reason tells the host why, for people.
 func Reason(text string) { reason(text) }
 

@@ -15,6 +15,9 @@ var Host struct {
 	Headers map[string]string
 	Config  map[string]string
 	OnLog   func(level Level, text string)
+	// OnResult and OnPush answer as the host does: 0, or an error.
+	OnResult func(bytes []byte) int32
+	OnPush   func(head string, body []byte) int32
 }
 
 func payloadRead(offset uint32, into []byte) int32 {
@@ -67,7 +70,22 @@ func configRead(name string, into []byte) int32 {
 
 // The verdict itself tells a test the delay and the reason.
 func retryAfter(int64) {}
+func snooze(int64)     {}
 func reason(string)    {}
+
+func result(bytes []byte) int32 {
+	if Host.OnResult == nil {
+		return 0
+	}
+	return Host.OnResult(bytes)
+}
+
+func push(head string, body []byte) int32 {
+	if Host.OnPush == nil {
+		return Denied
+	}
+	return Host.OnPush(head, body)
+}
 
 func log(level Level, text string) {
 	if Host.OnLog != nil {

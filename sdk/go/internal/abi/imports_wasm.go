@@ -24,6 +24,15 @@ func hostConfigRead(name unsafe.Pointer, nameLen uint32, dst unsafe.Pointer, cap
 //go:wasmimport duebox_v1 retry_after
 func hostRetryAfter(ms int64)
 
+//go:wasmimport duebox_v1 snooze
+func hostSnooze(ms int64)
+
+//go:wasmimport duebox_v1 result
+func hostResult(bytes unsafe.Pointer, length uint32) int32
+
+//go:wasmimport duebox_v1 push
+func hostPush(head unsafe.Pointer, headLen uint32, body unsafe.Pointer, bodyLen uint32) int32
+
 //go:wasmimport duebox_v1 reason
 func hostReason(text unsafe.Pointer, length uint32)
 
@@ -53,6 +62,22 @@ func configRead(name string, into []byte) int32 {
 }
 
 func retryAfter(ms int64) { hostRetryAfter(ms) }
+
+func snooze(ms int64) { hostSnooze(ms) }
+
+func result(bytes []byte) int32 {
+	code := hostResult(unsafe.Pointer(unsafe.SliceData(bytes)), uint32(len(bytes)))
+	runtime.KeepAlive(bytes)
+	return code
+}
+
+func push(head string, body []byte) int32 {
+	code := hostPush(unsafe.Pointer(unsafe.StringData(head)), uint32(len(head)),
+		unsafe.Pointer(unsafe.SliceData(body)), uint32(len(body)))
+	runtime.KeepAlive(head)
+	runtime.KeepAlive(body)
+	return code
+}
 
 func reason(text string) {
 	hostReason(unsafe.Pointer(unsafe.StringData(text)), uint32(len(text)))

@@ -16,8 +16,11 @@ mod host {
         pub(super) fn config_read(name: *const u8, name_len: u32, dst: *mut u8, cap: u32) -> i32;
         pub(super) fn random(dst: *mut u8, len: u32);
         pub(super) safe fn retry_after(ms: i64);
+        pub(super) safe fn snooze(ms: i64);
         pub(super) fn reason(text: *const u8, len: u32);
+        pub(super) fn result(bytes: *const u8, len: u32) -> i32;
         pub(super) fn log(level: i32, text: *const u8, len: u32);
+        pub(super) fn push(head: *const u8, head_len: u32, body: *const u8, body_len: u32) -> i32;
     }
 }
 
@@ -54,9 +57,24 @@ pub(crate) fn retry_after(ms: i64) {
     host::retry_after(ms);
 }
 
+pub(crate) fn snooze(ms: i64) {
+    host::snooze(ms);
+}
+
 pub(crate) fn reason(text: &str) {
     // SAFETY: `text` is borrowed for the call, with its own length.
     unsafe { host::reason(text.as_ptr(), text.len() as u32) }
+}
+
+pub(crate) fn result(bytes: &[u8]) -> i32 {
+    // SAFETY: `bytes` is borrowed for the call, with its own length.
+    unsafe { host::result(bytes.as_ptr(), bytes.len() as u32) }
+}
+
+pub(crate) fn push(head: &str, body: &[u8]) -> i32 {
+    let (head, head_len) = (head.as_ptr(), head.len() as u32);
+    // SAFETY: `head` and `body` are borrowed for the call, with their own lengths.
+    unsafe { host::push(head, head_len, body.as_ptr(), body.len() as u32) }
 }
 
 pub(crate) fn log(level: Level, text: &str) {
