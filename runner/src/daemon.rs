@@ -9,35 +9,47 @@
 //! It starts whole or not at all: an unreachable or unfit Redis, or one refused module, and nothing
 //! has run. Guests have threads of their own; Redis, timers and heartbeats keep theirs.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use duebox_job::TopicName;
 use duebox_queue::{ConnectionSettings, Queue};
-use duebox_sandbox::{Handler, Sandbox, SandboxConfig};
+use duebox_sandbox::Sandbox;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use crate::binding::Binding;
-use crate::counters::{Counters, read};
+use self::entry::entries;
+use self::finder::{FOUND_MAX, Known};
+use self::modules::{Files, Modules};
+use self::rules::AllRules;
+use self::served::{Leaving, Served};
 use crate::handler_log::HandlerLog;
-use crate::keeper::{self, Retention, Retentions};
-use crate::lanes::{Ground, Lanes};
-use crate::manifest::{Manifest, RedisUrl, Surroundings, Topic};
-use crate::module_file::{self, Fingerprint, ModuleError};
+use crate::keeper::{self, Retentions};
+use crate::lanes::Ground;
+use crate::manifest::{Manifest, RedisUrl, Surroundings};
 use crate::outage::Outage;
-use crate::poke::Poke;
 use crate::poller::{self, Pokes};
 use crate::redis_server::{ManagedRedis, fitness};
+use crate::relay::Relay;
+use crate::scheduler::{self, Schedules};
 use crate::signal::{Signal, Signals};
 use crate::watch::Watch;
-use crate::worker::{Order, Worker, WorkerParts};
 
+mod bind;
+mod entry;
+mod finder;
+mod modules;
 mod reload;
+mod rules;
+mod served;
+
+pub use self::finder::Finder;
+pub use self::modules::BadModules;
 
 /// Threads for Redis, timers and the workers' bookkeeping.
 const CONTROL_THREADS: usize = 2;
@@ -45,6 +57,9 @@ const CONTROL_THREADS: usize = 2;
 /// Turns of a guests' thread between two looks at timers and sockets. A guest that computes takes 10 ms
 /// a turn, so tokio's own 61 would let naps and deadlines of its neighbours wait for half a second.
 const GUEST_TURNS_A_LOOK: u32 = 1;
+
+/// How soon topics that Redis would not take are tried again.
+const BIND_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs the daemon on a manifest until a signal ends it.
 ///
@@ -71,31 +86,31 @@ fn runtime(threads: usize, name: &str) -> Builder {
 }
 
 struct Daemon {
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
     surroundings: Surroundings,
     queue: Queue,
     managed: Option<ManagedRedis>,
     sandbox: Arc<Sandbox>,
+    modules: Modules,
     ground: Ground,
     runner_id: Arc<str>,
     outage: Arc<Outage>,
+    relay: Relay,
     topics: BTreeMap<TopicName, Served>,
-    /// Topics the manifest has dropped, while what they had in flight ends.
-    leaving: Vec<(TopicName, Served)>,
+    /// Topics that were left, while what they had in flight ends.
+    leaving: Vec<Leaving>,
+    /// Some topics are not served yet, since Redis did not take their rules.
+    unbound: bool,
+    /// More topics match patterns than are served, and that was told.
+    crowded: bool,
+    finder: Finder,
+    found: mpsc::Receiver<TopicName>,
     pokes: Pokes,
     retentions: Retentions,
-    watch: Watch,
-    seen: BTreeMap<PathBuf, Option<Fingerprint>>,
+    rules: watch::Sender<AllRules>,
+    schedules: watch::Sender<Schedules>,
+    seen: Files,
     background: JoinSet<()>,
-}
-
-/// A topic with a worker.
-struct Served {
-    binding: watch::Sender<Arc<Binding>>,
-    orders: watch::Sender<Order>,
-    poke: Arc<Poke>,
-    counters: Arc<Counters>,
-    task: JoinHandle<()>,
 }
 
 impl Daemon {
@@ -104,11 +119,12 @@ impl Daemon {
         surroundings: Surroundings,
         guests: &Runtime,
     ) -> anyhow::Result<Self> {
-        info!(manifest = %manifest.path.display(), topics = manifest.topics.len(), "starting: the handlers are compiled");
-        let sandbox = Arc::new(Sandbox::new(&sandbox_config(&manifest))?);
+        let entries = entries(&manifest).count();
+        info!(manifest = %manifest.path.display(), topics = entries, "starting: the handlers are compiled");
+        let sandbox = Arc::new(Sandbox::new(&modules::sandbox_config(&manifest))?);
         // Taken before the modules are read: a change meanwhile is seen as one.
-        let seen = fingerprints(&manifest);
-        let handlers = load_all(&sandbox, &manifest).await?;
+        let seen = modules::fingerprints(&manifest);
+        let modules = modules::load_all(&sandbox, &manifest).await?;
         let managed = match &manifest.redis.url {
             RedisUrl::Url(_) => None,
             RedisUrl::Managed { dir, fsync } => Some(ManagedRedis::start(dir, *fsync).await?),
@@ -126,62 +142,79 @@ impl Daemon {
             slots: Arc::new(Semaphore::new(manifest.runner.max_jobs as usize)),
             logs: Arc::new(HandlerLog),
         };
+        let schedules = watch::Sender::new(manifest.schedules.clone().into());
+        let manifest = Arc::new(manifest);
+        let known = Known { manifest: Arc::clone(&manifest), served: BTreeSet::new() };
+        let (met, found) = mpsc::channel(FOUND_MAX);
+        let finder = Finder {
+            known: Arc::new(ArcSwap::from_pointee(known)),
+            found: met,
+            anew: Arc::new(Notify::new()),
+        };
         let mut daemon = Self {
+            manifest,
             surroundings,
             queue,
             managed,
             sandbox,
+            modules,
             ground,
             runner_id: format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..)).into(),
             outage: Arc::default(),
+            relay: Relay::default(),
             topics: BTreeMap::new(),
             leaving: Vec::new(),
+            unbound: false,
+            crowded: false,
+            finder,
+            found,
             pokes: Pokes::default(),
             retentions: Retentions::default(),
-            watch: Watch::new(),
+            rules: watch::Sender::new(Arc::new([])),
+            schedules,
             seen,
             background: JoinSet::new(),
-            manifest,
         };
-        daemon.begin(handlers);
+        daemon.begin().await;
         Ok(daemon)
     }
 
     /// Starts the workers and everything that serves them.
-    fn begin(&mut self, handlers: BTreeMap<TopicName, Handler>) {
-        for (name, handler) in handlers {
-            if let Some(topic) = self.manifest.topics.get(&name).cloned() {
-                self.serve_topic(name, topic, handler);
-            }
-        }
-        self.tell_topics();
+    async fn begin(&mut self) {
+        self.bind_all().await;
         let (queue, pokes, outage) = (&self.queue, &self.pokes, &self.outage);
         let poll = self.manifest.redis.poll;
         let look = poller::look(queue.clone(), Arc::clone(pokes), poll, Arc::clone(outage));
+        let listen = poller::listen(queue.clone(), Arc::clone(pokes), self.finder.clone());
         let keep = keeper::keep(queue.clone(), Arc::clone(&self.retentions), Arc::clone(outage));
+        let relay = self.relay.clone().run(queue.clone(), Arc::clone(pokes), Arc::clone(outage));
+        let rules = rules::keep(queue.clone(), self.rules.subscribe(), Arc::clone(outage));
+        let find = self.finder.clone().look(queue.clone(), Arc::clone(outage));
+        let times = self.schedules.subscribe();
         self.background.spawn(look);
-        self.background.spawn(poller::listen(queue.clone(), Arc::clone(pokes)));
+        self.background.spawn(listen);
         self.background.spawn(keep);
+        self.background.spawn(relay);
+        self.background.spawn(rules);
+        self.background.spawn(find);
+        self.background.spawn(scheduler::keep_time(queue.clone(), times, Arc::clone(outage)));
         info!(topics = self.topics.len(), runner = %self.runner_id, "ready");
     }
 
     async fn serve(mut self, mut signals: Signals) {
-        loop {
-            let reload = tokio::select! {
-                signal = signals.next() => signal == Signal::Reload,
-                () = self.watch.changed() => true,
-            };
-            if !reload {
-                break;
-            }
-            let found = tokio::select! {
+        let mut watch = Watch::new();
+        watch.follow(&self.seen);
+        while self.serve_until_change(&watch, &mut signals).await {
+            let changes = tokio::select! {
                 signal = signals.next() => match signal {
                     Signal::Stop => break,
                     Signal::Reload => continue,
                 },
-                found = self.look_for_changes() => found,
+                changes = self.look_for_changes() => changes,
             };
-            self.apply_changes(found).await;
+            if self.apply_changes(changes).await {
+                watch.follow(&self.seen);
+            }
         }
         tokio::select! {
             () = self.drain() => {}
@@ -189,56 +222,34 @@ impl Daemon {
         }
     }
 
-    // --- topics ----------------------------------------------------------------------------------
-
-    fn serve_topic(&mut self, name: TopicName, topic: Topic, handler: Handler) {
-        info!(topic = %name, handler = %shown(&topic), digest = %handler.digest().short(), "serving");
-        let lease = self.manifest.runner.lease;
-        let (binding, bound) = watch::channel(Arc::new(Binding { topic, handler, lease }));
-        let (orders, ordered) = watch::channel(Order::Work);
-        let (poke, counters) = (Arc::new(Poke::default()), Arc::new(Counters::default()));
-        let worker = Worker::new(WorkerParts {
-            topic: name.clone(),
-            queue: self.queue.clone(),
-            lanes: Lanes::new(self.ground.clone(), bound.clone()),
-            bound,
-            poke: Arc::clone(&poke),
-            counters: Arc::clone(&counters),
-            outage: Arc::clone(&self.outage),
-            orders: ordered,
-            runner_id: Arc::clone(&self.runner_id),
-        });
-        let task = tokio::spawn(worker.run());
-        self.topics.insert(name, Served { binding, orders, poke, counters, task });
+    /// Serves, topics that are found too, until the files may have changed; false if it is to stop.
+    async fn serve_until_change(&mut self, watch: &Watch, signals: &mut Signals) -> bool {
+        let mut changed = pin!(watch.changed());
+        let mut names = Vec::new();
+        loop {
+            tokio::select! {
+                signal = signals.next() => return signal == Signal::Reload,
+                () = &mut changed => return true,
+                _ = self.found.recv_many(&mut names, FOUND_MAX) => {
+                    self.bind_found(std::mem::take(&mut names)).await;
+                }
+                () = tokio::time::sleep(BIND_AGAIN), if self.unbound => self.bind_all().await,
+            }
+        }
     }
-
-    /// Tells the poller, the keeper and the watch which topics there are.
-    fn tell_topics(&mut self) {
-        let pokes =
-            self.topics.iter().map(|(name, served)| (name.clone(), Arc::clone(&served.poke)));
-        self.pokes.store(Arc::new(pokes.collect()));
-        let retentions = self.manifest.topics.iter().map(|(name, topic)| {
-            (name.clone(), Retention { age: topic.retention, count: topic.max_dead })
-        });
-        self.retentions.store(Arc::new(retentions.collect()));
-        self.watch.follow(&self.seen);
-    }
-
-    // --- drain -----------------------------------------------------------------------------------
 
     async fn drain(self) {
         let began = Instant::now();
         let until = began + self.manifest.runner.drain_timeout;
         info!("draining: what has not started is given back, what runs may finish");
-        let all: Vec<(TopicName, Served)> = self.leaving.into_iter().chain(self.topics).collect();
-        for (_, served) in &all {
-            served.orders.send_replace(Order::Drain(until));
+        let served = self.topics.into_iter();
+        let served = served.filter_map(|(name, served)| served.leave(name, until));
+        let all: Vec<Leaving> = self.leaving.into_iter().chain(served).collect();
+        for leaving in &all {
+            leaving.hurry(until);
         }
-        for (name, served) in all {
-            if let Err(error) = served.task.await {
-                warn!(topic = %name, %error, "the worker did not end well; its leases expire");
-            }
-            log_counts(&name, &served.counters);
+        for leaving in all {
+            leaving.ended().await;
         }
         drop(self.background);
         stop_managed(self.managed).await;
@@ -246,73 +257,7 @@ impl Daemon {
     }
 }
 
-fn log_counts(topic: &TopicName, counters: &Counters) {
-    info!(
-        %topic,
-        leased = read(&counters.leased),
-        acked = read(&counters.acked),
-        retried = read(&counters.retried),
-        dead = read(&counters.dead),
-        released = read(&counters.released),
-        overtaken = read(&counters.overtaken),
-        lost = read(&counters.lost),
-        reclaimed = read(&counters.reclaimed),
-        "done"
-    );
-}
-
-fn sandbox_config(manifest: &Manifest) -> SandboxConfig {
-    let limits = || manifest.all_settings().map(|topic| &topic.limits);
-    let defaults = duebox_sandbox::Limits::default();
-    SandboxConfig {
-        max_jobs: manifest.runner.max_jobs,
-        memory_max: limits().map(|l| l.memory).max().unwrap_or(0).max(defaults.memory),
-        tables_max: limits().map(|l| l.tables).max().unwrap_or(0).max(defaults.tables),
-    }
-}
-
-/// The handler's file, for the log.
-fn shown(topic: &Topic) -> String {
-    topic.handler.as_ref().map(|file| file.display().to_string()).unwrap_or_default()
-}
-
-/// Every file the daemon lives by, as it is now.
-fn fingerprints(manifest: &Manifest) -> BTreeMap<PathBuf, Option<Fingerprint>> {
-    let handlers = manifest.all_settings().filter_map(|topic| topic.handler.clone());
-    let files = std::iter::once(manifest.path.clone()).chain(handlers);
-    files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()
-}
-
-/// Loads every module, or says what is wrong with each that is refused.
-async fn load_all(
-    sandbox: &Arc<Sandbox>,
-    manifest: &Manifest,
-) -> anyhow::Result<BTreeMap<TopicName, Handler>> {
-    let (sandbox, topics) = (Arc::clone(sandbox), manifest.topics.clone());
-    let loaded = tokio::task::spawn_blocking(move || {
-        let load = |(name, topic): (&TopicName, &Topic)| {
-            (name.clone(), module_file::load(&sandbox, name, topic))
-        };
-        let handled = topics.iter().filter(|(_, topic)| topic.handler.is_some());
-        handled.map(load).collect::<Vec<(TopicName, Result<Handler, ModuleError>)>>()
-    });
-    let mut handlers = BTreeMap::new();
-    let mut refused = Vec::new();
-    for (name, handler) in loaded.await? {
-        match handler {
-            Ok(handler) => drop(handlers.insert(name, handler)),
-            Err(error) => refused.push(error.to_string()),
-        }
-    }
-    if refused.is_empty() { Ok(handlers) } else { Err(BadModules(refused).into()) }
-}
-
-/// Modules that are refused at start.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("\n"))]
-pub struct BadModules(Vec<String>);
-
-/// Connects to the Redis of the manifest and makes the topics known there.
+/// Connects to the Redis of the manifest.
 async fn connect(manifest: &Manifest, managed: Option<&ManagedRedis>) -> anyhow::Result<Queue> {
     let url = match (&manifest.redis.url, managed) {
         (_, Some(managed)) => managed.url().to_owned(),
@@ -329,8 +274,6 @@ async fn connect(manifest: &Manifest, managed: Option<&ManagedRedis>) -> anyhow:
             warn!("{warning}");
         }
     }
-    let names: Vec<TopicName> = manifest.topics.keys().cloned().collect();
-    queue.register(&names).await?;
     Ok(queue)
 }
 

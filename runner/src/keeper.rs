@@ -1,4 +1,4 @@
-//! The housekeeping of the queue: dead jobs past their retention are pruned, and topics that no
+//! The housekeeping of the queue: dead and done jobs past their retention are pruned, and topics that no
 //! manifest binds here are kept from losing jobs that a dead runner held.
 
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use duebox_job::TopicName;
-use duebox_queue::{BATCH_MAX, Queue, QueueError, ReclaimRule, Turn};
-use tracing::{info, warn};
+use duebox_job::{FailureClass, TopicName};
+use duebox_queue::{BATCH_MAX, Keep, Promotion, Queue, QueueError, ReclaimRule, Turn};
+use tracing::{debug, info, warn};
 
 use crate::outage::Outage;
-use crate::verdict::crashed_info;
+use crate::verdict::info_of;
 
 /// How often the house is kept.
 const EVERY: Duration = Duration::from_secs(10);
@@ -27,9 +27,24 @@ pub struct Retention {
     pub age: Duration,
     /// How many are kept.
     pub count: u64,
+    /// How long done jobs are kept.
+    pub done_age: Duration,
+    /// Whether pull consumers serve it: then nobody but the keeper looks at it while none pulls.
+    pub pulled: Option<Pulled>,
 }
 
-/// The topics bound here, with their retention.
+/// How the jobs of a topic are kept going that pull consumers serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// Runner's deaths allowed to a job.
+    pub max_crashes: u32,
+    /// What a job keeps that died of them; empty forgets it instead.
+    pub crashed_info: String,
+    /// Whether jobs with a due time that is none are forgotten.
+    pub discards_bad: bool,
+}
+
+/// The shards of the topics bound here, with their retention.
 pub type Retentions = Arc<ArcSwap<BTreeMap<TopicName, Retention>>>;
 
 /// Keeps the house, for ever.
@@ -42,6 +57,7 @@ pub async fn keep(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
         let bound = retentions.load_full();
         let kept = async {
             prune(&queue, &bound).await?;
+            tend_pulled(&queue, &bound).await?;
             reclaim_unbound(&queue, &bound, &mut unbound_before).await
         };
         if let Err(error) = kept.await {
@@ -52,17 +68,53 @@ pub async fn keep(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
 
 async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<(), QueueError> {
     for (topic, retention) in bound {
-        let mut pruned = 0;
+        let keep = Keep {
+            dead_for: retention.age,
+            dead_most: retention.count,
+            done_for: retention.done_age,
+            done_most: retention.count,
+        };
+        let (mut dead, mut done) = (0, 0);
         for _ in 0..BATCHES_A_TOPIC {
-            let old = queue.prune_older(topic, retention.age).await?;
-            let excess = queue.prune_above(topic, retention.count).await?;
-            pruned += old + excess;
-            if old.max(excess) < BATCH_MAX as u64 {
+            let tidied = queue.tidy(topic, &keep).await?;
+            dead += tidied.dead;
+            done += tidied.done;
+            if !tidied.more {
                 break;
             }
         }
-        if pruned > 0 {
-            info!(%topic, jobs = pruned, "pruned dead jobs past retention or max_dead");
+        if dead > 0 {
+            info!(%topic, jobs = dead, "pruned dead jobs past retention or max_dead");
+        }
+        if done > 0 {
+            debug!(%topic, jobs = done, "pruned done jobs past done_retention or max_dead");
+        }
+    }
+    Ok(())
+}
+
+/// Ends expired leases of topics that are served to pull consumers, and promotes what is due there.
+async fn tend_pulled(
+    queue: &Queue,
+    bound: &BTreeMap<TopicName, Retention>,
+) -> Result<(), QueueError> {
+    for (topic, pulled) in
+        bound.iter().filter_map(|(topic, kept)| Some((topic, kept.pulled.as_ref()?)))
+    {
+        let reclaim = ReclaimRule {
+            max_crashes: pulled.max_crashes,
+            delay: Duration::ZERO,
+            info: &pulled.crashed_info,
+        };
+        let promote = Promotion { jobs: BATCH_MAX, skip: 0, discards_bad: pulled.discards_bad };
+        let turn = Turn { reclaim: Some(reclaim), promote: Some(promote), ..Turn::default() };
+        let reply = queue.turn(topic, &turn).await?;
+        let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
+        if jobs > 0 {
+            info!(%topic, jobs, "reclaimed from pull consumers whose leases ran out");
+        }
+        if let Some(error) = reply.error {
+            return Err(error);
         }
     }
     Ok(())
@@ -80,7 +132,7 @@ async fn reclaim_unbound(
     for topic in unbound.iter().filter(|topic| !before.contains(topic)) {
         info!(%topic, "unbound: Redis knows this topic, the manifest does not; its jobs wait");
     }
-    let crashed = crashed_info();
+    let crashed = info_of(FailureClass::Crashed);
     for topic in &unbound {
         let rule =
             ReclaimRule { max_crashes: UNBOUND_CRASHES_MAX, delay: Duration::ZERO, info: &crashed };

@@ -12,10 +12,11 @@ use duebox_job::TopicName;
 use duebox_queue::{Queue, QueueError, Wake};
 use tracing::debug;
 
+use crate::daemon::Finder;
 use crate::outage::{self, Outage, RETRY_FIRST};
 use crate::poke::Poke;
 
-/// The workers that can be poked, by topic.
+/// The workers that can be poked, each by its shard's name; in the order of the names.
 pub type Pokes = Arc<ArcSwap<Vec<(TopicName, Arc<Poke>)>>>;
 
 /// Topics that are looked at in one pipeline.
@@ -50,8 +51,8 @@ async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), Q
     Ok(())
 }
 
-/// Listens for wake-ups, for ever.
-pub async fn listen(queue: Queue, pokes: Pokes) {
+/// Listens for wake-ups, for ever. Topics without a worker here are for the finder.
+pub async fn listen(queue: Queue, pokes: Pokes, finder: Finder) {
     let mut retry = RETRY_FIRST;
     loop {
         match queue.listen().await {
@@ -61,8 +62,9 @@ pub async fn listen(queue: Queue, pokes: Pokes) {
                 poke_all(&pokes);
                 while let Wake::Topic(topic) = listener.next().await {
                     let pokes = pokes.load();
-                    if let Ok(at) = pokes.binary_search_by(|(name, _)| name.cmp(&topic)) {
-                        pokes[at].1.poke(Instant::now());
+                    match pokes.binary_search_by(|(name, _)| name.cmp(&topic)) {
+                        Ok(at) => pokes[at].1.poke(Instant::now()),
+                        Err(_) => finder.met(&topic),
                     }
                 }
             }

@@ -71,10 +71,15 @@ impl Queue {
         format!("{}:{{*}}:*", glob_escaped(&self.prefix))
     }
 
-    /// The topic whose key this is.
+    /// The pattern that the keys match in which jobs wait that were pushed by plain commands.
+    pub(crate) fn pending_pattern(&self) -> String {
+        format!("{}:{{*}}:pending", glob_escaped(&self.prefix))
+    }
+
+    /// The topic, or the shard of one, whose key this is.
     pub(crate) fn topic_of_key(&self, key: &str) -> Option<TopicName> {
-        let (name, _) = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.split_once("}:")?;
-        TopicName::new(name).ok()
+        let (tag, _) = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.split_once("}:")?;
+        TopicName::from_tag(tag).ok()
     }
 
     /// The topic, or the shard of one, whose wake channel this is.

@@ -12,10 +12,12 @@
 //! | `rules.rs` | configure: what the manifest says of a topic |
 //! | `outbox.rs` | relay: follow-up jobs to their topics |
 //! | `dead.rs` | requeue |
-//! | `prune.rs` | prune, sweep |
+//! | `prune.rs` | prune, tidy |
 //! | `pause.rs` | pause, resume |
 //! | `get.rs` | get |
 //! | `list.rs` | pages of dead and done jobs |
+//! | `find.rs` | topics by their keys |
+//! | `shards.rs` | the slots a topic is split over |
 //! | `inspect.rs` | peek, depths, topics |
 //! | `tick.rs` | tick: the jobs of schedules |
 //! | `pull.rs` | pull: lease with a wait; settle and extend by id and token |
@@ -26,6 +28,7 @@ mod connection;
 mod dead;
 mod doctor;
 mod error;
+mod find;
 mod get;
 mod inspect;
 mod job;
@@ -51,6 +54,7 @@ pub use connection::ConnectionSettings;
 pub use dead::{Requeued, RequeuedMany};
 pub use doctor::{Checkup, Finding, FindingKind, Unexamined};
 pub use error::QueueError;
+pub use find::KeyScan;
 pub use inspect::Depths;
 pub use job::{Buried, Finished, Job, JobState, LeaseHeld};
 pub use lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
@@ -58,7 +62,7 @@ pub use list::{
     Cursor, CursorError, DeadQuery, DeadSummary, DoneSummary, Page, PageOrder, PageQuery,
 };
 pub use outbox::Relayed;
-pub use prune::Swept;
+pub use prune::{Keep, Swept, Tidied};
 pub use pull::{Held, Pull, PullError, Pulled, TokenError};
 pub use push::{Due, IfExists, NewJob, Pushed};
 pub use rules::Rules;

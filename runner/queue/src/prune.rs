@@ -4,18 +4,45 @@
 use std::time::Duration;
 
 use duebox_job::{JobId, TopicName};
+use redis::Value;
 
 use crate::reply::{array, count, unexpected};
 use crate::script::{self, PRUNE, SWEEP};
 use crate::settle::millis;
 use crate::{BATCH_MAX, Queue, QueueError};
 
+/// What a topic keeps of jobs that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// How long a dead job is kept.
+    pub dead_for: Duration,
+    /// How many of them are.
+    pub dead_most: u64,
+    /// How long a done job is kept.
+    pub done_for: Duration,
+    /// How many of them are.
+    pub done_most: u64,
+}
+
+/// What was forgotten in a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// Dead jobs.
+    pub dead: u64,
+    /// Done jobs.
+    pub done: u64,
+    /// Marks.
+    pub marks: Swept,
+    /// There may be more to forget: ask again.
+    pub more: bool,
+}
+
 /// Marks that were forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Ids that were held after their job was done.
+    /// Of ids that were held after their job was done.
     pub held: u64,
-    /// Follow-ups that were pushed here.
+    /// Of follow-ups that were pushed here.
     pub follow_ups: u64,
 }
 
@@ -25,7 +52,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune_older(&self, topic: &TopicName, age: Duration) -> Result<u64, QueueError> {
-        self.prune_by(topic, "dead", "before", millis(age)).await
+        self.prune_by(topic, "before", millis(age)).await
     }
 
     /// Forgets the oldest dead jobs above `kept`, at most [`BATCH_MAX`]. Answers how many.
@@ -33,27 +60,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune_above(&self, topic: &TopicName, kept: u64) -> Result<u64, QueueError> {
-        self.prune_by(topic, "dead", "above", kept).await
-    }
-
-    /// Forgets jobs that were done longer ago than `age`, at most [`BATCH_MAX`]. Answers how many.
-    ///
-    /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_done_older(
-        &self,
-        topic: &TopicName,
-        age: Duration,
-    ) -> Result<u64, QueueError> {
-        self.prune_by(topic, "done", "before", millis(age)).await
-    }
-
-    /// Forgets the oldest done jobs above `kept`, at most [`BATCH_MAX`]. Answers how many.
-    ///
-    /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_done_above(&self, topic: &TopicName, kept: u64) -> Result<u64, QueueError> {
-        self.prune_by(topic, "done", "above", kept).await
+        self.prune_by(topic, "above", kept).await
     }
 
     /// Forgets these dead jobs, every [`BATCH_MAX`] in one atomic transition. Answers how many there
@@ -74,6 +81,40 @@ impl Queue {
         Ok(pruned)
     }
 
+    /// Forgets what a topic does not keep any more, and marks whose time is over: at most
+    /// [`BATCH_MAX`] of each, in one pipeline.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn tidy(&self, topic: &TopicName, keep: &Keep) -> Result<Tidied, QueueError> {
+        let keys = self.keys(topic);
+        let prune = |yard: &str, by: &str, bound: u64| {
+            let mut call = PRUNE.call(&keys);
+            call.arg(yard).arg(by).arg(bound).arg(BATCH_MAX);
+            call
+        };
+        let mut sweep = SWEEP.call(&keys);
+        sweep.arg(BATCH_MAX);
+        let calls = vec![
+            prune("dead", "before", millis(keep.dead_for)),
+            prune("dead", "above", keep.dead_most),
+            prune("done", "before", millis(keep.done_for)),
+            prune("done", "above", keep.done_most),
+            sweep,
+        ];
+        let mut answers = script::run(&self.connection, calls).await?.into_iter();
+        let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
+        let pruned = [count(&next()?)?, count(&next()?)?, count(&next()?)?, count(&next()?)?];
+        let marks = Swept::read(next()?)?;
+        let most = pruned.into_iter().chain([marks.held, marks.follow_ups]).max();
+        Ok(Tidied {
+            dead: pruned[0] + pruned[1],
+            done: pruned[2] + pruned[3],
+            marks,
+            more: most >= Some(BATCH_MAX as u64),
+        })
+    }
+
     /// Forgets marks whose time is over, at most [`BATCH_MAX`] of each kind.
     ///
     /// # Errors
@@ -81,22 +122,22 @@ impl Queue {
     pub async fn sweep(&self, topic: &TopicName) -> Result<Swept, QueueError> {
         let mut call = SWEEP.call(&self.keys(topic));
         call.arg(BATCH_MAX);
-        let answer = array(script::run_one(&self.connection, call).await?)?;
-        let [held, follow_ups] = answer.as_slice() else {
-            return Err(unexpected(&redis::Value::Array(answer)));
-        };
-        Ok(Swept { held: count(held)?, follow_ups: count(follow_ups)? })
+        Swept::read(script::run_one(&self.connection, call).await?)
     }
 
-    async fn prune_by(
-        &self,
-        topic: &TopicName,
-        yard: &str,
-        by: &str,
-        bound: u64,
-    ) -> Result<u64, QueueError> {
+    async fn prune_by(&self, topic: &TopicName, by: &str, bound: u64) -> Result<u64, QueueError> {
         let mut call = PRUNE.call(&self.keys(topic));
-        call.arg(yard).arg(by).arg(bound).arg(BATCH_MAX);
+        call.arg("dead").arg(by).arg(bound).arg(BATCH_MAX);
         count(&script::run_one(&self.connection, call).await?)
+    }
+}
+
+impl Swept {
+    fn read(answer: Value) -> Result<Self, QueueError> {
+        let marks = array(answer)?;
+        let [held, follow_ups] = marks.as_slice() else {
+            return Err(unexpected(&Value::Array(marks)));
+        };
+        Ok(Self { held: count(held)?, follow_ups: count(follow_ups)? })
     }
 }

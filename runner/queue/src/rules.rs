@@ -29,7 +29,7 @@ pub struct Rules {
     pub ttl: Duration,
     /// Whether the low priorities get their share beside the high ones.
     pub priorities: bool,
-    /// The slots over which the topic is split; 0 and 1 are one.
+    /// The slots over which the topic is split, at most 64; 0 and 1 are one.
     pub shards: u32,
 }
 
@@ -59,7 +59,7 @@ impl Rules {
 }
 
 impl Queue {
-    /// Makes rules hold for a topic, for all who use it. Answers whether they were others before.
+    /// Makes rules hold for a shard of a topic, for all who use it. Answers whether they were others before.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -68,6 +68,8 @@ impl Queue {
         for (field, value) in rules.fields() {
             call.arg(field).arg(value);
         }
-        Ok(count(&script::run_one(&self.connection, call).await?)? > 0)
+        let changed = count(&script::run_one(&self.connection, call).await?)? > 0;
+        self.known_shards.forget(topic);
+        Ok(changed)
     }
 }

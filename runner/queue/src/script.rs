@@ -74,22 +74,48 @@ pub(crate) static PEEK: LuaScript = script!("peek");
 
 pub(crate) static DOCTOR_TYPES: LuaScript = script!("doctor_types", "number", "doctor");
 pub(crate) static DOCTOR_STAGE: LuaScript = script!(
-    "doctor_stage", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury",
-    "doctor", "doctor_job"
+    "doctor_stage",
+    "number",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "bury",
+    "doctor",
+    "doctor_job"
 );
 pub(crate) static DOCTOR_JOBS: LuaScript = script!(
-    "doctor_jobs", "number", "option", "rules", "failures", "ready", "wake", "turns", "live", "bury",
-    "doctor", "doctor_job"
+    "doctor_jobs",
+    "number",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "live",
+    "bury",
+    "doctor",
+    "doctor_job"
 );
-pub(crate) static DOCTOR_SIDE: LuaScript = script!(
-    "doctor_side", "number", "option", "rules", "ready", "wake", "turns", "doctor"
-);
-pub(crate) static DOCTOR_TURNS: LuaScript = script!(
-    "doctor_turns", "number", "option", "rules", "ready", "wake", "turns", "doctor"
-);
+pub(crate) static DOCTOR_SIDE: LuaScript =
+    script!("doctor_side", "number", "option", "rules", "ready", "wake", "turns", "doctor");
+pub(crate) static DOCTOR_TURNS: LuaScript =
+    script!("doctor_turns", "number", "option", "rules", "ready", "wake", "turns", "doctor");
 pub(crate) static DOCTOR_LINE: LuaScript = script!(
-    "doctor_line", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury",
-    "doctor", "doctor_job"
+    "doctor_line",
+    "number",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "bury",
+    "doctor",
+    "doctor_job"
 );
 pub(crate) static DOCTOR_GRAVE: LuaScript = script!("doctor_grave", "number", "doctor");
 pub(crate) static DOCTOR_OUTBOX: LuaScript = script!("doctor_outbox");

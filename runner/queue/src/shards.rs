@@ -96,6 +96,11 @@ impl KnownShards {
         (since.elapsed() < BELIEVED).then(|| shards.clone())
     }
 
+    /// The number of shards may be another now.
+    pub(crate) fn forget(&self, topic: &TopicName) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(topic);
+    }
+
     fn set(&self, shards: &Shards) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED_MAX {

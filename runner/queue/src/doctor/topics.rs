@@ -57,7 +57,7 @@ impl Queue {
             let detail = "it has no keys, and the manifest does not serve it";
             tell(Some(topic), FindingKind::EmptyTopic, subject, detail, done.to_owned());
         }
-        for topic in topics.difference(&listed) {
+        for topic in topics.iter().filter(|topic| !listed.contains(&topic.base())) {
             if repair {
                 self.register(std::slice::from_ref(topic)).await?;
             }

@@ -1,0 +1,198 @@
+//! Binding: each topic is served as the manifest says now, by the module of its entry. It is done anew
+//! after every change, and changes only what is to be changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use duebox_job::{FailureClass, Policy, TopicName};
+use duebox_queue::{Queue, QueueError};
+use duebox_sandbox::Handler;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::Daemon;
+use super::entry::entry_of;
+use super::finder::Known;
+use super::rules;
+use super::served::{Served, ShardWorker, Workers, binding};
+use crate::binding::Binding;
+use crate::keeper::{Pulled, Retention};
+use crate::lanes::Lanes;
+use crate::manifest::Topic;
+use crate::poke::Poke;
+use crate::verdict::buried_info;
+use crate::worker::{Order, Worker, WorkerParts};
+
+/// Topics that are served because they match a pattern, at most.
+const BY_PATTERN_MAX: usize = 10_000;
+
+impl Daemon {
+    /// Serves every topic as the manifest says, and leaves those it says nothing of.
+    pub(super) async fn bind_all(&mut self) {
+        self.unbound = false;
+        let served = self.topics.keys();
+        let names: BTreeSet<TopicName> =
+            self.manifest.topics.keys().chain(served).cloned().collect();
+        for name in names {
+            self.bind(&name).await;
+        }
+        self.tell_topics();
+    }
+
+    /// Serves topics that were found, as far as a pattern stands for them.
+    pub(super) async fn bind_found(&mut self, names: Vec<TopicName>) {
+        let named = &self.manifest.topics;
+        let mut by_pattern = self.topics.keys().filter(|name| !named.contains_key(*name)).count();
+        for name in names.into_iter().collect::<BTreeSet<_>>() {
+            if self.topics.contains_key(&name) {
+                continue;
+            }
+            if by_pattern < BY_PATTERN_MAX {
+                self.bind(&name).await;
+                by_pattern += 1;
+            } else if !std::mem::replace(&mut self.crowded, true) {
+                warn!(topic = %name, "more than {BY_PATTERN_MAX} topics match patterns of the manifest; the rest wait, \
+                    this one among them: serve fewer topics, or tell the jobs apart by their payload");
+            }
+        }
+        self.tell_topics();
+    }
+
+    /// Serves a topic as the manifest says, or leaves it. A topic whose module is not good yet stays
+    /// as it is.
+    async fn bind(&mut self, name: &TopicName) {
+        let manifest = Arc::clone(&self.manifest);
+        let lease = manifest.runner.lease;
+        let Some((entry, settings)) = entry_of(&manifest, name) else {
+            if self.leave(name) {
+                info!(topic = %name, "unbound: the manifest serves it no more; its jobs wait in Redis");
+            }
+            return;
+        };
+        let (mut topic, handler) = match self.modules.get(&entry) {
+            Some(module) => (module.settings(settings), Some(module.handler.clone())),
+            None if settings.handler.is_none() => (settings.clone(), None),
+            None => return,
+        };
+        if let Some(served) = self.topics.get_mut(name)
+            && served.workers.is_some() == handler.is_some()
+        {
+            // Its workers are one a shard: another number of them is for the next start.
+            topic.shards = served.topic.shards;
+            return served.bind_anew(name, topic, handler.as_ref(), lease);
+        }
+        self.leave(name);
+        match prepare(&self.queue, name, &topic).await {
+            Ok(shards) => self.serve_topic(name, topic, shards, handler),
+            Err(error) => {
+                self.outage.noticed(&error);
+                self.unbound = true;
+            }
+        }
+    }
+
+    fn serve_topic(
+        &mut self,
+        name: &TopicName,
+        topic: Topic,
+        shards: Vec<TopicName>,
+        handler: Option<Handler>,
+    ) {
+        let workers = handler.map(|handler| {
+            let file = topic.handler.as_deref().map(Path::display);
+            info!(topic = %name, handler = file.map(tracing::field::display), digest = %handler.digest().short(), shards = shards.len(), "serving");
+            self.start_workers(&shards, binding(&topic, handler, self.manifest.runner.lease))
+        });
+        if workers.is_none() {
+            info!(topic = %name, shards = shards.len(), "serving pull consumers: it has no handler");
+        }
+        self.topics.insert(name.clone(), Served { topic, shards, workers });
+    }
+
+    fn start_workers(&self, shards: &[TopicName], bound: Binding) -> Workers {
+        let (binding, bound) = watch::channel(Arc::new(bound));
+        let (orders, ordered) = watch::channel(Order::Work);
+        let counters = Arc::default();
+        let start = |shard: &TopicName| {
+            let poke = Arc::new(Poke::default());
+            let worker = Worker::new(WorkerParts {
+                topic: shard.clone(),
+                queue: self.queue.clone(),
+                lanes: Lanes::new(self.ground.clone(), bound.clone()),
+                bound: bound.clone(),
+                poke: Arc::clone(&poke),
+                counters: Arc::clone(&counters),
+                outage: Arc::clone(&self.outage),
+                relay: self.relay.clone(),
+                orders: ordered.clone(),
+                runner_id: Arc::clone(&self.runner_id),
+            });
+            ShardWorker { poke, task: tokio::spawn(worker.run()) }
+        };
+        let each = shards.iter().map(start).collect();
+        Workers { binding, orders, counters, each }
+    }
+
+    /// Leaves a topic: what it has in flight may finish within its ttr. False if it is not served.
+    fn leave(&mut self, name: &TopicName) -> bool {
+        let Some(served) = self.topics.remove(name) else { return false };
+        let until = Instant::now() + served.topic.ttr;
+        self.leaving.retain(|leaving| !leaving.is_over());
+        self.leaving.extend(served.leave(name.clone(), until));
+        true
+    }
+
+    /// Tells the others which topics there are, and how they are served.
+    pub(super) fn tell_topics(&self) {
+        let mut pokes = Vec::new();
+        let mut retentions = BTreeMap::new();
+        let mut rules = Vec::new();
+        for (name, served) in &self.topics {
+            rules.push((name.clone(), served.topic.rules()));
+            for (at, shard) in served.shards.iter().enumerate() {
+                retentions.insert(shard.clone(), retention(&served.topic));
+                if let Some(worker) = served.workers.as_ref().and_then(|them| them.each.get(at)) {
+                    pokes.push((shard.clone(), Arc::clone(&worker.poke)));
+                }
+            }
+        }
+        // Topics that wait for a good module, or for Redis, are the manifest's too.
+        let waiting =
+            self.manifest.topics.iter().filter(|(name, _)| !self.topics.contains_key(*name));
+        for (name, topic) in waiting {
+            rules.push((name.clone(), topic.rules()));
+            retentions.insert(name.clone(), retention(topic));
+        }
+        pokes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.pokes.store(Arc::new(pokes));
+        self.retentions.store(Arc::new(retentions));
+        self.rules.send_replace(rules.into());
+        let served = self.topics.keys().cloned().collect();
+        let known = Known { manifest: Arc::clone(&self.manifest), served };
+        self.finder.known.store(Arc::new(known));
+    }
+}
+
+/// Makes a topic ready in Redis before its first job runs, and answers its shards.
+async fn prepare(
+    queue: &Queue,
+    name: &TopicName,
+    topic: &Topic,
+) -> Result<Vec<TopicName>, QueueError> {
+    rules::write(queue, name, &topic.rules()).await?;
+    queue.register(std::slice::from_ref(name)).await?;
+    Ok(queue.shards(name).await?.all().collect())
+}
+
+/// What the keeper is to know of each of a topic's shards.
+fn retention(topic: &Topic) -> Retention {
+    let pulled = topic.handler.is_none().then(|| Pulled {
+        max_crashes: topic.max_crashes,
+        crashed_info: buried_info(topic, FailureClass::Crashed),
+        discards_bad: topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
+    });
+    let count = topic.max_dead.div_ceil(topic.shards.max(1).into());
+    Retention { age: topic.retention, count, done_age: topic.done_retention, pulled }
+}

@@ -1,0 +1,93 @@
+//! Finding topics that the manifest's patterns stand for. A push through Duebox wakes at once and lists
+//! its topic; plain producers do neither, so the keys of Redis are looked through, a few at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use duebox_job::TopicName;
+use duebox_queue::{KeyScan, Queue, QueueError};
+use tokio::sync::{Notify, mpsc};
+
+use crate::manifest::Manifest;
+use crate::outage::Outage;
+
+/// How often it is looked for topics that no wake-up told of.
+const EVERY: Duration = Duration::from_secs(10);
+/// Steps through the keys of Redis at one look.
+const STEPS_A_LOOK: usize = 16;
+/// Topics that were found and wait for their worker.
+pub(super) const FOUND_MAX: usize = 1_000;
+
+/// What is known of topics, for whoever meets a name.
+pub(super) struct Known {
+    pub(super) manifest: Arc<Manifest>,
+    /// The topics that are served.
+    pub(super) served: BTreeSet<TopicName>,
+}
+
+/// Where names are held against the manifest.
+#[derive(Clone)]
+pub struct Finder {
+    pub(super) known: Arc<ArcSwap<Known>>,
+    pub(super) found: mpsc::Sender<TopicName>,
+    /// The patterns are others now: it is to be looked anew.
+    pub(super) anew: Arc<Notify>,
+}
+
+impl Finder {
+    /// Somebody met this topic. If it is to be served and is not yet, the daemon hears of it; where
+    /// too many wait to be heard of, it is met again later.
+    pub fn met(&self, topic: &TopicName) {
+        let topic = topic.base();
+        if is_news(&self.known.load(), &topic) {
+            drop(self.found.try_send(topic));
+        }
+    }
+
+    /// Looks for topics, for ever.
+    pub(super) async fn look(self, queue: Queue, outage: Arc<Outage>) {
+        let mut tick = tokio::time::interval(EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut scan = KeyScan::default();
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.anew.notified() => scan = KeyScan::default(),
+            }
+            if self.known.load().manifest.patterns.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.look_once(&queue, &mut scan).await {
+                outage.noticed(&error);
+            }
+        }
+    }
+
+    async fn look_once(&self, queue: &Queue, scan: &mut KeyScan) -> Result<(), QueueError> {
+        self.tell(queue.topics().await?).await;
+        for _ in 0..STEPS_A_LOOK {
+            self.tell(queue.scan_pending(scan).await?).await;
+            if scan.is_at_start() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, topics: Vec<TopicName>) {
+        for topic in topics.into_iter().map(|topic| topic.base()) {
+            let is_news = is_news(&self.known.load(), &topic);
+            if is_news && self.found.send(topic).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_news(known: &Known, topic: &TopicName) -> bool {
+    !known.served.contains(topic)
+        && !known.manifest.topics.contains_key(topic)
+        && known.manifest.patterns.find(topic).is_some()
+}

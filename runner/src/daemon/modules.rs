@@ -1,0 +1,135 @@
+//! The handler modules: one for each entry of the manifest that has a handler, compiled beside the one
+//! in service before it takes its place.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use duebox_sandbox::{Grants, Handler, Limits, Sandbox, SandboxConfig};
+use tracing::warn;
+
+use super::entry::{EntryName, entries};
+use crate::manifest::{Manifest, Topic};
+use crate::module_file::{self, Fingerprint, ModuleError};
+
+/// The modules in service.
+pub(super) type Modules = BTreeMap<EntryName, Module>;
+/// The files the daemon lives by, each as it was when it was last acted on.
+pub(super) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
+
+/// A module, and what it was compiled with.
+pub(super) struct Module {
+    pub(super) handler: Handler,
+    file: PathBuf,
+    limits: Limits,
+    grants: Grants,
+}
+
+/// A module to be compiled.
+pub(super) struct Wanted {
+    pub(super) entry: EntryName,
+    pub(super) file: PathBuf,
+    pub(super) topic: Topic,
+}
+
+/// What came of it.
+pub(super) struct Loaded {
+    pub(super) entry: EntryName,
+    pub(super) module: Result<Module, ModuleError>,
+}
+
+impl Module {
+    /// True if it is what these settings ask for, as long as its file is the same.
+    pub(super) fn fits(&self, topic: &Topic) -> bool {
+        topic.handler.as_ref() == Some(&self.file)
+            && self.limits == topic.limits
+            && self.grants == topic.grants
+    }
+
+    /// The settings with which it serves: what it was compiled with changes only with it.
+    pub(super) fn settings(&self, topic: &Topic) -> Topic {
+        Topic {
+            handler: Some(self.file.clone()),
+            limits: self.limits.clone(),
+            grants: self.grants.clone(),
+            ..topic.clone()
+        }
+    }
+}
+
+impl Wanted {
+    /// What an entry wants; none if it has no handler.
+    pub(super) fn of(entry: EntryName, topic: &Topic) -> Option<Self> {
+        let file = topic.handler.clone()?;
+        Some(Self { entry, file, topic: topic.clone() })
+    }
+
+    fn load(self, sandbox: &Sandbox) -> Loaded {
+        let Self { entry, file, topic } = self;
+        let module = module_file::load(sandbox, &entry, &topic).map(|handler| Module {
+            handler,
+            file,
+            limits: topic.limits,
+            grants: topic.grants,
+        });
+        Loaded { entry, module }
+    }
+}
+
+/// Compiles modules, one after the other, away from the threads that serve.
+pub(super) async fn load(sandbox: &Arc<Sandbox>, wanted: Vec<Wanted>) -> Vec<Loaded> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let sandbox = Arc::clone(sandbox);
+    let load = move || wanted.into_iter().map(|wanted| wanted.load(&sandbox)).collect();
+    tokio::task::spawn_blocking(load).await.unwrap_or_else(|error| {
+        warn!(%error, "loading modules failed; those in service stay");
+        Vec::new()
+    })
+}
+
+/// Loads every module of a manifest, or says what is wrong with each that is refused.
+pub(super) async fn load_all(
+    sandbox: &Arc<Sandbox>,
+    manifest: &Manifest,
+) -> anyhow::Result<Modules> {
+    let wanted: Vec<Wanted> =
+        entries(manifest).filter_map(|(entry, topic)| Wanted::of(entry, topic)).collect();
+    let count = wanted.len();
+    let (mut modules, mut refused) = (Modules::new(), Vec::new());
+    for Loaded { entry, module } in load(sandbox, wanted).await {
+        match module {
+            Ok(module) => drop(modules.insert(entry, module)),
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(BadModules(refused).into());
+    }
+    anyhow::ensure!(modules.len() == count, "the modules could not be loaded; see the log");
+    Ok(modules)
+}
+
+/// Modules that are refused at start.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct BadModules(Vec<String>);
+
+/// Every file the daemon lives by, as it is now.
+pub(super) fn fingerprints(manifest: &Manifest) -> Files {
+    let handlers = manifest.all_settings().filter_map(|topic| topic.handler.clone());
+    let files = std::iter::once(manifest.path.clone()).chain(handlers);
+    files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()
+}
+
+/// A sandbox that has room for the largest handler of a manifest.
+pub(super) fn sandbox_config(manifest: &Manifest) -> SandboxConfig {
+    let limits = || manifest.all_settings().map(|topic| &topic.limits);
+    let defaults = Limits::default();
+    SandboxConfig {
+        max_jobs: manifest.runner.max_jobs,
+        memory_max: limits().map(|l| l.memory).max().unwrap_or(0).max(defaults.memory),
+        tables_max: limits().map(|l| l.tables).max().unwrap_or(0).max(defaults.tables),
+    }
+}

@@ -1,0 +1,127 @@
+//! A topic that is served: by workers, one a shard, that share the topic's module, counters and orders;
+//! or by pull consumers, where it has no handler.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duebox_job::TopicName;
+use duebox_sandbox::Handler;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use crate::binding::Binding;
+use crate::counters::{Counters, read};
+use crate::manifest::Topic;
+use crate::poke::Poke;
+use crate::worker::Order;
+
+/// A topic that is served.
+pub(super) struct Served {
+    /// Its settings, as they are in effect.
+    pub(super) topic: Topic,
+    /// Its shards: those that jobs are pushed to, and those of earlier numbers.
+    pub(super) shards: Vec<TopicName>,
+    /// Who runs its jobs; none where pull consumers do.
+    pub(super) workers: Option<Workers>,
+}
+
+/// The workers of a topic.
+pub(super) struct Workers {
+    pub(super) binding: watch::Sender<Arc<Binding>>,
+    pub(super) orders: watch::Sender<Order>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) each: Vec<ShardWorker>,
+}
+
+/// The worker of one shard.
+pub(super) struct ShardWorker {
+    pub(super) poke: Arc<Poke>,
+    pub(super) task: JoinHandle<()>,
+}
+
+/// Workers of a topic that was left, while what they had in flight ends.
+pub(super) struct Leaving {
+    name: TopicName,
+    workers: Workers,
+}
+
+/// What the workers of a topic are bound to: each of its shards runs its part of what may run at once.
+pub(super) fn binding(topic: &Topic, handler: Handler, lease: Duration) -> Binding {
+    let concurrency = topic.concurrency.div_ceil(topic.shards.max(1));
+    Binding { topic: Topic { concurrency, ..topic.clone() }, handler, lease }
+}
+
+impl Served {
+    /// Binds what runs the topic's jobs to other settings, or to another module.
+    pub(super) fn bind_anew(
+        &mut self,
+        name: &TopicName,
+        topic: Topic,
+        handler: Option<&Handler>,
+        lease: Duration,
+    ) {
+        self.topic = topic;
+        let (Some(workers), Some(handler)) = (&self.workers, handler) else { return };
+        let (digest, before) = (handler.digest(), workers.binding.borrow().handler.digest());
+        let bound = binding(&self.topic, handler.clone(), lease);
+        workers.binding.send_if_modified(|current| {
+            let same =
+                digest == before && bound.topic == current.topic && bound.lease == current.lease;
+            if !same {
+                *current = Arc::new(bound);
+            }
+            !same
+        });
+        if digest != before {
+            info!(topic = %name, digest = %digest.short(), before = %before.short(),
+                "a new module serves; jobs that run finish on the one before");
+        }
+    }
+
+    /// Leases no more, and lets what is in flight finish until then; the rest stays in Redis.
+    pub(super) fn leave(self, name: TopicName, until: Instant) -> Option<Leaving> {
+        let leaving = Leaving { name, workers: self.workers? };
+        leaving.hurry(until);
+        Some(leaving)
+    }
+}
+
+impl Leaving {
+    /// Gives what is in flight no longer than until then.
+    pub(super) fn hurry(&self, until: Instant) {
+        self.workers.orders.send_replace(Order::Drain(until));
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.workers.each.iter().all(|worker| worker.task.is_finished())
+    }
+
+    /// Waits for the end, and says what was done.
+    pub(super) async fn ended(self) {
+        let Self { name, workers } = self;
+        for worker in workers.each {
+            if let Err(error) = worker.task.await {
+                warn!(topic = %name, %error, "the worker did not end well; its leases expire");
+            }
+        }
+        log_counts(&name, &workers.counters);
+    }
+}
+
+fn log_counts(topic: &TopicName, counters: &Counters) {
+    info!(
+        %topic,
+        leased = read(&counters.leased),
+        acked = read(&counters.acked),
+        retried = read(&counters.retried),
+        snoozed = read(&counters.snoozed),
+        expired = read(&counters.expired),
+        dead = read(&counters.dead),
+        released = read(&counters.released),
+        overtaken = read(&counters.overtaken),
+        lost = read(&counters.lost),
+        reclaimed = read(&counters.reclaimed),
+        "done"
+    );
+}
