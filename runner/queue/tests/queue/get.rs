@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options, Priority};
-use duebox_queue::{Finish, IfExists, Job, JobState, NewJob, Rules, Settled, Verdict};
+use duebox_queue::{Finish, IfExists, Job, JobState, Keep, NewJob, Rules, Settled, Verdict};
 
 use crate::ground::{BACKOFF, Ground, HOLDER, LEASE, drop_it, id, job, job_in, nack};
 
@@ -92,7 +92,9 @@ async fn a_done_job_is_kept_with_its_result_and_its_id_is_held() {
     let done = job.done.unwrap();
     assert_eq!((done.result.as_deref(), &done.info["attempt"]), (Some(&b"closed"[..]), &1.into()));
 
-    assert_eq!(ground.queue.prune_done_above(&ground.topic, 0).await.unwrap(), 1);
+    let day = Duration::from_secs(86_400);
+    let keep = Keep { dead_for: day, dead_most: 9, done_for: day, done_most: 0 };
+    assert_eq!(ground.queue.tidy(&ground.topic, &keep).await.unwrap().done, 1);
     let held = ground.get("a").await;
     assert_eq!((held.state, held.payload), (JobState::Held, None));
     ground.advance(Duration::from_secs(601), &mut []);

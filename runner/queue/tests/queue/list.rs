@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FailureClass, JobId};
 use duebox_queue::{
-    Cursor, DeadQuery, Finish, PageOrder, PageQuery, Requeued, RequeuedMany, Settled, Swept,
-    Verdict,
+    Cursor, DeadQuery, Finish, Keep, PageOrder, PageQuery, Requeued, RequeuedMany, Settled, Swept,
+    Tidied, Verdict,
 };
 
 use crate::ground::{Ground, id};
@@ -24,6 +24,14 @@ fn bury(ground: &Ground, dead: &[(&str, u64, &str)]) -> u64 {
     }
     now
 }
+
+/// Keeps all.
+const ALL: Keep = Keep {
+    dead_for: Duration::from_secs(86_400),
+    dead_most: 1_000_000,
+    done_for: Duration::from_secs(86_400),
+    done_most: 1_000_000,
+};
 
 fn page(limit: usize) -> PageQuery {
     PageQuery { limit, ..PageQuery::default() }
@@ -184,9 +192,13 @@ async fn done_jobs_are_listed_and_pruned_by_age_and_by_count() {
     let rest = PageQuery { after, ..page(3) };
     assert_eq!(ground.queue.done_page(&ground.topic, &rest).await.unwrap().jobs[0].id, id("a"));
 
-    let age = Duration::from_secs(35);
-    assert_eq!(ground.queue.prune_done_older(&ground.topic, age).await.unwrap(), 1);
-    assert_eq!(ground.queue.prune_done_above(&ground.topic, 2).await.unwrap(), 1);
+    let keep =
+        |done_for, done_most| Keep { done_for: Duration::from_secs(done_for), done_most, ..ALL };
+    let tidied = |done| Tidied { done, ..Tidied::default() };
+    let tidy = async |keep| ground.queue.tidy(&ground.topic, &keep).await.unwrap();
+    assert_eq!(tidy(keep(35, 10)).await, tidied(1));
+    assert_eq!(tidy(keep(60, 2)).await, tidied(1));
+    assert_eq!(tidy(ALL).await, tidied(0));
     let after = ground.snapshot();
     for part in [ids(&after.done), ids(&after.done_jobs), ids(&after.done_info)] {
         assert_eq!(part, ["c", "d"]);
@@ -195,7 +207,7 @@ async fn done_jobs_are_listed_and_pruned_by_age_and_by_count() {
 }
 
 #[tokio::test]
-async fn marks_are_swept_when_their_time_is_over_a_thousand_a_call() {
+async fn marks_are_forgotten_when_their_time_is_over_a_thousand_a_call() {
     let ground = Ground::new().await;
     let now = ground.now_ms();
     for n in 0..1_100 {
@@ -204,10 +216,14 @@ async fn marks_are_swept_when_their_time_is_over_a_thousand_a_call() {
     ground.on_key("ZADD", "unique", &[&(now + 60_000).to_string(), "held"]);
     ground.on_key("ZADD", "inbox", &[&(now - 1).to_string(), "source:1:a:1"]);
     ground.on_key("ZADD", "inbox", &["+inf", "source:2:a:1"]);
-    let swept = |held, follow_ups| Swept { held, follow_ups };
-    assert_eq!(ground.queue.sweep(&ground.topic).await.unwrap(), swept(1_000, 1));
-    assert_eq!(ground.queue.sweep(&ground.topic).await.unwrap(), swept(100, 0));
-    assert_eq!(ground.queue.sweep(&ground.topic).await.unwrap(), swept(0, 0));
+    let swept = |held, follow_ups, more| Tidied {
+        marks: Swept { held, follow_ups },
+        more,
+        ..Tidied::default()
+    };
+    for expected in [swept(1_000, 1, true), swept(100, 0, false), swept(0, 0, false)] {
+        assert_eq!(ground.queue.tidy(&ground.topic, &ALL).await.unwrap(), expected);
+    }
     let after = ground.snapshot();
     assert_eq!(
         (ids(&after.unique), ids(&after.inbox)),
