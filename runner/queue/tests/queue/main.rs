@@ -22,6 +22,8 @@ mod withdraw;
 mod refusal;
 // The jobs of schedules.
 mod tick;
+// Consumers that wait, and settle by id and token.
+mod pull;
 // What bad producers left, found and put right.
 mod doctor;
 // Sleeping runners.
