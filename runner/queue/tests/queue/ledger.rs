@@ -1,6 +1,6 @@
 //! The guarantees, checked from what the queue answered and nothing else: every push that was taken
 //! has exactly one end, is never handed out early, twice at once, or with another's attempts, and a
-//! valid verdict always counts.
+//! valid verdict always counts. What the rules of a topic promise is in `ledger/promises.rs`.
 //!
 //! Unlike the model it knows no stages. It panics where a guarantee is broken.
 
@@ -8,12 +8,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::JobId;
-use duebox_queue::{Cancelled, Due, NewJob, Pushed, Requeued, Rescheduled, Settled, Verdict};
+use duebox_job::{JobId, Options};
+use duebox_queue::{
+    Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Rescheduled, Settled, Ticked, Verdict,
+};
 
 use crate::model::is_bad;
 use crate::snapshot::{Snapshot, gone};
 use crate::step::{Claim, Given, Reply, Step};
+
+mod promises;
+
+use promises::Promises;
 
 /// A push that was taken and has not come to its end.
 #[derive(Debug, Clone)]
@@ -23,6 +29,11 @@ struct Job {
     due: f64,
     failures: u64,
     crashes: u64,
+    snoozes: u64,
+    /// As it was pushed, or handed out; not known of a plain push.
+    options: Option<Options>,
+    /// It was handed out before, came back, and has its key's turn while it waits.
+    has_turn: bool,
 }
 
 /// What is known of an id.
@@ -34,11 +45,14 @@ struct Life {
     running: Option<(u64, Job, bool)>,
     /// The payload it died with.
     dead: Option<Bytes>,
+    /// Until when a push of it is refused, in ms.
+    held_until: f64,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
     lives: BTreeMap<JobId, Life>,
+    promises: Promises,
     /// The earliest and the latest that Redis' clock can have shown at the step, in ms.
     clock: (f64, f64),
 }
@@ -62,13 +76,15 @@ impl Ledger {
                 let due = if is_bad(*due) { f64::INFINITY } else { *due };
                 self.life(id).waiting = Some(Job::new(payload, due));
             }
-            (Step::Promote { .. }, Reply::Promoted(promoted)) => {
+            (Step::Promote { discard, .. }, Reply::Promoted(promoted)) => {
                 let buried = gone(&before.pending, &after.pending);
-                let bad = buried.iter().filter(|id| self.bad_due(id)).count();
+                let bad = buried.iter().filter(|id| self.bad_due(id, *discard)).count();
                 assert_eq!(bad as u64, promoted.bad, "bad due times and no others are buried");
             }
-            (Step::Lease(_), Reply::Leased(granted)) => {
-                self.leased(&granted.jobs);
+            (Step::Lease(call), Reply::Leased(granted)) => {
+                self.leased(call, &granted.jobs);
+                let expired = self.expired(call, before, after);
+                assert_eq!(expired, granted.expired, "expired jobs and no others are ended");
                 self.given_up(&gone(&before.unack, &after.unack));
             }
             (Step::Settle(claims), Reply::Settled(words)) => {
@@ -96,6 +112,17 @@ impl Ledger {
             (Step::Requeue(ids), Reply::Requeued(words)) => {
                 ids.iter().zip(words).for_each(|(id, word)| self.requeued(id, *word));
             }
+            (Step::Configure(rules), _) => {
+                let idle = self.lives.values().all(Life::is_over);
+                self.promises.configure(rules, idle);
+            }
+            (Step::Tick(tick), Reply::Ticked(Ticked::Done(words))) => {
+                for (time, _) in tick.times.iter().zip(words).filter(|(_, w)| **w == Pushed::Pushed)
+                {
+                    let id = JobId::new(format!("{}@{time}", tick.schedule)).unwrap();
+                    self.arrived(&id, &tick.payload, *time as f64, &Options::default());
+                }
+            }
             (Step::Advance(by), _) => self.put_back(*by),
             _ => {}
         }
@@ -109,48 +136,65 @@ impl Ledger {
         }
     }
 
+    /// A job came from another topic, or from a schedule.
+    pub(crate) fn arrived(&mut self, id: &JobId, payload: &Bytes, due: f64, options: &Options) {
+        let life = self.life(id);
+        let leased = life.running.as_ref().is_some_and(|(_, _, gone)| !gone);
+        assert!(life.waiting.is_none() && !leased, "{id}: it is alive, and was pushed again");
+        life.waiting = Some(Job { options: Some(options.clone()), ..Job::new(payload, due) });
+    }
+
     fn life(&mut self, id: &JobId) -> &mut Life {
         self.lives.entry(id.clone()).or_default()
     }
 
     fn not_before(&self, due: Due) -> f64 {
         match due {
-            Due::Now => 0.0,
+            Due::Now => self.clock.0,
             Due::In(delay) => self.clock.0 + delay.as_millis() as f64,
             Due::At(ms) => ms as f64,
         }
     }
 
     fn pushed(&mut self, job: &NewJob, word: Pushed) {
-        let due = self.not_before(job.due);
+        let (due, clock) = (self.not_before(job.due), self.clock);
+        let may_be_full = self.promises.rules.max_pending > 0;
         let life = self.life(&job.id);
         let cancelled = life.running.as_ref().is_some_and(|(_, _, gone)| *gone);
+        let live = life.waiting.is_some() || (life.running.is_some() && !cancelled);
+        let is_held = !live && life.held_until > clock.1;
         match word {
-            Pushed::Pushed => assert!(life.waiting.is_none() && life.running.is_none()),
+            Pushed::Pushed => assert!(life.is_over() && !is_held, "{}: not fresh", job.id),
             Pushed::Replaced => assert!(life.waiting.is_some() && life.running.is_none()),
-            Pushed::Successor => assert!(life.running.is_some()),
-            Pushed::Exists | Pushed::Kept => {
-                assert!(life.waiting.is_some() || (life.running.is_some() && !cancelled));
-                return;
-            }
-            Pushed::BadDue | Pushed::Held | Pushed::Full => return,
+            Pushed::Successor => assert!(life.running.is_some() && !is_held, "{}", job.id),
+            Pushed::Exists => assert!(live, "{}: refused, and not alive", job.id),
+            Pushed::Kept => assert!(live || life.held_until > clock.0, "{}: not alive", job.id),
+            Pushed::Held => assert!(!live && life.held_until > clock.0, "{}: not held", job.id),
+            Pushed::Full => assert!(may_be_full && life.waiting.is_none(), "{}", job.id),
+            Pushed::BadDue => {}
         }
-        life.waiting = Some(Job::new(&job.payload, due));
+        if let Pushed::Pushed | Pushed::Replaced | Pushed::Successor = word {
+            let options = Some(job.options.clone());
+            life.waiting = Some(Job { options, ..Job::new(&job.payload, due) });
+        }
     }
 
-    fn bad_due(&mut self, id: &JobId) -> bool {
+    fn bad_due(&mut self, id: &JobId, discard: bool) -> bool {
         let life = self.life(id);
         let Some(job) = life.waiting.take_if(|job| job.due.is_infinite()) else { return false };
-        life.dead = Some(job.payload);
+        if !discard {
+            life.dead = Some(job.payload);
+        }
         if let Some((_, _, gone)) = &mut life.running {
             *gone = true;
         }
         true
     }
 
-    fn leased(&mut self, given: &[Given]) {
+    fn leased(&mut self, call: &LeaseCall, given: &[Given]) {
         let latest = self.clock.1;
-        for Given { claim, payload, failures, crashes, .. } in given {
+        let mut started = Vec::new();
+        for Given { claim, payload, failures, crashes, snoozes, options } in given {
             let life = self.lives.entry(claim.id.clone()).or_default();
             if let Some((token, job, gone)) = &life.running {
                 assert_eq!(*token, claim.token_us, "{}: leased twice", claim.id);
@@ -158,12 +202,42 @@ impl Ledger {
                 assert!(!gone && life.waiting.is_none(), "{}: given again, though over", claim.id);
                 continue;
             }
-            let job = life.waiting.take().unwrap_or_else(|| panic!("{}: from nowhere", claim.id));
+            let mut job =
+                life.waiting.take().unwrap_or_else(|| panic!("{}: from nowhere", claim.id));
             assert_eq!(job.payload, payload, "{}: not the newest push", claim.id);
             assert!(job.due <= latest, "{}: {} ms early", claim.id, job.due - latest);
-            assert_eq!((*failures, *crashes), (job.failures, job.crashes), "{}", claim.id);
+            let spent = (job.failures, job.crashes, job.snoozes);
+            assert_eq!((*failures, *crashes, *snoozes), spent, "{}", claim.id);
+            let known = job.options.replace(options.clone());
+            assert!(known.is_none_or(|known| known == *options), "{}: not its options", claim.id);
+            self.promises.turn_is_free(&self.lives, options.key());
+            let life = self.lives.entry(claim.id.clone()).or_default();
             life.running = Some((claim.token_us, job, false));
+            started.push(claim.token_us as f64 - call.lease.as_micros() as f64);
         }
+        let running = self.lives.values().filter(|life| life.running.is_some()).count();
+        self.promises.may_start(&started, running);
+    }
+
+    /// Ends the jobs that a lease call found too old, and says how many.
+    fn expired(&mut self, call: &LeaseCall, before: &Snapshot, after: &Snapshot) -> u64 {
+        let latest = self.clock.1;
+        let ttl_of_topic = self.promises.rules.ttl;
+        let ended: Vec<JobId> = gone(&before.ready, &after.ready)
+            .into_iter()
+            .filter(|id| !after.jobs.contains_key(id.as_bytes()))
+            .collect();
+        for id in &ended {
+            let life = self.life(id);
+            let job = life.waiting.take().unwrap_or_else(|| panic!("{id}: from nowhere"));
+            assert_eq!((job.failures, job.crashes, job.snoozes), (0, 0, 0), "{id}: it was started");
+            if let Some(options) = &job.options {
+                let ttl = options.ttl().unwrap_or(ttl_of_topic).as_millis() as f64;
+                assert!(ttl > 0.0 && job.due + ttl < latest, "{id}: it expired early");
+            }
+            life.dead = (!call.expired_info.is_empty()).then_some(job.payload).or(life.dead.take());
+        }
+        ended.len() as u64
     }
 
     /// Leases that a repeated call ended, because a newer push waits.
@@ -176,12 +250,17 @@ impl Ledger {
     }
 
     fn settled(&mut self, claim: &Claim, verdict: &Verdict, word: Settled) {
-        let earliest = self.clock.0;
+        let (earliest, relaxed) = (self.clock.0, self.promises.rules.relaxed);
         let life = self.life(&claim.id);
+        if let (Verdict::Finish(finish), Settled::Done) = (verdict, word)
+            && !finish.unique_for.is_zero()
+        {
+            life.held_until = earliest + finish.unique_for.as_millis() as f64;
+        }
         let holds = life.running.as_ref().is_some_and(|(token, ..)| *token == claim.token_us);
         assert_eq!(word != Settled::Lost, holds, "{}: {word:?}", claim.id);
         let Some((_, mut job, gone)) = life.running.take_if(|_| holds) else { return };
-        let over = if *verdict == Verdict::Ack {
+        let over = if let Verdict::Ack | Verdict::Finish(_) = verdict {
             Some(Settled::Done)
         } else if life.waiting.is_some() {
             Some(Settled::Superseded)
@@ -192,18 +271,26 @@ impl Ledger {
             assert_eq!(word, over, "{}", claim.id);
             return;
         }
-        match (verdict, word) {
-            (Verdict::Release { delay }, Settled::Released) => {
-                if !delay.is_zero() {
-                    job.due = earliest + delay.as_millis() as f64;
-                }
+        let delay = match (verdict, word) {
+            (Verdict::Release { delay }, Settled::Released) => *delay,
+            (Verdict::Snooze { delay, max_snoozes, .. }, Settled::Snoozed) => {
+                job.snoozes += 1;
+                assert!(job.snoozes <= u64::from(*max_snoozes), "{}: one too many", claim.id);
+                *delay
             }
-            (Verdict::Nack { delay, max_attempts, .. }, Settled::Retry) => {
+            (
+                Verdict::Nack { delay, max_attempts, .. }
+                | Verdict::Snooze { nack_delay: delay, max_attempts, .. },
+                Settled::Retry,
+            ) => {
                 job.failures += 1;
-                job.due = earliest + delay.as_millis() as f64;
                 assert!(job.failures < u64::from(*max_attempts), "{}: one too many", claim.id);
+                *delay
             }
-            (Verdict::Nack { max_attempts, .. }, Settled::Dead) => {
+            (
+                Verdict::Nack { max_attempts, .. } | Verdict::Snooze { max_attempts, .. },
+                Settled::Dead,
+            ) => {
                 assert!(job.failures + 1 >= u64::from(*max_attempts), "{}: too early", claim.id);
                 life.dead = Some(job.payload);
                 return;
@@ -213,7 +300,12 @@ impl Ledger {
                 return;
             }
             _ => panic!("{}: {word:?} for {verdict:?}", claim.id),
+        };
+        let to_ready = delay.is_zero() && word == Settled::Released;
+        if !to_ready {
+            job.due = earliest + delay.as_millis() as f64;
         }
+        job.has_turn = to_ready || !relaxed;
         life.waiting = Some(job);
     }
 
@@ -229,7 +321,7 @@ impl Ledger {
     }
 
     fn reclaimed(&mut self, id: &JobId, word: Settled, delay: Duration) {
-        let (earliest, latest) = self.clock;
+        let ((earliest, latest), relaxed) = (self.clock, self.promises.rules.relaxed);
         let life = self.life(id);
         let Some((token, mut job, gone)) = life.running.take() else {
             panic!("{id}: no lease to end")
@@ -239,8 +331,10 @@ impl Ledger {
             Settled::Superseded => assert!(life.waiting.is_some(), "{id}"),
             Settled::Cancelled => assert!(gone && life.waiting.is_none(), "{id}"),
             Settled::Dead => life.dead = Some(job.payload),
+            Settled::Discarded => {}
             Settled::Retry => {
                 job.crashes += 1;
+                job.has_turn = !relaxed;
                 job.due = earliest + delay.as_millis() as f64;
                 assert!(life.waiting.replace(job).is_none(), "{id}");
             }
@@ -272,6 +366,7 @@ impl Ledger {
             | Rescheduled::Retry => {
                 let job = life.waiting.as_mut().unwrap_or_else(|| panic!("{id}: nothing waits"));
                 job.due = due;
+                job.has_turn &= word != Rescheduled::Pending;
             }
             Rescheduled::Leased => assert!(life.waiting.is_none() && life.running.is_some()),
             Rescheduled::None => assert!(life.waiting.is_none() && life.running.is_none()),
@@ -289,7 +384,9 @@ impl Ledger {
     }
 
     fn put_back(&mut self, by: Duration) {
+        self.promises.put_back(by);
         for life in self.lives.values_mut() {
+            life.held_until -= by.as_millis() as f64;
             if let Some(job) = &mut life.waiting {
                 job.due -= by.as_millis() as f64;
             }
@@ -301,8 +398,22 @@ impl Ledger {
     }
 }
 
+impl Life {
+    fn is_over(&self) -> bool {
+        self.waiting.is_none() && self.running.is_none()
+    }
+}
+
 impl Job {
     fn new(payload: &Bytes, due: f64) -> Self {
-        Self { payload: payload.clone(), due, failures: 0, crashes: 0 }
+        Self {
+            payload: payload.clone(),
+            due,
+            failures: 0,
+            crashes: 0,
+            snoozes: 0,
+            options: None,
+            has_turn: false,
+        }
     }
 }

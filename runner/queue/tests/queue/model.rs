@@ -39,6 +39,9 @@ impl Model {
             }
             Step::Cancel(ids) => {
                 let words = ids.iter().map(|id| self.cancel(id)).collect();
+                // None of those that are cancelled together is let through by another.
+                let idle = ids.iter().map(key).filter(|id| !self.is_leased(id));
+                idle.collect::<Vec<_>>().iter().for_each(|id| self.leave_turn(id));
                 self.wake_if_through();
                 Reply::Cancelled(words)
             }
@@ -55,6 +58,7 @@ impl Model {
                 self.prune(oldest)
             }
             Step::Prune(ids) => self.prune(ids.iter().map(key).collect()),
+            Step::PruneDone(kept) => self.prune_done(*kept as usize),
             Step::Pause(paused) => self.pause(*paused),
             Step::Configure(rules) => self.configure(rules),
             Step::Tick(tick) => Reply::Ticked(self.tick(tick)),
@@ -266,7 +270,6 @@ impl Model {
             return Cancelled::Leased;
         }
         self.forget_failures(&id);
-        self.leave_turn(&id);
         if known { Cancelled::Cancelled } else { Cancelled::None }
     }
 

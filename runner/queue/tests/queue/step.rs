@@ -10,6 +10,7 @@ use duebox_queue::{
 };
 
 use crate::ground::{Ground, HOLDER};
+use crate::script::{PRUNE, SWEEP};
 
 pub(crate) const CRASHES_MAX: u32 = 2;
 pub(crate) const CRASH_INFO: &str = r#"{"class":"crashed"}"#;
@@ -37,6 +38,7 @@ pub(crate) enum Step {
     PruneOlder(Duration),
     PruneAbove(u64),
     Prune(Vec<JobId>),
+    PruneDone(u64),
     Pause(bool),
     Configure(Rules),
     Tick(TickStep),
@@ -158,8 +160,12 @@ impl Step {
             Self::Configure(rules) => Reply::Changed(queue.configure(topic, rules).await.unwrap()),
             Self::Tick(tick) => Reply::Ticked(queue.tick(topic, &tick.borrow()).await.unwrap()),
             Self::Sweep => {
-                let swept = queue.sweep(topic).await.unwrap();
-                Reply::Swept(swept.held, swept.follow_ups)
+                let (held, follow_ups) = SWEEP.call(ground, &["1000"]);
+                Reply::Swept(held, follow_ups)
+            }
+            Self::PruneDone(kept) => {
+                let kept = kept.to_string();
+                Reply::Pruned(PRUNE.call(ground, &["done", "above", &kept, "1000"]))
             }
             Self::Advance(by) => {
                 ground.advance(*by, &mut []);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use duebox_queue::{Due, Pushed, Rules, Ticked};
 
-use super::Model;
+use super::{Model, in_order};
 use crate::parcel::{KEPT, Parcel, UNMARKED, Word};
 use crate::snapshot::{Zset, text};
 use crate::step::{Reply, TickStep};
@@ -82,6 +82,19 @@ impl Model {
         Ticked::Done(words.collect())
     }
 
+    /// Forgets the oldest done jobs above a count.
+    pub(super) fn prune_done(&mut self, kept: usize) -> Reply {
+        let mut oldest = in_order(&self.state.done, |_| true);
+        oldest.truncate(self.state.done.len().saturating_sub(kept));
+        for id in &oldest {
+            self.state.done.remove(id);
+            self.state.done_jobs.remove(id);
+            self.state.done_info.remove(id);
+            self.state.done_result.remove(id);
+        }
+        Reply::Pruned(oldest.len() as u64)
+    }
+
     pub(super) fn sweep(&mut self) -> Reply {
         let now = self.now();
         let forget = |marks: &mut Zset| {
@@ -143,6 +156,11 @@ impl Model {
         {
             inbox.insert(parcel.mark.clone(), until);
         }
+    }
+
+    /// The follow-ups have been pushed.
+    pub(crate) fn empty_outbox(&mut self) {
+        self.state.outbox.clear();
     }
 
     /// Outbox entries by their fields.

@@ -98,6 +98,7 @@ impl Model {
                 wait = Some(Duration::ZERO);
             }
         }
+        let held_back = held_back && chosen.len() == room;
         let token_us = self.now_us + call.lease.as_micros() as u64;
         let mut granted = Granted { wait, ..Granted::default() };
         for id in chosen {
