@@ -40,7 +40,6 @@ impl Record {
                 (verdict, class, failure.reason.as_str())
             }
             Outcome::Snoozed { reason, .. } => ("snooze", "", reason.as_str()),
-            Outcome::Snoozed { reason, .. } => ("snooze", "", reason.as_str()),
             Outcome::HostFault(reason) => ("release", "", reason.as_str()),
         };
         if settled == Settled::Lost {
