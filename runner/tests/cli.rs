@@ -271,32 +271,6 @@ fn a_bad_line_names_itself_and_what_is_stored_already() {
 }
 
 #[test]
-fn dead_jobs_are_requeued_unless_their_id_is_alive() {
-    let redis = RedisServer::start();
-    let folder = folder(&redis.url());
-    let ids: Vec<String> = (0..1_200).map(|id| format!("dead-{id}")).collect();
-    let fill = |command: [&str; 2], pair: fn(&str) -> [&str; 2]| {
-        let pairs: Vec<&str> = ids.iter().flat_map(|id| pair(id)).collect();
-        redis.cli(&[&command[..], &pairs].concat());
-    };
-    fill(["ZADD", "duebox:{slow}:dead"], |id| ["1795262401000", id]);
-    fill(["HSET", "duebox:{slow}:dead:jobs"], |id| [id, "payload"]);
-    fill(["HSET", "duebox:{slow}:dead:info"], |id| [id, r#"{"class":"drop"}"#]);
-    let say = |args: &[&str]| say(folder.path(), args);
-    assert_eq!(say(&["push", "slow", "--id", "dead-7"]).code, 0);
-    let some = say(&["requeue", "slow", "dead-1", "dead-7", "never", "--json"]);
-    assert_eq!(some.code, 1, "{}", some.err);
-    let tally = some.json();
-    assert_eq!((&tally["requeued"], &tally["exists"][0]), (&1.into(), &"dead-7".into()));
-    assert_eq!(tally["none"][0], "never");
-    let all = say(&["requeue", "slow", "--all"]);
-    assert_eq!(all.code, 1, "{}", all.err);
-    assert!(all.out.starts_with("requeued 1198 in slow\nexists dead-7\n"), "{}", all.out);
-    assert_eq!(redis.cli(&["ZCARD", "duebox:{slow}:ready"]).trim(), "1199");
-    assert_eq!(redis.cli(&["ZRANGE", "duebox:{slow}:dead", "0", "-1"]).trim(), "dead-7");
-}
-
-#[test]
 fn watched_stats_come_again_until_interrupted() {
     let redis = RedisServer::start();
     let folder = folder(&redis.url());

@@ -37,7 +37,7 @@ pub(super) struct PurgeArgs {
     #[arg(value_name = "ID", value_parser = value::any_id)]
     ids: Vec<JobId>,
     /// Every dead job of the topic
-    #[arg(long, conflicts_with_all = ["ids", "DeadArgs", "SpanArgs"])]
+    #[arg(long, conflicts_with_all = ["ids", "class", "older_than", "newer_than"])]
     all: bool,
     #[command(flatten)]
     which: DeadArgs,

@@ -1,0 +1,110 @@
+//! What these tests stand on: the binary, a manifest, and a Redis of the test's own.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use duebox_harness::RedisServer;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const NACK: &str = r#"(module (func (export "handle") (param i32) (result i32) (i32.const 1)))"#;
+/// No Redis listens there: who gets this far has accepted the input.
+pub(crate) const NOWHERE: &str = "redis://127.0.0.1:1/0";
+
+/// What a command said and how it ended.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
+    }
+
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// A Redis, and a folder with a manifest that speaks to it.
+pub(crate) struct Ground {
+    pub(crate) redis: RedisServer,
+    pub(crate) folder: TempDir,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        let redis = RedisServer::start();
+        let folder = folder(&redis.url());
+        Self { redis, folder }
+    }
+
+    pub(crate) fn say(&self, args: &[&str]) -> Said {
+        say(self.folder.path(), args, b"")
+    }
+
+    /// What a command says that must succeed.
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let said = self.say(args);
+        assert_eq!(said.code, 0, "{args:?}: {}{}", said.out, said.err);
+        said.out
+    }
+
+    /// What a command says that must be refused, on stderr.
+    pub(crate) fn refused(&self, args: &[&str]) -> String {
+        let said = self.say(args);
+        assert_eq!(said.code, 1, "{args:?}: {}{}", said.out, said.err);
+        assert!(said.err.contains("hint: "), "{args:?}: {}", said.err);
+        said.err
+    }
+
+    /// Writes dead jobs as a runner leaves them: id, ms ago, class.
+    pub(crate) fn bury(&self, dead: &[(&str, u64, &str)]) {
+        let time = self.redis.cli(&["TIME"]);
+        let seconds: u64 = time.lines().next().unwrap().trim().parse().unwrap();
+        for (id, ago, class) in dead {
+            let died = (seconds * 1_000 - ago).to_string();
+            let info = json!({"class": class, "reason": "it broke\nbadly", "attempt": 3,
+                "log": ["error first", "warn last"]});
+            self.redis.cli(&["ZADD", "duebox:{slow}:dead", &died, id]);
+            self.redis.cli(&["HSET", "duebox:{slow}:dead:jobs", id, "{\"n\":1}"]);
+            self.redis.cli(&["HSET", "duebox:{slow}:dead:info", id, &info.to_string()]);
+        }
+    }
+}
+
+pub(crate) fn say(folder: &Path, args: &[&str], input: &[u8]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
+    for name in ["MANIFEST", "REDIS_URL", "LOG", "LOG_FORMAT", "LISTEN"] {
+        command.env_remove(format!("DUEBOX_{name}"));
+    }
+    command.args(args).current_dir(folder).env_remove("REDIS_URL");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A command that does not read ends with its pipe closed; that is no failure of the test.
+    let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+pub(crate) fn folder(url: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("nack.wat"), NACK).unwrap();
+    let manifest = format!(
+        "[redis]\nurl = \"{url}\"\n[topics.slow]\nhandler = \"nack.wat\"\ndelay = \"1h\"\n\
+         sandbox = {{ payload = \"1KiB\" }}\n[topics.\"sms.*\"]\nhandler = \"nack.wat\"\n"
+    );
+    std::fs::write(folder.path().join("duebox.toml"), manifest).unwrap();
+    folder
+}
