@@ -66,6 +66,11 @@ if #fresh > 0 then
   redis.call('HDEL', OPTS, unpack(fresh))
   redis.call('ZADD', READY, unpack(to_ready))
   redis.call('HSET', TICKS, schedule .. ':run', to_ready[#to_ready - 1])
+  -- The jobs are in the first shard, where `ticks` is: who looks for one must look there as well.
+  local shards_seen = redis.call('HGET', META, 'shards_seen')
+  if shards_seen and not string.find(' ' .. shards_seen .. ' ', ' 1 ', 1, true) then
+    redis.call('HSET', META, 'shards_seen', shards_seen .. ' 1')
+  end
   wake(tonumber(to_ready[1]))
 end
 return words

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duebox_queue::{
-    BATCH_MAX, Finish, IfExists, Pushed, QueueError, ScheduleState, Tick, Ticked, Verdict,
+    BATCH_MAX, Finish, IfExists, Pushed, QueueError, Rules, ScheduleState, Tick, Ticked, Verdict,
 };
 use redis::Value;
 
@@ -31,6 +31,10 @@ async fn state(ground: &Ground) -> ScheduleState {
     states.remove(0)
 }
 
+fn all_pushed(pushed: usize) -> Ticked {
+    Ticked::Done(vec![Pushed::Pushed; pushed])
+}
+
 fn taken(until: u64) -> Ticked {
     Ticked::Taken { until: Some(until), line: LINE.to_owned() }
 }
@@ -39,14 +43,14 @@ fn taken(until: u64) -> Ticked {
 async fn a_tick_becomes_a_ready_job_that_was_due_at_it() {
     let ground = Ground::new().await;
     let at = second_before(&ground, 5).await;
-    assert_eq!(push(&ground, &tick(None, at, &[])).await, Ticked::Done(vec![]));
+    assert_eq!(push(&ground, &tick(None, at, &[])).await, all_pushed(0));
     assert_eq!(
         state(&ground).await,
         ScheduleState { until: Some(at), last_run: None, paused: false }
     );
     let (first, second) = (at + 1_000, at + 2_000);
     let done = push(&ground, &tick(Some(at), second + 7, &[first, second])).await;
-    assert_eq!(done, Ticked::Done(vec![Pushed::Pushed, Pushed::Pushed]));
+    assert_eq!(done, all_pushed(2));
     let until = Some(second + 7);
     assert_eq!(
         state(&ground).await,
@@ -73,9 +77,12 @@ async fn cron_is_not_doubled_by_replicas() {
         let answers = futures_util::future::join_all(replicas).await;
         let done = |answer: &&Result<Ticked, QueueError>| matches!(answer, Ok(Ticked::Done(_)));
         assert_eq!(answers.iter().filter(done).count(), 1);
-        assert!(answers.iter().flatten().all(|answer| {
-            *answer == Ticked::Done(vec![Pushed::Pushed]) || *answer == taken(to)
-        }));
+        assert!(
+            answers
+                .iter()
+                .flatten()
+                .all(|answer| { *answer == all_pushed(1) || *answer == taken(to) })
+        );
     }
     assert_eq!(ground.lease_up_to(1_000).await.len(), 20);
 }
@@ -98,7 +105,7 @@ async fn whoever_knows_something_else_changes_nothing() {
     // The same call again, as after a lost reply.
     let wish = [at + 1_000];
     let again = tick(Some(at), at + 1_000, &wish);
-    assert_eq!(push(&ground, &again).await, Ticked::Done(vec![Pushed::Pushed]));
+    assert_eq!(push(&ground, &again).await, all_pushed(1));
     assert_eq!(push(&ground, &again).await, taken(at + 1_000));
 }
 
@@ -158,7 +165,7 @@ async fn a_thousand_ticks_are_one_transition_and_one_more_is_refused() {
     assert_eq!(ground.keys(), Vec::<String>::new());
     let most = &times[..BATCH_MAX];
     let answer = push(&ground, &tick(None, times[999], most)).await;
-    assert_eq!(answer, Ticked::Done(vec![Pushed::Pushed; BATCH_MAX]));
+    assert_eq!(answer, all_pushed(BATCH_MAX));
     assert_eq!(ground.lease_up_to(1_000).await.len(), BATCH_MAX);
 }
 
@@ -190,7 +197,7 @@ async fn what_somebody_wrote_by_hand_is_nothing() {
         let nothing = Ticked::Taken { until: None, line: String::new() };
         assert_eq!(push(&ground, &tick(Some(at), at, &[at])).await, nothing, "{written}");
     }
-    assert_eq!(push(&ground, &tick(None, at, &[at])).await, Ticked::Done(vec![Pushed::Pushed]));
+    assert_eq!(push(&ground, &tick(None, at, &[at])).await, all_pushed(1));
 }
 
 #[tokio::test]
@@ -200,9 +207,25 @@ async fn schedules_of_a_topic_are_apart_and_a_paused_topic_is_told() {
     let times = [at];
     push(&ground, &tick(None, at, &times)).await;
     let other = Tick { schedule: "other", ..tick(None, at, &times) };
-    assert_eq!(push(&ground, &other).await, Ticked::Done(vec![Pushed::Pushed]));
+    assert_eq!(push(&ground, &other).await, all_pushed(1));
     ground.queue.pause(&ground.topic).await.unwrap();
     let until = Some(at);
     assert_eq!(state(&ground).await, ScheduleState { until, last_run: until, paused: true });
     assert!(ground.queue.schedule_states(&[]).await.unwrap().0.is_empty());
+}
+
+/// `ticks` and the jobs change in one transition, so they are in one shard: the first.
+#[tokio::test]
+async fn ticks_of_a_sharded_topic_are_found_in_its_first_shard() {
+    let ground = Ground::new().await;
+    let rules = Rules { shards: 4, ..Rules::default() };
+    ground.queue.configure(&ground.topic, &rules).await.unwrap();
+    let at = second_before(&ground, 5).await;
+    let seen = || ground.on_key("HGET", "meta", &["shards_seen"]);
+    push(&ground, &tick(None, at - 1_000, &[])).await;
+    assert_eq!(seen(), Value::BulkString(b"4".to_vec()));
+    assert_eq!(push(&ground, &tick(Some(at - 1_000), at, &[at])).await, all_pushed(1));
+    assert_eq!(seen(), Value::BulkString(b"4 1".to_vec()));
+    push(&ground, &tick(Some(at), at + 1_000, &[at + 1_000])).await;
+    assert_eq!(seen(), Value::BulkString(b"4 1".to_vec()));
 }
