@@ -210,7 +210,7 @@ impl PageOrder {
 
 impl Page<Entry> {
     fn read(fields: Vec<Value>) -> Result<Self, QueueError> {
-        if fields.len() % 3 != 0 || fields.is_empty() {
+        if !fields.len().is_multiple_of(3) || fields.is_empty() {
             return Err(unexpected(&Value::Array(fields)));
         }
         let mut jobs = Vec::with_capacity(fields.len() / 3);
