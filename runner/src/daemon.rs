@@ -182,6 +182,7 @@ impl Daemon {
     /// Starts the workers and everything that serves them.
     async fn begin(&mut self) {
         self.bind_all().await;
+        self.bind_listed().await;
         let (queue, pokes, outage) = (&self.queue, &self.pokes, &self.outage);
         let poll = self.manifest.redis.poll;
         let look = poller::look(queue.clone(), Arc::clone(pokes), poll, Arc::clone(outage));

@@ -133,7 +133,11 @@ async fn reclaim_unbound(
         info!(%topic, "unbound: Redis knows this topic, the manifest does not; its jobs wait");
     }
     let crashed = info_of(FailureClass::Crashed);
+    let mut shards = Vec::new();
     for topic in &unbound {
+        shards.extend(queue.shards(topic).await?.all());
+    }
+    for topic in &shards {
         let rule =
             ReclaimRule { max_crashes: UNBOUND_CRASHES_MAX, delay: Duration::ZERO, info: &crashed };
         let reply = queue.turn(topic, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;

@@ -41,12 +41,26 @@ impl Daemon {
         self.tell_topics();
     }
 
+    /// Serves the topics that Redis lists and a pattern stands for.
+    pub(super) async fn bind_listed(&mut self) {
+        if self.manifest.patterns.is_empty() {
+            return;
+        }
+        match self.queue.topics().await {
+            Ok(listed) => self.bind_found(listed).await,
+            // The finder asks again.
+            Err(error) => self.outage.noticed(&error),
+        }
+    }
+
     /// Serves topics that were found, as far as a pattern stands for them.
     pub(super) async fn bind_found(&mut self, names: Vec<TopicName>) {
-        let named = &self.manifest.topics;
+        let manifest = Arc::clone(&self.manifest);
+        let named = &manifest.topics;
         let mut by_pattern = self.topics.keys().filter(|name| !named.contains_key(*name)).count();
         for name in names.into_iter().collect::<BTreeSet<_>>() {
-            if self.topics.contains_key(&name) {
+            let matches = self.manifest.patterns.find(&name).is_some();
+            if !matches || named.contains_key(&name) || self.topics.contains_key(&name) {
                 continue;
             }
             if by_pattern < BY_PATTERN_MAX {
