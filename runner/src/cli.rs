@@ -16,6 +16,7 @@ mod invoke;
 mod output;
 mod pause;
 mod payload;
+mod pull;
 mod purge;
 mod push;
 mod push_args;
@@ -25,6 +26,7 @@ mod requeue;
 mod reschedule;
 mod run;
 mod schedules;
+mod settle;
 mod stats;
 mod target;
 mod value;
@@ -40,9 +42,11 @@ use self::done::DoneCommandArgs;
 use self::failure::Failure;
 use self::get::GetArgs;
 use self::pause::{PauseArgs, ResumeArgs};
+use self::pull::{ExtendArgs, PullArgs};
 use self::push_args::PushArgs;
 use self::requeue::RequeueArgs;
 use self::reschedule::{RescheduleArgs, RunNowArgs};
+use self::settle::SettleArgs;
 use crate::manifest::{Flags, Manifest, Surroundings};
 
 const EXIT_CODES: &str = "\
@@ -129,6 +133,9 @@ enum Command {
     Dead(DeadCommandArgs),
     Requeue(RequeueArgs),
     Done(DoneCommandArgs),
+    Pull(PullArgs),
+    Settle(SettleArgs),
+    Extend(ExtendArgs),
     Invoke(invoke::InvokeArgs),
     Schedules(schedules::SchedulesArgs),
 }
@@ -213,6 +220,9 @@ pub fn main() -> ExitCode {
         Command::Push(args) => push::push(&common, args),
         Command::Stats(args) => stats::stats(&common, &args),
         Command::Get(args) => get::get(&common, &args),
+        Command::Pull(args) => pull::pull(&common, args),
+        Command::Settle(args) => settle::settle(&common, args),
+        Command::Extend(args) => pull::extend(&common, args),
         Command::Invoke(args) => invoke::invoke(args),
         Command::Cancel(args) => cancel::cancel(&common, &args),
         Command::Reschedule(args) => reschedule::reschedule(&common, &args),

@@ -6,6 +6,7 @@
 
 pub mod binding;
 pub mod cli;
+pub mod consumer;
 pub mod counters;
 pub mod daemon;
 pub mod handler_log;

@@ -24,7 +24,7 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// The module that ran it; none if none did.
     pub digest: Option<Digest>,
-    /// How long it ran.
+    /// How long it ran; zero if that is not known.
     pub wall: Duration,
 }
 
@@ -125,7 +125,7 @@ impl Attempt<'_> {
         Info {
             attempt: Some(self.number),
             digest: self.digest.map(|digest| digest.to_string()),
-            wall_ms: Some(self.wall.as_micros() as f64 / 1_000.0),
+            wall_ms: (!self.wall.is_zero()).then_some(self.wall.as_micros() as f64 / 1_000.0),
             ..Info::default()
         }
     }

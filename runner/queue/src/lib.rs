@@ -63,7 +63,7 @@ pub use list::{
 };
 pub use outbox::Relayed;
 pub use prune::{Keep, Swept, Tidied};
-pub use pull::{Held, Pull, PullError, Pulled, TokenError};
+pub use pull::{Held, Pull, PullError, Pulled, TokenError, check_consumer};
 pub use push::{Due, IfExists, NewJob, Pushed};
 pub use rules::Rules;
 pub use settle::{Finish, Settled, Settlement, Verdict};

@@ -9,7 +9,7 @@ mod by_token;
 mod wish;
 
 pub use by_token::{Held, TokenError};
-pub use wish::{Pull, PullError};
+pub use wish::{Pull, PullError, check_consumer};
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub struct Pulled {
     pub limited: bool,
 }
 
-/// What one look at a topic brought.
+/// What one look at a topic, or at one of its shards, brought.
 #[derive(Default)]
 struct Look {
     pulled: Pulled,
@@ -50,22 +50,33 @@ struct Look {
     wait: Option<Duration>,
 }
 
+/// One of the shards of a topic, and how far promoting has come there.
+struct Shard {
+    topic: TopicName,
+    skip: u64,
+}
+
 impl Queue {
     /// Leases jobs that are due, or waits until some are: at once if there are, and with none when
     /// the wait is over. Expired leases of others are ended on the way, and due jobs promoted.
     ///
-    /// An idle wait costs one round trip a poll, and one for each wake-up. A pull that is dropped
-    /// before its end may have leased jobs that nobody got: their leases expire.
+    /// An idle wait costs one round trip a poll, and one for each wake-up; on a topic of many shards
+    /// as many. A pull that is dropped before its end may have leased jobs that nobody got: their
+    /// leases expire.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer until the end of the wait, or refused; jobs may be
     /// leased all the same, and come back when their leases expire.
     pub async fn pull(&self, topic: &TopicName, pull: &Pull) -> Result<Pulled, QueueError> {
         let end = Instant::now() + pull.wait();
+        let shards = self.shards(topic).await?;
+        let mut shards: Vec<_> = shards.all().map(|topic| Shard { topic, skip: 0 }).collect();
+        // No shard is always the first to be asked.
+        let first = fastrand::usize(..shards.len().max(1));
+        shards.rotate_left(first);
         let mut listener: Option<WakeListener> = None;
-        let mut skip = 0;
         loop {
-            let look = self.look(topic, pull, &mut skip, end).await?;
+            let look = self.look(&mut shards, pull, end).await?;
             let now = Instant::now();
             if !look.pulled.leases.is_empty() || (now >= end && !look.more) {
                 return Ok(look.pulled);
@@ -81,7 +92,7 @@ impl Queue {
                         listener = None;
                     }
                 }
-                None => match self.listen_to(topic).await {
+                None => match self.listen_to(shards.iter().map(|shard| &shard.topic)).await {
                     Ok(subscribed) => listener = Some(subscribed),
                     // Without wake-ups the poll finds what comes.
                     Err(_) => sleep_until(until).await,
@@ -90,14 +101,33 @@ impl Queue {
         }
     }
 
+    /// Looks at the shards one after the other, until there are as many jobs as are wanted.
     async fn look(
         &self,
-        topic: &TopicName,
+        shards: &mut [Shard],
         pull: &Pull,
-        skip: &mut u64,
         end: Instant,
     ) -> Result<Look, QueueError> {
-        let call = pull.call();
+        let mut all = Look::default();
+        for shard in shards {
+            let Some(call) = pull.call_beside(&all.pulled.leases) else { break };
+            match self.look_at(shard, pull, &call, end).await {
+                Ok(look) => all.add(look),
+                // What was leased is the caller's, whatever another shard says.
+                Err(_) if !all.pulled.leases.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    async fn look_at(
+        &self,
+        shard: &mut Shard,
+        pull: &Pull,
+        call: &LeaseCall,
+        end: Instant,
+    ) -> Result<Look, QueueError> {
         let turn = Turn {
             reclaim: Some(ReclaimRule {
                 max_crashes: pull.max_crashes,
@@ -106,17 +136,17 @@ impl Queue {
             }),
             promote: Some(Promotion {
                 jobs: BATCH_MAX,
-                skip: *skip,
+                skip: shard.skip,
                 discards_bad: pull.discards_bad_dues,
             }),
-            lease: Some(&call),
+            lease: Some(call),
             ..Turn::default()
         };
-        let reply = self.send(topic, &turn, end).await?;
+        let reply = self.send(&shard.topic, &turn, end).await?;
         if let Some(promoted) = &reply.promoted {
-            *skip = if promoted.more { *skip + promoted.skipped } else { 0 };
+            shard.skip = if promoted.more { shard.skip + promoted.skipped } else { 0 };
         }
-        Look::of(reply, &call)
+        Look::of(reply, call)
     }
 
     /// Takes a turn, and repeats it while there is no answer: the same call gives the same jobs.
@@ -158,6 +188,15 @@ async fn sleep_or_wake(listener: &mut WakeListener, until: Instant) -> bool {
 }
 
 impl Look {
+    /// Adds what another shard brought.
+    fn add(&mut self, other: Self) {
+        self.pulled.leases.extend(other.pulled.leases);
+        self.pulled.paused |= other.pulled.paused;
+        self.pulled.limited |= other.pulled.limited;
+        self.more |= other.more;
+        self.wait = earliest(self.wait, other.wait);
+    }
+
     fn of(reply: TurnReply, call: &LeaseCall) -> Result<Self, QueueError> {
         let TurnReply { reclaimed, promoted, leased, error, .. } = reply;
         let mut look = Self::default();

@@ -20,7 +20,7 @@ pub enum Wake {
     Lost,
 }
 
-/// A subscription to the wake-ups of every topic, or of one.
+/// A subscription to the wake-ups of every topic, or of some.
 pub struct WakeListener {
     subscription: PubSub,
     prefix: Arc<str>,
@@ -38,14 +38,18 @@ impl Queue {
         Ok(WakeListener { subscription, prefix: Arc::clone(&self.prefix) })
     }
 
-    /// Subscribes to the wake-ups of one topic.
+    /// Subscribes to the wake-ups of some topics; at least one.
     ///
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
-    pub async fn listen_to(&self, topic: &TopicName) -> Result<WakeListener, QueueError> {
+    pub async fn listen_to(
+        &self,
+        topics: impl Iterator<Item = &TopicName>,
+    ) -> Result<WakeListener, QueueError> {
         let client = self.connection.settings().client()?;
         let mut subscription = client.get_async_pubsub().await?;
-        subscription.subscribe(self.keys(topic).key("wake")).await?;
+        let channels: Vec<String> = topics.map(|topic| self.keys(topic).key("wake")).collect();
+        subscription.subscribe(channels).await?;
         Ok(WakeListener { subscription, prefix: Arc::clone(&self.prefix) })
     }
 }

@@ -53,7 +53,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn held(&self, topic: &TopicName, id: &JobId) -> Result<Option<Held>, QueueError> {
-        let keys = self.keys(topic);
+        let keys = self.keys(&self.shard_of_lease(topic, id, None).await?);
         let asked = [("ZSCORE", "unack"), ("HGET", "opts"), ("HGET", "attempts")];
         let asked = asked.map(|(command, name)| {
             let mut ask = redis::cmd(command);
@@ -96,6 +96,7 @@ impl Queue {
         token: &Token,
         verdict: Verdict,
     ) -> Result<Settled, QueueError> {
+        let topic = &self.shard_of_lease(topic, id, Some(token)).await?;
         let due_at_ms = match verdict {
             Verdict::Release { .. } => self.due_of_leased(topic, id).await?,
             _ => 0,
@@ -131,10 +132,43 @@ impl Queue {
     ) -> Result<Option<Token>, QueueError> {
         check_consumer(consumer)
             .map_err(|error: PullError| QueueError::BadCall(error.to_string()))?;
+        let topic = &self.shard_of_lease(topic, id, Some(token)).await?;
         let extend = &[Extension { id: id.clone(), token: token.clone(), by }];
         let reply = self.turn(topic, &Turn { holder: consumer, extend, ..Turn::default() }).await?;
         let answer = reply.extended.and_then(|tokens| tokens.into_iter().next());
         answer.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
+    }
+
+    /// The shard in which an id is leased: under this token if there is one, else under any.
+    async fn shard_of_lease(
+        &self,
+        topic: &TopicName,
+        id: &JobId,
+        token: Option<&Token>,
+    ) -> Result<TopicName, QueueError> {
+        let shards: Vec<TopicName> = self.shards(topic).await?.all().collect();
+        if shards.len() < 2 {
+            return Ok(topic.clone());
+        }
+        let ask = |shard| {
+            let mut ask = redis::cmd("ZSCORE");
+            ask.arg(self.keys(shard).key("unack")).arg(id.as_bytes());
+            ask
+        };
+        let answers = script::run(&self.connection, shards.iter().map(ask).collect()).await?;
+        let mut found = None;
+        for (shard, answer) in shards.into_iter().zip(answers) {
+            match answer? {
+                Value::Nil => {}
+                score_of
+                    if token.is_some_and(|token| text(&score_of).ok() == token_text(token)) =>
+                {
+                    return Ok(shard);
+                }
+                _ => found = Some(shard),
+            }
+        }
+        Ok(found.unwrap_or_else(|| topic.clone()))
     }
 
     async fn due_of_leased(&self, topic: &TopicName, id: &JobId) -> Result<u64, QueueError> {
@@ -150,6 +184,10 @@ impl Queue {
             None => self.now_ms().await,
         }
     }
+}
+
+fn token_text(token: &Token) -> Option<&str> {
+    std::str::from_utf8(token.as_bytes()).ok()
 }
 
 fn cut_short() -> QueueError {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{BATCH_MAX, LeaseCall};
+use crate::{BATCH_MAX, Lease, LeaseCall};
 
 /// The longest name of a consumer, in bytes.
 const NAME_MAX: usize = 128;
@@ -115,20 +115,28 @@ impl Pull {
         self.poll
     }
 
-    /// A call that no other has the name of.
-    pub(super) fn call(&self) -> LeaseCall {
+    /// A call, under a name that no other has, for what is wanted beside these jobs; none if they are
+    /// enough. Bytes are counted by the script, so a wish that bounds them asks one shard only.
+    pub(super) fn call_beside(&self, leases: &[Lease]) -> Option<LeaseCall> {
+        if leases.len() >= self.jobs || (self.bytes_max.is_some() && !leases.is_empty()) {
+            return None;
+        }
         let call_id = format!("{}:{:016x}", self.consumer, fastrand::u64(..));
-        let mut call = LeaseCall::new(self.jobs, self.lease, call_id);
+        let mut call = LeaseCall::new(self.jobs - leases.len(), self.lease, call_id);
         call.bytes_max = self.bytes_max;
         call.min_age = self.min_age;
         if let Some(info) = &self.expired_info {
             call.expired_info.clone_from(info);
         }
-        call
+        Some(call)
     }
 }
 
-pub(super) fn check_consumer(name: &str) -> Result<(), PullError> {
+/// Whether a consumer may have this name: 1 to 128 visible ASCII characters.
+///
+/// # Errors
+/// [`PullError::Consumer`], if not.
+pub fn check_consumer(name: &str) -> Result<(), PullError> {
     let is_visible = name.chars().all(|c| c.is_ascii_graphic());
     if name.is_empty() || name.len() > NAME_MAX || !is_visible {
         return Err(PullError::Consumer(name.to_owned()));
@@ -165,7 +173,8 @@ mod tests {
     #[test]
     fn no_two_calls_have_the_same_name() {
         let pull = Pull::new("me:1", 1, LEASE_MIN, WAIT_MAX).unwrap();
-        let (one, other) = (pull.call().call_id, pull.call().call_id);
+        let name = || pull.call_beside(&[]).unwrap().call_id;
+        let (one, other) = (name(), name());
         assert_ne!(one, other);
         assert_eq!(one.rsplit_once(':').unwrap().0, "me:1");
     }

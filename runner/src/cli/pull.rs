@@ -1,0 +1,301 @@
+//! `duebox pull` and `duebox extend`: jobs for somebody who is no handler, and more time for them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytesize::ByteSize;
+use clap::Args;
+use duebox_job::{JobId, Options, TopicName, parse_duration};
+use duebox_queue::{Lease, Pulled, Token};
+use serde::Serialize;
+use serde_json::json;
+
+use super::failure::{FAILED, Failure};
+use super::settle::{lost, lost_json};
+use super::{Common, output, target, value};
+use crate::consumer::{Consumer, PullFailure, Wish};
+use crate::manifest::Topic;
+
+/// Characters of a payload that a table shows.
+const SHOWN_MAX: usize = 60;
+
+/// Take due jobs of a topic, or wait until some are due
+///
+/// For topics without a handler: the jobs are yours until their leases expire. Settle each with its id
+/// and its token (duebox settle), or take longer (duebox extend). What is not settled in time comes
+/// back to whoever pulls next, and counts as a crash (max_crashes).
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox pull mail
+  duebox pull mail -n 100 --wait 60s --lease 5m --json
+  duebox pull report --min-age 3s --bytes 1MiB --consumer print-room --json | ./print.sh
+
+Exit codes:
+  0  here they are, or none fell due within the wait
+  1  Redis failed
+  2  bad input, such as a topic that is not in the manifest")]
+pub(super) struct PullArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    topic: TopicName,
+    /// Jobs at most, 1 to 1000
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    jobs: usize,
+    /// Payload bytes at most; one job is always given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    bytes: Option<u64>,
+    /// How long to wait if no job is due, up to 60s
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    wait: Duration,
+    /// Only jobs that have been due for this long
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
+    min_age: Duration,
+    /// How long they are yours, 1ms to 24h
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    lease: Duration,
+    /// Your name, shown to those who look who has a job; this host and process if it is left out
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
+    /// Print one JSON object a line, one for each job
+    #[arg(long)]
+    json: bool,
+}
+
+/// Keep a pulled job for longer
+///
+/// Prints the job's new token: the old one is of no use any more. Repeating the same command is
+/// harmless.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox extend mail 42 1763740800123456 5m
+
+Exit codes:
+  0  extended: here is the new token
+  1  the lease is lost, or Redis failed
+  2  bad input")]
+pub(super) struct ExtendArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    topic: TopicName,
+    /// The job's id
+    #[arg(value_parser = value::any_id)]
+    id: JobId,
+    /// The token that came with the job
+    #[arg(value_parser = token)]
+    token: Token,
+    /// How much longer, 1ms to 24h
+    #[arg(value_name = "DURATION", value_parser = extension)]
+    by: Duration,
+    /// Your name; this host and process if it is left out
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A job as JSON has it.
+#[derive(Serialize)]
+struct ShownJob<'a> {
+    id: String,
+    token: String,
+    attempt: u32,
+    max_attempts: u32,
+    due_at_ms: u64,
+    lease_expires_at_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    headers: Option<&'a BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+pub(super) fn token(text: &str) -> Result<Token, String> {
+    text.parse().map_err(|error: duebox_queue::TokenError| error.to_string())
+}
+
+fn extension(text: &str) -> Result<Duration, String> {
+    let by = parse_duration(text).map_err(|error| error.to_string())?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
+    if range.contains(&by) { Ok(by) } else { Err("an extension is from 1ms to 24h".to_owned()) }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let form = "write a number with a unit (B, KiB, MiB), such as 1MiB";
+    let ByteSize(bytes) = text.parse().map_err(|_| format!("{text:?} is no size; {form}"))?;
+    if bytes == 0 { Err("a size is 1 byte or more".to_owned()) } else { Ok(bytes) }
+}
+
+/// This host and process.
+fn own_name() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host.chars().filter(char::is_ascii_graphic).take(64).collect();
+    let host = if host.is_empty() { "duebox" } else { &host };
+    format!("{host}-{}", std::process::id())
+}
+
+pub(super) fn pull(common: &Common, args: PullArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let topic = target::topic(&manifest, &args.topic)?;
+    let consumer_name = args.consumer.unwrap_or_else(own_name);
+    let wish = Wish {
+        consumer: &consumer_name,
+        jobs: args.jobs,
+        bytes_max: args.bytes,
+        min_age: args.min_age,
+        lease: args.lease,
+        wait: args.wait,
+        poll: manifest.redis.poll,
+    };
+    let pulled = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        let consumer = Consumer { queue: &queue, name: &args.topic, topic };
+        consumer.pull(&wish).await.map_err(|failure| match failure {
+            PullFailure::Wish(error) => {
+                Failure::bad_input(error.to_string(), "see duebox help pull")
+            }
+            PullFailure::Queue(error) => Failure::from(error),
+        })
+    })?;
+    if args.json {
+        let jobs = pulled.leases.iter().map(|lease| ShownJob::of(lease, topic));
+        jobs.map(|job| output::print_json(&job)).collect::<Result<(), _>>()?;
+    } else {
+        output::print(&table(&args.topic, &pulled, topic))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl<'a> ShownJob<'a> {
+    fn of(lease: &'a Lease, topic: &Topic) -> Self {
+        // Jobs whose options cannot be read are not given to consumers.
+        let options = lease.options.as_ref().ok();
+        let text = std::str::from_utf8(&lease.payload).ok();
+        Self {
+            id: lease.id.to_string(),
+            token: token_text(&lease.token),
+            attempt: lease.failures.saturating_add(1),
+            max_attempts: max_attempts(lease, topic),
+            due_at_ms: lease.due_at_ms,
+            lease_expires_at_ms: lease.token.expires_at_us() / 1_000,
+            key: options.and_then(Options::key),
+            headers: options.map(Options::headers),
+            payload: text,
+            payload_base64: text.is_none().then(|| STANDARD.encode(&lease.payload)),
+        }
+    }
+}
+
+fn max_attempts(lease: &Lease, topic: &Topic) -> u32 {
+    let own = lease.options.as_ref().ok().and_then(Options::max_attempts);
+    own.unwrap_or(topic.max_attempts)
+}
+
+fn token_text(token: &Token) -> String {
+    token.expires_at_us().to_string()
+}
+
+fn table(name: &TopicName, pulled: &Pulled, topic: &Topic) -> String {
+    if pulled.leases.is_empty() {
+        return match pulled {
+            Pulled { paused: true, .. } => format!("no jobs: {name} is paused"),
+            Pulled { limited: true, .. } => {
+                format!("no jobs: {name} is at its rate or max_running")
+            }
+            _ => format!("no job of {name} is due"),
+        };
+    }
+    let row = |lease: &Lease| {
+        vec![
+            output::plain(&lease.id.to_string()),
+            token_text(&lease.token),
+            format!("{} of {}", lease.failures.saturating_add(1), max_attempts(lease, topic)),
+            output::time(lease.due_at_ms),
+            shown_payload(&lease.payload),
+        ]
+    };
+    let rows: Vec<_> = pulled.leases.iter().map(row).collect();
+    output::table(&["id", "token", "attempt", "due", "payload"], &rows)
+}
+
+/// The first line of a payload, for people.
+fn shown_payload(payload: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(payload) else {
+        return format!("{} bytes that are no text", payload.len());
+    };
+    let line = text.lines().next().unwrap_or_default();
+    let shown: String = line.chars().take(SHOWN_MAX).collect();
+    let is_cut = shown.len() < text.trim_end().len();
+    format!("{}{}", output::plain(&shown).replace('\t', " "), if is_cut { "…" } else { "" })
+}
+
+pub(super) fn extend(common: &Common, args: ExtendArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let topic = target::topic(&manifest, &args.topic)?;
+    let ExtendArgs { topic: name, id, token, by, consumer, json } = args;
+    let consumer_name = consumer.unwrap_or_else(own_name);
+    let extended = target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        let consumer = Consumer { queue: &queue, name: &name, topic };
+        consumer.extend(&consumer_name, &id, &token, by).await.map_err(|failure| match failure {
+            PullFailure::Wish(error) => {
+                Failure::bad_input(error.to_string(), "see duebox help extend")
+            }
+            PullFailure::Queue(error) => Failure::from(error),
+        })
+    })?;
+    match extended {
+        Ok(token) if json => {
+            output::print_json(&json!({
+                "topic": name.as_str(), "id": id.to_string(), "result": "extended",
+                "token": token_text(&token), "lease_expires_at_ms": token.expires_at_us() / 1_000,
+            }))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(token) => {
+            output::print(&token_text(&token))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(job) if json => {
+            output::print_json(&lost_json(&name, &id, job.as_deref()))?;
+            Ok(ExitCode::from(FAILED))
+        }
+        Err(job) => Err(lost(&name, &id, job.as_deref())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_extensions_have_bounds() {
+        assert_eq!(size("1MiB"), Ok(1 << 20));
+        assert!(size("0").is_err() && size("much").is_err());
+        assert_eq!(extension("24h"), Ok(Duration::from_secs(86_400)));
+        assert!(extension("0s").is_err() && extension("25h").is_err());
+    }
+
+    #[test]
+    fn a_payload_takes_one_line() {
+        assert_eq!(shown_payload(b"{\"order\":42}"), "{\"order\":42}");
+        assert_eq!(shown_payload(b"a\nb"), "a…");
+        assert_eq!(shown_payload(b"\x1b[2J"), "\\u{1b}[2J");
+        assert_eq!(shown_payload(b"\xff\x00"), "2 bytes that are no text");
+        assert_eq!(shown_payload("ä".repeat(99).as_bytes()).chars().count(), SHOWN_MAX + 1);
+    }
+
+    #[test]
+    fn every_process_has_a_name() {
+        let name = own_name();
+        assert!(name.ends_with(&std::process::id().to_string()) && !name.contains(' '), "{name}");
+    }
+}
