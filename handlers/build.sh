@@ -4,6 +4,8 @@
 #
 #   handlers/build.sh [--check-tools] [NAME | FOLDER]…
 #
+# The names of functions stay in every module, so that a trap's trace can be read.
+#
 # A folder with a Cargo.toml is a handler in Rust, with a go.mod in Go, with an asconfig.json in
 # AssemblyScript. A missing tool is installed into .tools/ of the repository (the Rust target through
 # rustup), or one line says what to install and why. --check-tools does only that.
@@ -88,7 +90,7 @@ build_go() {
   (
     cd "$(folder "$1")"
     quietly env GOOS=wasip1 GOARCH=wasm GOFLAGS= GOWORK=off GOTOOLCHAIN=local "$go" build \
-      -buildmode=c-shared -trimpath -ldflags="-s -w" -o "$(temporary "$1")" .
+      -buildmode=c-shared -trimpath -ldflags=-w -o "$(temporary "$1")" .
   )
   place "$1"
 }

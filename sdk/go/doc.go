@@ -16,7 +16,7 @@
 //
 // Build it as a library for wasip1; main never runs:
 //
-//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags="-s -w" -o handler.wasm
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags=-w -o handler.wasm
 //
 // In layers: your function → [Job], [Verdict] and the log functions → internal/abi, where the
 // imports of sdk/ABI.md are called. On any other target those imports are answered by package

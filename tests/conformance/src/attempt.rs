@@ -45,6 +45,10 @@ pub struct Run {
     pub result: Option<Bytes>,
     /// The jobs it wants pushed.
     pub follow_ups: Vec<FollowUp>,
+    /// What ended the guest, and its calls.
+    pub trace: Option<String>,
+    /// The last lines of the log, of an attempt that was not acked.
+    pub log_tail: Vec<String>,
     /// The largest memory of the guest, in bytes.
     pub memory_peak: usize,
 }
@@ -113,8 +117,9 @@ impl Module {
         };
         let sink: Arc<dyn LogSink> = Arc::clone(&logs) as _;
         let running = self.0.run(invocation, Interrupt::new(), sink);
-        let Report { outcome, result, follow_ups, memory_peak, .. } = runtime().block_on(running);
-        Run { outcome, lines: logs.take(), result, follow_ups, memory_peak }
+        let Report { outcome, result, follow_ups, trace, log_tail, memory_peak, .. } =
+            runtime().block_on(running);
+        Run { outcome, lines: logs.take(), result, follow_ups, trace, log_tail, memory_peak }
     }
 }
 

@@ -5,6 +5,8 @@
 mod conformance;
 /// The modules that the documents show.
 mod documents;
+/// What is left of a panic.
+mod evidence;
 /// What the smallest handlers ask of the host.
 mod footprint;
 /// The JSON reader of the AssemblyScript SDK against serde.
