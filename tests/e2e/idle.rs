@@ -20,7 +20,7 @@ const BUSY_MAX: f64 = 0.1;
 const COMMANDS_A_POLL_MAX: f64 = 100.0;
 
 /// Watches the daemon for a while, and fails if it works.
-fn sleeps(daemon: &Daemon, store: &Store, while_what: &str) {
+pub(crate) fn sleeps(daemon: &Daemon, store: &Store, while_what: &str) {
     let commands = || -> u64 {
         let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
         info.get("total_commands_processed").unwrap()

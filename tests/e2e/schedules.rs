@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::ground::{Ground, topic, up};
 use crate::handler::Handler;
-use crate::journal::{said, tally, verdicts};
+use crate::idle::sleeps;
+use crate::journal::{Said, said, tally, verdicts};
 use crate::store::{Store, key};
 
 const TOPIC: &str = "report";
@@ -85,6 +86,21 @@ fn cron_is_not_doubled_by_replicas() {
     let replicas: Vec<&Daemon> = replicas.iter().collect();
     eventually("some ticks ran", || runs(&replicas).len() >= 6);
     all_once(&seamless_beats(&replicas));
+    let late = |said: Said| said.at_ms - tick_of(&said.id) as i64;
+    let mut late: Vec<i64> = replicas.iter().flat_map(|daemon| said(daemon)).map(late).collect();
+    late.sort_unstable();
+    assert!(late[0] >= 0, "a tick ran early: {late:?} ms");
+    println!("3 replicas: ticks ran {} to {} ms late", late[0], late[late.len() - 1]);
+}
+
+#[test]
+fn schedules_that_are_far_off_cost_next_to_nothing() {
+    let far = |number: usize| schedule(&format!("far-{number}"), "cron = \"0 0 1 1 *\"");
+    let ground = ground_with(&(0..200).map(far).collect::<Vec<_>>());
+    let daemon = ground.start();
+    let begun = |line: &LogLine| line.message() == "the schedule begins";
+    eventually("all have begun", || daemon.count(begun) == 200);
+    sleeps(&daemon, &ground.store(), "200 schedules that are far off");
 }
 
 #[test]
