@@ -2,7 +2,7 @@
 //! of a span of time, is served oldest first in bounded batches, and what dies meanwhile is left alone.
 
 use duebox_job::{JobId, TopicName};
-use redis::Cmd;
+use redis::{Cmd, Value};
 
 use crate::keys::TopicKeys;
 use crate::list::{DeadQuery, PageOrder, PageQuery};
@@ -30,6 +30,15 @@ impl Requeued {
             Self::None => "none",
         }
     }
+
+    fn read(value: &Value) -> Result<Self, QueueError> {
+        match text(value)? {
+            "ok" => Ok(Self::Ok),
+            "exists" => Ok(Self::Exists),
+            "none" => Ok(Self::None),
+            _ => Err(unexpected(value)),
+        }
+    }
 }
 
 /// What became of dead jobs that were to be requeued.
@@ -44,7 +53,7 @@ pub struct RequeuedMany {
 }
 
 impl Queue {
-    /// Gives dead jobs another life, every [`BATCH_MAX`] in one atomic transition.
+    /// Gives dead jobs another life, every [`BATCH_MAX`] of a shard in one atomic transition.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -53,18 +62,25 @@ impl Queue {
         topic: &TopicName,
         ids: &[JobId],
     ) -> Result<Vec<Requeued>, QueueError> {
-        let keys = self.keys(topic);
+        let shards = self.shards(topic).await?;
         let mut words = Vec::with_capacity(ids.len());
         for batch in ids.chunks(BATCH_MAX) {
-            let call = requeue_command(&keys, batch);
-            for value in array(script::run_one(&self.connection, call).await?)? {
-                words.push(match text(&value)? {
-                    "ok" => Requeued::Ok,
-                    "exists" => Requeued::Exists,
-                    "none" => Requeued::None,
-                    _ => return Err(unexpected(&value)),
-                });
+            let mut met = vec![Requeued::None; batch.len()];
+            for shard in shards.all() {
+                // Who was not met yet may be dead in the next shard.
+                let left: Vec<usize> =
+                    (0..batch.len()).filter(|&at| met[at] == Requeued::None).collect();
+                if left.is_empty() {
+                    break;
+                }
+                let ids = left.iter().map(|&at| &batch[at]);
+                let call = requeue_command(&self.keys(&shard), ids);
+                let answers = array(script::run_one(&self.connection, call).await?)?;
+                for (at, value) in left.into_iter().zip(answers) {
+                    met[at] = Requeued::read(&value)?;
+                }
             }
+            words.append(&mut met);
         }
         Ok(words)
     }
@@ -150,7 +166,7 @@ impl Queue {
     }
 }
 
-fn requeue_command(keys: &TopicKeys, ids: &[JobId]) -> Cmd {
+fn requeue_command<'i>(keys: &TopicKeys, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
     let mut call = REQUEUE.call(keys);
     for id in ids {
         call.arg(id.as_bytes());

@@ -1,4 +1,5 @@
-//! Looking up one job by its id, whatever state it is in. One script, O(log n), and it writes nothing.
+//! Looking up one job by its id, whatever state it is in and whichever shard of its topic it is in. One
+//! script, O(log n), and it writes nothing.
 
 use std::collections::HashMap;
 
@@ -17,16 +18,48 @@ const PRIORITY_STEP: f64 = 2e14;
 const DUE_MAX: f64 = 1e14;
 
 impl Queue {
-    /// All that is known of an id; none if nothing is. O(log n).
+    /// All that is known of an id; none if nothing is. O(log n), in each shard of the topic.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn get(&self, topic: &TopicName, id: &JobId) -> Result<Option<Job>, QueueError> {
-        let mut call = GET.call(&self.keys(topic));
-        call.arg(id.as_bytes());
-        let answer = script::run_one(&self.connection, call).await?;
-        let mut said = Said::read(array(answer)?)?;
-        Ok(said.state().map(|state| said.job(id.clone(), state)))
+        let shards = self.shards(topic).await?;
+        let call = |shard: TopicName| {
+            let mut call = GET.call(&self.keys(&shard));
+            call.arg(id.as_bytes());
+            call
+        };
+        let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
+        let mut found: Option<Job> = None;
+        for answer in answers {
+            let mut said = Said::read(array(answer?)?)?;
+            if let Some(state) = said.state() {
+                let job = said.job(id.clone(), state);
+                found = Some(match found {
+                    Some(other) => job.beside(other),
+                    None => job,
+                });
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Job {
+    /// What is known of an id that another shard knows too: the live one, or else the one that ended
+    /// last, with what there is of the other's end.
+    fn beside(self, other: Self) -> Self {
+        let rank = |job: &Self| {
+            let died_at = job.dead.as_ref().map(|dead| dead.died_at_ms);
+            let done_at = job.done.as_ref().map(|done| done.done_at_ms);
+            (job.state.is_live(), died_at.max(done_at))
+        };
+        let (mut job, other) =
+            if rank(&self) >= rank(&other) { (self, other) } else { (other, self) };
+        job.dead = job.dead.or(other.dead);
+        job.done = job.done.or(other.done);
+        job.held_until_ms = job.held_until_ms.max(other.held_until_ms);
+        job
     }
 }
 

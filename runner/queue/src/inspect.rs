@@ -108,7 +108,7 @@ impl Queue {
         answers.into_iter().map(read).collect()
     }
 
-    /// How many jobs of each topic are in each state, in one pipeline.
+    /// How many jobs of each topic are in each state, in all its shards, in one pipeline.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -117,17 +117,26 @@ impl Queue {
             return Ok(Vec::new());
         }
         let mut calls = Vec::with_capacity(topics.len() * DEPTH_COMMANDS + 1);
+        let mut shards_of = Vec::with_capacity(topics.len());
         for topic in topics {
-            calls.extend(depth_commands(&self.keys(topic)));
+            let shards: Vec<TopicName> = self.shards(topic).await?.all().collect();
+            for shard in &shards {
+                calls.extend(depth_commands(&self.keys(shard)));
+            }
+            shards_of.push(shards.len());
         }
         calls.push(redis::cmd("TIME"));
         let mut answers = script::run(&self.connection, calls).await?;
         let now_ms = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
         let mut values = answers.into_iter();
         let mut depths = Vec::with_capacity(topics.len());
-        for _ in topics {
-            let fields = values.by_ref().take(DEPTH_COMMANDS).collect::<Result<Vec<_>, _>>()?;
-            depths.push(Depths::read(fields, now_ms)?);
+        for shards in shards_of {
+            let mut whole = Depths { now_ms, ..Depths::default() };
+            for _ in 0..shards {
+                let fields = values.by_ref().take(DEPTH_COMMANDS).collect::<Result<Vec<_>, _>>()?;
+                whole.add(fields)?;
+            }
+            depths.push(whole);
         }
         Ok(depths)
     }
@@ -155,39 +164,38 @@ fn depth_commands(keys: &TopicKeys) -> Vec<Cmd> {
 }
 
 impl Depths {
-    fn read(fields: Vec<Value>, now_ms: u64) -> Result<Self, QueueError> {
+    /// Adds what [`depth_commands`] said of a shard.
+    fn add(&mut self, fields: Vec<Value>) -> Result<(), QueueError> {
         let mut fields = fields.into_iter();
         let mut next = || {
             fields.next().ok_or_else(|| QueueError::Answer("a topic's depths are cut short".into()))
         };
-        let mut depths = Self { now_ms, ..Self::default() };
         for number in [
-            &mut depths.pending,
-            &mut depths.ready,
-            &mut depths.blocked,
-            &mut depths.unack,
-            &mut depths.retry,
-            &mut depths.dead,
-            &mut depths.done,
-            &mut depths.held,
-            &mut depths.outbox,
+            &mut self.pending,
+            &mut self.ready,
+            &mut self.blocked,
+            &mut self.unack,
+            &mut self.retry,
+            &mut self.dead,
+            &mut self.done,
+            &mut self.held,
+            &mut self.outbox,
         ] {
-            *number = count(&next()?)?;
+            *number += count(&next()?)?;
         }
-        depths.paused = match next()? {
+        self.paused |= match next()? {
             Value::Nil => false,
             value => text(&value)? != "0",
         };
-        let mut oldest = None;
         for _ in READY_RANGES {
-            oldest = sooner(oldest, first_score(next()?)?.as_deref().map(due_of_ready));
+            let first = first_score(next()?)?.as_deref().map(due_of_ready);
+            self.oldest_ready_ms = sooner(self.oldest_ready_ms, first);
         }
-        depths.oldest_ready_ms = oldest;
         for _ in TIMED {
             let first = first_score(next()?)?.as_deref().map(score);
-            depths.next_due_ms = sooner(depths.next_due_ms, first);
+            self.next_due_ms = sooner(self.next_due_ms, first);
         }
-        Ok(depths)
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A page goes on behind the last entry of the one before it, whether that entry is still there or
 //! not; so a walk meets every job that stays, and none twice, whatever is buried, requeued or pruned
-//! meanwhile. A page costs O(log n) and the entries it looks at, at most [`BATCH_MAX`].
+//! meanwhile. A page costs O(log n) and the entries it looks at, at most [`BATCH_MAX`], in each shard.
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,8 +53,8 @@ pub enum PageOrder {
     Oldest,
 }
 
-/// Where a page ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a page ended: places are in the order of time, and of ids where that is the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     ended_at_ms: u64,
     id: JobId,
@@ -109,6 +109,12 @@ struct Entry {
     id: JobId,
     ended_at_ms: u64,
     info: serde_json::Value,
+}
+
+impl Entry {
+    fn place(&self) -> Cursor {
+        Cursor::new(self.ended_at_ms, self.id.clone())
+    }
 }
 
 impl Cursor {
@@ -186,16 +192,25 @@ impl Queue {
         class: &str,
         query: &PageQuery,
     ) -> Result<Page<Entry>, QueueError> {
-        let mut call = LIST.call(&self.keys(topic));
-        call.arg(yard).arg(query.order.word()).arg(class);
-        call.arg(query.since_ms.unwrap_or(0).min(LATEST_MS));
-        call.arg(query.until_ms.unwrap_or(LATEST_MS).min(LATEST_MS));
-        match &query.after {
-            Some(cursor) => call.arg(cursor.ended_at_ms).arg(cursor.id.as_bytes()),
-            None => call.arg("").arg(""),
+        let shards = self.shards(topic).await?;
+        let call = |shard: TopicName| {
+            let mut call = LIST.call(&self.keys(&shard));
+            call.arg(yard).arg(query.order.word()).arg(class);
+            call.arg(query.since_ms.unwrap_or(0).min(LATEST_MS));
+            call.arg(query.until_ms.unwrap_or(LATEST_MS).min(LATEST_MS));
+            match &query.after {
+                Some(cursor) => call.arg(cursor.ended_at_ms).arg(cursor.id.as_bytes()),
+                None => call.arg("").arg(""),
+            };
+            call.arg(query.limit.clamp(1, BATCH_MAX));
+            call
         };
-        call.arg(query.limit.clamp(1, BATCH_MAX));
-        Page::read(array(script::run_one(&self.connection, call).await?)?)
+        let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
+        let mut pages = Vec::with_capacity(answers.len());
+        for answer in answers {
+            pages.push(Page::read(array(answer?)?)?);
+        }
+        Ok(Page::merge(pages, query))
     }
 }
 
@@ -209,6 +224,34 @@ impl PageOrder {
 }
 
 impl Page<Entry> {
+    /// One page of the pages of all shards. It ends where the first of them ends that goes on, since
+    /// nothing is known of what comes there later.
+    fn merge(mut pages: Vec<Self>, query: &PageQuery) -> Self {
+        if pages.len() == 1 {
+            return pages.remove(0);
+        }
+        let is_before = |one: &Cursor, other: &Cursor| match query.order {
+            PageOrder::Newest => one > other,
+            PageOrder::Oldest => one < other,
+        };
+        let earlier =
+            |one: Cursor, other: Cursor| if is_before(&other, &one) { other } else { one };
+        let end = pages.iter_mut().filter_map(|page| page.next.take()).reduce(earlier);
+        let mut jobs: Vec<Entry> = pages.into_iter().flat_map(|page| page.jobs).collect();
+        jobs.retain(|job| end.as_ref().is_none_or(|end| !is_before(end, &job.place())));
+        jobs.sort_by_key(Entry::place);
+        if query.order == PageOrder::Newest {
+            jobs.reverse();
+        }
+        let limit = query.limit.clamp(1, BATCH_MAX);
+        let next = match jobs.get(limit - 1) {
+            Some(last) if jobs.len() > limit => Some(last.place()),
+            _ => end,
+        };
+        jobs.truncate(limit);
+        Self { jobs, next }
+    }
+
     fn read(fields: Vec<Value>) -> Result<Self, QueueError> {
         if !fields.len().is_multiple_of(3) || fields.is_empty() {
             return Err(unexpected(&Value::Array(fields)));

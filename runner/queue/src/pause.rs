@@ -26,8 +26,17 @@ impl Queue {
     }
 
     async fn set_paused(&self, topic: &TopicName, wish: &str) -> Result<bool, QueueError> {
-        let mut call = PAUSE.call(&self.keys(topic));
-        call.arg(wish);
-        Ok(count(&script::run_one(&self.connection, call).await?)? == 1)
+        let shards = self.shards(topic).await?;
+        let call = |shard: TopicName| {
+            let mut call = PAUSE.call(&self.keys(&shard));
+            call.arg(wish);
+            call
+        };
+        let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
+        let mut changed = 0;
+        for answer in answers {
+            changed += count(&answer?)?;
+        }
+        Ok(changed > 0)
     }
 }

@@ -1,5 +1,6 @@
 //! Forgetting what has ended: dead and done jobs past their time, and marks of ids and follow-ups.
-//! Every call is bounded and says how much it forgot; no live key is touched.
+//! Every call is bounded and says how much it forgot; no live key is touched. What goes by age or count
+//! is asked for shard by shard.
 
 use std::time::Duration;
 
@@ -63,20 +64,23 @@ impl Queue {
         self.prune_by(topic, "above", kept).await
     }
 
-    /// Forgets these dead jobs, every [`BATCH_MAX`] in one atomic transition. Answers how many there
-    /// were.
+    /// Forgets these dead jobs, every [`BATCH_MAX`] of a shard in one atomic transition. Answers how
+    /// many there were.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune(&self, topic: &TopicName, ids: &[JobId]) -> Result<u64, QueueError> {
+        let shards = self.shards(topic).await?;
         let mut pruned = 0;
         for batch in ids.chunks(BATCH_MAX) {
-            let mut call = PRUNE.call(&self.keys(topic));
-            call.arg("dead").arg("ids");
-            for id in batch {
-                call.arg(id.as_bytes());
+            for shard in shards.all() {
+                let mut call = PRUNE.call(&self.keys(&shard));
+                call.arg("dead").arg("ids");
+                for id in batch {
+                    call.arg(id.as_bytes());
+                }
+                pruned += count(&script::run_one(&self.connection, call).await?)?;
             }
-            pruned += count(&script::run_one(&self.connection, call).await?)?;
         }
         Ok(pruned)
     }

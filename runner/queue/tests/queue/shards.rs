@@ -1,0 +1,153 @@
+//! A topic that is split over slots of Redis is one topic to whoever looks at it.
+
+use duebox_job::TopicName;
+use duebox_queue::{DeadQuery, JobState, PageOrder, PageQuery, Requeued, Rules, Wake};
+
+use crate::ground::{Ground, id};
+
+const SHARDS: u32 = 3;
+
+impl Ground {
+    async fn with_shards() -> Self {
+        let ground = Self::new().await;
+        let rules = Rules { shards: SHARDS, ..Rules::default() };
+        ground.queue.configure(&ground.topic, &rules).await.unwrap();
+        ground
+    }
+
+    /// Runs a command on one key of a shard.
+    fn on_shard(&self, shard: usize, command: &str, name: &str, args: &[&str]) -> redis::Value {
+        let tag = self.topic.shard(shard as u32);
+        let key = self.key(name).replace(self.topic.as_str(), tag.tag());
+        self.redis(redis::cmd(command).arg(key).arg(args))
+    }
+
+    /// A dead job in a shard.
+    fn bury_in(&self, shard: usize, name: &str, died: u64, class: &str) {
+        let info = format!(r#"{{"class":"{class}"}}"#);
+        self.on_shard(shard, "ZADD", "dead", &[&died.to_string(), name]);
+        self.on_shard(shard, "HSET", "dead:jobs", &[name, "payload"]);
+        self.on_shard(shard, "HSET", "dead:info", &[name, &info]);
+    }
+
+    /// A job that was pushed to a shard by plain commands.
+    fn push_to(&self, shard: usize, name: &str, due: &str) {
+        self.on_shard(shard, "HSET", "jobs", &[name, name]);
+        self.on_shard(shard, "ZADD", "pending", &[due, name]);
+    }
+
+    async fn state(&self, name: &str) -> Option<JobState> {
+        self.queue.get(&self.topic, &id(name)).await.unwrap().map(|job| job.state)
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_found_in_whichever_shard_it_is() {
+    let ground = Ground::with_shards().await;
+    for (shard, name) in ["a", "b", "c"].into_iter().enumerate() {
+        ground.push_to(shard, name, "1893456000000");
+        assert_eq!(ground.state(name).await, Some(JobState::Pending), "{name}");
+    }
+    assert_eq!(ground.state("nobody").await, None);
+    // A dead one elsewhere does not hide the live one, nor the other way round.
+    ground.bury_in(0, "c", 1_700_000_000_000, "trap");
+    let both = ground.queue.get(&ground.topic, &id("c")).await.unwrap().unwrap();
+    assert_eq!((both.state, both.dead.unwrap().died_at_ms), (JobState::Pending, 1_700_000_000_000));
+    ground.bury_in(0, "d", 1_700_000_000_000, "trap");
+    ground.bury_in(2, "d", 1_700_000_000_001, "nack");
+    let last = ground.queue.get(&ground.topic, &id("d")).await.unwrap().unwrap();
+    assert_eq!(last.dead.unwrap().info["class"], "nack");
+}
+
+#[tokio::test]
+async fn counts_add_up_and_the_soonest_is_found() {
+    let ground = Ground::with_shards().await;
+    for (shard, (name, due)) in
+        [("a", "1893456000002"), ("b", "1893456000001"), ("c", "1893456000003")].iter().enumerate()
+    {
+        ground.push_to(shard, name, due);
+        ground.bury_in(shard, name, 1_700_000_000_000, "trap");
+    }
+    let depths = ground.queue.depths(std::slice::from_ref(&ground.topic)).await.unwrap().remove(0);
+    assert_eq!((depths.pending, depths.dead), (3, 3));
+    assert_eq!(depths.next_due_ms, Some(1_893_456_000_001));
+}
+
+#[tokio::test]
+async fn a_pause_holds_in_every_shard_and_its_end_wakes_each() {
+    let ground = Ground::with_shards().await;
+    assert!(ground.queue.pause(&ground.topic).await.unwrap());
+    for shard in 0..SHARDS as usize {
+        let paused = ground.on_shard(shard, "HGET", "meta", &["paused"]);
+        assert_eq!(paused, redis::Value::BulkString(b"1".to_vec()), "{shard}");
+    }
+    let mut listener = ground.queue.listen().await.unwrap();
+    assert!(ground.queue.resume(&ground.topic).await.unwrap());
+    let mut woken: Vec<TopicName> = Vec::new();
+    for _ in 0..SHARDS {
+        match listener.next().await {
+            Wake::Topic(topic) => woken.push(topic),
+            Wake::Lost => panic!("the connection is gone"),
+        }
+    }
+    woken.sort();
+    assert_eq!(woken, (0..SHARDS).map(|shard| ground.topic.shard(shard)).collect::<Vec<_>>());
+    assert!(!ground.queue.resume(&ground.topic).await.unwrap());
+}
+
+#[tokio::test]
+async fn pages_of_all_shards_are_one_list() {
+    let ground = Ground::with_shards().await;
+    let mut expected = Vec::new();
+    for n in 0..100_u64 {
+        // Unevenly spread, with ties, a third of them of another class.
+        let shard = if n < 60 { 0 } else { (n % 3) as usize };
+        let (name, died) = (format!("job-{n:03}"), 1_700_000_000_000 + (n * 7) % 40);
+        let class = if n % 3 == 0 { "nack" } else { "trap" };
+        ground.bury_in(shard, &name, died, class);
+        expected.push((died, name, class));
+    }
+    expected.sort();
+    for order in [PageOrder::Oldest, PageOrder::Newest] {
+        for class in [None, Some(duebox_job::FailureClass::Nack)] {
+            for limit in [1, 7, 1_000] {
+                let page = PageQuery { order, limit, ..PageQuery::default() };
+                let mut query = DeadQuery { class, page };
+                let mut met = Vec::new();
+                loop {
+                    let page = ground.queue.dead_page(&ground.topic, &query).await.unwrap();
+                    assert!(page.jobs.len() <= limit);
+                    met.extend(page.jobs.iter().map(|job| job.id.to_string()));
+                    match page.next {
+                        Some(next) => query.page.after = Some(next),
+                        None => break,
+                    }
+                }
+                let wanted = expected.iter().filter(|(_, _, of)| class.is_none() || *of == "nack");
+                let mut wanted: Vec<String> = wanted.map(|(_, name, _)| name.clone()).collect();
+                if order == PageOrder::Newest {
+                    wanted.reverse();
+                }
+                assert_eq!(met, wanted, "{order:?} {class:?} {limit}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn dead_jobs_of_all_shards_are_requeued_and_purged() {
+    let ground = Ground::with_shards().await;
+    for (shard, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+        ground.bury_in(shard % 3, name, 1_700_000_000_000, "trap");
+    }
+    ground.push_to(1, "b", "1893456000000");
+    let ids = ["b", "c", "nobody"].map(id);
+    let words = ground.queue.requeue(&ground.topic, &ids).await.unwrap();
+    assert_eq!(words, [Requeued::Exists, Requeued::Ok, Requeued::None]);
+    assert_eq!(ground.state("c").await, Some(JobState::Ready));
+    assert_eq!(ground.queue.prune(&ground.topic, &ids).await.unwrap(), 1);
+    let rest = DeadQuery::default();
+    let many = ground.queue.requeue_matching(&ground.topic, &rest).await.unwrap();
+    assert_eq!((many.requeued, many.exists), (3, 0));
+    assert_eq!(ground.queue.purge_matching(&ground.topic, &rest).await.unwrap(), 0);
+}
