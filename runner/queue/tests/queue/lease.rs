@@ -323,8 +323,8 @@ async fn a_bad_wish_is_the_callers_fault_and_spoils_no_other_part_of_the_turn() 
 async fn the_answer_of_the_script_says_whether_it_is_a_repetition() {
     let ground = Ground::new().await;
     ground.push_job(NewJob { payload: Bytes::from("p"), ..job("a") }, IfExists::Reject).await;
-    let first: Vec<redis::Value> = script::LEASE.call(&ground, &["1", "1000", "x"]);
-    let again: Vec<redis::Value> = script::LEASE.call(&ground, &["1", "1000", "x"]);
+    let first: Vec<redis::Value> = script::LEASE.call(&ground, &["1", "1000", "x", "0", "0", ""]);
+    let again: Vec<redis::Value> = script::LEASE.call(&ground, &["1", "1000", "x", "0", "0", ""]);
     assert_eq!(first[0], redis::Value::BulkString(b"ok".to_vec()));
     assert_eq!(again[0], redis::Value::BulkString(b"again".to_vec()));
     assert_eq!((first.len(), first[1].clone()), (again.len(), again[1].clone()));

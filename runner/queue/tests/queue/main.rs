@@ -8,15 +8,21 @@ mod snapshot;
 
 // The test list of the contract, a test a row.
 mod faults;
+// The faults of other queues.
+mod peers;
 // Each verb's answers, one by one.
 mod dead;
+mod follow_ups;
 mod get;
+mod keys;
 mod lease;
 mod list;
 mod pause;
 mod promote;
 mod push;
+mod rules;
 mod settle;
+mod shards;
 mod withdraw;
 // Arguments that are none change nothing.
 mod refusal;

@@ -1,11 +1,12 @@
 //! Arguments that are none: the whole call is refused, and no key has changed.
 
-use crate::ground::{Ground, LEASE, drop_it, job_in, nack};
+use crate::ground::{Ground, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
-    CANCEL, EXTEND, LEASE as LEASE_SCRIPT, PROMOTE, PRUNE, PUSH, RECLAIM, REQUEUE, RESCHEDULE,
-    RawScript, SETTLE,
+    CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PUSH, RECLAIM,
+    RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE, SWEEP,
 };
-use duebox_queue::IfExists;
+use duebox_job::Options;
+use duebox_queue::{IfExists, NewJob, Rules};
 
 /// A topic with a job in every state, an expired lease and a dead one among them.
 async fn busy() -> Ground {
@@ -24,6 +25,12 @@ async fn busy() -> Ground {
     ground.lease_only("leased").await;
     ground.push("ready").await;
     ground.push_job(job_in("pending", 60), IfExists::Reject).await;
+    let rules = Rules { per_key: 1, ..Rules::default() };
+    ground.queue.configure(&ground.topic, &rules).await.unwrap();
+    for name in ["turn", "line"] {
+        let options = Options::default().with_key("k").unwrap();
+        ground.push_job(NewJob { options, ..job(name) }, IfExists::Reject).await;
+    }
     ground.plain_push("due", "p", 0);
     ground.plain_push("bad", "p", 5);
     ground
@@ -52,17 +59,16 @@ fn many<'a>(head: &[&'a str], entry: &[&'a str], count: usize) -> Vec<&'a str> {
 #[tokio::test]
 async fn push() {
     let good = ["a", "0", "p", ""];
-    let over = many(&["keep", "wake"], &good, 1_001);
-    let cut = [&["keep", "wake"][..], &good, &good[..3]].concat();
-    let options = [&["keep", "wake"][..], &good, &["b", "0", "p", "{"]].concat();
+    let over = many(&["keep"], &good, 1_001);
+    let cut = [&["keep"][..], &good, &good[..3]].concat();
+    let options = [&["keep"][..], &good, &["b", "0", "p", "{"]].concat();
     refuses(
         &PUSH,
         &[
             (&[], "1 to 1000 jobs"),
-            (&["keep", "wake"], "1 to 1000 jobs"),
             (&over, "1 to 1000 jobs"),
             (&cut, "1 to 1000 jobs"),
-            (&[&["often", "wake"][..], &good].concat(), "no mode often"),
+            (&[&["often"][..], &good].concat(), "no mode often"),
             (&options, "options of job 2 are no JSON"),
         ],
     )
@@ -73,22 +79,24 @@ async fn push() {
 async fn promote() {
     let why = "1 to 1000 ids and a skip";
     let bad = [
-        &[][..],
+        &["0", "0", "dead"][..],
+        &["1001", "0", "dead"],
+        &["-1", "0", "dead"],
+        &["1.5", "0", "dead"],
+        &["nan", "0", "dead"],
+        &["inf", "0", "dead"],
+        &["x", "0", "dead"],
+        &["1", "-1", "dead"],
+        &["1", "0.5", "dead"],
+        &["1", "nan", "dead"],
+        &["1", "inf", "dead"],
+        &["1", "", "dead"],
         &["1"],
-        &["0", "0"],
-        &["1001", "0"],
-        &["-1", "0"],
-        &["1.5", "0"],
-        &["nan", "0"],
-        &["inf", "0"],
-        &["x", "0"],
-        &["1", "-1"],
-        &["1", "0.5"],
-        &["1", "nan"],
-        &["1", "inf"],
-        &["1", ""],
+        &[],
     ];
     refuses(&PROMOTE, &bad.map(|args| (args, why))).await;
+    let policy = "to dead, or discards them";
+    refuses(&PROMOTE, &[(&["1", "0"], policy), (&["1", "0", "retry"], policy)]).await;
 }
 
 #[tokio::test]
@@ -108,6 +116,11 @@ async fn lease() {
             (&["1", "nan", "c"], "1 ms to one day"),
             (&["1", "1000"], "call id"),
             (&["1", "1000", ""], "call id"),
+            (&["1", "1000", "c"], "a bound of bytes, a least age"),
+            (&["1", "1000", "c", "-1", "0", ""], "a bound of bytes, a least age"),
+            (&["1", "1000", "c", "0", "1.5", ""], "a bound of bytes, a least age"),
+            (&["1", "1000", "c", "0", "nan", ""], "a bound of bytes, a least age"),
+            (&["1", "1000", "c", "0", "0"], "a bound of bytes, a least age"),
         ],
     )
     .await;
@@ -129,6 +142,15 @@ async fn settle() {
     let fraction = with(&["a", "1", "release", "0.5", "1763740800000"]);
     let due = with(&["a", "1", "release", "0", "soon"]);
     let cut = [&ack[..], &["a", "1", "nack", "5", "3"]].concat();
+    let put_off = with(&["a", "1", "snooze", "soon", "3", "5", "3", "{}"]);
+    let snoozes = with(&["a", "1", "snooze", "5", "-1", "5", "3", "{}"]);
+    let over_snoozes = with(&["a", "1", "snooze", "5", "1000001", "5", "3", "{}"]);
+    let nack_of_snooze = with(&["a", "1", "snooze", "5", "3", "x", "3", "{}"]);
+    let none_of_snooze = with(&["a", "1", "snooze", "5", "3", "5", "0", "{}"]);
+    let cut_snooze = [&ack[..], &["a", "1", "snooze", "5", "3", "5", "3"]].concat();
+    let held = with(&["a", "1", "finish", "-1", "", "", ""]);
+    let ever = with(&["a", "1", "finish", "inf", "", "", ""]);
+    let cut_finish = [&ack[..], &["a", "1", "finish", "0", "", ""]].concat();
     refuses(
         &SETTLE,
         &[
@@ -148,6 +170,15 @@ async fn settle() {
             (&due, "entry 2: its due time"),
             (&cut, "entry 2: it is cut short"),
             (&["a", "1", "drop"], "entry 1: it is cut short"),
+            (&put_off, "entry 2: its delay"),
+            (&snoozes, "entry 2: its snoozes"),
+            (&over_snoozes, "entry 2: its snoozes"),
+            (&nack_of_snooze, "entry 2: its attempts"),
+            (&none_of_snooze, "entry 2: its attempts"),
+            (&cut_snooze, "entry 2: it is cut short"),
+            (&held, "entry 2: its delay"),
+            (&ever, "entry 2: its delay"),
+            (&cut_finish, "entry 2: it is cut short"),
         ],
     )
     .await;
@@ -177,20 +208,24 @@ async fn a_batch_with_one_bad_entry_settles_nothing() {
 #[tokio::test]
 async fn extend() {
     let good = ["leased", "1", "1000"];
-    let over = many(&[], &good, 1_001);
+    let over = many(&["me"], &good, 1_001);
     let count = "1 to 1000 leases";
+    let with = |entry: &[&'static str]| [&["me"], &good[..], entry].concat();
+    let by = "lease 2 is to be extended";
     refuses(
         &EXTEND,
         &[
             (&[], count),
-            (&["leased"], count),
-            (&[&good[..], &["a", "1"]].concat(), count),
+            (&["me"], count),
+            (&good, count),
+            (&["me", "leased"], count),
+            (&with(&["a", "1"]), count),
             (&over, count),
-            (&[&good[..], &["a", "x", "1000"]].concat(), "token of lease 2"),
-            (&[&good[..], &["a", "1", "0"]].concat(), "lease 2 is to be extended"),
-            (&[&good[..], &["a", "1", "86400001"]].concat(), "lease 2 is to be extended"),
-            (&[&good[..], &["a", "1", "1.5"]].concat(), "lease 2 is to be extended"),
-            (&[&good[..], &["a", "1", "nan"]].concat(), "lease 2 is to be extended"),
+            (&with(&["a", "x", "1000"]), "token of lease 2"),
+            (&with(&["a", "1", "0"]), by),
+            (&with(&["a", "1", "86400001"]), by),
+            (&with(&["a", "1", "1.5"]), by),
+            (&with(&["a", "1", "nan"]), by),
         ],
     )
     .await;
@@ -220,42 +255,88 @@ async fn reclaim() {
 async fn cancel_and_requeue() {
     let over = many(&[], &["ready"], 1_001);
     refuses(&CANCEL, &[(&[], "1 to 1000 ids"), (&over, "1 to 1000 ids")]).await;
-    let over = many(&["wake"], &["dead"], 1_001);
-    refuses(
-        &REQUEUE,
-        &[(&[], "1 to 1000 ids"), (&["wake"], "1 to 1000 ids"), (&over, "1 to 1000 ids")],
-    )
-    .await;
+    let over = many(&[], &["dead"], 1_001);
+    refuses(&REQUEUE, &[(&[], "1 to 1000 ids"), (&over, "1 to 1000 ids")]).await;
 }
 
 #[tokio::test]
-async fn prune() {
-    let over = many(&["ids"], &["dead"], 1_001);
+async fn prune_and_sweep() {
+    let over = many(&["dead", "ids"], &["dead"], 1_001);
     let bound = "a bound, and 1 to 1000";
+    let yard = "the dead and the done";
     refuses(
         &PRUNE,
         &[
-            (&[], bound),
-            (&["ids"], "1 to 1000 ids"),
+            (&[], yard),
+            (&["live", "before", "5", "5"], yard),
+            (&["dead"], bound),
+            (&["dead", "ids"], "1 to 1000 ids"),
             (&over, "1 to 1000 ids"),
-            (&["before"], bound),
-            (&["before", "-1", "5"], bound),
-            (&["before", "nan", "5"], bound),
-            (&["above", "0", "0"], bound),
-            (&["above", "0", "1001"], bound),
-            (&["above", "0.5", "5"], bound),
-            (&["behind", "0", "5"], "no way behind"),
+            (&["dead", "before"], bound),
+            (&["dead", "before", "-1", "5"], bound),
+            (&["done", "before", "nan", "5"], bound),
+            (&["dead", "above", "0", "0"], bound),
+            (&["done", "above", "0", "1001"], bound),
+            (&["dead", "above", "0.5", "5"], bound),
+            (&["dead", "behind", "0", "5"], "no way behind"),
         ],
     )
     .await;
+    let why = "1 to 1000 marks";
+    let bad: [&[&str]; 5] = [&[], &["0"], &["1001"], &["1.5"], &["x"]];
+    refuses(&SWEEP, &bad.map(|args| (args, why))).await;
+}
+
+#[tokio::test]
+async fn configure_and_pause() {
+    refuses(
+        &CONFIGURE,
+        &[
+            (&[], "fields and values"),
+            (&["per_key"], "fields and values"),
+            (&["per_key", "1", "rate"], "fields and values"),
+            (&["per_key", "1", "speed", "9"], "no rule speed"),
+            (&["paused", "1"], "no rule paused"),
+            (&["tat", "0"], "no rule tat"),
+        ],
+    )
+    .await;
+    let known = "pause and resume";
+    let bad: [&[&str]; 3] = [&[], &["stop"], &[""]];
+    refuses(&PAUSE, &bad.map(|args| (args, known))).await;
+}
+
+#[tokio::test]
+async fn the_relay() {
+    let good = ["mark", "child", "0", "p", ""];
+    let over = many(&["9999999999999"], &good, 101);
+    let cut = [&["9999999999999"][..], &good, &good[..4]].concat();
+    let wants = "a time and 1 to 100 jobs";
+    refuses(
+        &RELAY,
+        &[
+            (&[], wants),
+            (&["9999999999999"], wants),
+            (&good, wants),
+            (&cut, wants),
+            (&over, wants),
+            (&[&["soon"][..], &good].concat(), wants),
+            (&[&["-1"][..], &good].concat(), wants),
+        ],
+    )
+    .await;
+    let over = many(&[], &["mark"], 101);
+    refuses(&RELAYED, &[(&[], "1 to 100 marks"), (&over, "1 to 100 marks")]).await;
+    let reads = "1 to 1000 entries";
+    let bad: [&[&str]; 5] = [&[], &["0", "1"], &["1001", "1"], &["1"], &["1", "0"]];
+    refuses(&OUTBOX, &bad.map(|args| (args, reads))).await;
 }
 
 #[tokio::test]
 async fn reschedule() {
     let ground = busy().await;
     let before = ground.snapshot().state();
-    for args in [&["wake", "pending"][..], &["wake", "pending", "soon"], &["wake", "pending", "-1"]]
-    {
+    for args in [&["pending"][..], &["pending", "soon"], &["pending", "-1"]] {
         let word: String = RESCHEDULE.call(&ground, args);
         assert_eq!(word, "bad_due", "{args:?}");
         assert_eq!(ground.snapshot().state(), before);

@@ -1,0 +1,275 @@
+//! What an ack leaves behind: follow-ups on their way to other topics, results, ids; and the snoozes
+//! that are no failures.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::{FollowUp, FollowUpDue, Options, TopicName};
+use duebox_queue::{Finish, IfExists, Lease, NewJob, Relayed, Settled, Token, Verdict};
+
+use crate::ground::{BACKOFF, Ground, drop_it, id, job, nack, release, twin};
+use crate::parcel::{Parcel, Word};
+use crate::script::{OUTBOX, RELAYED};
+use crate::snapshot::{Snapshot, ids};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn child(name: &str) -> FollowUp {
+    FollowUp {
+        topic: TopicName::new("sms").unwrap(),
+        id: id(name),
+        due: FollowUpDue::AfterMs(0),
+        payload: Bytes::from("hello"),
+        options: Options::default().with_max_attempts(2),
+    }
+}
+
+fn asking(follow_ups: Vec<FollowUp>) -> Verdict {
+    Verdict::Finish(Finish { follow_ups, ..Finish::default() })
+}
+
+/// Two topics, and a job of the first that was acked with follow-ups.
+async fn acked(follow_ups: Vec<FollowUp>) -> (Ground, Ground) {
+    let ground = Ground::new().await;
+    let sms = ground.beside("sms").await;
+    ground.push("parent").await;
+    let lease = ground.lease_only("parent").await;
+    assert_eq!(ground.settle(lease, asking(follow_ups)).await, Settled::Done);
+    (ground, sms)
+}
+
+async fn relay(ground: &Ground) -> Relayed {
+    ground.queue.relay(&ground.topic).await.unwrap()
+}
+
+/// What somebody reads of the outbox.
+fn read(ground: &Ground) -> Vec<Parcel> {
+    let outbox = ground.snapshot().outbox;
+    outbox.iter().flat_map(|(field, value)| Parcel::unpack(&ground.topic, field, value)).collect()
+}
+
+#[tokio::test]
+async fn follow_ups_are_committed_with_the_ack_and_pushed_to_their_topics() {
+    let own = FollowUp { topic: TopicName::new("order.close").unwrap(), ..child("own") };
+    let later = FollowUp { due: FollowUpDue::AfterMs(3_600_000), ..child("later") };
+    let (ground, sms) = acked(vec![child("c1"), own, later]).await;
+    let before = ground.snapshot();
+    assert_eq!(before.held(), ["meta", "outbox"], "nothing else is left of the parent");
+    assert!(sms.snapshot().jobs.is_empty());
+
+    let relayed = relay(&ground).await;
+    assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 3, 0));
+    assert!(ground.snapshot().outbox.is_empty());
+    let lease = sms.lease_only("c1").await;
+    assert_eq!(
+        (&lease.payload[..], lease.options.clone()),
+        (&b"hello"[..], Ok(child("c1").options))
+    );
+    assert_eq!(ids(&sms.snapshot().pending), ["later"]);
+    ground.lease_only("own").await;
+    assert_eq!(relay(&ground).await, Relayed::default());
+}
+
+#[tokio::test]
+async fn no_other_verdict_and_no_stale_ack_pushes_anything() {
+    let ground = Ground::new().await;
+    ground.push("parent").await;
+    let lease = ground.lease_only("parent").await;
+    let stale = Lease { token: Token::expiring_at_us(7), ..twin(&lease) };
+    assert_eq!(ground.settle(stale, asking(vec![child("c")])).await, Settled::Lost);
+    assert_eq!(ground.settle(twin(&lease), asking(vec![child("c")])).await, Settled::Done);
+    assert_eq!(ground.settle(lease, asking(vec![child("d")])).await, Settled::Lost);
+    assert_eq!(ground.snapshot().outbox.len(), 1);
+    assert_eq!(read(&ground)[0].follow_up.id, id("c"));
+    assert_eq!(read(&ground)[0].follow_up.options, child("c").options);
+}
+
+#[tokio::test]
+async fn a_child_that_is_alive_or_held_is_kept() {
+    let (ground, sms) = acked(vec![child("alive"), child("held")]).await;
+    sms.push("held").await;
+    let lease = sms.lease_only("held").await;
+    let finish = Finish { unique_for: HOUR, ..Finish::default() };
+    sms.settle(lease, Verdict::Finish(finish)).await;
+    sms.push("alive").await;
+    let relayed = relay(&ground).await;
+    assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 0, 2));
+    assert_eq!(sms.lease_only("alive").await.payload, "alive", "what is alive is left as it is");
+}
+
+#[tokio::test]
+async fn a_relay_that_died_before_it_deleted_is_repeated_without_a_second_child() {
+    let (ground, sms) = acked(vec![child("c")]).await;
+    let parcels = read(&ground);
+    let parcels: Vec<&Parcel> = parcels.iter().collect();
+    let soon = ground.now_ms() + 60_000;
+    assert_eq!(Parcel::push_raw(&sms, &parcels, soon), Some(vec![Word::Pushed]));
+    // It dies here. The child runs and is long done when the next relay comes.
+    let lease = sms.lease_only("c").await;
+    assert_eq!(sms.settle(lease, Verdict::Ack).await, Settled::Done);
+    for ground in [&ground, &sms] {
+        ground.advance(HOUR * 24, &mut []);
+    }
+    let relayed = relay(&ground).await;
+    assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 0, 1));
+    assert!(sms.snapshot().jobs.is_empty(), "the child was doubled");
+}
+
+#[tokio::test]
+async fn a_relay_that_slept_is_too_late_once_the_marks_may_be_gone() {
+    let (ground, sms) = acked(vec![child("c")]).await;
+    let (parcels, not_after) = (read(&ground), ground.now_ms() + 60_000);
+    let slow: Vec<&Parcel> = parcels.iter().collect();
+    relay(&ground).await;
+    let lease = sms.lease_only("c").await;
+    sms.settle(lease, Verdict::Ack).await;
+    // In time it meets the mark.
+    assert_eq!(Parcel::push_raw(&sms, &slow, not_after), Some(vec![Word::Known]));
+    // A minute later it is too late, and in two the mark may go.
+    let minute = Duration::from_secs(61);
+    sms.advance(minute, &mut []);
+    let not_after = not_after - minute.as_millis() as u64;
+    assert_eq!(Parcel::push_raw(&sms, &slow, not_after), None);
+    assert_eq!(sms.snapshot().inbox.len(), 1, "the mark outlives everybody who could come");
+    sms.advance(minute, &mut []);
+    let (_, forgotten): (u64, u64) = crate::script::SWEEP.call(&sms, &["1000"]);
+    assert_eq!(forgotten, 1);
+    assert!(sms.snapshot().held().iter().all(|key| *key == "meta"), "{:?}", sms.snapshot());
+}
+
+#[tokio::test]
+async fn a_relay_that_died_before_it_let_the_marks_go_leaves_them_for_a_week() {
+    let (ground, sms) = acked(vec![child("c")]).await;
+    let parcels = read(&ground);
+    let slow: Vec<&Parcel> = parcels.iter().collect();
+    Parcel::push_raw(&sms, &slow, ground.now_ms() + 60_000);
+    let mark = String::from_utf8(parcels[0].mark.clone()).unwrap();
+    let until = sms.snapshot().inbox[mark.as_bytes()];
+    assert!(until > sms.now_ms() as f64 + 6.9 * 86_400_000.0, "{until}");
+    let found: u64 = RELAYED.call(&sms, &[mark.as_str(), "nobody's"]);
+    assert_eq!(found, 1);
+    assert!(sms.snapshot().inbox[mark.as_bytes()] < sms.now_ms() as f64 + 120_001.0);
+    assert_eq!(sms.snapshot().inbox.len(), 1, "a mark that is none is not made");
+}
+
+#[tokio::test]
+async fn many_entries_are_relayed_in_bounded_rounds() {
+    let ground = Ground::new().await;
+    let sms = ground.beside("sms").await;
+    let parents: Vec<NewJob> = (0..250).map(|n| job(&format!("p{n}"))).collect();
+    ground.push_many(&parents, IfExists::Reject).await;
+    let leases = ground.lease_up_to(1_000).await;
+    let acks = leases.into_iter().map(|lease| {
+        let name = lease.id.to_string();
+        lease.settle(asking(vec![child(&format!("{name}.1")), child(&format!("{name}.2"))]))
+    });
+    ground.settle_many(&acks.collect::<Vec<_>>()).await;
+    let (mut pushed, mut rounds) = (0, 0);
+    loop {
+        let relayed = relay(&ground).await;
+        assert!(relayed.entries <= 100);
+        (pushed, rounds) = (pushed + relayed.pushed, rounds + 1);
+        if !relayed.more {
+            break;
+        }
+    }
+    assert_eq!((pushed, sms.snapshot().jobs.len(), rounds), (500, 500, 4));
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_named_and_holds_up_no_other() {
+    let (ground, sms) = acked(vec![child("c")]).await;
+    ground.on_key("HSET", "outbox", &["1:odd", "no time and no list"]);
+    let relayed = relay(&ground).await;
+    assert_eq!((relayed.entries, relayed.pushed, relayed.faults.len()), (1, 1, 1));
+    assert!(relayed.faults[0].contains("1:odd"), "{:?}", relayed.faults);
+    sms.lease_only("c").await;
+    let answer: Vec<redis::Value> = OUTBOX.call(&ground, &["9", "999"]);
+    assert_eq!(answer.len(), 3, "it is still there");
+}
+
+#[tokio::test]
+async fn a_done_job_is_kept_with_its_result_and_not_a_later_ones_payload() {
+    let ground = Ground::new().await;
+    let finish = |result: Option<&'static str>| {
+        let (info, result) = (Some(r#"{"attempt":1}"#.to_owned()), result.map(Bytes::from));
+        Verdict::Finish(Finish { info, result, ..Finish::default() })
+    };
+    ground.push("a").await;
+    let lease = ground.lease_only("a").await;
+    assert_eq!(ground.settle(lease, finish(Some("42"))).await, Settled::Done);
+    let after = ground.snapshot();
+    assert_eq!(after.held(), ["meta", "done:jobs", "done:info", "done:result", "done"]);
+    assert_eq!(Snapshot::text(&after.done_jobs, "a"), "a");
+    assert_eq!(Snapshot::text(&after.done_result, "a"), "42");
+    // The same id again, with a successor behind it and no result: nothing of the first is mixed in.
+    ground.push("a").await;
+    let lease = ground.lease_only("a").await;
+    ground.plain_push("a", "newer", 0);
+    assert_eq!(ground.settle(lease, finish(None)).await, Settled::Done);
+    let after = ground.snapshot();
+    assert!(after.done_jobs.is_empty() && after.done_result.is_empty(), "{after:?}");
+    assert_eq!(ids(&after.done_info), ["a"]);
+    ground.promote().await;
+    assert_eq!(ground.lease_only("a").await.payload, "newer");
+}
+
+#[tokio::test]
+async fn a_snooze_spends_no_attempt_and_is_a_nack_once_snoozes_are_spent() {
+    let ground = Ground::new().await;
+    ground.push("a").await;
+    let snooze = || Verdict::Snooze {
+        delay: Duration::from_secs(5),
+        max_snoozes: 2,
+        nack_delay: BACKOFF,
+        max_attempts: 2,
+        info: r#"{"class":"nack"}"#.to_owned(),
+    };
+    for (snoozes, word) in [(0, Settled::Snoozed), (1, Settled::Snoozed), (2, Settled::Retry)] {
+        let lease = ground.lease_only("a").await;
+        assert_eq!((lease.failures, lease.crashes, lease.snoozes), (0, 0, snoozes));
+        let before = ground.now_ms();
+        assert_eq!(ground.settle(lease, snooze()).await, word);
+        let wait = ground.snapshot().retry[b"a".as_slice()] - before as f64;
+        let wanted = if word == Settled::Snoozed { 5_000.0 } else { 60_000.0 };
+        assert!((wanted..wanted + 5_000.0).contains(&wait), "{wait}");
+        ground.advance(BACKOFF, &mut []);
+        ground.promote().await;
+    }
+    let after = ground.snapshot();
+    assert_eq!(Snapshot::text(&after.attempts, "a"), "2000000001");
+    assert_eq!(Snapshot::text(&after.errors, "a"), r#"{"class":"nack"}"#);
+    let lease = ground.lease_only("a").await;
+    assert_eq!(ground.settle(lease, snooze()).await, Settled::Dead, "its last attempt");
+    let after = ground.snapshot();
+    assert!(after.attempts.is_empty() && after.errors.is_empty());
+}
+
+#[tokio::test]
+async fn the_three_counts_of_a_job_do_not_touch_each_other() {
+    let ground = Ground::new().await;
+    ground.push("a").await;
+    ground.on_key("HSET", "attempts", &["a", "3998000007"]);
+    let lease = ground.lease_only("a").await;
+    assert_eq!((lease.failures, lease.crashes, lease.snoozes), (7, 998, 3));
+    let verdict = Verdict::Nack { delay: BACKOFF, max_attempts: 99, info: "{}".to_owned() };
+    assert_eq!(ground.settle(lease, verdict).await, Settled::Retry);
+    assert_eq!(Snapshot::text(&ground.snapshot().attempts, "a"), "3998000008");
+}
+
+#[tokio::test]
+async fn what_a_job_failed_of_last_goes_with_its_attempts() {
+    let ground = Ground::new().await;
+    ground.push("a").await;
+    let lease = ground.lease_only("a").await;
+    ground.settle(lease, nack()).await;
+    assert!(Snapshot::text(&ground.snapshot().errors, "a").contains("not yet"));
+    ground.advance(BACKOFF, &mut []);
+    ground.promote().await;
+    let lease = ground.lease_only("a").await;
+    ground.settle(lease, release()).await;
+    assert_eq!(ground.snapshot().errors.len(), 1, "a release is no attempt");
+    let lease = ground.lease_only("a").await;
+    ground.settle(lease, drop_it()).await;
+    assert!(ground.snapshot().errors.is_empty());
+}
