@@ -46,7 +46,31 @@ fn is_value(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_is_read_back(
+            given in proptest::collection::btree_map("[a-z0-9._-]{0,66}|.{0,9}", ".{0,40}|\\PC{0,40}", 0..20)
+        ) {
+            let block = write(&given);
+            let kept: Vec<_> = given
+                .iter()
+                .filter(|(name, value)| is_name(name) && is_value(value))
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect();
+            prop_assert_eq!(read(block.as_bytes()), Some(kept));
+        }
+
+        #[test]
+        fn what_is_read_is_a_block(bytes in "([a-c]: [^\n]{0,3}\n|.|\n){0,8}") {
+            let Some(pairs) = read(bytes.as_bytes()) else { return Ok(()) };
+            let again: String = pairs.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+            prop_assert_eq!(again, bytes);
+        }
+    }
 
     fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
