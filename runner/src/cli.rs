@@ -7,6 +7,7 @@
 mod cancel;
 mod check;
 mod dead;
+mod doctor;
 mod done;
 mod due;
 mod ended;
@@ -38,6 +39,7 @@ use clap::{Args, Parser, Subcommand};
 use duebox_job::{JobId, TopicName};
 
 use self::dead::DeadCommandArgs;
+use self::doctor::DoctorArgs;
 use self::done::DoneCommandArgs;
 use self::failure::Failure;
 use self::get::GetArgs;
@@ -137,6 +139,7 @@ enum Command {
     Settle(SettleArgs),
     Extend(ExtendArgs),
     Invoke(invoke::InvokeArgs),
+    Doctor(DoctorArgs),
     Schedules(schedules::SchedulesArgs),
 }
 
@@ -232,6 +235,7 @@ pub fn main() -> ExitCode {
         Command::Dead(args) => dead::dead(&common, &args),
         Command::Requeue(args) => requeue::requeue(&common, &args),
         Command::Done(args) => done::done(&common, &args),
+        Command::Doctor(args) => doctor::doctor(&common, &args),
         Command::Schedules(args) => schedules::schedules(&common, &args),
     };
     done.unwrap_or_else(Failure::report)

@@ -16,7 +16,7 @@ const SCAN_COUNT: u64 = 1_000;
 
 impl Queue {
     /// Compares the set of topics with the keys that there are, and answers all topics: those with
-    /// keys, and those of the set. A topic for which `is_served` holds may be without keys.
+    /// keys, shard by shard, and those of the set. A topic for which `is_served` holds may be without keys.
     ///
     /// Goes through all keys of the database with SCAN, in steps of 1,000: O(keys), and no step blocks.
     ///
@@ -51,13 +51,16 @@ impl Queue {
             let done = if repair { self.unlist(&name).await? } else { "" };
             tell(None, FindingKind::BadTopic, name, "no name of a topic", done.to_owned());
         }
-        for topic in listed.iter().filter(|topic| !topics.contains(*topic) && !is_served(topic)) {
+        // A topic of many shards may have keys in some of them alone.
+        let with_keys: BTreeSet<TopicName> = topics.iter().map(TopicName::base).collect();
+        for topic in listed.iter().filter(|topic| !with_keys.contains(*topic) && !is_served(topic))
+        {
             let done = if repair { self.unlist_empty(topic).await? } else { "" };
             let subject = Bytes::copy_from_slice(topic.as_str().as_bytes());
             let detail = "it has no keys, and the manifest does not serve it";
             tell(Some(topic), FindingKind::EmptyTopic, subject, detail, done.to_owned());
         }
-        for topic in topics.iter().filter(|topic| !listed.contains(&topic.base())) {
+        for topic in with_keys.difference(&listed) {
             if repair {
                 self.register(std::slice::from_ref(topic)).await?;
             }
@@ -70,7 +73,7 @@ impl Queue {
         Ok(topics.into_iter().collect())
     }
 
-    /// The topics that have keys.
+    /// The topics, and shards of topics, that have keys.
     async fn scan_topics(&self) -> Result<BTreeSet<TopicName>, QueueError> {
         let mut topics = BTreeSet::new();
         let mut cursor = "0".to_owned();

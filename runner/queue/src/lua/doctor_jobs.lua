@@ -10,7 +10,7 @@ local page = read_page('HSCAN', JOBS)
 for i = 1, #page, 2 do
   local id = page[i]
   if not seen[id] and not waits(id) and not redis.call('ZSCORE', UNACK, id) then
-    local detail = #page[i + 1] .. ' bytes in no stage'
+    local detail = 'in no stage, payload bytes: ' .. #page[i + 1]
     if find('orphan', id, detail, orphan_info == '' and 'forgotten' or 'buried') then
       bury_job(id, orphan_info)
     end

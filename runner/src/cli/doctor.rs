@@ -1,0 +1,226 @@
+//! `duebox doctor`: find what bad producers left in Redis, and put it right.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use clap::Args;
+use duebox_job::{FailureClass, Policy, TopicName};
+use duebox_queue::{Checkup, Finding, Queue, Unexamined};
+use serde::Serialize;
+
+use super::failure::{FAILED, Failure};
+use super::{Common, output, target, value};
+use crate::manifest::Manifest;
+
+/// Find what bad producers left in Redis, and put it right
+///
+/// Looks at every topic that Redis or the manifest knows: payloads in no state, due times that are
+/// none, ids without a payload, keys of a wrong type, turns and lines that do not match, and more. It
+/// changes nothing unless it is told to, and may run beside producers and runners.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  duebox doctor
+  duebox doctor order.close --repair
+  duebox doctor --json | jq -r 'select(.kind == \"orphan\") | .subject'
+
+Exit codes:
+  0  nothing is wrong, or all of it was put right
+  1  something is wrong still, or Redis failed
+  2  bad input")]
+pub(super) struct DoctorArgs {
+    /// Only these topics
+    #[arg(value_name = "TOPIC", value_parser = value::topic)]
+    topics: Vec<TopicName>,
+    /// Put right what is found: bury orphans, remove what belongs to nothing, set aside what is in the way
+    #[arg(long)]
+    repair: bool,
+    /// Print JSON: one object a line for each finding, and one with the sum
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found in all.
+#[derive(Debug, Default, Clone, Serialize)]
+struct Sum {
+    topics: u64,
+    findings: u64,
+    repaired: u64,
+    /// What could not be looked at, by topic.
+    unexamined: Vec<String>,
+}
+
+/// Tells findings as they come, and keeps the sum. The first line that cannot be printed ends it.
+struct Report {
+    json: bool,
+    sum: Sum,
+    printed: Result<(), Failure>,
+}
+
+pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let manifest = common.load()?;
+    let empty = Report { json: args.json, sum: Sum::default(), printed: Ok(()) };
+    let report = RefCell::new(empty);
+    target::block_on(async {
+        let queue = target::connect(&manifest).await?;
+        let is_served = |topic: &TopicName| manifest.topic_for(topic).is_some();
+        for topic in &topics(&queue, &manifest, args).await? {
+            examine(&queue, &manifest, topic, args.repair, &report).await?;
+        }
+        // What was put right may have been all there was of a topic.
+        if args.topics.is_empty() {
+            let mut tell = |finding| report.borrow_mut().tell(&finding);
+            queue.examine_topics(args.repair, is_served, &mut tell).await?;
+        }
+        Ok(())
+    })?;
+    let Report { sum, printed, .. } = report.into_inner();
+    printed?;
+    let left = sum.findings - sum.repaired;
+    if args.json {
+        output::print_json(&sum)?;
+        return Ok(ExitCode::from(if left == 0 { 0 } else { FAILED }));
+    }
+    output::print(&sum.describe())?;
+    match left {
+        0 => Ok(ExitCode::SUCCESS),
+        _ if args.repair => Err(Failure::failed(
+            format!("{} left", counted(left, "finding is", "findings are")),
+            "they are reported only; docs/doctor.md says what can be done about each kind",
+        )),
+        _ => Err(Failure::failed(
+            format!("{}; nothing was changed", counted(left, "finding", "findings")),
+            "look at them, and then put them right with: duebox doctor --repair",
+        )),
+    }
+}
+
+/// The topics to look at, with all their shards: those that were named, or all that are known.
+async fn topics(
+    queue: &Queue,
+    manifest: &Manifest,
+    args: &DoctorArgs,
+) -> Result<BTreeSet<TopicName>, Failure> {
+    let mut topics: BTreeSet<TopicName> = args.topics.iter().cloned().collect();
+    for name in &args.topics {
+        target::known_topic(manifest, queue, name).await?;
+    }
+    if topics.is_empty() {
+        topics.extend(queue.examine_topics(false, |_| true, &mut drop).await?);
+        topics.extend(manifest.topics.keys().cloned());
+    }
+    for topic in topics.clone() {
+        topics.extend(queue.shards(&topic).await?.all());
+    }
+    Ok(topics)
+}
+
+async fn examine(
+    queue: &Queue,
+    manifest: &Manifest,
+    topic: &TopicName,
+    repair: bool,
+    report: &RefCell<Report>,
+) -> Result<(), Failure> {
+    let discards = |class| {
+        let bound = manifest.topic_for(&topic.base());
+        bound.is_some_and(|topic| topic.on.get(&class) == Some(&Policy::Discard))
+    };
+    let checkup = Checkup {
+        repair,
+        bury_orphans: !discards(FailureClass::Orphan),
+        bury_bad_dues: !discards(FailureClass::BadDue),
+    };
+    let mut tell = |finding| report.borrow_mut().tell(&finding);
+    let unexamined = queue.examine(topic, checkup, &mut tell).await?;
+    let mut report = report.borrow_mut();
+    report.sum.topics += 1;
+    report.sum.unexamined.extend(unexamined.map(|what| not_examined(topic, what)));
+    std::mem::replace(&mut report.printed, Ok(()))
+}
+
+fn not_examined(topic: &TopicName, what: Unexamined) -> String {
+    format!("{topic}: {}", what.reason())
+}
+
+impl Report {
+    fn tell(&mut self, finding: &Finding) {
+        self.sum.findings += 1;
+        self.sum.repaired += u64::from(finding.is_repaired());
+        if self.printed.is_ok() {
+            self.printed = if self.json {
+                output::print_json(finding)
+            } else {
+                output::print(&describe(finding))
+            };
+        }
+    }
+}
+
+/// A finding as one line: topic, kind, subject, particulars, what was done.
+fn describe(finding: &Finding) -> String {
+    let topic = if finding.topic.is_empty() { "-" } else { &finding.topic };
+    let subject = output::plain(&finding.subject_text());
+    let kind = finding.kind.name();
+    let mut line = format!("{topic}  {kind}  {subject}: {}", output::plain(&finding.detail));
+    if finding.is_repaired() {
+        line.push_str(" → ");
+        line.push_str(&output::plain(&finding.done));
+    }
+    line.replace('\n', " ")
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+impl Sum {
+    fn describe(&self) -> String {
+        let Self { topics, findings, repaired, unexamined } = self;
+        let mut lines: Vec<String> =
+            unexamined.iter().map(|what| format!("not looked at: {what}")).collect();
+        lines.push(match (findings, repaired) {
+            (0, _) => format!("{}, nothing is wrong", counted(*topics, "topic", "topics")),
+            (found, mended) => format!(
+                "{}, {}, {mended} put right",
+                counted(*topics, "topic", "topics"),
+                counted(*found, "finding", "findings")
+            ),
+        });
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duebox_queue::FindingKind;
+
+    #[test]
+    fn a_finding_is_one_harmless_line() {
+        let mut finding = Finding {
+            topic: "a".to_owned(),
+            kind: FindingKind::Orphan,
+            subject: bytes::Bytes::from_static(b"x\n\x1b[2J"),
+            detail: "3 bytes in no stage".to_owned(),
+            done: String::new(),
+        };
+        assert_eq!(describe(&finding), "a  orphan  x \\u{1b}[2J: 3 bytes in no stage");
+        finding.done = "buried".to_owned();
+        finding.topic.clear();
+        assert_eq!(describe(&finding), "-  orphan  x \\u{1b}[2J: 3 bytes in no stage → buried");
+    }
+
+    #[test]
+    fn the_sum_says_what_was_not_looked_at() {
+        let sum = Sum { topics: 2, ..Sum::default() };
+        assert_eq!(sum.describe(), "2 topics, nothing is wrong");
+        let topic = TopicName::new("a").unwrap();
+        let unexamined = vec![not_examined(&topic, Unexamined::Turns)];
+        let sum = Sum { findings: 3, repaired: 1, unexamined, ..sum };
+        let text = sum.describe();
+        assert!(text.starts_with("not looked at: a: more than 10000"), "{text}");
+        assert!(text.ends_with("2 topics, 3 findings, 1 put right"), "{text}");
+    }
+}
