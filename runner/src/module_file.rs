@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use duebox_sandbox::{Handler, LoadError, Sandbox};
+use duebox_sandbox::{Digest, Handler, LoadError, Sandbox};
 
 use crate::manifest::Topic;
 
@@ -27,6 +27,21 @@ pub enum ModuleError {
         path: PathBuf,
         /// What the system said.
         error: io::Error,
+    },
+    /// It is not the file that the topic pins.
+    #[error(
+        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to what it is now if that is what should run",
+        path = path.display()
+    )]
+    Pin {
+        /// The topic it is for.
+        topic: String,
+        /// The file.
+        path: PathBuf,
+        /// What the topic pins.
+        pinned: Digest,
+        /// What the file is.
+        found: Digest,
     },
     /// The sandbox refuses it.
     #[error("topic {topic}: the handler {path} is refused: {error}", path = path.display())]
@@ -56,10 +71,10 @@ pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
     Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
 }
 
-/// Reads and compiles the module of a topic, or of a pattern of topics. Blocks: up to seconds for a large module.
+/// Reads and compiles the module of a topic, or of a pattern of topics, if it is the one that is pinned. Blocks: up to seconds for a large module.
 ///
 /// # Errors
-/// [`ModuleError`] if the file cannot be read or the sandbox refuses it.
+/// [`ModuleError`] if the file cannot be read, is not the pinned one, or the sandbox refuses it.
 pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
     let named = name.to_string();
     let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
@@ -67,6 +82,12 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
         Ok(bytes) => bytes,
         Err(error) => return Err(ModuleError::Unreadable { topic: named, path, error }),
     };
+    if let Some(pinned) = topic.sha256 {
+        let found = Digest::of(&bytes);
+        if found != pinned {
+            return Err(ModuleError::Pin { topic: named, path, pinned, found });
+        }
+    }
     sandbox
         .load(&bytes, topic.limits.clone(), topic.grants.clone())
         .map_err(|error| ModuleError::Refused { topic: named, path, error })

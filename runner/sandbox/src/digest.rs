@@ -15,6 +15,18 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest that these 64 hex digits name, in either case.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let nibble = |digit: u8| char::from(digit).to_digit(16);
+        let byte = |[high, low]: &[u8; 2]| {
+            let value = nibble(*high)? << 4 | nibble(*low)?;
+            u8::try_from(value).ok()
+        };
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        if rest.is_empty() { bytes?.try_into().ok().map(Self) } else { None }
+    }
+
     /// The first 12 hex digits: enough for people to tell builds apart.
     pub fn short(&self) -> String {
         self.0.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
@@ -45,5 +57,18 @@ mod tests {
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
         assert_eq!(digest.short(), "ba7816bf8f01");
+    }
+
+    #[test]
+    fn hex_digits_name_a_digest_and_nothing_else_does() {
+        let digest = Digest::of(b"abc");
+        assert_eq!(Digest::from_hex(&digest.to_string()), Some(digest));
+        assert_eq!(Digest::from_hex(&digest.to_string().to_uppercase()), Some(digest));
+        let text = digest.to_string();
+        for bad in ["", "ba78", &text[1..], &format!("{text}0"), &format!("{text}00")] {
+            assert_eq!(Digest::from_hex(bad), None, "{bad}");
+        }
+        assert_eq!(Digest::from_hex(&text.replace('b', "g")), None);
+        assert_eq!(Digest::from_hex(&text.replace("ba", "ä")), None);
     }
 }

@@ -42,6 +42,7 @@ impl Module {
     /// True if it is what these settings ask for, as long as its file is the same.
     pub(super) fn fits(&self, topic: &Topic) -> bool {
         topic.handler.as_ref() == Some(&self.file)
+            && topic.sha256.is_none_or(|pinned| pinned == self.handler.digest())
             && self.limits == topic.limits
             && self.grants == topic.grants
     }

@@ -75,8 +75,8 @@ pub(super) const DEFAULTS: Keys = Keys {
 
 pub(super) const TOPIC: Keys = Keys {
     place: "a topic",
-    served: &["handler"],
-    later: &["sha256", "canary"],
+    served: &["handler", "sha256"],
+    later: &["canary"],
     base: Some(&DEFAULTS),
 };
 

@@ -13,7 +13,7 @@ use duebox_job::{
     TopicName,
 };
 use duebox_queue::IfExists;
-use duebox_sandbox::{Grants, Limits};
+use duebox_sandbox::{Digest, Grants, Limits};
 
 use super::failures::{read_backoff, read_policies};
 use super::sandbox::SandboxSettings;
@@ -29,6 +29,8 @@ const MAX_ATTEMPTS: u32 = 8;
 pub struct Topic {
     /// The module's file; none for a topic that is served to pull consumers.
     pub handler: Option<PathBuf>,
+    /// What the file must be; none for any.
+    pub sha256: Option<Digest>,
     /// Jobs of this topic that this process runs at once; 1 to 10,000.
     pub concurrency: u32,
     /// Jobs of this topic that all runners together run at once; 0 (off) to 1,000,000.
@@ -128,6 +130,7 @@ impl Topic {
         let (limits, grants) = own.sandbox.over(&defaults.sandbox);
         Self {
             handler,
+            sha256: None,
             concurrency: own.concurrency.or(defaults.concurrency).unwrap_or(64),
             max_running: own.max_running.or(defaults.max_running).unwrap_or(0),
             delay: own.delay.or(defaults.delay).unwrap_or_default(),
@@ -211,6 +214,18 @@ impl Settings {
         };
         FailureClass::ALL.into_iter().map(policy).collect()
     }
+}
+
+/// Reads `sha256`; the empty text pins nothing.
+pub(super) fn read_pin(section: &Section<'_>) -> Option<Digest> {
+    let text = section.text("sha256").filter(|text| !text.is_empty())?;
+    let digest = Digest::from_hex(&text);
+    if digest.is_none() {
+        let title = format!("`sha256` is {text:?}, which is no SHA-256");
+        let hint = "write the 64 hex digits that `sha256sum` prints for the module's file";
+        section.reader().refuse(section.value_at("sha256"), title, hint);
+    }
+    digest
 }
 
 /// Reads `rate`; the empty text is no rate.

@@ -11,7 +11,7 @@ use super::keys::TOPIC;
 use super::pattern::{NameOrPattern, Patterns, TopicPattern};
 use super::reader::Reader;
 use super::section::{Section, Value};
-use super::topic::{Settings, Topic};
+use super::topic::{Settings, Topic, read_pin};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
 
@@ -87,8 +87,17 @@ fn read_topic<'t>(
             "add handler = \"path/to/module.wasm\", or remove `sandbox`: a topic without a handler is served to pull consumers",
         );
     }
+    let pin = read_pin(&section);
+    if section.value("handler").is_none() && pin.is_some() {
+        reader.refuse(
+            section.key_at("sha256"),
+            format!("topic `{name}` pins a module, but has no handler"),
+            "add handler = \"path/to/module.wasm\", or remove `sha256`",
+        );
+    }
     let has_burst = settings.burst.is_some_and(|burst| burst > 0);
-    let topic = Topic::new(section.path("handler"), settings, defaults);
+    let topic =
+        Topic { sha256: pin, ..Topic::new(section.path("handler"), settings, defaults) };
     if has_burst && topic.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has a burst, but no rate"));
     }
