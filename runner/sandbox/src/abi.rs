@@ -12,6 +12,7 @@ use crate::guest::{Guest, millis, unix_ms};
 use crate::log::Level;
 use crate::memory::{View, job, job_view, view};
 use crate::said::RESULT_MAX;
+use crate::traffic::Traffic;
 use crate::{block, push};
 
 /// The namespace, which is the version.
@@ -71,7 +72,7 @@ fn payload_read(
     let view = job_view(&mut caller, "payload_read")?;
     let target = view.range(dst, len)?;
     let rest = view.guest.invocation.payload.get(off as usize..).unwrap_or_default();
-    Ok(copy(&mut view.bytes[target], rest))
+    Ok(copy(&view.guest.traffic, &mut view.bytes[target], rest))
 }
 
 fn meta_read(mut caller: Caller<'_, Guest>, key: u32, dst: u32, cap: u32) -> wasmtime::Result<i32> {
@@ -80,15 +81,15 @@ fn meta_read(mut caller: Caller<'_, Guest>, key: u32, dst: u32, cap: u32) -> was
     let View { bytes, guest, .. } = view;
     let target = &mut bytes[target];
     Ok(match key {
-        1 => fill(target, guest.invocation.id.as_bytes()),
-        2 => fill(target, guest.invocation.topic.as_str().as_bytes()),
+        1 => fill(&guest.traffic, target, guest.invocation.id.as_bytes()),
+        2 => fill(&guest.traffic, target, guest.invocation.topic.as_str().as_bytes()),
         7 => {
             let headers = &guest.invocation.headers;
             let block = guest.headers.get_or_insert_with(|| block::write(headers));
-            fill(target, block.as_bytes())
+            fill(&guest.traffic, target, block.as_bytes())
         }
         _ => match number(guest, key) {
-            Some(number) => fill(target, number.to_string().as_bytes()),
+            Some(number) => fill(&guest.traffic, target, number.to_string().as_bytes()),
             None => NOT_FOUND,
         },
     })
@@ -125,7 +126,7 @@ fn config_read(
         return Ok(INVALID);
     };
     Ok(match view.guest.grants.config.get(key) {
-        Some(value) => fill(&mut view.bytes[target], value.as_bytes()),
+        Some(value) => fill(&view.guest.traffic, &mut view.bytes[target], value.as_bytes()),
         None => NOT_FOUND,
     })
 }
@@ -133,6 +134,7 @@ fn config_read(
 fn random(mut caller: Caller<'_, Guest>, dst: u32, len: u32) -> wasmtime::Result<()> {
     let view = view(&mut caller, "random")?;
     let target = view.range(dst, len)?;
+    view.guest.traffic.gave(target.len());
     rand::rng().fill_bytes(&mut view.bytes[target]);
     Ok(())
 }
@@ -176,15 +178,16 @@ fn log(mut caller: Caller<'_, Guest>, level: u32, p: u32, l: u32) -> wasmtime::R
 }
 
 /// Copies what fits and answers how much that was.
-fn copy(target: &mut [u8], source: &[u8]) -> i32 {
+fn copy(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
     let count = target.len().min(source.len());
     target[..count].copy_from_slice(&source[..count]);
+    traffic.gave(count);
     length(count)
 }
 
 /// Copies what fits and answers the full length: `=n` of ABI.md.
-fn fill(target: &mut [u8], source: &[u8]) -> i32 {
-    copy(target, source);
+fn fill(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
+    copy(traffic, target, source);
     length(source.len())
 }
 
@@ -225,8 +228,10 @@ mod tests {
     #[test]
     fn filling_answers_the_full_length() {
         let mut target = [0; 2];
-        assert_eq!((fill(&mut target, b"abc"), &target), (3, b"ab"));
-        assert_eq!((copy(&mut target, b"xyz"), &target), (2, b"xy"));
-        assert_eq!(fill(&mut [], b"abc"), 3);
+        let traffic = Traffic::default();
+        assert_eq!((fill(&traffic, &mut target, b"abc"), &target), (3, b"ab"));
+        assert_eq!((copy(&traffic, &mut target, b"xyz"), &target), (2, b"xy"));
+        assert_eq!(fill(&traffic, &mut [], b"abc"), 3);
+        assert_eq!(traffic.bytes_in(), 4);
     }
 }

@@ -2,12 +2,15 @@
 //! console and time. Its strings are UTF-16LE with their length in bytes four bytes before them; one
 //! that does not lie in memory is the guest's fault, like any bad range.
 
+use std::time::Duration;
+
 use rand::RngExt as _;
 use wasmtime::{Caller, Linker};
 
 use crate::guest::{Guest, unix_ms};
 use crate::log::Level;
 use crate::memory::{Fault, View, view};
+use crate::wasi;
 
 /// The namespace.
 pub(crate) const NAMESPACE: &str = "env";
@@ -35,7 +38,10 @@ const ABORT_MAX: usize = 1 << 10;
 pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap(NAMESPACE, "abort", abort)?;
     linker.func_wrap(NAMESPACE, "trace", trace)?;
-    linker.func_wrap(NAMESPACE, "seed", |_: Caller<'_, Guest>| rand::rng().random::<f64>())?;
+    linker.func_wrap(NAMESPACE, "seed", |caller: Caller<'_, Guest>| {
+        caller.data().traffic.call();
+        rand::rng().random::<f64>()
+    })?;
     let consoles = [
         ("console.log", Level::Info),
         ("console.debug", Level::Debug),
@@ -50,9 +56,15 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
             wasmtime::Result::Ok(())
         })?;
     }
-    linker.func_wrap(NAMESPACE, "Date.now", |_: Caller<'_, Guest>| unix_ms() as f64)?;
+    linker.func_wrap(NAMESPACE, "Date.now", |caller: Caller<'_, Guest>| {
+        caller.data().traffic.call();
+        let now = caller.data().born.map_or(wasi::FROZEN_UNIX_MS, |_| unix_ms());
+        now as f64
+    })?;
     linker.func_wrap(NAMESPACE, "performance.now", |caller: Caller<'_, Guest>| {
-        caller.data().clock.started.elapsed().as_secs_f64() * 1e3
+        caller.data().traffic.call();
+        let lived = caller.data().born.map_or(Duration::ZERO, |born| born.elapsed());
+        lived.as_secs_f64() * 1e3
     })?;
     Ok(())
 }

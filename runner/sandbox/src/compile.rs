@@ -1,15 +1,19 @@
 //! From a module's file to code that can run. A short-lived engine compiles, and only its finished
 //! code enters the engine that runs jobs: wasmtime 48 keeps what its compiler allocated for as long
-//! as the engine lives, so an engine that both compiles and runs would grow with every reload.
+//! as the engine lives, so an engine that both compiles and runs would grow with every reload. With a
+//! cache, what was compiled once is not compiled again.
 
 use std::borrow::Cow;
 
 use wasmtime::{Engine, Module};
 
+use crate::cache::{Cache, Key};
+use crate::digest::Digest;
 use crate::engine;
 use crate::limits::{Grants, Limits};
-use crate::module;
 use crate::refusal::{LoadError, SandboxError};
+use crate::room::Room;
+use crate::{module, snapshot};
 
 /// The longest line of a module's text that is quoted, in characters.
 const TEXT_LINE_MAX: usize = 120;
@@ -21,6 +25,7 @@ const NICE_MAX: i32 = 19;
 /// Compiles modules, on a bounded number of threads however many are loaded at once.
 pub(crate) struct Compiler {
     threads: rayon::ThreadPool,
+    cache: Option<Cache>,
 }
 
 impl Compiler {
@@ -33,28 +38,93 @@ impl Compiler {
             .start_handler(|_| stand_back())
             .build()
             .map_err(|error| SandboxError::Thread { what: "compile", why: error.to_string() })?;
-        Ok(Self { threads })
+        Ok(Self { threads, cache: None })
     }
 
-    /// Checks and compiles a file's bytes for `engine`.
+    /// Keeps what it compiles, and takes from there what was compiled before.
+    pub(crate) fn keep_in(&mut self, cache: Cache) {
+        self.cache = Some(cache);
+    }
+
+    /// Checks and compiles a file's bytes for the engine of a room.
     pub(crate) fn compile(
         &self,
-        engine: &Engine,
+        room: &Room,
         bytes: &[u8],
+        digest: Digest,
         limits: &Limits,
         grants: &Grants,
     ) -> Result<Module, LoadError> {
         let binary = binary(bytes, limits)?;
         module::check(&binary, limits, grants)?;
-        let code = self.threads.install(|| {
-            let compiler = Engine::new(&engine::on_demand())?;
-            compiler.precompile_module(&binary)
+        let snapshot = snapshot::is_wanted(limits, &binary);
+        let kept = self.kept(room, digest, snapshot.then_some((limits, grants)));
+        let found = kept.as_ref().and_then(|(cache, key)| {
+            let code = cache.find(key)?;
+            deserialize(&room.engine, code.bytes()).ok()
         });
         let invalid = |error: wasmtime::Error| LoadError::Invalid(format!("{error:#}"));
-        let module = deserialize(engine, &code.map_err(invalid)?).map_err(invalid)?;
+        let module = match found {
+            Some(module) => module,
+            None => {
+                let code = match snapshot {
+                    false => self.precompile(&binary, room.metered).map_err(invalid)?,
+                    true => {
+                        let image = self.snapshot(room, &binary, limits, grants)?;
+                        self.precompile(&image, room.metered).map_err(invalid)?
+                    }
+                };
+                if let Some((cache, key)) = &kept {
+                    cache.keep(key, &code);
+                }
+                deserialize(&room.engine, &code).map_err(invalid)?
+            }
+        };
         // Now, or the first job would pay for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
         Ok(module)
+    }
+
+    /// The cache, and the name of the module in it. A snapshot may hold what the environment says, which
+    /// may be secret: with one it stays off the disk.
+    fn kept(
+        &self,
+        room: &Room,
+        digest: Digest,
+        snapshot: Option<(&Limits, &Grants)>,
+    ) -> Option<(&Cache, Key)> {
+        let cache = self.cache.as_ref()?;
+        let form = match snapshot {
+            None => "plain".to_owned(),
+            Some((limits, grants)) if grants.env.is_empty() => {
+                format!("snapshot {} {} {}", limits.memory, limits.tables, limits.fuel)
+            }
+            Some(_) => return None,
+        };
+        Some((cache, Key::new(&room.engine, digest, &form)))
+    }
+
+    /// The module after its `_initialize`.
+    fn snapshot(
+        &self,
+        room: &Room,
+        binary: &[u8],
+        limits: &Limits,
+        grants: &Grants,
+    ) -> Result<Vec<u8>, LoadError> {
+        let _running = room.ticker.run();
+        snapshot::take(binary, limits, grants, |instrumented| {
+            let invalid = |error: wasmtime::Error| LoadError::Invalid(format!("{error:#}"));
+            let code = self.precompile(instrumented, room.metered).map_err(invalid)?;
+            room.link(&deserialize(&room.engine, &code).map_err(invalid)?)
+        })
+    }
+
+    fn precompile(&self, binary: &[u8], metered: bool) -> wasmtime::Result<Vec<u8>> {
+        self.threads.install(|| {
+            let compiler = Engine::new(&engine::on_demand(metered))?;
+            compiler.precompile_module(binary)
+        })
     }
 }
 
@@ -99,9 +169,10 @@ fn place(error: &wat::Error) -> String {
     text.lines().map(short).collect::<Vec<String>>().join("\n")
 }
 
-#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself, above")]
+#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself")]
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
-    // SAFETY: `code` comes from `precompile_module` of this very process, and never left its memory.
+    // SAFETY: `code` comes from `precompile_module`: of this very process, or of one before it through
+    // the cache, which hands out only files that nobody else could write and that are whole.
     unsafe { Module::deserialize(engine, code) }
 }
 

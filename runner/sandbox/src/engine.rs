@@ -1,4 +1,5 @@
-//! The one engine all handlers run in, and the clock that interrupts them.
+//! The engine that handlers run in, and the clock that interrupts them. Those with a budget of fuel have
+//! an engine of their own, so that counting costs the others nothing.
 //!
 //! Instances come from a pool of slots, prepared once and reused after they are wiped: that is what
 //! makes a fresh instance a job affordable. Where the machine refuses the address space of a pool,
@@ -14,13 +15,15 @@ use wasmtime::{Config, Enabled, Engine, EngineWeak, PoolingAllocationConfig};
 use crate::limits::TABLES_PER_MODULE;
 use crate::refusal::SandboxError;
 use crate::sandbox::SandboxConfig;
+use crate::shelf::WARM_MAX;
 
 /// How often a running guest is looked at.
 const TICK: Duration = Duration::from_millis(10);
 /// Ticks without a running guest after which the ticker sleeps until there is one.
 const IDLE_TICKS: u32 = 100;
-/// Slots beyond the jobs at once: old and new module live side by side during a reload.
-const SLOTS_SPARE: u32 = 64;
+/// Slots beyond the jobs at once: old and new module live side by side during a reload, and warm
+/// instances wait for their next job.
+const SLOTS_SPARE: u32 = 64 + WARM_MAX;
 /// Bytes of a slot's memory that are wiped in place rather than given back.
 const KEEP_RESIDENT: usize = 4 << 20;
 /// Stack of a guest, and of the fiber it and the host functions it calls run on, in bytes.
@@ -35,9 +38,9 @@ pub(crate) fn pool_tables(config: &SandboxConfig) -> u32 {
     config.tables_max.max(POOL_TABLES_MIN)
 }
 
-/// The engine for jobs, and whether it has a pool.
-pub(crate) fn start(config: &SandboxConfig) -> Result<(Engine, bool), SandboxError> {
-    let mut pooling = on_demand();
+/// The engine for jobs, one that counts fuel if it is `metered`, and whether it has a pool.
+pub(crate) fn start(config: &SandboxConfig, metered: bool) -> Result<(Engine, bool), SandboxError> {
+    let mut pooling = on_demand(metered);
     pooling.allocation_strategy(pool(config));
     let refused = match Engine::new(&pooling) {
         Ok(engine) => return Ok((engine, true)),
@@ -49,15 +52,16 @@ pub(crate) fn start(config: &SandboxConfig) -> Result<(Engine, bool), SandboxErr
          limit (ulimit -v, vm.overcommit_memory)",
         config.max_jobs
     );
-    let engine = Engine::new(&on_demand());
+    let engine = Engine::new(&on_demand(metered));
     Ok((engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?, false))
 }
 
-/// What every engine here has in common; compiled code fits all of them.
-pub(crate) fn on_demand() -> Config {
+/// What every engine here has in common; compiled code fits all that count fuel, or all that do not.
+pub(crate) fn on_demand(metered: bool) -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
+        .consume_fuel(metered)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(FIBER_STACK)
         // Go's initial memory is sparse; with an image it is mapped, not copied.
@@ -187,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_ticker_sleeps_without_guests_wakes_for_one_and_ends_with_its_owner() {
-        let engine = Engine::new(&on_demand()).unwrap();
+        let engine = Engine::new(&on_demand(false)).unwrap();
         let ticker = Ticker::start(&engine).unwrap();
         let shared = Arc::clone(&ticker.shared);
         for _ in 0..2 {

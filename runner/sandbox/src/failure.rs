@@ -7,10 +7,11 @@ use wasmtime_wasi::I32Exit;
 
 use crate::abi::lossy;
 use crate::backtrace;
+use crate::budget::Spent;
 use crate::guest::Guest;
 use crate::interrupt::InterruptReason;
-use crate::limits::Refusal;
 use crate::memory::Fault;
+use crate::meter::Refusal;
 
 /// The longest text of a failure, in bytes.
 const REASON_MAX: usize = 4 << 10;
@@ -30,6 +31,11 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// Whether `handle` came back with a word that it may say.
+    pub(crate) fn is_verdict(&self) -> bool {
+        matches!(self, Self::Answered(0..=2))
+    }
+
     /// Where the guest was, if it was running when it ended.
     pub(crate) fn trace(&self) -> Option<String> {
         match self {
@@ -78,6 +84,11 @@ fn nacked(guest: &mut Guest) -> Outcome {
 }
 
 fn timed_out(guest: &mut Guest) -> Outcome {
+    if guest.waits_for_memory {
+        let why =
+            "no memory was free for the job within its ttr; raise runner.memory, or lower max_jobs";
+        return Outcome::HostFault(why.to_owned());
+    }
     let text = format!("the attempt was not over within its ttr of {:?}", guest.invocation.ttr);
     failed(guest, FailureClass::Timeout, text)
 }
@@ -86,6 +97,9 @@ fn broken(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
     if error.is::<PoolConcurrencyLimitError>() {
         return Outcome::HostFault(format!("no sandbox is free: {error}"));
     }
+    if let Some(spent) = error.downcast_ref::<Spent>() {
+        return Outcome::HostFault(spent.to_string());
+    }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         let text = format!("the guest called proc_exit({})", exit.0);
         return over_memory(guest, FailureClass::Exit, text);
@@ -93,7 +107,9 @@ fn broken(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => timed_out(guest),
         Some(Trap::OutOfFuel) => {
-            failed(guest, FailureClass::OutOfFuel, "the fuel is spent".to_owned())
+            let fuel = guest.fuel;
+            let text = format!("all {fuel} units of fuel are spent, the topic allows no more");
+            failed(guest, FailureClass::OutOfFuel, text)
         }
         Some(Trap::StackOverflow) => failed(guest, FailureClass::StackOverflow, describe(error)),
         Some(_) => over_memory(guest, FailureClass::Trap, describe(error)),

@@ -1,5 +1,5 @@
-//! The host's side of one running instance: what the imports read and what the guest has said so
-//! far. It lives as long as the instance, so nothing of it reaches the next job.
+//! The host's side of one running instance: what the imports read and what the guest has said so far. It
+//! lives as long as the instance; where that runs another job, all that belongs to the job is new.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,9 +8,11 @@ use wasmtime::{Memory, ModuleExport};
 use wasmtime_wasi::p1::WasiP1Ctx;
 
 use crate::invocation::Invocation;
-use crate::limits::{Grants, Meter};
+use crate::limits::Grants;
 use crate::log::JobLog;
+use crate::meter::Meter;
 use crate::said::Said;
+use crate::traffic::Traffic;
 use crate::wasi::Wasi;
 
 /// Where in its life an instance is.
@@ -29,11 +31,18 @@ pub(crate) struct Guest {
     pub(crate) log: Arc<JobLog>,
     pub(crate) meter: Meter,
     pub(crate) clock: Clock,
+    /// The budget of fuel; 0 for none.
+    pub(crate) fuel: u64,
     pub(crate) phase: Phase,
     /// Where the module exports its memory, and the memory once looked up.
     pub(crate) memory_export: Option<ModuleExport>,
     pub(crate) memory: Option<Memory>,
     pub(crate) said: Said,
+    pub(crate) traffic: Traffic,
+    /// When the instance was made; none while a snapshot is taken, when time stands still.
+    pub(crate) born: Option<Instant>,
+    /// Set while the instance waits for memory to start with.
+    pub(crate) waits_for_memory: bool,
     /// The headers as a block, made when first asked for.
     pub(crate) headers: Option<String>,
     /// Made when WASI is first called: most modules never do.
@@ -46,6 +55,7 @@ impl Guest {
         grants: Arc<Grants>,
         log: Arc<JobLog>,
         meter: Meter,
+        fuel: u64,
         memory_export: Option<ModuleExport>,
     ) -> Self {
         let clock = Clock::start(invocation.ttr);
@@ -55,25 +65,47 @@ impl Guest {
             log,
             meter,
             clock,
+            fuel,
             phase: Phase::Starting,
             memory_export,
             memory: None,
             said: Said::default(),
+            traffic: Traffic::default(),
+            born: Some(clock.started),
+            waits_for_memory: false,
             headers: None,
             wasi: None,
         }
     }
 
-    /// The WASI context of this instance.
+    /// Turns to the next job. What belongs to the instance stays: its memory, and its WASI, whose clock
+    /// must not run backwards.
+    pub(crate) fn start_over(&mut self, invocation: Invocation, log: Arc<JobLog>) {
+        if let Some(wasi) = &self.wasi {
+            wasi.say_to(&log);
+        }
+        self.clock = Clock::start(invocation.ttr);
+        self.invocation = invocation;
+        self.log = log;
+        self.meter.start_over();
+        self.said = Said::default();
+        self.traffic = Traffic::default();
+        self.headers = None;
+    }
+
+    /// The WASI context of this instance. Each call of WASI asks for it once.
     pub(crate) fn wasi(&mut self) -> &mut WasiP1Ctx {
-        let wasi = self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&self.grants, &self.log)));
+        self.traffic.call();
+        let frozen = self.born.is_none();
+        let make = || Box::new(Wasi::new(&self.grants, &self.log, frozen));
+        let wasi = self.wasi.get_or_insert_with(make);
         &mut wasi.context
     }
 
     /// Says what the guest left unfinished on its output.
     pub(crate) fn finish_output(&self) {
         if let Some(wasi) = &self.wasi {
-            wasi.finish();
+            self.traffic.took(wasi.finish());
         }
     }
 }

@@ -1,111 +1,69 @@
-//! A loaded module and one run of it. Each run has a store and an instance of its own, made for it
-//! and dropped with it.
+//! A loaded module, and the way of one job through it: an instance is made or taken from the shelf, runs
+//! the job, and ends with it, unless its topic keeps instances warm and nothing went wrong.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use bytes::Bytes;
-use duebox_job::{FollowUp, Outcome};
-use wasmtime::{
-    Extern, ExternType, Instance, InstancePre, ModuleExport, Store, TypedFunc, UpdateDeadline,
-    WasmParams, WasmResults,
-};
+use wasmtime::{Engine, ExternType, InstancePre, ModuleExport, Store, Trap};
 
+use crate::budget::Budget;
 use crate::digest::Digest;
 use crate::engine::Ticker;
-use crate::failure::{self, End};
-use crate::guest::{Guest, Phase};
+use crate::failure::End;
+use crate::guest::Guest;
+use crate::instance::Instance;
 use crate::interrupt::Interrupt;
 use crate::invocation::Invocation;
-use crate::limits::{Grants, Limits, Meter};
+use crate::limits::{Grants, Limits};
 use crate::log::{JobLog, LogSink};
-use crate::memory;
+use crate::meter::Meter;
+use crate::processor::Processor;
 use crate::refusal::LoadError;
+use crate::report::Report;
+use crate::shelf::Shelf;
 use crate::wasi;
+
+/// Bytes of a page of linear memory.
+const PAGE: usize = 64 << 10;
 
 /// A module that is ready to run. Clones are the same module; a run holds its module until it ends.
 #[derive(Clone)]
 pub struct Handler(Arc<Loaded>);
 
-struct Loaded {
+/// What all modules share.
+#[derive(Clone, Default)]
+pub(crate) struct Common {
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) shelf: Arc<Shelf>,
+    loaded: Arc<AtomicU64>,
+}
+
+pub(crate) struct Loaded {
     linked: InstancePre<Guest>,
-    entry: Entry,
-    initialize: Option<ModuleExport>,
-    memory: Option<ModuleExport>,
+    pub(crate) entry: Entry,
+    pub(crate) initialize: Option<ModuleExport>,
+    pub(crate) memory: Option<ModuleExport>,
+    /// Bytes of linear memory that an instance starts with.
+    memory_first: usize,
     imports_wasi: bool,
     digest: Digest,
     limits: Limits,
     grants: Arc<Grants>,
     ticker: Arc<Ticker>,
+    common: Common,
+    /// The module's number on the shelf.
+    number: u64,
 }
 
 /// The shape of `handle`.
-enum Entry {
+pub(crate) enum Entry {
     /// `handle(len)`: the guest reads the payload.
     Pull { handle: ModuleExport },
     /// `handle(ptr, len)`: the host writes the payload where `alloc` says.
     Push { handle: ModuleExport, alloc: ModuleExport },
-}
-
-/// What one run came to.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// What it means for the job.
-    pub outcome: Outcome,
-    /// What the guest wants kept with the job, at most 64 KiB; only with an ack.
-    pub result: Option<Bytes>,
-    /// The jobs it wants pushed, in its order, at most 100; only with an ack.
-    pub follow_ups: Vec<FollowUp>,
-    /// What ended the guest and, a line each, the calls that led to it, innermost first; at most 8 KiB.
-    /// `None` if it ended by itself, or was not running.
-    pub trace: Option<String>,
-    /// The last 64 lines of its log within the budget, oldest first, each with its level before it
-    /// (`error: …`) and cut at 1 KiB; none with an ack.
-    pub log_tail: Vec<String>,
-    /// How long it took, from the call of [`Handler::run`] on.
-    pub wall: Duration,
-    /// The largest linear memory the guest had, in bytes.
-    pub memory_peak: usize,
-    /// Lines, or calls of `log`, that were over the log's budget.
-    pub log_lines_dropped: u32,
-}
-
-impl Report {
-    /// What an attempt came to: of what the guest said, the part that its end lets count.
-    fn new(end: End, guest: &mut Guest, wall: Duration) -> Self {
-        let trace = end.trace();
-        let outcome = failure::outcome(end, guest);
-        let said = &mut guest.said;
-        let (result, follow_ups, log_tail) = match outcome {
-            Outcome::Acked => (said.result.take(), said.follow_ups.take(), Vec::new()),
-            _ => (None, Vec::new(), guest.log.take_tail()),
-        };
-        Self {
-            outcome,
-            result,
-            follow_ups,
-            trace,
-            log_tail,
-            wall,
-            memory_peak: guest.meter.memory_peak,
-            log_lines_dropped: guest.log.dropped(),
-        }
-    }
-
-    /// What an attempt came to that the host could not begin.
-    fn not_begun(why: String, wall: Duration) -> Self {
-        Self {
-            outcome: Outcome::HostFault(why),
-            result: None,
-            follow_ups: Vec::new(),
-            trace: None,
-            log_tail: Vec::new(),
-            wall,
-            memory_peak: 0,
-            log_lines_dropped: 0,
-        }
-    }
 }
 
 impl Handler {
@@ -115,6 +73,7 @@ impl Handler {
         limits: Limits,
         grants: Grants,
         ticker: Arc<Ticker>,
+        common: Common,
     ) -> Result<Self, LoadError> {
         let module = linked.module();
         let entry = entry(module)?;
@@ -126,17 +85,22 @@ impl Handler {
             Some(ExternType::Memory(_)) => module.get_export_index("memory"),
             _ => None,
         };
+        let pages = module.resources_required().max_initial_memory_size.unwrap_or(0);
+        let memory_first = usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(PAGE);
         let imports_wasi = module.imports().any(|import| import.module() == wasi::NAMESPACE);
-        let grants = Arc::new(grants);
+        let (grants, number) = (Arc::new(grants), common.loaded.fetch_add(1, Ordering::Relaxed));
         let loaded = Loaded {
             entry,
             initialize,
             memory,
+            memory_first,
             imports_wasi,
             digest,
             limits,
             grants,
             ticker,
+            common,
+            number,
             linked,
         };
         Ok(Self(Arc::new(loaded)))
@@ -163,114 +127,112 @@ impl Handler {
         interrupt: Interrupt,
         logs: Arc<dyn LogSink>,
     ) -> Report {
-        let began = Instant::now();
-        let not_begun = |why| Report::not_begun(why, began.elapsed());
+        let (began, mut processor) = (Instant::now(), Processor::default());
+        let mut attempt = pin!(self.attempt(invocation, interrupt, logs));
+        let report =
+            std::future::poll_fn(|context| processor.poll(began, attempt.as_mut(), context));
+        let report = report.await;
+        report.took(began.elapsed(), processor.taken())
+    }
+
+    async fn attempt(
+        &self,
+        invocation: Invocation,
+        interrupt: Interrupt,
+        logs: Arc<dyn LogSink>,
+    ) -> Report {
+        let loaded = &*self.0;
         if let Some(reason) = interrupt.reason() {
-            return not_begun(reason.describe().to_owned());
+            return Report::not_begun(reason.describe().to_owned());
         }
-        let _running = self.0.ticker.run();
-        let mut store = match self.store(invocation, logs) {
-            Ok(store) => store,
-            Err(error) => return not_begun(format!("no store: {error:#}")),
+        let _running = loaded.ticker.run();
+        let mut instance = match loaded.instance(invocation, logs) {
+            Ok(instance) => instance,
+            Err(error) => return Report::not_begun(format!("no store: {error:#}")),
         };
-        let deadline = tokio::time::Instant::from_std(store.data().clock.deadline);
+        let deadline = tokio::time::Instant::from_std(instance.store.data().clock.deadline);
         let end = tokio::select! {
             biased;
-            answer = self.answer(&mut store) => match answer {
+            answer = instance.answer(loaded) => match answer {
+                Ok(_) if instance.is_out_of_fuel() => End::Broken(Trap::OutOfFuel.into()),
                 Ok(verdict) => End::Answered(verdict),
                 Err(error) => End::Broken(error),
             },
             reason = interrupt.raised() => End::Interrupted(reason),
             () = tokio::time::sleep_until(deadline) => End::TimedOut,
         };
-        let guest = store.data_mut();
+        let fuel_used = instance.fuel_used();
+        let ended_well = end.is_verdict();
+        let guest = instance.store.data_mut();
         guest.finish_output();
-        Report::new(end, guest, began.elapsed())
+        let report = Report::new(end, guest, fuel_used);
+        if ended_well && instance.is_good_for_more(loaded.limits.instances.jobs_each) {
+            loaded.common.shelf.put(loaded.number, instance);
+        }
+        report
+    }
+}
+
+impl Loaded {
+    pub(crate) fn engine(&self) -> &Engine {
+        self.linked.module().engine()
     }
 
-    fn store(
+    pub(crate) fn imports_wasi(&self) -> bool {
+        self.imports_wasi
+    }
+
+    /// An instance for one job: a warm one where there is one, else a store for a new one.
+    fn instance(
         &self,
         invocation: Invocation,
         logs: Arc<dyn LogSink>,
-    ) -> wasmtime::Result<Store<Guest>> {
-        let loaded = &*self.0;
-        let log = JobLog::new(
+    ) -> wasmtime::Result<Instance> {
+        let log = Arc::new(JobLog::new(
             invocation.id.clone(),
             invocation.topic.clone(),
             invocation.attempt,
-            loaded.digest,
+            self.digest,
             logs,
-            loaded.limits.log,
-        );
-        let guest = Guest::new(
-            invocation,
-            Arc::clone(&loaded.grants),
-            Arc::new(log),
-            Meter::new(&loaded.limits),
-            loaded.memory,
-        );
-        let mut store = Store::try_new(loaded.linked.module().engine(), guest)?;
-        store.limiter(|guest| &mut guest.meter);
-        store.set_epoch_deadline(1);
-        // At every tick the guest gives way, which is when `run` sees an interrupt. It would see the
-        // deadline too, but late: a thread that is never idle looks at its timers rarely.
-        store.epoch_deadline_callback(|store| {
-            Ok(match store.data().clock.left().is_zero() {
-                true => UpdateDeadline::Interrupt,
-                false => UpdateDeadline::Yield(1),
-            })
-        });
-        if loaded.imports_wasi {
-            store.set_hostcall_fuel(wasi::CALL_BYTES_MAX);
+            self.limits.log,
+        ));
+        if self.limits.instances.jobs_each > 1
+            && let Some(mut instance) = self.common.shelf.take(self.number)
+        {
+            instance.start_over(invocation, log)?;
+            return Ok(instance);
         }
-        Ok(store)
+        let meter = Meter::new(&self.limits, Arc::clone(&self.common.budget));
+        let grants = Arc::clone(&self.grants);
+        let guest = Guest::new(invocation, grants, log, meter, self.limits.fuel, self.memory);
+        Instance::new(self, guest)
     }
 
-    /// One instance, from its start to its verdict.
-    async fn answer(&self, store: &mut Store<Guest>) -> wasmtime::Result<i32> {
-        let loaded = &*self.0;
-        let instance = loaded.linked.instantiate_async(&mut *store).await?;
-        if let Some(export) = &loaded.initialize {
-            let initialize = function::<(), ()>(store, &instance, export)?;
-            initialize.call_async(&mut *store, ()).await?;
-        }
-        store.data_mut().phase = Phase::Handling;
-        // A payload that is longer than wasm32 can count is refused by the runner long before.
-        let payload = store.data().invocation.payload.clone();
-        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        match &loaded.entry {
-            Entry::Pull { handle } => {
-                let handle = function::<u32, i32>(store, &instance, handle)?;
-                handle.call_async(&mut *store, length).await
-            }
-            Entry::Push { handle, alloc } => {
-                let alloc = function::<u32, u32>(store, &instance, alloc)?;
-                let pointer = alloc.call_async(&mut *store, length).await?;
-                self.hand_over(store, &instance, pointer, &payload)?;
-                let handle = function::<(u32, u32), i32>(store, &instance, handle)?;
-                handle.call_async(&mut *store, (pointer, length)).await
-            }
-        }
-    }
-
-    /// Writes the payload where `alloc` said.
-    fn hand_over(
+    /// Makes an instance; where the memory of all guests is spent, as soon as there is room for it.
+    pub(crate) async fn instantiate(
         &self,
         store: &mut Store<Guest>,
-        instance: &Instance,
-        pointer: u32,
-        payload: &[u8],
-    ) -> wasmtime::Result<()> {
-        let found =
-            self.0.memory.and_then(|export| instance.get_module_export(&mut *store, &export));
-        let Some(Extern::Memory(memory)) = found else {
-            return Err(memory::Fault::NoMemory { import: "alloc" }.into());
-        };
-        let bytes = memory.data_mut(&mut *store);
-        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let target = memory::range(bytes.len(), "alloc", pointer, length)?;
-        bytes[target].copy_from_slice(payload);
-        Ok(())
+    ) -> wasmtime::Result<wasmtime::Instance> {
+        let (budget, first) = (&self.common.budget, self.memory_first);
+        while let Err(spent) = budget.take(first) {
+            if first > budget.max() {
+                return Err(wasmtime::Error::new(spent));
+            }
+            self.common.shelf.clear();
+            store.data_mut().waits_for_memory = true;
+            budget.returned(|budget| budget.has_room(first)).await;
+        }
+        store.data_mut().waits_for_memory = false;
+        store.data_mut().meter.prepay(first);
+        self.linked.instantiate_async(&mut *store).await
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if self.limits.instances.jobs_each > 1 {
+            self.common.shelf.forget(self.number);
+        }
     }
 }
 
@@ -318,15 +280,4 @@ fn typed(
         return Err(LoadError::ExportType { name, found, wanted });
     }
     Ok((shape.0, export))
-}
-
-fn function<P: WasmParams, R: WasmResults>(
-    store: &mut Store<Guest>,
-    instance: &Instance,
-    export: &ModuleExport,
-) -> wasmtime::Result<TypedFunc<P, R>> {
-    match instance.get_module_export(&mut *store, export) {
-        Some(Extern::Func(function)) => function.typed(&*store),
-        _ => Err(wasmtime::Error::msg("the module lost an export it had when it was loaded")),
-    }
 }

@@ -1,9 +1,7 @@
-//! What a guest may use and what it is given. The meter sits between the guest and the pool: no byte
-//! of memory is granted past the limit, and every refusal is remembered, for the failure's class.
+//! What a guest may use, what it is given, and how it comes to a job. The default is the safest: nothing
+//! granted, and a fresh instance for every job.
 
 use std::collections::BTreeMap;
-
-use wasmtime::ResourceLimiter;
 
 /// Tables a module may have.
 pub(crate) const TABLES_PER_MODULE: u32 = 4;
@@ -23,6 +21,29 @@ pub struct Limits {
     pub log: usize,
     /// Elements of all tables together.
     pub tables: u32,
+    /// Instructions of wasm that one job may run, about; 0 for no limit. The same module burns the same
+    /// on the same job, on every machine, if it draws nothing at random; host calls burn nothing.
+    pub fuel: u64,
+    /// How instances come to its jobs.
+    pub instances: Instances,
+}
+
+/// How instances come to the jobs of one topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instances {
+    /// Whether `_initialize` runs once, when the module is loaded, and each instance starts from what
+    /// memory and globals were then. What the guest drew at random or read from a clock there is the same
+    /// for every job.
+    pub snapshot: bool,
+    /// Jobs that one instance may run, 1 or more, one after the other. With 1 nothing of a job reaches
+    /// the next; with more whatever the guest leaves in its memory does.
+    pub jobs_each: u32,
+}
+
+impl Default for Instances {
+    fn default() -> Self {
+        Self { snapshot: false, jobs_each: 1 }
+    }
 }
 
 impl Default for Limits {
@@ -33,6 +54,8 @@ impl Default for Limits {
             module: 16 << 20,
             log: 64 << 10,
             tables: 100_000,
+            fuel: 0,
+            instances: Instances::default(),
         }
     }
 }
@@ -60,115 +83,9 @@ impl std::fmt::Debug for Grants {
     }
 }
 
-/// Why a growth of memory was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// To so many bytes: over the topic's limit, or the module's own maximum.
-    OverLimit(usize),
-    /// The machine has no more.
-    ByMachine,
-}
-
-/// Counts what one instance has, and refuses what is over its limits.
-#[derive(Debug)]
-pub(crate) struct Meter {
-    memory_max: usize,
-    tables_max: usize,
-    /// The largest linear memory granted, in bytes.
-    pub(crate) memory_peak: usize,
-    tables: usize,
-    /// The last refused growth of memory.
-    pub(crate) refused: Option<Refusal>,
-}
-
-impl Meter {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            memory_max: limits.memory,
-            tables_max: limits.tables as usize,
-            memory_peak: 0,
-            tables: 0,
-            refused: None,
-        }
-    }
-
-    /// The limit of memory, in bytes.
-    pub(crate) fn memory_max(&self) -> usize {
-        self.memory_max
-    }
-}
-
-impl ResourceLimiter for Meter {
-    fn memory_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        let granted = desired <= self.memory_max.min(maximum.unwrap_or(usize::MAX));
-        if granted {
-            self.memory_peak = self.memory_peak.max(desired);
-        } else {
-            self.refused = Some(Refusal::OverLimit(desired));
-        }
-        Ok(granted)
-    }
-
-    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.refused = Some(Refusal::ByMachine);
-        Ok(())
-    }
-
-    fn table_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        let total = self.tables.saturating_sub(current).saturating_add(desired);
-        let granted = total <= self.tables_max && desired <= maximum.unwrap_or(usize::MAX);
-        if granted {
-            self.tables = total;
-        }
-        Ok(granted)
-    }
-
-    fn instances(&self) -> usize {
-        1
-    }
-
-    fn memories(&self) -> usize {
-        1
-    }
-
-    fn tables(&self) -> usize {
-        TABLES_PER_MODULE as usize
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_meter_grants_up_to_the_limit_and_remembers_a_refusal() {
-        let mut meter = Meter::new(&Limits { memory: 100, ..Limits::default() });
-        assert!(meter.memory_growing(0, 100, None).unwrap());
-        assert_eq!((meter.memory_peak, meter.refused), (100, None));
-        assert!(!meter.memory_growing(100, 101, None).unwrap());
-        assert_eq!((meter.memory_peak, meter.refused), (100, Some(Refusal::OverLimit(101))));
-        meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
-        assert_eq!(meter.refused, Some(Refusal::ByMachine));
-    }
-
-    #[test]
-    fn tables_count_together() {
-        let mut meter = Meter::new(&Limits { tables: 10, ..Limits::default() });
-        assert!(meter.table_growing(0, 6, None).unwrap());
-        assert!(!meter.table_growing(0, 5, None).unwrap());
-        assert!(meter.table_growing(6, 10, None).unwrap());
-        assert!(!meter.table_growing(10, 11, None).unwrap());
-    }
 
     #[test]
     fn debugging_grants_shows_no_secret() {

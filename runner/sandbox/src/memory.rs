@@ -37,6 +37,11 @@ pub(crate) fn view<'a>(
     caller: &'a mut Caller<'_, Guest>,
     import: &'static str,
 ) -> Result<View<'a>, Fault> {
+    caller.data().traffic.call();
+    look(caller, import)
+}
+
+fn look<'a>(caller: &'a mut Caller<'_, Guest>, import: &'static str) -> Result<View<'a>, Fault> {
     let memory = match caller.data().memory {
         Some(memory) => memory,
         None => {
@@ -59,7 +64,7 @@ pub(crate) fn job_view<'a>(
     import: &'static str,
 ) -> Result<View<'a>, Fault> {
     job(caller, import)?;
-    view(caller, import)
+    look(caller, import)
 }
 
 /// The state for an import that belongs to a job and takes no pointer.
@@ -67,6 +72,7 @@ pub(crate) fn job<'a>(
     caller: &'a mut Caller<'_, Guest>,
     import: &'static str,
 ) -> Result<&'a mut Guest, Fault> {
+    caller.data().traffic.call();
     match caller.data().phase {
         Phase::Handling => Ok(caller.data_mut()),
         Phase::Starting => Err(Fault::TooEarly { import }),
@@ -77,6 +83,7 @@ impl View<'_> {
     /// The bytes a guest names; none, wherever they are, if the length is 0.
     pub(crate) fn read(&self, pointer: u32, length: u32) -> Result<&[u8], Fault> {
         let range = self.range(pointer, length)?;
+        self.guest.traffic.took(range.len());
         Ok(&self.bytes[range])
     }
 

@@ -19,6 +19,17 @@ pub enum SandboxError {
         /// What the machine said.
         why: String,
     },
+    /// The directory of compiled modules is not to be trusted, or not to be had.
+    #[error(
+        "the cache {} cannot be used: {why}; name a directory that only this user can write, or write cache = \"\" to do without",
+        path.display()
+    )]
+    Cache {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// Why a module is not loaded.
@@ -44,6 +55,14 @@ pub enum LoadError {
         "this is no WebAssembly module: it starts neither with `\\0asm` (.wasm) nor with text (.wat); give the file that the compiler wrote"
     )]
     NotWasm,
+    /// The engine that counts fuel does not start.
+    #[error("the topic has a budget of fuel, but the engine that counts it does not start: {0}")]
+    Fuel(String),
+    /// No snapshot of the module can be taken.
+    #[error(
+        "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (sdk/ABI.md says what a snapshot needs)"
+    )]
+    Snapshot(String),
     /// A component, not a core module.
     #[error(
         "this is a WebAssembly component; handlers are core modules. Build for wasm32-unknown-unknown or wasip1, without a componentizing step"

@@ -1,17 +1,16 @@
-//! The sandbox: the engine, what modules are linked to, and the way a module gets in.
+//! The sandbox: where modules get in, and what all of them share.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use wasmtime::{Engine, Linker, UnknownImportError};
-
+use crate::cache::Cache;
 use crate::compile::Compiler;
 use crate::digest::Digest;
-use crate::engine::{self, Ticker};
-use crate::guest::Guest;
-use crate::handler::Handler;
+use crate::engine;
+use crate::handler::{Common, Handler};
 use crate::limits::{Grants, Limits};
 use crate::refusal::{LoadError, SandboxError};
-use crate::{abi, assemblyscript, wasi};
+use crate::room::Room;
 
 /// The size of a sandbox, fixed at its start.
 #[derive(Debug, Clone)]
@@ -27,11 +26,12 @@ pub struct SandboxConfig {
 
 /// Where handlers run. One a process: its engine shares a pool and a clock among all of them.
 pub struct Sandbox {
-    engine: Engine,
-    ticker: Arc<Ticker>,
+    config: SandboxConfig,
+    plain: Room,
+    /// For handlers with a budget of fuel; started for the first of them.
+    metered: Mutex<Option<Arc<Room>>>,
     compiler: Compiler,
-    linker: Linker<Guest>,
-    pooling: bool,
+    common: Common,
     tables_max: u32,
 }
 
@@ -45,16 +45,42 @@ impl Sandbox {
         // Where RUST_BACKTRACE is set, every trap, and every errno of WASI, would capture the host's
         // frames: 20 to 100 µs a job for what tells nothing about the guest.
         wasmtime::error::disable_backtrace();
-        let (engine, pooling) = engine::start(config)?;
-        let linker = link(&engine).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-        let (ticker, compiler) = (Ticker::start(&engine)?, Compiler::new()?);
-        let tables_max = engine::pool_tables(config);
-        Ok(Self { engine, ticker, compiler, linker, pooling, tables_max })
+        Ok(Self {
+            config: config.clone(),
+            plain: Room::start(config, false)?,
+            metered: Mutex::default(),
+            compiler: Compiler::new()?,
+            common: Common::default(),
+            tables_max: engine::pool_tables(config),
+        })
+    }
+
+    /// Keeps compiled modules in a directory, which is made if it is not there: loading a module that
+    /// is in it takes milliseconds. It holds at most 1 GiB; what was used longest ago goes first.
+    ///
+    /// # Errors
+    /// [`SandboxError::Cache`] if the directory cannot be had, is not ours, or others can write it:
+    /// what lies there is run without another look.
+    pub fn keep_compiled_in(&mut self, folder: &Path) -> Result<(), SandboxError> {
+        self.compiler.keep_in(Cache::open(folder)?);
+        Ok(())
+    }
+
+    /// Bounds the linear memory of all guests together, in bytes; without it there is no bound. A guest
+    /// that starts waits for room within its ttr, and one that grows beyond it is interrupted: neither
+    /// spends an attempt. It may be changed while guests run.
+    pub fn limit_memory(&self, bytes: usize) {
+        self.common.budget.limit(bytes);
+    }
+
+    /// Bytes of linear memory that guests hold now, warm ones that wait included.
+    pub fn memory_held(&self) -> usize {
+        self.common.budget.held()
     }
 
     /// Whether instances come from a pool, or are made on demand.
     pub fn is_pooling(&self) -> bool {
-        self.pooling
+        self.plain.pooling
     }
 
     /// Checks and compiles a module, binary or text. It runs none of it. Blocks, for seconds with a
@@ -66,23 +92,34 @@ impl Sandbox {
         if limits.tables > self.tables_max {
             return Err(LoadError::PoolTables { wanted: limits.tables, max: self.tables_max });
         }
-        let module = self.compiler.compile(&self.engine, bytes, &limits, &grants)?;
-        let linked = self.linker.instantiate_pre(&module);
-        let linked = linked.map_err(|error| match error.downcast_ref::<UnknownImportError>() {
-            Some(unknown) => LoadError::UnknownImport {
-                module: unknown.module().to_owned(),
-                name: unknown.name().to_owned(),
-            },
-            None => LoadError::ImportType(format!("{error:#}")),
-        })?;
-        Handler::new(linked, Digest::of(bytes), limits, grants, Arc::clone(&self.ticker))
+        match limits.fuel {
+            0 => self.load_in(&self.plain, bytes, limits, grants),
+            _ => self.load_in(&*self.metered_room()?, bytes, limits, grants),
+        }
     }
-}
 
-fn link(engine: &Engine) -> wasmtime::Result<Linker<Guest>> {
-    let mut linker = Linker::new(engine);
-    abi::link(&mut linker)?;
-    assemblyscript::link(&mut linker)?;
-    wasi::link(&mut linker)?;
-    Ok(linker)
+    fn load_in(
+        &self,
+        room: &Room,
+        bytes: &[u8],
+        limits: Limits,
+        grants: Grants,
+    ) -> Result<Handler, LoadError> {
+        let digest = Digest::of(bytes);
+        let module = self.compiler.compile(room, bytes, digest, &limits, &grants)?;
+        let (linked, ticker) = (room.link(&module)?, Arc::clone(&room.ticker));
+        Handler::new(linked, digest, limits, grants, ticker, self.common.clone())
+    }
+
+    fn metered_room(&self) -> Result<Arc<Room>, LoadError> {
+        let mut room = self.metered.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*room {
+            Some(room) => Ok(Arc::clone(room)),
+            None => {
+                let started = Room::start(&self.config, true);
+                let started = started.map_err(|error| LoadError::Fuel(error.to_string()))?;
+                Ok(Arc::clone(room.insert(Arc::new(started))))
+            }
+        }
+    }
 }

@@ -21,22 +21,32 @@ const WRITE_MAX: usize = 64 << 10;
 /// One of a guest's output streams. Clones are the same stream.
 #[derive(Clone)]
 pub(crate) struct LineStream {
-    log: Arc<JobLog>,
     level: Level,
-    unfinished: Arc<Mutex<Vec<u8>>>,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    log: Arc<JobLog>,
+    /// The line that has no end yet.
+    unfinished: Vec<u8>,
+    /// Bytes taken from the guest for this job.
+    taken: usize,
 }
 
 impl LineStream {
     pub(crate) fn new(log: Arc<JobLog>, level: Level) -> Self {
-        Self { log, level, unfinished: Arc::default() }
+        let state = State { log, unfinished: Vec::new(), taken: 0 };
+        Self { level, state: Arc::new(Mutex::new(state)) }
     }
 
-    fn unfinished(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, mut bytes: &[u8]) {
-        let mut unfinished = self.unfinished();
+        let mut state = self.state();
+        let State { log, unfinished, taken } = &mut *state;
+        *taken = taken.saturating_add(bytes.len());
         while !bytes.is_empty() {
             let room = &bytes[..bytes.len().min(LINE_MAX - unfinished.len())];
             let ended = room.iter().position(|byte| *byte == b'\n');
@@ -44,19 +54,26 @@ impl LineStream {
             unfinished.extend_from_slice(piece);
             bytes = &bytes[used..];
             if ended.is_some() || unfinished.len() == LINE_MAX {
-                self.log.say(self.level, &unfinished);
+                log.say(self.level, unfinished);
                 unfinished.clear();
             }
         }
     }
 
-    /// Says what is left when the guest has ended.
-    pub(crate) fn finish(&self) {
-        let mut unfinished = self.unfinished();
+    /// From now on it says its lines to another job's log.
+    pub(crate) fn say_to(&self, log: &Arc<JobLog>) {
+        self.state().log = Arc::clone(log);
+    }
+
+    /// Says what is left when the guest has ended, and answers how many bytes it had said in all.
+    pub(crate) fn finish(&self) -> usize {
+        let mut state = self.state();
+        let State { log, unfinished, taken } = &mut *state;
         if !unfinished.is_empty() {
-            self.log.say(self.level, &unfinished);
+            log.say(self.level, unfinished);
             unfinished.clear();
         }
+        std::mem::take(taken)
     }
 }
 

@@ -125,13 +125,13 @@ async fn a_ttr_may_be_nothing_or_for_ever() {
 async fn a_full_pool_is_the_hosts_fault_and_passes() {
     let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100 };
     let sandbox = Sandbox::new(&config).unwrap();
-    assert!(sandbox.is_pooling(), "this machine gives no address space for a pool of 65");
+    assert!(sandbox.is_pooling(), "this machine gives no address space for a pool of 129");
     let load =
         |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
     let (sleeper, acks) = (load(SLEEPER), load(ACKS));
     let interrupt = Interrupt::new();
     let mut sleepers = Vec::new();
-    for _ in 0..65 {
+    for _ in 0..129 {
         let lines = Lines::new();
         let (handler, interrupt, sink) = (sleeper.clone(), interrupt.clone(), lines.clone());
         sleepers.push(tokio::spawn(async move { handler.run(job(), interrupt, sink).await }));

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
 mod assemblyscript;
+mod costs;
 mod evidence;
 mod failures;
 mod follow_ups;
@@ -13,6 +14,7 @@ mod isolation;
 mod kit;
 mod limits;
 mod load;
+mod reuse;
 mod said;
 mod shapes;
 mod wasi;

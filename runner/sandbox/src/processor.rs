@@ -1,0 +1,48 @@
+//! The processor's time that a job takes. The thread's own clock is a call of the kernel, which costs as
+//! much as the shortest jobs take altogether; the wall clock is nearly free, and says the same of a
+//! stretch in which nothing else got the thread. So the first stretch, which is all that a short job has
+//! and ends within a tick, goes by the wall clock, and every later one by the thread's.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// What a job has taken so far.
+#[derive(Debug, Default)]
+pub(crate) struct Processor {
+    taken: Duration,
+    stretches: u64,
+}
+
+impl Processor {
+    /// Polls the job, and counts the stretch that it takes. `now` is when the job began.
+    pub(crate) fn poll<F: Future>(
+        &mut self,
+        began: Instant,
+        job: Pin<&mut F>,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let before = (self.stretches > 0).then(thread_time);
+        let polled = job.poll(context);
+        self.taken += match before {
+            None => began.elapsed(),
+            Some(before) => thread_time().saturating_sub(before),
+        };
+        self.stretches = self.stretches.saturating_add(1);
+        polled
+    }
+
+    pub(crate) fn taken(&self) -> Duration {
+        self.taken
+    }
+}
+
+/// What this thread has had of a processor since it started.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,54 @@
+//! Warm instances between two jobs. The shelf is short and shared by all topics; what was put there
+//! longest ago makes room, so that no topic's instances keep the slots of another's.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::instance::Instance;
+
+/// Instances that are kept, of all modules together. The pool has as many slots for them.
+pub(crate) const WARM_MAX: u32 = 64;
+
+/// The instances that wait, newest last, each with the number of its module.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<VecDeque<(u64, Instance)>>);
+
+impl Shelf {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(u64, Instance)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the instance of a module that was put back last: what it uses is still at hand.
+    pub(crate) fn take(&self, module: u64) -> Option<Instance> {
+        let mut kept = self.kept();
+        let at = kept.iter().rposition(|(owner, _)| *owner == module)?;
+        kept.remove(at).map(|(_, instance)| instance)
+    }
+
+    /// Puts an instance back for the next job.
+    pub(crate) fn put(&self, module: u64, instance: Instance) {
+        let mut kept = self.kept();
+        kept.push_back((module, instance));
+        let oldest = if kept.len() > WARM_MAX as usize { kept.pop_front() } else { None };
+        // An instance takes its time to end; nobody need wait for it.
+        drop(kept);
+        drop(oldest);
+    }
+
+    /// Ends all instances of a module.
+    pub(crate) fn forget(&self, module: u64) {
+        let mut kept = self.kept();
+        let all = std::mem::take(&mut *kept);
+        let (gone, stay): (VecDeque<_>, VecDeque<_>) =
+            all.into_iter().partition(|(owner, _)| *owner == module);
+        *kept = stay;
+        drop(kept);
+        drop(gone);
+    }
+
+    /// Ends all that wait: memory is short.
+    pub(crate) fn clear(&self) {
+        let all = std::mem::take(&mut *self.kept());
+        drop(all);
+    }
+}

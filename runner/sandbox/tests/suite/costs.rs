@@ -1,0 +1,227 @@
+//! What a job may cost and what it did cost: fuel, memory of all together, the account, the cache.
+
+use std::path::Path;
+use std::time::Duration;
+
+use duebox_job::{FailureClass, Outcome};
+use duebox_sandbox::{
+    Grants, Handler, Interrupt, InterruptReason, Limits, LoadError, Sandbox, SandboxConfig,
+    SandboxError,
+};
+
+use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, probe, run};
+
+/// Counts up to the first byte of its payload.
+const COUNTS: &str = r#"(module
+  (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (local $n i32)
+    (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1)))
+    (local.set $n (i32.load8_u (i32.const 0)))
+    (loop $again
+      (br_if $again (i32.ne (i32.const 0) (local.tee $n (i32.sub (local.get $n) (i32.const 1))))))
+    (i32.const 0)))"#;
+
+fn with_fuel(wat: &str, fuel: u64) -> Handler {
+    load_with(wat, Limits { fuel, ..Limits::default() }, Grants::default())
+}
+
+async fn fuel_for(handler: &Handler, count: u8) -> u64 {
+    let mut next = job();
+    next.payload = vec![count].into();
+    let ran = run(handler, next).await;
+    assert_eq!(ran.report.outcome, Outcome::Acked);
+    ran.report.fuel_used.expect("a topic with a budget counts fuel")
+}
+
+#[tokio::test]
+async fn fuel_is_exact_and_the_same_every_time() {
+    let handler = with_fuel(COUNTS, 1_000_000);
+    let (one, two, ten) =
+        (fuel_for(&handler, 1).await, fuel_for(&handler, 2).await, fuel_for(&handler, 10).await);
+    let round = two - one;
+    assert!(round > 0);
+    assert_eq!(ten, one + 9 * round);
+    assert_eq!(fuel_for(&with_fuel(COUNTS, 500_000), 10).await, ten);
+    // One unit less than it needs is too little, and what it needs is enough.
+    assert_eq!(fuel_for(&with_fuel(COUNTS, ten), 10).await, ten);
+    let mut next = job();
+    next.payload = vec![10].into();
+    let ran = run(&with_fuel(COUNTS, ten - 1), next).await;
+    assert_eq!(ran.failure().class, FailureClass::OutOfFuel);
+    let text = &ran.failure().reason;
+    assert!(text.contains(&format!("all {} units of fuel", ten - 1)), "{text}");
+    assert_eq!(run(&load(COUNTS), job()).await.report.fuel_used, None);
+}
+
+#[tokio::test]
+async fn a_guest_without_end_ends_with_its_fuel() {
+    let ran = run(&with_fuel(SPINNER, 10_000_000), job()).await;
+    assert_eq!(ran.failure().class, FailureClass::OutOfFuel);
+    let used = ran.report.fuel_used.unwrap();
+    assert_eq!(used, 10_000_000);
+    assert!(ran.report.trace.is_some());
+}
+
+#[tokio::test]
+async fn each_job_has_a_budget_of_its_own_also_in_a_warm_instance() {
+    let mut limits = Limits { fuel: 10_000, ..Limits::default() };
+    limits.instances.jobs_each = 100;
+    let handler = load_with(COUNTS, limits, Grants::default());
+    let first = fuel_for(&handler, 200).await;
+    for _ in 0..50 {
+        assert_eq!(fuel_for(&handler, 200).await, first);
+    }
+}
+
+#[tokio::test]
+async fn the_account_tells_calls_and_bytes() {
+    let body = "(drop (call $payload_read (i32.const 0) (i32.const 0) (i32.const 4)))
+        (drop (call $config_read (i32.const 256) (i32.const 6) (i32.const 0) (i32.const 2)))
+        (drop (call $meta_int (i32.const 3)))
+        (call $random (i32.const 0) (i32.const 10))
+        (call $log (i32.const 2) (i32.const 320) (i32.const 8))
+        (i32.const 0)";
+    let grants =
+        Grants { config: [("region".to_owned(), "europe".to_owned())].into(), ..Grants::default() };
+    let ran = run(&load_with(&probe(body), Limits::default(), grants), job()).await;
+    let report = &ran.report;
+    assert_eq!(report.outcome, Outcome::Acked);
+    assert_eq!((report.host_calls, report.bytes_in, report.bytes_out), (5, 4 + 2 + 10, 8));
+    let pushed = load(
+        r#"(module (memory (export "memory") 1)
+          (func (export "alloc") (param i32) (result i32) (i32.const 0))
+          (func (export "handle") (param i32 i32) (result i32) (i32.const 0)))"#,
+    );
+    let report = run(&pushed, job()).await.report;
+    assert_eq!((report.host_calls, report.bytes_in, report.bytes_out), (0, 12, 0));
+}
+
+#[tokio::test]
+async fn time_of_the_processor_is_not_time_that_passes() {
+    let (mut busy, mut idle) = (job(), job());
+    (busy.ttr, idle.ttr) = (Duration::from_millis(120), Duration::from_millis(120));
+    let busy = run(&load(SPINNER), busy).await.report;
+    let idle = run(&load(SLEEPER), idle).await.report;
+    assert!(busy.wall >= Duration::from_millis(100) && idle.wall >= Duration::from_millis(100));
+    assert!(busy.cpu > Duration::ZERO && busy.cpu <= busy.wall, "{busy:?}");
+    assert!(idle.cpu < idle.wall / 2, "{idle:?}");
+}
+
+fn small(memory: usize) -> Sandbox {
+    let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 100 };
+    let sandbox = Sandbox::new(&config).unwrap();
+    sandbox.limit_memory(memory);
+    sandbox
+}
+
+/// Sleeps for an hour with four pages of memory.
+fn holder() -> String {
+    SLEEPER.replace("(memory (export \"memory\") 1)", "(memory (export \"memory\") 4)")
+}
+
+#[tokio::test]
+async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_attempt() {
+    let sandbox = small(5 << 16);
+    let load =
+        |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
+    let (holder, grows) = (
+        load(&holder()),
+        load(
+            r#"(module (memory (export "memory") 1)
+          (func (export "handle") (param i32) (result i32)
+            (i32.eq (memory.grow (i32.const 4)) (i32.const -1))))"#,
+        ),
+    );
+    let (interrupt, lines) = (Interrupt::new(), Lines::new());
+    let (handler, switch, sink) = (holder.clone(), interrupt.clone(), lines.clone());
+    let held = tokio::spawn(async move { handler.run(job(), switch, sink).await });
+    lines.one().await;
+    assert_eq!(sandbox.memory_held(), 4 << 16);
+
+    let refused = run(&grows, job()).await.report.outcome;
+    match &refused {
+        Outcome::HostFault(why) => assert!(why.contains("runner.memory"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let mut short = job();
+    short.ttr = Duration::from_millis(50);
+    match run(&holder, short).await.report.outcome {
+        Outcome::HostFault(why) => assert!(why.contains("no memory was free"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let next = Lines::new();
+    let (handler, switch, sink) = (holder.clone(), interrupt.clone(), next.clone());
+    let waits = tokio::spawn(async move { handler.run(job(), switch, sink).await });
+    tokio::task::yield_now().await;
+    assert!(next.take().is_empty(), "there is no room for it");
+    held.abort();
+    next.one().await;
+    interrupt.raise(InterruptReason::Shutdown);
+    assert!(matches!(waits.await.unwrap().outcome, Outcome::HostFault(_)));
+    assert!(held.await.unwrap_err().is_cancelled());
+    assert_eq!(sandbox.memory_held(), 0);
+    assert_eq!(run(&grows, job()).await.report.outcome, Outcome::Acked);
+}
+
+#[tokio::test]
+async fn warm_instances_make_room_for_who_starts() {
+    let sandbox = small(5 << 16);
+    let mut limits = Limits::default();
+    limits.instances.jobs_each = 10;
+    let page = r#"(module (memory (export "memory") 4)
+        (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;
+    let warm = sandbox.load(page.as_bytes(), limits, Grants::default()).unwrap();
+    let fresh = sandbox.load(page.as_bytes(), Limits::default(), Grants::default()).unwrap();
+    assert_eq!(run(&warm, job()).await.report.outcome, Outcome::Acked);
+    assert_eq!(sandbox.memory_held(), 4 << 16);
+    assert_eq!(run(&fresh, job()).await.report.outcome, Outcome::Acked);
+    assert_eq!(sandbox.memory_held(), 0);
+}
+
+fn cached(folder: &Path) -> Result<Sandbox, SandboxError> {
+    let config = SandboxConfig { max_jobs: 1, memory_max: 1 << 20, tables_max: 100 };
+    let mut sandbox = Sandbox::new(&config).unwrap();
+    sandbox.keep_compiled_in(folder)?;
+    Ok(sandbox)
+}
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn a_cached_module_runs_like_a_compiled_one_and_a_damaged_one_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = || {
+        let sandbox = cached(folder.path()).unwrap();
+        sandbox.load(ACKS.as_bytes(), Limits::default(), Grants::default()).unwrap()
+    };
+    assert_eq!(run(&load(), job()).await.report.outcome, Outcome::Acked);
+    let kept = files(folder.path());
+    assert_eq!(kept.len(), 1);
+    let whole = std::fs::read(&kept[0]).unwrap();
+    assert_eq!(run(&load(), job()).await.report.outcome, Outcome::Acked);
+    assert_eq!(files(folder.path()), kept);
+    for damaged in [&whole[..whole.len() / 2], b"", b"\x7fELF not what was compiled"] {
+        std::fs::write(&kept[0], damaged).unwrap();
+        assert_eq!(run(&load(), job()).await.report.outcome, Outcome::Acked);
+        assert_eq!(std::fs::read(&kept[0]).unwrap(), whole, "it was compiled anew and replaced");
+    }
+}
+
+#[test]
+fn what_is_refused_is_refused_from_the_cache_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let sandbox = cached(folder.path()).unwrap();
+    let page = r#"(module (memory (export "memory") 4)
+        (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;
+    sandbox.load(page.as_bytes(), Limits::default(), Grants::default()).unwrap();
+    let tight = Limits { memory: 1 << 16, ..Limits::default() };
+    let refused = sandbox.load(page.as_bytes(), tight, Grants::default()).unwrap_err();
+    assert!(matches!(refused, LoadError::MemoryOverLimit { .. }), "{refused}");
+}
