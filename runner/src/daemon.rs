@@ -32,6 +32,7 @@ use crate::handler_log::HandlerLog;
 use crate::keeper::{self, Retentions};
 use crate::lanes::Ground;
 use crate::manifest::{Manifest, RedisUrl, Surroundings};
+use crate::module_file;
 use crate::outage::Outage;
 use crate::poller::{self, Pokes};
 use crate::redis_server::{ManagedRedis, fitness};
@@ -121,7 +122,8 @@ impl Daemon {
     ) -> anyhow::Result<Self> {
         let entries = entries(&manifest).count();
         info!(manifest = %manifest.path.display(), topics = entries, "starting: the handlers are compiled");
-        let sandbox = Arc::new(Sandbox::new(&modules::sandbox_config(&manifest))?);
+        let config = modules::sandbox_config(&manifest);
+        let sandbox = Arc::new(module_file::sandbox(&config, &manifest.runner)?);
         // Taken before the modules are read: a change meanwhile is seen as one.
         let seen = modules::fingerprints(&manifest);
         let modules = modules::load_all(&sandbox, &manifest).await?;

@@ -35,7 +35,7 @@ pub use self::pattern::{Patterns, TopicPattern};
 pub use self::problem::{LocatedProblem, ManifestError};
 use self::reader::Reader;
 pub use self::redis::{Redis, RedisUrl, Secret};
-pub use self::runner::{LogFormat, Runner, check_log_filter};
+pub use self::runner::{CacheFolder, LogFormat, Runner, check_log_filter};
 use self::schedules::read_schedules;
 use self::section::Section;
 pub use self::surroundings::{Flags, Surroundings};

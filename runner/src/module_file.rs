@@ -6,9 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use duebox_sandbox::{Digest, Handler, LoadError, Sandbox};
+use duebox_sandbox::{Digest, Handler, LoadError, Sandbox, SandboxConfig, SandboxError};
+use tracing::warn;
 
-use crate::manifest::Topic;
+use crate::manifest::{Runner, Topic};
 
 /// Why a topic has no module.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,23 @@ pub enum ModuleError {
         /// Why, and what to do.
         error: LoadError,
     },
+}
+
+/// A sandbox of this size, with the memory and the cache that the manifest gives it.
+///
+/// # Errors
+/// [`SandboxError`] if the sandbox does not start, or a cache that the manifest names cannot be used.
+pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, SandboxError> {
+    let mut sandbox = Sandbox::new(config)?;
+    sandbox.limit_memory(runner.memory);
+    if let Some(cache) = &runner.cache {
+        match sandbox.keep_compiled_in(&cache.path) {
+            Err(error) if cache.is_named => return Err(error),
+            Err(error) => warn!("{error}; going on without, modules are compiled at every start"),
+            Ok(()) => {}
+        }
+    }
+    Ok(sandbox)
 }
 
 /// What tells one version of a file from the next without reading it.

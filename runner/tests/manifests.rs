@@ -8,10 +8,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use duebox::manifest::{Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Secret, Surroundings};
+use duebox::manifest::{
+    CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Secret, Surroundings,
+};
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
 use duebox_queue::IfExists;
+use duebox_sandbox::{Digest, Instances};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests")
@@ -79,6 +82,7 @@ fn what_is_not_written_has_the_value_of_the_reference() {
     let runner = &manifest.runner;
     assert!(runner.threads >= 1);
     assert_eq!((runner.max_jobs, runner.lease), (256, Duration::from_secs(15)));
+    assert_eq!((runner.memory, &runner.cache), (1 << 30, &None), "there is no home here");
     assert_eq!(runner.drain_timeout, Duration::from_secs(25));
     assert_eq!((runner.log.as_str(), runner.log_format), ("info", LogFormat::Auto));
     let topic = &manifest.topics[&TopicName::new("hello").unwrap()];
@@ -93,7 +97,8 @@ fn what_is_not_written_has_the_value_of_the_reference() {
     assert_eq!(topic.on[&FailureClass::BadVerdict], Policy::Dead);
     assert_eq!((topic.limits.memory, topic.limits.payload), (64 << 20, 1 << 20));
     assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
-    assert_eq!(topic.limits.tables, 100_000);
+    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, 0));
+    assert_eq!((topic.limits.instances, topic.sha256), (Instances::default(), None));
     assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
     assert_eq!(topic.grants.push, None);
     assert_eq!((topic.max_running, topic.max_snoozes, topic.max_pending), (0, 100, 0));
@@ -114,6 +119,8 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
     assert_eq!((redis.prefix.as_str(), redis.poll), ("shop", Duration::from_millis(500)));
     assert_eq!((manifest.runner.threads, manifest.runner.max_jobs), (3, 100));
     assert_eq!(manifest.runner.log, "warn,duebox=debug");
+    let cache = CacheFolder { path: "./compiled".into(), is_named: true };
+    assert_eq!((manifest.runner.memory, &manifest.runner.cache), (2 << 30, &Some(cache)));
     let close = &manifest.topics[&TopicName::new("order.close").unwrap()];
     assert_eq!((close.concurrency, close.ttr), (8, Duration::from_secs(45)));
     assert_eq!((close.max_attempts, close.max_crashes, close.max_dead), (8, 2, 10));
@@ -121,7 +128,9 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
     assert_eq!(close.on[&FailureClass::Trap], Policy::Retry);
     assert_eq!(close.on[&FailureClass::Exit], Policy::Discard);
     assert_eq!((close.limits.memory, close.limits.payload), (32 << 20, 2 << 10));
-    assert_eq!((close.limits.log, close.limits.tables), (0, 10));
+    assert_eq!((close.limits.log, close.limits.tables, close.limits.fuel), (0, 10, 1_000_000));
+    assert_eq!(close.limits.instances, Instances { snapshot: true, jobs_each: 50 });
+    assert_eq!(close.sha256, Some(Digest::of(b"abc")));
     assert_eq!(close.grants.env["SHOP"], "eu-1");
     let config = |name: &str| close.grants.config[name].as_str();
     assert_eq!((config("region"), config("tier"), config("price")), ("eu", "gold", "$5"));

@@ -2,15 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot write its files has failed")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use duebox::manifest::{Flags, Manifest, Surroundings, Topic};
 use duebox::module_file::{self, ModuleError};
 use duebox_job::TopicName;
-use duebox_sandbox::{Digest, Handler, Sandbox, SandboxConfig};
+use duebox_sandbox::{Digest, Handler, Sandbox, SandboxConfig, SandboxError};
 
-const ACKS: &str =
-    r#"(module (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;
+const ACKS: &str = r#"(module (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;
 
 /// The topic `t` with these keys, beside the module `acks.wat`.
 fn topic(folder: &Path, keys: &str) -> Topic {
@@ -42,4 +43,60 @@ fn a_pinned_module_is_loaded_and_any_other_file_is_refused_with_both_digests() {
     for part in ["topic t", "acks.wat", &digest.to_string(), &found.to_string(), "set `sha256`"] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
+}
+
+fn manifest(folder: &Path, runner: &str, variables: &[(&str, &Path)]) -> Manifest {
+    let variables = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.to_str().unwrap().to_owned()));
+    let text = format!("[runner]\n{runner}\n[topics.t]\nhandler = \"acks.wat\"\n");
+    let surroundings = Surroundings::new(Flags::default(), variables);
+    Manifest::parse(&folder.join("duebox.toml"), text, &surroundings).unwrap()
+}
+
+fn load_by(manifest: &Manifest) -> Result<(), SandboxError> {
+    let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100_000 };
+    let sandbox = module_file::sandbox(&config, &manifest.runner)?;
+    let topic = &manifest.topics[&TopicName::new("t").unwrap()];
+    module_file::load(&sandbox, &"t", topic).unwrap();
+    Ok(())
+}
+
+fn count(folder: &Path) -> usize {
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+#[test]
+fn compiled_modules_are_kept_where_the_manifest_or_the_user_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("acks.wat"), ACKS).unwrap();
+    let (xdg, home) = (at("xdg"), at("home"));
+    let both = [("XDG_CACHE_HOME", &*xdg), ("HOME", &*home)];
+    load_by(&manifest(folder.path(), "cache = \"here\"", &both)).unwrap();
+    assert_eq!((count(&at("here")), count(&xdg), count(&home)), (1, 0, 0));
+    load_by(&manifest(folder.path(), "", &both)).unwrap();
+    assert_eq!((count(&at("xdg/duebox")), count(&home)), (1, 0));
+    load_by(&manifest(folder.path(), "", &both[1..])).unwrap();
+    assert_eq!(count(&at("home/.cache/duebox")), 1);
+    load_by(&manifest(folder.path(), "cache = \"\"", &both)).unwrap();
+    assert_eq!(manifest(folder.path(), "cache = \"\"", &both).runner.cache, None);
+    assert_eq!(manifest(folder.path(), "", &[]).runner.cache, None);
+}
+
+#[test]
+fn a_cache_that_is_named_must_be_private_and_the_default_is_done_without() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("acks.wat"), ACKS).unwrap();
+    let shared = folder.path().join("shared");
+    let default = shared.join("duebox");
+    for folder in [&shared, &default] {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
+    }
+    let refused = load_by(&manifest(folder.path(), "cache = \"shared\"", &[])).unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("shared") && text.contains("can be written by others"), "{text}");
+    load_by(&manifest(folder.path(), "", &[("XDG_CACHE_HOME", &shared)])).unwrap();
+    assert_eq!(count(&default), 0);
 }

@@ -60,7 +60,7 @@ pub enum LoadError {
     Fuel(String),
     /// No snapshot of the module can be taken.
     #[error(
-        "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (sdk/ABI.md says what a snapshot needs)"
+        "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (docs/manifest.md says what a snapshot needs)"
     )]
     Snapshot(String),
     /// A component, not a core module.

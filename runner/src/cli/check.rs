@@ -78,7 +78,7 @@ fn of_manifest(error: &ManifestError) -> Findings {
 
 /// Loads every module, each with the limits of its topic.
 fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
-    let sandbox = sandbox_for(manifest.all_settings())?;
+    let sandbox = sandbox_for(manifest)?;
     let (mut topics, mut problems) = (Vec::new(), Vec::new());
     let named = manifest.topics.iter().map(|(name, topic)| (name.to_string(), topic));
     let patterns = manifest.patterns.iter().map(|(name, topic)| (name.to_string(), topic));
@@ -109,13 +109,13 @@ fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// A sandbox that loads modules; it runs none of them.
-fn sandbox_for<'t>(topics: impl Iterator<Item = &'t Topic>) -> Result<Sandbox, Failure> {
+fn sandbox_for(manifest: &Manifest) -> Result<Sandbox, Failure> {
     let mut config = SandboxConfig { max_jobs: 1, memory_max: 64 << 10, tables_max: 1 };
-    for topic in topics {
+    for topic in manifest.all_settings() {
         config.memory_max = config.memory_max.max(topic.limits.memory);
         config.tables_max = config.tables_max.max(topic.limits.tables);
     }
-    Sandbox::new(&config).map_err(|error| {
+    module_file::sandbox(&config, &manifest.runner).map_err(|error| {
         let (message, hint) = split_remedy(&error.to_string());
         Failure::failed(message, hint.unwrap_or_else(|| "check the limits of this machine".into()))
     })

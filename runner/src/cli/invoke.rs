@@ -96,6 +96,11 @@ pub(super) struct InvokeArgs {
     /// Linear memory the handler may have, 64KiB to 4GiB
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::memory)]
     memory: usize,
+    /// Fuel the handler may burn, about one unit an instruction; 0 for no limit
+    ///
+    /// What is burnt is the same every time and on every machine.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    fuel: u64,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -138,7 +143,7 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
 }
 
 fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
-    let limits = Limits { memory: args.memory, ..Limits::default() };
+    let limits = Limits { memory: args.memory, fuel: args.fuel, ..Limits::default() };
     let grants = Grants {
         config: args.config.iter().cloned().collect(),
         env: args.env.iter().cloned().collect(),

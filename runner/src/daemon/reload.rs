@@ -79,6 +79,7 @@ impl Daemon {
     }
 
     fn apply_manifest(&mut self, manifest: Manifest) {
+        self.sandbox.limit_memory(manifest.runner.memory);
         for key in needs_restart(&self.manifest, &manifest) {
             warn!(key, "changed in the manifest: takes effect at the next start");
         }
@@ -115,6 +116,9 @@ fn needs_restart(before: &Manifest, after: &Manifest) -> Vec<String> {
     }
     if before.runner.max_jobs != after.runner.max_jobs {
         keys.push("runner.max_jobs".to_owned());
+    }
+    if before.runner.cache != after.runner.cache {
+        keys.push("runner.cache".to_owned());
     }
     for (entry, topic) in entries(after) {
         let old = entries(before).find(|(old, _)| *old == entry);

@@ -37,8 +37,17 @@ pub(super) const MANAGED: Keys =
 
 pub(super) const RUNNER: Keys = Keys {
     place: "[runner]",
-    served: &["threads", "max_jobs", "lease", "drain_timeout", "log", "log_format"],
-    later: &["memory", "cache", "otlp"],
+    served: &[
+        "threads",
+        "max_jobs",
+        "lease",
+        "drain_timeout",
+        "log",
+        "log_format",
+        "memory",
+        "cache",
+    ],
+    later: &["otlp"],
     base: None,
 };
 
@@ -67,9 +76,12 @@ pub(super) const DEFAULTS: Keys = Keys {
         "order",
         "shards",
         "priorities",
+        "isolation",
+        "warm_jobs",
+        "snapshot",
         "sandbox",
     ],
-    later: &["isolation", "warm_jobs", "snapshot", "rollback", "breaker", "smoke"],
+    later: &["rollback", "breaker", "smoke"],
     base: None,
 };
 
@@ -82,8 +94,8 @@ pub(super) const TOPIC: Keys = Keys {
 
 pub(super) const SANDBOX: Keys = Keys {
     place: "a topic's sandbox",
-    served: &["memory", "payload", "module", "log", "tables", "push", "env", "config"],
-    later: &["fuel", "http", "http_private", "http_body", "kv", "dirs", "secrets"],
+    served: &["memory", "payload", "module", "log", "tables", "fuel", "push", "env", "config"],
+    later: &["http", "http_private", "http_body", "kv", "dirs", "secrets"],
     base: None,
 };
 

@@ -1,6 +1,7 @@
 //! `[runner]`: how the process as a whole behaves.
 
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
@@ -9,6 +10,8 @@ use super::reader::Reader;
 use super::section::Section;
 use super::surroundings::Setting;
 
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// How the process behaves.
@@ -18,6 +21,10 @@ pub struct Runner {
     pub threads: usize,
     /// Jobs in flight over all topics; 1 to 10,000.
     pub max_jobs: u32,
+    /// Linear memory of all guests together, in bytes; 1 MiB to 16 TiB.
+    pub memory: usize,
+    /// Where compiled modules are kept; nowhere without.
+    pub cache: Option<CacheFolder>,
     /// How long a lease holds without a heartbeat; 1 s to 10 minutes.
     pub lease: Duration,
     /// How long a stop waits for jobs in flight; 0 to 1 hour.
@@ -26,6 +33,16 @@ pub struct Runner {
     pub log: String,
     /// How it is written.
     pub log_format: LogFormat,
+}
+
+/// A directory for compiled modules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheFolder {
+    /// The directory.
+    pub path: PathBuf,
+    /// Whether the manifest names it. Then it must be good; the one by default is done without if it
+    /// cannot be had.
+    pub is_named: bool,
 }
 
 /// The form of log lines.
@@ -50,6 +67,8 @@ impl Runner {
         Self {
             threads: if threads == 0 { cores() } else { threads as usize },
             max_jobs: section.whole("max_jobs", 1..=10_000).unwrap_or(256),
+            memory: section.size("memory", MIB..=16 * TIB).unwrap_or(1 << 30),
+            cache: read_cache(section),
             lease: section.duration("lease", second..=600 * second).unwrap_or(15 * second),
             drain_timeout: section
                 .duration("drain_timeout", Duration::ZERO..=3600 * second)
@@ -58,6 +77,26 @@ impl Runner {
             log_format: read_log_format(section).unwrap_or(LogFormat::Auto),
         }
     }
+}
+
+/// Reads `cache`: a directory, or the empty text for none; unsaid, that of the user.
+fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
+    let reader = section.reader();
+    if section.value("cache").is_none() {
+        let absolute = |name| {
+            let path = Path::new(reader.surroundings().variable(name)?);
+            path.is_absolute().then(|| path.to_owned())
+        };
+        let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        return Some(CacheFolder { path: caches?.join("duebox"), is_named: false });
+    }
+    let text = section.text("cache").filter(|text| !text.is_empty())?;
+    if text.contains('\0') {
+        let title = format!("`cache` is no path: {text:?}");
+        reader.refuse(section.value_at("cache"), title, "write a path, or \"\" for no cache");
+        return None;
+    }
+    Some(CacheFolder { path: reader.folder().join(text), is_named: true })
 }
 
 fn cores() -> usize {

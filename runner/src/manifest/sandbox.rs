@@ -15,6 +15,8 @@ use super::section::{Section, Value};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+/// More fuel than any job burns in the longest ttr, and a number that TOML can write.
+const FUEL_MAX: u64 = i64::MAX.unsigned_abs();
 /// The longest name in `env` and `config`, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -26,6 +28,7 @@ pub(super) struct SandboxSettings {
     module: Option<usize>,
     log: Option<usize>,
     tables: Option<u32>,
+    fuel: Option<u64>,
     env: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
     push: Option<Vec<String>>,
@@ -41,6 +44,7 @@ impl SandboxSettings {
             module: section.size("module", 1..=256 * MIB),
             log: section.size("log", 0..=16 * MIB),
             tables: section.whole("tables", 0..=10_000_000),
+            fuel: section.large("fuel", 0..=FUEL_MAX),
             env: read_named(&section, "env", read_env),
             config: read_named(&section, "config", read_as_text),
             push: read_push(&section),
@@ -56,6 +60,8 @@ impl SandboxSettings {
             module: self.module.or(defaults.module).unwrap_or(base.module),
             log: self.log.or(defaults.log).unwrap_or(base.log),
             tables: self.tables.or(defaults.tables).unwrap_or(base.tables),
+            fuel: self.fuel.or(defaults.fuel).unwrap_or(base.fuel),
+            instances: base.instances,
         };
         let merge = |own: &BTreeMap<String, String>, defaults: &BTreeMap<String, String>| {
             let mut all = defaults.clone();

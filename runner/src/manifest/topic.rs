@@ -13,7 +13,7 @@ use duebox_job::{
     TopicName,
 };
 use duebox_queue::IfExists;
-use duebox_sandbox::{Digest, Grants, Limits};
+use duebox_sandbox::{Digest, Grants, Instances, Limits};
 
 use super::failures::{read_backoff, read_policies};
 use super::sandbox::SandboxSettings;
@@ -23,6 +23,8 @@ use super::section::Section;
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 const DAY: Duration = Duration::from_secs(86_400);
 const MAX_ATTEMPTS: u32 = 8;
+/// Jobs of a warm instance.
+const WARM_JOBS: u32 = 1_000;
 
 /// How the jobs of one topic are run.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,6 +93,16 @@ pub enum KeyOrder {
     Relaxed,
 }
 
+/// What keeps one job of a topic apart from the next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Isolation {
+    /// A fresh instance for every job.
+    #[default]
+    Job,
+    /// Only the guest's own good will.
+    Warm,
+}
+
 /// The keys of a topic or of `[defaults]`, as far as they are written.
 #[derive(Default, Clone)]
 pub(super) struct Settings {
@@ -117,6 +129,9 @@ pub(super) struct Settings {
     order: Option<KeyOrder>,
     shards: Option<u32>,
     priorities: Option<bool>,
+    isolation: Option<Isolation>,
+    warm_jobs: Option<u32>,
+    snapshot: Option<bool>,
     sandbox: SandboxSettings,
 }
 
@@ -127,7 +142,8 @@ impl Topic {
     pub(super) fn new(handler: Option<PathBuf>, own: Settings, defaults: &Settings) -> Self {
         let rate = own.rate.or(defaults.rate).flatten();
         let burst = own.burst.or(defaults.burst).unwrap_or(0);
-        let (limits, grants) = own.sandbox.over(&defaults.sandbox);
+        let (mut limits, grants) = own.sandbox.over(&defaults.sandbox);
+        limits.instances = own.instances_over(defaults);
         Self {
             handler,
             sha256: None,
@@ -170,6 +186,7 @@ impl Settings {
             ("keep", IfExists::Keep),
             ("replace", IfExists::Replace),
         ];
+        let isolations = [("job", Isolation::Job), ("warm", Isolation::Warm)];
         let orders = [("strict", KeyOrder::Strict), ("relaxed", KeyOrder::Relaxed)];
         let up_to_ten_years = |key| section.duration(key, Duration::ZERO..=LONGEST);
         Self {
@@ -195,6 +212,9 @@ impl Settings {
             order: section.choice("order", &orders),
             shards: section.whole("shards", 1..=TopicName::SHARDS_MAX),
             priorities: section.truth("priorities"),
+            isolation: section.choice("isolation", &isolations),
+            warm_jobs: section.whole("warm_jobs", 1..=1_000_000),
+            snapshot: section.truth("snapshot"),
             sandbox: SandboxSettings::read(section),
         }
     }
@@ -205,6 +225,16 @@ impl Settings {
             _ => None,
         };
         self.max_attempts.or_else(listed)
+    }
+
+    fn instances_over(&self, defaults: &Self) -> Instances {
+        let warm_jobs = self.warm_jobs.or(defaults.warm_jobs).unwrap_or(WARM_JOBS);
+        let jobs_each = match self.isolation.or(defaults.isolation).unwrap_or_default() {
+            Isolation::Job => 1,
+            Isolation::Warm => warm_jobs,
+        };
+        let snapshot = self.snapshot.or(defaults.snapshot).unwrap_or(false);
+        Instances { snapshot, jobs_each }
     }
 
     fn policies_over(&self, defaults: &Self) -> BTreeMap<FailureClass, Policy> {
@@ -292,6 +322,24 @@ mod tests {
         assert_eq!(on[&FailureClass::Trap], Policy::Dead);
         assert_eq!(on[&FailureClass::Exit], Policy::Discard);
         assert_eq!(on[&FailureClass::Timeout], Policy::Retry);
+    }
+
+    #[test]
+    fn only_a_warm_topic_keeps_instances() {
+        let settings =
+            |isolation, warm_jobs| Settings { isolation, warm_jobs, ..Settings::default() };
+        let jobs = |own, defaults| Topic::new(None, own, &defaults).limits.instances.jobs_each;
+        let none = || settings(None, None);
+        assert_eq!(jobs(none(), none()), 1);
+        assert_eq!(jobs(settings(None, Some(7)), none()), 1);
+        assert_eq!(jobs(settings(Some(Isolation::Warm), None), none()), 1_000);
+        assert_eq!(jobs(settings(Some(Isolation::Warm), None), settings(None, Some(7))), 7);
+        assert_eq!(
+            jobs(settings(Some(Isolation::Job), None), settings(Some(Isolation::Warm), None)),
+            1
+        );
+        let snapshot = Settings { snapshot: Some(true), ..Settings::default() };
+        assert!(Topic::new(None, Settings::default(), &snapshot).limits.instances.snapshot);
     }
 
     #[test]

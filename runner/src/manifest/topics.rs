@@ -96,8 +96,7 @@ fn read_topic<'t>(
         );
     }
     let has_burst = settings.burst.is_some_and(|burst| burst > 0);
-    let topic =
-        Topic { sha256: pin, ..Topic::new(section.path("handler"), settings, defaults) };
+    let topic = Topic { sha256: pin, ..Topic::new(section.path("handler"), settings, defaults) };
     if has_burst && topic.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has a burst, but no rate"));
     }

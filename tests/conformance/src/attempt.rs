@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report, Sandbox,
-    SandboxConfig,
+    Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report,
+    Sandbox, SandboxConfig,
 };
 
 /// A compiled handler with its configuration, loaded as a topic loads it.
@@ -81,8 +81,16 @@ impl Module {
     /// # Panics
     /// If it is not built, or the sandbox refuses it.
     pub fn built(name: &str, config: BTreeMap<String, String>) -> Self {
+        Self::built_with(name, config, Instances::default())
+    }
+
+    /// The same, with instances that come to the jobs in another way.
+    ///
+    /// # Panics
+    /// If it is not built, or the sandbox refuses it.
+    pub fn built_with(name: &str, config: BTreeMap<String, String>, instances: Instances) -> Self {
         let path = repository().join("handlers/build").join(format!("{name}.wasm"));
-        Self::from_file(&path, config)
+        Self::load(&path, config, Limits { instances, ..Limits::default() })
     }
 
     /// Loads the handler in a file.
@@ -90,12 +98,16 @@ impl Module {
     /// # Panics
     /// If there is none, or the sandbox refuses it.
     pub fn from_file(path: &Path, config: BTreeMap<String, String>) -> Self {
+        Self::load(path, config, Limits::default())
+    }
+
+    fn load(path: &Path, config: BTreeMap<String, String>, limits: Limits) -> Self {
         let bytes = std::fs::read(path).unwrap_or_else(|error| {
             panic!("cannot read {} ({error}); build it first: ./dev handlers", path.display())
         });
         let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
         let grants = Grants { config, push, ..Grants::default() };
-        let loaded = sandbox().load(&bytes, Limits::default(), grants);
+        let loaded = sandbox().load(&bytes, limits, grants);
         Self(loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display())))
     }
 

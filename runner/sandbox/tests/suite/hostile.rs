@@ -1,10 +1,11 @@
 //! The hostile modules: each ends as its first line says, and a neighbour never notices.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use duebox_job::{FailureClass, Outcome};
-use duebox_sandbox::{Grants, Limits};
+use duebox_sandbox::{Grants, Handler, Instances, Invocation, Limits};
 
 use crate::kit::{ACKS, Ran, hostile_modules, job, load, run, sandbox};
 
@@ -18,32 +19,78 @@ fn ended(ran: &Ran) -> &'static str {
     }
 }
 
+/// A hostile module.
+struct Hostile {
+    name: String,
+    text: Vec<u8>,
+    expected: String,
+    limits: Limits,
+}
+
+/// All of them. Each says in its first line how it ends, and may say in the second how much fuel it has.
+fn corpus() -> Vec<Hostile> {
+    let read = |path: PathBuf| {
+        let text = fs::read(&path).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let mut line = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+        let (first, second) = (line(), line());
+        let expected = first.strip_prefix(";; expect: ").unwrap_or_else(|| panic!("{name}"));
+        let fuel = second.strip_prefix(";; fuel: ").map_or(0, |fuel| fuel.parse().unwrap());
+        let limits = Limits { fuel, ..Limits::default() };
+        Hostile { name, expected: expected.to_owned(), text, limits }
+    };
+    fs::read_dir(hostile_modules()).unwrap().map(|file| read(file.unwrap().path())).collect()
+}
+
+impl Hostile {
+    fn load(&self, instances: Instances) -> Handler {
+        let granted = Grants { push: Some(vec!["granted.*".to_owned()]), ..Grants::default() };
+        let limits = Limits { instances, ..self.limits.clone() };
+        let handler = sandbox().load(&self.text, limits, granted);
+        handler.unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
+    fn job(&self) -> Invocation {
+        // What ends by itself gets the time that a loaded machine may need for it.
+        let ttr = if self.expected == "timeout" { 300 } else { 60_000 };
+        Invocation { ttr: Duration::from_millis(ttr), ..job() }
+    }
+
+    /// How it differs from what it says, if it does.
+    fn fault(&self, ran: &Ran) -> Option<String> {
+        let differs = ended(ran) != self.expected;
+        differs.then(|| {
+            format!("{}: expected {}, got {:?}", self.name, self.expected, ran.report.outcome)
+        })
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_ends_as_its_first_line_says() {
     let neighbour = load(ACKS);
-    let (mut wrong, mut seen) = (Vec::new(), 0);
-    for file in fs::read_dir(hostile_modules()).unwrap() {
-        let path = file.unwrap().path();
-        let text = fs::read(&path).unwrap();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let first = String::from_utf8_lossy(first).into_owned();
-        let expected = first.strip_prefix(";; expect: ").unwrap_or_else(|| panic!("{name}"));
-        // What ends by itself gets the time that a loaded machine may need for it.
-        let ttr = if expected == "timeout" { 300 } else { 60_000 };
-        let granted = Grants { push: Some(vec!["granted.*".to_owned()]), ..Grants::default() };
-        let handler = sandbox().load(&text, Limits::default(), granted);
-        let handler = handler.unwrap_or_else(|error| panic!("{name}: {error}"));
-        let mut hostile = job();
-        hostile.ttr = Duration::from_millis(ttr);
-        let (ran, beside) = tokio::join!(run(&handler, hostile), run(&neighbour, job()));
-        assert_eq!(beside.report.outcome, Outcome::Acked, "beside {name}");
-        if ended(&ran) != expected {
-            wrong.push(format!("{name}: expected {expected}, got {:?}", ran.report.outcome));
-        }
-        seen += 1;
+    let (mut wrong, corpus) = (Vec::new(), corpus());
+    assert!(corpus.len() > 50, "only {} hostile modules were found", corpus.len());
+    for hostile in corpus {
+        let handler = hostile.load(Instances::default());
+        let (ran, beside) =
+            tokio::join!(run(&handler, hostile.job()), run(&neighbour, job()));
+        assert_eq!(beside.report.outcome, Outcome::Acked, "beside {}", hostile.name);
+        wrong.extend(hostile.fault(&ran));
     }
-    assert!(seen > 45, "only {seen} hostile modules were found");
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_ends_the_same_where_instances_are_kept_warm() {
+    let warm = Instances { snapshot: false, jobs_each: 1_000 };
+    let mut wrong = Vec::new();
+    for hostile in corpus() {
+        let handler = hostile.load(warm);
+        for _ in 0..2 {
+            wrong.extend(hostile.fault(&run(&handler, hostile.job()).await));
+        }
+    }
     assert_eq!(wrong, Vec::<String>::new());
 }
 
@@ -58,6 +105,7 @@ fn every_class_a_guest_can_earn_has_a_hostile_module() {
         FailureClass::Trap,
         FailureClass::Timeout,
         FailureClass::OutOfMemory,
+        FailureClass::OutOfFuel,
         FailureClass::StackOverflow,
         FailureClass::Exit,
         FailureClass::BadVerdict,

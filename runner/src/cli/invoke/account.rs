@@ -34,7 +34,13 @@ pub(super) struct Account {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     follow_ups: Vec<serde_json::Value>,
     time_ms: f64,
+    cpu_ms: f64,
     memory_peak_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fuel: Option<u64>,
+    host_calls: u64,
+    bytes_in: u64,
+    bytes_out: u64,
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
@@ -55,8 +61,13 @@ impl Account {
             result: None,
             result_base64: None,
             follow_ups: report.follow_ups.iter().filter_map(written).collect(),
-            time_ms: (report.wall.as_secs_f64() * 1e6).round() / 1e3,
+            time_ms: exact_millis(report.wall),
+            cpu_ms: exact_millis(report.cpu),
             memory_peak_bytes: report.memory_peak,
+            fuel: report.fuel_used,
+            host_calls: report.host_calls,
+            bytes_in: report.bytes_in,
+            bytes_out: report.bytes_out,
             digest: digest.to_string(),
             trace: report.trace,
             logs,
@@ -132,9 +143,14 @@ impl Account {
         if let Some(trace) = &self.trace {
             say("trace", trace.clone());
         }
-        say("time", format!("{:.3} ms", self.time_ms));
+        say("time", format!("{:.3} ms, {:.3} ms of a processor", self.time_ms, self.cpu_ms));
         let memory = ByteSize(self.memory_peak_bytes as u64).display().iec();
         say("memory", format!("{memory} at most"));
+        if let Some(fuel) = self.fuel {
+            say("fuel", format!("{fuel} units"));
+        }
+        let (calls, bytes_in, bytes_out) = (self.host_calls, self.bytes_in, self.bytes_out);
+        say("host", format!("{calls} calls, {bytes_in} bytes in, {bytes_out} bytes out"));
         say("digest", self.digest.clone());
         for Line { level, text } in &self.logs {
             say("log", format!("{level:<5} {text}"));
@@ -173,6 +189,11 @@ fn pushed(follow_up: &FollowUp) -> String {
         Err(_) => lines.push(format!("payload of {} bytes", follow_up.payload.len())),
     }
     lines.join("\n")
+}
+
+/// With three digits: whole microseconds.
+fn exact_millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn millis(duration: Duration) -> u64 {

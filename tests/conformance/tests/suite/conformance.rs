@@ -3,29 +3,52 @@
 use std::collections::BTreeMap;
 
 use duebox_conformance::{Module, cases, config};
+use duebox_sandbox::Instances;
 
-fn passes(language: &str) {
+const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
+const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
+const WARM: Instances = Instances { snapshot: false, jobs_each: 50 };
+const WARM_SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 50 };
+
+fn passes(language: &str, instances: Instances) {
     let mut modules = BTreeMap::new();
     let mut faults = Vec::new();
     for case in cases() {
         let handler = format!("{}-{language}", case.handler);
-        let built = || Module::built(&handler, config());
+        let built = || Module::built_with(&handler, config(), instances);
         faults.extend(case.faults(modules.entry(handler.clone()).or_insert_with(built)));
     }
-    assert!(faults.is_empty(), "{language}: {} faults\n{}", faults.len(), faults.join("\n"));
+    let (count, faults) = (faults.len(), faults.join("\n"));
+    assert_eq!(count, 0, "{language}, {instances:?}: faults\n{faults}");
 }
 
 #[test]
 fn the_rust_sdk_conforms() {
-    passes("rust");
+    passes("rust", FRESH);
 }
 
 #[test]
 fn the_go_sdk_conforms() {
-    passes("go");
+    passes("go", FRESH);
 }
 
 #[test]
 fn the_assemblyscript_sdk_conforms() {
-    passes("as");
+    passes("as", FRESH);
+}
+
+#[test]
+fn all_conform_from_a_snapshot() {
+    for language in ["rust", "go", "as"] {
+        passes(language, SNAPSHOT);
+    }
+}
+
+#[test]
+fn all_conform_in_warm_instances() {
+    for instances in [WARM, WARM_SNAPSHOT] {
+        for language in ["rust", "go", "as"] {
+            passes(language, instances);
+        }
+    }
 }
