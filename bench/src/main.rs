@@ -11,20 +11,23 @@ mod ground;
 mod lateness;
 mod machine;
 mod report;
+mod sandbox;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use report::{Repeat, Report};
 
 /// Measures throughput and lateness of the duebox binary beside this one.
 #[derive(Debug, Parser)]
-#[command(name = "duebox-bench")]
+#[command(name = "duebox-bench", args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    only: Option<Only>,
     /// Ready jobs to drain
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
     jobs: u64,
@@ -48,8 +51,19 @@ pub(crate) struct Args {
     results: PathBuf,
 }
 
+/// What is measured alone.
+#[derive(Debug, Subcommand)]
+enum Only {
+    Sandbox(sandbox::Args),
+}
+
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let args = Args::parse();
+    let done = match &args.only {
+        Some(Only::Sandbox(args)) => sandbox::run(args),
+        None => run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("bench failed: {error:#}"));

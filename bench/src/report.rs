@@ -78,7 +78,7 @@ impl Report {
     }
 }
 
-fn median(sorted: &[f64]) -> f64 {
+pub(crate) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted {
         [] => f64::NAN,

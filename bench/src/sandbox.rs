@@ -1,0 +1,248 @@
+//! What `./dev bench sandbox` measures: the host's whole cost of a job without Redis, from the call that
+//! runs it to its report, by the handlers of the three SDKs that ack and look at nothing. One thread runs
+//! job after job for a fixed time; a job that is not acked fails the bench.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use clap::Parser;
+use duebox_job::{JobId, Outcome, TopicName};
+use duebox_sandbox::{
+    Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
+    SandboxConfig,
+};
+
+use crate::report::median;
+
+const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
+const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
+const WARM: Instances = Instances { snapshot: false, jobs_each: 1_000 };
+/// Jobs between two looks at the clock.
+const BATCH: u32 = 50;
+
+/// Measures what one job costs in the sandbox, by language and mode, and what loading costs
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Bytes of each job's payload
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    payload: u64,
+    /// Times everything is measured; the table gives the median
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    repeats: u64,
+    /// Milliseconds that each measurement runs
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    millis: u64,
+    /// The folder of echo-rust.wasm, echo-as.wasm, echo-go.wasm and noop-rust.wasm
+    #[arg(long, default_value = "handlers/build")]
+    handlers: PathBuf,
+}
+
+/// What a figure should be.
+#[derive(Clone, Copy)]
+enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+    None,
+}
+
+struct Row {
+    name: String,
+    unit: &'static str,
+    target: Target,
+    figures: Vec<f64>,
+}
+
+struct Quiet;
+
+impl LogSink for Quiet {
+    fn line(&self, _job: &JobContext<'_>, _level: Level, _text: &str) {}
+}
+
+/// Measures, and answers the table.
+pub(crate) fn measure(args: &Args) -> anyhow::Result<String> {
+    let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };
+    let sandbox = Sandbox::new(&config)?;
+    let mut rows = Vec::new();
+    for (module, mode, instances, target) in cases() {
+        let handler = load(&sandbox, &args.handlers, module, instances)?;
+        let one = repeat(args, || cost_us(args, &handler, 1))?;
+        let name = format!("{module}, {mode}");
+        if instances == FRESH {
+            let two = repeat(args, || cost_us(args, &handler, 2))?;
+            let ratio = one.iter().zip(&two).map(|(one, two)| one / two).collect();
+            let target = if module == "echo-go" { Target::None } else { Target::AtLeast(1.6) };
+            rows.push(Row {
+                name: format!("{name}, two threads"),
+                unit: "×",
+                target,
+                figures: ratio,
+            });
+        }
+        rows.push(Row { name, unit: "µs/job", target, figures: one });
+    }
+    for (name, module, instances) in [
+        ("loading a cached Go module", "echo-go", FRESH),
+        ("loading a cached Go snapshot", "echo-go", SNAPSHOT),
+    ] {
+        let figures = cached_load_ms(args, &config, module, instances)?;
+        rows.push(Row { name: name.to_owned(), unit: "ms", target: Target::AtMost(5.0), figures });
+    }
+    rows.sort_by_key(|row| row.unit != "µs/job");
+    Ok(table(args, &rows))
+}
+
+fn cases() -> [(&'static str, &'static str, Instances, Target); 10] {
+    let warm = Target::AtMost(1.0);
+    [
+        ("noop-rust", "fresh", FRESH, Target::AtMost(8.0)),
+        ("noop-rust", "warm", WARM, warm),
+        ("echo-rust", "fresh", FRESH, Target::AtMost(8.0)),
+        ("echo-rust", "warm", WARM, warm),
+        ("echo-as", "fresh", FRESH, Target::AtMost(6.0)),
+        ("echo-as", "warm", WARM, warm),
+        ("echo-go", "fresh", FRESH, Target::None),
+        ("echo-go", "snapshot", SNAPSHOT, Target::AtMost(75.0)),
+        ("echo-go", "warm", WARM, warm),
+        ("echo-go", "warm from a snapshot", Instances { snapshot: true, ..WARM }, warm),
+    ]
+}
+
+fn repeat(args: &Args, measure: impl Fn() -> anyhow::Result<f64>) -> anyhow::Result<Vec<f64>> {
+    measure()?; // The first of each is not counted: caches and pools fill.
+    (0..args.repeats).map(|_| measure()).collect()
+}
+
+fn module_bytes(folder: &Path, module: &str) -> anyhow::Result<Vec<u8>> {
+    let path = folder.join(format!("{module}.wasm"));
+    std::fs::read(&path)
+        .with_context(|| format!("no handler at {}; run: ./dev handlers {module}", path.display()))
+}
+
+fn load(
+    sandbox: &Sandbox,
+    folder: &Path,
+    module: &str,
+    instances: Instances,
+) -> anyhow::Result<Handler> {
+    let limits = Limits { instances, ..Limits::default() };
+    // The echoes import `push`; here they never call it.
+    let grants = Grants { push: Some(Vec::new()), ..Grants::default() };
+    Ok(sandbox.load(&module_bytes(folder, module)?, limits, grants)?)
+}
+
+/// Microseconds that pass for each job, with so many threads that run jobs.
+fn cost_us(args: &Args, handler: &Handler, threads: usize) -> anyhow::Result<f64> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let span = Duration::from_millis(args.millis);
+    let payload = Bytes::from("x".repeat(usize::try_from(args.payload)?));
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..threads)
+        .map(|_| {
+            let (handler, payload) = (handler.clone(), payload.clone());
+            runtime.spawn(async move { drain(&handler, job(payload)?, began, span).await })
+        })
+        .collect();
+    let mut jobs = 0;
+    for task in tasks {
+        jobs += runtime.block_on(task)??;
+    }
+    ensure!(jobs > 0, "no job was run");
+    Ok(began.elapsed().as_secs_f64() * 1e6 / f64::from(jobs))
+}
+
+async fn drain(
+    handler: &Handler,
+    job: Invocation,
+    began: Instant,
+    span: Duration,
+) -> anyhow::Result<u32> {
+    let (interrupt, logs): (_, Arc<dyn LogSink>) = (Interrupt::new(), Arc::new(Quiet));
+    let mut jobs = 0;
+    while began.elapsed() < span {
+        for _ in 0..BATCH {
+            let report = handler.run(job.clone(), interrupt.clone(), Arc::clone(&logs)).await;
+            if report.outcome != Outcome::Acked {
+                bail!("a job was not acked: {:?}", report.outcome);
+            }
+        }
+        jobs += BATCH;
+    }
+    Ok(jobs)
+}
+
+fn job(payload: Bytes) -> anyhow::Result<Invocation> {
+    Ok(Invocation {
+        id: JobId::new("job-1")?,
+        topic: TopicName::new("bench")?,
+        payload,
+        attempt: 1,
+        max_attempts: 8,
+        due_at_ms: 1_763_740_800_000,
+        headers: BTreeMap::new(),
+        ttr: Duration::from_secs(30),
+    })
+}
+
+/// Milliseconds to load a module that an earlier process has compiled: reading its file included.
+fn cached_load_ms(
+    args: &Args,
+    config: &SandboxConfig,
+    module: &str,
+    instances: Instances,
+) -> anyhow::Result<Vec<f64>> {
+    let folder = tempfile::tempdir().context("cannot make a directory for the cache")?;
+    let sandbox = || {
+        let mut sandbox = Sandbox::new(config)?;
+        sandbox.keep_compiled_in(folder.path())?;
+        anyhow::Ok(sandbox)
+    };
+    drop(load(&sandbox()?, &args.handlers, module, instances)?);
+    let once = || {
+        let sandbox = sandbox()?;
+        let began = Instant::now();
+        let handler = load(&sandbox, &args.handlers, module, instances)?;
+        let took = began.elapsed();
+        drop(handler);
+        Ok(took.as_secs_f64() * 1e3)
+    };
+    repeat(args, once)
+}
+
+fn table(args: &Args, rows: &[Row]) -> String {
+    let mut text = format!(
+        "one thread, payload of {} bytes, median of {} (min–max)\n\n",
+        args.payload, args.repeats
+    );
+    for Row { name, unit, target, figures } in rows {
+        let mut figures = figures.clone();
+        figures.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (figures.first(), figures.last()) else { continue };
+        let middle = median(&figures);
+        let judged = |good: bool, word: &str, wanted: f64| {
+            format!("{word} {wanted:<5} {}", if good { "pass" } else { "MISS" })
+        };
+        let judged = match *target {
+            Target::AtMost(wanted) => judged(middle <= wanted, "≤", wanted),
+            Target::AtLeast(wanted) => judged(middle >= wanted, "≥", wanted),
+            Target::None => String::new(),
+        };
+        let range = format!("({min:.2}–{max:.2})");
+        // Writing to a text cannot fail.
+        drop(writeln!(text, "{name:<32} {middle:>8.2} {unit:<7} {range:<18} {judged}"));
+    }
+    text
+}
+
+/// Prints the table.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let table = measure(args)?;
+    let mut stdout = std::io::stdout().lock();
+    write!(stdout, "{table}").context("cannot print the table")
+}
