@@ -1,8 +1,11 @@
-//! What a job costs in the sandbox: µs for one run in a fresh instance, on one thread and on all.
+//! What a job costs in the sandbox: µs for one run, on one thread and on all, and what loading costs, with
+//! compiling and from the cache.
 //!
-//! `cargo run --release -p duebox-sandbox --example job_cost -- MODULE [PAYLOAD] [JOBS]`
+//! `cargo run --release -p duebox-sandbox --example job_cost -- MODULE [PAYLOAD] [JOBS] [MODE]`
+//! MODE is fresh, snapshot, warm or warm-snapshot.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use duebox_job::{JobId, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
+    Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
     SandboxConfig,
 };
 
@@ -38,17 +41,15 @@ fn main() -> ExitCode {
 
 fn measure() -> Result<String, AnyError> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("name a module: cost MODULE [PAYLOAD] [JOBS]")?;
+    let path = arguments.next().ok_or("name a module: cost MODULE [PAYLOAD] [JOBS] [MODE]")?;
     let payload = Bytes::from(arguments.next().unwrap_or_else(|| "{}".to_owned()));
     let jobs: u32 = arguments.next().map_or(Ok(100_000), |count| count.parse())?;
+    let instances = instances(arguments.next().as_deref().unwrap_or("fresh"))?;
     let threads = std::thread::available_parallelism()?.get();
 
-    let sandbox =
-        Sandbox::new(&SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 })?;
-    let began = Instant::now();
-    let bytes = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
-    let handler = sandbox.load(&bytes, Limits::default(), Grants::default())?;
-    let load = began.elapsed();
+    let cache = tempfile::tempdir()?;
+    let (_, compiled) = load(&path, instances, cache.path())?;
+    let (handler, cached) = load(&path, instances, cache.path())?;
 
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
@@ -56,7 +57,7 @@ fn measure() -> Result<String, AnyError> {
     let one = drain(&runtime, &handler, &payload, jobs, 1)?;
     let all = drain(&runtime, &handler, &payload, jobs, threads)?;
     Ok(format!(
-        "loaded in {load:?}; the first job: {:?} in {:?}, peak {} KiB\n\
+        "loaded in {compiled:?}, from the cache in {cached:?}; the first job: {:?} in {:?}, peak {} KiB\n\
          one thread: {:.2} µs a job; {threads} threads: {:.0} jobs/s",
         first.outcome,
         first.wall,
@@ -64,6 +65,29 @@ fn measure() -> Result<String, AnyError> {
         one.as_secs_f64() * 1e6 / f64::from(jobs),
         f64::from(jobs) / all.as_secs_f64(),
     ))
+}
+
+fn instances(mode: &str) -> Result<Instances, AnyError> {
+    let (snapshot, jobs_each) = match mode {
+        "fresh" => (false, 1),
+        "snapshot" => (true, 1),
+        "warm" => (false, 1_000),
+        "warm-snapshot" => (true, 1_000),
+        _ => return Err(format!("no mode {mode}: fresh, snapshot, warm or warm-snapshot").into()),
+    };
+    Ok(Instances { snapshot, jobs_each })
+}
+
+/// Loads a module in a sandbox of its own, as a daemon that starts does, and says how long it took.
+fn load(path: &str, instances: Instances, cache: &Path) -> Result<(Handler, Duration), AnyError> {
+    let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };
+    let mut sandbox = Sandbox::new(&config)?;
+    sandbox.keep_compiled_in(cache)?;
+    let began = Instant::now();
+    let bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+    let grants = Grants { push: Some(Vec::new()), ..Grants::default() };
+    let handler = sandbox.load(&bytes, Limits { instances, ..Limits::default() }, grants)?;
+    Ok((handler, began.elapsed()))
 }
 
 /// Runs the jobs on so many tasks and says how long that took.

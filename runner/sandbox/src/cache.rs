@@ -1,7 +1,7 @@
 //! Compiled modules on disk, so that a restart compiles nothing twice. Wasmtime trusts what it is
 //! given as compiled code, so nothing is taken that another could have written: the directory and
 //! each file must be ours and writable for nobody else, which is looked at on the open file itself,
-//! and a file carries the digest of its content. Whatever does not hold is compiled anew.
+//! and a file carries a hash of its content. Whatever does not hold is compiled anew.
 
 use std::fs::{DirBuilder, File};
 use std::hash::{Hash as _, Hasher};
@@ -15,15 +15,19 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW};
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::digest::Digest;
 use crate::refusal::SandboxError;
 
 /// Bytes of all files together; above it those that were used longest ago go.
 const BYTES_MAX: u64 = 1 << 30;
-/// What every file starts with, before the digest of the rest.
+/// What stands behind the code in every file: these bytes and a hash of the code. It tells a whole file
+/// from a damaged one; that nobody has forged it, owner and mode say.
 const MAGIC: &[u8; 8] = b"duebox-1";
-const HEADER: usize = MAGIC.len() + 32;
+const TRAILER: usize = MAGIC.len() + 16;
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
 /// How a file is named while it is written, and after how many seconds nobody writes it any more.
 const UNFINISHED: &str = "tmp-";
 const UNFINISHED_MAX_S: i64 = 3_600;
@@ -78,12 +82,13 @@ impl Cache {
         Ok(Self { folder, path, bytes_max: BYTES_MAX, written })
     }
 
-    /// The compiled code under this key, if it is there, is ours and is whole.
-    pub(crate) fn find(&self, key: &Key) -> Option<Code> {
+    /// The file of compiled code under this key, if it is there, is ours and is whole. Code stands at its
+    /// start; nobody writes it any more.
+    pub(crate) fn find(&self, key: &Key) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.folder, &*key.0, flags, Mode::empty()).ok()?;
-        match self.read(File::from(file)) {
-            Ok(code) => Some(code),
+        match self.checked(File::from(file)) {
+            Ok(file) => Some(file),
             Err(why) => {
                 let file = self.path.join(&key.0);
                 tracing::warn!(
@@ -95,7 +100,7 @@ impl Cache {
         }
     }
 
-    fn read(&self, mut file: File) -> Result<Code, String> {
+    fn checked(&self, mut file: File) -> Result<File, String> {
         let failed = |error: io::Error| format!("cannot be read ({error})");
         let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
         private(&stat)?;
@@ -103,10 +108,8 @@ impl Cache {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > self.bytes_max {
             return Err("is no file of the cache".to_owned());
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-        file.read_to_end(&mut bytes).map_err(failed)?;
-        let (head, code) = bytes.split_at_checked(HEADER).ok_or("is cut off")?;
-        if head != header(code) {
+        let code = size.checked_sub(TRAILER as u64).ok_or("is cut off")?;
+        if !is_whole(&mut file, code).map_err(failed)? {
             return Err("is damaged".to_owned());
         }
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -114,7 +117,7 @@ impl Cache {
         if let Err(error) = rustix::fs::futimens(&file, &times) {
             tracing::debug!("the cache cannot note that a module was used: {error}");
         }
-        Ok(Code(bytes))
+        Ok(file)
     }
 
     /// Keeps compiled code, and drops what was used longest ago where there is too much. A failure is
@@ -138,7 +141,9 @@ impl Cache {
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::openat(&self.folder, &*unfinished, flags, mode)?;
         let mut file = File::from(file);
-        let written = file.write_all(&header(code)).and_then(|()| file.write_all(code));
+        let mut hash = Xxh3Default::new();
+        hash.update(code);
+        let written = file.write_all(code).and_then(|()| file.write_all(&trailer(&hash)));
         let named = written.and_then(|()| {
             rustix::fs::renameat(&self.folder, &*unfinished, &self.folder, &*key.0)?;
             Ok(())
@@ -188,20 +193,29 @@ impl Cache {
     }
 }
 
-/// A file of the cache whose content is what was written.
-pub(crate) struct Code(Vec<u8>);
-
-impl Code {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0[HEADER..]
+/// Whether a file is `code` bytes and what belongs behind them.
+fn is_whole(file: &mut File, code: u64) -> io::Result<bool> {
+    let (mut hash, mut chunk) = (Xxh3Default::new(), vec![0; CHUNK]);
+    let mut left = code;
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        let count = file.read(&mut chunk[..most])?;
+        if count == 0 {
+            return Ok(false);
+        }
+        hash.update(&chunk[..count]);
+        left -= count as u64;
     }
+    let mut found = [0; TRAILER];
+    file.read_exact(&mut found)?;
+    Ok(found == trailer(&hash))
 }
 
-fn header(code: &[u8]) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
-    header[..MAGIC.len()].copy_from_slice(MAGIC);
-    header[MAGIC.len()..].copy_from_slice(&Sha256::digest(code));
-    header
+fn trailer(hash: &Xxh3Default) -> [u8; TRAILER] {
+    let mut trailer = [0; TRAILER];
+    trailer[..MAGIC.len()].copy_from_slice(MAGIC);
+    trailer[MAGIC.len()..].copy_from_slice(&hash.digest128().to_le_bytes());
+    trailer
 }
 
 /// Checks that what was opened belongs to us, and that nobody else can write it.
@@ -220,6 +234,7 @@ fn private(stat: &Stat) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
+    use std::io::{Seek as _, SeekFrom};
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::time::Duration;
 
@@ -227,6 +242,14 @@ mod tests {
 
     fn key(number: u8) -> Key {
         Key(format!("{number:064x}"))
+    }
+
+    fn found(cache: &Cache, number: u8) -> Vec<u8> {
+        let mut file = cache.find(&key(number)).unwrap();
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -244,10 +267,10 @@ mod tests {
         let cache = Cache::open(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         cache.keep(&key(1), b"code");
-        assert_eq!(cache.find(&key(1)).unwrap().bytes(), b"code");
+        assert!(found(&cache, 1).starts_with(b"code"));
         assert!(cache.find(&key(2)).is_none());
         assert_eq!(names(&path), [key(1).0]);
-        assert_eq!(Cache::open(&path).unwrap().find(&key(1)).unwrap().bytes(), b"code");
+        assert!(found(&Cache::open(&path).unwrap(), 1).starts_with(b"code"));
     }
 
     #[test]

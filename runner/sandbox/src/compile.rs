@@ -4,6 +4,7 @@
 //! cache, what was compiled once is not compiled again.
 
 use std::borrow::Cow;
+use std::fs::File;
 
 use wasmtime::{Engine, Module};
 
@@ -60,8 +61,8 @@ impl Compiler {
         let snapshot = snapshot::is_wanted(limits, &binary);
         let kept = self.kept(room, digest, snapshot.then_some((limits, grants)));
         let found = kept.as_ref().and_then(|(cache, key)| {
-            let code = cache.find(key)?;
-            deserialize(&room.engine, code.bytes()).ok()
+            let file = cache.find(key)?;
+            deserialize_file(&room.engine, file).ok()
         });
         let invalid = |error: wasmtime::Error| LoadError::Invalid(format!("{error:#}"));
         let module = match found {
@@ -169,11 +170,21 @@ fn place(error: &wat::Error) -> String {
     text.lines().map(short).collect::<Vec<String>>().join("\n")
 }
 
-#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself")]
+#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself, above")]
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
-    // SAFETY: `code` comes from `precompile_module`: of this very process, or of one before it through
-    // the cache, which hands out only files that nobody else could write and that are whole.
+    // SAFETY: `code` comes from `precompile_module` of this very process, and never left its memory.
     unsafe { Module::deserialize(engine, code) }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "wasmtime trusts precompiled code; the cache gives none but its own"
+)]
+fn deserialize_file(engine: &Engine, file: File) -> wasmtime::Result<Module> {
+    // SAFETY: the cache gives out only files that `precompile_module` of a process of this user has filled,
+    // that nobody else could write, and that are whole. Nobody writes them any more: a new one takes the
+    // name of an old one, which stays as it is for who has it open.
+    unsafe { Module::deserialize_open_file(engine, file) }
 }
 
 #[cfg(test)]

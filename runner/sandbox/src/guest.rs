@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use wasmtime::{Memory, ModuleExport};
 use wasmtime_wasi::p1::WasiP1Ctx;
 
@@ -90,6 +91,13 @@ impl Guest {
         self.meter.start_over();
         self.said = Said::default();
         self.traffic = Traffic::default();
+        self.headers = None;
+    }
+
+    /// Lets go of what the last job left with the host: its payload, and what was said of it.
+    pub(crate) fn let_go(&mut self) {
+        self.invocation.payload = Bytes::new();
+        self.said = Said::default();
         self.headers = None;
     }
 

@@ -167,6 +167,7 @@ impl Handler {
         guest.finish_output();
         let report = Report::new(end, guest, fuel_used);
         if ended_well && instance.is_good_for_more(loaded.limits.instances.jobs_each) {
+            instance.store.data_mut().let_go();
             loaded.common.shelf.put(loaded.number, instance);
         }
         report

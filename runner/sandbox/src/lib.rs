@@ -4,11 +4,12 @@
 //! ```text
 //!  bytes ─ load ─▶ checked ─ compiled ─▶ Handler ─ run(Invocation) ─▶ Report { Outcome, … }
 //!                                          │              ▲
-//!                                          └─ instance ───┘  a fresh one each job, dropped after it
+//!                                          └─ instance ───┘  a fresh one each job, dropped after it;
+//!                                                            a warm topic keeps it for the next
 //! ```
 //!
 //! The contract with the guest is ABI.md; this crate is its host side. What it keeps: nothing of one
-//! job is visible to the next; a guest ends at its deadline whatever it does, also while it waits;
+//! job is visible to the next, unless its topic keeps instances warm; a guest ends at its deadline whatever it does, also while it waits;
 //! it reaches only the memory, the log and the values it was granted; whatever a guest does is an
 //! [`Outcome`](duebox_job::Outcome), never a panic or an error of the host. Redis and the manifest
 //! are unknown here.

@@ -83,7 +83,7 @@ impl Sandbox {
         self.plain.pooling
     }
 
-    /// Checks and compiles a module, binary or text. It runs none of it. Blocks, for seconds with a
+    /// Checks and compiles a module, binary or text. It runs none of it, but `_initialize` for a snapshot. Blocks, for seconds with a
     /// large module: call it where blocking is allowed.
     ///
     /// # Errors

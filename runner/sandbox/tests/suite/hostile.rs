@@ -73,8 +73,7 @@ async fn each_ends_as_its_first_line_says() {
     assert!(corpus.len() > 50, "only {} hostile modules were found", corpus.len());
     for hostile in corpus {
         let handler = hostile.load(Instances::default());
-        let (ran, beside) =
-            tokio::join!(run(&handler, hostile.job()), run(&neighbour, job()));
+        let (ran, beside) = tokio::join!(run(&handler, hostile.job()), run(&neighbour, job()));
         assert_eq!(beside.report.outcome, Outcome::Acked, "beside {}", hostile.name);
         wrong.extend(hostile.fault(&ran));
     }
