@@ -69,10 +69,10 @@ impl Compiler {
             Some(module) => module,
             None => {
                 let code = match snapshot {
-                    false => self.precompile(&binary, room.metered).map_err(invalid)?,
+                    false => self.precompile(&binary, room.kind.metered).map_err(invalid)?,
                     true => {
                         let image = self.snapshot(room, &binary, limits, grants)?;
-                        self.precompile(&image, room.metered).map_err(invalid)?
+                        self.precompile(&image, room.kind.metered).map_err(invalid)?
                     }
                 };
                 if let Some((cache, key)) = &kept {
@@ -116,7 +116,7 @@ impl Compiler {
         let _running = room.ticker.run();
         snapshot::take(binary, limits, grants, |instrumented| {
             let invalid = |error: wasmtime::Error| LoadError::Invalid(format!("{error:#}"));
-            let code = self.precompile(instrumented, room.metered).map_err(invalid)?;
+            let code = self.precompile(instrumented, room.kind.metered).map_err(invalid)?;
             room.link(&deserialize(&room.engine, &code).map_err(invalid)?)
         })
     }

@@ -1,5 +1,6 @@
-//! The engine that handlers run in, and the clock that interrupts them. Those with a budget of fuel have
-//! an engine of their own, so that counting costs the others nothing.
+//! The engines that handlers run in, and the clock that interrupts them. Handlers with a budget of fuel have
+//! an engine of their own, so that counting costs the others nothing, and so have those that start from a
+//! snapshot, whose memory is best wiped in another way.
 //!
 //! Instances come from a pool of slots, prepared once and reused after they are wiped: that is what
 //! makes a fresh instance a job affordable. Where the machine refuses the address space of a pool,
@@ -24,8 +25,11 @@ const IDLE_TICKS: u32 = 100;
 /// Slots beyond the jobs at once: old and new module live side by side during a reload, and warm
 /// instances wait for their next job.
 const SLOTS_SPARE: u32 = 64 + WARM_MAX;
-/// Bytes of a slot's memory that are wiped in place rather than given back.
+/// Bytes of a slot's memory that are wiped in place rather than given back. An instance of Go that is
+/// initialised afresh writes megabytes, which cost less to copy than to fault in; one that starts from a
+/// snapshot writes a few pages of them, where it is the other way round.
 const KEEP_RESIDENT: usize = 4 << 20;
+const KEEP_RESIDENT_OF_SNAPSHOTS: usize = 256 << 10;
 /// Stack of a guest, and of the fiber it and the host functions it calls run on, in bytes.
 const WASM_STACK: usize = 512 << 10;
 const FIBER_STACK: usize = 1 << 20;
@@ -33,15 +37,24 @@ const FIBER_STACK: usize = 1 << 20;
 /// The table elements a pool is built for at least: a topic may raise its limit by a reload.
 const POOL_TABLES_MIN: u32 = 1_000_000;
 
+/// What sets one engine apart from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Its modules count the fuel they burn.
+    pub(crate) metered: bool,
+    /// Its instances start from snapshots.
+    pub(crate) snapshots: bool,
+}
+
 /// How many elements each table of the pool holds.
 pub(crate) fn pool_tables(config: &SandboxConfig) -> u32 {
     config.tables_max.max(POOL_TABLES_MIN)
 }
 
-/// The engine for jobs, one that counts fuel if it is `metered`, and whether it has a pool.
-pub(crate) fn start(config: &SandboxConfig, metered: bool) -> Result<(Engine, bool), SandboxError> {
-    let mut pooling = on_demand(metered);
-    pooling.allocation_strategy(pool(config));
+/// An engine for jobs, and whether it has a pool.
+pub(crate) fn start(config: &SandboxConfig, kind: Kind) -> Result<(Engine, bool), SandboxError> {
+    let mut pooling = on_demand(kind.metered);
+    pooling.allocation_strategy(pool(config, kind));
     let refused = match Engine::new(&pooling) {
         Ok(engine) => return Ok((engine, true)),
         Err(error) => error,
@@ -52,7 +65,7 @@ pub(crate) fn start(config: &SandboxConfig, metered: bool) -> Result<(Engine, bo
          limit (ulimit -v, vm.overcommit_memory)",
         config.max_jobs
     );
-    let engine = Engine::new(&on_demand(metered));
+    let engine = Engine::new(&on_demand(kind.metered));
     Ok((engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?, false))
 }
 
@@ -72,7 +85,8 @@ pub(crate) fn on_demand(metered: bool) -> Config {
     config
 }
 
-fn pool(config: &SandboxConfig) -> PoolingAllocationConfig {
+fn pool(config: &SandboxConfig, kind: Kind) -> PoolingAllocationConfig {
+    let keep = if kind.snapshots { KEEP_RESIDENT_OF_SNAPSHOTS } else { KEEP_RESIDENT };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let slots = config.max_jobs.max(1).saturating_add(SLOTS_SPARE);
     let warm = u32::try_from(4 * cores).unwrap_or(u32::MAX);
@@ -85,7 +99,7 @@ fn pool(config: &SandboxConfig) -> PoolingAllocationConfig {
         .table_elements(pool_tables(config) as usize)
         // The metadata of a module with 100,000 functions is a few MiB.
         .max_core_instance_size(16 << 20)
-        .linear_memory_keep_resident(KEEP_RESIDENT.min(config.memory_max))
+        .linear_memory_keep_resident(keep.min(config.memory_max))
         .table_keep_resident(64 << 10)
         .max_unused_warm_slots(warm)
         .decommit_batch_size(if cores <= 2 { 1 } else { cores.min(32) })

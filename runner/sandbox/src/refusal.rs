@@ -55,9 +55,9 @@ pub enum LoadError {
         "this is no WebAssembly module: it starts neither with `\\0asm` (.wasm) nor with text (.wat); give the file that the compiler wrote"
     )]
     NotWasm,
-    /// The engine that counts fuel does not start.
-    #[error("the topic has a budget of fuel, but the engine that counts it does not start: {0}")]
-    Fuel(String),
+    /// The engine for modules of its kind (with a budget of fuel, from a snapshot) does not start.
+    #[error("the module needs an engine of its kind, which does not start: {0}")]
+    Engine(String),
     /// No snapshot of the module can be taken.
     #[error(
         "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (docs/manifest.md says what a snapshot needs)"

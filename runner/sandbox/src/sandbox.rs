@@ -1,16 +1,16 @@
 //! The sandbox: where modules get in, and what all of them share.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::compile::Compiler;
 use crate::digest::Digest;
-use crate::engine;
+use crate::engine::{self, Kind};
 use crate::handler::{Common, Handler};
 use crate::limits::{Grants, Limits};
 use crate::refusal::{LoadError, SandboxError};
-use crate::room::Room;
+use crate::room::Rooms;
 
 /// The size of a sandbox, fixed at its start.
 #[derive(Debug, Clone)]
@@ -24,12 +24,9 @@ pub struct SandboxConfig {
     pub tables_max: u32,
 }
 
-/// Where handlers run. One a process: its engine shares a pool and a clock among all of them.
+/// Where handlers run. One a process: all of them share its pools and clocks.
 pub struct Sandbox {
-    config: SandboxConfig,
-    plain: Room,
-    /// For handlers with a budget of fuel; started for the first of them.
-    metered: Mutex<Option<Arc<Room>>>,
+    rooms: Rooms,
     compiler: Compiler,
     common: Common,
     tables_max: u32,
@@ -46,9 +43,7 @@ impl Sandbox {
         // frames: 20 to 100 µs a job for what tells nothing about the guest.
         wasmtime::error::disable_backtrace();
         Ok(Self {
-            config: config.clone(),
-            plain: Room::start(config, false)?,
-            metered: Mutex::default(),
+            rooms: Rooms::start(config)?,
             compiler: Compiler::new()?,
             common: Common::default(),
             tables_max: engine::pool_tables(config),
@@ -80,11 +75,11 @@ impl Sandbox {
 
     /// Whether instances come from a pool, or are made on demand.
     pub fn is_pooling(&self) -> bool {
-        self.plain.pooling
+        self.rooms.are_pooling()
     }
 
-    /// Checks and compiles a module, binary or text. It runs none of it, but `_initialize` for a snapshot. Blocks, for seconds with a
-    /// large module: call it where blocking is allowed.
+    /// Checks and compiles a module, binary or text. It runs none of it, but `_initialize` for a snapshot.
+    /// Blocks, for seconds with a large module: call it where blocking is allowed.
     ///
     /// # Errors
     /// [`LoadError`] says what is wrong with the module and the remedy.
@@ -92,34 +87,11 @@ impl Sandbox {
         if limits.tables > self.tables_max {
             return Err(LoadError::PoolTables { wanted: limits.tables, max: self.tables_max });
         }
-        match limits.fuel {
-            0 => self.load_in(&self.plain, bytes, limits, grants),
-            _ => self.load_in(&*self.metered_room()?, bytes, limits, grants),
-        }
-    }
-
-    fn load_in(
-        &self,
-        room: &Room,
-        bytes: &[u8],
-        limits: Limits,
-        grants: Grants,
-    ) -> Result<Handler, LoadError> {
+        let kind = Kind { metered: limits.fuel > 0, snapshots: limits.instances.snapshot };
+        let room = self.rooms.of(kind).map_err(|error| LoadError::Engine(error.to_string()))?;
         let digest = Digest::of(bytes);
-        let module = self.compiler.compile(room, bytes, digest, &limits, &grants)?;
+        let module = self.compiler.compile(&room, bytes, digest, &limits, &grants)?;
         let (linked, ticker) = (room.link(&module)?, Arc::clone(&room.ticker));
         Handler::new(linked, digest, limits, grants, ticker, self.common.clone())
-    }
-
-    fn metered_room(&self) -> Result<Arc<Room>, LoadError> {
-        let mut room = self.metered.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*room {
-            Some(room) => Ok(Arc::clone(room)),
-            None => {
-                let started = Room::start(&self.config, true);
-                let started = started.map_err(|error| LoadError::Fuel(error.to_string()))?;
-                Ok(Arc::clone(room.insert(Arc::new(started))))
-            }
-        }
     }
 }
