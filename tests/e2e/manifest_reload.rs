@@ -201,3 +201,26 @@ fn a_hangup_signal_looks_at_the_files() {
     let line = daemon.wait_for_line("its verdict", |line| line.has("job_id", "a"));
     assert!(line.has("class", "bad_verdict"), "{}", line.text());
 }
+
+#[test]
+fn a_module_that_is_not_the_pinned_one_is_refused_once_and_the_old_one_serves() {
+    let ground = ground("");
+    let daemon = ground.start();
+    let refused = |line: &LogLine| line.message().contains("is not the pinned one");
+    let pin = format!("sha256 = \"{}\"", "0".repeat(64));
+    ground.manifest("", &[topic("work", "one.wat", &pin)]);
+    daemon.wait_for_line("the warning", refused);
+    push(&ground, "work", "a", 0);
+    wait_until_done(&daemon, "a");
+    // A further look at the files finds nothing new about the module.
+    ground.write("duebox.toml", "[redis\n");
+    daemon.wait_for_line("the further look", |line| {
+        line.message().starts_with("the manifest is refused")
+    });
+    assert_eq!(daemon.count(refused), 1);
+    ground.manifest("", &[topic("work", "two.wat", "")]);
+    daemon
+        .wait_for_line("the new module", |line| line.message().starts_with("a new module serves"));
+    push(&ground, "work", "b", 0);
+    wait_until_done(&daemon, "b");
+}

@@ -39,13 +39,15 @@ impl Daemon {
         seen.extend(modules::fingerprints(wanted));
         let in_manifest: BTreeSet<EntryName> =
             entries(&self.manifest).map(|(entry, _)| entry).collect();
+        // What was refused under this manifest is tried again when its file changes, not at every look.
+        let manifest_is_new = matches!(manifest, Some(Ok(_)));
         let is_wanted = |wanted: &Wanted| {
             let file_is_new = is_new(&wanted.file, seen.get(&wanted.file).unwrap_or(&None));
             let serves_otherwise = match self.modules.get(&wanted.entry) {
                 None => !in_manifest.contains(&wanted.entry),
                 Some(module) => !module.fits(&wanted.topic),
             };
-            file_is_new || serves_otherwise
+            file_is_new || (manifest_is_new && serves_otherwise)
         };
         let to_load = entries(wanted).filter_map(|(entry, topic)| Wanted::of(entry, topic));
         let to_load = to_load.filter(is_wanted).collect();
