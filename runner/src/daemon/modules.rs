@@ -64,6 +64,13 @@ impl Wanted {
         Some(Self { entry, file, topic: topic.clone() })
     }
 
+    /// True if these settings ask for another module, whatever its file holds.
+    pub(super) fn differs_from(&self, old: &Topic) -> bool {
+        old.handler.as_ref() != Some(&self.file)
+            || old.limits != self.topic.limits
+            || old.grants != self.topic.grants
+    }
+
     fn load(self, sandbox: &Sandbox) -> Loaded {
         let Self { entry, file, topic } = self;
         let module = module_file::load(sandbox, &entry, &topic).map(|handler| Module {
