@@ -45,9 +45,15 @@ pub(super) async fn write(
     topic: &TopicName,
     rules: &Rules,
 ) -> Result<bool, QueueError> {
-    let mut changed = false;
-    for number in 0..rules.shards.max(1) {
-        changed |= queue.configure(&topic.shard(number), rules).await?;
+    let mut changed = queue.configure(topic, rules).await?;
+    // A shard that is new is paused as the topic is.
+    let is_paused = rules.shards > 1 && queue.is_paused(topic).await?;
+    for number in 1..rules.shards {
+        let shard = topic.shard(number);
+        changed |= queue.configure(&shard, rules).await?;
+        if is_paused {
+            queue.pause(&shard).await?;
+        }
     }
     Ok(changed)
 }
