@@ -9,6 +9,7 @@ use fastrand::Rng;
 
 use crate::life::{Outcome, World};
 use crate::relay::ENTRIES_MAX;
+use crate::snapshot::{Snapshot, text};
 use crate::step::{Claim, Step, TickStep};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -64,7 +65,7 @@ impl World {
             83..=85 => Step::Cancel(self.some_ids()),
             86..=89 => {
                 let due = self.due(at);
-                Step::Reschedule(self.id(), due)
+                Step::Reschedule(self.id_that_waits(at), due)
             }
             90..=91 => Step::Requeue(self.some_ids()),
             92 => match self.rng.u8(..4) {
@@ -217,13 +218,15 @@ impl World {
         let side = &self.sides[at];
         let now = side.last.now_us / 1_000;
         let known = side.last.ticks.get(b"nightly".as_slice());
-        let known = known.map(|time| crate::snapshot::text(time) as u64);
+        let known = known.map(|time| text(time) as u64);
         let expected = match self.rng.u8(..4) {
             0 => None,
             _ => known,
         };
-        let until = match self.rng.u8(..6) {
-            0 => now + HOUR_MS,
+        let until = match (self.rng.u8(..6), known) {
+            (0, _) => now + HOUR_MS,
+            // The same tick again, as after a clock that was put back.
+            (1..=2, Some(known)) => known,
             _ => now - self.rng.u64(..3) * HOUR_MS,
         };
         let count = self.rng.u64(..3);
@@ -244,6 +247,20 @@ impl World {
 
     fn id(&mut self) -> JobId {
         JobId::new(["a", "b", "c", "d", "e"][self.rng.usize(..5)]).unwrap()
+    }
+
+    /// Half the time one that waits, as often in ready or pending as in retry or in a line.
+    fn id_that_waits(&mut self, at: usize) -> JobId {
+        let Snapshot { pending, ready, retry, blocked_at, .. } = &self.sides[at].last;
+        let mut ids: Vec<&Vec<u8>> = match self.rng.u8(..4) {
+            0 => pending.keys().chain(ready.keys()).collect(),
+            1 => retry.keys().chain(blocked_at.keys()).collect(),
+            _ => Vec::new(),
+        };
+        match ids.len() {
+            0 => self.id(),
+            count => JobId::from_redis(ids.swap_remove(self.rng.usize(..count)).clone()),
+        }
     }
 
     fn some_ids(&mut self) -> Vec<JobId> {
