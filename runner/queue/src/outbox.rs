@@ -22,6 +22,7 @@ use redis::{Cmd, Value};
 use crate::reply::{array, bytes, count, score, text, unexpected};
 use crate::script::{self, OUTBOX, RELAY, RELAYED};
 use crate::settle::millis;
+use crate::shards::spread_by;
 use crate::{Queue, QueueError};
 
 /// How long after its reading an entry may be pushed. Clocks of two Redis servers may differ by as
@@ -87,6 +88,7 @@ impl Queue {
                 )),
             }
         }
+        let parcels = self.spread(parcels).await?;
         for (target, parcels) in &parcels {
             for some in parcels.chunks(PUSHED_MAX) {
                 let late = self.push_parcels(target, some, not_after_ms, &mut relayed).await?;
@@ -127,6 +129,24 @@ impl Queue {
         };
         let answers = script::run(&self.connection, topics.iter().map(length).collect()).await?;
         answers.into_iter().map(|answer| count(&answer?)).collect()
+    }
+
+    /// Puts the follow-ups of each topic to the shards they are for.
+    async fn spread(
+        &self,
+        by_topic: BTreeMap<TopicName, Vec<Parcel>>,
+    ) -> Result<BTreeMap<TopicName, Vec<Parcel>>, QueueError> {
+        let mut by_shard: BTreeMap<TopicName, Vec<Parcel>> = BTreeMap::new();
+        for (topic, parcels) in by_topic {
+            let jobs = parcels.iter().map(|Parcel { follow_up, .. }| {
+                (spread_by(&follow_up.id, &follow_up.options), &follow_up.id)
+            });
+            let places = self.places(&topic, jobs.collect()).await?;
+            for (shard, parcel) in places.into_iter().zip(parcels) {
+                by_shard.entry(shard).or_default().push(parcel);
+            }
+        }
+        Ok(by_shard)
     }
 
     /// Some entries of an outbox, and when it is too late to push them, by Redis' clock in unix ms.

@@ -3,21 +3,25 @@
 //! end. How many shards there are stands in the `meta` of the first, and every number there ever was
 //! beside it: jobs that were pushed under another number are found where they are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use duebox_job::TopicName;
-use redis::Value;
+use duebox_job::{JobId, Options, TopicName};
+use redis::{Cmd, Value};
 
-use crate::reply::{array, text};
-use crate::{Queue, QueueError, script};
+use crate::reply::{array, count, text};
+use crate::script::{self, LOCATE};
+use crate::{BATCH_MAX, Queue, QueueError};
 
 /// How long the number of shards is believed: who changes it waits as long for the last pushes that
 /// do not know.
 const BELIEVED: Duration = Duration::from_secs(1);
 /// Topics whose shards are remembered; beyond it all are asked anew.
 const REMEMBERED_MAX: usize = 20_000;
+
+/// What `locate` answers for an id that is live or leased.
+const LIVE: u64 = 2;
 
 /// Over how many slots a topic is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +89,11 @@ impl Shards {
     }
 }
 
+/// What says in which shard of its topic a job lives: its key, so that jobs of one key meet, or its id.
+pub(crate) fn spread_by<'j>(id: &'j JobId, options: &'j Options) -> &'j [u8] {
+    options.key().map_or(id.as_bytes(), str::as_bytes)
+}
+
 /// What is known of topics' shards, and since when.
 #[derive(Default)]
 pub(crate) struct KnownShards(Mutex<HashMap<TopicName, (Instant, Shards)>>);
@@ -126,8 +135,68 @@ impl Queue {
         }
     }
 
+    /// The shard in which each of some jobs lives, or is to live: where its id is known from earlier
+    /// numbers of shards, or else at home. Jobs are given by their key, or their id where they have
+    /// none, and by their id. Two pushes of one id at once, of which one does not know the number of
+    /// shards yet, may both find it nowhere.
+    pub(crate) async fn places(
+        &self,
+        topic: &TopicName,
+        jobs: Vec<(&[u8], &JobId)>,
+    ) -> Result<Vec<TopicName>, QueueError> {
+        let shards = self.shards(topic).await?;
+        if shards.is_one() {
+            return Ok(vec![topic.clone(); jobs.len()]);
+        }
+        let mut places: Vec<TopicName> =
+            jobs.iter().map(|(spread_by, _)| shards.home(spread_by)).collect();
+        let mut asked: BTreeMap<TopicName, Vec<usize>> = BTreeMap::new();
+        for (at, (spread_by, _)) in jobs.iter().enumerate() {
+            for old in shards.old_homes(spread_by) {
+                asked.entry(old).or_default().push(at);
+            }
+        }
+        for (shard, at) in asked {
+            for some in at.chunks(BATCH_MAX) {
+                let ids = some.iter().map(|&at| jobs[at].1);
+                let call = self.locate(&shard, ids);
+                let answers = array(script::run_one(&self.connection, call).await?)?;
+                for (&at, found) in some.iter().zip(&answers) {
+                    if count(found)? > 0 {
+                        places[at] = shard.clone();
+                    }
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Which of these ids, at most [`BATCH_MAX`], are live or leased in any of a topic's shards.
+    pub(crate) async fn live_anywhere(
+        &self,
+        shards: &Shards,
+        ids: &[JobId],
+    ) -> Result<Vec<bool>, QueueError> {
+        let calls = shards.all().map(|shard| self.locate(&shard, ids.iter()));
+        let mut live = vec![false; ids.len()];
+        for answer in script::run(&self.connection, calls.collect()).await? {
+            for (live, found) in live.iter_mut().zip(&array(answer?)?) {
+                *live |= count(found)? == LIVE;
+            }
+        }
+        Ok(live)
+    }
+
+    fn locate<'i>(&self, shard: &TopicName, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
+        let mut call = LOCATE.call(&self.keys(shard));
+        for id in ids {
+            call.arg(id.as_bytes());
+        }
+        call
+    }
+
     /// The same, as of now.
-    pub(crate) async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
+    async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
         let mut ask = redis::cmd("HMGET");
         ask.arg(self.keys(topic).key("meta")).arg("shards").arg("shards_seen");
         let shards = Shards::read(topic, script::run_one(&self.connection, ask).await?)?;

@@ -39,21 +39,16 @@ impl Topic {
     }
 }
 
-/// Writes the rules of a topic into all its shards. True if others held before.
+/// Writes the rules of a topic into all its shards, those of earlier numbers too. True if others held
+/// before.
 pub(super) async fn write(
     queue: &Queue,
     topic: &TopicName,
     rules: &Rules,
 ) -> Result<bool, QueueError> {
     let mut changed = queue.configure(topic, rules).await?;
-    // A shard that is new is paused as the topic is.
-    let is_paused = rules.shards > 1 && queue.is_paused(topic).await?;
-    for number in 1..rules.shards {
-        let shard = topic.shard(number);
+    for shard in queue.shards(topic).await?.all().skip(1) {
         changed |= queue.configure(&shard, rules).await?;
-        if is_paused {
-            queue.pause(&shard).await?;
-        }
     }
     Ok(changed)
 }
