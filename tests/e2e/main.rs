@@ -37,6 +37,10 @@ mod limits;
 mod pause;
 mod priorities;
 
+// What people do on the command line.
+mod consumer;
+mod doctor;
+
 // What befalls a runner.
 mod death;
 mod drain;
