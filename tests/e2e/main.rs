@@ -36,10 +36,12 @@ mod keys;
 mod limits;
 mod pause;
 mod priorities;
+mod walk_through;
 
 // What people do on the command line.
 mod consumer;
 mod doctor;
+mod repair;
 
 // What befalls a runner.
 mod death;
