@@ -48,7 +48,12 @@ pub(super) async fn write(
 ) -> Result<bool, QueueError> {
     let mut changed = queue.configure(topic, rules).await?;
     for shard in queue.shards(topic).await?.all().skip(1) {
-        changed |= queue.configure(&shard, rules).await?;
+        let is_new = queue.configure(&shard, rules).await?;
+        // A shard that is new is paused as the topic is.
+        if is_new && queue.is_paused(topic).await? {
+            queue.pause(&shard).await?;
+        }
+        changed |= is_new;
     }
     Ok(changed)
 }

@@ -23,6 +23,7 @@ mod push;
 mod rules;
 mod settle;
 mod shards;
+mod spread;
 mod withdraw;
 // Arguments that are none change nothing.
 mod refusal;
