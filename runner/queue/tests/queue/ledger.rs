@@ -1,6 +1,6 @@
 //! The guarantees, checked from what the queue answered and nothing else: every push that was taken
 //! has exactly one end, is never handed out early, twice at once, or with another's attempts, and a
-//! valid verdict always counts. What the rules of a topic promise is in `ledger/promises.rs`.
+//! valid verdict always counts.
 //!
 //! Unlike the model it knows no stages. It panics where a guarantee is broken.
 
@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options};
-use duebox_queue::{
-    Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Rescheduled, Settled, Ticked, Verdict,
-};
+use duebox_queue::{Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Rescheduled, Ticked};
 
 use crate::model::is_bad;
 use crate::snapshot::{Snapshot, gone};
-use crate::step::{Claim, Given, Reply, Step};
+use crate::step::{Given, Reply, Step};
 
+mod ends;
 mod promises;
 
 use promises::Promises;
@@ -246,99 +245,6 @@ impl Ledger {
             let life = self.life(id);
             assert!(life.waiting.is_some(), "{id}: a lease ended without a newer push");
             assert!(life.running.take().is_some(), "{id}: no lease to end");
-        }
-    }
-
-    fn settled(&mut self, claim: &Claim, verdict: &Verdict, word: Settled) {
-        let (earliest, relaxed) = (self.clock.0, self.promises.rules.relaxed);
-        let life = self.life(&claim.id);
-        if let (Verdict::Finish(finish), Settled::Done) = (verdict, word)
-            && !finish.unique_for.is_zero()
-        {
-            life.held_until = earliest + finish.unique_for.as_millis() as f64;
-        }
-        let holds = life.running.as_ref().is_some_and(|(token, ..)| *token == claim.token_us);
-        assert_eq!(word != Settled::Lost, holds, "{}: {word:?}", claim.id);
-        let Some((_, mut job, gone)) = life.running.take_if(|_| holds) else { return };
-        let over = if let Verdict::Ack | Verdict::Finish(_) = verdict {
-            Some(Settled::Done)
-        } else if life.waiting.is_some() {
-            Some(Settled::Superseded)
-        } else {
-            gone.then_some(Settled::Cancelled)
-        };
-        if let Some(over) = over {
-            assert_eq!(word, over, "{}", claim.id);
-            return;
-        }
-        let delay = match (verdict, word) {
-            (Verdict::Release { delay }, Settled::Released) => *delay,
-            (Verdict::Snooze { delay, max_snoozes, .. }, Settled::Snoozed) => {
-                job.snoozes += 1;
-                assert!(job.snoozes <= u64::from(*max_snoozes), "{}: one too many", claim.id);
-                *delay
-            }
-            (
-                Verdict::Nack { delay, max_attempts, .. }
-                | Verdict::Snooze { nack_delay: delay, max_attempts, .. },
-                Settled::Retry,
-            ) => {
-                job.failures += 1;
-                assert!(job.failures < u64::from(*max_attempts), "{}: one too many", claim.id);
-                *delay
-            }
-            (
-                Verdict::Nack { max_attempts, .. } | Verdict::Snooze { max_attempts, .. },
-                Settled::Dead,
-            ) => {
-                assert!(job.failures + 1 >= u64::from(*max_attempts), "{}: too early", claim.id);
-                life.dead = Some(job.payload);
-                return;
-            }
-            (Verdict::Drop { .. }, Settled::Dead) => {
-                life.dead = Some(job.payload);
-                return;
-            }
-            _ => panic!("{}: {word:?} for {verdict:?}", claim.id),
-        };
-        let to_ready = delay.is_zero() && word == Settled::Released;
-        if !to_ready {
-            job.due = earliest + delay.as_millis() as f64;
-        }
-        job.has_turn = to_ready || !relaxed;
-        life.waiting = Some(job);
-    }
-
-    fn extended(&mut self, known: &BTreeMap<JobId, Life>, claim: &Claim, new: Option<u64>) {
-        let held = known.get(&claim.id).and_then(|life| life.running.as_ref());
-        let holds = held.is_some_and(|(token, ..)| *token == claim.token_us);
-        assert!(new.is_some() || !holds, "{}: a valid extension was refused", claim.id);
-        if let (true, Some(new), Some((token, ..))) =
-            (holds, new, &mut self.life(&claim.id).running)
-        {
-            *token = new;
-        }
-    }
-
-    fn reclaimed(&mut self, id: &JobId, word: Settled, delay: Duration) {
-        let ((earliest, latest), relaxed) = (self.clock, self.promises.rules.relaxed);
-        let life = self.life(id);
-        let Some((token, mut job, gone)) = life.running.take() else {
-            panic!("{id}: no lease to end")
-        };
-        assert!(token / 1_000 <= latest as u64, "{id}: the lease still held");
-        match word {
-            Settled::Superseded => assert!(life.waiting.is_some(), "{id}"),
-            Settled::Cancelled => assert!(gone && life.waiting.is_none(), "{id}"),
-            Settled::Dead => life.dead = Some(job.payload),
-            Settled::Discarded => {}
-            Settled::Retry => {
-                job.crashes += 1;
-                job.has_turn = !relaxed;
-                job.due = earliest + delay.as_millis() as f64;
-                assert!(life.waiting.replace(job).is_none(), "{id}");
-            }
-            _ => panic!("{id}: reclaimed as {word:?}"),
         }
     }
 
