@@ -74,6 +74,29 @@ pub(super) fn does_not_wait(topic: &TopicName, id: &JobId, found: Option<&Job>) 
     )
 }
 
+/// How many jobs that are not what they should be are looked up, to say what they are.
+const LOOKED_UP_MAX: usize = 20;
+
+/// Says of jobs that should be dead what they are instead; of many, of the first only.
+pub(super) async fn what_they_are(
+    queue: &Queue,
+    topic: &TopicName,
+    ids: &[String],
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::with_capacity(ids.len());
+    for (at, id) in ids.iter().enumerate() {
+        let job = match at < LOOKED_UP_MAX {
+            true => queue.get(topic, &JobId::from_redis(id.clone())).await?,
+            false => None,
+        };
+        lines.push(match job {
+            Some(job) => format!("none {id}: it is {}, not dead", job.state.word()),
+            None => format!("none {id}"),
+        });
+    }
+    Ok(lines)
+}
+
 /// Connects to the queue that the manifest names; a managed Redis must be running already.
 pub(super) async fn connect(manifest: &Manifest) -> Result<Queue, Failure> {
     let url = match &manifest.redis.url {
