@@ -31,6 +31,8 @@ struct Job {
     snoozes: u64,
     /// As it was pushed, or handed out; not known of a plain push.
     options: Option<Options>,
+    /// The number of its push, if it was due at once and nobody has had it or put it off.
+    arrived: Option<u64>,
     /// It was handed out before, came back, and has its key's turn while it waits.
     has_turn: bool,
 }
@@ -52,6 +54,8 @@ struct Life {
 pub(crate) struct Ledger {
     lives: BTreeMap<JobId, Life>,
     promises: Promises,
+    /// Pushes so far.
+    pushes: u64,
     /// The earliest and the latest that Redis' clock can have shown at the step, in ms.
     clock: (f64, f64),
 }
@@ -157,6 +161,8 @@ impl Ledger {
 
     fn pushed(&mut self, job: &NewJob, word: Pushed) {
         let (due, clock) = (self.not_before(job.due), self.clock);
+        self.pushes += 1;
+        let number = self.pushes;
         let may_be_full = self.promises.rules.max_pending > 0;
         let life = self.life(&job.id);
         let cancelled = life.running.as_ref().is_some_and(|(_, _, gone)| *gone);
@@ -174,7 +180,9 @@ impl Ledger {
         }
         if let Pushed::Pushed | Pushed::Replaced | Pushed::Successor = word {
             let options = Some(job.options.clone());
-            life.waiting = Some(Job { options, ..Job::new(&job.payload, due) });
+            // The second of a batch may have the place of the first.
+            let arrived = (word == Pushed::Pushed && job.due == Due::Now).then_some(number);
+            life.waiting = Some(Job { options, arrived, ..Job::new(&job.payload, due) });
         }
     }
 
@@ -210,6 +218,7 @@ impl Ledger {
             let known = job.options.replace(options.clone());
             assert!(known.is_none_or(|known| known == *options), "{}: not its options", claim.id);
             self.promises.turn_is_free(&self.lives, options.key());
+            self.promises.is_next(&self.lives, options.key(), job.arrived.take());
             let life = self.lives.entry(claim.id.clone()).or_default();
             life.running = Some((claim.token_us, job, false));
             started.push(claim.token_us as f64 - call.lease.as_micros() as f64);
@@ -272,6 +281,7 @@ impl Ledger {
             | Rescheduled::Retry => {
                 let job = life.waiting.as_mut().unwrap_or_else(|| panic!("{id}: nothing waits"));
                 job.due = due;
+                job.arrived = None;
                 job.has_turn &= word != Rescheduled::Pending;
             }
             Rescheduled::Leased => assert!(life.waiting.is_none() && life.running.is_some()),
@@ -311,6 +321,10 @@ impl Life {
 }
 
 impl Job {
+    fn key(&self) -> Option<&str> {
+        self.options.as_ref()?.key()
+    }
+
     fn new(payload: &Bytes, due: f64) -> Self {
         Self {
             payload: payload.clone(),
@@ -319,6 +333,7 @@ impl Job {
             crashes: 0,
             snoozes: 0,
             options: None,
+            arrived: None,
             has_turn: false,
         }
     }
