@@ -63,7 +63,15 @@ impl Shards {
     /// Every shard in which jobs may be, those of earlier numbers too.
     pub fn all(&self) -> impl Iterator<Item = TopicName> + '_ {
         let most = self.seen.iter().copied().max().unwrap_or(1);
-        (0..most).map(|number| self.topic.shard(number))
+        (0..most).map(|number| self.shard(number))
+    }
+
+    /// One of them. A shard that is looked at by itself is the only one.
+    fn shard(&self, number: u32) -> TopicName {
+        if self.topic.shard_number() > 0 {
+            return self.topic.clone();
+        }
+        self.topic.shard(number)
     }
 
     /// True if all jobs of the topic are in one shard, and always were.
@@ -73,7 +81,7 @@ impl Shards {
 
     /// The shard for new jobs of this key, or of this id where they have none.
     pub fn home(&self, key_or_id: &[u8]) -> TopicName {
-        self.topic.shard(crc32fast::hash(key_or_id) % self.count)
+        self.shard(crc32fast::hash(key_or_id) % self.count)
     }
 
     /// The shards where jobs of this key or id went under other numbers than now, without the one
@@ -85,7 +93,7 @@ impl Shards {
             self.seen.iter().map(|count| hash % count).filter(|number| *number != home).collect();
         old.sort_unstable();
         old.dedup();
-        old.into_iter().map(|number| self.topic.shard(number)).collect()
+        old.into_iter().map(|number| self.shard(number)).collect()
     }
 }
 
@@ -234,6 +242,15 @@ mod tests {
         assert_eq!(old, wanted);
         assert_eq!(now.all().count(), 5);
         assert!(shards(5, &[5]).old_homes(id).is_empty());
+    }
+
+    #[test]
+    fn a_shard_by_itself_is_its_own_only_one() {
+        let third = TopicName::new("t").unwrap().shard(2);
+        let alone = Shards::one(&third);
+        assert_eq!(alone.all().collect::<Vec<_>>(), [third.clone()]);
+        assert_eq!(alone.home(b"any"), third);
+        assert!(alone.is_one());
     }
 
     #[test]
