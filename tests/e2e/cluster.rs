@@ -217,7 +217,10 @@ impl Life<'_> {
         let keep = Keep { dead_for: day, dead_most: 10, done_for: day, done_most: 0 };
         assert_eq!(self.queue.tidy(&self.topic, &keep).await.unwrap().done, 1);
         self.queue.shards(&self.topic).await.unwrap();
-        assert_eq!(self.queue.outbox_lengths(&[self.topic.clone()]).await.unwrap(), [0]);
+        assert_eq!(
+            self.queue.outbox_lengths(std::slice::from_ref(&self.topic)).await.unwrap(),
+            [0]
+        );
     }
 
     /// What bad producers left is put aside.

@@ -92,6 +92,27 @@ fn a_busy_key_keeps_its_order_and_starves_nobody() {
 }
 
 #[test]
+fn a_busy_key_starves_nobody_though_there_is_one_lane_for_all() {
+    const NOISY: usize = 1_000;
+    const QUIET_KEYS: [&str; 4] = ["w", "x", "y", "z"];
+    // Longer than what a runner leases ahead: it takes one job at a time.
+    let ground = ground_of("per_key_concurrency = 1\nconcurrency = 1", 60);
+    let store = ground.store();
+    rules_stand(&ground, &store);
+    push_wishes(&ground, TOPIC, &line("noisy", NOISY, ""));
+    for key in QUIET_KEYS {
+        push_wishes(&ground, TOPIC, &line(key, 5, ""));
+    }
+    let daemon = ground.start();
+    eventually("the quiet keys are done", || {
+        store.live(TOPIC).iter().all(|id| id.starts_with("noisy-"))
+    });
+    let done = count_settled(&[&daemon], "done");
+    println!("twenty jobs of quiet keys were done beside {} of the noisy key", done - 20);
+    assert!(store.live_count(TOPIC) > NOISY / 2, "{done} jobs were done until then");
+}
+
+#[test]
 fn two_runners_share_the_keys_and_no_key_runs_twice_at_once() {
     const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
     // Longer than what a runner leases ahead, so that neither can take all of it.
@@ -196,4 +217,20 @@ fn a_runner_that_dies_gives_its_keys_turns_back() {
         assert!(runs.is_sorted(), "key {key} lost its order: {runs:?}");
     }
     assert!(said(&second).iter().all(|line| line.attempt == 1));
+}
+
+#[test]
+fn the_next_of_a_key_follows_one_that_is_buried_with_its_runner() {
+    let ground = ground("per_key_concurrency = 1\nmax_crashes = 1\nttr = \"1h\"");
+    let store = ground.store();
+    rules_stand(&ground, &store);
+    let killer = format!("l{}", "z".repeat(500));
+    push_wishes(&ground, TOPIC, &[keyed("k", "k-0", &killer), keyed("k", "k-1", "l")]);
+    let mut first = ground.start();
+    eventually("the first of the key runs", || !ran(&[&first]).is_empty());
+    first.kill();
+    let second = ground.start();
+    eventually("the next is done", || store.live_count(TOPIC) == 0);
+    assert_eq!((ran(&[&first]), ran(&[&second])), (ids(&["k-0"]), ids(&["k-1"])));
+    assert_eq!(store.dead_class(TOPIC, "k-0"), "crashed");
 }

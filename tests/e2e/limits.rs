@@ -3,14 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use duebox_harness::eventually;
+use duebox_harness::{Daemon, eventually};
 
 use crate::flow::{PUPPET, Wish, count_settled, push_wishes, wish};
 use crate::ground::{Ground, topic, up};
 use crate::idle::sleeps;
+use crate::journal::is_said;
 use crate::monitor::{Monitor, calls, keeps_rate, leases, most_at_once, started};
 
 const TOPIC: &str = "mail";
+/// The longest there is.
+const POLL: Duration = Duration::from_secs(60);
 
 /// Ground on which only a word from Redis wakes a runner in time: nobody polls.
 fn ground(keys: &str) -> Ground {
@@ -76,6 +79,25 @@ fn two_runners_together_run_no_more_at_once_than_the_topic_allows() {
     let shares = [&first, &second].map(|daemon| count_settled(&[daemon], "done"));
     println!("at most three at once: two runners shared {JOBS} jobs as {shares:?}");
     assert!(shares[0] > 0 && shares[1] > 0 && shares[0] + shares[1] == JOBS);
+}
+
+#[test]
+fn who_ends_the_last_lease_wakes_who_waits_for_its_place() {
+    let ground = ground("max_running = 1");
+    let store = ground.store();
+    let mut daemons = [ground.start(), ground.start()];
+    // A nap of a second: whoever is told to end meanwhile ends it, and begins no other.
+    push_wishes(&ground, TOPIC, &jobs(1, &format!("l{}", "z".repeat(50))));
+    let has_it = |daemon: &Daemon| daemon.count(is_said) == 1;
+    eventually("one has it", || daemons.iter().any(has_it));
+    daemons.sort_by_key(has_it);
+    let [other, ends] = &mut daemons;
+    push_wishes(&ground, TOPIC, &jobs(5, "l")[1..]);
+    assert_eq!(store.stage(TOPIC, "ready").len(), 4);
+    let began = Instant::now();
+    assert!(ends.terminate().success());
+    eventually("the other runs the rest", || count_settled(&[&*other], "done") == 4);
+    assert!(began.elapsed() < POLL / 2, "it was a poll that woke it");
 }
 
 #[test]

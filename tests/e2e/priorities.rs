@@ -9,14 +9,14 @@ use crate::monitor::{Monitor, leases, started};
 
 const TOPIC: &str = "mail";
 
-/// Jobs of a priority, told by the start of their ids.
+/// Jobs of a priority, told by the end of their ids: what is due at once is in the order of ids.
 fn jobs(priority: &str, count: usize) -> impl Iterator<Item = Wish> + '_ {
     let options = format!(r#"{{"priority":"{priority}"}}"#);
-    (0..count).map(move |n| wish(&format!("{priority}-{n}"), "l", &options))
+    (0..count).map(move |n| wish(&format!("{n}-{priority}"), "l", &options))
 }
 
 fn count(ids: &[&str], priority: &str) -> usize {
-    ids.iter().filter(|id| id.starts_with(priority)).count()
+    ids.iter().filter(|id| id.ends_with(priority)).count()
 }
 
 /// Runs these jobs, pushed in this order before anybody leases, and answers the order of their leases.
@@ -48,7 +48,7 @@ fn without_shares_all_of_the_high_go_first() {
     let order = run("", &wishes);
     let ranks: Vec<usize> = order
         .iter()
-        .map(|id| ["high", "normal", "low"].iter().position(|p| id.starts_with(p)).unwrap())
+        .map(|id| ["high", "normal", "low"].iter().position(|p| id.ends_with(p)).unwrap())
         .collect();
     assert!(ranks.is_sorted(), "{order:?}");
 }
@@ -74,6 +74,6 @@ fn with_shares_each_has_its_part_and_what_one_leaves_goes_to_the_others() {
 fn a_flood_of_high_ones_does_not_starve_the_low() {
     let wishes: Vec<Wish> = jobs("high", 1_000).chain(jobs("low", 20)).collect();
     let order = run("priorities = true", &wishes);
-    let last_low = order.iter().rposition(|id| id.starts_with("low")).unwrap();
+    let last_low = order.iter().rposition(|id| id.ends_with("low")).unwrap();
     assert!(last_low < 200, "the last of the low was the {last_low}th");
 }
