@@ -62,7 +62,10 @@ impl World {
                 Step::Extend(self.some_claims(at).into_iter().map(|c| (c, hours(1))).collect())
             }
             79..=82 => Step::Reclaim { delay: self.hours_up_to(2), discard: self.rng.u8(..4) == 0 },
-            83..=85 => Step::Cancel(self.some_ids()),
+            83..=85 => Step::Cancel(match self.rng.bool() {
+                true => self.some_claims(at).into_iter().map(|claim| claim.id).collect(),
+                false => self.some_ids(),
+            }),
             86..=89 => {
                 let due = self.due(at);
                 Step::Reschedule(self.id_that_waits(at), due)
@@ -202,7 +205,7 @@ impl World {
         let topic = self.sides[self.rng.usize(..2)].ground.topic.clone();
         let payload = self.payload();
         let id = match self.rng.u8(..4) {
-            0 => self.id(),
+            0..=1 => self.id(),
             _ => JobId::new(format!("f{}", self.serial)).unwrap(),
         };
         let now = self.sides[0].last.now_us / 1_000;
