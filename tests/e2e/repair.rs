@@ -36,7 +36,7 @@ fn ask(ground: &Ground, words: &[&str]) -> Value {
 
 #[test]
 fn a_job_can_be_looked_at_from_its_push_to_its_grave() {
-    let module = Handler::says("working").naps(Duration::from_millis(800)).nacks().wat();
+    let module = Handler::says("working").naps(Duration::from_secs(3)).nacks().wat();
     let ground = ground(&module, "max_attempts = 2\nbackoff = \"1h\"");
     let daemon = ground.start();
     let get = || ask(&ground, &["get", TOPIC, "42"]);
@@ -107,7 +107,9 @@ fn what_has_ended_is_forgotten_in_time() {
     });
     let meta = key(TOPIC, "meta");
     eventually("nothing is left of either", || store.keys(TOPIC).iter().all(|left| *left == meta));
-    assert_eq!(daemon.count(|line| line.message().starts_with("pruned dead jobs")), 1);
+    daemon.wait_for_line("it is reported", |line| {
+        line.message().starts_with("pruned dead jobs") && line.number("jobs") == Some(1)
+    });
 }
 
 #[test]
