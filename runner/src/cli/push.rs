@@ -52,7 +52,8 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
         payload_max: topic.limits.payload,
     };
     if let Some(jobs) = &args.jobs {
-        let jobs = push_jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
+        let jobs =
+            push_jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
         return push_jobs::push(&manifest, &jobs, args.json);
     }
     let source = Source::new(args.payload.clone());
@@ -107,8 +108,7 @@ fn tell(
             Due::In(delay) => format!("due in {}", format_duration(delay)),
             Due::At(ms) => format!("due at {ms}"),
         };
-        let is_stored =
-            matches!(pushed, Pushed::Pushed | Pushed::Replaced | Pushed::Successor);
+        let is_stored = matches!(pushed, Pushed::Pushed | Pushed::Replaced | Pushed::Successor);
         output::print(&if is_stored {
             format!("{word} {id} to {topic}, {when}")
         } else {
@@ -140,9 +140,8 @@ pub(super) fn refusal(pushed: Pushed) -> Option<(&'static str, &'static str)> {
             "as many jobs wait there as its max_pending allows",
             "push later, or raise max_pending",
         )),
-        Pushed::BadDue => Some((
-            "Redis refused its due time",
-            "compare this machine's clock with that of Redis",
-        )),
+        Pushed::BadDue => {
+            Some(("Redis refused its due time", "compare this machine's clock with that of Redis"))
+        }
     }
 }

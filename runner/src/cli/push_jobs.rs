@@ -266,7 +266,9 @@ fn read_line(
         }
         if line.last() != Some(&b'\n') && line.len() == max {
             skip_line(reader)?;
-            return Ok(Some(Err("the line is longer than any job of this topic can be".to_owned())));
+            return Ok(Some(
+                Err("the line is longer than any job of this topic can be".to_owned()),
+            ));
         }
         if !line.trim_ascii().is_empty() {
             return Ok(Some(Ok(line)));

@@ -95,8 +95,9 @@ async fn look(
 }
 
 fn topic_stats(topic: &TopicName, bound: bool, depths: &Depths) -> TopicStats {
-    let Depths { pending, ready, blocked, unack, retry, dead, done, outbox, paused, now_ms, .. } =
-        *depths;
+    let Depths {
+        pending, ready, blocked, unack, retry, dead, done, outbox, paused, now_ms, ..
+    } = *depths;
     let late_ms = depths.oldest_ready_ms.map(|due| now_ms.saturating_sub(due));
     let next_due_in_ms = depths.next_due_ms.map(|due| due.saturating_sub(now_ms));
     TopicStats {
@@ -131,7 +132,10 @@ fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure>
 
 fn table(topics: &[TopicStats]) -> String {
     let duration = |ms: Option<u64>| {
-        ms.map_or_else(|| "-".to_owned(), |ms| format_duration(Duration::from_millis(output::rounded(ms))))
+        ms.map_or_else(
+            || "-".to_owned(),
+            |ms| format_duration(Duration::from_millis(output::rounded(ms))),
+        )
     };
     let row = |topic: &TopicStats| {
         let mut row = vec![topic.topic.clone()];
@@ -145,8 +149,8 @@ fn table(topics: &[TopicStats]) -> String {
     };
     let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
     let header = [
-        "topic", "pending", "ready", "blocked", "unack", "retry", "dead", "done", "late", "next due",
-        "",
+        "topic", "pending", "ready", "blocked", "unack", "retry", "dead", "done", "late",
+        "next due", "",
     ];
     output::table(&header, &rows)
 }
