@@ -72,6 +72,7 @@ pub(crate) static PRUNE: LuaScript = script!("prune", "number");
 pub(crate) static SWEEP: LuaScript = script!("sweep", "number");
 pub(crate) static PEEK: LuaScript = script!("peek");
 pub(crate) static LOCATE: LuaScript = script!("locate");
+pub(crate) static FORGET_SHARDS: LuaScript = script!("forget_shards");
 
 pub(crate) static DOCTOR_TYPES: LuaScript = script!("doctor_types", "number", "doctor");
 pub(crate) static DOCTOR_STAGE: LuaScript = script!(
@@ -121,7 +122,7 @@ pub(crate) static DOCTOR_LINE: LuaScript = script!(
 pub(crate) static DOCTOR_GRAVE: LuaScript = script!("doctor_grave", "number", "doctor");
 pub(crate) static DOCTOR_OUTBOX: LuaScript = script!("doctor_outbox");
 
-static ALL: [&LuaScript; 29] = [
+static ALL: [&LuaScript; 30] = [
     &PUSH,
     &PROMOTE,
     &LEASE,
@@ -143,6 +144,7 @@ static ALL: [&LuaScript; 29] = [
     &SWEEP,
     &PEEK,
     &LOCATE,
+    &FORGET_SHARDS,
     &DOCTOR_TYPES,
     &DOCTOR_STAGE,
     &DOCTOR_JOBS,

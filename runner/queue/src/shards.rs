@@ -11,7 +11,7 @@ use duebox_job::{JobId, Options, TopicName};
 use redis::{Cmd, Value};
 
 use crate::reply::{array, count, text};
-use crate::script::{self, LOCATE};
+use crate::script::{self, FORGET_SHARDS, LOCATE};
 use crate::{BATCH_MAX, Queue, QueueError};
 
 /// How long the number of shards is believed: who changes it waits as long for the last pushes that
@@ -20,6 +20,8 @@ const BELIEVED: Duration = Duration::from_secs(1);
 /// Topics whose shards are remembered; beyond it all are asked anew.
 const REMEMBERED_MAX: usize = 20_000;
 
+/// What a shard has as long as it has anything that may be asked for.
+const KEPT: [&str; 7] = ["jobs", "unack", "dead", "done", "unique", "outbox", "inbox"];
 /// What `locate` answers for an id that is live or leased.
 const LIVE: u64 = 2;
 
@@ -177,6 +179,36 @@ impl Queue {
             }
         }
         Ok(places)
+    }
+
+    /// Forgets the earlier numbers of a topic's shards if nothing is left in any of them. Who changes
+    /// the number calls it before, so that the numbers there were do not add up for ever. Answers
+    /// whether only the present one is known now.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn forget_old_shards(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        let shards = self.ask_shards(topic).await?;
+        if shards.seen == [shards.count] {
+            return Ok(true);
+        }
+        let exist = |shard: TopicName| {
+            let keys = self.keys(&shard);
+            let mut exist = redis::cmd("EXISTS");
+            exist.arg(KEPT.map(|name| keys.key(name)).as_slice());
+            exist
+        };
+        for answer in script::run(&self.connection, shards.all().map(exist).collect()).await? {
+            if count(&answer?)? > 0 {
+                return Ok(false);
+            }
+        }
+        let seen: Vec<String> = shards.seen.iter().map(u32::to_string).collect();
+        let mut call = FORGET_SHARDS.call(&self.keys(topic));
+        call.arg(shards.count).arg(seen.join(" "));
+        let is_done = count(&script::run_one(&self.connection, call).await?)? > 0;
+        self.known_shards.forget(topic);
+        Ok(is_done)
     }
 
     /// Which of these ids, at most [`BATCH_MAX`], are live or leased in any of a topic's shards.

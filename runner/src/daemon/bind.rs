@@ -195,6 +195,7 @@ async fn prepare(
     name: &TopicName,
     topic: &Topic,
 ) -> Result<Vec<TopicName>, QueueError> {
+    queue.forget_old_shards(name).await?;
     rules::write(queue, name, &topic.rules()).await?;
     queue.register(std::slice::from_ref(name)).await?;
     Ok(queue.shards(name).await?.all().collect())

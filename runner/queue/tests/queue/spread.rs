@@ -270,6 +270,34 @@ async fn a_dead_job_stays_dead_while_its_id_lives_in_another_shard() {
 }
 
 #[tokio::test]
+async fn earlier_numbers_are_forgotten_once_nothing_is_left() {
+    let ground = Ground::new().await;
+    let forgets = async || ground.queue.forget_old_shards(&ground.topic).await.unwrap();
+    let seen = || -> Option<String> {
+        ground.redis(redis::cmd("HGET").arg(ground.key("meta")).arg("shards_seen"))
+    };
+    assert!(forgets().await);
+    ground.split(4).await;
+    ground.push("a").await;
+    ground.split(2).await;
+    assert_eq!((forgets().await, seen().as_deref()), (false, Some("4 2")));
+    assert_eq!(ground.run_all().await.len(), 1);
+    assert_eq!((forgets().await, seen().as_deref()), (true, Some("2")));
+    assert_eq!(ground.shards().await.len(), 2);
+    // What is dead may be asked for, too.
+    let shard = ground.topic.shard(1);
+    let name = names(0, 99).into_iter().find(|name| crc32(name.as_bytes()) % 2 == 1).unwrap();
+    ground.push(&name).await;
+    let lease = ground.lease_in(&shard).await.remove(0);
+    assert_eq!(ground.settle_in(&shard, lease, drop_it()).await, Settled::Dead);
+    ground.split(1).await;
+    assert_eq!((forgets().await, seen().as_deref()), (false, Some("2 1")));
+    assert_eq!(ground.queue.prune(&ground.topic, &[id(&name)]).await.unwrap(), 1);
+    assert_eq!((forgets().await, seen()), (true, None));
+    assert_eq!(ground.shards().await, std::slice::from_ref(&ground.topic));
+}
+
+#[tokio::test]
 async fn follow_ups_go_to_their_shards() {
     let ground = Ground::new().await;
     let parent = TopicName::new("parent").unwrap();
