@@ -24,6 +24,7 @@ mod rules;
 mod settle;
 mod shards;
 mod spread;
+mod spread_life;
 mod withdraw;
 // Arguments that are none change nothing.
 mod refusal;
