@@ -98,6 +98,10 @@ impl Daemon {
             return served.bind_anew(name, topic, handler.as_ref(), lease);
         }
         self.leave(name);
+        if self.unbound {
+            // Redis has failed just now: the next try is for this one, too.
+            return;
+        }
         match prepare(&self.queue, name, &topic).await {
             Ok(shards) => self.serve_topic(name, topic, shards, handler),
             Err(error) => {
