@@ -23,7 +23,7 @@ use crate::reply::{array, bytes, count, score, text, unexpected};
 use crate::script::{self, OUTBOX, RELAY, RELAYED};
 use crate::settle::millis;
 use crate::shards::spread_by;
-use crate::{Queue, QueueError};
+use crate::{BATCH_MAX, Queue, QueueError};
 
 /// How long after its reading an entry may be pushed. Clocks of two Redis servers may differ by as
 /// much again before a mark could go too early.
@@ -141,12 +141,46 @@ impl Queue {
             let jobs = parcels.iter().map(|Parcel { follow_up, .. }| {
                 (spread_by(&follow_up.id, &follow_up.options), &follow_up.id)
             });
-            let places = self.places(&topic, jobs.collect()).await?;
+            let mut places = self.places(&topic, jobs.collect()).await?;
+            self.follow_marks(&topic, &parcels, &mut places).await?;
             for (shard, parcel) in places.into_iter().zip(parcels) {
                 by_shard.entry(shard).or_default().push(parcel);
             }
         }
         Ok(by_shard)
+    }
+
+    /// Sends those to a shard again that were pushed there under another number of shards, by a relay
+    /// that died before it emptied the outbox: the job may be long done, and only the mark tells.
+    async fn follow_marks(
+        &self,
+        topic: &TopicName,
+        parcels: &[Parcel],
+        places: &mut [TopicName],
+    ) -> Result<(), QueueError> {
+        let shards = self.shards(topic).await?;
+        let mut asked: BTreeMap<TopicName, Vec<usize>> = BTreeMap::new();
+        for (at, Parcel { follow_up, .. }) in parcels.iter().enumerate() {
+            for old in shards.old_homes(spread_by(&follow_up.id, &follow_up.options)) {
+                asked.entry(old).or_default().push(at);
+            }
+        }
+        for (shard, at) in asked {
+            for some in at.chunks(BATCH_MAX) {
+                let mut call = redis::cmd("ZMSCORE");
+                call.arg(self.keys(&shard).key("inbox"));
+                for &at in some {
+                    call.arg(&parcels[at].mark);
+                }
+                let scores = array(script::run_one(&self.connection, call).await?)?;
+                for (&at, score) in some.iter().zip(&scores) {
+                    if *score != Value::Nil {
+                        places[at] = shard.clone();
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Some entries of an outbox, and when it is too late to push them, by Redis' clock in unix ms.
