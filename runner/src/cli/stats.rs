@@ -23,7 +23,7 @@ struct Snapshot {
     topics: Vec<TopicStats>,
 }
 
-/// One topic; `bound` if the manifest has it.
+/// One topic; `bound` if the manifest has it, or a pattern of it.
 #[derive(Serialize)]
 struct TopicStats {
     topic: String,
@@ -89,7 +89,7 @@ async fn look(
     let topics = topics
         .iter()
         .zip(&depths)
-        .map(|(topic, depths)| topic_stats(topic, manifest.topics.contains_key(topic), depths))
+        .map(|(topic, depths)| topic_stats(topic, manifest.topic_for(topic).is_some(), depths))
         .collect();
     Ok(Snapshot { now_ms, topics })
 }
