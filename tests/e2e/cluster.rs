@@ -20,10 +20,12 @@ use crate::monitor::{Command, Monitor, calls};
 use crate::store::{Store, key};
 
 const TOPICS: [&str; 2] = ["order.close", "mail"];
+/// The slots of a topic that is split over two.
+const SHARDS: [&str; 2] = ["hot", "hot#1"];
 const LEASE: Duration = Duration::from_secs(15);
 const BURIED: &str = r#"{"class":"nack","reason":"no"}"#;
 
-/// A server in cluster mode that has the slots of [`TOPICS`] and of the set of topics.
+/// A server in cluster mode that has the slots of these topics, and of the set of topics.
 fn cluster() -> RedisServer {
     let bus = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let redis = RedisServer::with_args(&[
@@ -35,7 +37,7 @@ fn cluster() -> RedisServer {
         "no",
     ]);
     let store = Store::new(&redis.url());
-    let topics = TOPICS.iter().map(|topic| key(topic, "jobs"));
+    let topics = TOPICS.iter().chain(&SHARDS).map(|topic| key(topic, "jobs"));
     for name in topics.chain(["duebox:topics".to_owned()]) {
         let slot: u16 = store.ask(cmd("CLUSTER").arg("KEYSLOT").arg(name));
         let _: String = store.ask(cmd("CLUSTER").arg("ADDSLOTS").arg(slot));
@@ -243,6 +245,45 @@ impl Life<'_> {
     }
 }
 
+/// A topic is split with a job in it, which is found where it is; then it is emptied, and its earlier
+/// number of shards forgotten.
+async fn is_split(redis: &RedisServer) {
+    let (topic, queue) = (name(SHARDS[0]), connect(redis).await);
+    let jobs: Vec<NewJob> =
+        (0..20).map(|n| job(&format!("j{n}"), Due::Now, Options::default())).collect();
+    let words = queue.push(&topic, &jobs[..1], IfExists::Reject).await.unwrap();
+    assert_eq!(words, [Pushed::Pushed]);
+    let rules = Rules { shards: 2, ..Rules::default() };
+    let shards = [topic.shard(0), topic.shard(1)];
+    for shard in &shards {
+        queue.configure(shard, &rules).await.unwrap();
+    }
+    // One that has not known the topic before.
+    let queue = connect(redis).await;
+    let words = queue.push(&topic, &jobs, IfExists::Reject).await.unwrap();
+    assert_eq!(
+        (words[0], words[1..].iter().all(|word| *word == Pushed::Pushed)),
+        (Pushed::Exists, true)
+    );
+    let mut ran = 0;
+    for shard in shards {
+        let mut life = Life { queue: &queue, topic: shard, calls: 0 };
+        let leases = life.lease_for(20, LEASE).await;
+        assert!(!leases.is_empty(), "all jobs went into one shard");
+        for lease in leases {
+            assert_eq!(life.settle(lease, Verdict::Ack).await, Settled::Done);
+            ran += 1;
+        }
+    }
+    assert_eq!(ran, 20);
+    assert!(queue.forget_old_shards(&topic).await.unwrap());
+}
+
+async fn connect(redis: &RedisServer) -> Queue {
+    let settings = ConnectionSettings { url: redis.url(), password: None };
+    Queue::connect(&settings, "duebox").await.unwrap()
+}
+
 /// A job of one topic for another, for later.
 fn follow_up(from: &TopicName, to: &str) -> FollowUp {
     FollowUp {
@@ -280,8 +321,7 @@ fn undeclared(commands: &[Command]) -> BTreeSet<String> {
 async fn every_verb_keeps_to_one_slot_and_to_its_keys() {
     let redis = cluster();
     let monitor = Monitor::start(&redis);
-    let settings = ConnectionSettings { url: redis.url(), password: None };
-    let queue = Queue::connect(&settings, "duebox").await.unwrap();
+    let queue = connect(&redis).await;
     for topic in TOPICS {
         let mut life = Life { queue: &queue, topic: name(topic), calls: 0 };
         life.waits_and_moves().await;
@@ -289,6 +329,7 @@ async fn every_verb_keeps_to_one_slot_and_to_its_keys() {
         life.is_kept_and_forgotten().await;
         life.is_repaired().await;
     }
+    is_split(&redis).await;
     let commands = monitor.commands(&redis);
     assert_eq!(undeclared(&commands), BTreeSet::new());
     let called = calls(&commands);
