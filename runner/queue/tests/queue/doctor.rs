@@ -211,6 +211,23 @@ fn kinds(findings: &[Finding]) -> BTreeSet<Kind> {
     findings.iter().map(|finding| finding.kind).collect()
 }
 
+/// Plain producers may have any bytes as an id.
+#[tokio::test]
+async fn odd_ids_are_examined_like_others() {
+    let ground = Ground::new().await;
+    let odd: [&[u8]; 4] = [b"\xff\x00", b"", b"a\r\nb", b"a b"];
+    for id in odd {
+        ground.redis::<u64>(redis::cmd("HSET").arg(ground.key("jobs")).arg(id).arg(b"\xfe"));
+        let bare = [id, b"!"].concat();
+        ground.redis::<u64>(redis::cmd("ZADD").arg(ground.key("ready")).arg(5).arg(bare));
+    }
+    let repaired = examine(&ground, Checkup::REPAIR).await;
+    let subjects: BTreeSet<_> = repaired.iter().map(|finding| finding.subject.clone()).collect();
+    assert!(odd.iter().all(|id| subjects.contains(*id)), "{subjects:?}");
+    assert_eq!((repaired.len(), ground.snapshot().dead_jobs.len()), (8, 4));
+    assert_eq!(examine(&ground, Checkup::LOOK).await, []);
+}
+
 #[tokio::test]
 async fn large_payloads_make_small_pages() {
     let ground = Ground::new().await;
