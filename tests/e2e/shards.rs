@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use duebox_harness::{Daemon, eventually};
 use serde_json::Value;
 
-use crate::ground::{Ground, topic};
+use crate::ground::{Ground, topic, up};
 use crate::handler::Handler;
 use crate::journal::{is_said, said, settled_as, tally, verdicts};
 use crate::producer::push_many;
@@ -160,4 +160,21 @@ fn another_number_waits_for_the_next_start_and_limits_are_shared() {
         .redis
         .pipe("MULTI\nHSET duebox:{work#2}:jobs a {}\nZADD duebox:{work#2}:pending 0 a\nEXEC\n");
     second.wait_for_line("its job", |line| settled_as(line, "done") && line.has("job_id", "a"));
+}
+
+/// A runner of another manifest splits the topic over more, and dies: those that are left serve the
+/// shards it added.
+#[test]
+fn shards_that_another_runner_added_are_served_too() {
+    let ground = ground();
+    split(&ground, 2, "");
+    let mut first = ground.start();
+    let other = [topic(TOPIC, "one.wat", "shards = 5")];
+    let mut second = up(&ground.manifest_named("other.toml", "", &other));
+    second.kill();
+    const JOBS: usize = 500;
+    assert_eq!(push_lines(&ground, "job", JOBS)["pushed"], JOBS as u64);
+    eventually("every job is done", || live(&ground, 5).iter().sum::<usize>() == 0);
+    assert!(first.terminate().success());
+    assert_each_ran_once(&first, &ids("job", JOBS));
 }
