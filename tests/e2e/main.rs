@@ -26,6 +26,7 @@ mod schedules;
 // Topics that are served otherwise than by an entry and a handler of their own.
 mod patterns;
 mod pull_topics;
+mod shards;
 
 // What the whole queue promises.
 mod cluster;
