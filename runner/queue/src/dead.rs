@@ -69,9 +69,8 @@ impl Queue {
             let live = self.live_elsewhere(&shards, batch).await?;
             for shard in shards.all() {
                 // Who was not met yet may be dead in the next shard.
-                let left: Vec<usize> = (0..batch.len())
-                    .filter(|&at| met[at] == Requeued::None && !live[at])
-                    .collect();
+                let left: Vec<usize> =
+                    (0..batch.len()).filter(|&at| met[at] == Requeued::None && !live[at]).collect();
                 if left.is_empty() {
                     break;
                 }

@@ -181,8 +181,7 @@ fn batches(jobs: &[NewJob], places: Vec<TopicName>) -> Vec<Batch> {
     let mut open: BTreeMap<TopicName, usize> = BTreeMap::new();
     for (at, (job, shard)) in jobs.iter().zip(places).enumerate() {
         let bytes = job.payload.len();
-        let fits =
-            |batch: &Batch| batch.at.len() < BATCH_MAX && batch.bytes + bytes <= BATCH_BYTES;
+        let fits = |batch: &Batch| batch.at.len() < BATCH_MAX && batch.bytes + bytes <= BATCH_BYTES;
         match open.get(&shard).and_then(|&number| batches.get_mut(number)) {
             Some(batch) if fits(batch) => {
                 batch.at.push(at);
