@@ -48,6 +48,7 @@ fn two_runners_together_start_no_more_than_the_rate_allows() {
     let per_job = asked as f64 / JOBS as f64;
     println!("50/s over two runners: {JOBS} jobs in {took:?}, {per_job:.1} scripts a job");
     assert!(per_job < 30.0, "{per_job:.1} scripts a job: it spins");
+    eventually("all of it is told", || count_settled(&[&first, &second], "done") >= JOBS);
     assert_eq!(count_settled(&[&first, &second], "done"), JOBS);
 }
 
@@ -76,6 +77,7 @@ fn two_runners_together_run_no_more_at_once_than_the_topic_allows() {
     eventually("all are done", || store.live_count(TOPIC) == 0);
     let changes = leases(&monitor.commands(&ground.redis), TOPIC);
     assert_eq!((most_at_once(changes.iter()), started(&changes).len()), (3, JOBS));
+    eventually("all of it is told", || count_settled(&[&first, &second], "done") >= JOBS);
     let shares = [&first, &second].map(|daemon| count_settled(&[daemon], "done"));
     println!("at most three at once: two runners shared {JOBS} jobs as {shares:?}");
     assert!(shares[0] > 0 && shares[1] > 0 && shares[0] + shares[1] == JOBS);
@@ -86,8 +88,8 @@ fn who_ends_the_last_lease_wakes_who_waits_for_its_place() {
     let ground = ground("max_running = 1");
     let store = ground.store();
     let mut daemons = [ground.start(), ground.start()];
-    // A nap of a second: whoever is told to end meanwhile ends it, and begins no other.
-    push_wishes(&ground, TOPIC, &jobs(1, &format!("l{}", "z".repeat(50))));
+    // A nap of three seconds: whoever is told to end meanwhile ends it, and begins no other.
+    push_wishes(&ground, TOPIC, &jobs(1, &format!("l{}", "z".repeat(150))));
     let has_it = |daemon: &Daemon| daemon.count(is_said) == 1;
     eventually("one has it", || daemons.iter().any(has_it));
     daemons.sort_by_key(has_it);

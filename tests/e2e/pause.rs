@@ -56,8 +56,8 @@ fn what_runs_when_its_topic_is_paused_is_settled_and_its_retry_waits() {
     let quick = topic("mail", "puppet.wat", "backoff = \"1ms\"");
     ground.manifest("", &[quick]);
     let daemon = ground.start();
-    // A nap of a second, then a nack.
-    push_wishes(&ground, "mail", &[wish("long", &format!("{}n", "z".repeat(50)), "{}")]);
+    // A nap of three seconds, then a nack.
+    push_wishes(&ground, "mail", &[wish("long", &format!("{}n", "z".repeat(150)), "{}")]);
     eventually("it runs", || store.stage("mail", "unack").contains("long"));
     ground.duebox(&["pause", "mail"]);
     eventually("it is settled", || count_settled(&[&daemon], "retry") == 1);

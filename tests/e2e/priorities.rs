@@ -4,7 +4,7 @@ use duebox_harness::eventually;
 
 use crate::flow::{PUPPET, Wish, push_wishes, wish};
 use crate::ground::{Ground, topic};
-use crate::journal::said;
+use crate::journal::{is_said, said};
 use crate::monitor::{Monitor, leases, started};
 
 const TOPIC: &str = "mail";
@@ -36,6 +36,7 @@ fn run(keys: &str, wishes: &[Wish]) -> Vec<String> {
     let order: Vec<String> = started(&changes).into_iter().map(str::to_owned).collect();
     assert_eq!(order.len(), wishes.len(), "some were leased twice");
     // One lane runs them one after the other, in the order of their leases.
+    eventually("all of it is told", || daemon.count(is_said) >= order.len());
     let ran: Vec<String> = said(&daemon).into_iter().map(|line| line.id).collect();
     assert_eq!(ran, order);
     order

@@ -13,7 +13,7 @@ use crate::monitor::{Monitor, leases};
 use crate::producer::push_many;
 
 const TOPIC: &str = "work";
-const JOBS: usize = 400;
+const JOBS: usize = 1_500;
 
 fn closing(daemon: &mut Daemon, count: &str) -> i64 {
     assert!(daemon.terminate().success());
