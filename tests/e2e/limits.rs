@@ -15,12 +15,18 @@ const TOPIC: &str = "mail";
 /// The longest there is.
 const POLL: Duration = Duration::from_secs(60);
 
-/// Ground on which only a word from Redis wakes a runner in time: nobody polls.
+/// Ground on which only a word from Redis wakes a runner in time: it does not poll, nor does it look
+/// for leases that end before they do.
 fn ground(keys: &str) -> Ground {
+    ground_with_lease("10m", keys)
+}
+
+fn ground_with_lease(lease: &str, keys: &str) -> Ground {
     let ground = Ground::new();
     ground.write("puppet.wat", PUPPET);
     let redis = format!("[redis]\nurl = \"{}\"\npoll = \"1m\"\n", ground.redis.url());
-    ground.write("duebox.toml", redis + &topic(TOPIC, "puppet.wat", keys));
+    let runner = format!("[runner]\nlease = \"{lease}\"\n");
+    ground.write("duebox.toml", redis + &runner + &topic(TOPIC, "puppet.wat", keys));
     ground
 }
 
@@ -104,10 +110,7 @@ fn who_ends_the_last_lease_wakes_who_waits_for_its_place() {
 
 #[test]
 fn a_runner_that_dies_gives_its_places_back() {
-    let ground = ground("max_running = 2\nttr = \"1h\"");
-    let lease = "[runner]\nlease = \"1s\"\n".to_owned();
-    let manifest = std::fs::read_to_string(ground.path("duebox.toml")).unwrap();
-    ground.write("duebox.toml", lease + &manifest);
+    let ground = ground_with_lease("1s", "max_running = 2\nttr = \"1h\"");
     let store = ground.store();
     // 200 naps of 20 ms: both places are held when the first runner is killed.
     push_wishes(&ground, TOPIC, &jobs(2, &"z".repeat(200)));
