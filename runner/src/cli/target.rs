@@ -1,5 +1,6 @@
 //! What a command works on: the manifest's topic, and the queue in the manifest's Redis.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use duebox_job::{JobId, TopicName};
@@ -19,11 +20,11 @@ pub(super) fn unknown_topic<'t>(
     name: &TopicName,
     known: impl Iterator<Item = &'t TopicName>,
 ) -> Failure {
-    let known: Vec<&str> = known.map(TopicName::as_str).collect();
+    let known: BTreeSet<&str> = known.map(TopicName::as_str).collect();
     let hint = match nearest(name.as_str(), known.iter().copied()) {
         Some(like) => format!("did you mean {like}?"),
         None if known.is_empty() => "no topic is known; add it to the manifest".to_owned(),
-        None => format!("add it, or choose one of: {}", known.join(", ")),
+        None => format!("add it, or choose one of: {}", Vec::from_iter(known).join(", ")),
     };
     Failure::bad_input(format!("there is no topic {name} in the manifest"), hint)
 }
