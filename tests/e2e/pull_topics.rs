@@ -39,6 +39,10 @@ fn jobs_of_a_topic_without_a_handler_wait_for_pull_consumers() {
             line.has("topic", name) && line.message().starts_with("serving pull consumers")
         });
     }
+    let stats = ground.duebox(&["stats"]);
+    let line = |topic: &str| stats.lines().find(|line| line.starts_with(topic)).unwrap();
+    assert!(line("mail").ends_with("pull") && line("fax.eu").ends_with("pull"), "{stats}");
+    assert!(!line("own").ends_with("pull"), "{stats}");
     let store = ground.store();
     let taken = ground.duebox(&["pull", "mail", "--lease", "1s", "--json"]);
     assert!(taken.replace(' ', "").contains("\"id\":\"a\""), "{taken}");

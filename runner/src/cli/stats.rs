@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::{Common, StatsArgs, output, target};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Topic};
 
 /// How often `--watch` looks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -23,11 +23,12 @@ struct Snapshot {
     topics: Vec<TopicStats>,
 }
 
-/// One topic; `bound` if the manifest has it, or a pattern of it.
+/// One topic; `bound` if the manifest has it, or a pattern of it, and `pulled` if that has no handler.
 #[derive(Serialize)]
 struct TopicStats {
     topic: String,
     bound: bool,
+    pulled: bool,
     pending: u64,
     ready: u64,
     blocked: u64,
@@ -89,12 +90,12 @@ async fn look(
     let topics = topics
         .iter()
         .zip(&depths)
-        .map(|(topic, depths)| topic_stats(topic, manifest.topic_for(topic).is_some(), depths))
+        .map(|(topic, depths)| topic_stats(topic, manifest.topic_for(topic), depths))
         .collect();
     Ok(Snapshot { now_ms, topics })
 }
 
-fn topic_stats(topic: &TopicName, bound: bool, depths: &Depths) -> TopicStats {
+fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> TopicStats {
     let Depths {
         pending, ready, blocked, unack, retry, dead, done, outbox, paused, now_ms, ..
     } = *depths;
@@ -102,7 +103,8 @@ fn topic_stats(topic: &TopicName, bound: bool, depths: &Depths) -> TopicStats {
     let next_due_in_ms = depths.next_due_ms.map(|due| due.saturating_sub(now_ms));
     TopicStats {
         topic: topic.to_string(),
-        bound,
+        bound: settings.is_some(),
+        pulled: settings.is_some_and(|settings| settings.handler.is_none()),
         pending,
         ready,
         blocked,
@@ -164,6 +166,9 @@ fn notes(topic: &TopicStats) -> String {
     if topic.outbox > 0 {
         notes.push(format!("{} in the outbox", topic.outbox));
     }
+    if topic.pulled {
+        notes.push("pull".to_owned());
+    }
     if !topic.bound {
         notes.push("unbound".to_owned());
     }
@@ -185,7 +190,7 @@ mod tests {
             now_ms: 1_000,
             ..Depths::default()
         };
-        let stats = topic_stats(&TopicName::new("a").unwrap(), false, &depths);
+        let stats = topic_stats(&TopicName::new("a").unwrap(), None, &depths);
         assert_eq!((stats.late_ms, stats.next_due_in_ms), (Some(100), Some(500)));
         let text = table(&[stats]);
         assert!(text.ends_with("100ms     500ms  paused, 3 in the outbox, unbound"), "{text}");
