@@ -45,7 +45,7 @@ mod entry;
 mod finder;
 mod modules;
 mod reload;
-mod rules;
+pub(crate) mod rules;
 mod served;
 
 pub use self::finder::Finder;

@@ -7,7 +7,6 @@ use duebox_job::{JobId, Options, format_duration};
 use duebox_queue::{Due, IfExists, NewJob, Pushed};
 use jiff::Timestamp;
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::due::due;
 use super::failure::{FAILED, Failure};
@@ -64,21 +63,15 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     let payload = source.read(template.payload_max)?;
     let id = match args.id {
         Some(id) => id,
-        None => made_id()?,
+        None => JobId::generate(),
     };
     let job = template.job(id.clone(), payload);
     let pushed = target::block_on(async {
-        let queue = target::connect(&manifest).await?;
+        let queue = target::connect_to_topic(&manifest, &args.topic).await?;
         let answers = queue.push(&args.topic, &[job], template.if_exists).await?;
         answers.first().copied().ok_or_else(no_answer)
     })?;
     tell(&args.topic, &id, template.due, pushed, args.json)
-}
-
-/// An id of its own for a job that was given none; later ones sort after earlier ones.
-pub(super) fn made_id() -> Result<JobId, Failure> {
-    JobId::new(Uuid::now_v7().to_string())
-        .map_err(|error| Failure::failed(error.to_string(), "give the job an id with --id"))
 }
 
 pub(super) fn no_answer() -> Failure {

@@ -7,6 +7,7 @@ use duebox_job::{JobId, TopicName};
 use duebox_queue::{ConnectionSettings, Job, JobState, Queue};
 
 use super::failure::Failure;
+use crate::daemon::rules;
 use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
 use crate::redis_server::socket_url;
 
@@ -96,6 +97,21 @@ pub(super) async fn what_they_are(
         });
     }
     Ok(lines)
+}
+
+/// Connects to use a topic. One that nobody has used yet gets its rules first, so that they hold
+/// for its first jobs too.
+pub(super) async fn connect_to_topic(
+    manifest: &Manifest,
+    name: &TopicName,
+) -> Result<Queue, Failure> {
+    let queue = connect(manifest).await?;
+    if let Some(topic) = manifest.topic_for(name)
+        && !queue.is_registered(name).await?
+    {
+        rules::write(&queue, name, &topic.rules()).await?;
+    }
+    Ok(queue)
 }
 
 /// Connects to the queue that the manifest names; a managed Redis must be running already.

@@ -42,7 +42,7 @@ impl Topic {
 
 /// Writes the rules of a topic into all its shards, those of earlier numbers too. True if others held
 /// before.
-pub(super) async fn write(
+pub(crate) async fn write(
     queue: &Queue,
     topic: &TopicName,
     rules: &Rules,
