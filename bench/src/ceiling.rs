@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use duebox_queue::{Due, LeaseCall, Leased, Queue, Settled, Settlement, Turn, Verdict};
+use duebox_queue::{Due, LeaseCall, Leased, LeasedJobs, Queue, Settled, Settlement, Turn, Verdict};
 use serde::Serialize;
 
 use crate::Args;
@@ -49,7 +49,7 @@ async fn run(
     let mut settle: Vec<Settlement> = Vec::new();
     let mut acked = 0;
     for number in 0_u64.. {
-        let call_id = format!("bench-{runner}:{number}");
+        let call_id = format!("bench-{runner}-{number}");
         let lease = LeaseCall::new(batch, Duration::from_secs(15), call_id);
         let turn = Turn { settle: &settle, lease: Some(&lease), ..Turn::default() };
         let reply = queue.turn(&topic, &turn).await?;
@@ -59,8 +59,8 @@ async fn run(
         let words = reply.settled.unwrap_or_default();
         ensure!(words.iter().all(|word| *word == Settled::Done), "an ack was refused");
         acked += words.len() as u64;
-        let Some(Leased::Jobs(leased)) = reply.leased else { break };
-        settle = leased.leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
+        let Some(Leased::Jobs(LeasedJobs { leases, .. })) = reply.leased else { break };
+        settle = leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
     }
     Ok(acked)
 }

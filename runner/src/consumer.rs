@@ -111,7 +111,11 @@ impl Consumer<'_> {
             let (readable, bad): (Vec<_>, Vec<_>) =
                 pulled.leases.into_iter().partition(|lease| lease.options.is_ok());
             for lease in bad {
-                self.settle_unread(lease).await?;
+                let settled = self.settle_unread(lease).await;
+                // Without an answer its lease expires; what else was pulled is the caller's.
+                if readable.is_empty() {
+                    settled?;
+                }
             }
             pulled.leases = readable;
             if !pulled.leases.is_empty() || given == 0 {

@@ -9,7 +9,7 @@
 //! It starts whole or not at all: an unreachable or unfit Redis, or one refused module, and nothing
 //! has run. Guests have threads of their own; Redis, timers and heartbeats keep theirs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ mod entry;
 mod finder;
 mod modules;
 mod reload;
-mod rules;
+pub(crate) mod rules;
 mod served;
 
 pub use self::finder::Finder;
@@ -146,7 +146,7 @@ impl Daemon {
         };
         let schedules = watch::Sender::new(manifest.schedules.clone().into());
         let manifest = Arc::new(manifest);
-        let known = Known { manifest: Arc::clone(&manifest), served: BTreeSet::new() };
+        let known = Known { manifest: Arc::clone(&manifest), served: BTreeMap::new() };
         let (met, found) = mpsc::channel(FOUND_MAX);
         let finder = Finder {
             known: Arc::new(ArcSwap::from_pointee(known)),
@@ -191,7 +191,8 @@ impl Daemon {
         let listen = poller::listen(queue.clone(), Arc::clone(pokes), self.finder.clone());
         let keep = keeper::keep(queue.clone(), Arc::clone(&self.retentions), Arc::clone(outage));
         let relay = self.relay.clone().run(queue.clone(), Arc::clone(pokes), Arc::clone(outage));
-        let rules = rules::keep(queue.clone(), self.rules.subscribe(), Arc::clone(outage));
+        let finder = self.finder.clone();
+        let rules = rules::keep(queue.clone(), self.rules.subscribe(), finder, Arc::clone(outage));
         let find = self.finder.clone().look(queue.clone(), Arc::clone(outage));
         let times = self.schedules.subscribe();
         self.background.spawn(look);

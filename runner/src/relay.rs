@@ -71,8 +71,14 @@ impl Relay {
 
     /// Finds the outboxes that have something.
     async fn look(&self, queue: &Queue, pokes: &Pokes) -> Result<(), QueueError> {
-        let mut topics: BTreeSet<TopicName> = queue.topics().await?.into_iter().collect();
-        topics.extend(pokes.load().iter().map(|(topic, _)| topic.clone()));
+        let mut topics: BTreeSet<TopicName> =
+            pokes.load().iter().map(|(shard, _)| shard.clone()).collect();
+        // Those without a worker here, too.
+        for topic in queue.topics().await? {
+            if !topics.contains(&topic) {
+                topics.extend(queue.shards(&topic).await?.all());
+            }
+        }
         let topics: Vec<TopicName> = topics.into_iter().collect();
         for some in topics.chunks(TOPICS_A_LOOK) {
             for (topic, entries) in some.iter().zip(queue.outbox_lengths(some).await?) {

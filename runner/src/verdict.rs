@@ -99,7 +99,9 @@ impl Attempt<'_> {
         let max_snoozes = own.unwrap_or(self.topic.max_snoozes);
         let reason = match reason {
             "" => format!("it was put off as often as max_snoozes allows ({max_snoozes})"),
-            said => format!("it was put off as often as max_snoozes allows ({max_snoozes}): {said}"),
+            said => {
+                format!("it was put off as often as max_snoozes allows ({max_snoozes}): {said}")
+            }
         };
         let spent = Failure { class: FailureClass::Nack, reason, retry_after: None };
         let is_retried = self.policy(FailureClass::Nack) == Policy::Retry;

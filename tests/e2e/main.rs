@@ -6,9 +6,11 @@
 #![allow(clippy::print_stdout, reason = "measured figures are printed beside the result")]
 
 // The ground.
+mod flow;
 mod ground;
 mod handler;
 mod journal;
+mod monitor;
 mod producer;
 mod store;
 
@@ -21,6 +23,27 @@ mod repeated_id;
 // Jobs that the manifest itself asks for.
 mod schedules;
 
+// Topics that are served otherwise than by an entry and a handler of their own.
+mod patterns;
+mod pull_topics;
+mod shards;
+
+// What the whole queue promises.
+mod cluster;
+mod command_flow;
+mod expiry;
+mod follow_ups;
+mod keys;
+mod limits;
+mod pause;
+mod priorities;
+mod walk_through;
+
+// What people do on the command line.
+mod consumer;
+mod doctor;
+mod repair;
+
 // What befalls a runner.
 mod death;
 mod drain;
@@ -28,6 +51,7 @@ mod hostile;
 mod idle;
 mod managed;
 mod outage;
+mod stopped;
 mod unbound;
 mod wake_up;
 

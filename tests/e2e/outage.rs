@@ -79,7 +79,7 @@ fn scripts_are_flushed_under_load() {
 #[test]
 fn a_redis_that_stands_still_longer_than_the_lease_ends_the_guests() {
     let handler = Handler::says("ran").naps(Duration::from_secs(7_200));
-    let keys = "ttr = \"3h\"\nconcurrency = 3\nmax_crashes = 1000";
+    let keys = "ttr = \"3h\"\nconcurrency = 3\nmax_crashes = 999";
     let ground = ground_with(Ground::new(), &handler, "lease = \"1s\"", keys);
     let daemon = ground.start();
     push_many(&ground, TOPIC, 3);

@@ -41,6 +41,12 @@ pub(crate) fn push(ground: &Ground, topic: &str, id: &str, due_ms: u64) {
     push_each(ground, &[Push { topic, id, payload, due_ms }]);
 }
 
+/// Pushes one job with a payload, due now.
+pub(crate) fn push_payload(ground: &Ground, topic: &str, id: &str, payload: &str) {
+    let (topic, id, payload) = (topic.to_owned(), id.to_owned(), payload.to_owned());
+    push_each(ground, &[Push { topic, id, payload, due_ms: 0 }]);
+}
+
 /// Pushes jobs that are due now under the ids `0`, `1` … and answers the ids.
 pub(crate) fn push_many(ground: &Ground, topic: &str, count: usize) -> BTreeSet<String> {
     let ids: Vec<String> = (0..count).map(|n| n.to_string()).collect();

@@ -86,7 +86,7 @@ fn an_id_that_is_alive_is_refused_and_stays_what_it_was() {
     for id in ["1", "free"] {
         let ended = duebox(&ground, &["push", "work", "{\"new\":2}", "--id", id], "");
         assert_eq!(ended.code, Some(1), "{}", ended.said);
-        assert!(ended.said.contains(&format!("a job {id} is alive in work")), "{}", ended.said);
+        assert!(ended.said.contains(&format!("{id} was not pushed to work")), "{}", ended.said);
         assert_eq!(ground.store().dump(), before);
     }
 }

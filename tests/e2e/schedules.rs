@@ -202,6 +202,26 @@ fn an_outage_of_redis_loses_and_doubles_no_tick() {
 }
 
 #[test]
+fn a_schedule_that_redis_refuses_is_told_once_and_holds_up_no_other() {
+    let bad = "[[schedules]]\nname = \"bad\"\ntopic = \"other\"\nevery = \"1s\"\n";
+    let ground = Ground::new();
+    ground.write("work.wat", Handler::says("ran").wat());
+    let topics = [topic(TOPIC, "work.wat", ""), topic("other", "work.wat", "")];
+    let schedules = [bad.to_owned(), schedule("beat", "every = \"1s\"")];
+    ground.manifest("", &[topics, schedules].concat());
+    let store = ground.store();
+    let _: String = store.ask(cmd("SET").arg(key("other", "ticks")).arg("no hash"));
+    let daemon = ground.start();
+    let told = |line: &LogLine| line.message().starts_with("ticks cannot be pushed");
+    assert!(daemon.wait_for_line("it is told", told).has("schedule", "bad"));
+    eventually("the other ticks", || runs(&[&daemon]).len() >= 3);
+    assert_eq!(daemon.count(told), 1);
+    let _: u64 = store.ask(cmd("DEL").arg(key("other", "ticks")));
+    eventually("it ticks", || runs(&[&daemon]).iter().any(|id| id.starts_with("bad@")));
+    all_once(&seamless_beats(&[&daemon]));
+}
+
+#[test]
 fn schedules_come_change_and_go_with_the_manifest() {
     let ground = ground_with(&[schedule("beat", "every = \"365d\"")]);
     let (daemon, store) = (ground.start(), ground.store());

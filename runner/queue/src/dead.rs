@@ -8,7 +8,7 @@ use crate::keys::TopicKeys;
 use crate::list::{DeadQuery, PageOrder, PageQuery};
 use crate::reply::{array, text, unexpected};
 use crate::script::{self, REQUEUE};
-use crate::{BATCH_MAX, Queue, QueueError};
+use crate::{BATCH_MAX, Queue, QueueError, Shards};
 
 /// What became of a requeued job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +66,11 @@ impl Queue {
         let mut words = Vec::with_capacity(ids.len());
         for batch in ids.chunks(BATCH_MAX) {
             let mut met = vec![Requeued::None; batch.len()];
+            let live = self.live_elsewhere(&shards, batch).await?;
             for shard in shards.all() {
                 // Who was not met yet may be dead in the next shard.
                 let left: Vec<usize> =
-                    (0..batch.len()).filter(|&at| met[at] == Requeued::None).collect();
+                    (0..batch.len()).filter(|&at| met[at] == Requeued::None && !live[at]).collect();
                 if left.is_empty() {
                     break;
                 }
@@ -80,9 +81,27 @@ impl Queue {
                     met[at] = Requeued::read(&value)?;
                 }
             }
+            for at in (0..batch.len()).filter(|&at| live[at]) {
+                if self.get(topic, &batch[at]).await?.is_some_and(|job| job.dead.is_some()) {
+                    met[at] = Requeued::Exists;
+                }
+            }
             words.append(&mut met);
         }
         Ok(words)
+    }
+
+    /// Which of these ids are live in any shard, where there are several: an id may be dead in one and
+    /// live in another, since the number of shards was changed between the two.
+    async fn live_elsewhere(
+        &self,
+        shards: &Shards,
+        ids: &[JobId],
+    ) -> Result<Vec<bool>, QueueError> {
+        if shards.all().count() < 2 {
+            return Ok(vec![false; ids.len()]);
+        }
+        self.live_anywhere(shards, ids).await
     }
 
     /// Gives every dead job another life that the query means, whatever its page size and order.

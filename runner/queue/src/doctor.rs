@@ -103,7 +103,7 @@ impl Queue {
         let orphan = if checkup.bury_orphans { ORPHAN_INFO } else { "" };
         look.pages(&DOCTOR_JOBS, &[orphan]).await?;
         look.page = PAGE;
-        for part in ["opts", "attempts", "errors"] {
+        for part in ["opts", "attempts", "errors", "unique"] {
             look.pages(&DOCTOR_SIDE, &[part]).await?;
         }
         for part in ["dead:jobs", "dead", "dead:opts", "dead:info"] {

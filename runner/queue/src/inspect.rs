@@ -88,6 +88,16 @@ impl Queue {
         script::run_one(&self.connection, add).await.map(drop)
     }
 
+    /// Whether a topic is known in `duebox:topics`: somebody served it, or pushed to it by a script.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn is_registered(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        let mut member = redis::cmd("SISMEMBER");
+        member.arg(self.topics_key()).arg(topic.as_str());
+        Ok(count(&script::run_one(&self.connection, member).await?)? > 0)
+    }
+
     /// How soon each topic has work for a runner, in one pipeline; none if nothing is known.
     ///
     /// # Errors

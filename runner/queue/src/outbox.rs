@@ -22,7 +22,8 @@ use redis::{Cmd, Value};
 use crate::reply::{array, bytes, count, score, text, unexpected};
 use crate::script::{self, OUTBOX, RELAY, RELAYED};
 use crate::settle::millis;
-use crate::{Queue, QueueError};
+use crate::shards::spread_by;
+use crate::{BATCH_MAX, Queue, QueueError};
 
 /// How long after its reading an entry may be pushed. Clocks of two Redis servers may differ by as
 /// much again before a mark could go too early.
@@ -87,6 +88,7 @@ impl Queue {
                 )),
             }
         }
+        let parcels = self.spread(parcels).await?;
         for (target, parcels) in &parcels {
             for some in parcels.chunks(PUSHED_MAX) {
                 let late = self.push_parcels(target, some, not_after_ms, &mut relayed).await?;
@@ -127,6 +129,58 @@ impl Queue {
         };
         let answers = script::run(&self.connection, topics.iter().map(length).collect()).await?;
         answers.into_iter().map(|answer| count(&answer?)).collect()
+    }
+
+    /// Puts the follow-ups of each topic to the shards they are for.
+    async fn spread(
+        &self,
+        by_topic: BTreeMap<TopicName, Vec<Parcel>>,
+    ) -> Result<BTreeMap<TopicName, Vec<Parcel>>, QueueError> {
+        let mut by_shard: BTreeMap<TopicName, Vec<Parcel>> = BTreeMap::new();
+        for (topic, parcels) in by_topic {
+            let jobs = parcels.iter().map(|Parcel { follow_up, .. }| {
+                (spread_by(&follow_up.id, &follow_up.options), &follow_up.id)
+            });
+            let mut places = self.places(&topic, jobs.collect()).await?;
+            self.follow_marks(&topic, &parcels, &mut places).await?;
+            for (shard, parcel) in places.into_iter().zip(parcels) {
+                by_shard.entry(shard).or_default().push(parcel);
+            }
+        }
+        Ok(by_shard)
+    }
+
+    /// Sends those to a shard again that were pushed there under another number of shards, by a relay
+    /// that died before it emptied the outbox: the job may be long done, and only the mark tells.
+    async fn follow_marks(
+        &self,
+        topic: &TopicName,
+        parcels: &[Parcel],
+        places: &mut [TopicName],
+    ) -> Result<(), QueueError> {
+        let shards = self.shards(topic).await?;
+        let mut asked: BTreeMap<TopicName, Vec<usize>> = BTreeMap::new();
+        for (at, Parcel { follow_up, .. }) in parcels.iter().enumerate() {
+            for old in shards.old_homes(spread_by(&follow_up.id, &follow_up.options)) {
+                asked.entry(old).or_default().push(at);
+            }
+        }
+        for (shard, at) in asked {
+            for some in at.chunks(BATCH_MAX) {
+                let mut call = redis::cmd("ZMSCORE");
+                call.arg(self.keys(&shard).key("inbox"));
+                for &at in some {
+                    call.arg(&parcels[at].mark);
+                }
+                let scores = array(script::run_one(&self.connection, call).await?)?;
+                for (&at, score) in some.iter().zip(&scores) {
+                    if *score != Value::Nil {
+                        places[at] = shard.clone();
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Some entries of an outbox, and when it is too late to push them, by Redis' clock in unix ms.

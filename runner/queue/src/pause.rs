@@ -1,8 +1,9 @@
 //! Pausing a topic for all runners. It is written in Redis, so it survives their restarts.
 
 use duebox_job::TopicName;
+use redis::Value;
 
-use crate::reply::count;
+use crate::reply::{count, text};
 use crate::script::{self, PAUSE};
 use crate::{Queue, QueueError};
 
@@ -23,6 +24,19 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn resume(&self, topic: &TopicName) -> Result<bool, QueueError> {
         self.set_paused(topic, "resume").await
+    }
+
+    /// Whether the topic is paused, as its first shard has it.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn is_paused(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        let mut get = redis::cmd("HGET");
+        get.arg(self.keys(topic).key("meta")).arg("paused");
+        match script::run_one(&self.connection, get).await? {
+            Value::Nil => Ok(false),
+            value => Ok(text(&value)? != "0"),
+        }
     }
 
     async fn set_paused(&self, topic: &TopicName, wish: &str) -> Result<bool, QueueError> {

@@ -23,10 +23,10 @@ use crate::{
 
 /// The least sleep: what is said to come at once comes a little later at worst.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
-/// The wait before a turn that got no answer is repeated; it doubles up to [`RETRY_MAX`].
+/// The wait before what got no answer is asked again; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// Times a turn without an answer is repeated, at least, even if the wait is over: it may have leased.
+/// Times what got no answer is asked again, at least, even if the wait is over: it may have leased.
 const REPEATS_MIN: u32 = 2;
 
 /// What a pull gave.
@@ -69,11 +69,11 @@ impl Queue {
     /// leased all the same, and come back when their leases expire.
     pub async fn pull(&self, topic: &TopicName, pull: &Pull) -> Result<Pulled, QueueError> {
         let end = Instant::now() + pull.wait();
-        let shards = self.shards(topic).await?;
-        let mut shards: Vec<_> = shards.all().map(|topic| Shard { topic, skip: 0 }).collect();
+        let mut shards = self.shards_of(topic, end).await?;
         // No shard is always the first to be asked.
         let first = fastrand::usize(..shards.len().max(1));
         shards.rotate_left(first);
+        let topics: Vec<TopicName> = shards.iter().map(|shard| shard.topic.clone()).collect();
         let mut listener: Option<WakeListener> = None;
         loop {
             let look = self.look(&mut shards, pull, end).await?;
@@ -92,11 +92,23 @@ impl Queue {
                         listener = None;
                     }
                 }
-                None => match self.listen_to(shards.iter().map(|shard| &shard.topic)).await {
+                None => match self.listen_to(&topics).await {
                     Ok(subscribed) => listener = Some(subscribed),
                     // Without wake-ups the poll finds what comes.
                     Err(_) => sleep_until(until).await,
                 },
+            }
+        }
+    }
+
+    async fn shards_of(&self, topic: &TopicName, end: Instant) -> Result<Vec<Shard>, QueueError> {
+        let mut retries = Retries::until(end);
+        loop {
+            match self.shards(topic).await {
+                Ok(shards) => {
+                    return Ok(shards.all().map(|topic| Shard { topic, skip: 0 }).collect());
+                }
+                Err(error) => retries.wait_out(error).await?,
             }
         }
     }
@@ -142,33 +154,44 @@ impl Queue {
             lease: Some(call),
             ..Turn::default()
         };
-        let reply = self.send(&shard.topic, &turn, end).await?;
+        let mut retries = Retries::until(end);
+        let reply = loop {
+            match self.turn(&shard.topic, &turn).await {
+                Ok(reply) => break reply,
+                // The same call gives the same jobs.
+                Err(error) => retries.wait_out(error).await?,
+            }
+        };
         if let Some(promoted) = &reply.promoted {
             shard.skip = if promoted.more { shard.skip + promoted.skipped } else { 0 };
         }
         Look::of(reply, call)
     }
+}
 
-    /// Takes a turn, and repeats it while there is no answer: the same call gives the same jobs.
-    async fn send(
-        &self,
-        topic: &TopicName,
-        turn: &Turn<'_>,
-        end: Instant,
-    ) -> Result<TurnReply, QueueError> {
-        let (mut retry, mut repeats) = (RETRY_FIRST, 0);
-        loop {
-            match self.turn(topic, turn).await {
-                Err(QueueError::NoAnswer(_))
-                    if repeats < REPEATS_MIN || Instant::now() + retry < end =>
-                {
-                    sleep(retry).await;
-                    retry = (retry * 2).min(RETRY_MAX);
-                    repeats += 1;
-                }
-                answer => return answer,
-            }
+/// How what got no answer is asked again: until the end, with growing waits.
+struct Retries {
+    end: Instant,
+    wait: Duration,
+    done: u32,
+}
+
+impl Retries {
+    fn until(end: Instant) -> Self {
+        Self { end, wait: RETRY_FIRST, done: 0 }
+    }
+
+    /// Waits before the next try; gives back an error that another try would not help, or that comes
+    /// too late for one.
+    async fn wait_out(&mut self, error: QueueError) -> Result<(), QueueError> {
+        let is_over = self.done >= REPEATS_MIN && Instant::now() + self.wait >= self.end;
+        if is_over || !matches!(error, QueueError::NoAnswer(_)) {
+            return Err(error);
         }
+        sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(RETRY_MAX);
+        self.done += 1;
+        Ok(())
     }
 }
 
@@ -266,6 +289,16 @@ mod tests {
         let limited = Leased::Limited { wait: Some(5 * SECOND) };
         assert_eq!(wait(limited, Some(SECOND), &call), Some(5 * SECOND));
         assert_eq!(wait(Leased::Paused, Some(SECOND), &call), Some(9 * SECOND));
+    }
+
+    /// Servers pull on any thread.
+    #[test]
+    fn a_pull_may_move_between_threads() {
+        fn moves<T: Send>(_: &T) {}
+        fn pulls(queue: &Queue, topic: &TopicName, pull: &Pull) {
+            moves(&queue.pull(topic, pull));
+        }
+        let _: fn(&Queue, &TopicName, &Pull) = pulls;
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Pushing jobs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use crate::keys::TopicKeys;
 use crate::reply::{array, text, unexpected};
 use crate::script::{self, PUSH};
 use crate::settle::millis;
+use crate::shards::spread_by;
 use crate::{BATCH_MAX, Queue, QueueError};
 
 /// Batches that share a pipeline: what is under way at once stays small, however much is pushed.
@@ -126,9 +128,17 @@ impl IfExists {
     }
 }
 
+/// Jobs that share one script call, by their places among those that are pushed.
+struct Batch {
+    shard: TopicName,
+    at: Vec<usize>,
+    bytes: usize,
+}
+
 impl Queue {
     /// Pushes jobs and says of each what became of it. Every [`BATCH_MAX`] of them (fewer where
-    /// payloads are large) are one atomic transition, and some batches share a pipeline.
+    /// payloads are large) are one atomic transition, in each shard of the topic, and some batches
+    /// share a pipeline.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; batches before the one that failed are
@@ -139,42 +149,58 @@ impl Queue {
         jobs: &[NewJob],
         if_exists: IfExists,
     ) -> Result<Vec<Pushed>, QueueError> {
-        let keys = self.keys(topic);
-        let mut words = Vec::with_capacity(jobs.len());
-        let mut rest = jobs;
-        while !rest.is_empty() {
-            let mut calls = Vec::with_capacity(PIPELINE_BATCHES + 1);
-            while calls.len() < PIPELINE_BATCHES && !rest.is_empty() {
-                let (batch, later) = rest.split_at(batch_len(rest));
-                calls.push(push_command(&keys, batch, if_exists));
-                rest = later;
+        let spread = jobs.iter().map(|job| (spread_by(&job.id, &job.options), &job.id));
+        let places = self.places(topic, spread.collect()).await?;
+        let batches = batches(jobs, places);
+        let mut words = vec![None; jobs.len()];
+        for some in batches.chunks(PIPELINE_BATCHES) {
+            let mut calls = Vec::with_capacity(some.len() + 1);
+            for batch in some {
+                let jobs = batch.at.iter().map(|&at| &jobs[at]);
+                calls.push(push_command(&self.keys(&batch.shard), jobs, if_exists));
             }
             let mut seen = redis::cmd("SADD");
             seen.arg(self.topics_key()).arg(topic.as_str());
             calls.push(seen);
             let mut answers = script::run(&self.connection, calls).await?;
             answers.pop().transpose()?;
-            for answer in answers {
-                for value in array(answer?)? {
-                    words.push(Pushed::read(&value)?);
+            for (batch, answer) in some.iter().zip(answers) {
+                for (&at, value) in batch.at.iter().zip(array(answer?)?) {
+                    words[at] = Some(Pushed::read(&value)?);
                 }
             }
         }
-        Ok(words)
+        let cut_short = || QueueError::Answer("not every push was answered".to_owned());
+        words.into_iter().map(|word| word.ok_or_else(cut_short)).collect()
     }
 }
 
-/// How many of these jobs, from the first on, share one script call.
-fn batch_len(jobs: &[NewJob]) -> usize {
-    let mut bytes = 0;
-    let fits = |job: &&NewJob| {
-        bytes += job.payload.len();
-        bytes <= BATCH_BYTES
-    };
-    jobs.iter().take(BATCH_MAX).take_while(fits).count().max(1)
+/// Puts jobs that live in one shard together, in their order.
+fn batches(jobs: &[NewJob], places: Vec<TopicName>) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut open: BTreeMap<TopicName, usize> = BTreeMap::new();
+    for (at, (job, shard)) in jobs.iter().zip(places).enumerate() {
+        let bytes = job.payload.len();
+        let fits = |batch: &Batch| batch.at.len() < BATCH_MAX && batch.bytes + bytes <= BATCH_BYTES;
+        match open.get(&shard).and_then(|&number| batches.get_mut(number)) {
+            Some(batch) if fits(batch) => {
+                batch.at.push(at);
+                batch.bytes += bytes;
+            }
+            _ => {
+                open.insert(shard.clone(), batches.len());
+                batches.push(Batch { shard, at: vec![at], bytes });
+            }
+        }
+    }
+    batches
 }
 
-fn push_command(keys: &TopicKeys, jobs: &[NewJob], if_exists: IfExists) -> Cmd {
+fn push_command<'j>(
+    keys: &TopicKeys,
+    jobs: impl Iterator<Item = &'j NewJob>,
+    if_exists: IfExists,
+) -> Cmd {
     let mut call = PUSH.call(keys);
     call.arg(if_exists.word());
     for job in jobs {

@@ -71,6 +71,8 @@ pub(crate) static TICK: LuaScript = script!("tick", "number", "wake");
 pub(crate) static PRUNE: LuaScript = script!("prune", "number");
 pub(crate) static SWEEP: LuaScript = script!("sweep", "number");
 pub(crate) static PEEK: LuaScript = script!("peek");
+pub(crate) static LOCATE: LuaScript = script!("locate");
+pub(crate) static FORGET_SHARDS: LuaScript = script!("forget_shards");
 
 pub(crate) static DOCTOR_TYPES: LuaScript = script!("doctor_types", "number", "doctor");
 pub(crate) static DOCTOR_STAGE: LuaScript = script!(
@@ -120,7 +122,7 @@ pub(crate) static DOCTOR_LINE: LuaScript = script!(
 pub(crate) static DOCTOR_GRAVE: LuaScript = script!("doctor_grave", "number", "doctor");
 pub(crate) static DOCTOR_OUTBOX: LuaScript = script!("doctor_outbox");
 
-static ALL: [&LuaScript; 28] = [
+static ALL: [&LuaScript; 30] = [
     &PUSH,
     &PROMOTE,
     &LEASE,
@@ -141,6 +143,8 @@ static ALL: [&LuaScript; 28] = [
     &PRUNE,
     &SWEEP,
     &PEEK,
+    &LOCATE,
+    &FORGET_SHARDS,
     &DOCTOR_TYPES,
     &DOCTOR_STAGE,
     &DOCTOR_JOBS,

@@ -3,21 +3,27 @@
 //! end. How many shards there are stands in the `meta` of the first, and every number there ever was
 //! beside it: jobs that were pushed under another number are found where they are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use duebox_job::TopicName;
-use redis::Value;
+use duebox_job::{JobId, Options, TopicName};
+use redis::{Cmd, Value};
 
-use crate::reply::{array, text};
-use crate::{Queue, QueueError, script};
+use crate::reply::{array, count, text};
+use crate::script::{self, FORGET_SHARDS, LOCATE};
+use crate::{BATCH_MAX, Queue, QueueError};
 
 /// How long the number of shards is believed: who changes it waits as long for the last pushes that
 /// do not know.
 const BELIEVED: Duration = Duration::from_secs(1);
 /// Topics whose shards are remembered; beyond it all are asked anew.
 const REMEMBERED_MAX: usize = 20_000;
+
+/// What a shard has as long as it has anything that may be asked for.
+const KEPT: [&str; 7] = ["jobs", "unack", "dead", "done", "unique", "outbox", "inbox"];
+/// What `locate` answers for an id that is live or leased.
+const LIVE: u64 = 2;
 
 /// Over how many slots a topic is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +65,15 @@ impl Shards {
     /// Every shard in which jobs may be, those of earlier numbers too.
     pub fn all(&self) -> impl Iterator<Item = TopicName> + '_ {
         let most = self.seen.iter().copied().max().unwrap_or(1);
-        (0..most).map(|number| self.topic.shard(number))
+        (0..most).map(|number| self.shard(number))
+    }
+
+    /// One of them. A shard that is looked at by itself is the only one.
+    fn shard(&self, number: u32) -> TopicName {
+        if self.topic.shard_number() > 0 {
+            return self.topic.clone();
+        }
+        self.topic.shard(number)
     }
 
     /// True if all jobs of the topic are in one shard, and always were.
@@ -69,7 +83,7 @@ impl Shards {
 
     /// The shard for new jobs of this key, or of this id where they have none.
     pub fn home(&self, key_or_id: &[u8]) -> TopicName {
-        self.topic.shard(crc32fast::hash(key_or_id) % self.count)
+        self.shard(crc32fast::hash(key_or_id) % self.count)
     }
 
     /// The shards where jobs of this key or id went under other numbers than now, without the one
@@ -81,8 +95,13 @@ impl Shards {
             self.seen.iter().map(|count| hash % count).filter(|number| *number != home).collect();
         old.sort_unstable();
         old.dedup();
-        old.into_iter().map(|number| self.topic.shard(number)).collect()
+        old.into_iter().map(|number| self.shard(number)).collect()
     }
+}
+
+/// What says in which shard of its topic a job lives: its key, so that jobs of one key meet, or its id.
+pub(crate) fn spread_by<'j>(id: &'j JobId, options: &'j Options) -> &'j [u8] {
+    options.key().map_or(id.as_bytes(), str::as_bytes)
 }
 
 /// What is known of topics' shards, and since when.
@@ -126,8 +145,108 @@ impl Queue {
         }
     }
 
+    /// The shard in which each of some jobs lives, or is to live: where its id is known from earlier
+    /// numbers of shards, or else at home. Jobs are given by their key, or their id where they have
+    /// none, and by their id. Two pushes of one id at once, of which one does not know the number of
+    /// shards yet, may both find it nowhere.
+    pub(crate) async fn places(
+        &self,
+        topic: &TopicName,
+        jobs: Vec<(&[u8], &JobId)>,
+    ) -> Result<Vec<TopicName>, QueueError> {
+        let shards = self.shards(topic).await?;
+        if shards.is_one() {
+            return Ok(vec![topic.clone(); jobs.len()]);
+        }
+        let mut places: Vec<TopicName> =
+            jobs.iter().map(|(spread_by, _)| shards.home(spread_by)).collect();
+        let mut asked: BTreeMap<TopicName, Vec<usize>> = BTreeMap::new();
+        for (at, (spread_by, _)) in jobs.iter().enumerate() {
+            for old in shards.old_homes(spread_by) {
+                asked.entry(old).or_default().push(at);
+            }
+        }
+        for (shard, at) in asked {
+            for some in at.chunks(BATCH_MAX) {
+                let ids = some.iter().map(|&at| jobs[at].1);
+                let call = self.locate(&shard, ids);
+                let answers = array(script::run_one(&self.connection, call).await?)?;
+                for (&at, found) in some.iter().zip(&answers) {
+                    if count(found)? > 0 {
+                        places[at] = shard.clone();
+                    }
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Forgets the earlier numbers of a topic's shards if nothing is left in any of them. Who changes
+    /// the number calls it before, so that the numbers there were do not add up for ever. Answers
+    /// whether only the present one is known now.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn forget_old_shards(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        let shards = self.ask_shards(topic).await?;
+        if shards.seen == [shards.count] {
+            return Ok(true);
+        }
+        let exist = |shard: TopicName| {
+            let keys = self.keys(&shard);
+            let mut exist = redis::cmd("EXISTS");
+            exist.arg(KEPT.map(|name| keys.key(name)).as_slice());
+            exist
+        };
+        for answer in script::run(&self.connection, shards.all().map(exist).collect()).await? {
+            if count(&answer?)? > 0 {
+                return Ok(false);
+            }
+        }
+        let seen: Vec<String> = shards.seen.iter().map(u32::to_string).collect();
+        let mut call = FORGET_SHARDS.call(&self.keys(topic));
+        call.arg(shards.count).arg(seen.join(" "));
+        let is_done = count(&script::run_one(&self.connection, call).await?)? > 0;
+        self.known_shards.forget(topic);
+        Ok(is_done)
+    }
+
+    /// Which of these ids, at most [`BATCH_MAX`], are live or leased in any of a topic's shards.
+    pub(crate) async fn live_anywhere(
+        &self,
+        shards: &Shards,
+        ids: &[JobId],
+    ) -> Result<Vec<bool>, QueueError> {
+        let calls = shards.all().map(|shard| self.locate(&shard, ids.iter()));
+        let mut live = vec![false; ids.len()];
+        for answer in script::run(&self.connection, calls.collect()).await? {
+            for (live, found) in live.iter_mut().zip(&array(answer?)?) {
+                *live |= count(found)? == LIVE;
+            }
+        }
+        Ok(live)
+    }
+
+    fn locate<'i>(&self, shard: &TopicName, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
+        let mut call = LOCATE.call(&self.keys(shard));
+        for id in ids {
+            call.arg(id.as_bytes());
+        }
+        call
+    }
+
     /// The same, as of now.
-    pub(crate) async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn shards_now(&self, topic: &TopicName) -> Result<Shards, QueueError> {
+        if topic.shard_number() > 0 {
+            return Ok(Shards::one(topic));
+        }
+        self.ask_shards(topic).await
+    }
+
+    async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
         let mut ask = redis::cmd("HMGET");
         ask.arg(self.keys(topic).key("meta")).arg("shards").arg("shards_seen");
         let shards = Shards::read(topic, script::run_one(&self.connection, ask).await?)?;
@@ -149,7 +268,8 @@ mod tests {
     fn a_job_goes_where_zlib_says() {
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let home = |count, id: &[u8]| shards(count, &[count]).home(id).shard_number();
-        assert_eq!(home(7, b"123456789"), 0xcbf4_3926 % 7);
+        // The one that docs/topics.md shows.
+        assert_eq!(home(7, b"123456789"), 5);
         assert_eq!(home(1, b"anything"), 0);
     }
 
@@ -165,6 +285,15 @@ mod tests {
         assert_eq!(old, wanted);
         assert_eq!(now.all().count(), 5);
         assert!(shards(5, &[5]).old_homes(id).is_empty());
+    }
+
+    #[test]
+    fn a_shard_by_itself_is_its_own_only_one() {
+        let third = TopicName::new("t").unwrap().shard(2);
+        let alone = Shards::one(&third);
+        assert_eq!(alone.all().collect::<Vec<_>>(), std::slice::from_ref(&third));
+        assert_eq!(alone.home(b"any"), third);
+        assert!(alone.is_one());
     }
 
     #[test]

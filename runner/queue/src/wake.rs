@@ -42,13 +42,11 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
-    pub async fn listen_to(
-        &self,
-        topics: impl Iterator<Item = &TopicName>,
-    ) -> Result<WakeListener, QueueError> {
+    pub async fn listen_to(&self, topics: &[TopicName]) -> Result<WakeListener, QueueError> {
         let client = self.connection.settings().client()?;
         let mut subscription = client.get_async_pubsub().await?;
-        let channels: Vec<String> = topics.map(|topic| self.keys(topic).key("wake")).collect();
+        let channels: Vec<String> =
+            topics.iter().map(|topic| self.keys(topic).key("wake")).collect();
         subscription.subscribe(channels).await?;
         Ok(WakeListener { subscription, prefix: Arc::clone(&self.prefix) })
     }

@@ -1,6 +1,7 @@
 //! Taking jobs back before they run, and changing when they do.
 
 use duebox_job::{JobId, TopicName};
+use redis::Value;
 
 use crate::push::Due;
 use crate::reply::{array, text, unexpected};
@@ -73,7 +74,8 @@ impl Queue {
         words.into_iter().next().ok_or_else(|| QueueError::Answer("none".to_owned()))
     }
 
-    /// Cancels jobs, every [`BATCH_MAX`] in one atomic transition.
+    /// Cancels jobs, every [`BATCH_MAX`] of a shard in one atomic transition. O(log n) each, in each
+    /// shard of the topic.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -82,26 +84,29 @@ impl Queue {
         topic: &TopicName,
         ids: &[JobId],
     ) -> Result<Vec<Cancelled>, QueueError> {
-        let keys = self.keys(topic);
+        let shards = self.shards(topic).await?;
         let mut words = Vec::with_capacity(ids.len());
         for batch in ids.chunks(BATCH_MAX) {
-            let mut call = CANCEL.call(&keys);
-            for id in batch {
-                call.arg(id.as_bytes());
+            let call = |shard: TopicName| {
+                let mut call = CANCEL.call(&self.keys(&shard));
+                for id in batch {
+                    call.arg(id.as_bytes());
+                }
+                call
+            };
+            let mut met = vec![Cancelled::None; batch.len()];
+            for answer in script::run(&self.connection, shards.all().map(call).collect()).await? {
+                for (met, value) in met.iter_mut().zip(array(answer?)?) {
+                    *met = met.or(Cancelled::read(&value)?);
+                }
             }
-            for value in array(script::run_one(&self.connection, call).await?)? {
-                words.push(match text(&value)? {
-                    "cancelled" => Cancelled::Cancelled,
-                    "leased" => Cancelled::Leased,
-                    "none" => Cancelled::None,
-                    _ => return Err(unexpected(&value)),
-                });
-            }
+            words.append(&mut met);
         }
         Ok(words)
     }
 
-    /// Changes when a waiting job falls due; [`Due::Now`] runs it now.
+    /// Changes when a waiting job falls due; [`Due::Now`] runs it now. O(log n), in each shard of the
+    /// topic.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -111,19 +116,54 @@ impl Queue {
         id: &JobId,
         due: Due,
     ) -> Result<Rescheduled, QueueError> {
-        let keys = self.keys(topic);
-        let mut call = RESCHEDULE.call(&keys);
-        call.arg(id.as_bytes()).arg(due.argument());
-        let answer = script::run_one(&self.connection, call).await?;
-        match text(&answer)? {
-            "pending" => Ok(Rescheduled::Pending),
-            "ready" => Ok(Rescheduled::Ready),
-            "retry" => Ok(Rescheduled::Retry),
-            "blocked" => Ok(Rescheduled::Blocked),
-            "leased" => Ok(Rescheduled::Leased),
-            "bad_due" => Ok(Rescheduled::BadDue),
-            "none" => Ok(Rescheduled::None),
-            _ => Err(unexpected(&answer)),
+        let shards = self.shards(topic).await?;
+        let call = |shard: TopicName| {
+            let mut call = RESCHEDULE.call(&self.keys(&shard));
+            call.arg(id.as_bytes()).arg(due.argument());
+            call
+        };
+        let mut met = Rescheduled::None;
+        for answer in script::run(&self.connection, shards.all().map(call).collect()).await? {
+            match Rescheduled::read(&answer?)? {
+                Rescheduled::None => {}
+                found => met = found,
+            }
+        }
+        Ok(met)
+    }
+}
+
+impl Cancelled {
+    /// What became of an id that two shards were asked for.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Leased, _) | (_, Self::Leased) => Self::Leased,
+            (Self::Cancelled, _) | (_, Self::Cancelled) => Self::Cancelled,
+            (Self::None, Self::None) => Self::None,
+        }
+    }
+
+    fn read(value: &Value) -> Result<Self, QueueError> {
+        match text(value)? {
+            "cancelled" => Ok(Self::Cancelled),
+            "leased" => Ok(Self::Leased),
+            "none" => Ok(Self::None),
+            _ => Err(unexpected(value)),
+        }
+    }
+}
+
+impl Rescheduled {
+    fn read(value: &Value) -> Result<Self, QueueError> {
+        match text(value)? {
+            "pending" => Ok(Self::Pending),
+            "ready" => Ok(Self::Ready),
+            "retry" => Ok(Self::Retry),
+            "blocked" => Ok(Self::Blocked),
+            "leased" => Ok(Self::Leased),
+            "bad_due" => Ok(Self::BadDue),
+            "none" => Ok(Self::None),
+            _ => Err(unexpected(value)),
         }
     }
 }

@@ -112,7 +112,8 @@ fn list(common: &Common, args: &ListArgs) -> Result<ExitCode, Failure> {
     }
     let row = |job: &DeadSummary| {
         let reason = job.reason.as_deref().unwrap_or_default();
-        let mut line: String = reason.lines().next().unwrap_or_default().chars().take(REASON_CHARS).collect();
+        let mut line: String =
+            reason.lines().next().unwrap_or_default().chars().take(REASON_CHARS).collect();
         if line.len() < reason.len() {
             line.push('…');
         }

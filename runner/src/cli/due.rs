@@ -41,9 +41,9 @@ fn parse_time(text: &str) -> Result<i64, Failure> {
     let instant = text.parse::<Timestamp>();
     let instant = instant
         .or_else(|error| text.parse::<Zoned>().map(|zoned| zoned.timestamp()).map_err(|_| error));
-    instant.map(Timestamp::as_millisecond).map_err(|error| {
-        Failure::bad_input(format!("{text:?} is no time: {error}"), TIME_HINT)
-    })
+    instant
+        .map(Timestamp::as_millisecond)
+        .map_err(|error| Failure::bad_input(format!("{text:?} is no time: {error}"), TIME_HINT))
 }
 
 fn check_time(text: &str, at_ms: i64, now: Timestamp) -> Result<u64, Failure> {

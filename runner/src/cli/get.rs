@@ -116,7 +116,8 @@ fn count(times: u32, what: &str) -> Option<String> {
 }
 
 fn describe_lease(lease: &LeaseHeld, now_ms: u64) -> String {
-    let holder = lease.holder.as_deref().map_or("a runner without a name".to_owned(), output::plain);
+    let holder =
+        lease.holder.as_deref().map_or("a runner without a name".to_owned(), output::plain);
     let mut text = format!("{holder} has it until {}", moment(lease.expires_at_ms, now_ms));
     if lease.cancelled {
         text.push_str(", and will not try it again: it is cancelled");

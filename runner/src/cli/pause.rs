@@ -66,7 +66,7 @@ fn set(common: &Common, wish: &Wish, paused: bool) -> Result<ExitCode, Failure> 
     let manifest = common.load()?;
     let Wish { topic, json } = wish;
     let changed = target::block_on(async {
-        let queue = target::connect(&manifest).await?;
+        let queue = target::connect_to_topic(&manifest, topic).await?;
         target::known_topic(&manifest, &queue, topic).await?;
         Ok(if paused { queue.pause(topic).await? } else { queue.resume(topic).await? })
     })?;

@@ -166,8 +166,8 @@ pub(super) fn pull(common: &Common, args: PullArgs) -> Result<ExitCode, Failure>
         })
     })?;
     if args.json {
-        let jobs = pulled.leases.iter().map(|lease| ShownJob::of(lease, topic));
-        jobs.map(|job| output::print_json(&job)).collect::<Result<(), _>>()?;
+        let mut jobs = pulled.leases.iter().map(|lease| ShownJob::of(lease, topic));
+        jobs.try_for_each(|job| output::print_json(&job))?;
     } else {
         output::print(&table(&args.topic, &pulled, topic))?;
     }

@@ -52,6 +52,9 @@ struct Tally {
     purged: u64,
     /// Ids that are not dead.
     none: Vec<String>,
+    /// What those are, for people.
+    #[serde(skip)]
+    none_lines: Vec<String>,
 }
 
 pub(super) fn purge(common: &Common, args: &PurgeArgs) -> Result<ExitCode, Failure> {
@@ -66,20 +69,20 @@ pub(super) fn purge(common: &Common, args: &PurgeArgs) -> Result<ExitCode, Failu
         }
         let query = args.which.query(&queue).await?;
         let purged = queue.purge_matching(topic, &query).await?;
-        Ok(Tally { purged, none: Vec::new() })
+        Ok(Tally { purged, ..Tally::default() })
     })?;
     if args.json {
         output::print_json(&tally)?;
         return Ok(ExitCode::from(if tally.none.is_empty() { 0 } else { FAILED }));
     }
     output::print(&format!("purged {} in {topic}", tally.purged))?;
-    tally.none.iter().try_for_each(|id| output::print(&format!("none {id}")))?;
+    tally.none_lines.iter().try_for_each(|line| output::print(line))?;
     if tally.none.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::failed(
         format!("{} jobs were not dead", tally.none.len()),
-        "duebox get says what they are",
+        "only dead jobs can be purged; cancel one that waits with duebox cancel",
     ))
 }
 
@@ -92,5 +95,6 @@ async fn some(queue: &Queue, topic: &TopicName, ids: &[JobId]) -> Result<Tally, 
             purged => tally.purged += purged,
         }
     }
+    tally.none_lines = target::what_they_are(queue, topic, &tally.none).await?;
     Ok(tally)
 }

@@ -7,7 +7,6 @@ use duebox_job::{JobId, Options, format_duration};
 use duebox_queue::{Due, IfExists, NewJob, Pushed};
 use jiff::Timestamp;
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::due::due;
 use super::failure::{FAILED, Failure};
@@ -52,7 +51,8 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
         payload_max: topic.limits.payload,
     };
     if let Some(jobs) = &args.jobs {
-        let jobs = push_jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
+        let jobs =
+            push_jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
         return push_jobs::push(&manifest, &jobs, args.json);
     }
     let source = Source::new(args.payload.clone());
@@ -63,21 +63,15 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     let payload = source.read(template.payload_max)?;
     let id = match args.id {
         Some(id) => id,
-        None => made_id()?,
+        None => JobId::generate(),
     };
     let job = template.job(id.clone(), payload);
     let pushed = target::block_on(async {
-        let queue = target::connect(&manifest).await?;
+        let queue = target::connect_to_topic(&manifest, &args.topic).await?;
         let answers = queue.push(&args.topic, &[job], template.if_exists).await?;
         answers.first().copied().ok_or_else(no_answer)
     })?;
     tell(&args.topic, &id, template.due, pushed, args.json)
-}
-
-/// An id of its own for a job that was given none; later ones sort after earlier ones.
-pub(super) fn made_id() -> Result<JobId, Failure> {
-    JobId::new(Uuid::now_v7().to_string())
-        .map_err(|error| Failure::failed(error.to_string(), "give the job an id with --id"))
 }
 
 pub(super) fn no_answer() -> Failure {
@@ -107,8 +101,7 @@ fn tell(
             Due::In(delay) => format!("due in {}", format_duration(delay)),
             Due::At(ms) => format!("due at {ms}"),
         };
-        let is_stored =
-            matches!(pushed, Pushed::Pushed | Pushed::Replaced | Pushed::Successor);
+        let is_stored = matches!(pushed, Pushed::Pushed | Pushed::Replaced | Pushed::Successor);
         output::print(&if is_stored {
             format!("{word} {id} to {topic}, {when}")
         } else {
@@ -140,9 +133,8 @@ pub(super) fn refusal(pushed: Pushed) -> Option<(&'static str, &'static str)> {
             "as many jobs wait there as its max_pending allows",
             "push later, or raise max_pending",
         )),
-        Pushed::BadDue => Some((
-            "Redis refused its due time",
-            "compare this machine's clock with that of Redis",
-        )),
+        Pushed::BadDue => {
+            Some(("Redis refused its due time", "compare this machine's clock with that of Redis"))
+        }
     }
 }

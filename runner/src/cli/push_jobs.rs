@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use super::due::due;
 use super::failure::{BAD_INPUT, FAILED, Failure};
 use super::payload::{Source, too_long};
-use super::push::{Template, made_id, refusal};
+use super::push::{Template, refusal};
 use super::{output, target};
 use crate::manifest::Manifest;
 
@@ -88,7 +88,7 @@ pub(super) fn push(manifest: &Manifest, jobs: &Jobs<'_>, json: bool) -> Result<E
     };
     let mut reader = source.open()?;
     let tally = target::block_on(async {
-        let queue = target::connect(manifest).await?;
+        let queue = target::connect_to_topic(manifest, jobs.topic).await?;
         push_all(&queue, jobs, reader.as_mut(), json).await.map_err(|error| match error {
             Stopped::Unreadable(error) => source.unreadable(&error),
             Stopped::Failed(failure) => failure,
@@ -208,7 +208,7 @@ fn job(jobs: &Jobs<'_>, line: &[u8]) -> Result<NewJob, String> {
     }
     let id = match written.id {
         Some(id) => JobId::new(id).map_err(|error| error.to_string())?,
-        None => made_id().map_err(|failure| failure.message())?,
+        None => JobId::generate(),
     };
     let options = written.options.map_or("", RawValue::get);
     let options = Options::from_json(options.as_bytes());
@@ -266,7 +266,9 @@ fn read_line(
         }
         if line.last() != Some(&b'\n') && line.len() == max {
             skip_line(reader)?;
-            return Ok(Some(Err("the line is longer than any job of this topic can be".to_owned())));
+            return Ok(Some(
+                Err("the line is longer than any job of this topic can be".to_owned()),
+            ));
         }
         if !line.trim_ascii().is_empty() {
             return Ok(Some(Ok(line)));

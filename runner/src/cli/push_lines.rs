@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::failure::{FAILED, Failure};
 use super::payload::Source;
-use super::push::{Template, made_id, refusal};
+use super::push::{Template, refusal};
 use super::{output, target};
 use crate::manifest::Manifest;
 
@@ -95,7 +95,7 @@ pub(super) fn push(manifest: &Manifest, lines: Lines<'_>, json: bool) -> Result<
     let began = Instant::now();
     let progress = progress_bar(lines.source.len());
     let tally = target::block_on(async {
-        let queue = target::connect(manifest).await?;
+        let queue = target::connect_to_topic(manifest, lines.topic).await?;
         push_all(&queue, &lines, &progress, json).await
     });
     progress.finish_and_clear();
@@ -173,7 +173,7 @@ async fn push_all(
 
 fn job(lines: &Lines<'_>, number: u64, payload: Bytes) -> Result<NewJob, Failure> {
     let id = match &lines.ids {
-        None => made_id()?,
+        None => JobId::generate(),
         Some(prefix) => JobId::new(format!("{prefix}-{number}"))
             .map_err(|error| Failure::bad_input(error.to_string(), "choose a shorter --id"))?,
     };

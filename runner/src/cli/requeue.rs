@@ -56,6 +56,9 @@ struct Tally {
     none: Vec<String>,
     /// All that were not requeued.
     not_requeued: u64,
+    /// What those are that are not dead, for people.
+    #[serde(skip)]
+    none_lines: Vec<String>,
 }
 
 pub(super) fn requeue(common: &Common, args: &RequeueArgs) -> Result<ExitCode, Failure> {
@@ -77,14 +80,13 @@ pub(super) fn requeue(common: &Common, args: &RequeueArgs) -> Result<ExitCode, F
     }
     output::print(&format!("requeued {} in {topic}", tally.requeued))?;
     tally.exists.iter().try_for_each(|id| output::print(&format!("exists {id}")))?;
-    tally.none.iter().try_for_each(|id| output::print(&format!("none {id}")))?;
+    tally.none_lines.iter().try_for_each(|line| output::print(line))?;
     if tally.not_requeued == 0 {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::failed(
         format!("{} jobs were not requeued", tally.not_requeued),
-        "exists: a job with that id is alive, or held by a runner; none: no dead job has that id; \
-         duebox get says what they are",
+        "exists: a job with that id is alive; none: no dead job has that id",
     ))
 }
 
@@ -100,6 +102,7 @@ async fn some(queue: &Queue, topic: &TopicName, ids: &[JobId]) -> Result<Tally, 
             }
         }
     }
+    tally.none_lines = target::what_they_are(queue, topic, &tally.none).await?;
     tally.not_requeued = (tally.exists.len() + tally.none.len()) as u64;
     Ok(tally)
 }
@@ -110,7 +113,7 @@ async fn matching(queue: &Queue, topic: &TopicName, which: &DeadArgs) -> Result<
     Ok(Tally {
         requeued: many.requeued,
         exists: many.exists_ids.iter().map(JobId::to_string).collect(),
-        none: Vec::new(),
         not_requeued: many.exists,
+        ..Tally::default()
     })
 }

@@ -20,19 +20,16 @@ use crate::schedule::{Missed, Schedule, When};
 /// "last run" is the last tick that became a job, "next run" the next one that will, both by the
 /// clocks of the schedule's time zone. Jobs of a paused topic wait until it is resumed.
 #[derive(Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
   duebox schedules
   duebox schedules run nightly
-  duebox schedules --json | jq '.schedules[] | {name, next_run_ms}'"
-)]
+  duebox schedules --json | jq '.schedules[] | {name, next_run_ms}'")]
 pub(super) struct SchedulesArgs {
     #[command(subcommand)]
     command: Option<SchedulesCommand>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
 }
 
@@ -53,9 +50,6 @@ Exit codes:
     Run {
         /// The schedule's name
         name: String,
-        /// Print the result as JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -96,7 +90,11 @@ struct Answer<'a> {
 pub(super) fn schedules(common: &Common, args: &SchedulesArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
     match &args.command {
-        Some(SchedulesCommand::Run { name, json }) => run(&manifest, name, *json),
+        Some(SchedulesCommand::Run { name }) => run(&manifest, name, args.json),
+        None if manifest.schedules.is_empty() && !args.json => {
+            output::print("no schedules: the manifest has no [[schedules]]")?;
+            Ok(ExitCode::SUCCESS)
+        }
         None => list(&manifest, args.json),
     }
 }
@@ -112,8 +110,6 @@ fn list(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
         manifest.schedules.iter().zip(&states).map(|(s, state)| entry(s, state, now_ms)).collect();
     if json {
         output::print_json(&Listing { now_ms, schedules })?;
-    } else if schedules.is_empty() {
-        output::print("no schedules: the manifest has no [[schedules]]")?;
     } else {
         let rows: Vec<Vec<String>> =
             manifest.schedules.iter().zip(&schedules).map(|(s, entry)| row(s, entry)).collect();

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::{Common, StatsArgs, output, target};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Topic};
 
 /// How often `--watch` looks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -23,11 +23,12 @@ struct Snapshot {
     topics: Vec<TopicStats>,
 }
 
-/// One topic; `bound` if the manifest has it.
+/// One topic; `bound` if the manifest has it, or a pattern of it, and `pulled` if that has no handler.
 #[derive(Serialize)]
 struct TopicStats {
     topic: String,
     bound: bool,
+    pulled: bool,
     pending: u64,
     ready: u64,
     blocked: u64,
@@ -89,19 +90,21 @@ async fn look(
     let topics = topics
         .iter()
         .zip(&depths)
-        .map(|(topic, depths)| topic_stats(topic, manifest.topics.contains_key(topic), depths))
+        .map(|(topic, depths)| topic_stats(topic, manifest.topic_for(topic), depths))
         .collect();
     Ok(Snapshot { now_ms, topics })
 }
 
-fn topic_stats(topic: &TopicName, bound: bool, depths: &Depths) -> TopicStats {
-    let Depths { pending, ready, blocked, unack, retry, dead, done, outbox, paused, now_ms, .. } =
-        *depths;
+fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> TopicStats {
+    let Depths {
+        pending, ready, blocked, unack, retry, dead, done, outbox, paused, now_ms, ..
+    } = *depths;
     let late_ms = depths.oldest_ready_ms.map(|due| now_ms.saturating_sub(due));
     let next_due_in_ms = depths.next_due_ms.map(|due| due.saturating_sub(now_ms));
     TopicStats {
         topic: topic.to_string(),
-        bound,
+        bound: settings.is_some(),
+        pulled: settings.is_some_and(|settings| settings.handler.is_none()),
         pending,
         ready,
         blocked,
@@ -131,7 +134,10 @@ fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure>
 
 fn table(topics: &[TopicStats]) -> String {
     let duration = |ms: Option<u64>| {
-        ms.map_or_else(|| "-".to_owned(), |ms| format_duration(Duration::from_millis(output::rounded(ms))))
+        ms.map_or_else(
+            || "-".to_owned(),
+            |ms| format_duration(Duration::from_millis(output::rounded(ms))),
+        )
     };
     let row = |topic: &TopicStats| {
         let mut row = vec![topic.topic.clone()];
@@ -145,8 +151,8 @@ fn table(topics: &[TopicStats]) -> String {
     };
     let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
     let header = [
-        "topic", "pending", "ready", "blocked", "unack", "retry", "dead", "done", "late", "next due",
-        "",
+        "topic", "pending", "ready", "blocked", "unack", "retry", "dead", "done", "late",
+        "next due", "",
     ];
     output::table(&header, &rows)
 }
@@ -159,6 +165,9 @@ fn notes(topic: &TopicStats) -> String {
     }
     if topic.outbox > 0 {
         notes.push(format!("{} in the outbox", topic.outbox));
+    }
+    if topic.pulled {
+        notes.push("pull".to_owned());
     }
     if !topic.bound {
         notes.push("unbound".to_owned());
@@ -181,7 +190,7 @@ mod tests {
             now_ms: 1_000,
             ..Depths::default()
         };
-        let stats = topic_stats(&TopicName::new("a").unwrap(), false, &depths);
+        let stats = topic_stats(&TopicName::new("a").unwrap(), None, &depths);
         assert_eq!((stats.late_ms, stats.next_due_in_ms), (Some(100), Some(500)));
         let text = table(&[stats]);
         assert!(text.ends_with("100ms     500ms  paused, 3 in the outbox, unbound"), "{text}");

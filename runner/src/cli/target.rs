@@ -1,11 +1,13 @@
 //! What a command works on: the manifest's topic, and the queue in the manifest's Redis.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use duebox_job::{JobId, TopicName};
 use duebox_queue::{ConnectionSettings, Job, JobState, Queue};
 
 use super::failure::Failure;
+use crate::daemon::rules;
 use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
 use crate::redis_server::socket_url;
 
@@ -19,11 +21,11 @@ pub(super) fn unknown_topic<'t>(
     name: &TopicName,
     known: impl Iterator<Item = &'t TopicName>,
 ) -> Failure {
-    let known: Vec<&str> = known.map(TopicName::as_str).collect();
+    let known: BTreeSet<&str> = known.map(TopicName::as_str).collect();
     let hint = match nearest(name.as_str(), known.iter().copied()) {
         Some(like) => format!("did you mean {like}?"),
         None if known.is_empty() => "no topic is known; add it to the manifest".to_owned(),
-        None => format!("add it, or choose one of: {}", known.join(", ")),
+        None => format!("add it, or choose one of: {}", Vec::from_iter(known).join(", ")),
     };
     Failure::bad_input(format!("there is no topic {name} in the manifest"), hint)
 }
@@ -72,6 +74,44 @@ pub(super) fn does_not_wait(topic: &TopicName, id: &JobId, found: Option<&Job>) 
         format!("the job {id} of {topic} is {}; nothing has changed", job.state.word()),
         hint,
     )
+}
+
+/// How many jobs that are not what they should be are looked up, to say what they are.
+const LOOKED_UP_MAX: usize = 20;
+
+/// Says of jobs that should be dead what they are instead; of many, of the first only.
+pub(super) async fn what_they_are(
+    queue: &Queue,
+    topic: &TopicName,
+    ids: &[String],
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::with_capacity(ids.len());
+    for (at, id) in ids.iter().enumerate() {
+        let job = match at < LOOKED_UP_MAX {
+            true => queue.get(topic, &JobId::from_redis(id.clone())).await?,
+            false => None,
+        };
+        lines.push(match job {
+            Some(job) => format!("none {id}: it is {}, not dead", job.state.word()),
+            None => format!("none {id}"),
+        });
+    }
+    Ok(lines)
+}
+
+/// Connects to use a topic. One that nobody has used yet gets its rules first, so that they hold
+/// for its first jobs too.
+pub(super) async fn connect_to_topic(
+    manifest: &Manifest,
+    name: &TopicName,
+) -> Result<Queue, Failure> {
+    let queue = connect(manifest).await?;
+    if let Some(topic) = manifest.topic_for(name)
+        && !queue.is_registered(name).await?
+    {
+        rules::write(&queue, name, &topic.rules()).await?;
+    }
+    Ok(queue)
 }
 
 /// Connects to the queue that the manifest names; a managed Redis must be running already.

@@ -53,14 +53,18 @@ impl Daemon {
         }
     }
 
-    /// Serves topics that were found, as far as a pattern stands for them.
+    /// Serves topics that were found, as far as a pattern stands for them, and of those that are served
+    /// the shards that were found.
     pub(super) async fn bind_found(&mut self, names: Vec<TopicName>) {
         let manifest = Arc::clone(&self.manifest);
         let named = &manifest.topics;
         let mut by_pattern = self.topics.keys().filter(|name| !named.contains_key(*name)).count();
         for name in names.into_iter().collect::<BTreeSet<_>>() {
-            let matches = self.manifest.patterns.find(&name).is_some();
-            if !matches || named.contains_key(&name) || self.topics.contains_key(&name) {
+            if self.topics.contains_key(&name) {
+                self.widen(&name).await;
+                continue;
+            }
+            if named.contains_key(&name) || manifest.patterns.find(&name).is_none() {
                 continue;
             }
             if by_pattern < BY_PATTERN_MAX {
@@ -98,6 +102,10 @@ impl Daemon {
             return served.bind_anew(name, topic, handler.as_ref(), lease);
         }
         self.leave(name);
+        if self.unbound {
+            // Redis has failed just now: the next try is for this one, too.
+            return;
+        }
         match prepare(&self.queue, name, &topic).await {
             Ok(shards) => self.serve_topic(name, topic, shards, handler),
             Err(error) => {
@@ -126,27 +134,53 @@ impl Daemon {
     }
 
     fn start_workers(&self, shards: &[TopicName], bound: Binding) -> Workers {
-        let (binding, bound) = watch::channel(Arc::new(bound));
-        let (orders, ordered) = watch::channel(Order::Work);
-        let counters = Arc::default();
-        let start = |shard: &TopicName| {
-            let poke = Arc::new(Poke::default());
-            let worker = Worker::new(WorkerParts {
-                topic: shard.clone(),
-                queue: self.queue.clone(),
-                lanes: Lanes::new(self.ground.clone(), bound.clone()),
-                bound: bound.clone(),
-                poke: Arc::clone(&poke),
-                counters: Arc::clone(&counters),
-                outage: Arc::clone(&self.outage),
-                relay: self.relay.clone(),
-                orders: ordered.clone(),
-                runner_id: Arc::clone(&self.runner_id),
-            });
-            ShardWorker { poke, task: tokio::spawn(worker.run()) }
+        let mut workers = Workers {
+            binding: watch::Sender::new(Arc::new(bound)),
+            orders: watch::Sender::new(Order::Work),
+            counters: Arc::default(),
+            each: Vec::with_capacity(shards.len()),
         };
-        let each = shards.iter().map(start).collect();
-        Workers { binding, orders, counters, each }
+        for shard in shards {
+            workers.each.push(self.start_worker(shard, &workers));
+        }
+        workers
+    }
+
+    /// Starts one more of a topic's workers.
+    fn start_worker(&self, shard: &TopicName, beside: &Workers) -> ShardWorker {
+        let bound = beside.binding.subscribe();
+        let poke = Arc::new(Poke::default());
+        let worker = Worker::new(WorkerParts {
+            topic: shard.clone(),
+            queue: self.queue.clone(),
+            lanes: Lanes::new(self.ground.clone(), bound.clone()),
+            bound,
+            poke: Arc::clone(&poke),
+            counters: Arc::clone(&beside.counters),
+            outage: Arc::clone(&self.outage),
+            relay: self.relay.clone(),
+            orders: beside.orders.subscribe(),
+            runner_id: Arc::clone(&self.runner_id),
+        });
+        ShardWorker { poke, task: tokio::spawn(worker.run()) }
+    }
+
+    /// Serves the shards too that a runner of another manifest has added to a topic.
+    async fn widen(&mut self, name: &TopicName) {
+        let shards: Vec<TopicName> = match self.queue.shards_now(name).await {
+            Ok(shards) => shards.all().collect(),
+            Err(error) => return self.outage.noticed(&error),
+        };
+        let Some(mut served) = self.topics.remove(name) else { return };
+        for shard in shards.into_iter().skip(served.shards.len()) {
+            info!(topic = %name, shard = shard.shard_number(), "serving one more shard: another manifest splits the topic over more");
+            if let Some(workers) = &mut served.workers {
+                let worker = self.start_worker(&shard, workers);
+                workers.each.push(worker);
+            }
+            served.shards.push(shard);
+        }
+        self.topics.insert(name.clone(), served);
     }
 
     /// Leaves a topic: what it has in flight may finish within its ttr. False if it is not served.
@@ -182,10 +216,12 @@ impl Daemon {
         pokes.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.pokes.store(Arc::new(pokes));
         self.retentions.store(Arc::new(retentions));
-        self.rules.send_replace(rules.into());
-        let served = self.topics.keys().cloned().collect();
+        let count = |served: &Served| u32::try_from(served.shards.len()).unwrap_or(u32::MAX);
+        let served =
+            self.topics.iter().map(|(name, served)| (name.clone(), count(served))).collect();
         let known = Known { manifest: Arc::clone(&self.manifest), served };
         self.finder.known.store(Arc::new(known));
+        self.rules.send_replace(rules.into());
     }
 }
 
@@ -195,6 +231,7 @@ async fn prepare(
     name: &TopicName,
     topic: &Topic,
 ) -> Result<Vec<TopicName>, QueueError> {
+    queue.forget_old_shards(name).await?;
     rules::write(queue, name, &topic.rules()).await?;
     queue.register(std::slice::from_ref(name)).await?;
     Ok(queue.shards(name).await?.all().collect())

@@ -1,7 +1,7 @@
 //! Finding topics that the manifest's patterns stand for. A push through Duebox wakes at once and lists
 //! its topic; plain producers do neither, so the keys of Redis are looked through, a few at a time.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(super) const FOUND_MAX: usize = 1_000;
 /// What is known of topics, for whoever meets a name.
 pub(super) struct Known {
     pub(super) manifest: Arc<Manifest>,
-    /// The topics that are served.
-    pub(super) served: BTreeSet<TopicName>,
+    /// The topics that are served, each with the number of its shards.
+    pub(super) served: BTreeMap<TopicName, u32>,
 }
 
 /// Where names are held against the manifest.
@@ -37,12 +37,11 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Somebody met this topic. If it is to be served and is not yet, the daemon hears of it; where
-    /// too many wait to be heard of, it is met again later.
+    /// Somebody met this topic, or this shard of one. If it is to be served and is not yet, the daemon
+    /// hears of it; where too many wait to be heard of, it is met again later.
     pub fn met(&self, topic: &TopicName) {
-        let topic = topic.base();
-        if is_news(&self.known.load(), &topic) {
-            drop(self.found.try_send(topic));
+        if is_news(&self.known.load(), topic) {
+            drop(self.found.try_send(topic.base()));
         }
     }
 
@@ -77,9 +76,9 @@ impl Finder {
     }
 
     async fn tell(&self, topics: Vec<TopicName>) {
-        for topic in topics.into_iter().map(|topic| topic.base()) {
+        for topic in topics {
             let is_news = is_news(&self.known.load(), &topic);
-            if is_news && self.found.send(topic).await.is_err() {
+            if is_news && self.found.send(topic.base()).await.is_err() {
                 return;
             }
         }
@@ -87,7 +86,13 @@ impl Finder {
 }
 
 fn is_news(known: &Known, topic: &TopicName) -> bool {
-    !known.served.contains(topic)
-        && !known.manifest.topics.contains_key(topic)
-        && known.manifest.patterns.find(topic).is_some()
+    let base = topic.base();
+    match known.served.get(&base) {
+        // A runner of another manifest has split it over more.
+        Some(shards) => topic.shard_number() >= *shards,
+        None => {
+            !known.manifest.topics.contains_key(&base)
+                && known.manifest.patterns.find(&base).is_some()
+        }
+    }
 }

@@ -65,6 +65,14 @@ impl Wanted {
         Some(Self { entry, file, topic: topic.clone() })
     }
 
+    /// True if these settings ask for another module, whatever its file holds.
+    pub(super) fn differs_from(&self, old: &Topic) -> bool {
+        old.handler.as_ref() != Some(&self.file)
+            || old.sha256 != self.topic.sha256
+            || old.limits != self.topic.limits
+            || old.grants != self.topic.grants
+    }
+
     fn load(self, sandbox: &Sandbox) -> Loaded {
         let Self { entry, file, topic } = self;
         let module = module_file::load(sandbox, &entry, &topic).map(|handler| Module {

@@ -1,7 +1,7 @@
 //! Reload: a changed manifest or module is read, checked and compiled beside the one in service, and
 //! takes over only if it is good. Jobs that run finish on the module they started with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::Daemon;
 use super::entry::{EntryName, entries};
 use super::modules::{self, Files, Loaded, Wanted};
-use crate::manifest::{Manifest, ManifestError};
+use crate::manifest::{Manifest, ManifestError, Topic};
 use crate::module_file::Fingerprint;
 use crate::telemetry;
 
@@ -37,14 +37,14 @@ impl Daemon {
             _ => &self.manifest,
         };
         seen.extend(modules::fingerprints(wanted));
-        let in_manifest: BTreeSet<EntryName> =
-            entries(&self.manifest).map(|(entry, _)| entry).collect();
+        let before: BTreeMap<EntryName, &Topic> = entries(&self.manifest).collect();
         // What was refused under this manifest is tried again when its file changes, not at every look.
         let manifest_is_new = matches!(manifest, Some(Ok(_)));
         let is_wanted = |wanted: &Wanted| {
             let file_is_new = is_new(&wanted.file, seen.get(&wanted.file).unwrap_or(&None));
             let serves_otherwise = match self.modules.get(&wanted.entry) {
-                None => !in_manifest.contains(&wanted.entry),
+                // Refused before, unless it is asked for otherwise now.
+                None => before.get(&wanted.entry).is_none_or(|old| wanted.differs_from(old)),
                 Some(module) => !module.fits(&wanted.topic),
             };
             file_is_new || (manifest_is_new && serves_otherwise)

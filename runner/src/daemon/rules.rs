@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::finder::Finder;
 use crate::manifest::{KeyOrder, Topic};
 use crate::outage::{self, Outage, RETRY_FIRST};
 
@@ -39,29 +40,40 @@ impl Topic {
     }
 }
 
-/// Writes the rules of a topic into all its shards. True if others held before.
-pub(super) async fn write(
+/// Writes the rules of a topic into all its shards, those of earlier numbers too. True if others held
+/// before.
+pub(crate) async fn write(
     queue: &Queue,
     topic: &TopicName,
     rules: &Rules,
 ) -> Result<bool, QueueError> {
-    let mut changed = false;
-    for number in 0..rules.shards.max(1) {
-        changed |= queue.configure(&topic.shard(number), rules).await?;
+    let mut changed = queue.configure(topic, rules).await?;
+    for shard in queue.shards(topic).await?.all().skip(1) {
+        let is_new = queue.configure(&shard, rules).await?;
+        // A shard that is new is paused as the topic is.
+        if is_new && queue.is_paused(topic).await? {
+            queue.pause(&shard).await?;
+        }
+        changed |= is_new;
     }
     Ok(changed)
 }
 
 /// Keeps the rules in Redis as they are to be, until the sender is gone. What Redis did not take is
 /// tried again.
-pub(super) async fn keep(queue: Queue, mut rules: watch::Receiver<AllRules>, outage: Arc<Outage>) {
+pub(super) async fn keep(
+    queue: Queue,
+    mut rules: watch::Receiver<AllRules>,
+    finder: Finder,
+    outage: Arc<Outage>,
+) {
     let mut written = BTreeMap::new();
     let mut retry = RETRY_FIRST;
     let mut all_at = Instant::now() + EVERY;
     loop {
         let wanted = Arc::clone(&rules.borrow_and_update());
         let all = Instant::now() >= all_at;
-        let again_at = match write_wanted(&queue, &wanted, &mut written, all).await {
+        let again_at = match write_wanted(&queue, &wanted, &finder, &mut written, all).await {
             Ok(()) => {
                 retry = RETRY_FIRST;
                 if all {
@@ -86,6 +98,7 @@ pub(super) async fn keep(queue: Queue, mut rules: watch::Receiver<AllRules>, out
 async fn write_wanted(
     queue: &Queue,
     wanted: &AllRules,
+    finder: &Finder,
     written: &mut BTreeMap<TopicName, Rules>,
     all: bool,
 ) -> Result<(), QueueError> {
@@ -99,6 +112,9 @@ async fn write_wanted(
         }
         if write(queue, topic, rules).await? && is_written {
             warn!(%topic, "its rules in Redis were not those of this manifest, and are again: Redis lost them, or another manifest serves the topic too");
+        }
+        if let Some(shard) = queue.shards(topic).await?.all().last() {
+            finder.met(&shard);
         }
         written.insert(topic.clone(), rules.clone());
         names.push(topic.clone());

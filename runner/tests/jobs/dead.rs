@@ -41,6 +41,12 @@ fn dead_jobs_are_listed_shown_requeued_and_purged() {
     assert!(ground.refused(&["dead", "show", "slow", "live"]).contains("is pending, not dead"));
     assert!(ground.refused(&["dead", "show", "slow", "never"]).contains("no dead job"));
 
+    for command in [&["requeue", "slow", "live", "never"][..], &["dead", "purge", "slow", "live"]] {
+        let said = ground.say(command);
+        assert_eq!(said.code, 1, "{}", said.err);
+        assert!(said.out.contains("none live: it is pending, not dead\n"), "{}", said.out);
+    }
+
     let class = ground.ok(&["dead", "requeue", "slow", "--class", "timeout", "--newer-than", "1h"]);
     assert_eq!(class, "requeued 1 in slow\n");
     assert_eq!(ground.redis.cli(&["ZRANGE", "duebox:{slow}:ready", "0", "-1"]).trim(), "new");

@@ -1,6 +1,6 @@
 -- Writes what the manifest says of a topic and every verb must know.
 --
--- KEYS  meta jobs unack unique
+-- KEYS  meta jobs unack unique inbox
 -- ARGV  field, value for each rule; an empty value switches it off
 -- Returns 1 if anything has changed
 local FIELDS = {
@@ -18,7 +18,7 @@ local function remember_shards(count)
   local seen = redis.call('HGET', META, 'shards_seen')
   if not seen then
     if count == '1' then return end
-    local has_jobs = redis.call('EXISTS', JOBS, UNACK, UNIQUE) > 0
+    local has_jobs = redis.call('EXISTS', JOBS, UNACK, UNIQUE, INBOX) > 0
     seen = has_jobs and '1' or count
   end
   if not string.find(' ' .. seen .. ' ', ' ' .. count .. ' ', 1, true) then

@@ -1,8 +1,8 @@
--- Looks at one page of what jobs have beside their payload: options, attempts, errors, turns. What
--- belongs to no job is removed.
+-- Looks at one page of what jobs have beside their payload: options, attempts, errors, turns, ids that
+-- are held. What belongs to no job is removed.
 --
--- KEYS  jobs opts ready unack retry attempts errors meta blocked blocked:at turns turns:of
--- ARGV  cursor, count, repair, part (opts, attempts, errors, turns:of)
+-- KEYS  jobs opts ready unack retry attempts errors meta blocked blocked:at turns turns:of unique
+-- ARGV  cursor, count, repair, part (opts, attempts, errors, turns:of, unique)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding. The kind
 --         `options` is none yet: the caller sees whether the detail can be read as options
 local part = ARGV[4]
@@ -49,9 +49,19 @@ look['turns:of'] = function(id, turn)
   end
 end
 
-local KEY = ({ opts = OPTS, attempts = ATTEMPTS, errors = ERRORS, ['turns:of'] = TURNS_OF })[part]
+-- Ten years, which is the longest that a topic can ask for, and some more.
+local HOLD_MAX_MS = 3.2e11
+
+look['unique'] = function(id, held_until)
+  if tonumber(held_until) <= now_ms + HOLD_MAX_MS then return end
+  if find('bad_score', id, 'held until ' .. held_until, 'let go') then redis.call('ZREM', UNIQUE, id) end
+end
+
+local KEY = ({
+  opts = OPTS, attempts = ATTEMPTS, errors = ERRORS, ['turns:of'] = TURNS_OF, unique = UNIQUE,
+})[part]
 if not KEY then return refuse('the doctor knows no part ' .. tostring(part)) end
-local page = read_page('HSCAN', KEY)
+local page = read_page(KEY == UNIQUE and 'ZSCAN' or 'HSCAN', KEY)
 for i = 1, #page, 2 do
   if not seen[page[i]] then look[part](page[i], page[i + 1]) end
   seen[page[i]] = true

@@ -42,13 +42,14 @@ local function sort_out(answer, ids, dues, had)
   local options = redis.call('EXISTS', OPTS) == 1 and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local attempts = redis.call('EXISTS', ATTEMPTS) == 1
     and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
+  local may_expire = not had and (rules.ttl > 0 or #options > 0)
   local last = #answer
   for i, id in ipairs(ids) do
     if newer[i] then
       superseded[#superseded + 1] = id
     elseif not payloads[i] then
       missing[#missing + 1] = id
-    elseif not had and not attempts[i] and is_expired(dues[i], options[i]) then
+    elseif may_expire and not attempts[i] and is_expired(dues[i], options[i]) then
       expired[#expired + 1] = { id = id, payload = payloads[i], options = options[i], info = expired_info }
     else
       kept[#kept + 1] = id

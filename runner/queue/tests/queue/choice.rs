@@ -9,6 +9,7 @@ use fastrand::Rng;
 
 use crate::life::{Outcome, World};
 use crate::relay::ENTRIES_MAX;
+use crate::snapshot::{Snapshot, text};
 use crate::step::{Claim, Step, TickStep};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -61,10 +62,13 @@ impl World {
                 Step::Extend(self.some_claims(at).into_iter().map(|c| (c, hours(1))).collect())
             }
             79..=82 => Step::Reclaim { delay: self.hours_up_to(2), discard: self.rng.u8(..4) == 0 },
-            83..=85 => Step::Cancel(self.some_ids()),
+            83..=85 => Step::Cancel(match self.rng.bool() {
+                true => self.some_claims(at).into_iter().map(|claim| claim.id).collect(),
+                false => self.some_ids(),
+            }),
             86..=89 => {
                 let due = self.due(at);
-                Step::Reschedule(self.id(), due)
+                Step::Reschedule(self.id_that_waits(at), due)
             }
             90..=91 => Step::Requeue(self.some_ids()),
             92 => match self.rng.u8(..4) {
@@ -201,7 +205,7 @@ impl World {
         let topic = self.sides[self.rng.usize(..2)].ground.topic.clone();
         let payload = self.payload();
         let id = match self.rng.u8(..4) {
-            0 => self.id(),
+            0..=1 => self.id(),
             _ => JobId::new(format!("f{}", self.serial)).unwrap(),
         };
         let now = self.sides[0].last.now_us / 1_000;
@@ -217,13 +221,15 @@ impl World {
         let side = &self.sides[at];
         let now = side.last.now_us / 1_000;
         let known = side.last.ticks.get(b"nightly".as_slice());
-        let known = known.map(|time| crate::snapshot::text(time) as u64);
+        let known = known.map(|time| text(time) as u64);
         let expected = match self.rng.u8(..4) {
             0 => None,
             _ => known,
         };
-        let until = match self.rng.u8(..6) {
-            0 => now + HOUR_MS,
+        let until = match (self.rng.u8(..6), known) {
+            (0, _) => now + HOUR_MS,
+            // The same tick again, as after a clock that was put back.
+            (1..=2, Some(known)) => known,
             _ => now - self.rng.u64(..3) * HOUR_MS,
         };
         let count = self.rng.u64(..3);
@@ -244,6 +250,20 @@ impl World {
 
     fn id(&mut self) -> JobId {
         JobId::new(["a", "b", "c", "d", "e"][self.rng.usize(..5)]).unwrap()
+    }
+
+    /// Half the time one that waits, as often in ready or pending as in retry or in a line.
+    fn id_that_waits(&mut self, at: usize) -> JobId {
+        let Snapshot { pending, ready, retry, blocked_at, .. } = &self.sides[at].last;
+        let mut ids: Vec<&Vec<u8>> = match self.rng.u8(..4) {
+            0 => pending.keys().chain(ready.keys()).collect(),
+            1 => retry.keys().chain(blocked_at.keys()).collect(),
+            _ => Vec::new(),
+        };
+        match ids.len() {
+            0 => self.id(),
+            count => JobId::from_redis(ids.swap_remove(self.rng.usize(..count)).clone()),
+        }
     }
 
     fn some_ids(&mut self) -> Vec<JobId> {

@@ -180,7 +180,7 @@ async fn keys_of_a_wrong_type_are_put_aside() {
     for finding in of_type {
         let broken = finding.done.strip_prefix("renamed to ").unwrap();
         assert!(broken.starts_with(&finding.subject_text()) && broken.contains(":broken:"));
-        assert_eq!(ground.redis::<bool>(redis::cmd("EXISTS").arg(broken)), true, "{broken}");
+        assert!(ground.redis::<bool>(redis::cmd("EXISTS").arg(broken)), "{broken}");
     }
     assert_eq!(examine(&ground, Checkup::LOOK).await, []);
 }
@@ -209,6 +209,23 @@ async fn faults_by_the_thousand_are_put_right_page_by_page() {
 
 fn kinds(findings: &[Finding]) -> BTreeSet<Kind> {
     findings.iter().map(|finding| finding.kind).collect()
+}
+
+/// Plain producers may have any bytes as an id.
+#[tokio::test]
+async fn odd_ids_are_examined_like_others() {
+    let ground = Ground::new().await;
+    let odd: [&[u8]; 4] = [b"\xff\x00", b"", b"a\r\nb", b"a b"];
+    for id in odd {
+        ground.redis::<u64>(redis::cmd("HSET").arg(ground.key("jobs")).arg(id).arg(b"\xfe"));
+        let bare = [id, b"!"].concat();
+        ground.redis::<u64>(redis::cmd("ZADD").arg(ground.key("ready")).arg(5).arg(bare));
+    }
+    let repaired = examine(&ground, Checkup::REPAIR).await;
+    let subjects: BTreeSet<_> = repaired.iter().map(|finding| finding.subject.clone()).collect();
+    assert!(odd.iter().all(|id| subjects.contains(*id)), "{subjects:?}");
+    assert_eq!((repaired.len(), ground.snapshot().dead_jobs.len()), (8, 4));
+    assert_eq!(examine(&ground, Checkup::LOOK).await, []);
 }
 
 #[tokio::test]

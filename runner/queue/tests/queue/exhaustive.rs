@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Options};
-use duebox_queue::{Due, IfExists, LeaseCall, NewJob, Verdict};
+use duebox_job::{JobId, Options, Rate};
+use duebox_queue::{Due, Finish, IfExists, LeaseCall, NewJob, Rules, Verdict};
 
 use crate::invariants;
 use crate::ledger::Ledger;
@@ -35,23 +35,75 @@ struct Scope {
     pushes: usize,
     plain_dues: &'static [f64],
     steps: usize,
+    rules: Rules,
+    /// The key that all jobs but plain ones have.
+    key: Option<&'static str>,
+    /// Verdicts beside ack, nack, drop and release.
+    verdicts: fn() -> Vec<Verdict>,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self {
+            ids: &["a"],
+            pushes: 3,
+            plain_dues: &[0.0],
+            steps: 7,
+            rules: Rules::default(),
+            key: None,
+            verdicts: Vec::new,
+        }
+    }
 }
 
 #[test]
 fn one_id_and_three_pushes() {
     let plain_dues = &[0.0, 1_795_003_600_000.0];
-    explore(&Scope { ids: &["a"], pushes: 3, plain_dues, steps: 7 });
+    explore(&Scope { plain_dues, ..Scope::default() });
 }
 
 #[test]
 fn two_ids_and_two_pushes() {
-    explore(&Scope { ids: &["a", "b"], pushes: 2, plain_dues: &[0.0], steps: 6 });
+    explore(&Scope { ids: &["a", "b"], pushes: 2, steps: 6, ..Scope::default() });
 }
 
 #[test]
 fn one_id_and_odd_due_times() {
     let plain_dues = &[0.0, 5.0, f64::INFINITY];
-    explore(&Scope { ids: &["a"], pushes: 3, plain_dues, steps: 7 });
+    explore(&Scope { plain_dues, ..Scope::default() });
+}
+
+/// One job of a key at a time, and those that wait for it; one that is to be tried again keeps its
+/// turn.
+#[test]
+fn two_ids_of_one_key_in_strict_order() {
+    let rules = Rules { per_key: 1, ..Rules::default() };
+    let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
+    explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
+}
+
+#[test]
+fn two_ids_of_one_key_in_relaxed_order() {
+    let rules = Rules { per_key: 1, relaxed: true, ..Rules::default() };
+    let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
+    explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
+}
+
+/// Acks that hold the id, snoozes, a ttl and a rate.
+#[test]
+fn one_id_that_is_held_put_off_and_expires() {
+    let rate = Rate::parse("1/h").ok();
+    let rules = Rules { ttl: HOUR, rate, burst: 1, max_running: 1, ..Rules::default() };
+    let verdicts = || {
+        let info = || "{}".to_owned();
+        let finish = Finish { unique_for: HOUR, info: Some(info()), ..Finish::default() };
+        let (delay, nack_delay) = (HOUR, HOUR);
+        vec![
+            Verdict::Finish(finish),
+            Verdict::Snooze { delay, max_snoozes: 1, nack_delay, max_attempts: 2, info: info() },
+        ]
+    };
+    explore(&Scope { rules, verdicts, steps: 6, ..Scope::default() });
 }
 
 #[expect(clippy::print_stdout, reason = "a test's reader may ask how much was explored")]
@@ -59,7 +111,8 @@ fn explore(scope: &Scope) {
     let steps = std::env::var("DUEBOX_EXPLORE_STEPS").ok();
     let steps = steps.map_or(scope.steps, |steps| steps.parse().unwrap());
     let mut search = Search { scope, seen: HashMap::new(), path: Vec::new(), drained: 0 };
-    search.from(&World::default(), steps);
+    let begun = search.take(&World::default(), Step::Configure(scope.rules.clone()), false);
+    search.from(&begun, steps);
     println!("{} states within {steps} steps, {} drained", search.seen.len(), search.drained);
     assert!(search.seen.len() > 1_000 && search.drained > 50);
 }
@@ -103,7 +156,8 @@ impl Search<'_> {
         let (step, path) = (&self.path[self.path.len() - 1], &self.path);
         let reply = next.model.apply(step, now_us);
         let (before, after) = (&world.model.state, &next.model.state);
-        if let Some(rule) = invariants::violated(after) {
+        let lines = || invariants::lines_violated(after);
+        if let Some(rule) = invariants::violated(after).or_else(lines) {
             panic!("{rule}: {after:?}\nafter {path:#?}");
         }
         let (ledger, clock) = (&mut next.ledger, (now_us, now_us));
@@ -167,7 +221,7 @@ impl World {
             moves.extend(self.call.clone().map(|call| (Step::Lease(call), lost)));
         }
         for claim in &self.claims {
-            self.claim_moves(claim, &mut moves);
+            Self::claim_moves(scope, claim, &mut moves);
         }
         moves
     }
@@ -180,6 +234,8 @@ impl World {
             (IfExists::Replace, Due::In(HOUR)),
         ] {
             let options = Options::default();
+            let options = scope.key.map_or(Ok(options.clone()), |key| options.with_key(key));
+            let options = options.unwrap();
             let job = NewJob { id: id.clone(), due, payload: payload.clone(), options };
             moves.push((Step::Push(mode, vec![job]), false));
         }
@@ -189,7 +245,7 @@ impl World {
         }
     }
 
-    fn claim_moves(&self, claim: &Claim, moves: &mut Vec<(Step, bool)>) {
+    fn claim_moves(scope: &Scope, claim: &Claim, moves: &mut Vec<(Step, bool)>) {
         let info = || "{}".to_owned();
         for verdict in [
             Verdict::Ack,
@@ -197,6 +253,9 @@ impl World {
             Verdict::Drop { info: info() },
             Verdict::Release { delay: Duration::ZERO },
         ] {
+            moves.push((Step::Settle(vec![(claim.clone(), verdict)]), false));
+        }
+        for verdict in (scope.verdicts)() {
             moves.push((Step::Settle(vec![(claim.clone(), verdict)]), false));
         }
         let release = Verdict::Release { delay: HOUR };

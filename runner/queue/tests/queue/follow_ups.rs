@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, FollowUpDue, Options, TopicName};
-use duebox_queue::{Finish, IfExists, Lease, NewJob, Relayed, Settled, Token, Verdict};
+use duebox_queue::{Finish, IfExists, Lease, NewJob, Relayed, Rules, Settled, Token, Verdict};
 
 use crate::ground::{BACKOFF, Ground, drop_it, id, job, nack, release, twin};
 use crate::parcel::{Parcel, Word};
@@ -113,6 +113,29 @@ async fn a_relay_that_died_before_it_deleted_is_repeated_without_a_second_child(
     let relayed = relay(&ground).await;
     assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 0, 1));
     assert!(sms.snapshot().jobs.is_empty(), "the child was doubled");
+}
+
+/// The child is done, and its mark is in the shard where it went under the old number.
+#[tokio::test]
+async fn a_relay_that_died_before_the_number_of_shards_changed_is_repeated_without_a_second_child()
+{
+    // Some of these go elsewhere under the new number.
+    let children: Vec<FollowUp> = (0..20).map(|n| child(&format!("c{n}"))).collect();
+    let (ground, sms) = acked(children).await;
+    let parcels = read(&ground);
+    let parcels: Vec<&Parcel> = parcels.iter().collect();
+    assert!(Parcel::push_raw(&sms, &parcels, ground.now_ms() + 60_000).is_some());
+    let done: Vec<_> =
+        sms.lease_up_to(20).await.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
+    assert_eq!(sms.settle_many(&done).await, [Settled::Done; 20]);
+    let rules = Rules { shards: 4, ..Rules::default() };
+    ground.queue.configure(&sms.topic, &rules).await.unwrap();
+    let relayed = relay(&ground).await;
+    assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 0, 20), "doubled");
+    for number in 0..4 {
+        let shard = sms.beside_as(sms.topic.shard(number)).await;
+        assert!(shard.snapshot().jobs.is_empty());
+    }
 }
 
 #[tokio::test]

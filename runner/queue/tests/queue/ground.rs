@@ -82,10 +82,14 @@ impl Ground {
 
     /// Another topic of the same queue.
     pub(crate) async fn beside(&self, topic: &str) -> Self {
+        self.beside_as(TopicName::new(topic).unwrap()).await
+    }
+
+    pub(crate) async fn beside_as(&self, topic: TopicName) -> Self {
         let redis = self.client.get_connection().unwrap();
         Self {
             queue: self.queue.clone(),
-            topic: TopicName::new(topic).unwrap(),
+            topic,
             prefix: self.prefix.clone(),
             client: self.client.clone(),
             redis: RefCell::new(redis),
@@ -96,7 +100,7 @@ impl Ground {
     // ---- plain Redis, as anybody may use it
 
     pub(crate) fn key(&self, name: &str) -> String {
-        format!("{}:{{{}}}:{name}", self.prefix, self.topic)
+        format!("{}:{{{}}}:{name}", self.prefix, self.topic.tag())
     }
 
     pub(crate) fn redis<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {

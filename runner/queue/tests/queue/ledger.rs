@@ -1,6 +1,6 @@
 //! The guarantees, checked from what the queue answered and nothing else: every push that was taken
 //! has exactly one end, is never handed out early, twice at once, or with another's attempts, and a
-//! valid verdict always counts. What the rules of a topic promise is in `ledger/promises.rs`.
+//! valid verdict always counts.
 //!
 //! Unlike the model it knows no stages. It panics where a guarantee is broken.
 
@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options};
-use duebox_queue::{
-    Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Rescheduled, Settled, Ticked, Verdict,
-};
+use duebox_queue::{Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Rescheduled, Ticked};
 
 use crate::model::is_bad;
 use crate::snapshot::{Snapshot, gone};
-use crate::step::{Claim, Given, Reply, Step};
+use crate::step::{Given, Reply, Step};
 
+mod ends;
 mod promises;
 
 use promises::Promises;
@@ -32,6 +31,8 @@ struct Job {
     snoozes: u64,
     /// As it was pushed, or handed out; not known of a plain push.
     options: Option<Options>,
+    /// The number of its push, if it was due at once and nobody has had it or put it off.
+    arrived: Option<u64>,
     /// It was handed out before, came back, and has its key's turn while it waits.
     has_turn: bool,
 }
@@ -53,6 +54,8 @@ struct Life {
 pub(crate) struct Ledger {
     lives: BTreeMap<JobId, Life>,
     promises: Promises,
+    /// Pushes so far.
+    pushes: u64,
     /// The earliest and the latest that Redis' clock can have shown at the step, in ms.
     clock: (f64, f64),
 }
@@ -158,6 +161,8 @@ impl Ledger {
 
     fn pushed(&mut self, job: &NewJob, word: Pushed) {
         let (due, clock) = (self.not_before(job.due), self.clock);
+        self.pushes += 1;
+        let number = self.pushes;
         let may_be_full = self.promises.rules.max_pending > 0;
         let life = self.life(&job.id);
         let cancelled = life.running.as_ref().is_some_and(|(_, _, gone)| *gone);
@@ -175,7 +180,9 @@ impl Ledger {
         }
         if let Pushed::Pushed | Pushed::Replaced | Pushed::Successor = word {
             let options = Some(job.options.clone());
-            life.waiting = Some(Job { options, ..Job::new(&job.payload, due) });
+            // The second of a batch may have the place of the first.
+            let arrived = (word == Pushed::Pushed && job.due == Due::Now).then_some(number);
+            life.waiting = Some(Job { options, arrived, ..Job::new(&job.payload, due) });
         }
     }
 
@@ -211,6 +218,7 @@ impl Ledger {
             let known = job.options.replace(options.clone());
             assert!(known.is_none_or(|known| known == *options), "{}: not its options", claim.id);
             self.promises.turn_is_free(&self.lives, options.key());
+            self.promises.is_next(&self.lives, options.key(), job.arrived.take());
             let life = self.lives.entry(claim.id.clone()).or_default();
             life.running = Some((claim.token_us, job, false));
             started.push(claim.token_us as f64 - call.lease.as_micros() as f64);
@@ -249,99 +257,6 @@ impl Ledger {
         }
     }
 
-    fn settled(&mut self, claim: &Claim, verdict: &Verdict, word: Settled) {
-        let (earliest, relaxed) = (self.clock.0, self.promises.rules.relaxed);
-        let life = self.life(&claim.id);
-        if let (Verdict::Finish(finish), Settled::Done) = (verdict, word)
-            && !finish.unique_for.is_zero()
-        {
-            life.held_until = earliest + finish.unique_for.as_millis() as f64;
-        }
-        let holds = life.running.as_ref().is_some_and(|(token, ..)| *token == claim.token_us);
-        assert_eq!(word != Settled::Lost, holds, "{}: {word:?}", claim.id);
-        let Some((_, mut job, gone)) = life.running.take_if(|_| holds) else { return };
-        let over = if let Verdict::Ack | Verdict::Finish(_) = verdict {
-            Some(Settled::Done)
-        } else if life.waiting.is_some() {
-            Some(Settled::Superseded)
-        } else {
-            gone.then_some(Settled::Cancelled)
-        };
-        if let Some(over) = over {
-            assert_eq!(word, over, "{}", claim.id);
-            return;
-        }
-        let delay = match (verdict, word) {
-            (Verdict::Release { delay }, Settled::Released) => *delay,
-            (Verdict::Snooze { delay, max_snoozes, .. }, Settled::Snoozed) => {
-                job.snoozes += 1;
-                assert!(job.snoozes <= u64::from(*max_snoozes), "{}: one too many", claim.id);
-                *delay
-            }
-            (
-                Verdict::Nack { delay, max_attempts, .. }
-                | Verdict::Snooze { nack_delay: delay, max_attempts, .. },
-                Settled::Retry,
-            ) => {
-                job.failures += 1;
-                assert!(job.failures < u64::from(*max_attempts), "{}: one too many", claim.id);
-                *delay
-            }
-            (
-                Verdict::Nack { max_attempts, .. } | Verdict::Snooze { max_attempts, .. },
-                Settled::Dead,
-            ) => {
-                assert!(job.failures + 1 >= u64::from(*max_attempts), "{}: too early", claim.id);
-                life.dead = Some(job.payload);
-                return;
-            }
-            (Verdict::Drop { .. }, Settled::Dead) => {
-                life.dead = Some(job.payload);
-                return;
-            }
-            _ => panic!("{}: {word:?} for {verdict:?}", claim.id),
-        };
-        let to_ready = delay.is_zero() && word == Settled::Released;
-        if !to_ready {
-            job.due = earliest + delay.as_millis() as f64;
-        }
-        job.has_turn = to_ready || !relaxed;
-        life.waiting = Some(job);
-    }
-
-    fn extended(&mut self, known: &BTreeMap<JobId, Life>, claim: &Claim, new: Option<u64>) {
-        let held = known.get(&claim.id).and_then(|life| life.running.as_ref());
-        let holds = held.is_some_and(|(token, ..)| *token == claim.token_us);
-        assert!(new.is_some() || !holds, "{}: a valid extension was refused", claim.id);
-        if let (true, Some(new), Some((token, ..))) =
-            (holds, new, &mut self.life(&claim.id).running)
-        {
-            *token = new;
-        }
-    }
-
-    fn reclaimed(&mut self, id: &JobId, word: Settled, delay: Duration) {
-        let ((earliest, latest), relaxed) = (self.clock, self.promises.rules.relaxed);
-        let life = self.life(id);
-        let Some((token, mut job, gone)) = life.running.take() else {
-            panic!("{id}: no lease to end")
-        };
-        assert!(token / 1_000 <= latest as u64, "{id}: the lease still held");
-        match word {
-            Settled::Superseded => assert!(life.waiting.is_some(), "{id}"),
-            Settled::Cancelled => assert!(gone && life.waiting.is_none(), "{id}"),
-            Settled::Dead => life.dead = Some(job.payload),
-            Settled::Discarded => {}
-            Settled::Retry => {
-                job.crashes += 1;
-                job.has_turn = !relaxed;
-                job.due = earliest + delay.as_millis() as f64;
-                assert!(life.waiting.replace(job).is_none(), "{id}");
-            }
-            _ => panic!("{id}: reclaimed as {word:?}"),
-        }
-    }
-
     fn cancelled(&mut self, id: &JobId, word: Cancelled) {
         let life = self.life(id);
         let waited = life.waiting.take().is_some();
@@ -366,6 +281,7 @@ impl Ledger {
             | Rescheduled::Retry => {
                 let job = life.waiting.as_mut().unwrap_or_else(|| panic!("{id}: nothing waits"));
                 job.due = due;
+                job.arrived = None;
                 job.has_turn &= word != Rescheduled::Pending;
             }
             Rescheduled::Leased => assert!(life.waiting.is_none() && life.running.is_some()),
@@ -405,6 +321,10 @@ impl Life {
 }
 
 impl Job {
+    fn key(&self) -> Option<&str> {
+        self.options.as_ref()?.key()
+    }
+
     fn new(payload: &Bytes, due: f64) -> Self {
         Self {
             payload: payload.clone(),
@@ -413,6 +333,7 @@ impl Job {
             crashes: 0,
             snoozes: 0,
             options: None,
+            arrived: None,
             has_turn: false,
         }
     }

@@ -68,7 +68,59 @@ pub(crate) struct World {
     /// Those of them that came.
     pub(crate) came: BTreeSet<JobId>,
     past: VecDeque<String>,
+    /// Those of the answers that [`ANSWERS`] names which came.
+    pub(crate) seen: BTreeSet<&'static str>,
 }
+
+/// Every kind of answer there is: random lives that never get one of them try too little.
+pub(crate) const ANSWERS: [&str; 46] = [
+    "Pushed([Pushed",
+    "Pushed([Exists",
+    "Pushed([Kept",
+    "Pushed([Replaced",
+    "Pushed([Successor",
+    "Pushed([Held",
+    "Pushed([Full",
+    "Pushed([BadDue",
+    "skipped: 1",
+    "bad: 1",
+    "more: true",
+    "withdrawn: 1",
+    "expired: 1",
+    "wait: Some(0ns)",
+    "snoozes: 1",
+    "crashes: 1",
+    "failures: 1",
+    "Empty(None)",
+    "Empty(Some(",
+    "Limited(None)",
+    "Limited(Some(",
+    "-> Paused",
+    "Settled([Done",
+    "Settled([Retry",
+    "Settled([Snoozed",
+    "Settled([Dead",
+    "Settled([Released",
+    "Settled([Superseded",
+    "Settled([Cancelled",
+    "Settled([Lost",
+    "Extended([Some(",
+    ", Retry)",
+    ", Dead)",
+    ", Discarded)",
+    ", Superseded)",
+    "Cancelled([Leased",
+    "Rescheduled(Ready)",
+    "Rescheduled(Blocked)",
+    "Rescheduled(Retry)",
+    "Rescheduled(Leased)",
+    "Requeued([Ok",
+    "Requeued([Exists",
+    "Ticked(Done([Pushed",
+    "Ticked(Taken",
+    "Ticked(Early",
+    "Some([Known",
+];
 
 impl World {
     pub(crate) async fn new(server: &RedisServer) -> Self {
@@ -82,6 +134,7 @@ impl World {
             owed: BTreeSet::new(),
             came: BTreeSet::new(),
             past: VecDeque::new(),
+            seen: BTreeSet::new(),
         }
     }
 
@@ -91,6 +144,8 @@ impl World {
     }
 
     pub(crate) fn tell(&mut self, what: String) {
+        let answer = what.rfind("\n    -> ").map_or("", |at| &what[at..]);
+        self.seen.extend(ANSWERS.into_iter().filter(|wanted| answer.contains(wanted)));
         self.past.push_back(what);
         if self.past.len() > SHOWN {
             self.past.pop_front();

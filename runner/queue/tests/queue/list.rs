@@ -11,6 +11,7 @@ use duebox_queue::{
 };
 
 use crate::ground::{Ground, id};
+use crate::script::{GET, LIST};
 use crate::snapshot::ids;
 
 /// Writes dead jobs as `bury` does: name, ms ago, class.
@@ -255,5 +256,37 @@ async fn a_cursor_may_stand_anywhere() {
                 assert_eq!(met, expected, "{order:?} {ago} {name}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_none_are_refused() {
+    let ground = Ground::new().await;
+    bury(&ground, &[("a", 1_000, "trap")]);
+    let good = ["dead", "newest", "", "0", "9999999999999", "", "", "10"];
+    let with = |at: usize, value: &'static str| {
+        let mut args = good;
+        args[at] = value;
+        args
+    };
+    let answer: Vec<redis::Value> = LIST.call(&ground, &good);
+    assert_eq!(answer.len(), 6, "the good one is listed");
+    for (args, why) in [
+        (with(0, "live"), "the dead and the done"),
+        (with(1, "random"), "the newest or the oldest"),
+        (with(2, "trap.*"), "no such class"),
+        (with(2, "%w"), "no such class"),
+        (with(3, "-1"), "a span of time"),
+        (with(4, "inf"), "a span of time"),
+        (with(5, "now"), "a time in ms and an id"),
+        (with(7, "0"), "1 to 1000 jobs"),
+        (with(7, "1001"), "1 to 1000 jobs"),
+    ] {
+        let error = LIST.try_call(&ground, &args).unwrap_err();
+        assert!(error.detail().unwrap_or_default().contains(why), "{args:?}: {error}");
+    }
+    for (script, args) in [(&LIST, &[][..]), (&GET, &[]), (&GET, &["a", "b"])] {
+        let error = script.try_call(&ground, args).unwrap_err();
+        assert_eq!(error.code(), Some("DUEBOX"), "{args:?}: {error}");
     }
 }

@@ -23,6 +23,8 @@ mod push;
 mod rules;
 mod settle;
 mod shards;
+mod spread;
+mod spread_life;
 mod withdraw;
 // Arguments that are none change nothing.
 mod refusal;

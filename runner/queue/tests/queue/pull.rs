@@ -2,7 +2,7 @@
 
 mod by_token;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use duebox_harness::{RedisServer, patience};
@@ -274,8 +274,8 @@ async fn two_consumers_share_and_never_get_the_same() {
     assert_eq!(one.len(), 200);
 }
 
-/// A way to Redis that loses one answer, connection and all, when it is told to.
-async fn leaky_way(port: u16, leaks: &'static AtomicBool) -> u16 {
+/// A way to Redis that loses as many answers as it is told to, connection and all.
+async fn leaky_way(port: u16, leaks: &'static AtomicU32) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own_port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -287,13 +287,14 @@ async fn leaky_way(port: u16, leaks: &'static AtomicBool) -> u16 {
     own_port
 }
 
-async fn carry(client: TcpStream, server: TcpStream, leaks: &AtomicBool) {
+async fn carry(client: TcpStream, server: TcpStream, leaks: &AtomicU32) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let answers = async {
         let mut buffer = [0; 4_096];
         while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
-            if leaks.swap(false, Ordering::SeqCst) {
+            let one_less = |left: u32| left.checked_sub(1);
+            if leaks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
                 return;
             }
             to_client.write_all(&buffer[..read]).await.unwrap();
@@ -307,7 +308,7 @@ async fn carry(client: TcpStream, server: TcpStream, leaks: &AtomicBool) {
 
 #[tokio::test]
 async fn jobs_whose_answer_was_lost_come_with_the_next_try() {
-    static LEAKS: AtomicBool = AtomicBool::new(false);
+    static LEAKS: AtomicU32 = AtomicU32::new(0);
     let server = RedisServer::start();
     let ground = Ground::on(&server).await;
     let port = leaky_way(server.port(), &LEAKS).await;
@@ -316,9 +317,10 @@ async fn jobs_whose_answer_was_lost_come_with_the_next_try() {
     let queue = Queue::connect(&settings, &prefix).await.unwrap();
     ground.push("a").await;
 
-    LEAKS.store(true, Ordering::SeqCst);
+    // What is asked first is how many shards there are; then jobs.
+    LEAKS.store(2, Ordering::SeqCst);
     let pulled = queue.pull(&ground.topic, &glance(1)).await.unwrap();
-    assert!(!LEAKS.load(Ordering::SeqCst), "an answer was lost");
+    assert_eq!(LEAKS.load(Ordering::SeqCst), 0, "answers were lost");
     let lease = &pulled.leases[0];
     assert_eq!((lease.id.clone(), lease.crashes), (id("a"), 0));
     let held = ground.snapshot().unack[b"a".as_slice()];

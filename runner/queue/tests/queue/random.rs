@@ -12,13 +12,15 @@
 //! like by then. A life is the list of these seeds: any part of the list is a life too, and a failing
 //! one is made short by leaving out seeds while it still fails.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use duebox_harness::RedisServer;
 use fastrand::Rng;
 
-use crate::life::{Outcome, World};
+use crate::life::{ANSWERS, Outcome, World};
 
 /// Steps in all lives.
 const STEPS: usize = 100_000;
@@ -41,32 +43,39 @@ fn setting(name: &str) -> Option<u64> {
 fn random_lives_follow_the_model() {
     let steps = setting("DUEBOX_MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
     if let Some(seed) = setting("DUEBOX_MODEL_SEED") {
-        live_all(&AtomicUsize::new(0), &[seed]);
+        live_all(&AtomicUsize::new(0), &[seed], &Mutex::default());
         return;
     }
     let seed_of = |life: usize| {
         if life.is_multiple_of(FRESH) { fastrand::u64(..) } else { life as u64 }
     };
     let seeds: Vec<u64> = (1..=steps.div_ceil(LIFE)).map(seed_of).collect();
-    let next = AtomicUsize::new(0);
+    let (next, seen) = (AtomicUsize::new(0), Mutex::default());
     let failed = std::thread::scope(|scope| {
-        let threads = [(); THREADS].map(|()| scope.spawn(|| live_all(&next, &seeds)));
+        let threads = [(); THREADS].map(|()| scope.spawn(|| live_all(&next, &seeds, &seen)));
         threads.into_iter().filter_map(|thread| thread.join().err()).count()
     });
     assert_eq!(failed, 0, "a life failed; it is shown above");
+    let seen = seen.into_inner().unwrap();
+    let never: Vec<_> = ANSWERS.into_iter().filter(|answer| !seen.contains(answer)).collect();
+    assert!(steps < STEPS || never.is_empty(), "no life ever came to {never:?}");
 }
 
 /// Lives the next of these lives, until there is none left or one has failed.
-fn live_all(next: &AtomicUsize, seeds: &[u64]) {
+fn live_all(next: &AtomicUsize, seeds: &[u64], seen: &Mutex<BTreeSet<&'static str>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = RedisServer::start();
     while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
         let mut rng = Rng::with_seed(*seed);
         let steps: Vec<u64> = (0..LIFE).map(|_| rng.u64(..)).collect();
-        if let Err(failure) = runtime.block_on(live(&server, &steps)) {
+        let lived = runtime.block_on(live(&server, &steps));
+        if let Ok(answers) = &lived {
+            seen.lock().unwrap().extend(answers);
+        }
+        if let Err(failure) = lived {
             // The other threads need not go on.
             next.store(seeds.len(), Ordering::Relaxed);
-            let again = async |steps: &[u64]| live(&server, steps).await;
+            let again = async |steps: &[u64]| live(&server, steps).await.map(drop);
             let shortest = runtime.block_on(shorten(steps, failure, again));
             let Failure { taken, past, why } = shortest;
             panic!("seed {seed}, made as short as {taken} steps:\n{past}\n{why}");
@@ -81,7 +90,8 @@ struct Failure {
     why: String,
 }
 
-async fn live(server: &RedisServer, steps: &[u64]) -> Result<(), Failure> {
+/// Lives, and says which answers it came to.
+async fn live(server: &RedisServer, steps: &[u64]) -> Result<BTreeSet<&'static str>, Failure> {
     let mut world = World::new(server).await;
     let mut taken = 0;
     let failed = |world: &World, taken, why| Err(Failure { taken, past: world.past(), why });
@@ -97,7 +107,7 @@ async fn live(server: &RedisServer, steps: &[u64]) -> Result<(), Failure> {
         }
     }
     match world.drain().await {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(world.seen),
         Err(why) => failed(&world, taken, why),
     }
 }

@@ -76,7 +76,9 @@ async fn counts_add_up_and_the_soonest_is_found() {
 #[tokio::test]
 async fn a_pause_holds_in_every_shard_and_its_end_wakes_each() {
     let ground = Ground::with_shards().await;
+    assert!(!ground.queue.is_paused(&ground.topic).await.unwrap());
     assert!(ground.queue.pause(&ground.topic).await.unwrap());
+    assert!(ground.queue.is_paused(&ground.topic).await.unwrap());
     for shard in 0..SHARDS as usize {
         let paused = ground.on_shard(shard, "HGET", "meta", &["paused"]);
         assert_eq!(paused, redis::Value::BulkString(b"1".to_vec()), "{shard}");

@@ -31,11 +31,13 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
     while !over.load(Ordering::Relaxed) {
         steps.fetch_add(1, Ordering::Relaxed);
         let some_id = id(&format!("job-{}", fastrand::u32(..60)));
-        match fastrand::u32(..12) {
+        match fastrand::u32(..14) {
             0..3 => drop(queue.push(topic, &[some_job()], IfExists::Replace).await.unwrap()),
             3 => drop(queue.cancel(topic, &some_id).await.unwrap()),
             4 => drop(queue.reschedule(topic, &some_id, some_job().due).await.unwrap()),
             5 => drop(queue.requeue(topic, &[some_id]).await.unwrap()),
+            12 => drop(queue.relay(topic).await.unwrap()),
+            13 => drop(queue.prune(topic, &[some_id]).await.unwrap()),
             6..9 => {
                 calls += 1;
                 let name = format!("{}:{calls}", fastrand::u64(..));
@@ -59,7 +61,14 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
             _ => {
                 let lease = held.swap_remove(fastrand::usize(..held.len()));
                 let brief = Duration::from_millis(5);
-                let verdict = match fastrand::u32(..6) {
+                let verdict = match fastrand::u32(..7) {
+                    6 => Verdict::Snooze {
+                        delay: brief,
+                        max_snoozes: 2,
+                        nack_delay: brief,
+                        max_attempts: 3,
+                        info: "{}".to_owned(),
+                    },
                     0 => Verdict::Nack { delay: brief, max_attempts: 3, info: "{}".to_owned() },
                     1 => drop_it(),
                     2 => release(),

@@ -68,6 +68,9 @@ const FAULTS: &[Fault] = &[
     fault("ready and in line", &[("ZADD", "ready", &["1763740800000", "second"])], &[(Kind::TwoStages, "second")]),
     fault("retried and in line", &[("ZADD", "retry", &["1763740800000", "second"])], &[(Kind::TwoStages, "second")]),
 
+    fault("superseded in two stages", &[("ZADD", "retry", &["1763740800000", "superseded"])], &[]),
+
+    fault("held for ever", &[("ZADD", "unique", &["9000000000000000", "done"])], &[(Kind::BadScore, "done")]),
     fault("options of nothing", &[("HSET", "opts", &["x", "{}"])], &[(Kind::StrayOptions, "x")]),
     fault("attempts of nothing", &[("HSET", "attempts", &["x", "1"])], &[(Kind::StrayAttempts, "x")]),
     fault("attempts of a pending one", &[("HSET", "attempts", &["pending", "1"])], &[(Kind::StrayAttempts, "pending")]),

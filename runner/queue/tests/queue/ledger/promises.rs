@@ -7,7 +7,7 @@ use std::time::Duration;
 use duebox_job::JobId;
 use duebox_queue::Rules;
 
-use super::Life;
+use super::{Job, Life};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Promises {
@@ -34,13 +34,25 @@ impl Promises {
         let takes_turn = |life: &Life| {
             let running = life.running.as_ref().map(|(_, job, _)| job);
             let waiting = life.waiting.as_ref().filter(|job| job.has_turn);
-            [running, waiting]
-                .into_iter()
-                .flatten()
-                .any(|job| job.options.as_ref().and_then(|options| options.key()) == Some(key))
+            [running, waiting].into_iter().flatten().any(|job| job.key() == Some(key))
         };
         let taken = lives.values().filter(|life| takes_turn(life)).count();
         assert!(!self.from_the_first || taken < most, "{taken} jobs of {key} have its turns");
+    }
+
+    /// Of jobs of one key that were all due when they were pushed, the first that was pushed is next.
+    pub(super) fn is_next(
+        &self,
+        lives: &BTreeMap<JobId, Life>,
+        key: Option<&str>,
+        arrived: Option<u64>,
+    ) {
+        let (Some(key), Some(arrived), 1) = (key, arrived, self.rules.per_key) else { return };
+        let waiting = lives.values().filter_map(|life| life.waiting.as_ref());
+        let before =
+            |job: &&Job| job.key() == Some(key) && job.arrived.is_some_and(|a| a < arrived);
+        let passed = waiting.filter(before).count();
+        assert!(!self.from_the_first || passed == 0, "{passed} jobs of {key} came before");
     }
 
     /// Jobs may start at these times, after which so many run.

@@ -29,6 +29,7 @@ impl Model {
         let mut moved = due.len();
         let candidates = in_order(&self.state.pending, |due| due <= now);
         let mut skipped = 0;
+        let mut promoted = Vec::new();
         for id in candidates.into_iter().skip(skip).take(left.saturating_sub(moved).max(1)) {
             if is_bad(self.state.pending[&id]) {
                 continue;
@@ -40,9 +41,13 @@ impl Model {
             let due = self.state.pending[&id];
             self.withdraw(&id);
             self.forget_failures(&id);
-            self.admit(&id, if due == 0.0 { now } else { due });
-            moved += 1;
+            promoted.push((id, if due == 0.0 { now } else { due }));
         }
+        // What they supersede is out of every line before the first of them comes to one.
+        for (id, due) in &promoted {
+            self.admit(id, *due);
+        }
+        moved += promoted.len();
         let next = self.next_due();
         self.state.set_number("wake", next);
         let next_due_in = next.map(|due| Duration::from_millis((due - now) as u64));

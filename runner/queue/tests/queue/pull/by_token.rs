@@ -1,11 +1,12 @@
 //! Settling and extending with nothing but the id and the token.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duebox_queue::{JobState, Settled, Token, Verdict};
+use duebox_queue::{IfExists, JobState, Rules, Settled, Token, Verdict};
 
-use super::{glance, ids, pull};
-use crate::ground::{BACKOFF, Ground, id, nack, release};
+use super::{glance, ids, pull, until_subscribed, wish};
+use crate::ground::{BACKOFF, Ground, id, job, nack, release};
 
 #[tokio::test]
 async fn whoever_has_id_and_token_can_settle() {
@@ -72,4 +73,42 @@ async fn a_lease_is_extended_by_its_token_under_a_name() {
     assert!(queue.extend_one(topic, "a name", &lease.id, &later, by).await.is_err());
     let acked = queue.settle_one(topic, &lease.id, &later, Verdict::Ack).await.unwrap();
     assert_eq!(acked, Settled::Done);
+}
+
+/// A topic of many shards is one topic to its consumers: its jobs come from all of them, and are found
+/// again where they are.
+#[tokio::test]
+async fn the_jobs_of_all_shards_are_pulled_and_settled() {
+    let ground = Ground::new().await;
+    let (queue, topic) = (&ground.queue, &ground.topic);
+    queue.configure(topic, &Rules { shards: 4, ..Rules::default() }).await.unwrap();
+    let jobs: Vec<_> = (0..60).map(|n| job(&format!("job-{n}"))).collect();
+    ground.push_many(&jobs, IfExists::Reject).await;
+    let leases = pull(&ground, &glance(1_000)).await.leases;
+    assert_eq!(leases.len(), 60);
+    let tokens: BTreeSet<u64> = leases.iter().map(|lease| lease.token.expires_at_us()).collect();
+    assert_eq!(tokens.len(), 4, "each shard has a lease call of its own");
+    for lease in &leases {
+        let held = queue.held(topic, &lease.id).await.unwrap().unwrap();
+        assert_eq!(held.token, lease.token);
+        let by = Duration::from_secs(5);
+        let later = queue.extend_one(topic, "me", &lease.id, &lease.token, by).await.unwrap();
+        let stale = queue.settle_one(topic, &lease.id, &lease.token, Verdict::Ack).await.unwrap();
+        let done = queue.settle_one(topic, &lease.id, &later.unwrap(), Verdict::Ack).await.unwrap();
+        assert_eq!((stale, done), (Settled::Lost, Settled::Done));
+    }
+    assert_eq!(ids(&ground, &glance(1)).await, [""; 0]);
+
+    // A wish is counted over all of them, and a push to any of them wakes.
+    ground.push_many(&jobs, IfExists::Reject).await;
+    assert_eq!(ids(&ground, &glance(7)).await.len(), 7);
+    assert_eq!(ids(&ground, &glance(1_000)).await.len(), 53);
+    for name in ["a", "b", "c", "d", "e"] {
+        let (wish, fresh) = (wish(1), job(name));
+        let (pulled, ()) = tokio::join!(pull(&ground, &wish), async {
+            until_subscribed(&ground).await;
+            ground.push_job(fresh, IfExists::Reject).await;
+        });
+        assert_eq!(pulled.leases[0].id, id(name));
+    }
 }
