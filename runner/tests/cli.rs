@@ -307,10 +307,12 @@ fn invoke_tells_what_a_handler_does_without_redis() {
     assert!(account["time_ms"].as_f64().unwrap() > 0.0);
     assert!(account["cpu_ms"].as_f64().unwrap() > 0.0);
     // Two logs, a reason, retry_after, meta_int and two reads; the payload and the config value.
-    let traffic = ["host_calls", "bytes_in", "bytes_out"].map(|name| account[name].as_u64().unwrap());
+    let traffic =
+        ["host_calls", "bytes_in", "bytes_out"].map(|name| account[name].as_u64().unwrap());
     assert_eq!(traffic, [7, 7 + 2, 7 + 2 + 7]);
     assert_eq!(account["fuel"], Value::Null);
-    let fuel = |fuel: &str| say(&[&echo[..], &["--payload", "0", "--json", "--fuel", fuel]].concat());
+    let fuel =
+        |fuel: &str| say(&[&echo[..], &["--payload", "0", "--json", "--fuel", fuel]].concat());
     let needed = fuel("100000").json()["fuel"].as_u64().unwrap();
     assert_eq!(fuel(&needed.to_string()).json()["verdict"], "ack");
     assert_eq!(fuel(&(needed - 1).to_string()).json()["class"], "out_of_fuel");
