@@ -151,8 +151,9 @@ fn lines_that_are_refused_are_named() {
 #[test]
 fn a_full_topic_and_a_held_id_refuse_by_name() {
     let ground = Ground::new();
-    ground.redis.cli(&["HSET", "duebox:{slow}:meta", "max_pending", "1"]);
+    // The first push to a topic writes the manifest's rules.
     ground.ok(&["push", "slow", "--id", "a"]);
+    ground.redis.cli(&["HSET", "duebox:{slow}:meta", "max_pending", "1"]);
     let full = ground.refused(&["push", "slow", "--id", "b"]);
     assert!(
         full.contains("full: b was not pushed to slow") && full.contains("max_pending"),
