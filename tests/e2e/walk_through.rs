@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use duebox_harness::{Daemon, duebox_binary, eventually};
+use duebox_harness::{Daemon, RedisServer, duebox_binary, eventually};
 use tempfile::TempDir;
 
 use crate::journal::{Verdict, said, verdicts};
@@ -34,14 +34,15 @@ fn path() -> String {
     format!("{}:{}", own.display(), std::env::var("PATH").unwrap())
 }
 
-/// Runs a block in a shell that ends at the first command that fails.
-fn run(block: &str, dir: &Path) -> String {
+/// Runs a block in a shell that ends at the first command that fails. The example would have the daemon
+/// start a Redis; a test has one that ends with it, however it ends.
+fn run(block: &str, dir: &Path, redis: &RedisServer) -> String {
     let output = Command::new("sh")
         .args(["-e", "-c", block])
         .current_dir(dir)
         .env("PATH", path())
         .env_remove("DUEBOX_MANIFEST")
-        .env_remove("DUEBOX_REDIS_URL")
+        .env("DUEBOX_REDIS_URL", redis.url())
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -62,15 +63,15 @@ fn ran(daemon: &Daemon, topic: &str) -> Vec<String> {
 
 #[test]
 fn the_walk_through_of_flows_does_what_it_says() {
-    let dir = copy();
+    let (dir, redis) = (copy(), RedisServer::start());
     let page = std::fs::read_to_string(dir.path().join("README.md")).unwrap();
     let mut blocks = blocks(&page).into_iter();
     assert!(blocks.next().unwrap().trim_end().ends_with("duebox run"));
     let daemon = Daemon::start_with(&dir.path().join("duebox.toml"), |command| {
-        command.current_dir(dir.path());
+        command.current_dir(dir.path()).env("DUEBOX_REDIS_URL", redis.url());
     });
     daemon.wait_for_line("ready", |line| line.message() == "ready");
-    let printed: Vec<String> = blocks.map(|block| run(block, dir.path())).collect();
+    let printed: Vec<String> = blocks.map(|block| run(block, dir.path(), &redis)).collect();
     let printed = printed.concat();
     assert!(printed.contains("held, as it should be"), "{printed}");
     assert!(printed.contains("oct.csv"), "{printed}");
