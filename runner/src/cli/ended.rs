@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use clap::Args;
-use duebox_job::{FailureClass, parse_duration};
+use clap::{ArgGroup, Args};
+use duebox_job::{FailureClass, JobId, TopicName, parse_duration};
 use duebox_queue::{Cursor, DeadQuery, PageOrder, PageQuery, Queue};
 
 use super::failure::Failure;
@@ -29,6 +29,26 @@ pub(super) struct DeadArgs {
     class: Option<FailureClass>,
     #[command(flatten)]
     span: SpanArgs,
+}
+
+/// The dead jobs of a topic that something is done to.
+#[derive(Args)]
+#[command(group = ArgGroup::new("chosen").args(["ids", "all", "class", "older_than", "newer_than"]).required(true).multiple(true))]
+pub(super) struct ChosenArgs {
+    /// The topic
+    #[arg(value_parser = value::topic)]
+    pub(super) topic: TopicName,
+    /// The ids of dead jobs
+    #[arg(value_name = "ID", value_parser = value::any_id)]
+    pub(super) ids: Vec<JobId>,
+    /// Every dead job of the topic
+    #[arg(long, conflicts_with_all = ["ids", "class", "older_than", "newer_than"])]
+    all: bool,
+    #[command(flatten)]
+    pub(super) which: DeadArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// A page of a list.

@@ -2,22 +2,20 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use duebox_job::{JobId, TopicName};
 use duebox_queue::Queue;
 use serde::Serialize;
 
-use super::ended::DeadArgs;
+use super::ended::ChosenArgs;
 use super::failure::{FAILED, Failure};
-use super::{Common, output, target, value};
+use super::{Common, output, target};
 
 /// Forget dead jobs for ever
 ///
 /// Old ones go by themselves, after the topic's `retention`.
 #[derive(Args)]
-#[command(
-    group = ArgGroup::new("purged").args(["ids", "all", "class", "older_than", "newer_than"]).required(true).multiple(true),
-    after_help = "\
+#[command(after_help = "\
 Examples:
   duebox dead purge order.close 42 43
   duebox dead purge order.close --class bad_due
@@ -27,23 +25,10 @@ Examples:
 Exit codes:
   0  they are forgotten
   1  some of the ids were not dead, or Redis failed
-  2  bad input"
-)]
+  2  bad input")]
 pub(super) struct PurgeArgs {
-    /// The topic
-    #[arg(value_parser = value::topic)]
-    topic: TopicName,
-    /// The ids of dead jobs
-    #[arg(value_name = "ID", value_parser = value::any_id)]
-    ids: Vec<JobId>,
-    /// Every dead job of the topic
-    #[arg(long, conflicts_with_all = ["ids", "class", "older_than", "newer_than"])]
-    all: bool,
     #[command(flatten)]
-    which: DeadArgs,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    chosen: ChosenArgs,
 }
 
 /// What was forgotten, as JSON has it.
@@ -59,19 +44,19 @@ struct Tally {
 
 pub(super) fn purge(common: &Common, args: &PurgeArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
-    let topic = &args.topic;
-    target::ids_or_filter(&args.ids, args.which.is_empty())?;
+    let ChosenArgs { topic, ids, which, json, .. } = &args.chosen;
+    target::ids_or_filter(ids, which.is_empty())?;
     let tally = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
-        if !args.ids.is_empty() {
-            return some(&queue, topic, &args.ids).await;
+        if !ids.is_empty() {
+            return some(&queue, topic, ids).await;
         }
-        let query = args.which.query(&queue).await?;
+        let query = which.query(&queue).await?;
         let purged = queue.purge_matching(topic, &query).await?;
         Ok(Tally { purged, ..Tally::default() })
     })?;
-    if args.json {
+    if *json {
         output::print_json(&tally)?;
         return Ok(ExitCode::from(if tally.none.is_empty() { 0 } else { FAILED }));
     }

@@ -2,23 +2,21 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use duebox_job::{JobId, TopicName};
 use duebox_queue::{BATCH_MAX, Queue, Requeued};
 use serde::Serialize;
 
-use super::ended::DeadArgs;
+use super::ended::{ChosenArgs, DeadArgs};
 use super::failure::{FAILED, Failure};
-use super::{Common, output, target, value};
+use super::{Common, output, target};
 
 /// Run dead jobs again
 ///
 /// They become ready at once, with their options and no attempts spent. A dead job whose id is alive
 /// again stays dead. `duebox requeue` and `duebox dead requeue` are the same.
 #[derive(Args)]
-#[command(
-    group = ArgGroup::new("requeued").args(["ids", "all", "class", "older_than", "newer_than"]).required(true).multiple(true),
-    after_help = "\
+#[command(after_help = "\
 Examples:
   duebox requeue order.close 42 43
   duebox requeue order.close --class timeout --newer-than 2h
@@ -27,23 +25,10 @@ Examples:
 Exit codes:
   0  all were requeued
   1  some were not, or Redis failed
-  2  bad input"
-)]
+  2  bad input")]
 pub(super) struct RequeueArgs {
-    /// The topic
-    #[arg(value_parser = value::topic)]
-    topic: TopicName,
-    /// The ids of dead jobs
-    #[arg(value_name = "ID", value_parser = value::any_id)]
-    ids: Vec<JobId>,
-    /// Every dead job of the topic
-    #[arg(long, conflicts_with_all = ["ids", "class", "older_than", "newer_than"])]
-    all: bool,
     #[command(flatten)]
-    which: DeadArgs,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    chosen: ChosenArgs,
 }
 
 /// How many dead jobs came to what, and which ones stayed what they are.
@@ -63,18 +48,18 @@ struct Tally {
 
 pub(super) fn requeue(common: &Common, args: &RequeueArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
-    let topic = &args.topic;
-    target::ids_or_filter(&args.ids, args.which.is_empty())?;
+    let ChosenArgs { topic, ids, which, json, .. } = &args.chosen;
+    target::ids_or_filter(ids, which.is_empty())?;
     let tally = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
-        if args.ids.is_empty() {
-            matching(&queue, topic, &args.which).await
+        if ids.is_empty() {
+            matching(&queue, topic, which).await
         } else {
-            some(&queue, topic, &args.ids).await
+            some(&queue, topic, ids).await
         }
     })?;
-    if args.json {
+    if *json {
         output::print_json(&tally)?;
         return Ok(ExitCode::from(if tally.not_requeued == 0 { 0 } else { FAILED }));
     }

@@ -98,10 +98,19 @@ impl Worker {
         let lease = (wanted > 0).then(|| {
             self.calls += 1;
             let call_id = format!("{}:{}", self.parts.runner_id, self.calls);
-            let expired_info = buried_info(&binding.topic, FailureClass::Expired);
-            LeaseCall { expired_info, ..LeaseCall::new(wanted, binding.lease, call_id) }
+            LeaseCall {
+                jobs: wanted,
+                lease: binding.lease,
+                call_id,
+                bytes_max: None,
+                min_age: Duration::ZERO,
+                expired_info: buried_info(&binding.topic, FailureClass::Expired),
+            }
         });
         let looks = lease.is_some();
+        // Where some verdicts wait for the next turn, theirs may be the follow-ups.
+        let follow_ups = self.follow_ups;
+        self.follow_ups &= !self.verdicts.is_empty();
         Plan {
             keys,
             extend,
@@ -113,7 +122,7 @@ impl Worker {
             max_crashes: binding.topic.max_crashes,
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
             discards_bad: binding.topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
-            follow_ups: std::mem::take(&mut self.follow_ups),
+            follow_ups,
         }
     }
 
