@@ -14,7 +14,7 @@ use clap::Parser;
 use duebox_job::{JobId, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
-    SandboxConfig,
+    SandboxConfig, World,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -180,11 +180,11 @@ async fn drain(
     began: Instant,
     span: Duration,
 ) -> anyhow::Result<u32> {
-    let (interrupt, logs): (_, Arc<dyn LogSink>) = (Interrupt::new(), Arc::new(Quiet));
+    let (interrupt, world) = (Interrupt::new(), Arc::new(World::of(Arc::new(Quiet))));
     let mut jobs = 0;
     while began.elapsed() < span {
         for _ in 0..BATCH {
-            let report = handler.run(job.clone(), interrupt.clone(), Arc::clone(&logs)).await;
+            let report = handler.run(job.clone(), interrupt.clone(), Arc::clone(&world)).await;
             if report.outcome != Outcome::Acked {
                 bail!("a job was not acked: {:?}", report.outcome);
             }

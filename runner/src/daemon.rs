@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
 use duebox_queue::{ConnectionSettings, Queue};
-use duebox_sandbox::Sandbox;
+use duebox_sandbox::{Sandbox, World};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -142,7 +142,7 @@ impl Daemon {
             threads: guests.handle().clone(),
             cores: manifest.runner.threads,
             slots: Arc::new(Semaphore::new(manifest.runner.max_jobs as usize)),
-            logs: Arc::new(HandlerLog),
+            world: Arc::new(World::of(Arc::new(HandlerLog))),
         };
         let schedules = watch::Sender::new(manifest.schedules.clone().into());
         let manifest = Arc::new(manifest);

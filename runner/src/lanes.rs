@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
-use duebox_sandbox::{Digest, Interrupt, Invocation, LogSink, Report};
+use duebox_sandbox::{Digest, Interrupt, Invocation, Report, World};
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -91,8 +91,8 @@ pub struct Ground {
     pub cores: usize,
     /// One permit a guest: `runner.max_jobs`.
     pub slots: Arc<Semaphore>,
-    /// Where their log lines go.
-    pub logs: Arc<dyn LogSink>,
+    /// What they reach outside of the sandbox.
+    pub world: Arc<World>,
 }
 
 /// The lanes of one topic. Clones are the same lanes.
@@ -259,10 +259,10 @@ impl Shared {
 
     async fn run(self: &Arc<Self>, task: Task) -> Ended {
         let binding = binding::current(&self.bound);
-        let logs = Arc::clone(&self.ground.logs);
+        let world = Arc::clone(&self.ground.world);
         let started_at = Instant::now();
         let digest = binding.handler.digest();
-        let run = binding.handler.run(task.invocation, task.interrupt, logs);
+        let run = binding.handler.run(task.invocation, task.interrupt, world);
         // A panic of the host must cost neither the lane nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
         let mut waited = false;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use duebox_job::{JobId, TopicName};
 use duebox_sandbox::{
     Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
-    SandboxConfig,
+    SandboxConfig, World,
 };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -53,7 +53,11 @@ fn measure() -> Result<String, AnyError> {
 
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    let first = runtime.block_on(handler.run(job(&payload)?, Interrupt::new(), Arc::new(Quiet)));
+    let first = runtime.block_on(handler.run(
+        job(&payload)?,
+        Interrupt::new(),
+        Arc::new(World::of(Arc::new(Quiet))),
+    ));
     let one = drain(&runtime, &handler, &payload, jobs, 1)?;
     let all = drain(&runtime, &handler, &payload, jobs, threads)?;
     Ok(format!(
@@ -106,7 +110,9 @@ fn drain(
             runtime.spawn(async move {
                 let (job, interrupt) = (job?, Interrupt::new());
                 for _ in 0..share {
-                    handler.run(job.clone(), interrupt.clone(), Arc::new(Quiet)).await;
+                    handler
+                        .run(job.clone(), interrupt.clone(), Arc::new(World::of(Arc::new(Quiet))))
+                        .await;
                 }
                 Ok::<_, AnyError>(())
             })

@@ -15,6 +15,7 @@ use crate::meter::Meter;
 use crate::said::Said;
 use crate::traffic::Traffic;
 use crate::wasi::Wasi;
+use crate::world::World;
 
 /// Where in its life an instance is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(crate) struct Guest {
     pub(crate) invocation: Invocation,
     pub(crate) grants: Arc<Grants>,
     pub(crate) log: Arc<JobLog>,
+    pub(crate) world: Arc<World>,
     pub(crate) meter: Meter,
     pub(crate) clock: Clock,
     /// The budget of fuel; 0 for none.
@@ -55,6 +57,7 @@ impl Guest {
         invocation: Invocation,
         grants: Arc<Grants>,
         log: Arc<JobLog>,
+        world: Arc<World>,
         meter: Meter,
         fuel: u64,
         memory_export: Option<ModuleExport>,
@@ -64,6 +67,7 @@ impl Guest {
             invocation,
             grants,
             log,
+            world,
             meter,
             clock,
             fuel,
@@ -81,13 +85,19 @@ impl Guest {
 
     /// Turns to the next job. What belongs to the instance stays: its memory, and its WASI, whose clock
     /// must not run backwards.
-    pub(crate) fn start_over(&mut self, invocation: Invocation, log: Arc<JobLog>) {
+    pub(crate) fn start_over(
+        &mut self,
+        invocation: Invocation,
+        log: Arc<JobLog>,
+        world: Arc<World>,
+    ) {
         if let Some(wasi) = &self.wasi {
             wasi.say_to(&log);
         }
         self.clock = Clock::start(invocation.ttr);
         self.invocation = invocation;
         self.log = log;
+        self.world = world;
         self.meter.start_over();
         self.said = Said::default();
         self.traffic = Traffic::default();

@@ -18,13 +18,14 @@ use crate::instance::Instance;
 use crate::interrupt::Interrupt;
 use crate::invocation::Invocation;
 use crate::limits::{Grants, Limits};
-use crate::log::{JobLog, LogSink};
+use crate::log::JobLog;
 use crate::meter::Meter;
 use crate::processor::Processor;
 use crate::refusal::LoadError;
 use crate::report::Report;
 use crate::shelf::Shelf;
 use crate::wasi;
+use crate::world::World;
 
 /// Bytes of a page of linear memory.
 const PAGE: usize = 64 << 10;
@@ -125,10 +126,10 @@ impl Handler {
         &self,
         invocation: Invocation,
         interrupt: Interrupt,
-        logs: Arc<dyn LogSink>,
+        world: Arc<World>,
     ) -> Report {
         let (began, mut processor) = (Instant::now(), Processor::default());
-        let mut attempt = pin!(self.attempt(invocation, interrupt, logs));
+        let mut attempt = pin!(self.attempt(invocation, interrupt, world));
         let report =
             std::future::poll_fn(|context| processor.poll(began, attempt.as_mut(), context));
         let report = report.await;
@@ -139,14 +140,14 @@ impl Handler {
         &self,
         invocation: Invocation,
         interrupt: Interrupt,
-        logs: Arc<dyn LogSink>,
+        world: Arc<World>,
     ) -> Report {
         let loaded = &*self.0;
         if let Some(reason) = interrupt.reason() {
             return Report::not_begun(reason.describe().to_owned());
         }
         let _running = loaded.ticker.run();
-        let mut instance = match loaded.instance(invocation, logs) {
+        let mut instance = match loaded.instance(invocation, world) {
             Ok(instance) => instance,
             Err(error) => return Report::not_begun(format!("no store: {error:#}")),
         };
@@ -184,28 +185,25 @@ impl Loaded {
     }
 
     /// An instance for one job: a warm one where there is one, else a store for a new one.
-    fn instance(
-        &self,
-        invocation: Invocation,
-        logs: Arc<dyn LogSink>,
-    ) -> wasmtime::Result<Instance> {
+    fn instance(&self, invocation: Invocation, world: Arc<World>) -> wasmtime::Result<Instance> {
         let log = Arc::new(JobLog::new(
             invocation.id.clone(),
             invocation.topic.clone(),
             invocation.attempt,
             self.digest,
-            logs,
+            Arc::clone(&world.logs),
             self.limits.log,
         ));
         if self.limits.instances.jobs_each > 1
             && let Some(mut instance) = self.common.shelf.take(self.number)
         {
-            instance.start_over(invocation, log)?;
+            instance.start_over(invocation, log, world)?;
             return Ok(instance);
         }
         let meter = Meter::new(&self.limits, Arc::clone(&self.common.budget));
         let grants = Arc::clone(&self.grants);
-        let guest = Guest::new(invocation, grants, log, meter, self.limits.fuel, self.memory);
+        let guest =
+            Guest::new(invocation, grants, log, world, meter, self.limits.fuel, self.memory);
         Instance::new(self, guest)
     }
 

@@ -13,6 +13,7 @@ use crate::invocation::Invocation;
 use crate::log::JobLog;
 use crate::memory;
 use crate::wasi;
+use crate::world::World;
 
 /// An instance, or a store that waits for one.
 pub(crate) struct Instance {
@@ -55,8 +56,9 @@ impl Instance {
         &mut self,
         invocation: Invocation,
         log: Arc<JobLog>,
+        world: Arc<World>,
     ) -> wasmtime::Result<()> {
-        self.store.data_mut().start_over(invocation, log);
+        self.store.data_mut().start_over(invocation, log, world);
         self.jobs = self.jobs.saturating_add(1);
         self.wind_up()
     }

@@ -2,6 +2,9 @@
 //! granted, and a fresh instance for every job.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::http::HttpGrant;
 
 /// Tables a module may have.
 pub(crate) const TABLES_PER_MODULE: u32 = 4;
@@ -70,6 +73,12 @@ pub struct Grants {
     /// Topics that `push` reaches: a name, or a prefix of names and a final `*`. With `None` a module
     /// that imports it is refused; with no entry every call is denied.
     pub push: Option<Vec<String>>,
+    /// Where `http_send` may go. With `None` a module that imports it is refused.
+    pub http: Option<HttpGrant>,
+    /// Whether the topic has a store. Without it a module that imports `kv_*` is refused.
+    pub kv: bool,
+    /// Directories a WASI module sees, to read only: path in the guest to path of the host.
+    pub dirs: BTreeMap<String, PathBuf>,
 }
 
 impl std::fmt::Debug for Grants {
@@ -79,6 +88,9 @@ impl std::fmt::Debug for Grants {
             .field("config", &self.config.keys())
             .field("env", &self.env.keys())
             .field("push", &self.push)
+            .field("http", &self.http)
+            .field("kv", &self.kv)
+            .field("dirs", &self.dirs)
             .finish()
     }
 }

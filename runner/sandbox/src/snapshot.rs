@@ -20,6 +20,7 @@ use crate::limits::{Grants, Limits};
 use crate::log::{JobContext, JobLog, Level, LogSink};
 use crate::meter::Meter;
 use crate::refusal::LoadError;
+use crate::world::World;
 use crate::{segments, wasi};
 
 /// What runs once.
@@ -136,7 +137,9 @@ fn guest(linked: &InstancePre<Guest>, limits: &Limits, grants: &Grants) -> Resul
     let id = JobId::new("snapshot").map_err(|error| error.to_string())?;
     let topic = TopicName::new("snapshot").map_err(|error| error.to_string())?;
     let none = Digest::of(b"");
-    let log = JobLog::new(id.clone(), topic.clone(), 1, none, Arc::new(Unheard), limits.log);
+    let unheard: Arc<dyn LogSink> = Arc::new(Unheard);
+    let world = Arc::new(World::of(Arc::clone(&unheard)));
+    let log = JobLog::new(id.clone(), topic.clone(), 1, none, unheard, limits.log);
     let invocation = Invocation {
         id,
         topic,
@@ -151,7 +154,8 @@ fn guest(linked: &InstancePre<Guest>, limits: &Limits, grants: &Grants) -> Resul
     let meter = Meter::new(limits, Arc::<Budget>::default());
     let memory = linked.module().get_export_index("memory");
     let grants = Arc::new(grants.clone());
-    let mut guest = Guest::new(invocation, grants, Arc::new(log), meter, limits.fuel, memory);
+    let mut guest =
+        Guest::new(invocation, grants, Arc::new(log), world, meter, limits.fuel, memory);
     guest.born = None;
     Ok(guest)
 }

@@ -13,7 +13,7 @@ use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
     Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
-    SandboxConfig,
+    SandboxConfig, World,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -129,9 +129,9 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
         ttr: args.ttr,
     };
     let kept = Arc::new(Kept::default());
-    let sink: Arc<dyn LogSink> = kept.clone();
+    let world = Arc::new(World::of(kept.clone()));
     let report =
-        target::block_on(async { Ok(handler.run(invocation, Interrupt::new(), sink).await) })?;
+        target::block_on(async { Ok(handler.run(invocation, Interrupt::new(), world).await) })?;
     let logs = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let account = Account::new(report, handler.digest(), logs);
     if json {
@@ -148,6 +148,7 @@ fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
         config: args.config.iter().cloned().collect(),
         env: args.env.iter().cloned().collect(),
         push: (!args.push.is_empty()).then(|| args.push.clone()),
+        ..Grants::default()
     };
     let file = args.module.display();
     let bytes = module_file::read(&args.module, limits.module).map_err(|error| {

@@ -72,6 +72,7 @@ impl SandboxSettings {
             env: merge(&self.env, &defaults.env),
             config: merge(&self.config, &defaults.config),
             push: self.push.clone().or_else(|| defaults.push.clone()),
+            ..Grants::default()
         };
         (limits, grants)
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report,
-    Sandbox, SandboxConfig,
+    Sandbox, SandboxConfig, World,
 };
 
 /// A compiled handler with its configuration, loaded as a topic loads it.
@@ -127,8 +127,8 @@ impl Module {
             headers: attempt.headers.clone(),
             ttr: Duration::from_secs(20),
         };
-        let sink: Arc<dyn LogSink> = Arc::clone(&logs) as _;
-        let running = self.0.run(invocation, Interrupt::new(), sink);
+        let world = Arc::new(World::of(Arc::clone(&logs) as _));
+        let running = self.0.run(invocation, Interrupt::new(), world);
         let Report { outcome, result, follow_ups, trace, log_tail, memory_peak, .. } =
             runtime().block_on(running);
         Run { outcome, lines: logs.take(), result, follow_ups, trace, log_tail, memory_peak }

@@ -9,7 +9,7 @@ use duebox_sandbox::{
     SandboxError,
 };
 
-use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, probe, run};
+use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, probe, run, world_of};
 
 /// Counts up to the first byte of its payload.
 const COUNTS: &str = r#"(module
@@ -136,7 +136,7 @@ async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_a
     );
     let (interrupt, lines) = (Interrupt::new(), Lines::new());
     let (handler, switch, sink) = (holder.clone(), interrupt.clone(), lines.clone());
-    let held = tokio::spawn(async move { handler.run(job(), switch, sink).await });
+    let held = tokio::spawn(async move { handler.run(job(), switch, world_of(sink)).await });
     lines.one().await;
     assert_eq!(sandbox.memory_held(), 4 << 16);
 
@@ -153,7 +153,7 @@ async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_a
     }
     let next = Lines::new();
     let (handler, switch, sink) = (holder.clone(), interrupt.clone(), next.clone());
-    let waits = tokio::spawn(async move { handler.run(job(), switch, sink).await });
+    let waits = tokio::spawn(async move { handler.run(job(), switch, world_of(sink)).await });
     tokio::task::yield_now().await;
     assert!(next.take().is_empty(), "there is no room for it");
     held.abort();

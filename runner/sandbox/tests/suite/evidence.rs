@@ -5,7 +5,9 @@ use std::time::Duration;
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Interrupt, InterruptReason, Limits};
 
-use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, probe, run, run_probe};
+use crate::kit::{
+    ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, probe, run, run_probe, world_of,
+};
 
 const UNREACHABLE: &str = "wasm `unreachable` instruction executed";
 
@@ -75,7 +77,7 @@ async fn who_ends_by_itself_or_never_ran_leaves_no_trace() {
     }
     let (lines, interrupt) = (Lines::new(), Interrupt::new());
     interrupt.raise(InterruptReason::LeaseLost);
-    let report = load(ACKS).run(job(), interrupt, lines).await;
+    let report = load(ACKS).run(job(), interrupt, world_of(lines)).await;
     assert_eq!((report.trace, report.log_tail), (None, Vec::new()));
 }
 
@@ -130,7 +132,7 @@ async fn a_snooze_and_an_interrupt_keep_the_lines_too_and_an_ack_keeps_none() {
 
     let (lines, interrupt) = (Lines::new(), Interrupt::new());
     let (handler, raised, sink) = (load(SLEEPER), interrupt.clone(), lines.clone());
-    let running = tokio::spawn(async move { handler.run(job(), raised, sink).await });
+    let running = tokio::spawn(async move { handler.run(job(), raised, world_of(sink)).await });
     lines.one().await;
     interrupt.raise(InterruptReason::Shutdown);
     let report = running.await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Interrupt, Limits, Sandbox, SandboxConfig};
 
-use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, run, run_probe};
+use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, run, run_probe, world_of};
 
 #[tokio::test]
 async fn a_trap_names_the_functions_it_happened_in() {
@@ -134,7 +134,8 @@ async fn a_full_pool_is_the_hosts_fault_and_passes() {
     for _ in 0..129 {
         let lines = Lines::new();
         let (handler, interrupt, sink) = (sleeper.clone(), interrupt.clone(), lines.clone());
-        sleepers.push(tokio::spawn(async move { handler.run(job(), interrupt, sink).await }));
+        sleepers
+            .push(tokio::spawn(async move { handler.run(job(), interrupt, world_of(sink)).await }));
         lines.one().await;
     }
     let refused = run(&acks, job()).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use duebox_job::Outcome;
 use duebox_sandbox::{Handler, Interrupt, InterruptReason, Invocation};
 
-use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, run};
+use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, run, world_of};
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_guest_that_spins_or_waits_leaves_its_only_thread_to_a_neighbour() {
@@ -14,7 +14,7 @@ async fn a_guest_that_spins_or_waits_leaves_its_only_thread_to_a_neighbour() {
         let (interrupt, lines) = (Interrupt::new(), Lines::new());
         let busy = tokio::spawn({
             let (interrupt, sink) = (interrupt.clone(), lines.clone());
-            async move { hostile.run(job(), interrupt, sink).await }
+            async move { hostile.run(job(), interrupt, world_of(sink)).await }
         });
         lines.one().await;
         for _ in 0..3 {
@@ -36,13 +36,14 @@ async fn one_interrupt_ends_all_its_guests_and_no_other() {
     for module in [SPINNER, SLEEPER, SPINNER, SLEEPER] {
         let (handler, lines) = (load(module), Lines::new());
         let (interrupt, sink) = (interrupt.clone(), lines.clone());
-        ended.push(tokio::spawn(async move { handler.run(job(), interrupt, sink).await }));
+        ended
+            .push(tokio::spawn(async move { handler.run(job(), interrupt, world_of(sink)).await }));
         lines.one().await;
     }
     let (handler, lines) = (load(SLEEPER), Lines::new());
     let beside = tokio::spawn({
         let (other, sink) = (other.clone(), lines.clone());
-        async move { handler.run(job(), other, sink).await }
+        async move { handler.run(job(), other, world_of(sink)).await }
     });
     lines.one().await;
     interrupt.raise(InterruptReason::Shutdown);
@@ -77,7 +78,7 @@ async fn a_raised_interrupt_lets_nothing_start() {
     let interrupt = Interrupt::new();
     interrupt.raise(InterruptReason::Shutdown);
     let lines = Lines::new();
-    let report = load(SPINNER).run(job(), interrupt, lines.clone()).await;
+    let report = load(SPINNER).run(job(), interrupt, world_of(lines.clone())).await;
     assert!(matches!(report.outcome, Outcome::HostFault(_)));
     assert!(lines.take().is_empty());
 }
@@ -86,7 +87,8 @@ async fn a_raised_interrupt_lets_nothing_start() {
 async fn dropping_the_run_ends_the_guest() {
     let (handler, lines) = (load(SLEEPER), Lines::new());
     let sink = lines.clone();
-    let waiting = tokio::spawn(async move { handler.run(job(), Interrupt::new(), sink).await });
+    let waiting =
+        tokio::spawn(async move { handler.run(job(), Interrupt::new(), world_of(sink)).await });
     lines.one().await;
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, JobId, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report, Sandbox,
-    SandboxConfig,
+    SandboxConfig, World,
 };
 use tokio::sync::Notify;
 
@@ -115,10 +115,15 @@ impl Ran {
     }
 }
 
+/// A world with a log and nothing else.
+pub(crate) fn world_of(lines: Arc<dyn LogSink>) -> Arc<World> {
+    Arc::new(World::of(lines))
+}
+
 /// Runs a handler on a job.
 pub(crate) async fn run(handler: &Handler, job: Invocation) -> Ran {
     let lines = Lines::new();
-    let report = handler.run(job, Interrupt::new(), lines.clone()).await;
+    let report = handler.run(job, Interrupt::new(), world_of(lines.clone())).await;
     Ran { report, lines: lines.take() }
 }
 

@@ -1,0 +1,241 @@
+//! Where a topic's handler may go: origins by scheme, host and port, and of private addresses those that
+//! are named. An origin is read once, in the form that URLs are compared in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+/// What a topic grants of the network. The default is nothing: every call is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpGrant {
+    /// Origins that may be asked.
+    pub allow: Vec<Origin>,
+    /// Addresses that may be dialled although they are not public.
+    pub private: Vec<IpNet>,
+    /// The largest response body, in bytes.
+    pub body_max: usize,
+}
+
+impl Default for HttpGrant {
+    fn default() -> Self {
+        Self { allow: Vec::new(), private: Vec::new(), body_max: 1 << 20 }
+    }
+}
+
+impl HttpGrant {
+    /// Whether one of its origins covers the URL.
+    pub fn covers(&self, url: &Url) -> bool {
+        self.allow.iter().any(|origin| origin.covers(url))
+    }
+}
+
+/// Hosts at a scheme and a port: `https://api.shop.example`, `*.internal.example:8443`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    written: String,
+    scheme: Option<Scheme>,
+    host: HostRule,
+    port: PortRule,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum HostRule {
+    Any,
+    /// Every name below this one, not itself; with its leading dot.
+    Below(String),
+    One(Host),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PortRule {
+    Any,
+    /// That of the URL's scheme.
+    Standard,
+    One(u16),
+}
+
+/// Why a text is no origin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// A scheme that no handler can speak.
+    #[error("{0:?} is no scheme: http and https are")]
+    Scheme(String),
+    /// No host, or a malformed one.
+    #[error("{0:?} is no host: write a name, *.name for all below it, * for any, or an address")]
+    Host(String),
+    /// No port from 1 to 65535.
+    #[error("{0:?} is no port: write 1 to 65535, or * for any")]
+    Port(String),
+    /// A path, a query or a user, which tell no origin from another.
+    #[error(
+        "{0:?} is more than an origin: write scheme, host and port alone, without a final slash"
+    )]
+    More(String),
+}
+
+impl FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        let (scheme, rest) = match text.split_once("://") {
+            None => (None, text),
+            Some(("http", rest)) => (Some(Scheme::Http), rest),
+            Some(("https", rest)) => (Some(Scheme::Https), rest),
+            Some((scheme, _)) => return Err(OriginError::Scheme(scheme.to_owned())),
+        };
+        if rest.contains(['/', '?', '#', '@', '\\']) {
+            return Err(OriginError::More(text.to_owned()));
+        }
+        let (host, port) = match rest.rsplit_once(':') {
+            // The colons of an address in brackets are its own.
+            Some((host, port)) if !port.ends_with(']') => (host, read_port(port)?),
+            _ => (rest, PortRule::Standard),
+        };
+        Ok(Self { written: text.to_owned(), scheme, host: read_host(host)?, port })
+    }
+}
+
+fn read_port(text: &str) -> Result<PortRule, OriginError> {
+    if text == "*" {
+        return Ok(PortRule::Any);
+    }
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(port) if digits && port > 0 => Ok(PortRule::One(port)),
+        _ => Err(OriginError::Port(text.to_owned())),
+    }
+}
+
+fn read_host(text: &str) -> Result<HostRule, OriginError> {
+    let bad = || OriginError::Host(text.to_owned());
+    if text == "*" {
+        return Ok(HostRule::Any);
+    }
+    let (name, is_wild) = match text.strip_prefix("*.") {
+        Some(name) => (name, true),
+        None => (text, false),
+    };
+    if name.contains('*') {
+        return Err(bad());
+    }
+    match Host::parse(name).map_err(|_| bad())? {
+        Host::Domain(name) if is_wild => Ok(HostRule::Below(format!(".{}", without_dot(&name)))),
+        Host::Domain(name) => Ok(HostRule::One(Host::Domain(without_dot(&name).to_owned()))),
+        _ if is_wild => Err(bad()),
+        address => Ok(HostRule::One(address)),
+    }
+}
+
+/// A name without the dot that may end it: `shop.example.` is `shop.example`.
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+impl Origin {
+    fn covers(&self, url: &Url) -> bool {
+        let (scheme, standard) = match url.scheme() {
+            "http" => (Scheme::Http, 80),
+            "https" => (Scheme::Https, 443),
+            _ => return false,
+        };
+        let port = url.port().unwrap_or(standard);
+        let port_fits = match self.port {
+            PortRule::Any => true,
+            PortRule::Standard => port == standard,
+            PortRule::One(granted) => port == granted,
+        };
+        port_fits
+            && self.scheme.is_none_or(|granted| granted == scheme)
+            && url.host().is_some_and(|host| self.host.covers(&host))
+    }
+}
+
+impl HostRule {
+    fn covers(&self, host: &Host<&str>) -> bool {
+        match (self, host) {
+            (Self::Any, _) => true,
+            (Self::Below(suffix), Host::Domain(name)) => {
+                let name = without_dot(name);
+                name.len() > suffix.len() && name.ends_with(suffix.as_str())
+            }
+            (Self::One(Host::Domain(granted)), Host::Domain(name)) => granted == without_dot(name),
+            (Self::One(Host::Ipv4(granted)), Host::Ipv4(address)) => granted == address,
+            (Self::One(Host::Ipv6(granted)), Host::Ipv6(address)) => granted == address,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(origin: &str, url: &str) -> bool {
+        origin.parse::<Origin>().unwrap().covers(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let shop = "https://api.shop.example";
+        assert!(covers(shop, "https://api.shop.example/orders?x=1"));
+        assert!(covers(shop, "https://API.shop.example.:443/"));
+        for other in [
+            "http://api.shop.example/",
+            "https://api.shop.example:8443/",
+            "https://shop.example/",
+            "https://api.shop.example.evil.example/",
+            "https://xapi.shop.example/",
+        ] {
+            assert!(!covers(shop, other), "{other}");
+        }
+        assert!(covers("http://127.0.0.1:8080", "http://0x7f.1:8080/"));
+        assert!(covers("http://[::1]:8080", "http://[0:0::1]:8080/"));
+        assert!(!covers("http://127.0.0.1:8080", "http://[::ffff:127.0.0.1]:8080/"));
+        assert!(covers("bücher.example", "https://xn--bcher-kva.example/"));
+    }
+
+    #[test]
+    fn what_is_left_out_or_a_star_is_free() {
+        let inside = "*.internal.example:8443";
+        assert!(covers(inside, "https://a.b.internal.example:8443/"));
+        assert!(covers(inside, "http://a.internal.example:8443/"));
+        assert!(!covers(inside, "https://internal.example:8443/"));
+        assert!(!covers(inside, "https://ainternal.example:8443/"));
+        assert!(!covers(inside, "https://a.internal.example/"));
+        assert!(covers("shop.example", "http://shop.example/"));
+        assert!(covers("shop.example", "https://shop.example/"));
+        assert!(!covers("shop.example", "https://shop.example:80/"));
+        assert!(covers("https://*", "https://1.2.3.4/"));
+        assert!(covers("http://shop.example:*", "http://shop.example:99/"));
+    }
+
+    #[test]
+    fn what_is_no_origin_is_told() {
+        let error = |text: &str| text.parse::<Origin>().unwrap_err();
+        assert!(matches!(error("ftp://a.example"), OriginError::Scheme(_)));
+        assert!(matches!(error("https://"), OriginError::Host(_)));
+        assert!(matches!(error("a.*.example"), OriginError::Host(_)));
+        assert!(matches!(error("*.1.2.3.4"), OriginError::Host(_)));
+        assert!(matches!(error("a b"), OriginError::Host(_)));
+        for text in ["a.example:0", "a.example:70000", "a.example:+1", "a.example:"] {
+            assert!(matches!(error(text), OriginError::Port(_)), "{text}");
+        }
+        for text in ["https://a.example/", "https://u@a.example", "a.example?x", "a.example\\b"] {
+            assert!(matches!(error(text), OriginError::More(_)), "{text}");
+        }
+    }
+}
