@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::binding::{self, Bound};
+use crate::cost::Cost;
 
 /// How long a lane keeps its slot before it lets another topic's lane go first.
 const SLOT_MAX: Duration = Duration::from_millis(10);
@@ -47,8 +48,8 @@ pub struct Ended {
     pub digest: Digest,
     /// When it was started.
     pub started_at: Instant,
-    /// How long it took.
-    pub wall: Duration,
+    /// What it cost.
+    pub cost: Cost,
 }
 
 /// What a job leaves behind beside its outcome.
@@ -279,6 +280,8 @@ impl Shared {
         if waited {
             self.state().aside -= 1;
         }
+        let wall = started_at.elapsed();
+        let cost = report.as_ref().map_or(Cost::of_wall(wall), |report| Cost::of(report, wall));
         let (outcome, remains) = match report {
             Ok(report) => Remains::of(report),
             Err(_) => {
@@ -286,7 +289,7 @@ impl Shared {
                 (Outcome::HostFault(why), Remains::default())
             }
         };
-        Ended { key: task.key, outcome, remains, digest, started_at, wall: started_at.elapsed() }
+        Ended { key: task.key, outcome, remains, digest, started_at, cost }
     }
 
     fn end(&self, ended: Ended) {

@@ -7,8 +7,10 @@
 pub mod binding;
 pub mod cli;
 pub mod consumer;
+pub mod cost;
 pub mod counters;
 pub mod daemon;
+pub mod figures;
 pub mod handler_log;
 pub mod in_flight;
 pub mod keeper;

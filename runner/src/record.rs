@@ -1,4 +1,5 @@
-//! What the log says of one attempt, once the queue has its verdict: one line, at info.
+//! What the log says of one attempt, once the queue has its verdict: one line, at info. Of its cost it
+//! says what is not zero.
 
 use std::time::Duration;
 
@@ -6,6 +7,8 @@ use duebox_job::{JobId, Outcome, TopicName};
 use duebox_queue::Settled;
 use duebox_sandbox::Digest;
 use tracing::{info, warn};
+
+use crate::cost::Cost;
 
 /// One attempt that is over.
 pub struct Record {
@@ -17,8 +20,8 @@ pub struct Record {
     pub outcome: Outcome,
     /// The module that ran it; none if none did.
     pub digest: Option<Digest>,
-    /// How long it ran.
-    pub wall: Duration,
+    /// What it cost.
+    pub cost: Cost,
     /// How long after its due time it was started.
     pub late: Duration,
 }
@@ -26,8 +29,13 @@ pub struct Record {
 impl Record {
     /// Of an attempt that no module has begun.
     pub fn not_run(id: JobId, attempt: u32, outcome: Outcome) -> Self {
-        let (wall, late) = (Duration::ZERO, Duration::ZERO);
-        Self { id, attempt, outcome, digest: None, wall, late }
+        let (cost, late) = (Cost::default(), Duration::ZERO);
+        Self { id, attempt, outcome, digest: None, cost, late }
+    }
+
+    /// What came of it, and what it cost, by the module that ran it; none if none did.
+    pub fn ran(&self) -> Option<(Digest, &Outcome, &Cost)> {
+        Some((self.digest?, &self.outcome, &self.cost))
     }
 
     /// Writes the line.
@@ -48,16 +56,26 @@ impl Record {
             return;
         }
         let digest = self.digest.map(|digest| digest.short()).unwrap_or_default();
+        let cost = &self.cost;
         info!(
             %topic, job_id = %self.id, attempt = self.attempt, verdict, class, reason,
             settled = settled.word(), digest,
-            wall_ms = millis(self.wall), late_ms = millis(self.late),
+            wall_ms = millis(cost.wall), late_ms = millis(self.late),
+            cpu_ms = self.digest.map(|_| millis(cost.cpu)), memory_peak_bytes = if_any(cost.memory_peak),
+            fuel = cost.fuel, host_calls = if_any(cost.host_calls),
+            bytes_in = if_any(cost.bytes_in), bytes_out = if_any(cost.bytes_out),
+            log_lines_dropped = if_any(cost.log_lines_dropped),
             "job {}", settled.word()
         );
     }
 }
 
+/// A line says what there is to say.
+fn if_any(count: u64) -> Option<u64> {
+    (count > 0).then_some(count)
+}
+
 /// Milliseconds with three decimals.
-fn millis(duration: Duration) -> f64 {
+pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1_000.0
 }

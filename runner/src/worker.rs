@@ -22,6 +22,7 @@ use tracing::warn;
 
 use crate::binding::Bound;
 use crate::counters::Counters;
+use crate::figures::Figures;
 use crate::in_flight::InFlight;
 use crate::lanes::{Lanes, Load};
 use crate::outage::{Outage, RETRY_FIRST};
@@ -68,6 +69,8 @@ pub struct WorkerParts {
     pub poke: Arc<Poke>,
     /// What it did.
     pub counters: Arc<Counters>,
+    /// What its attempts came to and cost.
+    pub figures: Arc<Figures>,
     /// What is known of Redis' health.
     pub outage: Arc<Outage>,
     /// Who brings follow-up jobs to their topics.

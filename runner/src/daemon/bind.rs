@@ -138,6 +138,7 @@ impl Daemon {
             binding: watch::Sender::new(Arc::new(bound)),
             orders: watch::Sender::new(Order::Work),
             counters: Arc::default(),
+            figures: Arc::default(),
             each: Vec::with_capacity(shards.len()),
         };
         for shard in shards {
@@ -157,6 +158,7 @@ impl Daemon {
             bound,
             poke: Arc::clone(&poke),
             counters: Arc::clone(&beside.counters),
+            figures: Arc::clone(&beside.figures),
             outage: Arc::clone(&self.outage),
             relay: self.relay.clone(),
             orders: beside.orders.subscribe(),

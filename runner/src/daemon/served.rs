@@ -12,8 +12,10 @@ use tracing::{info, warn};
 
 use crate::binding::Binding;
 use crate::counters::{Counters, read};
+use crate::figures::{Figures, Sums};
 use crate::manifest::Topic;
 use crate::poke::Poke;
+use crate::record::millis;
 use crate::worker::Order;
 
 /// A topic that is served.
@@ -31,6 +33,7 @@ pub(super) struct Workers {
     pub(super) binding: watch::Sender<Arc<Binding>>,
     pub(super) orders: watch::Sender<Order>,
     pub(super) counters: Arc<Counters>,
+    pub(super) figures: Arc<Figures>,
     pub(super) each: Vec<ShardWorker>,
 }
 
@@ -105,11 +108,11 @@ impl Leaving {
                 warn!(topic = %name, %error, "the worker did not end well; its leases expire");
             }
         }
-        log_counts(&name, &workers.counters);
+        log_counts(&name, &workers.counters, &workers.figures.total());
     }
 }
 
-fn log_counts(topic: &TopicName, counters: &Counters) {
+fn log_counts(topic: &TopicName, counters: &Counters, sums: &Sums) {
     info!(
         %topic,
         leased = read(&counters.leased),
@@ -122,6 +125,15 @@ fn log_counts(topic: &TopicName, counters: &Counters) {
         overtaken = read(&counters.overtaken),
         lost = read(&counters.lost),
         reclaimed = read(&counters.reclaimed),
+        attempts = sums.jobs,
+        failed = sums.failed,
+        wall_ms = millis(sums.wall),
+        cpu_ms = millis(sums.cpu),
+        memory_peak_bytes = sums.memory_peak,
+        fuel = sums.fuel,
+        host_calls = sums.host_calls,
+        bytes_in = sums.bytes_in,
+        bytes_out = sums.bytes_out,
         "done"
     );
 }

@@ -53,9 +53,12 @@ impl Worker {
             return;
         }
         let binding = binding::current(&self.parts.bound);
+        let judged = self.records.len();
         for ended in ended {
             self.judge(ended, &binding);
         }
+        let attempts = self.records[judged..].iter();
+        self.parts.figures.ran_all(attempts.filter_map(Record::ran));
     }
 
     fn judge(&mut self, ended: Ended, binding: &Binding) {
@@ -71,7 +74,7 @@ impl Worker {
                 options: held.lease.options.as_ref().ok(),
                 number: held.attempt,
                 digest,
-                wall: ended.wall,
+                wall: ended.cost.wall,
             };
             self.follow_ups |= !ended.remains.follow_ups.is_empty();
             attempt.verdict(&ended.outcome, ended.remains)
@@ -81,7 +84,7 @@ impl Worker {
             attempt: held.attempt,
             outcome: ended.outcome,
             digest,
-            wall: ended.wall,
+            cost: ended.cost,
             late: self.clock.late(held.lease.due_at_ms, ended.started_at),
         });
         self.verdicts.push(held.lease.settle(verdict));
