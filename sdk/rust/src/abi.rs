@@ -15,8 +15,21 @@ mod imports;
 use crate::testing::imports;
 
 pub(crate) use imports::{
-    log, meta_int, payload_read, push, random, reason, result, retry_after, snooze,
+    http_send, kv_add, kv_delete, kv_set, log, meta_int, payload_read, push, random, reason,
+    result, retry_after, snooze,
 };
+
+/// The errors of the host that have a meaning of their own.
+pub(crate) mod code {
+    pub(crate) const NOT_FOUND: i32 = -1;
+    pub(crate) const DENIED: i32 = -2;
+    pub(crate) const INVALID: i32 = -3;
+    pub(crate) const TOO_LARGE: i32 = -4;
+    pub(crate) const TIMEOUT: i32 = -5;
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) const UNAVAILABLE: i32 = -6;
+    pub(crate) const CONFLICT: i32 = -7;
+}
 
 /// The metadata keys of the ABI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +43,57 @@ pub(crate) enum Meta {
     Headers = 7,
     Now = 8,
     TimeLeft = 9,
+}
+
+/// The parts of the last answer to `http_send`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Head = 0,
+    Body = 1,
+    Error = 2,
+}
+
+/// When `kv_set` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Always = 0,
+    IfAbsent = 1,
+    IfUnchanged = 2,
+}
+
+/// A whole part of the last answer to `http_send`. Its length is not known before: it is read in
+/// pieces, each as large as what is there already.
+pub(crate) fn http_read(part: Part) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let start = bytes.len();
+        bytes.resize(2 * start.max(FIRST_PIECE / 2), 0);
+        let offset = u32::try_from(start).unwrap_or(u32::MAX);
+        let end = start + imports::http_read(part, offset, &mut bytes[start..]);
+        let is_whole = end < bytes.len();
+        bytes.truncate(end);
+        if is_whole {
+            return bytes;
+        }
+    }
+}
+
+/// The first piece of a part of an answer, in bytes.
+const FIRST_PIECE: usize = 1 << 10;
+
+/// The value of a key in the topic's store, or the host's error. Others may write it between two
+/// calls, so it is asked until the value fits; each time takes a longer one, of at most 64 KiB.
+pub(crate) fn kv_get(key: &[u8]) -> Result<Vec<u8>, i32> {
+    let mut value = vec![0; 512];
+    loop {
+        let len = imports::kv_get(key, &mut value);
+        let len = usize::try_from(len).map_err(|_| len)?;
+        if len <= value.len() {
+            value.truncate(len);
+            return Ok(value);
+        }
+        value = vec![0; len];
+    }
 }
 
 /// The value of a metadata key; `None` if the host does not know the key.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::block::{Block, NoLine};
+
 /// A job to push when this one is acked. What is not set is the topic's own.
 ///
 /// ```
@@ -184,7 +186,7 @@ impl FollowUp {
 
     /// All but the payload, as the block that the host reads.
     pub(crate) fn head(&self) -> Result<String, PushError> {
-        let mut head = Head(String::new());
+        let mut head = Block::default();
         head.line("topic", &self.topic)?;
         head.text("id", self.id.as_deref())?;
         match self.due {
@@ -204,31 +206,7 @@ impl FollowUp {
         for (name, value) in &self.headers {
             head.line(&format!("h.{name}"), value)?;
         }
-        Ok(head.0)
-    }
-}
-
-/// A block that grows line by line.
-struct Head(String);
-
-impl Head {
-    fn line(&mut self, name: &str, value: &str) -> Result<(), PushError> {
-        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c);
-        if !name.chars().all(allowed) || value.chars().any(char::is_control) {
-            return Err(PushError::Invalid);
-        }
-        for part in [name, ": ", value, "\n"] {
-            self.0.push_str(part);
-        }
-        Ok(())
-    }
-
-    fn text(&mut self, name: &str, value: Option<&str>) -> Result<(), PushError> {
-        value.map_or(Ok(()), |value| self.line(name, value))
-    }
-
-    fn number(&mut self, name: &str, value: Option<u128>) -> Result<(), PushError> {
-        value.map_or(Ok(()), |value| self.line(name, &value.to_string()))
+        Ok(head.into_text())
     }
 }
 
@@ -241,6 +219,12 @@ impl PushError {
             -4 => Err(Self::TooLarge),
             _ => Err(Self::Invalid),
         }
+    }
+}
+
+impl From<NoLine> for PushError {
+    fn from(NoLine: NoLine) -> Self {
+        Self::Invalid
     }
 }
 

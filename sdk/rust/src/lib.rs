@@ -22,9 +22,12 @@
 //! answered by [`testing`], so that handlers compile and are tested natively.
 
 mod abi;
+mod block;
 mod config;
 mod follow_up;
+pub mod http;
 mod job;
+pub mod kv;
 pub mod log;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;

@@ -15,12 +15,17 @@
 //! Each thread has a host of its own, so tests may run side by side.
 
 mod pushes;
+mod server;
+mod store;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::pushes::Pushes;
+use self::server::Server;
+use self::store::Store;
+use crate::http::{Error, Request, Response};
 use crate::{FollowUp, IntoVerdict, Job, Level, Verdict};
 
 thread_local! {
@@ -43,6 +48,8 @@ pub struct TestJob {
     config: BTreeMap<String, String>,
     logs: Vec<(Level, String)>,
     pushes: Pushes,
+    server: Server,
+    store: Store,
     result: Option<Vec<u8>>,
 }
 
@@ -57,6 +64,10 @@ pub struct TestRun {
     pub follow_ups: Vec<FollowUp>,
     /// What it wants kept with the job; `None` unless it acked.
     pub result: Option<Vec<u8>>,
+    /// The requests it sent, in order.
+    pub requests: Vec<Request>,
+    /// What the topic's store holds afterwards.
+    pub store: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl TestJob {
@@ -76,6 +87,8 @@ impl TestJob {
             config: BTreeMap::new(),
             logs: Vec::new(),
             pushes: Pushes::default(),
+            server: Server::default(),
+            store: Store::default(),
             result: None,
         }
     }
@@ -151,15 +164,43 @@ impl TestJob {
         self
     }
 
+    /// Sets what answers the handler's requests. Without it every request is
+    /// [`Error::Unavailable`].
+    #[must_use]
+    pub fn server(
+        mut self,
+        answer: impl Fn(&Request) -> Result<Response, Error> + 'static,
+    ) -> Self {
+        self.server.answers_by(answer);
+        self
+    }
+
+    /// Adds a value to the topic's store.
+    #[must_use]
+    pub fn stored(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.store.values.insert(key.into(), value.into());
+        self
+    }
+
+    /// Lets so many writes of [`kv::set_if_unchanged`](crate::kv::set_if_unchanged) come too late, as if
+    /// another job had written the key.
+    #[must_use]
+    pub fn store_is_contended(mut self, times: u32) -> Self {
+        self.store.conflicts = times;
+        self
+    }
+
     /// Runs a handler on the job.
     pub fn run<V: IntoVerdict>(self, handle: impl FnOnce(Job) -> V) -> TestRun {
         let payload_len = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
         HOST.set(self);
         let verdict = handle(Job::new(payload_len)).into_verdict();
-        let Self { logs, pushes, result, .. } = HOST.take();
+        let Self { logs, pushes, server, store, result, .. } = HOST.take();
         let acked = verdict == Verdict::Ack;
         let follow_ups = if acked { pushes.taken } else { Vec::new() };
-        TestRun { verdict, logs, follow_ups, result: result.filter(|_| acked) }
+        let result = result.filter(|_| acked);
+        let (requests, store) = (server.requests, store.values);
+        TestRun { verdict, logs, follow_ups, result, requests, store }
     }
 }
 
@@ -173,7 +214,7 @@ impl Default for TestJob {
 pub(crate) mod imports {
     use super::HOST;
     use crate::Level;
-    use crate::abi::Meta;
+    use crate::abi::{Meta, Mode, Part, code};
 
     pub(crate) fn payload_read(offset: u32, into: &mut [u8]) -> usize {
         HOST.with_borrow(|job| {
@@ -229,7 +270,7 @@ pub(crate) mod imports {
 
     pub(crate) fn result(bytes: &[u8]) -> i32 {
         if bytes.len() > 64 << 10 {
-            return -4;
+            return code::TOO_LARGE;
         }
         HOST.with_borrow_mut(|job| job.result = Some(bytes.to_vec()));
         0
@@ -237,6 +278,47 @@ pub(crate) mod imports {
 
     pub(crate) fn push(head: &str, body: &[u8]) -> i32 {
         HOST.with_borrow_mut(|job| job.pushes.push(head, body))
+    }
+
+    /// The answering function runs while the host is not borrowed: it may log.
+    pub(crate) fn http_send(head: &str, body: &[u8], _timeout_ms: i32) -> i32 {
+        let request = super::server::read(head, body);
+        let answer = HOST.with_borrow_mut(|job| job.server.take(request.clone()));
+        let response = answer(&request);
+        HOST.with_borrow_mut(|job| job.server.keep(response))
+    }
+
+    pub(crate) fn http_read(part: Part, offset: u32, into: &mut [u8]) -> usize {
+        HOST.with_borrow(|job| {
+            let rest = job.server.part(part).get(offset as usize..).unwrap_or_default();
+            copy(rest, into)
+        })
+    }
+
+    pub(crate) fn kv_get(key: &[u8], into: &mut [u8]) -> i32 {
+        HOST.with_borrow_mut(|job| match job.store.get(key) {
+            Ok(value) => answer(value, into),
+            Err(refused) => refused,
+        })
+    }
+
+    pub(crate) fn kv_set(key: &[u8], value: &[u8], ttl_ms: i64, mode: Mode) -> i32 {
+        code_of(HOST.with_borrow_mut(|job| job.store.set(key, value, ttl_ms, mode)))
+    }
+
+    pub(crate) fn kv_delete(key: &[u8]) -> i32 {
+        code_of(HOST.with_borrow_mut(|job| job.store.delete(key)))
+    }
+
+    pub(crate) fn kv_add(key: &[u8], delta: i64, into: &mut [u8; 8]) -> i32 {
+        code_of(HOST.with_borrow_mut(|job| {
+            *into = job.store.add(key, delta)?.to_le_bytes();
+            Ok(())
+        }))
+    }
+
+    fn code_of(done: Result<(), i32>) -> i32 {
+        done.err().unwrap_or(0)
     }
 
     /// The verdict itself tells a test the reason.
@@ -247,7 +329,7 @@ pub(crate) mod imports {
     }
 
     fn answer(value: Option<&[u8]>, into: &mut [u8]) -> i32 {
-        let Some(value) = value else { return -1 };
+        let Some(value) = value else { return code::NOT_FOUND };
         copy(value, into);
         i32::try_from(value.len()).unwrap_or(i32::MAX)
     }

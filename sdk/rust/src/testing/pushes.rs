@@ -3,11 +3,8 @@
 
 use std::time::Duration;
 
+use crate::abi::code::{DENIED, INVALID, TOO_LARGE};
 use crate::{FollowUp, Priority};
-
-const DENIED: i32 = -2;
-const INVALID: i32 = -3;
-const TOO_LARGE: i32 = -4;
 
 const COUNT_MAX: usize = 100;
 const BYTES_MAX: usize = 4 << 20;

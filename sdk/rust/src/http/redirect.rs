@@ -1,0 +1,164 @@
+//! Where a redirect leads, and what of the request goes along (RFC 9110, 15.4).
+//!
+//! Invariant: credentials go along only where scheme, host and port are written as before, but for
+//! case; whatever is doubtful counts as another origin, or is not followed at all. Whether a hop is
+//! allowed is the host's to say, which checks each anew.
+
+use crate::http::{Request, Response};
+
+/// The request that the answer asks for; `None` if it is no redirect, or none that can be followed.
+pub(super) fn next(mut request: Request, response: &Response) -> Option<Request> {
+    if !matches!(response.status(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let url = target(&request.url, response.header("location")?)?;
+    let becomes_get = match response.status() {
+        303 => request.method != "HEAD",
+        301 | 302 => request.method == "POST",
+        _ => false,
+    };
+    if becomes_get {
+        request.method = "GET".to_owned();
+        request.body.clear();
+        request.headers.retain(|(name, _)| !name.starts_with("content-"));
+    }
+    if !origin(&request.url)?.eq_ignore_ascii_case(origin(&url)?) {
+        request.headers.retain(|(name, _)| name != "authorization" && name != "cookie");
+    }
+    request.url = url;
+    Some(request)
+}
+
+/// The absolute URL of a `Location` as seen from `base`, without the part behind `#`. Dots in a path
+/// are left to the host.
+fn target(base: &str, location: &str) -> Option<String> {
+    let location = location.split('#').next()?;
+    if location.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+        return None;
+    }
+    let origin = origin(base)?;
+    let base = base.split('#').next()?;
+    let url = if has_scheme(location) {
+        location.to_owned()
+    } else if location.starts_with("//") {
+        format!("{}:{location}", origin.split(':').next()?)
+    } else if location.starts_with('/') {
+        format!("{origin}{location}")
+    } else if location.is_empty() {
+        base.to_owned()
+    } else {
+        let path = base.split('?').next()?;
+        if location.starts_with('?') {
+            format!("{path}{location}")
+        } else {
+            let folder =
+                path[origin.len()..].rfind('/').map_or("/", |end| &path[origin.len()..][..=end]);
+            format!("{origin}{folder}{location}")
+        }
+    };
+    self::origin(&url).is_some().then_some(url)
+}
+
+/// Whether it begins with a scheme, of whatever kind.
+fn has_scheme(location: &str) -> bool {
+    let Some((scheme, _)) = location.split_once(':') else { return false };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(allowed)
+}
+
+/// Scheme, host and port of an absolute URL of http or https, as they are written.
+pub(super) fn origin(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return None;
+    }
+    let host = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    (host > 0).then(|| &url[..url.len() - rest.len() + host])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redirected(request: Request, status: u16, location: &str) -> Option<Request> {
+        next(request, &Response::new(status).with_header("location", location))
+    }
+
+    #[test]
+    fn a_location_is_read_as_seen_from_the_request() {
+        let base = "https://shop.example:8443/a/b?c=1#d";
+        for (location, wanted) in [
+            ("https://other.example/x", "https://other.example/x"),
+            ("HTTP://other.example", "HTTP://other.example"),
+            ("//other.example/x?y", "https://other.example/x?y"),
+            ("/x?y=1#z", "https://shop.example:8443/x?y=1"),
+            ("x", "https://shop.example:8443/a/x"),
+            ("../x:1/y", "https://shop.example:8443/a/../x:1/y"),
+            ("?y", "https://shop.example:8443/a/b?y"),
+            ("", "https://shop.example:8443/a/b?c=1"),
+            ("#z", "https://shop.example:8443/a/b?c=1"),
+        ] {
+            assert_eq!(target(base, location).as_deref(), Some(wanted), "{location:?}");
+        }
+        assert_eq!(target("http://a", "x").as_deref(), Some("http://a/x"));
+        assert_eq!(target("http://a?b/c", "x").as_deref(), Some("http://a/x"));
+    }
+
+    #[test]
+    fn what_is_no_place_to_go_to_is_not_followed() {
+        for location in [
+            "https:other.example",
+            "https:/other.example",
+            "https:///other.example",
+            "///other.example",
+            "/\\other.example",
+            "\\\\other.example",
+            "https://good.example\\@other.example",
+            "ftp://other.example/",
+            "javascript:alert(1)",
+            "/a b",
+        ] {
+            assert_eq!(target("https://shop.example/a", location), None, "{location:?}");
+        }
+        assert_eq!(redirected(Request::get("https://a/"), 304, "/b"), None);
+        assert_eq!(next(Request::get("https://a/"), &Response::new(301)), None);
+    }
+
+    #[test]
+    fn credentials_stay_with_their_origin() {
+        let request = Request::get("https://shop.example/a")
+            .header("Authorization", "Bearer x")
+            .header("cookie", "a=b")
+            .header("accept", "*/*");
+        for (location, kept) in [
+            ("/b", 3),
+            ("https://SHOP.example/b", 3),
+            ("http://shop.example/b", 1),
+            ("https://shop.example:444/b", 1),
+            ("https://shop.example.other.example/b", 1),
+            ("//other.example/b", 1),
+        ] {
+            let next = redirected(request.clone(), 307, location).expect(location);
+            assert_eq!(next.headers.len(), kept, "{location}");
+        }
+    }
+
+    #[test]
+    fn methods_change_as_the_status_says() {
+        let seen = |method: &str, status| {
+            let request = Request::new(method, "https://a/").header("content-type", "text/plain");
+            let next = redirected(request.body("x"), status, "/b").expect("a redirect");
+            (next.method, next.body.len(), next.headers.len())
+        };
+        let (get, kept) = (("GET".to_owned(), 0, 0), |method: &str| (method.to_owned(), 1, 1));
+        for status in [301, 302, 303] {
+            assert_eq!(seen("POST", status), get, "{status}");
+        }
+        for (method, status) in
+            [("POST", 307), ("POST", 308), ("PUT", 301), ("PUT", 302), ("HEAD", 303)]
+        {
+            assert_eq!(seen(method, status), kept(method), "{method} {status}");
+        }
+        assert_eq!(seen("DELETE", 303), get);
+    }
+}
