@@ -13,12 +13,12 @@ use crate::log::Level;
 use crate::memory::{View, job, job_view, view};
 use crate::said::RESULT_MAX;
 use crate::traffic::Traffic;
-use crate::{block, push};
+use crate::{block, kv, push};
 
 /// The namespace, which is the version.
 pub(crate) const NAMESPACE: &str = "duebox_v1";
 
-/// The imports there are, and whether each takes a pointer.
+/// The imports there are, and whether each takes a pointer; those of `kv` are listed there.
 pub(crate) const IMPORTS: [(&str, bool); 11] = [
     ("payload_read", true),
     ("meta_read", true),
@@ -34,13 +34,14 @@ pub(crate) const IMPORTS: [(&str, bool); 11] = [
 ];
 
 /// Imports of ABI.md that this version does not have yet.
-pub(crate) const IMPORTS_LATER: [&str; 6] =
-    ["http_send", "http_read", "kv_get", "kv_set", "kv_delete", "kv_add"];
+pub(crate) const IMPORTS_LATER: [&str; 2] = ["http_send", "http_read"];
 
-const NOT_FOUND: i32 = -1;
+pub(crate) const NOT_FOUND: i32 = -1;
 pub(crate) const DENIED: i32 = -2;
 pub(crate) const INVALID: i32 = -3;
 pub(crate) const TOO_LARGE: i32 = -4;
+pub(crate) const UNAVAILABLE: i32 = -6;
+pub(crate) const CONFLICT: i32 = -7;
 
 /// The longest reason that is kept, in bytes.
 const REASON_MAX: usize = 4 << 10;
@@ -60,7 +61,7 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap(NAMESPACE, "result", result)?;
     linker.func_wrap(NAMESPACE, "log", log)?;
     linker.func_wrap(NAMESPACE, push::NAME, push::push)?;
-    Ok(())
+    kv::link(linker)
 }
 
 fn payload_read(
@@ -186,7 +187,7 @@ fn copy(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
 }
 
 /// Copies what fits and answers the full length: `=n` of ABI.md.
-fn fill(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
+pub(crate) fn fill(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
     copy(traffic, target, source);
     length(source.len())
 }

@@ -9,6 +9,7 @@ use wasmtime::{Memory, ModuleExport};
 use wasmtime_wasi::p1::WasiP1Ctx;
 
 use crate::invocation::Invocation;
+use crate::kv::Seen;
 use crate::limits::Grants;
 use crate::log::JobLog;
 use crate::meter::Meter;
@@ -41,6 +42,8 @@ pub(crate) struct Guest {
     pub(crate) memory_export: Option<ModuleExport>,
     pub(crate) memory: Option<Memory>,
     pub(crate) said: Said,
+    /// What the job has seen of its topic's store.
+    pub(crate) seen: Seen,
     pub(crate) traffic: Traffic,
     /// When the instance was made; none while a snapshot is taken, when time stands still.
     pub(crate) born: Option<Instant>,
@@ -75,6 +78,7 @@ impl Guest {
             memory_export,
             memory: None,
             said: Said::default(),
+            seen: Seen::default(),
             traffic: Traffic::default(),
             born: Some(clock.started),
             waits_for_memory: false,
@@ -100,6 +104,7 @@ impl Guest {
         self.world = world;
         self.meter.start_over();
         self.said = Said::default();
+        self.seen = Seen::default();
         self.traffic = Traffic::default();
         self.headers = None;
     }
@@ -108,6 +113,7 @@ impl Guest {
     pub(crate) fn let_go(&mut self) {
         self.invocation.payload = Bytes::new();
         self.said = Said::default();
+        self.seen = Seen::default();
         self.headers = None;
     }
 

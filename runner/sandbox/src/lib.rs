@@ -57,7 +57,9 @@ pub use handler::Handler;
 pub use http::{HttpGrant, Origin, OriginError};
 pub use interrupt::{Interrupt, InterruptReason};
 pub use invocation::Invocation;
-pub use kv::{Condition, Entry, KEY_MAX, KeyValue, KvError, VALUE_MAX};
+pub use kv::{
+    BYTES_MAX, Condition, Entry, KEY_MAX, KEYS_MAX, KeyValue, KvError, MemoryKv, TTL_MAX, VALUE_MAX,
+};
 pub use limits::{Grants, Instances, Limits};
 pub use log::{JobContext, Level, LogSink};
 pub use refusal::{LoadError, SandboxError};

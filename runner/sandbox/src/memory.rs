@@ -41,7 +41,11 @@ pub(crate) fn view<'a>(
     look(caller, import)
 }
 
-fn look<'a>(caller: &'a mut Caller<'_, Guest>, import: &'static str) -> Result<View<'a>, Fault> {
+/// The memory once more, for an import that has waited since it was called.
+pub(crate) fn look<'a>(
+    caller: &'a mut Caller<'_, Guest>,
+    import: &'static str,
+) -> Result<View<'a>, Fault> {
     let memory = match caller.data().memory {
         Some(memory) => memory,
         None => {

@@ -7,7 +7,7 @@ use wasmparser::{
 
 use crate::limits::{Grants, Limits, TABLES_PER_MODULE};
 use crate::refusal::LoadError;
-use crate::{abi, assemblyscript, push, wasi};
+use crate::{abi, assemblyscript, kv, push, wasi};
 
 /// Functions a module may have. Go's largest handlers have some ten thousands; each costs the compiler
 /// about 100 µs and 5 KiB.
@@ -105,8 +105,10 @@ impl Outline {
         if import.module == abi::NAMESPACE && abi::IMPORTS_LATER.contains(&import.name) {
             return Err(LoadError::LaterImport { module, name });
         }
-        if (import.module, import.name) == (abi::NAMESPACE, push::NAME) && grants.push.is_none() {
-            return Err(LoadError::NotGranted { module, name });
+        if import.module == abi::NAMESPACE
+            && let Some(remedy) = ungranted(import.name, grants)
+        {
+            return Err(LoadError::NotGranted { module, name, remedy });
         }
         match takes_pointer(import.module, import.name) {
             None => Err(LoadError::UnknownImport { module, name }),
@@ -136,13 +138,24 @@ impl Outline {
     }
 }
 
+/// How to grant an import of `duebox_v1`, if it needs a grant that is not there.
+fn ungranted(name: &str, grants: &Grants) -> Option<&'static str> {
+    if name == push::NAME && grants.push.is_none() {
+        return Some("name the topics it may reach under `push`");
+    }
+    if name.starts_with(kv::PREFIX) && !grants.kv {
+        return Some("set `kv = true`");
+    }
+    None
+}
+
 /// Whether an import takes a pointer; `None` if there is no such import.
 fn takes_pointer(module: &str, name: &str) -> Option<bool> {
     let listed = |imports: &[(&str, bool)]| {
         imports.iter().find(|(known, _)| *known == name).map(|(_, pointer)| *pointer)
     };
     match module {
-        abi::NAMESPACE => listed(&abi::IMPORTS),
+        abi::NAMESPACE => listed(&abi::IMPORTS).or_else(|| listed(&kv::IMPORTS)),
         assemblyscript::NAMESPACE => listed(&assemblyscript::IMPORTS),
         wasi::NAMESPACE => Some(name != "proc_exit"),
         _ => None,

@@ -181,13 +181,15 @@ pub enum LoadError {
     },
     /// An import of the ABI that the topic does not grant.
     #[error(
-        "the import {module}.{name} is not granted; name what it may reach under `{name}` of the topic's sandbox, or build the handler without it"
+        "the import {module}.{name} is not granted; {remedy} in the topic's sandbox, or build the handler without it"
     )]
     NotGranted {
         /// The import's namespace.
         module: String,
         /// The import's name.
         name: String,
+        /// What would grant it.
+        remedy: &'static str,
     },
     /// An import with another signature than the ABI's.
     #[error("an import has the wrong type: {0}; sdk/ABI.md has the signatures")]

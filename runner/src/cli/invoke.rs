@@ -1,5 +1,5 @@
 //! `duebox invoke`: one handler on one payload, with no Redis and no manifest. What the handler wants
-//! pushed is shown and goes nowhere.
+//! pushed is shown and goes nowhere; what it keeps is gone with the run.
 
 mod account;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
+    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, MemoryKv, Sandbox,
     SandboxConfig, World,
 };
 use jiff::Timestamp;
@@ -129,7 +129,8 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
         ttr: args.ttr,
     };
     let kept = Arc::new(Kept::default());
-    let world = Arc::new(World::of(kept.clone()));
+    let kv = Arc::new(MemoryKv::new());
+    let world = Arc::new(World { kv: Some(kv), ..World::of(kept.clone()) });
     let report =
         target::block_on(async { Ok(handler.run(invocation, Interrupt::new(), world).await) })?;
     let logs = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();

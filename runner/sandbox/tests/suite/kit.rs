@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report, Sandbox,
-    SandboxConfig, World,
+    Grants, Handler, Interrupt, Invocation, JobContext, KeyValue, Level, Limits, LogSink, MemoryKv,
+    Report, Sandbox, SandboxConfig, World,
 };
 use tokio::sync::Notify;
 
@@ -115,15 +115,25 @@ impl Ran {
     }
 }
 
-/// A world with a log and nothing else.
+/// A world with a log and an empty store.
 pub(crate) fn world_of(lines: Arc<dyn LogSink>) -> Arc<World> {
-    Arc::new(World::of(lines))
+    Arc::new(World { kv: Some(Arc::new(MemoryKv::new())), ..World::of(lines) })
 }
 
 /// Runs a handler on a job.
 pub(crate) async fn run(handler: &Handler, job: Invocation) -> Ran {
+    run_on(handler, job, Some(Arc::new(MemoryKv::new()))).await
+}
+
+/// Runs a handler on a job in a world with this store.
+pub(crate) async fn run_on(
+    handler: &Handler,
+    job: Invocation,
+    kv: Option<Arc<dyn KeyValue>>,
+) -> Ran {
     let lines = Lines::new();
-    let report = handler.run(job, Interrupt::new(), world_of(lines.clone())).await;
+    let world = World { kv, ..World::of(lines.clone()) };
+    let report = handler.run(job, Interrupt::new(), Arc::new(world)).await;
     Ran { report, lines: lines.take() }
 }
 

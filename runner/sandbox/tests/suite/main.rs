@@ -12,6 +12,7 @@ mod imports;
 mod interrupts;
 mod isolation;
 mod kit;
+mod kv;
 mod limits;
 mod load;
 mod reuse;
