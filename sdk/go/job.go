@@ -16,7 +16,7 @@ type Job struct {
 	payloadLen uint32
 }
 
-// NewJob is for package dueboxtest: the job that the host has in hand.
+// NewJob is for packages dueboxtest and dueboxhttp: the job that the host has in hand.
 func NewJob(payloadLen int) *Job { return &Job{payloadLen: uint32(payloadLen)} }
 
 // PayloadLen is the payload's length in bytes.

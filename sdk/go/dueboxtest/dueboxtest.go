@@ -31,6 +31,12 @@ type Job struct {
 	Headers     map[string]string
 	Config      map[string]string // strings as they stand, others as JSON text
 	MayPush     []string          // topics, or prefixes of them and a *, as in sandbox.push; nil is all
+	// Server answers the handler's requests; nil is a network where no server can be reached. An error is
+	// one of duebox.ErrHTTP…, or wraps one; any other is duebox.ErrHTTPUnavailable.
+	Server func(request duebox.Request) (duebox.Response, error)
+	Store  map[string]string // what the topic's store holds before
+	// So many writes of KV.SetIfUnchanged come too late, as if another job had written the key.
+	StoreContended int
 }
 
 // A Run is what came of it.
@@ -40,6 +46,8 @@ type Run struct {
 	// What it wants pushed, in order, and kept; nil unless it acked.
 	FollowUps []duebox.FollowUp
 	Result    []byte
+	Requests  []duebox.Request  // what it sent, in order
+	Store     map[string]string // what the topic's store holds afterwards
 }
 
 // A Line is one log line.
@@ -80,8 +88,15 @@ func (j Job) Run(handler duebox.Handler) Run {
 		run.Result = slices.Clone(bytes)
 		return 0
 	}
+	abi.Host.OnHTTP = func(head string, body []byte, _ int32) (int32, map[abi.Part][]byte) {
+		request := requestOf(head, body)
+		run.Requests = append(run.Requests, request)
+		return j.answer(request)
+	}
+	store := newStore(j.Store, j.StoreContended)
+	abi.Host.Store = store
 	run.Verdict = handler(duebox.NewJob(len(j.Payload)))
-	run.FollowUps = pushes.taken
+	run.FollowUps, run.Store = pushes.taken, store.values
 	if run.Verdict != duebox.Ack() {
 		run.FollowUps, run.Result = nil, nil
 	}

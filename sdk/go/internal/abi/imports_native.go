@@ -18,6 +18,18 @@ var Host struct {
 	// OnResult and OnPush answer as the host does: 0, or an error.
 	OnResult func(bytes []byte) int32
 	OnPush   func(head string, body []byte) int32
+	// OnHTTP answers with a status or an error, and with the parts that HTTPRead gives.
+	OnHTTP func(head string, body []byte, timeoutMs int32) (answer int32, parts map[Part][]byte)
+	Store  Store
+	parts  map[Part][]byte
+}
+
+// A Store is the topic's store on native targets. Its errors are the host's.
+type Store interface {
+	Get(key string) (value []byte, code int32)
+	Set(key string, value []byte, ttlMs int64, mode Mode) int32
+	Delete(key string) int32
+	Add(key string, delta int64) (sum int64, code int32)
 }
 
 func payloadRead(offset uint32, into []byte) int32 {
@@ -85,6 +97,53 @@ func push(head string, body []byte) int32 {
 		return Denied
 	}
 	return Host.OnPush(head, body)
+}
+
+func httpSend(head string, body []byte, timeoutMs int32) int32 {
+	if Host.OnHTTP == nil {
+		return Unavailable
+	}
+	answer, parts := Host.OnHTTP(head, body, timeoutMs)
+	Host.parts = parts
+	return answer
+}
+
+func httpRead(part Part, offset uint32, into []byte) int32 {
+	bytes := Host.parts[part]
+	return int32(copy(into, bytes[min(int(offset), len(bytes)):]))
+}
+
+func kvGet(key string, into []byte) int32 {
+	if Host.Store == nil {
+		return Unavailable
+	}
+	value, code := Host.Store.Get(key)
+	if code != 0 {
+		return code
+	}
+	copy(into, value)
+	return int32(len(value))
+}
+
+func kvSet(key string, value []byte, ttlMs int64, mode Mode) int32 {
+	if Host.Store == nil {
+		return Unavailable
+	}
+	return Host.Store.Set(key, value, ttlMs, mode)
+}
+
+func kvDelete(key string) int32 {
+	if Host.Store == nil {
+		return Unavailable
+	}
+	return Host.Store.Delete(key)
+}
+
+func kvAdd(key string, delta int64) (sum int64, code int32) {
+	if Host.Store == nil {
+		return 0, Unavailable
+	}
+	return Host.Store.Add(key, delta)
 }
 
 func log(level Level, text string) {

@@ -33,6 +33,24 @@ func hostResult(bytes unsafe.Pointer, length uint32) int32
 //go:wasmimport duebox_v1 push
 func hostPush(head unsafe.Pointer, headLen uint32, body unsafe.Pointer, bodyLen uint32) int32
 
+//go:wasmimport duebox_v1 http_send
+func hostHTTPSend(head unsafe.Pointer, headLen uint32, body unsafe.Pointer, bodyLen uint32, timeoutMs int32) int32
+
+//go:wasmimport duebox_v1 http_read
+func hostHTTPRead(part int32, dst unsafe.Pointer, offset, length uint32) int32
+
+//go:wasmimport duebox_v1 kv_get
+func hostKVGet(key unsafe.Pointer, keyLen uint32, dst unsafe.Pointer, capacity uint32) int32
+
+//go:wasmimport duebox_v1 kv_set
+func hostKVSet(key unsafe.Pointer, keyLen uint32, value unsafe.Pointer, valueLen uint32, ttlMs int64, mode int32) int32
+
+//go:wasmimport duebox_v1 kv_delete
+func hostKVDelete(key unsafe.Pointer, keyLen uint32) int32
+
+//go:wasmimport duebox_v1 kv_add
+func hostKVAdd(key unsafe.Pointer, keyLen uint32, delta int64, dst unsafe.Pointer) int32
+
 //go:wasmimport duebox_v1 reason
 func hostReason(text unsafe.Pointer, length uint32)
 
@@ -77,6 +95,49 @@ func push(head string, body []byte) int32 {
 	runtime.KeepAlive(head)
 	runtime.KeepAlive(body)
 	return code
+}
+
+func httpSend(head string, body []byte, timeoutMs int32) int32 {
+	code := hostHTTPSend(unsafe.Pointer(unsafe.StringData(head)), uint32(len(head)),
+		unsafe.Pointer(unsafe.SliceData(body)), uint32(len(body)), timeoutMs)
+	runtime.KeepAlive(head)
+	runtime.KeepAlive(body)
+	return code
+}
+
+func httpRead(part Part, offset uint32, into []byte) int32 {
+	read := hostHTTPRead(int32(part), unsafe.Pointer(unsafe.SliceData(into)), offset, uint32(len(into)))
+	runtime.KeepAlive(into)
+	return read
+}
+
+func kvGet(key string, into []byte) int32 {
+	length := hostKVGet(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)),
+		unsafe.Pointer(unsafe.SliceData(into)), uint32(len(into)))
+	runtime.KeepAlive(key)
+	runtime.KeepAlive(into)
+	return length
+}
+
+func kvSet(key string, value []byte, ttlMs int64, mode Mode) int32 {
+	code := hostKVSet(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)),
+		unsafe.Pointer(unsafe.SliceData(value)), uint32(len(value)), ttlMs, int32(mode))
+	runtime.KeepAlive(key)
+	runtime.KeepAlive(value)
+	return code
+}
+
+func kvDelete(key string) int32 {
+	code := hostKVDelete(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)))
+	runtime.KeepAlive(key)
+	return code
+}
+
+func kvAdd(key string, delta int64) (sum int64, code int32) {
+	// The host writes the number's bytes, the least first, which is how a wasm memory keeps it.
+	code = hostKVAdd(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)), delta, unsafe.Pointer(&sum))
+	runtime.KeepAlive(key)
+	return sum, code
 }
 
 func reason(text string) {
