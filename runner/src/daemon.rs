@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
 use duebox_queue::{ConnectionSettings, Queue};
-use duebox_sandbox::{Sandbox, World};
-use tokio::runtime::{Builder, Runtime};
+use duebox_sandbox::{HttpClient, Sandbox, World};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -142,7 +142,10 @@ impl Daemon {
             threads: guests.handle().clone(),
             cores: manifest.runner.threads,
             slots: Arc::new(Semaphore::new(manifest.runner.max_jobs as usize)),
-            world: Arc::new(World::of(Arc::new(HandlerLog))),
+            world: Arc::new(World {
+                http: Some(HttpClient::new(Handle::current())),
+                ..World::of(Arc::new(HandlerLog))
+            }),
         };
         let schedules = watch::Sender::new(manifest.schedules.clone().into());
         let manifest = Arc::new(manifest);

@@ -13,12 +13,12 @@ use crate::log::Level;
 use crate::memory::{View, job, job_view, view};
 use crate::said::RESULT_MAX;
 use crate::traffic::Traffic;
-use crate::{block, kv, push};
+use crate::{block, http, kv, push};
 
 /// The namespace, which is the version.
 pub(crate) const NAMESPACE: &str = "duebox_v1";
 
-/// The imports there are, and whether each takes a pointer; those of `kv` are listed there.
+/// The imports there are, and whether each takes a pointer; those of `http` and `kv` are listed there.
 pub(crate) const IMPORTS: [(&str, bool); 11] = [
     ("payload_read", true),
     ("meta_read", true),
@@ -33,13 +33,11 @@ pub(crate) const IMPORTS: [(&str, bool); 11] = [
     (push::NAME, true),
 ];
 
-/// Imports of ABI.md that this version does not have yet.
-pub(crate) const IMPORTS_LATER: [&str; 2] = ["http_send", "http_read"];
-
 pub(crate) const NOT_FOUND: i32 = -1;
 pub(crate) const DENIED: i32 = -2;
 pub(crate) const INVALID: i32 = -3;
 pub(crate) const TOO_LARGE: i32 = -4;
+pub(crate) const TIMEOUT: i32 = -5;
 pub(crate) const UNAVAILABLE: i32 = -6;
 pub(crate) const CONFLICT: i32 = -7;
 
@@ -61,6 +59,7 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap(NAMESPACE, "result", result)?;
     linker.func_wrap(NAMESPACE, "log", log)?;
     linker.func_wrap(NAMESPACE, push::NAME, push::push)?;
+    http::link(linker)?;
     kv::link(linker)
 }
 
@@ -179,7 +178,7 @@ fn log(mut caller: Caller<'_, Guest>, level: u32, p: u32, l: u32) -> wasmtime::R
 }
 
 /// Copies what fits and answers how much that was.
-fn copy(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
+pub(crate) fn copy(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
     let count = target.len().min(source.len());
     target[..count].copy_from_slice(&source[..count]);
     traffic.gave(count);

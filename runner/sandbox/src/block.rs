@@ -13,7 +13,7 @@ pub(crate) fn write(pairs: &BTreeMap<String, String>) -> String {
     let mut block = String::new();
     for (name, value) in pairs {
         let line = name.len() + value.len() + ": \n".len();
-        if !is_name(name) || !is_value(value) || block.len() + line > LEN_MAX {
+        if !can_hold(name, value) || block.len() + line > LEN_MAX {
             continue;
         }
         block.push_str(name);
@@ -30,9 +30,14 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Vec<(&str, &str)>> {
     text.split_inclusive('\n').map(pair).collect()
 }
 
+/// Whether a pair can stand in a block.
+pub(crate) fn can_hold(name: &str, value: &str) -> bool {
+    is_name(name) && is_value(value)
+}
+
 fn pair(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_suffix('\n')?.split_once(": ")?;
-    (is_name(name) && is_value(value)).then_some((name, value))
+    can_hold(name, value).then_some((name, value))
 }
 
 fn is_name(name: &str) -> bool {

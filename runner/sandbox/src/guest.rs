@@ -8,6 +8,7 @@ use bytes::Bytes;
 use wasmtime::{Memory, ModuleExport};
 use wasmtime_wasi::p1::WasiP1Ctx;
 
+use crate::http::Exchanges;
 use crate::invocation::Invocation;
 use crate::kv::Seen;
 use crate::limits::Grants;
@@ -45,6 +46,7 @@ pub(crate) struct Guest {
     /// What the job has seen of its topic's store.
     pub(crate) seen: Seen,
     pub(crate) traffic: Traffic,
+    pub(crate) exchanges: Exchanges,
     /// When the instance was made; none while a snapshot is taken, when time stands still.
     pub(crate) born: Option<Instant>,
     /// Set while the instance waits for memory to start with.
@@ -80,6 +82,7 @@ impl Guest {
             said: Said::default(),
             seen: Seen::default(),
             traffic: Traffic::default(),
+            exchanges: Exchanges::default(),
             born: Some(clock.started),
             waits_for_memory: false,
             headers: None,
@@ -106,6 +109,7 @@ impl Guest {
         self.said = Said::default();
         self.seen = Seen::default();
         self.traffic = Traffic::default();
+        self.exchanges = Exchanges::default();
         self.headers = None;
     }
 
@@ -114,6 +118,7 @@ impl Guest {
         self.invocation.payload = Bytes::new();
         self.said = Said::default();
         self.seen = Seen::default();
+        self.exchanges = Exchanges::default();
         self.headers = None;
     }
 

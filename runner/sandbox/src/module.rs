@@ -7,7 +7,7 @@ use wasmparser::{
 
 use crate::limits::{Grants, Limits, TABLES_PER_MODULE};
 use crate::refusal::LoadError;
-use crate::{abi, assemblyscript, kv, push, wasi};
+use crate::{abi, assemblyscript, http, kv, push, wasi};
 
 /// Functions a module may have. Go's largest handlers have some ten thousands; each costs the compiler
 /// about 100 µs and 5 KiB.
@@ -102,9 +102,6 @@ impl Outline {
             TypeRef::Func(_) => self.imported_functions += 1,
             _ => return Err(LoadError::UnknownImport { module, name }),
         }
-        if import.module == abi::NAMESPACE && abi::IMPORTS_LATER.contains(&import.name) {
-            return Err(LoadError::LaterImport { module, name });
-        }
         if import.module == abi::NAMESPACE
             && let Some(remedy) = ungranted(import.name, grants)
         {
@@ -143,6 +140,9 @@ fn ungranted(name: &str, grants: &Grants) -> Option<&'static str> {
     if name == push::NAME && grants.push.is_none() {
         return Some("name the topics it may reach under `push`");
     }
+    if name.starts_with(http::PREFIX) && grants.http.is_none() {
+        return Some("name the origins it may ask under `http`");
+    }
     if name.starts_with(kv::PREFIX) && !grants.kv {
         return Some("set `kv = true`");
     }
@@ -155,7 +155,9 @@ fn takes_pointer(module: &str, name: &str) -> Option<bool> {
         imports.iter().find(|(known, _)| *known == name).map(|(_, pointer)| *pointer)
     };
     match module {
-        abi::NAMESPACE => listed(&abi::IMPORTS).or_else(|| listed(&kv::IMPORTS)),
+        abi::NAMESPACE => listed(&abi::IMPORTS)
+            .or_else(|| listed(&http::IMPORTS))
+            .or_else(|| listed(&kv::IMPORTS)),
         assemblyscript::NAMESPACE => listed(&assemblyscript::IMPORTS),
         wasi::NAMESPACE => Some(name != "proc_exit"),
         _ => None,

@@ -169,16 +169,6 @@ pub enum LoadError {
         /// The import's name.
         name: String,
     },
-    /// An import of the ABI that this version does not have.
-    #[error(
-        "the import {module}.{name} is not supported by this version; build the handler without it, or run a newer duebox"
-    )]
-    LaterImport {
-        /// The import's namespace.
-        module: String,
-        /// The import's name.
-        name: String,
-    },
     /// An import of the ABI that the topic does not grant.
     #[error(
         "the import {module}.{name} is not granted; {remedy} in the topic's sandbox, or build the handler without it"

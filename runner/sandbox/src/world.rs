@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::http::HttpClient;
 use crate::kv::KeyValue;
 use crate::log::LogSink;
 
@@ -11,6 +12,8 @@ use crate::log::LogSink;
 pub struct World {
     /// Where log lines go.
     pub logs: Arc<dyn LogSink>,
+    /// What `http` grants the use of; without one every request that is granted answers UNAVAILABLE.
+    pub http: Option<HttpClient>,
     /// The store that `kv` grants; without one its calls answer UNAVAILABLE.
     pub kv: Option<Arc<dyn KeyValue>>,
 }
@@ -18,6 +21,6 @@ pub struct World {
 impl World {
     /// A world with a log and nothing else.
     pub fn of(logs: Arc<dyn LogSink>) -> Self {
-        Self { logs, kv: None }
+        Self { logs, http: None, kv: None }
     }
 }

@@ -12,11 +12,12 @@ use std::time::Duration;
 use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Interrupt, Invocation, JobContext, Level, Limits, LogSink, MemoryKv, Sandbox,
-    SandboxConfig, World,
+    Grants, Handler, HttpClient, Interrupt, Invocation, JobContext, Level, Limits, LogSink,
+    MemoryKv, Sandbox, SandboxConfig, World,
 };
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::runtime::Handle;
 
 use self::account::Account;
 use super::failure::{FAILED, Failure, split_remedy};
@@ -129,10 +130,13 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
         ttr: args.ttr,
     };
     let kept = Arc::new(Kept::default());
-    let kv = Arc::new(MemoryKv::new());
-    let world = Arc::new(World { kv: Some(kv), ..World::of(kept.clone()) });
-    let report =
-        target::block_on(async { Ok(handler.run(invocation, Interrupt::new(), world).await) })?;
+    let logs: Arc<dyn LogSink> = kept.clone();
+    let report = target::block_on(async {
+        let http = Some(HttpClient::new(Handle::current()));
+        let world =
+            Arc::new(World { http, kv: Some(Arc::new(MemoryKv::new())), ..World::of(logs) });
+        Ok(handler.run(invocation, Interrupt::new(), world).await)
+    })?;
     let logs = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let account = Account::new(report, handler.digest(), logs);
     if json {

@@ -2,10 +2,14 @@
 //! are named. An origin is read once, in the form that URLs are compared in.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 use url::{Host, Url};
+
+use super::address::may_dial;
+use super::error::HttpError;
 
 /// What a topic grants of the network. The default is nothing: every call is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +32,28 @@ impl HttpGrant {
     /// Whether one of its origins covers the URL.
     pub fn covers(&self, url: &Url) -> bool {
         self.allow.iter().any(|origin| origin.covers(url))
+    }
+
+    /// Whether the URL is covered, and its address may be dialled if it names one instead of a host. What
+    /// a host's name leads to is checked when that is known.
+    pub(super) fn check(&self, url: &Url) -> Result<(), HttpError> {
+        if !self.covers(url) {
+            let origin = url.origin().ascii_serialization();
+            let text =
+                format!("{origin} is not granted; name it under http of the topic's sandbox");
+            return Err(HttpError::Denied(text));
+        }
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => IpAddr::V4(address),
+            Some(Host::Ipv6(address)) => IpAddr::V6(address),
+            Some(Host::Domain(_)) | None => return Ok(()),
+        };
+        match may_dial(address, &self.private) {
+            true => Ok(()),
+            false => Err(HttpError::Denied(format!(
+                "{address} is not public; http_private of the topic's sandbox grants such addresses"
+            ))),
+        }
     }
 }
 

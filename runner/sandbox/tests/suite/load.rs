@@ -209,15 +209,6 @@ fn unknown_imports_are_refused_by_name() {
 }
 
 #[test]
-fn imports_of_later_versions_are_refused_by_name() {
-    for name in ["http_send", "http_read"] {
-        let refused = refusal(with(&format!(r#"(import "duebox_v1" "{name}" (func))"#)).as_bytes());
-        let text = format!("the import duebox_v1.{name} is not supported by this version");
-        assert!(refused.to_string().starts_with(&text), "{refused}");
-    }
-}
-
-#[test]
 fn push_is_refused_by_name_where_it_is_not_granted() {
     let import = r#"(import "duebox_v1" "push" (func (param i32 i32 i32 i32) (result i32)))"#;
     let wat = with(&format!(r#"{import} (memory (export "memory") 1)"#));

@@ -2,12 +2,14 @@
 //! in its report and its log lines.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
+mod asker;
 mod assemblyscript;
 mod costs;
 mod evidence;
 mod failures;
 mod follow_ups;
 mod hostile;
+mod http;
 mod imports;
 mod interrupts;
 mod isolation;
@@ -17,5 +19,7 @@ mod limits;
 mod load;
 mod reuse;
 mod said;
+mod servers;
 mod shapes;
 mod wasi;
+mod web;

@@ -1,0 +1,101 @@
+//! Servers on loopback, as the tests of HTTP need them: one that echoes, and ones that say exactly what a
+//! test wants said.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, Method, Uri};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Listens on a free port of loopback.
+pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Serves a router, until the test ends.
+pub(crate) async fn serve(router: Router) -> SocketAddr {
+    let (listener, address) = listen().await;
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// Answers every request with itself: a line with method and path, its headers, an empty line, its body.
+pub(crate) async fn echo() -> SocketAddr {
+    let echo = |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| async move {
+        let mut text = format!("{method} {uri}\n").into_bytes();
+        for (name, value) in &headers {
+            text.extend_from_slice(name.as_str().as_bytes());
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(value.as_bytes());
+            text.push(b'\n');
+        }
+        text.push(b'\n');
+        text.extend_from_slice(&body);
+        text
+    };
+    serve(Router::new().fallback(echo)).await
+}
+
+/// A server of raw bytes, and how many connections it has taken.
+pub(crate) struct Raw {
+    pub(crate) address: SocketAddr,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Raw {
+    /// Hands each connection over, after the head of its first request is there.
+    pub(crate) async fn serve<F, S>(speak: S) -> Self
+    where
+        S: Fn(TcpStream) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (listener, address) = listen().await;
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&taken);
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let speaks = speak_after_head(&mut connection).await;
+                if speaks {
+                    tokio::spawn(speak(connection));
+                }
+            }
+        });
+        Self { address, taken }
+    }
+
+    /// Answers the first request of each connection with these bytes, then closes it.
+    pub(crate) async fn say(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes: Arc<[u8]> = bytes.into().into();
+        Self::serve(move |mut connection| {
+            let bytes = Arc::clone(&bytes);
+            async move {
+                // A client that has heard enough may be gone.
+                let _gone = connection.write_all(&bytes).await;
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::SeqCst)
+    }
+}
+
+/// Reads the head of a request; whether there was one.
+async fn speak_after_head(connection: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match connection.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return false,
+        }
+    }
+    true
+}
