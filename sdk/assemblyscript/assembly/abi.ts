@@ -17,6 +17,32 @@ export const enum Meta {
   TimeLeft = 9,
 }
 
+/** The host's answers that have a meaning of their own. */
+export const enum Code {
+  Done = 0,
+  NotFound = -1,
+  Denied = -2,
+  Invalid = -3,
+  TooLarge = -4,
+  Timeout = -5,
+  Unavailable = -6,
+  Conflict = -7,
+}
+
+/** The parts of the last answer to a request. */
+export const enum Part {
+  Head = 0,
+  Body = 1,
+  Error = 2,
+}
+
+/** When kvSet writes. */
+export const enum Mode {
+  Always = 0,
+  IfAbsent = 1,
+  IfUnchanged = 2,
+}
+
 @external("duebox_v1", "payload_read")
 declare function hostPayloadRead(dst: usize, offset: i32, length: i32): i32;
 
@@ -43,6 +69,24 @@ declare function hostResult(bytes: usize, length: i32): i32;
 
 @external("duebox_v1", "push")
 declare function hostPush(head: usize, headLength: i32, body: usize, bodyLength: i32): i32;
+
+@external("duebox_v1", "http_send")
+declare function hostHttpSend(head: usize, headLength: i32, body: usize, bodyLength: i32, timeoutMs: i32): i32;
+
+@external("duebox_v1", "http_read")
+declare function hostHttpRead(part: i32, dst: usize, offset: i32, length: i32): i32;
+
+@external("duebox_v1", "kv_get")
+declare function hostKvGet(key: usize, keyLength: i32, dst: usize, capacity: i32): i32;
+
+@external("duebox_v1", "kv_set")
+declare function hostKvSet(key: usize, keyLength: i32, value: usize, valueLength: i32, ttlMs: i64, mode: i32): i32;
+
+@external("duebox_v1", "kv_delete")
+declare function hostKvDelete(key: usize, keyLength: i32): i32;
+
+@external("duebox_v1", "kv_add")
+declare function hostKvAdd(key: usize, keyLength: i32, delta: i64, dst: usize): i32;
 
 @external("duebox_v1", "reason")
 declare function hostReason(text: usize, length: i32): void;
@@ -111,6 +155,51 @@ export function result(bytes: Uint8Array): i32 {
 export function push(head: string, body: Uint8Array): i32 {
   const bytes = String.UTF8.encode(head);
   return hostPush(changetype<usize>(bytes), bytes.byteLength, body.dataStart, body.length);
+}
+
+/** Sends a request and waits for its answer; the status, or an error. A timeout of 0 is the time that
+ *  the job has left. */
+export function httpSend(head: string, body: Uint8Array, timeoutMs: i32): i32 {
+  const bytes = String.UTF8.encode(head);
+  return hostHttpSend(changetype<usize>(bytes), bytes.byteLength, body.dataStart, body.length, timeoutMs);
+}
+
+/** A whole part of the last answer. Its length is not known before: it is read in pieces, each as large
+ *  as what is there already. */
+export function httpRead(part: Part): Uint8Array {
+  let bytes = new Uint8Array(1024);
+  let end = 0;
+  while (true) {
+    end += max(0, hostHttpRead(part, bytes.dataStart + end, end, bytes.length - end));
+    if (end < bytes.length) return bytes.subarray(0, end);
+    const more = new Uint8Array(2 * end);
+    more.set(bytes);
+    bytes = more;
+  }
+}
+
+/** Copies what there is room for of the value of a key, and gives its whole length, or an error. */
+export function kvGet(key: string, into: Uint8Array): i32 {
+  const name = String.UTF8.encode(key);
+  return hostKvGet(changetype<usize>(name), name.byteLength, into.dataStart, into.length);
+}
+
+/** Writes a key, for so many milliseconds or, with 0, for good; the host's answer. */
+export function kvSet(key: string, value: Uint8Array, ttlMs: i64, mode: Mode): i32 {
+  const name = String.UTF8.encode(key);
+  return hostKvSet(changetype<usize>(name), name.byteLength, value.dataStart, value.length, ttlMs, mode);
+}
+
+/** Forgets a key; the host's answer. */
+export function kvDelete(key: string): i32 {
+  const name = String.UTF8.encode(key);
+  return hostKvDelete(changetype<usize>(name), name.byteLength);
+}
+
+/** Adds to a key's number, which is then in the 8 bytes, the least first; the host's answer. */
+export function kvAdd(key: string, delta: i64, sum: Uint8Array): i32 {
+  const name = String.UTF8.encode(key);
+  return hostKvAdd(changetype<usize>(name), name.byteLength, delta, sum.dataStart);
 }
 
 /** Tells the host why, for people. */

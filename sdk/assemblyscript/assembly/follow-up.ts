@@ -4,20 +4,14 @@
 //! Invariant: a head handed to the host is a block with one line a value; a value that could make two
 //! of it is refused here.
 
-import { push } from "./abi";
+import { Code, push } from "./abi";
+import { hasControl, isName } from "./block";
 
 /** The rank of a job among the due jobs of its topic. */
 export enum Priority {
   Normal,
   High,
   Low,
-}
-
-/** The errors of the host that have a meaning of their own. */
-const enum Code {
-  Taken = 0,
-  Denied = -2,
-  TooLarge = -4,
 }
 
 /** A job to push when this one is acked. What is not set is the topic's own; of a value that is set
@@ -98,7 +92,7 @@ export class FollowUp {
   push(): string | null {
     if (this.forged) return INVALID;
     switch (push(this.lines.join("") + this.due, this.body)) {
-      case Code.Taken:
+      case Code.Done:
         return null;
       case Code.Denied:
         return "the handler may not push to this topic; sandbox.push grants it";
@@ -124,21 +118,3 @@ export class FollowUp {
 }
 
 const INVALID = "the follow-up has a name or a value that no job can have";
-
-function isName(name: string): bool {
-  for (let i = 0; i < name.length; i++) {
-    const c = name.charCodeAt(i);
-    const allowed = (c >= 0x61 && c <= 0x7a) || (c >= 0x30 && c <= 0x39) || c == 0x2e || c == 0x2d ||
-      c == 0x5f;
-    if (!allowed) return false;
-  }
-  return true;
-}
-
-function hasControl(value: string): bool {
-  for (let i = 0; i < value.length; i++) {
-    const c = value.charCodeAt(i);
-    if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return true;
-  }
-  return false;
-}

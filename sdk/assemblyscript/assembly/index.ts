@@ -22,7 +22,10 @@ import { Verdict } from "./verdict";
 export { FollowUp, Priority } from "./follow-up";
 export { Json, JsonKind } from "./json";
 export { Job } from "./job";
+export { KvAnswer, kv } from "./kv";
 export { log } from "./log";
+export { HttpFault, Request } from "./request";
+export { Response } from "./response";
 export { Verdict } from "./verdict";
 
 /** Runs a handler on the job that the host hands over, and gives the host its verdict. */
