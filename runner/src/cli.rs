@@ -251,7 +251,8 @@ impl Common {
         })
     }
 
+    /// The manifest for who runs no handler: their secrets stay unread.
     fn load(&self) -> Result<Manifest, Failure> {
-        Ok(Manifest::load_with(&self.manifest, &self.surroundings())?)
+        Ok(Manifest::load_with(&self.manifest, &self.surroundings().without_handlers())?)
     }
 }

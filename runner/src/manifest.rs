@@ -6,9 +6,11 @@
 //! manifest without a single problem becomes the *trusted* [`Manifest`], in which every default is
 //! filled in: whoever holds one need check nothing again. A manifest is refused whole, never in part.
 
+mod directory;
 mod failures;
 mod json;
 mod keys;
+mod network;
 mod pattern;
 mod problem;
 mod reader;
@@ -16,6 +18,7 @@ mod redis;
 mod runner;
 mod sandbox;
 mod schedules;
+mod secret;
 mod section;
 mod surroundings;
 mod topic;
@@ -37,6 +40,7 @@ use self::reader::Reader;
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::runner::{CacheFolder, LogFormat, Runner, check_log_filter};
 use self::schedules::read_schedules;
+pub use self::secret::SecretSource;
 use self::section::Section;
 pub use self::surroundings::{Flags, Surroundings};
 pub use self::topic::{KeyOrder, Topic};
@@ -106,12 +110,12 @@ impl Manifest {
         let (document, syntax_errors) = DeTable::parse_recoverable(&text);
         let reader = Reader::new(surroundings, folder_of(path));
         let manifest = read_document(&reader, document.get_ref(), path);
-        let mut problems = reader.into_problems();
+        let (mut problems, concealed) = reader.into_problems();
         problem::add_syntax_errors(&mut problems, &syntax_errors, &text);
         drop(document);
         match manifest {
             Some(manifest) if problems.is_empty() => Ok(manifest),
-            _ => Err(ManifestError::new(path, text, problems)),
+            _ => Err(ManifestError::new(path, problem::conceal(text, &concealed), problems)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duebox::manifest::{
-    CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Secret, Surroundings,
+    CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Secret, SecretSource, Surroundings,
 };
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
@@ -164,6 +164,67 @@ fn what_flows_through_a_topic_is_bounded_as_written() {
     assert_eq!((pulled.handler.as_ref(), pulled.rate, pulled.burst), (None, None, 0));
     let wait = |failures| pulled.backoff.delay(failures, 0.9);
     assert_eq!((wait(1), wait(9), pulled.max_attempts), (seconds(10), seconds(10), 8));
+}
+
+#[test]
+fn grants_are_laid_over_the_defaults_and_secrets_are_read_but_never_shown() {
+    let manifest = accepted("full.toml");
+    let close = &manifest.topics[&name("order.close")];
+    let http = close.grants.http.as_ref().unwrap();
+    let allowed: Vec<String> = http.allow.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        allowed,
+        ["https://api.shop.example", "*.internal.example:8443", "http://localhost:*"]
+    );
+    let private: Vec<String> = http.private.iter().map(ToString::to_string).collect();
+    assert_eq!((private.join(" "), http.body_max), ("127.0.0.1/32 fd00::/8".to_owned(), 64 << 20));
+    assert!(!close.grants.kv);
+    let dirs: Vec<(&str, &Path)> =
+        close.grants.dirs.iter().map(|(guest, host)| (guest.as_str(), host.as_path())).collect();
+    let (root, etc) = (Path::new("/"), Path::new("/etc"));
+    assert_eq!(dirs, [("/", root), ("/data/zones", Path::new(".")), ("/etc", etc)]);
+    let variable = |name: &str| SecretSource::Variable(name.to_owned());
+    let secret = |name: &str| (close.grants.config[name].as_str(), close.secrets[name].clone());
+    assert_eq!(secret("api_key"), ("hunter2", variable("REDIS_PASSWORD")));
+    assert_eq!(secret("token"), ("eu", variable("REGION")));
+    let plain = &manifest.topics[&name("plain")];
+    let http = plain.grants.http.as_ref().unwrap();
+    assert_eq!((http.allow.len(), http.private.len(), http.body_max), (0, 1, 1 << 20));
+    assert!(plain.grants.kv && !plain.secrets.contains_key("api_key"));
+    assert_eq!(manifest.topics[&name("pulled.from.outside")].grants.http, None);
+    assert!(!format!("{manifest:?}").contains("hunter2"));
+}
+
+#[test]
+fn who_runs_no_handler_needs_neither_its_secrets_nor_its_directories() {
+    let text = "[topics.a]\nhandler = \"a.wasm\"\n[topics.a.sandbox]\n\
+        secrets = { key = { env = \"NO_SUCH_VARIABLE\" } }\ndirs = { \"/data\" = \"/no/such/dir\" }\n";
+    let parse = |surroundings: &Surroundings| {
+        Manifest::parse(Path::new("m.toml"), text.to_owned(), surroundings)
+    };
+    assert_eq!(parse(&surroundings()).unwrap_err().problems().len(), 2);
+    let topic = parse(&surroundings().without_handlers()).unwrap().topics[&name("a")].clone();
+    assert_eq!((topic.grants.config.len(), topic.secrets.len()), (0, 1));
+}
+
+#[test]
+fn a_secret_or_directory_too_many_is_refused_with_those_of_the_defaults() {
+    let entry = |at: usize, value: &str| format!("\"/{at}\" = {value}\n");
+    let table = |of: &str, key: &str, count: std::ops::Range<usize>, value: &str| {
+        let entries: String = count.map(|at| entry(at, value)).collect();
+        format!("[{of}.sandbox.{key}]\n{entries}")
+    };
+    for (key, value, max) in [("secrets", "{ env = \"REGION\" }", 100), ("dirs", "\"/\"", 16)] {
+        let parse = |count: usize| {
+            let text = table("defaults", key, 0..10, value)
+                + "[topics.a]\nhandler = \"a.wasm\"\n"
+                + &table("topics.a", key, 10..count, value);
+            Manifest::parse(Path::new("m.toml"), text, &surroundings())
+        };
+        assert!(parse(max).is_ok(), "{key}");
+        let refused = parse(max + 1).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`{key}` has {} entries", max + 1)), "{refused}");
+    }
 }
 
 #[test]

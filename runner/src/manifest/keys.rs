@@ -94,10 +94,29 @@ pub(super) const TOPIC: Keys = Keys {
 
 pub(super) const SANDBOX: Keys = Keys {
     place: "a topic's sandbox",
-    served: &["memory", "payload", "module", "log", "tables", "fuel", "push", "env", "config"],
-    later: &["http", "http_private", "http_body", "kv", "dirs", "secrets"],
+    served: &[
+        "memory",
+        "payload",
+        "module",
+        "log",
+        "tables",
+        "fuel",
+        "push",
+        "http",
+        "http_private",
+        "http_body",
+        "kv",
+        "dirs",
+        "env",
+        "config",
+        "secrets",
+    ],
+    later: &[],
     base: None,
 };
+
+pub(super) const SECRET: Keys =
+    Keys { place: "a secret", served: &["env", "file"], later: &[], base: None };
 
 pub(super) const BACKOFF: Keys = Keys {
     place: "a backoff",
@@ -114,8 +133,8 @@ pub(super) const SCHEDULE: Keys = Keys {
 };
 
 /// The tables in which a key that is out of place is looked for.
-const TABLES: [&Keys; 9] =
-    [&ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &PASSWORD, &SCHEDULE];
+const TABLES: [&Keys; 10] =
+    [&ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &PASSWORD, &SECRET, &SCHEDULE];
 
 /// What is known about a key in its table.
 #[derive(Debug, PartialEq)]

@@ -143,6 +143,20 @@ pub(super) fn add_syntax_errors(
     problems.extend(broken);
 }
 
+/// Puts stars over places of a text; lines and bytes stay where they are.
+pub(super) fn conceal(text: String, places: &[Range<usize>]) -> String {
+    if places.is_empty() {
+        return text;
+    }
+    let hidden = |at: usize| places.iter().any(|place| place.contains(&at));
+    let star = |(at, char): (usize, char)| match char {
+        '\n' | '\r' => char.to_string(),
+        _ if hidden(at) => "*".repeat(char.len_utf8()),
+        _ => char.to_string(),
+    };
+    text.char_indices().map(star).collect()
+}
+
 fn syntax_hint(message: &str) -> &'static str {
     if message.contains("duplicate key") {
         "it stands there twice; keep one of the two"
@@ -186,6 +200,14 @@ mod tests {
         let error = ManifestError::new(Path::new("m"), text, problems);
         assert_eq!(error.problems().len(), TOLD_MAX + 1);
         assert!(error.to_string().contains("there are 999900 more problems"));
+    }
+
+    #[test]
+    fn what_is_concealed_keeps_its_place_and_shows_nothing() {
+        let text = "a = \"hünter\n2\" # b".to_owned();
+        let hidden = conceal(text.clone(), std::slice::from_ref(&(4..15)));
+        assert_eq!(hidden, "a = ********\n** # b");
+        assert_eq!((hidden.len(), conceal(text.clone(), &[])), (text.len(), text));
     }
 
     #[test]

@@ -22,11 +22,13 @@ pub(super) struct Reader<'s> {
     surroundings: &'s Surroundings,
     folder: &'s Path,
     problems: RefCell<Vec<Problem>>,
+    /// Places of the text that no problem may show.
+    concealed: RefCell<Vec<Range<usize>>>,
 }
 
 impl<'s> Reader<'s> {
     pub(super) fn new(surroundings: &'s Surroundings, folder: &'s Path) -> Self {
-        Self { surroundings, folder, problems: RefCell::default() }
+        Self { surroundings, folder, problems: RefCell::default(), concealed: RefCell::default() }
     }
 
     pub(super) fn surroundings(&self) -> &'s Surroundings {
@@ -38,8 +40,14 @@ impl<'s> Reader<'s> {
         self.folder
     }
 
-    pub(super) fn into_problems(self) -> Vec<Problem> {
-        self.problems.into_inner()
+    /// The problems, and the places of the text that are not to be shown with them.
+    pub(super) fn into_problems(self) -> (Vec<Problem>, Vec<Range<usize>>) {
+        (self.problems.into_inner(), self.concealed.into_inner())
+    }
+
+    /// Keeps a place of the text out of every report: somebody wrote a secret there.
+    pub(super) fn conceal(&self, at: Range<usize>) {
+        self.concealed.borrow_mut().push(at);
     }
 
     /// Notes a problem. `hint` is the remedy.

@@ -180,6 +180,7 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
     let value = section.value("password")?;
     let at = section.key_at("password");
     if value.get_ref().is_str() {
+        section.reader().conceal(value.span());
         section.reader().refuse(
             at,
             "`password` is a text; a password does not belong in a manifest".to_owned(),

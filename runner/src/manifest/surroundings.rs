@@ -24,6 +24,8 @@ pub struct Flags {
 pub struct Surroundings {
     flags: Flags,
     variables: BTreeMap<String, String>,
+    /// No handler is run: what handlers are given is neither read nor looked for.
+    runs_nothing: bool,
 }
 
 /// A text with its origin: a place in the manifest, or a flag or variable that stands over it.
@@ -72,12 +74,23 @@ impl Surroundings {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Self { flags, variables }
+        Self { flags, variables, runs_nothing: false }
     }
 
     /// Flags and variables as given.
     pub fn new(flags: Flags, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { flags, variables: variables.into_iter().collect() }
+        Self { flags, variables: variables.into_iter().collect(), runs_nothing: false }
+    }
+
+    /// The same for who runs no handler: secrets are not read and directories not looked for, so that
+    /// a job can be pushed from where neither is to be had.
+    pub fn without_handlers(self) -> Self {
+        Self { runs_nothing: true, ..self }
+    }
+
+    /// Whether handlers are run, and what they are given must be there.
+    pub(super) fn runs_handlers(&self) -> bool {
+        !self.runs_nothing
     }
 
     /// The value of a variable.

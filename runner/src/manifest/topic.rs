@@ -17,6 +17,7 @@ use duebox_sandbox::{Digest, Grants, Instances, Limits};
 
 use super::failures::{read_backoff, read_policies};
 use super::sandbox::SandboxSettings;
+use super::secret::SecretSource;
 use super::section::Section;
 
 /// The longest delay, retention or backoff: ten years.
@@ -79,8 +80,10 @@ pub struct Topic {
     pub shards: u32,
     /// What the sandbox allows a handler to use.
     pub limits: Limits,
-    /// What the sandbox gives a handler.
+    /// What the sandbox gives a handler; the values of its secrets are in its config.
     pub grants: Grants,
+    /// Where each secret of the handler is kept.
+    pub secrets: BTreeMap<String, SecretSource>,
 }
 
 /// Whether a job that waits for its retry holds back the others of its key.
@@ -132,7 +135,7 @@ pub(super) struct Settings {
     isolation: Option<Isolation>,
     warm_jobs: Option<u32>,
     snapshot: Option<bool>,
-    sandbox: SandboxSettings,
+    pub(super) sandbox: SandboxSettings,
 }
 
 impl Topic {
@@ -142,7 +145,7 @@ impl Topic {
     pub(super) fn new(handler: Option<PathBuf>, own: Settings, defaults: &Settings) -> Self {
         let rate = own.rate.or(defaults.rate).flatten();
         let burst = own.burst.or(defaults.burst).unwrap_or(0);
-        let (mut limits, grants) = own.sandbox.over(&defaults.sandbox);
+        let mut limits = own.sandbox.limits_over(&defaults.sandbox);
         limits.instances = own.instances_over(defaults);
         Self {
             handler,
@@ -173,7 +176,8 @@ impl Topic {
             shards: own.shards.or(defaults.shards).unwrap_or(1),
             backoff: own.backoff.or_else(|| defaults.backoff.clone()).unwrap_or_default(),
             limits,
-            grants,
+            grants: own.sandbox.grants_over(&defaults.sandbox),
+            secrets: own.sandbox.secrets_over(&defaults.sandbox),
         }
     }
 }

@@ -10,6 +10,7 @@ use toml::Spanned;
 use super::keys::TOPIC;
 use super::pattern::{NameOrPattern, Patterns, TopicPattern};
 use super::reader::Reader;
+use super::sandbox::{SandboxSettings, refuse_private};
 use super::section::{Section, Value};
 use super::topic::{Settings, Topic, read_pin};
 
@@ -29,11 +30,13 @@ impl Topics {
         let shared = Settings::read(defaults);
         let mut named = BTreeMap::new();
         let mut patterns: Vec<(TopicPattern, Topic)> = Vec::new();
-        let mut rated = false;
+        shared.sandbox.refuse_contradictions(defaults, &SandboxSettings::default());
+        let (mut rated, mut connected) = (false, false);
         for (key, value) in root.table("topics").into_iter().flatten() {
             let name = read_name(reader, key);
             let Some(topic) = read_topic(reader, key, value, &shared) else { continue };
             rated |= topic.rate.is_some();
+            connected |= topic.grants.http.is_some();
             match name {
                 Some(NameOrPattern::Name(name)) => drop(named.insert(name, topic)),
                 Some(NameOrPattern::Pattern(pattern)) => patterns.push((pattern, topic)),
@@ -42,6 +45,9 @@ impl Topics {
         }
         if shared.burst.is_some_and(|burst| burst > 0) && !rated {
             refuse_burst(defaults, "[defaults] has a burst, but no topic has a rate");
+        }
+        if shared.sandbox.opens_private() && !connected {
+            refuse_private(defaults, "[defaults] has `http_private`, but no topic has `http`");
         }
         Self { named, patterns: Patterns::new(patterns) }
     }
@@ -95,10 +101,15 @@ fn read_topic<'t>(
             "add handler = \"path/to/module.wasm\", or remove `sha256`",
         );
     }
+    settings.sandbox.refuse_contradictions(&section, &defaults.sandbox);
+    let has_private = settings.sandbox.opens_private();
     let has_burst = settings.burst.is_some_and(|burst| burst > 0);
     let topic = Topic { sha256: pin, ..Topic::new(section.path("handler"), settings, defaults) };
     if has_burst && topic.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has a burst, but no rate"));
+    }
+    if has_private && topic.grants.http.is_none() && section.value("handler").is_some() {
+        refuse_private(&section, &format!("topic `{name}` has `http_private`, but no `http`"));
     }
     Some(topic)
 }

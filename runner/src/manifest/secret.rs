@@ -1,0 +1,212 @@
+//! Secrets of a handler: values that the manifest names the place of, an environment variable or a file.
+//!
+//! A value never shows itself: not in a message, not in `Debug`, and not in the line that is shown where
+//! somebody wrote one into the manifest.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+
+use super::keys::SECRET;
+use super::reader::Reader;
+use super::section::{Section, Value};
+use super::surroundings::Surroundings;
+
+/// The largest secret, in bytes.
+const SECRET_BYTES_MAX: u64 = 64 << 10;
+
+const FORM_HINT: &str = "write { env = \"NAME\" } or { file = \"path\" }";
+
+/// Where a secret is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// In an environment variable.
+    Variable(String),
+    /// In a file of at most 64 KiB; one line feed at its end does not belong to it.
+    File(PathBuf),
+}
+
+/// A secret as a table of the manifest names it.
+#[derive(Clone)]
+pub(super) struct GivenSecret {
+    pub(super) source: SecretSource,
+    /// None if it was refused, or nobody runs a handler.
+    pub(super) value: Option<String>,
+}
+
+impl SecretSource {
+    /// What it holds now.
+    ///
+    /// # Errors
+    /// What is wrong and the remedy, for people; never the value.
+    pub(super) fn value(&self, surroundings: &Surroundings) -> Result<String, (String, String)> {
+        match self {
+            Self::Variable(name) => {
+                let remedy = || format!("set {name} in the environment of duebox");
+                match surroundings.variable(name) {
+                    None => Err((format!("the variable {name} is not set"), remedy())),
+                    Some("") => Err((format!("the variable {name} is empty"), remedy())),
+                    Some(value) => check_size(value.to_owned())
+                        .map_err(|why| (format!("the variable {name} {why}"), remedy())),
+                }
+            }
+            Self::File(path) => read_file(path).map_err(|why| {
+                (why, "write the secret there, readable for the user of duebox".to_owned())
+            }),
+        }
+    }
+}
+
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let named = path.display();
+    let unreadable = |error: std::io::Error| format!("{named}: {error}");
+    // A pipe would hold up whoever opens it, and is empty the second time.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(format!("{named} is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    // Two more for the line feed, and one to see that it is longer.
+    file.take(SECRET_BYTES_MAX + 3).read_to_end(&mut bytes).map_err(unreadable)?;
+    let mut text = String::from_utf8(bytes).map_err(|_| format!("{named} is not UTF-8 text"))?;
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    if text.is_empty() {
+        return Err(format!("{named} is empty"));
+    }
+    check_size(text).map_err(|why| format!("{named} {why}"))
+}
+
+fn check_size(text: String) -> Result<String, String> {
+    if text.len() as u64 > SECRET_BYTES_MAX {
+        return Err("holds more than 64 KiB".to_owned());
+    }
+    Ok(text)
+}
+
+/// Reads one entry of `secrets`; `None` if it was refused.
+pub(super) fn read_secret<'t>(
+    reader: &'t Reader<'t>,
+    name: &Spanned<Cow<'_, str>>,
+    value: &'t Value<'t>,
+) -> Option<GivenSecret> {
+    let named = name.get_ref();
+    if !value.get_ref().is_table() {
+        reader.conceal(value.span());
+        let title = format!("`{named}` holds a value; a secret does not belong in a manifest");
+        reader.refuse(Some(name.span()), title, FORM_HINT);
+        return None;
+    }
+    let others = value.get_ref().as_table().into_iter().flatten();
+    for (_, other) in others.filter(|(key, _)| !SECRET.served.contains(&key.get_ref().as_ref())) {
+        reader.conceal(other.span());
+    }
+    let section = Section::open(reader, reader.table(named, value, Some(name.span()))?, &SECRET);
+    let (source, at) = read_source(&section, name)?;
+    if !reader.surroundings().runs_handlers() {
+        return Some(GivenSecret { source, value: None });
+    }
+    match source.value(reader.surroundings()) {
+        Ok(value) => Some(GivenSecret { source, value: Some(value) }),
+        Err((why, remedy)) => {
+            reader.refuse(Some(at), format!("`{named}`: {why}"), remedy);
+            Some(GivenSecret { source, value: None })
+        }
+    }
+}
+
+/// Where a secret is kept, and where that is written.
+fn read_source(
+    section: &Section<'_>,
+    name: &Spanned<Cow<'_, str>>,
+) -> Option<(SecretSource, Range<usize>)> {
+    match (section.value("env"), section.value("file")) {
+        (Some(env), None) => {
+            let variable = section.text("env")?;
+            if variable.is_empty() || variable.contains(['=', '\0']) {
+                let title = format!("`{}`: {variable:?} names no variable", name.get_ref());
+                section.reader().refuse(Some(env.span()), title, FORM_HINT);
+                return None;
+            }
+            Some((SecretSource::Variable(variable), env.span()))
+        }
+        (None, Some(file)) => Some((SecretSource::File(section.path("file")?), file.span())),
+        _ => {
+            let title = format!("`{}` needs one of env and file", name.get_ref());
+            section.reader().refuse(Some(name.span()), title, FORM_HINT);
+            None
+        }
+    }
+}
+
+/// The values of secrets beside those of the config.
+pub(super) fn values(secrets: &BTreeMap<String, GivenSecret>) -> BTreeMap<String, String> {
+    let value =
+        |(name, secret): (&String, &GivenSecret)| Some((name.clone(), secret.value.clone()?));
+    secrets.iter().filter_map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Flags;
+
+    fn value_of(bytes: &[u8]) -> Result<String, (String, String)> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        SecretSource::File(file.path().to_owned()).value(&Surroundings::default())
+    }
+
+    #[test]
+    fn one_line_feed_does_not_belong_to_the_secret() {
+        for (bytes, value) in
+            [("hunter2", "hunter2"), ("hunter2\n", "hunter2"), ("a\r\n", "a"), ("a\n\n", "a\n")]
+        {
+            assert_eq!(value_of(bytes.as_bytes()).as_deref(), Ok(value), "{bytes:?}");
+        }
+        let longest = vec![b'x'; 64 << 10];
+        assert_eq!(
+            value_of(&[&longest[..], b"\r\n"].concat()).map(|text| text.len()),
+            Ok(64 << 10)
+        );
+    }
+
+    #[test]
+    fn what_is_no_secret_is_told_without_it() {
+        for (bytes, words) in [
+            (&b""[..], "is empty"),
+            (b"\n", "is empty"),
+            (b"hunter2\xff", "is not UTF-8"),
+            (&vec![b'x'; (64 << 10) + 1], "holds more than 64 KiB"),
+            (&vec![b'x'; 1 << 20], "holds more than 64 KiB"),
+        ] {
+            let (why, remedy) = value_of(bytes).unwrap_err();
+            assert!(why.contains(words), "{why}");
+            assert!(!format!("{why}{remedy}").contains("hunter2"), "{why}");
+        }
+        let variables = [("FULL", "hunter2"), ("EMPTY", "")].map(|(n, v)| (n.into(), v.into()));
+        let surroundings = Surroundings::new(Flags::default(), variables);
+        let value = |name: &str| SecretSource::Variable(name.to_owned()).value(&surroundings);
+        assert_eq!(value("FULL").as_deref(), Ok("hunter2"));
+        assert!(value("EMPTY").unwrap_err().0.contains("EMPTY is empty"));
+        assert!(value("NONE").unwrap_err().0.contains("NONE is not set"));
+    }
+}
