@@ -5,6 +5,7 @@
 //! schedules ask for, and the `relay` what handlers asked for with their ack.
 
 pub mod binding;
+pub mod breaker;
 pub mod cli;
 pub mod consumer;
 pub mod cost;

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::binding::Bound;
+use crate::breaker::{Breaker, Changes};
 use crate::counters::Counters;
 use crate::figures::Figures;
 use crate::in_flight::InFlight;
@@ -32,7 +33,10 @@ use crate::record::Record;
 use crate::redis_clock::RedisClock;
 use crate::relay::Relay;
 
+use self::probe::Probe;
+
 mod admit;
+mod probe;
 mod turn;
 
 /// How long a verdict may wait for others to share its turn.
@@ -71,6 +75,8 @@ pub struct WorkerParts {
     pub counters: Arc<Counters>,
     /// What its attempts came to and cost.
     pub figures: Arc<Figures>,
+    /// Whether its jobs may start.
+    pub breaker: Arc<Breaker>,
     /// What is known of Redis' health.
     pub outage: Arc<Outage>,
     /// Who brings follow-up jobs to their topics.
@@ -102,6 +108,8 @@ pub struct Worker {
     calls: u64,
     /// Verdicts not sent yet bring follow-up jobs.
     follow_ups: bool,
+    probe: Probe,
+    breaker_changes: Changes,
 }
 
 impl Worker {
@@ -110,6 +118,7 @@ impl Worker {
         let now = Instant::now();
         Self {
             in_flight: InFlight::default(),
+            breaker_changes: parts.breaker.changes(),
             parts,
             verdicts: Vec::new(),
             records: Vec::new(),
@@ -124,6 +133,7 @@ impl Worker {
             drain_until: None,
             calls: 0,
             follow_ups: false,
+            probe: Probe::Not,
         }
     }
 
@@ -131,6 +141,7 @@ impl Worker {
     pub async fn run(mut self) {
         loop {
             self.follow_orders();
+            self.follow_breaker();
             self.give_back_stalled();
             if self.is_over() {
                 break;
@@ -153,17 +164,18 @@ impl Worker {
     }
 
     /// Jobs that could be leased now.
-    fn wanted(&self, load: Load) -> usize {
+    fn wanted(&self, load: Load, now: Instant) -> usize {
         let ahead = self.pace.ahead();
         if self.drain_until.is_some() || load.waiting > ahead / 2 {
             return 0;
         }
         let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
-        (concurrency + ahead).saturating_sub(load.waiting + load.running).min(self.pace.call_max())
+        let room = (concurrency + ahead).saturating_sub(load.waiting + load.running);
+        self.let_through(room.min(self.pace.call_max()), now)
     }
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
-        let can_lease = self.wanted(load) > 0 && (self.more || now >= self.look_at);
+        let can_lease = self.wanted(load, now) > 0 && (self.more || now >= self.look_at);
         let idle = load.waiting + load.running == 0;
         let must_settle = !self.verdicts.is_empty()
             || (load.ended > 0 && (idle || load.ended >= VERDICTS_ENOUGH))
@@ -174,9 +186,10 @@ impl Worker {
 
     async fn wait(&mut self, now: Instant, load: Load) {
         let mut until = now + SLEEP_MAX;
-        let wanted = self.wanted(load) > 0;
+        let wanted = self.wanted(load, now) > 0;
         let moments = [
             wanted.then_some(self.look_at),
+            self.probe_at().filter(|at| *at > now),
             self.settle_at,
             self.in_flight.heartbeat_at(),
             // Past its time a drain waits for the guests it has interrupted: an epoch tick or two.
@@ -193,6 +206,8 @@ impl Worker {
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
             () = tokio::time::sleep_until(until.into()) => {}
             () = next_order(&mut self.parts.orders) => {}
+            // It lives as long as the worker, so a change is all that can come of it.
+            _ = self.breaker_changes.changed() => {}
         }
     }
 
@@ -225,6 +240,7 @@ impl Worker {
     fn give_back(&mut self, stall: Duration) -> usize {
         let keys = self.parts.lanes.take_waiting(stall);
         for key in &keys {
+            self.gives_back(*key);
             if let Some(held) = self.in_flight.take(*key) {
                 let outcome = Outcome::HostFault("not started".to_owned());
                 self.records.push(Record::not_run(held.lease.id.clone(), held.attempt, outcome));

@@ -55,6 +55,9 @@ mod stopped;
 mod unbound;
 mod wake_up;
 
+// What it does about a handler that fails and fails.
+mod breaker;
+
 // What is changed under it.
 mod manifest_reload;
 mod module_reload;

@@ -116,7 +116,6 @@ fn manifests_that_cannot_be_read() {
         ("[topics.work\nhandler = \"work.wat\"", ["duebox.toml", "topics.work"]),
         ("[topics.work]\nhandler = \"work.wat\"\nspeed = 9", ["speed", "hint"]),
         ("[topics.work]\nhandler = \"work.wat\"\nconcurency = 9", ["concurency", "`concurrency`?"]),
-        ("[topics.work]\nhandler = \"work.wat\"\nbreaker = {}", ["breaker", "not supported"]),
         ("[topics.work]\nhandler = \"work.wat\"\nttr = \"0s\"", ["ttr", "hint"]),
         ("[topics.work]\nhandler = \"work.wat\"\nttr = 30", ["ttr", "hint"]),
         ("[topics.\"a b\"]\nhandler = \"work.wat\"", ["a b", "hint"]),

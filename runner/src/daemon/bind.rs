@@ -18,6 +18,7 @@ use super::finder::Known;
 use super::rules;
 use super::served::{Served, ShardWorker, Workers, binding};
 use crate::binding::Binding;
+use crate::breaker::Breaker;
 use crate::keeper::{Pulled, Retention};
 use crate::lanes::Lanes;
 use crate::manifest::Topic;
@@ -139,6 +140,7 @@ impl Daemon {
             orders: watch::Sender::new(Order::Work),
             counters: Arc::default(),
             figures: Arc::default(),
+            breaker: Arc::new(Breaker::new(Instant::now())),
             each: Vec::with_capacity(shards.len()),
         };
         for shard in shards {
@@ -159,6 +161,7 @@ impl Daemon {
             poke: Arc::clone(&poke),
             counters: Arc::clone(&beside.counters),
             figures: Arc::clone(&beside.figures),
+            breaker: Arc::clone(&beside.breaker),
             outage: Arc::clone(&self.outage),
             relay: self.relay.clone(),
             orders: beside.orders.subscribe(),

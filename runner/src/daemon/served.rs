@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::binding::Binding;
+use crate::breaker::Breaker;
 use crate::counters::{Counters, read};
 use crate::figures::{Figures, Sums};
 use crate::manifest::Topic;
@@ -34,6 +35,7 @@ pub(super) struct Workers {
     pub(super) orders: watch::Sender<Order>,
     pub(super) counters: Arc<Counters>,
     pub(super) figures: Arc<Figures>,
+    pub(super) breaker: Arc<Breaker>,
     pub(super) each: Vec<ShardWorker>,
 }
 
@@ -68,6 +70,7 @@ impl Served {
         let (Some(workers), Some(handler)) = (&self.workers, handler) else { return };
         let (digest, before) = (handler.digest(), workers.binding.borrow().handler.digest());
         let bound = binding(&self.topic, handler.clone(), lease);
+        let other_rule = bound.topic.breaker != workers.binding.borrow().topic.breaker;
         workers.binding.send_if_modified(|current| {
             let same =
                 digest == before && bound.topic == current.topic && bound.lease == current.lease;
@@ -76,6 +79,10 @@ impl Served {
             }
             !same
         });
+        // After the binding: what starts from now on is of the new module.
+        if (digest != before || other_rule) && workers.breaker.reset(Instant::now()) {
+            info!(topic = %name, "the breaker is closed: another module serves, or its rule is another");
+        }
         if digest != before {
             info!(topic = %name, digest = %digest.short(), before = %before.short(),
                 "a new module serves; jobs that run finish on the one before");

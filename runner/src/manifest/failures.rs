@@ -1,4 +1,4 @@
-//! `backoff` and `on`: what a topic does about attempts that fail.
+//! `backoff`, `on` and `breaker`: what a topic does about attempts that fail.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,10 +8,16 @@ use duebox_job::{Backoff, FailureClass, Policy};
 use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
-use super::keys::{BACKOFF, nearest};
+use super::keys::{BACKOFF, BREAKER, nearest};
 use super::reader::{Reader, kind};
 use super::section::{Section, Value};
 use super::topic::LONGEST;
+use crate::breaker::Rule;
+
+/// Failures in a row that a breaker may wait for.
+const FAILURES_MAX: u32 = 1_000_000;
+const PROBE_LEAST: Duration = Duration::from_millis(100);
+const PROBE_LONGEST: Duration = Duration::from_secs(86_400);
 
 const DEAD_OR_DISCARD: &str = "write \"dead\" or \"discard\"; a dead job can be requeued by hand";
 
@@ -60,6 +66,33 @@ fn read_waits(reader: &Reader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>>
         .map(|wait| reader.duration("backoff", wait, Duration::ZERO..=LONGEST))
         .collect();
     waits.into_iter().collect()
+}
+
+/// The keys of a `breaker`, as far as they are written.
+#[derive(Default, Clone, Copy)]
+pub(super) struct BreakerSettings {
+    failures: Option<u32>,
+    probe: Option<Duration>,
+}
+
+impl BreakerSettings {
+    /// Reads the `breaker` of a topic or of the defaults.
+    pub(super) fn read(section: &Section<'_>) -> Self {
+        let rule = section.section("breaker", &BREAKER);
+        Self {
+            failures: rule.whole("failures", 0..=FAILURES_MAX),
+            probe: rule.duration("probe", PROBE_LEAST..=PROBE_LONGEST),
+        }
+    }
+
+    /// Lays these settings over the defaults, and both over what goes where neither says anything.
+    pub(super) fn over(self, defaults: Self) -> Rule {
+        let base = Rule::default();
+        Rule {
+            failures: self.failures.or(defaults.failures).unwrap_or(base.failures),
+            probe: self.probe.or(defaults.probe).unwrap_or(base.probe),
+        }
+    }
 }
 
 /// Reads `on`: a policy for each class it names.

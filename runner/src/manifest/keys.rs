@@ -79,9 +79,10 @@ pub(super) const DEFAULTS: Keys = Keys {
         "isolation",
         "warm_jobs",
         "snapshot",
+        "breaker",
         "sandbox",
     ],
-    later: &["rollback", "breaker", "smoke"],
+    later: &["rollback", "smoke"],
     base: None,
 };
 
@@ -125,6 +126,9 @@ pub(super) const BACKOFF: Keys = Keys {
     base: None,
 };
 
+pub(super) const BREAKER: Keys =
+    Keys { place: "a breaker", served: &["failures", "probe"], later: &[], base: None };
+
 pub(super) const SCHEDULE: Keys = Keys {
     place: "a schedule",
     served: &["name", "topic", "cron", "every", "tz", "payload", "missed", "window"],
@@ -133,8 +137,10 @@ pub(super) const SCHEDULE: Keys = Keys {
 };
 
 /// The tables in which a key that is out of place is looked for.
-const TABLES: [&Keys; 10] =
-    [&ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &PASSWORD, &SECRET, &SCHEDULE];
+const TABLES: [&Keys; 11] = [
+    &ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &BREAKER, &PASSWORD, &SECRET,
+    &SCHEDULE,
+];
 
 /// What is known about a key in its table.
 #[derive(Debug, PartialEq)]
@@ -198,7 +204,7 @@ mod tests {
     #[test]
     fn a_key_is_served_later_or_unknown() {
         assert_eq!(TOPIC.standing("ttr"), Standing::Served);
-        assert_eq!(TOPIC.standing("breaker"), Standing::Later);
+        assert_eq!(REDIS.standing("ca"), Standing::Later);
         let hint = |text: &str| Standing::Unknown { hint: text.to_owned() };
         assert_eq!(TOPIC.standing("concurency"), hint("did you mean `concurrency`?"));
         assert_eq!(TOPIC.standing("payload"), hint("`payload` belongs in a topic's sandbox"));

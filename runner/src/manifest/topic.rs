@@ -15,10 +15,11 @@ use duebox_job::{
 use duebox_queue::IfExists;
 use duebox_sandbox::{Digest, Grants, Instances, Limits};
 
-use super::failures::{read_backoff, read_policies};
+use super::failures::{BreakerSettings, read_backoff, read_policies};
 use super::sandbox::SandboxSettings;
 use super::secret::SecretSource;
 use super::section::Section;
+use crate::breaker::Rule;
 
 /// The longest delay, retention or backoff: ten years.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -78,6 +79,8 @@ pub struct Topic {
     pub priorities: bool,
     /// Slots of Redis the topic is split over; 1 to 64.
     pub shards: u32,
+    /// When its jobs are held back because its handler fails.
+    pub breaker: Rule,
     /// What the sandbox allows a handler to use.
     pub limits: Limits,
     /// What the sandbox gives a handler; the values of its secrets are in its config.
@@ -135,6 +138,7 @@ pub(super) struct Settings {
     isolation: Option<Isolation>,
     warm_jobs: Option<u32>,
     snapshot: Option<bool>,
+    breaker: BreakerSettings,
     pub(super) sandbox: SandboxSettings,
 }
 
@@ -174,6 +178,7 @@ impl Topic {
             order: own.order.or(defaults.order).unwrap_or_default(),
             priorities: own.priorities.or(defaults.priorities).unwrap_or(false),
             shards: own.shards.or(defaults.shards).unwrap_or(1),
+            breaker: own.breaker.over(defaults.breaker),
             backoff: own.backoff.or_else(|| defaults.backoff.clone()).unwrap_or_default(),
             limits,
             grants: own.sandbox.grants_over(&defaults.sandbox),
@@ -219,6 +224,7 @@ impl Settings {
             isolation: section.choice("isolation", &isolations),
             warm_jobs: section.whole("warm_jobs", 1..=1_000_000),
             snapshot: section.truth("snapshot"),
+            breaker: BreakerSettings::read(section),
             sandbox: SandboxSettings::read(section),
         }
     }

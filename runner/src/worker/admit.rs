@@ -92,6 +92,7 @@ impl Worker {
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
         };
         let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
+        self.holds(key);
         Some(Task { key, invocation, interrupt })
     }
 

@@ -41,6 +41,7 @@ impl Worker {
         if let Some((reply, sent_at)) = self.send(&plan).await {
             self.apply(plan, reply, sent_at);
         }
+        self.give_up_asked_probe();
     }
 
     /// Takes the verdicts of jobs that have ended, as many as fit into a turn.
@@ -53,6 +54,7 @@ impl Worker {
             return;
         }
         let binding = binding::current(&self.parts.bound);
+        self.tell_breaker(&ended, &binding);
         let judged = self.records.len();
         for ended in ended {
             self.judge(ended, &binding);
@@ -92,13 +94,13 @@ impl Worker {
 
     fn plan(&mut self, now: Instant) -> Plan {
         let (keys, extend) = self.in_flight.extensions(now, BATCH_MAX);
-        let wanted = self.wanted(self.parts.lanes.load());
+        let wanted = self.wanted(self.parts.lanes.load(), now);
         let binding = binding::current(&self.parts.bound);
         let rest = self.verdicts.len().min(BATCH_MAX);
         let later = (self.verdicts.split_off(rest), self.records.split_off(rest));
         let settle = std::mem::replace(&mut self.verdicts, later.0);
         let records = std::mem::replace(&mut self.records, later.1);
-        let lease = (wanted > 0).then(|| {
+        let lease = (wanted > 0 && self.may_lease(now)).then(|| {
             self.calls += 1;
             let call_id = format!("{}:{}", self.parts.runner_id, self.calls);
             LeaseCall {
