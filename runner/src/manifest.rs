@@ -32,8 +32,10 @@ use std::path::{Path, PathBuf};
 use duebox_job::TopicName;
 use toml::de::DeTable;
 
+pub(crate) use self::directory::{check_guest_path, check_host_path};
 pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER};
+pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 pub use self::pattern::{Patterns, TopicPattern};
 pub use self::problem::{LocatedProblem, ManifestError};
 use self::reader::Reader;

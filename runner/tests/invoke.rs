@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -119,6 +120,105 @@ fn a_trap_is_shown_with_the_calls_that_led_to_it() {
     assert!(shown.out.contains("\n           1: outer at 0x"), "{}", shown.out);
     let account = invoke(folder.path(), &["traps.wat", "--json"]).json();
     assert!(account["trace"].as_str().is_some_and(|trace| trace.contains("1: outer")));
+}
+
+/// Acks if its config value `key` has seven bytes, and logs it if there is a payload.
+const READS: &str = r#"(module
+  (import "duebox_v1" "config_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "key")
+  (func (export "handle") (param $len i32) (result i32)
+    (local $found i32)
+    (local.set $found (call $read (i32.const 0) (i32.const 3) (i32.const 64) (i32.const 64)))
+    (if (local.get $len) (then (call $log (i32.const 2) (i32.const 64) (local.get $found))))
+    (i32.ne (local.get $found) (i32.const 7))))"#;
+
+#[test]
+fn a_secret_comes_from_its_place_and_only_the_handler_can_show_it() {
+    let folder = folder("reads.wat", READS);
+    std::fs::write(folder.path().join("key"), "hunter2\n").unwrap();
+    for arguments in [&["--json"][..], &[]] {
+        let all = [&["reads.wat", "--secret", "key=file:key"], arguments].concat();
+        let shown = invoke(folder.path(), &all);
+        assert_eq!(shown.code, Some(0), "{}", shown.err);
+        assert!(!(shown.out + &shown.err).contains("hunter2"), "{arguments:?}");
+    }
+    let said = ["reads.wat", "--secret", "key=file:key", "--payload", "say it", "--json"];
+    let said = invoke(folder.path(), &said).json();
+    assert_eq!(said["logs"], json!([{"level": "info", "text": "hunter2"}]));
+    assert_eq!(invoke(folder.path(), &["reads.wat", "--config", "key=1234567"]).code, Some(0));
+}
+
+/// Adds to a number in the store, and asks `http://127.0.0.1:PORT/` for an answer; its verdict is the sum
+/// of the number and the status, less 201.
+fn keeps_and_asks(port: u16) -> String {
+    let head = format!("GET http://127.0.0.1:{port}/\n");
+    let length = head.len();
+    let head = head.replace('\n', "\\n");
+    format!(
+        r#"(module
+  (import "duebox_v1" "kv_add" (func $add (param i32 i32 i64 i32) (result i32)))
+  (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "{head}")
+  (data (i32.const 128) "key")
+  (func (export "handle") (param i32) (result i32)
+    (drop (call $add (i32.const 128) (i32.const 3) (i64.const 1) (i32.const 256)))
+    (i32.sub
+      (i32.add (i32.load (i32.const 256))
+        (call $send (i32.const 0) (i32.const {length}) (i32.const 0) (i32.const 0) (i32.const 0)))
+      (i32.const 201))))"#
+    )
+}
+
+#[test]
+fn http_and_the_store_are_real_where_they_are_allowed() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let folder = folder("asks.wat", &keeps_and_asks(port));
+    let refused = invoke(folder.path(), &["asks.wat"]);
+    assert_eq!(refused.code, Some(2));
+    let hint = "hint: grant it with --allow-kv --allow-http ORIGIN, or";
+    assert!(refused.err.contains(hint), "{}", refused.err);
+
+    let origin = format!("http://127.0.0.1:{port}");
+    let allowed = ["asks.wat", "--allow-kv", "--allow-http", &origin];
+    // Denied, -2: nobody is asked.
+    let denied = invoke(folder.path(), &[&allowed[..], &["--json"]].concat()).json();
+    assert_eq!(denied["class"], "bad_verdict", "{denied}");
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut seen = [0; 1024];
+        let read = stream.read(&mut seen).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        String::from_utf8_lossy(&seen[..read]).into_owned()
+    });
+    let asked = invoke(folder.path(), &[&allowed[..], &["--allow-private", "127.0.0.1"]].concat());
+    assert_eq!(asked.code, Some(0), "{}{}", asked.out, asked.err);
+    assert!(answers.join().unwrap().to_lowercase().contains("idempotency-key: invoke/invoke"));
+}
+
+#[test]
+fn what_cannot_be_granted_is_refused() {
+    let folder = folder("reads.wat", READS);
+    let refuse = |arguments: &[&str], word: &str| {
+        let said = invoke(folder.path(), &[&["reads.wat"], arguments].concat());
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(said.err.contains(word) && said.err.contains("hint: "), "{word}: {}", said.err);
+        assert!(!said.err.contains("hunter2"), "{}", said.err);
+    };
+    for place in ["key=hunter2", "hunter2", "=env:HOME", "key=env:", "key=vault:hunter2"] {
+        refuse(&["--secret", place], "does not say where the secret is kept");
+    }
+    refuse(&["--secret", "key=env:NO_SUCH_VARIABLE"], "NO_SUCH_VARIABLE is not set");
+    refuse(&["--secret", "key=file:gone"], "gone: No such file");
+    refuse(&["--secret", "key=env:PATH", "--config", "key=x"], "key is given twice");
+    refuse(&["--allow-http", "ftp://a.example"], "no scheme");
+    refuse(&["--allow-http", "http://a.example", "--allow-private", "10.1.1.1/8"], "10.0.0.0/8");
+    refuse(&["--allow-private", "10.0.0.0/8"], "--allow-http");
+    refuse(&["--dir", "data=."], "does not start with '/'");
+    refuse(&["--dir", "/data=gone"], "cannot be read as a directory");
 }
 
 #[test]

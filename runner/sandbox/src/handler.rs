@@ -1,6 +1,7 @@
 //! A loaded module, and the way of one job through it: an instance is made or taken from the shelf, runs
 //! the job, and ends with it, unless its topic keeps instances warm and nothing went wrong.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub(crate) struct Common {
     loaded: Arc<AtomicU64>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Loaded {
     linked: InstancePre<Guest>,
     pub(crate) entry: Entry,
@@ -60,6 +62,7 @@ pub(crate) struct Loaded {
 }
 
 /// The shape of `handle`.
+#[derive(Clone)]
 pub(crate) enum Entry {
     /// `handle(len)`: the guest reads the payload.
     Pull { handle: ModuleExport },
@@ -105,6 +108,20 @@ impl Handler {
             linked,
         };
         Ok(Self(Arc::new(loaded)))
+    }
+
+    /// The same module with other values for `config_read`. Nothing is compiled; jobs that run keep the
+    /// values they started with, and no warm instance is shared between the two.
+    pub fn with_config(&self, config: BTreeMap<String, String>) -> Self {
+        let mut loaded = Loaded::clone(&self.0);
+        loaded.grants = Arc::new(Grants { config, ..Grants::clone(&loaded.grants) });
+        loaded.number = loaded.common.loaded.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(loaded))
+    }
+
+    /// What `config_read` gives its jobs.
+    pub fn config(&self) -> &BTreeMap<String, String> {
+        &self.0.grants.config
     }
 
     /// The digest of the module's file.

@@ -35,6 +35,7 @@ mod limits;
 mod log;
 mod memory;
 mod meter;
+mod missing;
 mod module;
 mod processor;
 mod push;
@@ -62,6 +63,7 @@ pub use kv::{
 };
 pub use limits::{Grants, Instances, Limits};
 pub use log::{JobContext, Level, LogSink};
+pub use missing::{Grant, Missing};
 pub use refusal::{LoadError, SandboxError};
 pub use report::Report;
 pub use sandbox::{Sandbox, SandboxConfig};

@@ -6,6 +6,7 @@ use wasmparser::{
 };
 
 use crate::limits::{Grants, Limits, TABLES_PER_MODULE};
+use crate::missing::{Grant, Missing};
 use crate::refusal::LoadError;
 use crate::{abi, assemblyscript, http, kv, push, wasi};
 
@@ -25,12 +26,16 @@ struct Outline {
     exports_memory: bool,
     exports_handle: bool,
     exports_start: bool,
+    missing: Missing,
 }
 
 /// Checks a binary module against the ABI and the topic's limits and grants, as far as its sections
 /// tell.
 pub(crate) fn check(binary: &[u8], limits: &Limits, grants: &Grants) -> Result<(), LoadError> {
     let outline = read(binary, grants)?;
+    if !outline.missing.is_nothing() {
+        return Err(LoadError::NotGranted(outline.missing));
+    }
     if outline.functions > FUNCTIONS_MAX {
         return Err(LoadError::Functions { size: outline.functions, max: FUNCTIONS_MAX });
     }
@@ -102,14 +107,14 @@ impl Outline {
             TypeRef::Func(_) => self.imported_functions += 1,
             _ => return Err(LoadError::UnknownImport { module, name }),
         }
-        if import.module == abi::NAMESPACE
-            && let Some(remedy) = ungranted(import.name, grants)
-        {
-            return Err(LoadError::NotGranted { module, name, remedy });
-        }
         match takes_pointer(import.module, import.name) {
             None => Err(LoadError::UnknownImport { module, name }),
             Some(pointer) => {
+                if import.module == abi::NAMESPACE
+                    && let Some(grant) = lacks(import.name, grants)
+                {
+                    self.missing.add(format!("{module}.{name}"), grant);
+                }
                 if pointer && self.pointer_import.is_none() {
                     self.pointer_import = Some(format!("the import {module}.{name}"));
                 }
@@ -135,18 +140,15 @@ impl Outline {
     }
 }
 
-/// How to grant an import of `duebox_v1`, if it needs a grant that is not there.
-fn ungranted(name: &str, grants: &Grants) -> Option<&'static str> {
-    if name == push::NAME && grants.push.is_none() {
-        return Some("name the topics it may reach under `push`");
-    }
-    if name.starts_with(http::PREFIX) && grants.http.is_none() {
-        return Some("name the origins it may ask under `http`");
-    }
-    if name.starts_with(kv::PREFIX) && !grants.kv {
-        return Some("set `kv = true`");
-    }
-    None
+/// The grant that an import of `duebox_v1` needs, if it is not there.
+fn lacks(name: &str, grants: &Grants) -> Option<Grant> {
+    let (grant, is_there) = match name {
+        push::NAME => (Grant::Push, grants.push.is_some()),
+        _ if name.starts_with(http::PREFIX) => (Grant::Http, grants.http.is_some()),
+        _ if name.starts_with(kv::PREFIX) => (Grant::Kv, grants.kv),
+        _ => return None,
+    };
+    (!is_there).then_some(grant)
 }
 
 /// Whether an import takes a pointer; `None` if there is no such import.

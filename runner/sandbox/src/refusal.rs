@@ -1,6 +1,8 @@
 //! Why a module, or the whole sandbox, is refused. Every text says what failed, on what, and the
 //! remedy; the caller adds which file it was.
 
+use crate::missing::Missing;
+
 /// Why the sandbox cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -169,18 +171,9 @@ pub enum LoadError {
         /// The import's name.
         name: String,
     },
-    /// An import of the ABI that the topic does not grant.
-    #[error(
-        "the import {module}.{name} is not granted; {remedy} in the topic's sandbox, or build the handler without it"
-    )]
-    NotGranted {
-        /// The import's namespace.
-        module: String,
-        /// The import's name.
-        name: String,
-        /// What would grant it.
-        remedy: &'static str,
-    },
+    /// Imports of the ABI that the topic does not grant.
+    #[error("{0}")]
+    NotGranted(Missing),
     /// An import with another signature than the ABI's.
     #[error("an import has the wrong type: {0}; sdk/ABI.md has the signatures")]
     ImportType(String),

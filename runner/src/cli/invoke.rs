@@ -2,6 +2,7 @@
 //! pushed is shown and goes nowhere; what it keeps is gone with the run.
 
 mod account;
+mod grants;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, HttpClient, Interrupt, Invocation, JobContext, Level, Limits, LogSink,
+    Handler, HttpClient, Interrupt, Invocation, JobContext, Level, Limits, LoadError, LogSink,
     MemoryKv, Sandbox, SandboxConfig, World,
 };
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use self::account::Account;
+use self::grants::{GrantArgs, flags_for};
 use super::failure::{FAILED, Failure, split_remedy};
 use super::payload::Source;
 use super::{output, target, value};
@@ -54,6 +56,7 @@ Examples:
   duebox invoke handlers/order_close.wasm --payload '{\"order\":42}'
   duebox invoke close.wat --payload @order.json --attempt 3 --config region=eu --json
   duebox invoke welcome.wasm --payload '{\"user\":7}' --allow-push 'sms.*' --header lang=de
+  duebox invoke pay.wasm --allow-http http://127.0.0.1:8080 --allow-private 127.0.0.1 --secret key=env:PAY_KEY
 
 Exit codes:
   0  the handler said ack
@@ -71,20 +74,11 @@ pub(super) struct InvokeArgs {
     /// How many attempts the handler sees the job has; at least --attempt
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
     max_attempts: Option<u32>,
-    /// A config value for the handler; may be given again
-    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
-    config: Vec<(String, String)>,
-    /// An environment variable for a WASI handler; may be given again
-    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
-    env: Vec<(String, String)>,
+    #[command(flatten)]
+    grants: GrantArgs,
     /// A header of the job; may be given again
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = value::pair)]
     headers: Vec<(String, String)>,
-    /// A topic that the handler may push to, or a prefix of topics and a final *; may be given again
-    ///
-    /// Without it a handler that imports `push` is refused, as under a topic that does not grant it.
-    #[arg(long = "allow-push", value_name = "TOPIC|PREFIX*", value_parser = push_pattern)]
-    push: Vec<String>,
     /// The id the handler sees
     #[arg(long, value_name = "ID", default_value = "invoke", value_parser = value::id)]
     id: JobId,
@@ -149,12 +143,7 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
 
 fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
     let limits = Limits { memory: args.memory, fuel: args.fuel, ..Limits::default() };
-    let grants = Grants {
-        config: args.config.iter().cloned().collect(),
-        env: args.env.iter().cloned().collect(),
-        push: (!args.push.is_empty()).then(|| args.push.clone()),
-        ..Grants::default()
-    };
+    let grants = args.grants.grants()?;
     let file = args.module.display();
     let bytes = module_file::read(&args.module, limits.module).map_err(|error| {
         let message = format!("the module {file} cannot be read: {error}");
@@ -167,8 +156,11 @@ fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
         Failure::failed(message, hint.unwrap_or_else(|| "check the limits of this machine".into()))
     })?;
     sandbox.load(&bytes, limits, grants).map_err(|error| {
-        let (message, hint) = split_remedy(&error.to_string());
-        let hint = hint.unwrap_or_else(|| "sdk/ABI.md says what a handler must have".into());
+        let (message, remedy) = split_remedy(&error.to_string());
+        let hint = match &error {
+            LoadError::NotGranted(missing) => flags_for(missing),
+            _ => remedy.unwrap_or_else(|| "sdk/ABI.md says what a handler must have".into()),
+        };
         Failure::bad_input(format!("module {file}: {message}"), hint)
     })
 }
@@ -180,13 +172,4 @@ fn headers(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Fai
         Failure::bad_input(error.to_string(), "correct --header; a job could not have it")
     })?;
     Ok(headers)
-}
-
-/// What a topic's sandbox can grant under `push`: a topic, or a prefix of topics and a final `*`.
-fn push_pattern(text: &str) -> Result<String, String> {
-    let prefix = text.strip_suffix('*').filter(|prefix| !prefix.is_empty());
-    if text != "*" {
-        TopicName::new(prefix.unwrap_or(text)).map_err(|error| error.to_string())?;
-    }
-    Ok(text.to_owned())
 }

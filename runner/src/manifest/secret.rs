@@ -44,7 +44,7 @@ impl SecretSource {
     ///
     /// # Errors
     /// What is wrong and the remedy, for people; never the value.
-    pub(super) fn value(&self, surroundings: &Surroundings) -> Result<String, (String, String)> {
+    pub(crate) fn value(&self, surroundings: &Surroundings) -> Result<String, (String, String)> {
         match self {
             Self::Variable(name) => {
                 let remedy = || format!("set {name} in the environment of duebox");

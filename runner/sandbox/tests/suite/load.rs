@@ -1,6 +1,6 @@
 //! What is refused at load: by name, with the remedy, and before any of it runs.
 
-use duebox_sandbox::{Digest, Grants, Limits, LoadError};
+use duebox_sandbox::{Digest, Grant, Grants, HttpGrant, Limits, LoadError};
 
 use crate::kit::{load, sandbox};
 
@@ -206,6 +206,33 @@ fn unknown_imports_are_refused_by_name() {
         let refused = refusal(with(&format!(r#"(import "env" "thing" {kind})"#)).as_bytes());
         assert!(matches!(refused, LoadError::UnknownImport { .. }), "{kind}: {refused}");
     }
+}
+
+#[test]
+fn all_that_is_not_granted_is_told_at_once() {
+    let function = |name: &str, arity: usize| {
+        let parameters = "i32 ".repeat(arity);
+        format!(r#"(import "duebox_v1" "{name}" (func (param {parameters}) (result i32)))"#)
+    };
+    let imports = [("push", 4), ("http_send", 5), ("http_read", 4), ("kv_get", 4)];
+    let imports: String = imports.iter().map(|(name, arity)| function(name, *arity)).collect();
+    let wat = with(&format!(r#"{imports} (memory (export "memory") 1)"#));
+    let refused = refusal(wat.as_bytes());
+    let LoadError::NotGranted(missing) = &refused else { panic!("{refused}") };
+    assert_eq!(missing.grants(), [Grant::Push, Grant::Http, Grant::Kv]);
+    assert_eq!(
+        refused.to_string(),
+        "the imports duebox_v1.push, duebox_v1.http_send, duebox_v1.http_read, duebox_v1.kv_get are \
+         not granted; name the topics it may reach under `push` and name the origins it may ask under \
+         `http` and set `kv = true` in the topic's sandbox, or build the handler without them"
+    );
+    let grants = Grants {
+        push: Some(Vec::new()),
+        http: Some(HttpGrant::default()),
+        kv: true,
+        ..Grants::default()
+    };
+    assert!(sandbox().load(wat.as_bytes(), Limits::default(), grants).is_ok());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Instances that start from a snapshot, and instances that run more than one job: what each mode shares
 //! between jobs, and what it must not.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duebox_job::{FailureClass, Outcome};
@@ -48,6 +49,33 @@ async fn a_secret_of_one_job_reaches_the_next_only_in_a_warm_instance() {
             let found = i32::from(mode.jobs_each > 1);
             assert_eq!(run(&handler, job()).await.answer(), found, "{mode:?}");
         }
+    }
+}
+
+/// Says its config value `key`.
+const SAYS_CONFIG: &str = r#"(module
+  (import "duebox_v1" "config_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "key")
+  (func (export "handle") (param i32) (result i32)
+    (call $log (i32.const 2) (i32.const 64)
+      (call $read (i32.const 0) (i32.const 3) (i32.const 64) (i32.const 64)))
+    (i32.const 0)))"#;
+
+#[tokio::test]
+async fn a_handler_with_other_config_is_the_same_module_and_shares_no_instance() {
+    for mode in ALL {
+        let config = |value: &str| BTreeMap::from([("key".to_owned(), value.to_owned())]);
+        let grants = Grants { config: config("old"), ..Grants::default() };
+        let old = load_with(SAYS_CONFIG, Limits { instances: mode, ..Limits::default() }, grants);
+        assert_eq!(lines_of(&old, 2).await, ["old", "old"], "{mode:?}");
+        let new = old.with_config(config("new"));
+        assert_eq!((new.digest(), new.config()), (old.digest(), &config("new")));
+        assert_eq!(lines_of(&new, 2).await, ["new", "new"], "{mode:?}");
+        assert_eq!(lines_of(&old, 1).await, ["old"], "{mode:?}");
+        drop(old);
+        assert_eq!(lines_of(&new, 1).await, ["new"], "{mode:?}");
     }
 }
 

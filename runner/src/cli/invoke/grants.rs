@@ -1,0 +1,142 @@
+//! What the handler of an invoke may use: the grants of a topic's sandbox, as flags.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use duebox_job::TopicName;
+use duebox_sandbox::{Grant, Grants, HttpGrant, Missing, Origin};
+use ipnet::IpNet;
+
+use crate::cli::failure::Failure;
+use crate::cli::value;
+use crate::manifest::{Flags, SecretSource, Surroundings, check_guest_path, check_host_path};
+use crate::manifest::{NETWORK_HINT, ORIGIN_HINT, parse_network};
+
+/// The grants of a topic's sandbox, as flags.
+#[derive(Args)]
+pub(super) struct GrantArgs {
+    /// A config value for the handler; may be given again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
+    config: Vec<(String, String)>,
+    /// A secret for the handler, from a variable or a file; may be given again
+    ///
+    /// The handler reads it as it reads config. It is not shown, unless the handler says it.
+    #[arg(long = "secret", value_name = "NAME=env:VAR|file:PATH", allow_hyphen_values = true)]
+    secrets: Vec<String>,
+    /// An environment variable for a WASI handler; may be given again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
+    env: Vec<(String, String)>,
+    /// A directory that a WASI handler may read, under its own path; may be given again
+    #[arg(long = "dir", value_name = "GUEST=HOST", value_parser = directory)]
+    dirs: Vec<(String, PathBuf)>,
+    /// A topic that the handler may push to, or a prefix of topics and a final *; may be given again
+    ///
+    /// Without it a handler that imports `push` is refused, as under a topic that does not grant it.
+    #[arg(long = "allow-push", value_name = "TOPIC|PREFIX*", value_parser = push_pattern)]
+    push: Vec<String>,
+    /// Where the handler may go by HTTP, such as https://api.example; may be given again
+    ///
+    /// The calls are real. Without it a handler that imports `http_send` is refused.
+    #[arg(long = "allow-http", value_name = "ORIGIN", value_parser = origin)]
+    http: Vec<Origin>,
+    /// Addresses that --allow-http may reach although they are private; may be given again
+    ///
+    /// An address or a range: 127.0.0.1, 10.0.0.0/8, fd00::/8.
+    #[arg(long = "allow-private", value_name = "CIDR", value_parser = network, requires = "http")]
+    private: Vec<IpNet>,
+    /// Let the handler keep values, in a store that is empty at the start and gone at the end
+    #[arg(long = "allow-kv")]
+    kv: bool,
+}
+
+impl GrantArgs {
+    /// Where the secrets are. What stands there may be a secret itself: it is not repeated.
+    fn secrets(&self) -> Result<Vec<(String, SecretSource)>, Failure> {
+        let read = |text: &String| {
+            secret(text).ok_or_else(|| {
+                let hint = "write NAME=env:VAR or NAME=file:PATH";
+                Failure::bad_input("a --secret does not say where the secret is kept", hint)
+            })
+        };
+        self.secrets.iter().map(read).collect()
+    }
+
+    /// The grants, with the secrets read.
+    ///
+    /// # Errors
+    /// A [`Failure`] of bad input if a secret cannot be had, or its name is that of a config value.
+    pub(super) fn grants(&self) -> Result<Grants, Failure> {
+        let mut config: BTreeMap<String, String> = self.config.iter().cloned().collect();
+        let surroundings = Surroundings::of_process(Flags::default());
+        for (name, source) in self.secrets()? {
+            let secret = source.value(&surroundings).map_err(|(why, remedy)| {
+                Failure::bad_input(format!("--secret {name}: {why}"), remedy)
+            })?;
+            if config.insert(name.clone(), secret).is_some() {
+                let message = format!("the name {name} is given twice, by --config or --secret");
+                return Err(Failure::bad_input(message, "keep one of the two"));
+            }
+        }
+        let http = (!self.http.is_empty()).then(|| HttpGrant {
+            allow: self.http.clone(),
+            private: self.private.clone(),
+            ..HttpGrant::default()
+        });
+        Ok(Grants {
+            config,
+            env: self.env.iter().cloned().collect(),
+            push: (!self.push.is_empty()).then(|| self.push.clone()),
+            http,
+            kv: self.kv,
+            dirs: self.dirs.iter().cloned().collect(),
+        })
+    }
+}
+
+/// What a topic's sandbox can grant under `push`: a topic, or a prefix of topics and a final `*`.
+fn push_pattern(text: &str) -> Result<String, String> {
+    let prefix = text.strip_suffix('*').filter(|prefix| !prefix.is_empty());
+    if text != "*" {
+        TopicName::new(prefix.unwrap_or(text)).map_err(|error| error.to_string())?;
+    }
+    Ok(text.to_owned())
+}
+
+fn origin(text: &str) -> Result<Origin, String> {
+    let read = text.parse();
+    read.map_err(|error: duebox_sandbox::OriginError| format!("{error}; {ORIGIN_HINT}"))
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    parse_network(text).map_err(|why| format!("{why}; {NETWORK_HINT}"))
+}
+
+fn directory(text: &str) -> Result<(String, PathBuf), String> {
+    let (guest, host) = value::pair(text)?;
+    let host = PathBuf::from(host);
+    check_guest_path(&guest).map_err(|why| format!("the path {guest:?} in the guest {why}"))?;
+    check_host_path(&host).map_err(|why| format!("{} {why}", host.display()))?;
+    Ok((guest, host))
+}
+
+fn secret(text: &str) -> Option<(String, SecretSource)> {
+    let (name, place) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+    let source = match place.split_once(':').filter(|(_, place)| !place.is_empty())? {
+        ("env", variable) => SecretSource::Variable(variable.to_owned()),
+        ("file", path) => SecretSource::File(PathBuf::from(path)),
+        _ => return None,
+    };
+    Some((name.to_owned(), source))
+}
+
+/// The flags that give a module the grants it lacks.
+pub(super) fn flags_for(missing: &Missing) -> String {
+    let flag = |grant: &Grant| match grant {
+        Grant::Push => "--allow-push TOPIC",
+        Grant::Http => "--allow-http ORIGIN",
+        Grant::Kv => "--allow-kv",
+    };
+    let flags: Vec<&str> = missing.grants().iter().map(flag).collect();
+    format!("grant it with {}, or build the handler without it", flags.join(" "))
+}
