@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 use duebox_job::TopicName;
 use duebox_queue::{ConnectionSettings, Queue};
 use duebox_sandbox::{HttpClient, Sandbox, World};
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -55,6 +55,10 @@ pub use self::modules::BadModules;
 /// Threads for Redis, timers and the workers' bookkeeping.
 const CONTROL_THREADS: usize = 2;
 
+/// Threads for what handlers ask of the network. They are not those of Redis: a handler that moves much, or
+/// greets many servers over TLS, delays no lease.
+const NETWORK_THREADS: usize = 2;
+
 /// Turns of a guests' thread between two looks at timers and sockets. A guest that computes takes 10 ms
 /// a turn, so tokio's own 61 would let naps and deadlines of its neighbours wait for half a second.
 const GUEST_TURNS_A_LOOK: u32 = 1;
@@ -70,13 +74,15 @@ pub fn run(manifest: Manifest, surroundings: Surroundings) -> anyhow::Result<()>
     let control = runtime(CONTROL_THREADS, "duebox").build()?;
     let guests =
         runtime(manifest.runner.threads, "guest").event_interval(GUEST_TURNS_A_LOOK).build()?;
+    let network = runtime(NETWORK_THREADS, "network").build()?;
     let ended = control.block_on(async {
         let signals = Signals::listen()?;
-        let daemon = Daemon::start(manifest, surroundings, &guests).await?;
+        let daemon = Daemon::start(manifest, surroundings, &guests, &network).await?;
         daemon.serve(signals).await;
         Ok(())
     });
     guests.shutdown_background();
+    network.shutdown_background();
     ended
 }
 
@@ -119,6 +125,7 @@ impl Daemon {
         manifest: Manifest,
         surroundings: Surroundings,
         guests: &Runtime,
+        network: &Runtime,
     ) -> anyhow::Result<Self> {
         let entries = entries(&manifest).count();
         info!(manifest = %manifest.path.display(), topics = entries, "starting: the handlers are compiled");
@@ -143,7 +150,7 @@ impl Daemon {
             cores: manifest.runner.threads,
             slots: Arc::new(Semaphore::new(manifest.runner.max_jobs as usize)),
             world: Arc::new(World {
-                http: Some(HttpClient::new(Handle::current())),
+                http: Some(HttpClient::new(network.handle().clone())),
                 ..World::of(Arc::new(HandlerLog))
             }),
         };

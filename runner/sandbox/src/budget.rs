@@ -2,6 +2,7 @@
 //! grows beyond what is left ends as a host fault and spends no attempt: it did nothing that it may not,
 //! and waiting with what it holds already could make all wait for each other.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
@@ -86,6 +87,41 @@ impl Budget {
     }
 }
 
+/// What one thing beside a guest's memory holds of the budget, such as a body on its way. It goes back with
+/// the share.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Share {
+    /// A share of nothing yet.
+    pub(crate) fn of(budget: Arc<Budget>) -> Self {
+        Self { budget, bytes: 0 }
+    }
+
+    /// Another share of the same budget, of nothing yet.
+    pub(crate) fn another(&self) -> Self {
+        Self::of(Arc::clone(&self.budget))
+    }
+
+    /// Takes so many bytes more, or none.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Spent> {
+        self.budget.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.give_back(self.bytes);
+        }
+    }
+}
+
 /// One who waits, also if it is given up meanwhile.
 struct Waiting<'a>(&'a AtomicUsize);
 
@@ -104,8 +140,6 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -119,6 +153,20 @@ mod tests {
         assert!(budget.take(usize::MAX).is_err());
         budget.take(40).unwrap();
         budget.give_back(100);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn a_share_goes_back_whole() {
+        let budget = Arc::new(Budget::default());
+        budget.limit(10);
+        let mut share = Share::of(Arc::clone(&budget));
+        share.grow(4).unwrap();
+        share.grow(5).unwrap();
+        assert!(share.grow(2).is_err());
+        assert!(share.another().grow(1).is_ok());
+        assert_eq!(budget.held(), 9);
+        drop(share);
         assert_eq!(budget.held(), 0);
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wasmtime::ResourceLimiter;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Share};
 use crate::limits::{Limits, TABLES_PER_MODULE};
 
 /// Why a growth of memory was refused.
@@ -54,6 +54,11 @@ impl Meter {
     /// The limit of memory, in bytes: the topic's, or that of all together if it is lower.
     pub(crate) fn memory_max(&self) -> usize {
         self.memory_max.min(self.budget.max())
+    }
+
+    /// A share of the budget, for what the host holds for the guest beside its memory.
+    pub(crate) fn share(&self) -> Share {
+        Share::of(Arc::clone(&self.budget))
     }
 
     /// Counts what was taken from the budget for the instance's first memory.

@@ -22,6 +22,7 @@ use super::request::Request;
 use super::resolver::{LookupError, Names};
 use super::response::Response;
 use super::trust::Trust;
+use crate::budget::Share;
 
 /// What hyper says of a head that does not end, or has too many headers; it has no other sign of it.
 const HEAD_TOO_LARGE: &str = "message head is too large";
@@ -40,7 +41,7 @@ struct Inner {
 /// Where a client looks names up and whom it trusts. The default is the system's ways.
 #[derive(Debug, Clone, Default)]
 pub struct HttpConfig {
-    /// Name servers to ask. Without any, those of the system, after its file of hosts.
+    /// Name servers to ask, and nobody else. Without any, those of the system, after its file of hosts.
     pub name_servers: Vec<SocketAddr>,
     /// Roots that certificates must lead to. Without any, those of the system, or, where it has none, those
     /// that the daemon was built with.
@@ -60,16 +61,18 @@ impl HttpClient {
         Self(Arc::new(Inner { runtime, pool }))
     }
 
-    /// Sends a request and waits for the whole response. Dropping the future ends the exchange.
+    /// Sends a request and waits for the whole response. `held` is what the request holds of the memory of
+    /// all guests. Dropping the future ends the exchange.
     pub(crate) async fn send(
         &self,
         grant: &HttpGrant,
         request: Request,
+        held: Share,
     ) -> Result<Response, HttpError> {
         grant.check(&request.url)?;
         let client = self.0.pool.client(grant, &request.url)?;
         let mut exchange = JoinSet::new();
-        exchange.spawn_on(within(client, request, grant.body_max), &self.0.runtime);
+        exchange.spawn_on(within(client, request, held, grant.body_max), &self.0.runtime);
         match exchange.join_next().await {
             Some(Ok(answer)) => answer,
             _ => Err(HttpError::Unavailable("the daemon is stopping".to_owned())),
@@ -78,9 +81,14 @@ impl HttpClient {
 }
 
 /// The exchange within the time that the guest gave it.
-async fn within(client: Client, request: Request, body_max: usize) -> Result<Response, HttpError> {
+async fn within(
+    client: Client,
+    request: Request,
+    held: Share,
+    body_max: usize,
+) -> Result<Response, HttpError> {
     let (url, timeout) = (request.url.clone(), request.timeout);
-    let exchange = exchange(client, request, body_max);
+    let exchange = exchange(client, request, held, body_max);
     match timeout {
         None => exchange.await,
         Some(timeout) => match tokio::time::timeout(timeout, exchange).await {
@@ -97,10 +105,14 @@ fn late(url: &Url, timeout: Duration) -> String {
 async fn exchange(
     client: Client,
     request: Request,
+    held: Share,
     body_max: usize,
 ) -> Result<Response, HttpError> {
     let origin = request.url.origin().ascii_serialization();
-    let answer = client.execute(request.into()).await.map_err(|error| failed(&origin, error))?;
+    let sent = request.into_sent();
+    let answer = client.execute(sent).await.map_err(|error| failed(&origin, error))?;
+    let mut coming = held.another();
+    drop(held);
     let status = answer.status().as_u16();
     if !STATUSES.contains(&status) {
         let text = format!("{origin} answered with the status {status}, which HTTP does not have");
@@ -110,12 +122,18 @@ async fn exchange(
         let text = format!("the headers of the response of {origin} are over 16 KiB");
         return Err(HttpError::TooLarge(text));
     };
-    let body = body(&origin, answer, body_max).await?;
-    Ok(Response { status, head, body })
+    coming.grow(head.len()).map_err(HttpError::of_memory)?;
+    let body = body(&origin, answer, body_max, &mut coming).await?;
+    Ok(Response { status, head, body, _held: coming })
 }
 
 /// Takes the body in as it comes, and no more of it than may be.
-async fn body(origin: &str, mut answer: reqwest::Response, max: usize) -> Result<Bytes, HttpError> {
+async fn body(
+    origin: &str,
+    mut answer: reqwest::Response,
+    max: usize,
+    held: &mut Share,
+) -> Result<Bytes, HttpError> {
     let too_large = || {
         HttpError::TooLarge(format!(
             "the response of {origin} is over {max} bytes; http_body of the topic's sandbox raises that"
@@ -130,6 +148,7 @@ async fn body(origin: &str, mut answer: reqwest::Response, max: usize) -> Result
         if part.len() > max - whole.len() {
             return Err(too_large());
         }
+        held.grow(part.len()).map_err(HttpError::of_memory)?;
         whole.extend_from_slice(&part);
     }
     Ok(whole.freeze())

@@ -1,6 +1,7 @@
 //! Why a request has no response: a code for the guest's program, and a text for its log.
 
 use crate::abi::{DENIED, INVALID, TIMEOUT, TOO_LARGE, UNAVAILABLE};
+use crate::budget::Spent;
 
 /// Why a request has no response. The text says it for people, who read it in the guest's log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +24,11 @@ pub(crate) enum HttpError {
 }
 
 impl HttpError {
+    /// There is no memory for a body.
+    pub(super) fn of_memory(spent: Spent) -> Self {
+        Self::Unavailable(spent.to_string())
+    }
+
     /// The error of ABI.md.
     pub(crate) fn code(&self) -> i32 {
         match self {

@@ -10,6 +10,7 @@ use super::marks::{self, Trace};
 use super::request::Request;
 use super::response::Response;
 use crate::abi::{NAMESPACE, NOT_FOUND, copy};
+use crate::budget::Share;
 use crate::guest::Guest;
 use crate::limits::Grants;
 use crate::memory::{Fault, View, job_view};
@@ -62,10 +63,10 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         Box::new(async move {
             let request = prepare(&mut caller, call)?;
             let answer = match request {
-                Ok(request) => {
+                Ok((request, held)) => {
                     let guest = caller.data();
                     let (grants, world) = (Arc::clone(&guest.grants), Arc::clone(&guest.world));
-                    send(&grants, &world, request).await
+                    send(&grants, &world, request, held).await
                 }
                 Err(error) => Err(error),
             };
@@ -83,25 +84,35 @@ type Call = (u32, u32, u32, u32, u32);
 fn prepare(
     caller: &mut Caller<'_, Guest>,
     (hp, hl, bp, bl, timeout_ms): Call,
-) -> Result<Result<Request, HttpError>, Fault> {
+) -> Result<Result<(Request, Share), HttpError>, Fault> {
     let view = job_view(caller, SEND)?;
     let (head, body) = (view.read(hp, hl)?, view.read(bp, bl)?);
-    let request = Request::read(head, timeout_ms).map(|request| request.with_body(body));
+    let request = Request::read(head, timeout_ms);
+    let mut held = view.guest.meter.share();
+    let copied = request.and_then(|request| {
+        held.grow(body.len()).map_err(HttpError::of_memory)?;
+        Ok(request.with_body(body))
+    });
     let Guest { exchanges, invocation, .. } = view.guest;
     exchanges.last = None;
-    Ok(request.map(|mut request| {
+    Ok(copied.map(|mut request| {
         marks::add(&mut request.headers, invocation, &mut exchanges.trace);
-        request
+        (request, held)
     }))
 }
 
-async fn send(grants: &Grants, world: &World, request: Request) -> Result<Response, HttpError> {
+async fn send(
+    grants: &Grants,
+    world: &World,
+    request: Request,
+    held: Share,
+) -> Result<Response, HttpError> {
     // A module that imports this is not loaded without a grant.
     let Some(grant) = &grants.http else {
         return Err(HttpError::Denied("nothing of the network is granted".to_owned()));
     };
     match &world.http {
-        Some(client) => client.send(grant, request).await,
+        Some(client) => client.send(grant, request, held).await,
         None => {
             grant.check(&request.url)?;
             let text = "this run has no network: it is a trial, nothing that it does has an effect";

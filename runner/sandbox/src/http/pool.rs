@@ -26,6 +26,9 @@ const IDLE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(10);
 /// Headers that a response of HTTP/1 may have.
 const HEADERS_MAX: usize = 128;
+/// What may be on its way to us unread, in bytes, of one exchange of HTTP/2 and of a connection.
+const WINDOW: u32 = 256 << 10;
+const WINDOW_OF_ALL: u32 = 1 << 20;
 /// What the headers of a response of HTTP/2 may take, in bytes.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
@@ -83,6 +86,8 @@ impl Pool {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_MAX)
             .http1_max_headers(HEADERS_MAX)
+            .http2_initial_stream_window_size(WINDOW)
+            .http2_initial_connection_window_size(WINDOW_OF_ALL)
             .http2_max_header_list_size(HEADER_BYTES_MAX)
             .user_agent(concat!("duebox/", env!("CARGO_PKG_VERSION")))
             .build()

@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+    body: Bytes,
     /// How long the whole exchange may take; `None` for as long as the job has.
     pub(super) timeout: Option<Duration>,
 }
@@ -54,6 +54,16 @@ impl Request {
 
     pub(super) fn with_body(self, body: &[u8]) -> Self {
         Self { body: Bytes::copy_from_slice(body), ..self }
+    }
+
+    /// The same as the library sends it.
+    pub(super) fn into_sent(self) -> reqwest::Request {
+        let mut sent = reqwest::Request::new(self.method, self.url);
+        *sent.headers_mut() = self.headers;
+        if !self.body.is_empty() {
+            *sent.body_mut() = Some(self.body.into());
+        }
+        sent
     }
 }
 
@@ -89,17 +99,6 @@ fn read_url(text: &str) -> Result<Url, HttpError> {
     }
     url.set_fragment(None);
     Ok(url)
-}
-
-impl From<Request> for reqwest::Request {
-    fn from(request: Request) -> Self {
-        let mut sent = Self::new(request.method, request.url);
-        *sent.headers_mut() = request.headers;
-        if !request.body.is_empty() {
-            *sent.body_mut() = Some(request.body.into());
-        }
-        sent
-    }
 }
 
 #[cfg(test)]

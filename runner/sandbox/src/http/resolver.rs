@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
-    ConnectionConfig, NameServerConfig, ProtocolConfig, ResolverConfig, ResolverOpts,
+    ConnectionConfig, NameServerConfig, ProtocolConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -43,7 +43,11 @@ impl Names {
 fn set_up(servers: &[SocketAddr]) -> Result<TokioResolver, String> {
     let (config, mut options) = match servers {
         [] => read_system_conf().map_err(|error| error.to_string())?,
-        servers => (at_servers(servers), ResolverOpts::default()),
+        servers => {
+            let mut options = ResolverOpts::default();
+            options.use_hosts_file = ResolveHosts::Never;
+            (at_servers(servers), options)
+        }
     };
     options.max_active_requests = OPEN_MAX;
     let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());

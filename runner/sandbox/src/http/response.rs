@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::budget::Share;
+
 /// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
@@ -10,4 +12,6 @@ pub(crate) struct Response {
     /// Its headers as a block.
     pub(crate) head: String,
     pub(crate) body: Bytes,
+    /// What head and body hold of the memory of all guests.
+    pub(crate) _held: Share,
 }

@@ -1,7 +1,7 @@
 //! Servers on loopback, as the tests of HTTP need them: one that echoes, and ones that say exactly what a
 //! test wants said.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,9 +11,16 @@ use axum::http::{HeaderMap, Method, Uri};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+/// Where most servers are: a free port of loopback.
+const HERE: &str = "127.0.0.1:0";
+
 /// Listens on a free port of loopback.
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    listen_at(HERE).await
+}
+
+async fn listen_at(address: &str) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
@@ -55,7 +62,15 @@ impl Raw {
         S: Fn(TcpStream) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (listener, address) = listen().await;
+        Self::serve_at(HERE, speak).await
+    }
+
+    async fn serve_at<F, S>(address: &str, speak: S) -> Self
+    where
+        S: Fn(TcpStream) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (listener, address) = listen_at(address).await;
         let taken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&taken);
         tokio::spawn(async move {
@@ -72,8 +87,13 @@ impl Raw {
 
     /// Answers the first request of each connection with these bytes, then closes it.
     pub(crate) async fn say(bytes: impl Into<Vec<u8>>) -> Self {
+        Self::say_at(HERE, bytes).await
+    }
+
+    /// The same at this address.
+    pub(crate) async fn say_at(address: &str, bytes: impl Into<Vec<u8>>) -> Self {
         let bytes: Arc<[u8]> = bytes.into().into();
-        Self::serve(move |mut connection| {
+        Self::serve_at(address, move |mut connection| {
             let bytes = Arc::clone(&bytes);
             async move {
                 // A client that has heard enough may be gone.
