@@ -12,8 +12,14 @@ use duebox_sandbox::{
     Sandbox, SandboxConfig, World,
 };
 
+use crate::outside::Outside;
+
 /// A compiled handler with its configuration, loaded as a topic loads it.
-pub struct Module(Handler);
+pub struct Module {
+    handler: Handler,
+    /// What it may reach, where it may.
+    outside: Option<Arc<Outside>>,
+}
 
 /// A job made by hand: attempt 1 of 8, due at the time it was made for, 20 s to run.
 #[derive(Debug, Clone)]
@@ -32,6 +38,8 @@ pub struct Attempt {
     pub due_at_ms: u64,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
+    /// How long it may run.
+    pub ttr: Duration,
 }
 
 /// What came of it.
@@ -64,6 +72,7 @@ impl Attempt {
             max_attempts: 8,
             due_at_ms: 1_764_000_000_000,
             headers: BTreeMap::new(),
+            ttr: Duration::from_secs(20),
         }
     }
 
@@ -89,8 +98,21 @@ impl Module {
     /// # Panics
     /// If it is not built, or the sandbox refuses it.
     pub fn built_with(name: &str, config: BTreeMap<String, String>, instances: Instances) -> Self {
-        let path = repository().join("handlers/build").join(format!("{name}.wasm"));
-        Self::load(&path, config, Limits { instances, ..Limits::default() })
+        Self::load(&built(name), config, Limits { instances, ..Limits::default() }, None)
+    }
+
+    /// The same, for a handler that may also ask these servers and keep values in this store.
+    ///
+    /// # Panics
+    /// If it is not built, or the sandbox refuses it.
+    pub fn reaching(
+        name: &str,
+        config: BTreeMap<String, String>,
+        instances: Instances,
+        outside: &Arc<Outside>,
+    ) -> Self {
+        let limits = Limits { instances, ..Limits::default() };
+        Self::load(&built(name), config, limits, Some(Arc::clone(outside)))
     }
 
     /// Loads the handler in a file.
@@ -98,17 +120,25 @@ impl Module {
     /// # Panics
     /// If there is none, or the sandbox refuses it.
     pub fn from_file(path: &Path, config: BTreeMap<String, String>) -> Self {
-        Self::load(path, config, Limits::default())
+        Self::load(path, config, Limits::default(), None)
     }
 
-    fn load(path: &Path, config: BTreeMap<String, String>, limits: Limits) -> Self {
+    fn load(
+        path: &Path,
+        config: BTreeMap<String, String>,
+        limits: Limits,
+        outside: Option<Arc<Outside>>,
+    ) -> Self {
         let bytes = std::fs::read(path).unwrap_or_else(|error| {
             panic!("cannot read {} ({error}); build it first: ./dev handlers", path.display())
         });
         let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
-        let grants = Grants { config, push, ..Grants::default() };
+        let (http, kv) = (outside.as_ref().map(|outside| outside.grant()), outside.is_some());
+        let grants = Grants { config, push, http, kv, ..Grants::default() };
         let loaded = sandbox().load(&bytes, limits, grants);
-        Self(loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display())))
+        let handler =
+            loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display()));
+        Self { handler, outside }
     }
 
     /// Runs the handler on a job, to its end.
@@ -125,10 +155,14 @@ impl Module {
             max_attempts: attempt.max_attempts,
             due_at_ms: attempt.due_at_ms,
             headers: attempt.headers.clone(),
-            ttr: Duration::from_secs(20),
+            ttr: attempt.ttr,
         };
-        let world = Arc::new(World::of(Arc::clone(&logs) as _));
-        let running = self.0.run(invocation, Interrupt::new(), world);
+        let sink = Arc::clone(&logs) as _;
+        let world = match &self.outside {
+            Some(outside) => outside.world(sink),
+            None => World::of(sink),
+        };
+        let running = self.handler.run(invocation, Interrupt::new(), Arc::new(world));
         let Report { outcome, result, follow_ups, trace, log_tail, memory_peak, .. } =
             runtime().block_on(running);
         Run { outcome, lines: logs.take(), result, follow_ups, trace, log_tail, memory_peak }
@@ -186,6 +220,20 @@ impl Run {
             _ => None,
         }
     }
+}
+
+/// Starts what handlers may reach. It lives on while a module uses it.
+///
+/// # Panics
+/// If no port can be had.
+pub fn outside() -> Arc<Outside> {
+    let started = runtime().block_on(Outside::start());
+    Arc::new(started.unwrap_or_else(|error| panic!("no servers: {error}")))
+}
+
+/// Where a handler of `handlers/build` is.
+fn built(name: &str) -> PathBuf {
+    repository().join("handlers/build").join(format!("{name}.wasm"))
 }
 
 /// The root of the repository.

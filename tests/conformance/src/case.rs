@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use duebox_job::FollowUp;
 use serde::Deserialize;
 
 use crate::attempt::{Attempt, Module, Run};
+use crate::outside::Outside;
 
 /// What a handler is asked to do, and what must come of it.
 #[derive(Debug, Clone, Deserialize)]
@@ -27,6 +29,7 @@ pub struct Case {
     attempt: Option<u32>,
     max_attempts: Option<u32>,
     due_at_ms: Option<u64>,
+    ttr_ms: Option<u64>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     expect: Expectation,
@@ -105,6 +108,17 @@ impl Payload {
 }
 
 impl Case {
+    /// The same case with the places that its texts name.
+    #[must_use]
+    pub fn at(mut self, outside: &Outside) -> Self {
+        self.script = outside.place(&self.script);
+        let Expectation { reason, reason_has, lines, .. } = &mut self.expect;
+        for text in reason.iter_mut().chain(reason_has).chain(lines) {
+            *text = outside.place(text);
+        }
+        self
+    }
+
     /// Runs the case by a module, and says what is not as expected; empty if all is.
     pub fn faults(&self, module: &Module) -> Vec<String> {
         let run = module.run(&self.attempt());
@@ -148,6 +162,7 @@ impl Case {
         attempt.headers.insert("script".to_owned(), self.script.clone());
         attempt.attempt = self.attempt.unwrap_or(attempt.attempt);
         attempt.max_attempts = self.max_attempts.unwrap_or(attempt.max_attempts);
+        attempt.ttr = self.ttr_ms.map_or(attempt.ttr, Duration::from_millis);
         attempt.due_at_ms = self.due_at_ms.unwrap_or(attempt.due_at_ms);
         attempt.id = self.id.clone().unwrap_or(attempt.id);
         attempt.topic = self.topic.clone().unwrap_or(attempt.topic);

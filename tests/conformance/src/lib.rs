@@ -5,6 +5,9 @@
 
 mod attempt;
 mod case;
+mod outside;
+mod server;
 
-pub use attempt::{Attempt, Module, Run, repository};
+pub use attempt::{Attempt, Module, Run, outside, repository};
 pub use case::{Case, cases, config};
+pub use outside::Outside;

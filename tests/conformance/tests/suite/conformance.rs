@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use duebox_conformance::{Module, cases, config};
+use duebox_conformance::{Module, cases, config, outside};
 use duebox_sandbox::Instances;
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
@@ -11,11 +11,12 @@ const WARM: Instances = Instances { snapshot: false, jobs_each: 50 };
 const WARM_SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 50 };
 
 fn passes(language: &str, instances: Instances) {
-    let mut modules = BTreeMap::new();
+    let (mut modules, outside) = (BTreeMap::new(), outside());
     let mut faults = Vec::new();
     for case in cases() {
         let handler = format!("{}-{language}", case.handler);
-        let built = || Module::built_with(&handler, config(), instances);
+        let built = || Module::reaching(&handler, config(), instances, &outside);
+        let case = case.at(&outside);
         faults.extend(case.faults(modules.entry(handler.clone()).or_insert_with(built)));
     }
     let (count, faults) = (faults.len(), faults.join("\n"));

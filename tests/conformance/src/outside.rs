@@ -1,0 +1,79 @@
+//! What lies outside of the sandbox for a case that reaches there: two servers on loopback, a port where
+//! nobody listens, and the topic's store.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use duebox_sandbox::{HttpClient, HttpGrant, LogSink, MemoryKv, Origin, World};
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::server;
+
+/// The largest body that the cases' topic takes, in bytes.
+const BODY_MAX: usize = 1 << 20;
+
+/// Servers and a store. The servers are gone when the process is.
+pub struct Outside {
+    server: String,
+    other: String,
+    closed: String,
+    client: HttpClient,
+    store: Arc<MemoryKv>,
+    /// Bound, so that nobody else listens there meanwhile.
+    _closed: TcpSocket,
+}
+
+impl Outside {
+    /// Starts the servers.
+    ///
+    /// # Errors
+    /// Says why a port cannot be had.
+    pub async fn start() -> std::io::Result<Self> {
+        let store = Arc::new(MemoryKv::new());
+        let closed = TcpSocket::new_v4()?;
+        closed.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        Ok(Self {
+            server: serve(&store).await?,
+            other: serve(&store).await?,
+            closed: format!("http://{}", closed.local_addr()?),
+            client: HttpClient::new(tokio::runtime::Handle::current()),
+            store,
+            _closed: closed,
+        })
+    }
+
+    /// A text of a case with the places in it: `{server}` and `{other}` are two that answer, at `{closed}`
+    /// nobody does, `{private}` is granted as an origin and not as an address, `{denied}` not at all.
+    pub fn place(&self, text: &str) -> String {
+        text.replace("{server}", &self.server)
+            .replace("{other}", &self.other)
+            .replace("{closed}", &self.closed)
+            .replace("{private}", "http://10.0.0.1")
+            .replace("{denied}", "http://127.0.0.1:9")
+    }
+
+    /// What the topic grants of the network.
+    pub(crate) fn grant(&self) -> HttpGrant {
+        let places = ["{server}", "{other}", "{closed}", "{private}"].map(|name| self.place(name));
+        let origin = |text: &String| text.parse::<Origin>();
+        let allow = places.iter().map(origin).collect::<Result<_, _>>();
+        let allow = allow.unwrap_or_else(|error| panic!("{places:?}: {error}"));
+        let loopback = "127.0.0.1/32".parse();
+        let private = vec![loopback.unwrap_or_else(|error| panic!("127.0.0.1/32: {error}"))];
+        HttpGrant { allow, private, body_max: BODY_MAX }
+    }
+
+    /// The world around a guest that logs there.
+    pub(crate) fn world(&self, logs: Arc<dyn LogSink>) -> World {
+        let store = Arc::clone(&self.store);
+        World { http: Some(self.client.clone()), kv: Some(store), ..World::of(logs) }
+    }
+}
+
+async fn serve(store: &Arc<MemoryKv>) -> std::io::Result<String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let router = server::router(Arc::clone(store));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(format!("http://{address}"))
+}
