@@ -145,8 +145,8 @@ enum Command {
 
 /// Check the manifest and every module, and report all problems at once
 ///
-/// Reads the manifest as `run` would, then loads each handler into the sandbox without running it.
-/// Each problem is shown with its file, its line and a remedy. Needs no Redis.
+/// Reads the manifest as `run` would, then loads each handler into the sandbox and runs the topic's smoke
+/// cases on it, if it has any. Each problem is shown with its file, its line and a remedy. Needs no Redis.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

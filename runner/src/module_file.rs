@@ -1,4 +1,5 @@
-//! The file of a handler module: read whole and bounded, and loaded into the sandbox.
+//! The file of a handler module: read whole and bounded, loaded into the sandbox, and tried on the topic's
+//! smoke cases.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -10,6 +11,7 @@ use duebox_sandbox::{Digest, Handler, LoadError, Sandbox, SandboxConfig, Sandbox
 use tracing::warn;
 
 use crate::manifest::{Runner, Topic};
+use crate::smoke::{self, SmokeError};
 
 /// Why a topic has no module.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,19 @@ pub enum ModuleError {
         /// Why, and what to do.
         error: LoadError,
     },
+    /// It does not pass the topic's smoke cases.
+    #[error(
+        "topic {topic}: the handler {path} is refused: {error}; correct the handler, or `smoke` if the case is wrong",
+        path = path.display()
+    )]
+    Smoke {
+        /// The topic it is for.
+        topic: String,
+        /// The file.
+        path: PathBuf,
+        /// Which case, and what it came to.
+        error: Box<SmokeError>,
+    },
 }
 
 /// A sandbox of this size, with the memory and the cache that the manifest gives it.
@@ -89,10 +104,13 @@ pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
     Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
 }
 
-/// Reads and compiles the module of a topic, or of a pattern of topics, if it is the one that is pinned. Blocks: up to seconds for a large module.
+/// Reads and compiles the module of a topic, or of a pattern of topics, if it is the one that is pinned,
+/// and runs the topic's smoke cases on it. Blocks, up to seconds for a large module and as long as the
+/// cases take ([`smoke::pass`]); must not be called where a runtime runs tasks.
 ///
 /// # Errors
-/// [`ModuleError`] if the file cannot be read, is not the pinned one, or the sandbox refuses it.
+/// [`ModuleError`] if the file cannot be read, is not the pinned one, the sandbox refuses it, or a case
+/// comes to something else than it should.
 pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
     let named = name.to_string();
     let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
@@ -106,9 +124,14 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
             return Err(ModuleError::Pin { topic: named, path, pinned, found });
         }
     }
-    sandbox
-        .load(&bytes, topic.limits.clone(), topic.grants.clone())
-        .map_err(|error| ModuleError::Refused { topic: named, path, error })
+    let handler = match sandbox.load(&bytes, topic.limits.clone(), topic.grants.clone()) {
+        Ok(handler) => handler,
+        Err(error) => return Err(ModuleError::Refused { topic: named, path, error }),
+    };
+    match smoke::pass(&handler, name, topic) {
+        Ok(()) => Ok(handler),
+        Err(error) => Err(ModuleError::Smoke { topic: named, path, error: Box::new(error) }),
+    }
 }
 
 /// Reads one byte more than allowed at most: the sandbox then says that it is too large.

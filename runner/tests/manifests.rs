@@ -248,6 +248,22 @@ fn a_name_beats_every_pattern_and_the_longest_pattern_the_others() {
 }
 
 #[test]
+fn smoke_cases_are_taken_whole_from_the_topic_or_from_the_defaults() {
+    let manifest = accepted("full.toml");
+    let cases = |topic: &str| -> Vec<(Vec<u8>, &str)> {
+        let cases = &manifest.topics[&name(topic)].smoke;
+        cases.iter().map(|case| (case.payload.to_vec(), case.expect.word())).collect()
+    };
+    let close = [(br#"{"region":"eu"}"#.to_vec(), "ack"), (b"bad".to_vec(), "drop")];
+    assert_eq!(cases("order.close")[..2], close);
+    assert_eq!(cases("order.close")[2..], [(Vec::new(), "snooze")]);
+    assert_eq!(cases("plain"), [(b"{}".to_vec(), "nack")]);
+    let many = format!("[topics.a]\nhandler = \"a\"\nsmoke = [{}]\n", "{},".repeat(101));
+    let refused = Manifest::parse(Path::new("m.toml"), many, &surroundings()).unwrap_err();
+    assert!(refused.to_string().contains("there are 101 smoke cases"), "{refused}");
+}
+
+#[test]
 fn schedules_are_read_in_the_order_of_the_file() {
     let schedules = accepted("full.toml").schedules;
     let told: Vec<(&str, &str, String)> =

@@ -45,6 +45,50 @@ fn a_pinned_module_is_loaded_and_any_other_file_is_refused_with_both_digests() {
     }
 }
 
+/// Logs its payload and answers its first digit; puts the job off on `s`, traps on `t`, loops on `l`.
+const ANSWERS: &str = r#"(module
+  (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
+  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+  (import "duebox_v1" "snooze" (func $snooze (param i64)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param $len i32) (result i32)
+    (drop (call $read (i32.const 0) (i32.const 0) (local.get $len)))
+    (call $log (i32.const 2) (i32.const 0) (local.get $len))
+    (if (i32.eq (i32.load8_u (i32.const 0)) (i32.const 0x73)) (then
+      (call $snooze (i64.const 1000)) (return (i32.const 1))))
+    (if (i32.eq (i32.load8_u (i32.const 0)) (i32.const 0x74)) (then unreachable))
+    (loop $again (br_if $again (i32.eq (i32.load8_u (i32.const 0)) (i32.const 0x6c))))
+    (i32.sub (i32.load8_u (i32.const 0)) (i32.const 48))))"#;
+
+#[test]
+fn a_module_serves_if_it_answers_every_smoke_case_as_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("acks.wat"), ANSWERS).unwrap();
+    let with = |cases: &[(&str, &str)]| {
+        let cases = cases.iter().map(|(payload, expect)| {
+            format!("[[topics.t.smoke]]\npayload = \"{payload}\"\nexpect = \"{expect}\"\n")
+        });
+        let topic =
+            topic(folder.path(), &format!("ttr = \"200ms\"\n{}", cases.collect::<String>()));
+        load(&topic).map_err(|error| error.to_string())
+    };
+    with(&[("0", "ack"), ("1", "nack"), ("2", "drop"), ("s", "snooze")]).unwrap();
+    for (payload, expect, told) in [
+        ("1", "ack", "should come to ack and came to nack (its log ends: info: 1)"),
+        ("0", "drop", "should come to drop and came to ack"),
+        ("s", "nack", "should come to nack and came to snooze"),
+        ("t", "nack", "came to trap: wasm `unreachable`"),
+        ("l", "ack", "came to timeout"),
+        ("9", "drop", "came to bad_verdict"),
+    ] {
+        let refused = with(&[("0", "ack"), (payload, expect)]).unwrap_err();
+        for part in ["topic t", "acks.wat", "smoke case 2 of 2", &format!("{payload:?}"), told] {
+            assert!(refused.contains(part), "{part} is missing: {refused}");
+        }
+        assert!(refused.ends_with("; correct the handler, or `smoke` if the case is wrong"));
+    }
+}
+
 fn manifest(folder: &Path, runner: &str, variables: &[(&str, &Path)]) -> Manifest {
     let variables = variables
         .iter()

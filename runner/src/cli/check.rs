@@ -108,7 +108,7 @@ fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
     Err(Failure::problems(findings.problems.iter().map(describe)))
 }
 
-/// A sandbox that loads modules; it runs none of them.
+/// A sandbox that loads modules, and runs one smoke case at a time.
 fn sandbox_for(manifest: &Manifest) -> Result<Sandbox, Failure> {
     let mut config = SandboxConfig { max_jobs: 1, memory_max: 64 << 10, tables_max: 1 };
     for topic in manifest.all_settings() {

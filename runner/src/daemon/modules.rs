@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use duebox_sandbox::{Grants, Handler, Limits, Sandbox, SandboxConfig};
+use duebox_sandbox::{Digest, Grants, Handler, Limits, Sandbox, SandboxConfig};
 use tracing::warn;
 
 use super::entry::{EntryName, entries};
-use crate::manifest::{Manifest, Topic};
+use crate::manifest::{Manifest, SmokeCase, Topic};
 use crate::module_file::{self, Fingerprint, ModuleError};
 
 /// The modules in service.
@@ -17,19 +17,27 @@ pub(super) type Modules = BTreeMap<EntryName, Module>;
 /// The files the daemon lives by, each as it was when it was last acted on.
 pub(super) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
 
-/// A module, and what it was compiled with.
+/// A module, and what it was made from.
 pub(super) struct Module {
     pub(super) handler: Handler,
-    file: PathBuf,
+    recipe: Recipe,
+}
+
+/// What the manifest says about a module: with any of it another, the module is made anew.
+#[derive(Clone, PartialEq)]
+pub(super) struct Recipe {
+    pub(super) file: PathBuf,
+    sha256: Option<Digest>,
     limits: Limits,
     grants: Grants,
+    smoke: Vec<SmokeCase>,
 }
 
 /// A module to be compiled.
 pub(super) struct Wanted {
     pub(super) entry: EntryName,
-    pub(super) file: PathBuf,
-    pub(super) topic: Topic,
+    pub(super) recipe: Recipe,
+    topic: Topic,
 }
 
 /// What came of it.
@@ -38,21 +46,34 @@ pub(super) struct Loaded {
     pub(super) module: Result<Module, ModuleError>,
 }
 
+impl Recipe {
+    /// The recipe of a topic, or of a pattern of topics; none if it has no handler.
+    pub(super) fn of(topic: &Topic) -> Option<Self> {
+        let Topic { handler, sha256, limits, grants, smoke, .. } = topic;
+        Some(Self {
+            file: handler.clone()?,
+            sha256: *sha256,
+            limits: limits.clone(),
+            grants: grants.clone(),
+            smoke: smoke.clone(),
+        })
+    }
+}
+
 impl Module {
-    /// True if it is what these settings ask for, as long as its file is the same.
-    pub(super) fn fits(&self, topic: &Topic) -> bool {
-        topic.handler.as_ref() == Some(&self.file)
-            && topic.sha256.is_none_or(|pinned| pinned == self.handler.digest())
-            && self.limits == topic.limits
-            && self.grants == topic.grants
+    /// True if it is what a recipe asks for, as long as its file is the same.
+    pub(super) fn fits(&self, recipe: &Recipe) -> bool {
+        // A pin that names what serves already asks for nothing new.
+        recipe.sha256.is_none_or(|pinned| pinned == self.handler.digest())
+            && Recipe { sha256: self.recipe.sha256, ..recipe.clone() } == self.recipe
     }
 
     /// The settings with which it serves: what it was compiled with changes only with it.
     pub(super) fn settings(&self, topic: &Topic) -> Topic {
         Topic {
-            handler: Some(self.file.clone()),
-            limits: self.limits.clone(),
-            grants: self.grants.clone(),
+            handler: Some(self.recipe.file.clone()),
+            limits: self.recipe.limits.clone(),
+            grants: self.recipe.grants.clone(),
             ..topic.clone()
         }
     }
@@ -61,27 +82,13 @@ impl Module {
 impl Wanted {
     /// What an entry wants; none if it has no handler.
     pub(super) fn of(entry: EntryName, topic: &Topic) -> Option<Self> {
-        let file = topic.handler.clone()?;
-        Some(Self { entry, file, topic: topic.clone() })
-    }
-
-    /// True if these settings ask for another module, whatever its file holds.
-    pub(super) fn differs_from(&self, old: &Topic) -> bool {
-        old.handler.as_ref() != Some(&self.file)
-            || old.sha256 != self.topic.sha256
-            || old.limits != self.topic.limits
-            || old.grants != self.topic.grants
+        Some(Self { entry, recipe: Recipe::of(topic)?, topic: topic.clone() })
     }
 
     fn load(self, sandbox: &Sandbox) -> Loaded {
-        let Self { entry, file, topic } = self;
-        let module = module_file::load(sandbox, &entry, &topic).map(|handler| Module {
-            handler,
-            file,
-            limits: topic.limits,
-            grants: topic.grants,
-        });
-        Loaded { entry, module }
+        let Self { entry, recipe, topic } = self;
+        let module = module_file::load(sandbox, &entry, &topic);
+        Loaded { entry, module: module.map(|handler| Module { handler, recipe }) }
     }
 }
 

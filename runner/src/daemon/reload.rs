@@ -9,8 +9,8 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use super::entry::{EntryName, entries};
-use super::modules::{self, Files, Loaded, Wanted};
-use crate::manifest::{Manifest, ManifestError, Topic};
+use super::modules::{self, Files, Loaded, Recipe, Wanted};
+use crate::manifest::{Manifest, ManifestError};
 use crate::module_file::Fingerprint;
 use crate::telemetry;
 
@@ -37,15 +37,18 @@ impl Daemon {
             _ => &self.manifest,
         };
         seen.extend(modules::fingerprints(wanted));
-        let before: BTreeMap<EntryName, &Topic> = entries(&self.manifest).collect();
+        let before: BTreeMap<EntryName, Recipe> = entries(&self.manifest)
+            .filter_map(|(entry, topic)| Some((entry, Recipe::of(topic)?)))
+            .collect();
         // What was refused under this manifest is tried again when its file changes, not at every look.
         let manifest_is_new = matches!(manifest, Some(Ok(_)));
         let is_wanted = |wanted: &Wanted| {
-            let file_is_new = is_new(&wanted.file, seen.get(&wanted.file).unwrap_or(&None));
+            let file = &wanted.recipe.file;
+            let file_is_new = is_new(file, seen.get(file).unwrap_or(&None));
             let serves_otherwise = match self.modules.get(&wanted.entry) {
                 // Refused before, unless it is asked for otherwise now.
-                None => before.get(&wanted.entry).is_none_or(|old| wanted.differs_from(old)),
-                Some(module) => !module.fits(&wanted.topic),
+                None => before.get(&wanted.entry) != Some(&wanted.recipe),
+                Some(module) => !module.fits(&wanted.recipe),
             };
             file_is_new || (manifest_is_new && serves_otherwise)
         };

@@ -1,14 +1,15 @@
 //! A value of the manifest as JSON text, for what a handler reads: texts as they are, the rest as
-//! JSON, with `${VAR}` replaced in every text inside it.
+//! JSON, with `${VAR}` replaced in every text inside it. Payloads that a manifest holds are such values.
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::reader::{Reader, integer_of};
-use super::section::Value;
+use super::reader::{Reader, integer_of, kind};
+use super::section::{Section, Value};
 
 /// A text as it is, anything else as JSON.
 pub(super) fn read_as_text(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<String> {
@@ -16,6 +17,20 @@ pub(super) fn read_as_text(reader: &Reader<'_>, name: &str, value: &Value<'_>) -
         DeValue::String(_) => reader.text(name, value),
         _ => Some(json_of(reader, name, value)?.to_string()),
     }
+}
+
+/// The payload of a job: a text, or a table or a list, which becomes JSON; nothing is the empty text.
+pub(super) fn read_payload(section: &Section<'_>) -> Option<Bytes> {
+    let Some(value) = section.value("payload") else { return Some(Bytes::new()) };
+    let reader = section.reader();
+    if !matches!(value.get_ref(), DeValue::String(_) | DeValue::Table(_) | DeValue::Array(_)) {
+        let title =
+            format!("`payload` is {}; it must be a text, a table or a list", kind(value.get_ref()));
+        let hint = "put it in quotes; a table or a list becomes JSON";
+        reader.refuse(Some(value.span()), title, hint);
+        return None;
+    }
+    read_as_text(reader, "payload", value).map(Bytes::from)
 }
 
 /// A value as JSON, with `${VAR}` replaced in every text inside it.

@@ -80,9 +80,10 @@ pub(super) const DEFAULTS: Keys = Keys {
         "warm_jobs",
         "snapshot",
         "breaker",
+        "smoke",
         "sandbox",
     ],
-    later: &["rollback", "smoke"],
+    later: &["rollback"],
     base: None,
 };
 
@@ -129,6 +130,9 @@ pub(super) const BACKOFF: Keys = Keys {
 pub(super) const BREAKER: Keys =
     Keys { place: "a breaker", served: &["failures", "probe"], later: &[], base: None };
 
+pub(super) const SMOKE: Keys =
+    Keys { place: "a smoke case", served: &["payload", "expect"], later: &[], base: None };
+
 pub(super) const SCHEDULE: Keys = Keys {
     place: "a schedule",
     served: &["name", "topic", "cron", "every", "tz", "payload", "missed", "window"],
@@ -137,9 +141,9 @@ pub(super) const SCHEDULE: Keys = Keys {
 };
 
 /// The tables in which a key that is out of place is looked for.
-const TABLES: [&Keys; 11] = [
+const TABLES: [&Keys; 12] = [
     &ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &BREAKER, &PASSWORD, &SECRET,
-    &SCHEDULE,
+    &SCHEDULE, &SMOKE,
 ];
 
 /// What is known about a key in its table.

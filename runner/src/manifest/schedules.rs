@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::TopicName;
-use toml::de::DeValue;
 
-use super::json::read_as_text;
+use super::json;
 use super::keys::{SCHEDULE, nearest};
-use super::reader::kind;
 use super::section::Section;
 use super::topic::LONGEST;
 use super::topics::Topics;
@@ -172,28 +170,13 @@ fn read_payload(
     topic: Option<&TopicName>,
     topics: &Topics,
 ) -> Option<Bytes> {
-    let Some(value) = section.value("payload") else { return Some(Bytes::new()) };
-    let reader = section.reader();
-    if !matches!(value.get_ref(), DeValue::String(_) | DeValue::Table(_) | DeValue::Array(_)) {
-        let title =
-            format!("`payload` is {}; it must be a text, a table or a list", kind(value.get_ref()));
-        reader.refuse(
-            Some(value.span()),
-            title,
-            "put it in quotes; a table or a list becomes JSON",
-        );
-        return None;
-    }
-    let payload = Bytes::from(read_as_text(reader, "payload", value)?);
+    let payload = json::read_payload(section)?;
     let most = topic.and_then(|name| topics.find(name)).map(|topic| topic.limits.payload);
     if let Some(most) = most.filter(|most| payload.len() > *most) {
         let title =
             format!("`payload` is {} bytes long; the topic takes {most} at most", payload.len());
-        reader.refuse(
-            Some(value.span()),
-            title,
-            "shorten it, or raise sandbox.payload of the topic",
-        );
+        let hint = "shorten it, or raise sandbox.payload of the topic";
+        section.reader().refuse(section.value_at("payload"), title, hint);
         return None;
     }
     Some(payload)

@@ -19,6 +19,7 @@ use super::failures::{BreakerSettings, read_backoff, read_policies};
 use super::sandbox::SandboxSettings;
 use super::secret::SecretSource;
 use super::section::Section;
+use super::smoke::{SmokeCase, read_smoke};
 use crate::breaker::Rule;
 
 /// The longest delay, retention or backoff: ten years.
@@ -81,6 +82,8 @@ pub struct Topic {
     pub shards: u32,
     /// When its jobs are held back because its handler fails.
     pub breaker: Rule,
+    /// Jobs that a module must pass before it serves, at most 100.
+    pub smoke: Vec<SmokeCase>,
     /// What the sandbox allows a handler to use.
     pub limits: Limits,
     /// What the sandbox gives a handler; the values of its secrets are in its config.
@@ -139,6 +142,7 @@ pub(super) struct Settings {
     warm_jobs: Option<u32>,
     snapshot: Option<bool>,
     breaker: BreakerSettings,
+    smoke: Option<Vec<SmokeCase>>,
     pub(super) sandbox: SandboxSettings,
 }
 
@@ -180,6 +184,7 @@ impl Topic {
             shards: own.shards.or(defaults.shards).unwrap_or(1),
             breaker: own.breaker.over(defaults.breaker),
             backoff: own.backoff.or_else(|| defaults.backoff.clone()).unwrap_or_default(),
+            smoke: own.smoke.or_else(|| defaults.smoke.clone()).unwrap_or_default(),
             limits,
             grants: own.sandbox.grants_over(&defaults.sandbox),
             secrets: own.sandbox.secrets_over(&defaults.sandbox),
@@ -225,6 +230,7 @@ impl Settings {
             warm_jobs: section.whole("warm_jobs", 1..=1_000_000),
             snapshot: section.truth("snapshot"),
             breaker: BreakerSettings::read(section),
+            smoke: read_smoke(section),
             sandbox: SandboxSettings::read(section),
         }
     }

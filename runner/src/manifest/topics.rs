@@ -12,6 +12,7 @@ use super::pattern::{NameOrPattern, Patterns, TopicPattern};
 use super::reader::Reader;
 use super::sandbox::{SandboxSettings, refuse_private};
 use super::section::{Section, Value};
+use super::smoke::check_smoke;
 use super::topic::{Settings, Topic, read_pin};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
@@ -93,6 +94,13 @@ fn read_topic<'t>(
             "add handler = \"path/to/module.wasm\", or remove `sandbox`: a topic without a handler is served to pull consumers",
         );
     }
+    if section.value("handler").is_none() && section.value("smoke").is_some() {
+        reader.refuse(
+            section.key_at("smoke"),
+            format!("topic `{name}` has smoke cases, but no handler to pass them"),
+            "add handler = \"path/to/module.wasm\", or remove `smoke`",
+        );
+    }
     let pin = read_pin(&section);
     if section.value("handler").is_none() && pin.is_some() {
         reader.refuse(
@@ -105,6 +113,7 @@ fn read_topic<'t>(
     let has_private = settings.sandbox.opens_private();
     let has_burst = settings.burst.is_some_and(|burst| burst > 0);
     let topic = Topic { sha256: pin, ..Topic::new(section.path("handler"), settings, defaults) };
+    check_smoke(&section, &topic.smoke, topic.limits.payload);
     if has_burst && topic.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has a burst, but no rate"));
     }

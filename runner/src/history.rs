@@ -1,0 +1,106 @@
+//! What became of the modules of a topic: the last reloads, refusals and rollbacks, kept in the daemon
+//! for whoever asks.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Events that are kept.
+const EVENTS_MAX: usize = 16;
+/// The longest reason, in bytes.
+const REASON_MAX: usize = 1 << 10;
+
+/// As what a module serves a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Its handler.
+    Handler,
+    /// Its canary.
+    Canary,
+}
+
+impl Role {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Handler => "handler",
+            Self::Canary => "canary",
+        }
+    }
+}
+
+/// What became of a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It serves from then on.
+    Served,
+    /// It was not taken; what served before, if anything did, serves on.
+    Refused,
+    /// It failed too often, and the one before it came back.
+    RolledBack,
+    /// Somebody said so, and the one before it came back.
+    RolledBackByHand,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in unix milliseconds by this machine's clock.
+    pub at_ms: u64,
+    /// As what the module serves, or was to serve.
+    pub role: Role,
+    /// What became of it.
+    pub fate: Fate,
+    /// The module's digest, 64 hex digits; none for a file that was not read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub digest: Option<String>,
+    /// Why, for people; empty where there is nothing to say. At most 1 KiB.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub reason: String,
+}
+
+/// The last events of a topic, or of all topics of a pattern. Clones are the same history.
+#[derive(Clone, Default)]
+pub struct History(Arc<Mutex<VecDeque<Event>>>);
+
+impl History {
+    /// Notes an event of now. The oldest of more than 16 goes.
+    pub fn note(&self, role: Role, fate: Fate, digest: Option<String>, reason: &str) {
+        let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+        let reason = reason[..reason.floor_char_boundary(REASON_MAX)].to_owned();
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() == EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(Event { at_ms, role, fate, digest, reason });
+    }
+
+    /// The events, the oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_events_stay_and_read_back_from_their_json() {
+        let history = History::default();
+        for number in 0..20 {
+            history.clone().note(Role::Handler, Fate::Served, Some(number.to_string()), "");
+        }
+        history.note(Role::Canary, Fate::Refused, None, &"ä".repeat(1_000));
+        let events = history.events();
+        assert_eq!((events.len(), events[0].digest.as_deref()), (16, Some("5")));
+        assert_eq!((events[15].reason.len(), events[15].role), (1_024, Role::Canary));
+        let json = serde_json::to_string(&events).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Event>>(&json).unwrap(), events);
+        assert!(json.contains(r#""role":"handler","fate":"served","digest":"5"}"#), "{json}");
+    }
+}
