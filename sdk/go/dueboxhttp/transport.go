@@ -16,6 +16,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,6 +94,10 @@ func response(request *http.Request, answer duebox.Response) *http.Response {
 	for name, values := range answer.Headers {
 		headers[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 	}
+	length := int64(len(answer.Body))
+	if told, err := strconv.ParseInt(answer.Header("content-length"), 10, 64); err == nil && request.Method == "HEAD" {
+		length = told
+	}
 	return &http.Response{
 		Status:        fmt.Sprintf("%d %s", answer.Status, http.StatusText(answer.Status)),
 		StatusCode:    answer.Status,
@@ -101,7 +106,7 @@ func response(request *http.Request, answer duebox.Response) *http.Response {
 		ProtoMinor:    1,
 		Header:        headers,
 		Body:          io.NopCloser(bytes.NewReader(answer.Body)),
-		ContentLength: int64(len(answer.Body)),
+		ContentLength: length,
 		Request:       request,
 	}
 }

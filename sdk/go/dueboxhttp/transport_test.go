@@ -52,6 +52,18 @@ func TestARequestGoesOutAndItsAnswerComesBack(t *testing.T) {
 	}
 }
 
+func TestAnAnswerToHeadTellsTheLengthThatGetWouldHave(t *testing.T) {
+	server := func(duebox.Request) (duebox.Response, error) {
+		return duebox.Response{Status: 200, Headers: map[string][]string{"content-length": {"1000"}}}, nil
+	}
+	do(server, func(client *http.Client) {
+		response, err := client.Head("https://shop.example/")
+		if err != nil || response.ContentLength != 1000 {
+			t.Error(response, err)
+		}
+	})
+}
+
 func TestTheClientFollowsRedirectsByItself(t *testing.T) {
 	server := func(request duebox.Request) (duebox.Response, error) {
 		if strings.HasSuffix(request.URL, "/a") {

@@ -143,6 +143,56 @@ mod tests {
         }
     }
 
+    /// A number below `bound`, the same in every run.
+    fn below(seed: &mut u64, bound: usize) -> usize {
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 33) as usize % bound
+    }
+
+    #[test]
+    fn where_credentials_go_the_host_sees_the_same_origin() {
+        const BASE: &str = "https://shop.example:8443/a/b?c";
+        const PIECES: [&str; 22] = [
+            "https://",
+            "http://",
+            "https:",
+            "HTTPS://",
+            "//",
+            "/",
+            "\\",
+            "@",
+            ":",
+            ":8443",
+            ":443",
+            "shop.example",
+            "SHOP.example",
+            "other.example",
+            "?",
+            "#",
+            "..",
+            "%2f",
+            "%40",
+            ".",
+            "[::1]",
+            "x",
+        ];
+        let host_sees = |url: &str| url::Url::parse(url).map(|url| url.origin());
+        let (mut seed, mut kept) = (7, 0);
+        for _ in 0..200_000 {
+            let count = 1 + below(&mut seed, 6);
+            let location: String =
+                (0..count).map(|_| PIECES[below(&mut seed, PIECES.len())]).collect();
+            let request = Request::get(BASE).header("authorization", "key");
+            let Some(next) = redirected(request, 307, &location) else { continue };
+            if next.header_value("authorization").is_some() {
+                assert_eq!(host_sees(&next.url), host_sees(BASE), "{location:?}: {}", next.url);
+                kept += 1;
+            }
+        }
+        assert!(kept > 10_000, "{kept} kept");
+    }
+
     #[test]
     fn methods_change_as_the_status_says() {
         let seen = |method: &str, status| {

@@ -9,6 +9,8 @@ mod documents;
 mod evidence;
 /// What the smallest handlers ask of the host.
 mod footprint;
+/// The dates of Retry-After, as each SDK reads them.
+mod http_dates;
 /// The JSON reader of the AssemblyScript SDK against serde.
 mod json_reader;
 /// Closing unpaid orders, in Rust.
