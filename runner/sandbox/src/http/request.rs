@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Method;
-use reqwest::header::HeaderMap;
+use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
 use url::Url;
 
 use super::error::HttpError;
@@ -56,12 +56,16 @@ impl Request {
         Self { body: Bytes::copy_from_slice(body), ..self }
     }
 
-    /// The same as the library sends it.
+    /// The same as the library sends it. A method that is expected to have a body says so where that is empty:
+    /// there are servers that want to be told a length.
     pub(super) fn into_sent(self) -> reqwest::Request {
+        let expected = matches!(self.method, Method::POST | Method::PUT | Method::PATCH);
         let mut sent = reqwest::Request::new(self.method, self.url);
         *sent.headers_mut() = self.headers;
         if !self.body.is_empty() {
             *sent.body_mut() = Some(self.body.into());
+        } else if expected {
+            sent.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         sent
     }

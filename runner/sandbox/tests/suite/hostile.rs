@@ -7,7 +7,9 @@ use std::time::Duration;
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Handler, Instances, Invocation, Limits};
 
+use crate::asker::grant;
 use crate::kit::{ACKS, Ran, hostile_modules, job, load, run, sandbox};
+use crate::names::Silence;
 
 /// What a run came to, as the first line of a hostile module names it.
 fn ended(ran: &Ran) -> &'static str {
@@ -45,7 +47,11 @@ fn corpus() -> Vec<Hostile> {
 
 impl Hostile {
     fn load(&self, instances: Instances) -> Handler {
-        let granted = Grants { push: Some(vec!["granted.*".to_owned()]), ..Grants::default() };
+        let granted = Grants {
+            push: Some(vec!["granted.*".to_owned()]),
+            http: Some(grant(&["http://silent.test"], &[])),
+            ..Grants::default()
+        };
         let limits = Limits { instances, ..self.limits.clone() };
         let handler = sandbox().load(&self.text, limits, granted);
         handler.unwrap_or_else(|error| panic!("{}: {error}", self.name))
@@ -68,12 +74,13 @@ impl Hostile {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_ends_as_its_first_line_says() {
-    let neighbour = load(ACKS);
+    let (neighbour, network) = (load(ACKS), Silence::listen().await);
     let (mut wrong, corpus) = (Vec::new(), corpus());
     assert!(corpus.len() > 50, "only {} hostile modules were found", corpus.len());
     for hostile in corpus {
         let handler = hostile.load(Instances::default());
-        let (ran, beside) = tokio::join!(run(&handler, hostile.job()), run(&neighbour, job()));
+        let (ran, beside) =
+            tokio::join!(network.run(&handler, hostile.job()), run(&neighbour, job()));
         assert_eq!(beside.report.outcome, Outcome::Acked, "beside {}", hostile.name);
         wrong.extend(hostile.fault(&ran));
     }
@@ -83,11 +90,11 @@ async fn each_ends_as_its_first_line_says() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_ends_the_same_where_instances_are_kept_warm() {
     let warm = Instances { snapshot: false, jobs_each: 1_000 };
-    let mut wrong = Vec::new();
+    let (mut wrong, network) = (Vec::new(), Silence::listen().await);
     for hostile in corpus() {
         let handler = hostile.load(warm);
         for _ in 0..2 {
-            wrong.extend(hostile.fault(&run(&handler, hostile.job()).await));
+            wrong.extend(hostile.fault(&network.run(&handler, hostile.job()).await));
         }
     }
     assert_eq!(wrong, Vec::<String>::new());

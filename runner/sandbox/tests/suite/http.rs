@@ -1,9 +1,10 @@
 //! `http_send` and `http_read` against real servers.
 
-use duebox_sandbox::{Grants, Limits, LoadError};
+use duebox_job::{FailureClass, JobId};
+use duebox_sandbox::{Grants, Invocation, Limits, LoadError};
 
-use crate::asker::{ASKER, Ask, Asker};
-use crate::kit::{job, sandbox};
+use crate::asker::{ASKER, Ask, Asker, grant};
+use crate::kit::{Ran, job, load_with, run, sandbox};
 use crate::web;
 
 #[tokio::test]
@@ -56,4 +57,135 @@ async fn what_is_not_granted_is_denied() {
     }
     let mixed = [Ask::from(head.as_str()), Ask::from("GET nonsense\n")];
     assert_eq!(asker.ask_as(job(), &mixed).await.code, -3);
+}
+
+/// The value of a header that an echo was sent.
+fn sent(answer: &crate::asker::Answer, name: &str) -> String {
+    let mut lines = answer.text().lines().filter_map(|line| line.split_once(": "));
+    let found = lines.find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("no {name} in {}", answer.text())).1.to_owned()
+}
+
+#[tokio::test]
+async fn requests_of_one_job_are_spans_of_one_trace() {
+    let origin = format!("http://{}", web::echo().await);
+    let asker = Asker::to(&[&origin]);
+    let head = format!("GET {origin}/\n");
+    let traced = |header: &str| {
+        let headers = [("traceparent", header), ("tracestate", "a=b")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Invocation { headers: headers.into(), ..job() }
+    };
+    let id = "0af7651916cd43dd8448eb211c80319c";
+    let parent = format!("00-{id}-b7ad6b7169203331-00");
+    let answer = asker.ask_as(traced(&parent), &[Ask::from(&*head)]).await;
+    let given = sent(&answer, "traceparent");
+    assert!(given.starts_with(&format!("00-{id}-")) && given.ends_with("-00"), "{given}");
+    assert_ne!(given, parent);
+    assert_eq!(sent(&answer, "tracestate"), "a=b");
+    // One that is none is not handed on.
+    let answer = asker.ask_as(traced("00-x-y-z"), &[Ask::from(&*head)]).await;
+    let made = sent(&answer, "traceparent");
+    assert_eq!((made.len(), &made[..3]), (55, "00-"));
+    assert!(!answer.text().contains("tracestate"), "{}", answer.text());
+    // Another job is another trace.
+    assert_ne!(sent(&asker.ask(&*head).await, "traceparent")[..35], made[..35]);
+}
+
+#[tokio::test]
+async fn a_handler_may_say_its_own_marks_but_not_which_attempt_it_is() {
+    let origin = format!("http://{}", web::echo().await);
+    let asker = Asker::to(&[&origin]);
+    let own =
+        [("traceparent", "mine"), ("idempotency-key", "order-42/close"), ("user-agent", "me/1")];
+    let lines: String = own.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let answer = asker.ask(&*format!("PUT {origin}/\n{lines}")).await;
+    for (name, value) in own {
+        assert_eq!(sent(&answer, name), value);
+    }
+    assert_eq!(sent(&answer, "content-length"), "0");
+    for name in
+        ["duebox-attempt", "host", "content-length", "transfer-encoding", "proxy-authorization"]
+    {
+        let answer = asker.ask(&*format!("GET {origin}/\n{name}: 1\n")).await;
+        assert_eq!(answer.code, -3, "{name}");
+        assert!(answer.error.contains(name), "{}", answer.error);
+    }
+    let odd = Invocation { id: JobId::from_redis(b"a b\xff%".to_vec()), ..job() };
+    let answer = asker.ask_as(odd, &[Ask::from(&*format!("GET {origin}/\n"))]).await;
+    assert_eq!(sent(&answer, "idempotency-key"), "order.close/a%20b%FF%25");
+}
+
+#[tokio::test]
+async fn only_the_last_response_is_kept_and_none_for_the_next_job() {
+    let origin = format!("http://{}", web::echo().await);
+    let asker = Asker::to(&[&origin]);
+    let head = format!("GET {origin}/\n");
+    let asks = [Ask::from(&*head), Ask::from("GET http://elsewhere.test/\n")];
+    let answer = asker.ask_as(job(), &asks).await;
+    assert_eq!((answer.code, answer.head.as_str(), answer.body_length), (-2, "", 0));
+    let [denied, granted] = asks;
+    let answer = asker.ask_as(job(), &[granted, denied]).await;
+    assert_eq!((answer.code, answer.error.as_str()), (200, ""));
+    assert!(answer.body_length > 0);
+}
+
+/// A module with both imports and one page, whose `handle` is this.
+async fn probe(body: &str) -> Ran {
+    let module = format!(
+        r#"(module
+  (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
+  (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32) (drop {body}) (i32.const 0)))"#
+    );
+    let grants = Grants { http: Some(grant(&[], &[])), ..Grants::default() };
+    run(&load_with(&module, Limits::default(), grants), job()).await
+}
+
+#[tokio::test]
+async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
+    let calls = [
+        (
+            "http_send",
+            "(call $send (i32.const P) (i32.const L) (i32.const 0) (i32.const 0) (i32.const 0))",
+        ),
+        (
+            "http_send",
+            "(call $send (i32.const 0) (i32.const 0) (i32.const P) (i32.const L) (i32.const 0))",
+        ),
+        ("http_read", "(call $read (i32.const 0) (i32.const P) (i32.const 0) (i32.const L))"),
+        ("http_read", "(call $read (i32.const 9) (i32.const P) (i32.const -1) (i32.const L))"),
+    ];
+    let fits = [(65_535, 1), (65_436, 100), (0, 65_536), (65_536, 0), (-1, 0)];
+    let faults =
+        [(65_536, 1), (65_437, 100), (0, 65_537), (1, 65_536), (-1, 1), (16, -1), (-1, -1)];
+    for (import, call) in calls {
+        let call = |(pointer, length): (i32, i32)| {
+            call.replace('P', &pointer.to_string()).replace('L', &length.to_string())
+        };
+        for range in fits {
+            assert_eq!(probe(&call(range)).await.answer(), 0, "{import} {range:?}");
+        }
+        for range in faults {
+            let ran = probe(&call(range)).await;
+            let (class, reason) = ran.class();
+            assert_eq!(class, FailureClass::Trap, "{import} {range:?}");
+            assert!(reason.starts_with(&format!("{import}: ")), "{reason}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_without_a_network_is_told_so_unless_it_may_not_ask_at_all() {
+    let grants = Grants { http: Some(grant(&["http://a.test"], &[])), ..Grants::default() };
+    let handler = load_with(ASKER, Limits::default(), grants);
+    for (head, code) in
+        [("GET http://a.test/\n", -6), ("GET http://b.test/\n", -2), ("GET nothing\n", -3)]
+    {
+        let payload = crate::asker::payload(&[Ask::from(head)]);
+        let ran = run(&handler, Invocation { payload, ..job() }).await;
+        let result = ran.report.result.unwrap();
+        assert_eq!(i32::from_le_bytes(result[..4].try_into().unwrap()), code, "{head}");
+    }
 }

@@ -131,9 +131,18 @@ pub(crate) async fn run_on(
     job: Invocation,
     kv: Option<Arc<dyn KeyValue>>,
 ) -> Ran {
+    run_in(handler, job, |logs| World { kv, ..World::of(logs) }).await
+}
+
+/// Runs a handler on a job in a world that is made around its log.
+pub(crate) async fn run_in(
+    handler: &Handler,
+    job: Invocation,
+    world: impl FnOnce(Arc<dyn LogSink>) -> World,
+) -> Ran {
     let lines = Lines::new();
-    let world = World { kv, ..World::of(lines.clone()) };
-    let report = handler.run(job, Interrupt::new(), Arc::new(world)).await;
+    let world = Arc::new(world(lines.clone()));
+    let report = handler.run(job, Interrupt::new(), world).await;
     Ran { report, lines: lines.take() }
 }
 

@@ -23,5 +23,7 @@ mod said;
 mod servers;
 mod shapes;
 mod ssrf;
+mod tls;
+mod waits;
 mod wasi;
 mod web;

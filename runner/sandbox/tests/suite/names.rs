@@ -4,13 +4,37 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use duebox_sandbox::HttpConfig;
+use duebox_sandbox::{Handler, HttpClient, HttpConfig, Invocation, MemoryKv, World};
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use tokio::net::UdpSocket;
 
+use crate::asker::client;
+use crate::kit::{Ran, run_in};
+
 /// The name that is never answered for.
 pub(crate) const SILENT: &str = "silent.test";
+
+/// A network whose name server never answers.
+pub(crate) struct Silence {
+    client: HttpClient,
+    _socket: UdpSocket,
+}
+
+impl Silence {
+    pub(crate) async fn listen() -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let name_servers = vec![socket.local_addr().unwrap()];
+        let client = client(HttpConfig { name_servers, ..HttpConfig::default() });
+        Self { client, _socket: socket }
+    }
+
+    /// Runs a handler on a job in this network, with a store of its own.
+    pub(crate) async fn run(&self, handler: &Handler, job: Invocation) -> Ran {
+        let (http, kv) = (Some(self.client.clone()), Some(Arc::new(MemoryKv::new()) as _));
+        run_in(handler, job, |logs| World { http, kv, ..World::of(logs) }).await
+    }
+}
 
 /// For each name its answers, one lookup after the other; the last one stands.
 type Zone = HashMap<String, Vec<Vec<IpAddr>>>;

@@ -1,0 +1,8 @@
+;; expect: trap
+;; Sends a body that ends a byte outside its memory.
+(module
+  (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "GET http://silent.test/\n")
+  (func (export "handle") (param i32) (result i32)
+    (call $send (i32.const 0) (i32.const 24) (i32.const 65530) (i32.const 7) (i32.const 0))))

@@ -1,0 +1,9 @@
+;; expect: trap
+;; Asks a server in _initialize, where there is no job to ask for.
+(module
+  (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "GET http://silent.test/\n")
+  (func (export "_initialize")
+    (drop (call $send (i32.const 0) (i32.const 24) (i32.const 0) (i32.const 0) (i32.const 0))))
+  (func (export "handle") (param i32) (result i32) (i32.const 0)))
