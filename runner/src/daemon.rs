@@ -10,6 +10,7 @@
 //! has run. Guests have threads of their own; Redis, timers and heartbeats keep theirs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -117,6 +118,8 @@ struct Daemon {
     rules: watch::Sender<AllRules>,
     schedules: watch::Sender<Schedules>,
     seen: Files,
+    /// Files and directories that a refused manifest wants otherwise: it is read again when one changes.
+    awaited: Vec<PathBuf>,
     background: JoinSet<()>,
 }
 
@@ -185,6 +188,7 @@ impl Daemon {
             rules: watch::Sender::new(Arc::new([])),
             schedules,
             seen,
+            awaited: Vec::new(),
             background: JoinSet::new(),
         };
         daemon.begin().await;

@@ -39,7 +39,7 @@ use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER};
 pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 pub use self::pattern::{Patterns, TopicPattern};
 pub use self::problem::{LocatedProblem, ManifestError};
-use self::reader::Reader;
+use self::reader::{Findings, Reader};
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::runner::{CacheFolder, LogFormat, Runner, check_log_filter};
 use self::schedules::read_schedules;
@@ -114,12 +114,15 @@ impl Manifest {
         let (document, syntax_errors) = DeTable::parse_recoverable(&text);
         let reader = Reader::new(surroundings, folder_of(path));
         let manifest = read_document(&reader, document.get_ref(), path);
-        let (mut problems, concealed) = reader.into_problems();
+        let Findings { mut problems, concealed, awaited } = reader.into_findings();
         problem::add_syntax_errors(&mut problems, &syntax_errors, &text);
         drop(document);
         match manifest {
             Some(manifest) if problems.is_empty() => Ok(manifest),
-            _ => Err(ManifestError::new(path, problem::conceal(text, &concealed), problems)),
+            _ => {
+                let text = problem::conceal(text, &concealed);
+                Err(ManifestError::new(path, text, problems).awaiting(awaited))
+            }
         }
     }
 }

@@ -61,6 +61,7 @@ mod breaker;
 // What is changed under it.
 mod manifest_reload;
 mod module_reload;
+mod secrets;
 mod smoke;
 
 // What is refused.

@@ -1,6 +1,8 @@
 //! `duebox check`: everything that is wrong with a manifest and its modules, at once. If nothing is, it
 //! tells what the manifest comes to: topics and patterns with their modules, and schedules.
 
+mod grants;
+
 use std::process::ExitCode;
 
 use bytesize::ByteSize;
@@ -8,6 +10,7 @@ use duebox_job::format_duration;
 use duebox_sandbox::{Digest, Sandbox, SandboxConfig};
 use serde::Serialize;
 
+use self::grants::GrantLines;
 use super::failure::{BAD_INPUT, Failure, split_remedy};
 use super::{CheckArgs, Common, output};
 use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic};
@@ -47,6 +50,8 @@ struct TopicLine {
     max_attempts: u32,
     memory_bytes: usize,
     payload_bytes: usize,
+    /// None for a topic that is served to pull consumers.
+    grants: Option<GrantLines>,
 }
 
 /// A schedule of the manifest.
@@ -99,6 +104,13 @@ fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
     }
     if ok {
         output::print(&table(&findings.topics))?;
+        let granted = findings.topics.iter();
+        let granted = granted.filter_map(|line| Some(line.grants.as_ref()?.rows(&line.topic)));
+        let granted: Vec<Vec<String>> = granted.flatten().collect();
+        if !granted.is_empty() {
+            output::print("")?;
+            output::print(&output::table(&["topic", "grant", "what it gives"], &granted))?;
+        }
         if !findings.schedules.is_empty() {
             output::print("")?;
             output::print(&schedule_table(&findings.schedules))?;
@@ -153,6 +165,7 @@ fn topic_line(name: String, topic: &Topic, digest: Option<Digest>) -> TopicLine 
         max_attempts: topic.max_attempts,
         memory_bytes: topic.limits.memory,
         payload_bytes: topic.limits.payload,
+        grants: topic.handler.as_ref().map(|_| GrantLines::of(topic)),
     }
 }
 

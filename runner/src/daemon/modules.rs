@@ -2,7 +2,7 @@
 //! in service before it takes its place.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duebox_sandbox::{Digest, Grants, Handler, Limits, Sandbox, SandboxConfig};
@@ -29,6 +29,7 @@ pub(super) struct Recipe {
     pub(super) file: PathBuf,
     sha256: Option<Digest>,
     limits: Limits,
+    /// Without the values of secrets: they change without the module.
     grants: Grants,
     smoke: Vec<SmokeCase>,
 }
@@ -49,12 +50,12 @@ pub(super) struct Loaded {
 impl Recipe {
     /// The recipe of a topic, or of a pattern of topics; none if it has no handler.
     pub(super) fn of(topic: &Topic) -> Option<Self> {
-        let Topic { handler, sha256, limits, grants, smoke, .. } = topic;
+        let Topic { handler, sha256, limits, smoke, .. } = topic;
         Some(Self {
             file: handler.clone()?,
             sha256: *sha256,
             limits: limits.clone(),
-            grants: grants.clone(),
+            grants: topic.grants_without_secrets(),
             smoke: smoke.clone(),
         })
     }
@@ -68,12 +69,25 @@ impl Module {
             && Recipe { sha256: self.recipe.sha256, ..recipe.clone() } == self.recipe
     }
 
+    /// Gives the module the secrets as they are now. True if they are others than before.
+    pub(super) fn give_secrets(&mut self, topic: &Topic) -> bool {
+        let mut config = self.recipe.grants.config.clone();
+        let values = topic.grants.config.iter();
+        let values = values.filter(|(name, _)| topic.secrets.contains_key(*name));
+        config.extend(values.map(|(name, value)| (name.clone(), value.clone())));
+        let are_others = config != *self.handler.config();
+        if are_others {
+            self.handler = self.handler.with_config(config);
+        }
+        are_others
+    }
+
     /// The settings with which it serves: what it was compiled with changes only with it.
     pub(super) fn settings(&self, topic: &Topic) -> Topic {
         Topic {
             handler: Some(self.recipe.file.clone()),
             limits: self.recipe.limits.clone(),
-            grants: self.recipe.grants.clone(),
+            grants: Grants { config: self.handler.config().clone(), ..self.recipe.grants.clone() },
             ..topic.clone()
         }
     }
@@ -136,7 +150,13 @@ pub struct BadModules(Vec<String>);
 pub(super) fn fingerprints(manifest: &Manifest) -> Files {
     let handlers = manifest.all_settings().filter_map(|topic| topic.handler.clone());
     let files = std::iter::once(manifest.path.clone()).chain(handlers);
+    let files = files.chain(secret_files(manifest));
     files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()
+}
+
+/// The files that secrets are kept in.
+pub(super) fn secret_files(manifest: &Manifest) -> impl Iterator<Item = PathBuf> {
+    manifest.all_settings().flat_map(Topic::secret_files).map(Path::to_owned)
 }
 
 /// A sandbox that has room for the largest handler of a manifest.

@@ -11,7 +11,7 @@ use super::Daemon;
 use super::entry::{EntryName, entries};
 use super::modules::{self, Files, Loaded, Recipe, Wanted};
 use crate::manifest::{Manifest, ManifestError};
-use crate::module_file::Fingerprint;
+use crate::module_file::{Fingerprint, fingerprint};
 use crate::telemetry;
 
 /// What a look at the files found.
@@ -27,16 +27,23 @@ impl Daemon {
     /// Looks at the files, and compiles what changed. Nothing that serves is touched.
     pub(super) async fn look_for_changes(&self) -> Changes {
         let mut seen = modules::fingerprints(&self.manifest);
+        seen.extend(self.awaited.iter().map(|file| (file.clone(), fingerprint(file))));
         let is_new = |file: &PathBuf, now: &Option<Fingerprint>| self.seen.get(file) != Some(now);
-        let manifest = seen
-            .get(&self.manifest.path)
-            .filter(|now| is_new(&self.manifest.path, now))
-            .map(|_| Manifest::load_with(&self.manifest.path, &self.surroundings));
+        let path = &self.manifest.path;
+        let mut read_with = std::iter::once(path.clone())
+            .chain(modules::secret_files(&self.manifest))
+            .chain(self.awaited.iter().cloned());
+        let manifest = read_with
+            .any(|file| is_new(&file, seen.get(&file).unwrap_or(&None)))
+            .then(|| Manifest::load_with(path, &self.surroundings));
         let wanted = match &manifest {
             Some(Ok(manifest)) => manifest,
             _ => &self.manifest,
         };
-        seen.extend(modules::fingerprints(wanted));
+        // What was seen before the manifest was read stands: a change meanwhile is seen as one.
+        for (file, now) in modules::fingerprints(wanted) {
+            seen.entry(file).or_insert(now);
+        }
         let before: BTreeMap<EntryName, Recipe> = entries(&self.manifest)
             .filter_map(|(entry, topic)| Some((entry, Recipe::of(topic)?)))
             .collect();
@@ -66,7 +73,14 @@ impl Daemon {
         self.seen = changes.seen;
         match changes.manifest {
             None => {}
-            Some(Err(error)) => warn!("the manifest is refused, the one in service stays\n{error}"),
+            Some(Err(error)) => {
+                warn!("the manifest is refused, the one in service stays\n{error}");
+                self.awaited = error.awaited().to_vec();
+                for file in &self.awaited {
+                    // Not known as it was before: it may have come since, and is looked at again.
+                    self.seen.entry(file.clone()).or_insert(None);
+                }
+            }
             Some(Ok(manifest)) => self.apply_manifest(manifest),
         }
         for Loaded { entry, module } in changes.modules {
@@ -97,6 +111,13 @@ impl Daemon {
             .map(|(entry, _)| entry)
             .collect();
         self.modules.retain(|entry, _| with_handler.contains(entry));
+        for (entry, topic) in entries(&manifest) {
+            let module = self.modules.get_mut(&entry);
+            if module.is_some_and(|module| module.give_secrets(topic)) {
+                info!(topic = %entry, "its secrets have changed: jobs that start now read the new ones");
+            }
+        }
+        self.awaited.clear();
         self.schedules.send_if_modified(|schedules| {
             let is_new = **schedules != *manifest.schedules;
             if is_new {

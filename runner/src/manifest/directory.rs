@@ -29,6 +29,7 @@ pub(super) fn read_dirs(section: &Section<'_>) -> BTreeMap<String, PathBuf> {
         }
         let host = reader.path(path, value)?;
         if must_be_there && let Err(why) = check_host_path(&host) {
+            reader.await_change(&host);
             let title = format!("`dirs`: {} {why}", host.display());
             reader.refuse(Some(value.span()), title, "name a directory that this user can read");
             return None;

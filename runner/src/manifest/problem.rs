@@ -27,6 +27,7 @@ pub struct ManifestError {
     path: PathBuf,
     text: String,
     problems: Vec<Problem>,
+    awaited: Vec<PathBuf>,
 }
 
 /// A problem with its place counted as people and editors count.
@@ -58,14 +59,29 @@ impl ManifestError {
                     .to_owned(),
             });
         }
-        Self { path: path.to_owned(), text, problems }
+        Self { path: path.to_owned(), text, problems, awaited: Vec::new() }
+    }
+
+    /// With the files and directories that were not as they must be.
+    pub(super) fn awaiting(self, awaited: Vec<PathBuf>) -> Self {
+        Self { awaited, ..self }
+    }
+
+    /// Secrets and directories that were not to be had: when one changes, the manifest may be good.
+    pub fn awaited(&self) -> &[PathBuf] {
+        &self.awaited
     }
 
     /// A file that cannot be read at all.
     pub(super) fn of_file(path: &Path, title: String, hint: &str) -> Self {
         let title = format!("{}: {title}", path.display());
         let problem = Problem { at: None, title, hint: hint.to_owned() };
-        Self { path: path.to_owned(), text: String::new(), problems: vec![problem] }
+        Self {
+            path: path.to_owned(),
+            text: String::new(),
+            problems: vec![problem],
+            awaited: Vec::new(),
+        }
     }
 
     /// The manifest's file.

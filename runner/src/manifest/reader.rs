@@ -24,11 +24,28 @@ pub(super) struct Reader<'s> {
     problems: RefCell<Vec<Problem>>,
     /// Places of the text that no problem may show.
     concealed: RefCell<Vec<Range<usize>>>,
+    /// Files and directories that are not as the manifest needs them.
+    awaited: RefCell<Vec<PathBuf>>,
+}
+
+/// What a reading of a manifest left behind.
+pub(super) struct Findings {
+    pub(super) problems: Vec<Problem>,
+    /// Places of the text that are not to be shown.
+    pub(super) concealed: Vec<Range<usize>>,
+    /// Files and directories to whose change the manifest may become good.
+    pub(super) awaited: Vec<PathBuf>,
 }
 
 impl<'s> Reader<'s> {
     pub(super) fn new(surroundings: &'s Surroundings, folder: &'s Path) -> Self {
-        Self { surroundings, folder, problems: RefCell::default(), concealed: RefCell::default() }
+        Self {
+            surroundings,
+            folder,
+            problems: RefCell::default(),
+            concealed: RefCell::default(),
+            awaited: RefCell::default(),
+        }
     }
 
     pub(super) fn surroundings(&self) -> &'s Surroundings {
@@ -40,9 +57,17 @@ impl<'s> Reader<'s> {
         self.folder
     }
 
-    /// The problems, and the places of the text that are not to be shown with them.
-    pub(super) fn into_problems(self) -> (Vec<Problem>, Vec<Range<usize>>) {
-        (self.problems.into_inner(), self.concealed.into_inner())
+    pub(super) fn into_findings(self) -> Findings {
+        Findings {
+            problems: self.problems.into_inner(),
+            concealed: self.concealed.into_inner(),
+            awaited: self.awaited.into_inner(),
+        }
+    }
+
+    /// Notes a file or directory that is not as it must be: when it changes, the manifest may be good.
+    pub(super) fn await_change(&self, path: &Path) {
+        self.awaited.borrow_mut().push(path.to_owned());
     }
 
     /// Keeps a place of the text out of every report: somebody wrote a secret there.

@@ -127,6 +127,9 @@ pub(super) fn read_secret<'t>(
     match source.value(reader.surroundings()) {
         Ok(value) => Some(GivenSecret { source, value: Some(value) }),
         Err((why, remedy)) => {
+            if let SecretSource::File(path) = &source {
+                reader.await_change(path);
+            }
             reader.refuse(Some(at), format!("`{named}`: {why}"), remedy);
             Some(GivenSecret { source, value: None })
         }

@@ -5,7 +5,7 @@
 //! value of the reference. So a [`Topic`] has no absent value left.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duebox_job::{
@@ -189,6 +189,23 @@ impl Topic {
             grants: own.sandbox.grants_over(&defaults.sandbox),
             secrets: own.sandbox.secrets_over(&defaults.sandbox),
         }
+    }
+}
+
+impl Topic {
+    /// What a module is loaded with: the grants without the values of secrets, which change without it.
+    pub fn grants_without_secrets(&self) -> Grants {
+        let mut grants = self.grants.clone();
+        grants.config.retain(|name, _| !self.secrets.contains_key(name));
+        grants
+    }
+
+    /// The files that its secrets are kept in.
+    pub fn secret_files(&self) -> impl Iterator<Item = &Path> {
+        self.secrets.values().filter_map(|source| match source {
+            SecretSource::File(path) => Some(path.as_path()),
+            SecretSource::Variable(_) => None,
+        })
     }
 }
 
