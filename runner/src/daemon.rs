@@ -31,6 +31,7 @@ use self::rules::AllRules;
 use self::served::{Leaving, Served};
 use crate::handler_log::HandlerLog;
 use crate::keeper::{self, Retentions};
+use crate::kv::RedisKv;
 use crate::lanes::Ground;
 use crate::manifest::{Manifest, RedisUrl, Surroundings};
 use crate::module_file;
@@ -141,8 +142,8 @@ impl Daemon {
             RedisUrl::Url(_) => None,
             RedisUrl::Managed { dir, fsync } => Some(ManagedRedis::start(dir, *fsync).await?),
         };
-        let queue = match connect(&manifest, managed.as_ref()).await {
-            Ok(queue) => queue,
+        let (queue, kv) = match connect(&manifest, managed.as_ref()).await {
+            Ok(connected) => connected,
             Err(error) => {
                 stop_managed(managed).await;
                 return Err(error);
@@ -154,6 +155,7 @@ impl Daemon {
             slots: Arc::new(Semaphore::new(manifest.runner.max_jobs as usize)),
             world: Arc::new(World {
                 http: Some(HttpClient::new(network.handle().clone())),
+                kv: Some(Arc::new(kv)),
                 ..World::of(Arc::new(HandlerLog))
             }),
         };
@@ -275,8 +277,11 @@ impl Daemon {
     }
 }
 
-/// Connects to the Redis of the manifest.
-async fn connect(manifest: &Manifest, managed: Option<&ManagedRedis>) -> anyhow::Result<Queue> {
+/// Connects to the Redis of the manifest: for the queue, and for the stores of the handlers.
+async fn connect(
+    manifest: &Manifest,
+    managed: Option<&ManagedRedis>,
+) -> anyhow::Result<(Queue, RedisKv)> {
     let url = match (&manifest.redis.url, managed) {
         (_, Some(managed)) => managed.url().to_owned(),
         (RedisUrl::Url(url), None) => url.clone(),
@@ -292,7 +297,8 @@ async fn connect(manifest: &Manifest, managed: Option<&ManagedRedis>) -> anyhow:
             warn!("{warning}");
         }
     }
-    Ok(queue)
+    let kv = RedisKv::new(Queue::connect(&settings, &manifest.redis.prefix).await?);
+    Ok((queue, kv))
 }
 
 async fn stop_managed(managed: Option<ManagedRedis>) {

@@ -16,6 +16,7 @@ pub mod handler_log;
 pub mod history;
 pub mod in_flight;
 pub mod keeper;
+pub mod kv;
 pub mod lanes;
 pub mod manifest;
 pub mod module_file;

@@ -15,8 +15,8 @@ use redis::{Cmd, Value};
 use crate::keys::TopicKeys;
 use crate::reply::{array, bytes, count, text, unexpected};
 use crate::script::{
-    self, DOCTOR_GRAVE, DOCTOR_JOBS, DOCTOR_LINE, DOCTOR_OUTBOX, DOCTOR_SIDE, DOCTOR_STAGE,
-    DOCTOR_TURNS, DOCTOR_TYPES, LuaScript,
+    self, DOCTOR_GRAVE, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_LINE, DOCTOR_OUTBOX, DOCTOR_SIDE,
+    DOCTOR_STAGE, DOCTOR_TURNS, DOCTOR_TYPES, LuaScript,
 };
 use crate::{Queue, QueueError};
 
@@ -26,6 +26,8 @@ const PAGE: u64 = 250;
 const PAGE_BYTES: u64 = 1 << 20;
 /// Turns that are counted anew in one script: some milliseconds of Redis' time.
 const TURNS_MAX: u64 = 10_000;
+/// Values of the store whose bytes are counted in one script, for the same reason.
+const VALUES_MAX: u64 = 10_000;
 /// Entries of the outbox on a page; each may hold many payloads.
 const OUTBOX_PAGE: u64 = 10;
 
@@ -59,6 +61,8 @@ pub enum Unexamined {
     AllButTypes,
     /// There are too many turns to count them in one step.
     Turns,
+    /// The store has too many values to count their bytes in one step.
+    Values,
 }
 
 impl Unexamined {
@@ -67,14 +71,18 @@ impl Unexamined {
         match self {
             Self::AllButTypes => "keys of a wrong type stand in the way of all other checks",
             Self::Turns => "more than 10000 turns are held: too many to be counted in one step",
+            Self::Values => {
+                "more than 10000 values are in the store: too many to count their bytes in one step"
+            }
         }
     }
 }
 
 impl Queue {
     /// Looks at a topic, or at one of its shards, page by page, and gives each finding to `found` as
-    /// it comes. Costs about 7 µs of Redis' time a job, in steps of about a millisecond; the only key
-    /// that is read at once is `turns:of`, up to 10,000 entries.
+    /// it comes. Costs about 7 µs of Redis' time a job, in steps of about a millisecond; the only keys
+    /// that are read at once are `turns:of` and the names of `kv`, up to 10,000 entries. Answers what was
+    /// not looked at.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; what was found until then is as it was told,
@@ -84,18 +92,18 @@ impl Queue {
         topic: &TopicName,
         checkup: Checkup,
         found: &mut impl FnMut(Finding),
-    ) -> Result<Option<Unexamined>, QueueError> {
+    ) -> Result<Vec<Unexamined>, QueueError> {
         let keys = self.keys(topic);
         let mut look = Look { queue: self, topic, keys, checkup, found, page: PAGE };
         if look.step(&DOCTOR_TYPES).await? > 0 && !checkup.repair {
-            return Ok(Some(Unexamined::AllButTypes));
+            return Ok(vec![Unexamined::AllButTypes]);
         }
         let bad_due = if checkup.bury_bad_dues { BAD_DUE_INFO } else { "" };
         for stage in ["pending", "ready", "retry", "unack"] {
             look.pages(&DOCTOR_STAGE, &[stage, bad_due]).await?;
         }
         look.pages(&DOCTOR_SIDE, &["turns:of"]).await?;
-        let counted = look.turns().await?;
+        let turns = look.counted(&DOCTOR_TURNS, &[&TURNS_MAX.to_string()]).await?;
         for part in ["blocked:at", "blocked"] {
             look.pages(&DOCTOR_LINE, &[part]).await?;
         }
@@ -113,7 +121,12 @@ impl Queue {
             look.pages(&DOCTOR_GRAVE, &[part, NO_INFO]).await?;
         }
         look.outbox().await?;
-        Ok((!counted).then_some(Unexamined::Turns))
+        for part in ["kv:rev", "kv:at"] {
+            look.pages(&DOCTOR_KV, &[part]).await?;
+        }
+        let values = look.counted(&DOCTOR_KV, &["bytes", &VALUES_MAX.to_string()]).await?;
+        let left_out = [(turns, Unexamined::Turns), (values, Unexamined::Values)];
+        Ok(left_out.into_iter().filter(|(counted, _)| !counted).map(|(_, what)| what).collect())
     }
 }
 
@@ -152,8 +165,13 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         self.tell(answer)
     }
 
-    async fn turns(&mut self) -> Result<bool, QueueError> {
-        let answer = self.call(&DOCTOR_TURNS, "0", &[&TURNS_MAX.to_string()]).await?;
+    /// Takes a step that counts something anew, unless there is too much of it.
+    async fn counted(
+        &mut self,
+        script: &'static LuaScript,
+        extra: &[&str],
+    ) -> Result<bool, QueueError> {
+        let answer = self.call(script, "0", extra).await?;
         let is_counted = text(answer.first().unwrap_or(&Value::Nil))? != "many";
         self.tell(answer)?;
         Ok(is_counted)

@@ -15,7 +15,7 @@ pub(crate) struct TopicKeys {
 impl TopicKeys {
     /// The names of all keys (docs/queue.md).
     #[cfg(test)]
-    pub(crate) const NAMES: [&'static str; 26] = [
+    pub(crate) const NAMES: [&'static str; 29] = [
         "jobs",
         "opts",
         "pending",
@@ -40,6 +40,9 @@ impl TopicKeys {
         "outbox",
         "inbox",
         "ticks",
+        "kv",
+        "kv:rev",
+        "kv:at",
         "meta",
         "holders",
     ];

@@ -20,6 +20,7 @@
 //! | `shards.rs` | the slots a topic is split over |
 //! | `inspect.rs` | peek, depths, topics |
 //! | `tick.rs` | tick: the jobs of schedules |
+//! | `kv.rs` | the store of a topic: get, set, delete, add |
 //! | `pull.rs` | pull: lease with a wait; settle and extend by id and token |
 //! | `doctor.rs` | examine: what bad producers left, found and put right |
 //! | `wake.rs` | the wake-up of a sleeping runner |
@@ -33,6 +34,7 @@ mod get;
 mod inspect;
 mod job;
 mod keys;
+mod kv;
 mod lease;
 mod list;
 mod outbox;
@@ -57,6 +59,7 @@ pub use error::QueueError;
 pub use find::KeyScan;
 pub use inspect::Depths;
 pub use job::{Buried, Finished, Job, JobState, LeaseHeld};
+pub use kv::{KV_BYTES_MAX, KV_NAMES_MAX, KvCondition, KvEntry, KvWrite};
 pub use lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use list::{
     Cursor, CursorError, DeadQuery, DeadSummary, DoneSummary, Page, PageOrder, PageQuery,

@@ -8,7 +8,7 @@ use duebox_job::{JobId, TopicName};
 use redis::Value;
 
 use crate::reply::{array, count, unexpected};
-use crate::script::{self, PRUNE, SWEEP};
+use crate::script::{self, KV_SWEEP, PRUNE, SWEEP};
 use crate::settle::millis;
 use crate::{BATCH_MAX, Queue, QueueError};
 
@@ -34,6 +34,8 @@ pub struct Tidied {
     pub done: u64,
     /// Marks.
     pub marks: Swept,
+    /// Values of the topic's store.
+    pub values: u64,
     /// There may be more to forget: ask again.
     pub more: bool,
 }
@@ -85,7 +87,7 @@ impl Queue {
         Ok(pruned)
     }
 
-    /// Forgets what a topic does not keep any more, and marks whose time is over: at most
+    /// Forgets what a topic does not keep any more, and marks and values whose time is over: at most
     /// [`BATCH_MAX`] of each, in one pipeline.
     ///
     /// # Errors
@@ -99,22 +101,26 @@ impl Queue {
         };
         let mut sweep = SWEEP.call(&keys);
         sweep.arg(BATCH_MAX);
+        let mut kv_sweep = KV_SWEEP.call(&keys);
+        kv_sweep.arg(BATCH_MAX);
         let calls = vec![
             prune("dead", "before", millis(keep.dead_for)),
             prune("dead", "above", keep.dead_most),
             prune("done", "before", millis(keep.done_for)),
             prune("done", "above", keep.done_most),
             sweep,
+            kv_sweep,
         ];
         let mut answers = script::run(&self.connection, calls).await?.into_iter();
         let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
         let pruned = [count(&next()?)?, count(&next()?)?, count(&next()?)?, count(&next()?)?];
-        let marks = Swept::read(next()?)?;
-        let most = pruned.into_iter().chain([marks.held, marks.follow_ups]).max();
+        let (marks, values) = (Swept::read(next()?)?, count(&next()?)?);
+        let most = pruned.into_iter().chain([marks.held, marks.follow_ups, values]).max();
         Ok(Tidied {
             dead: pruned[0] + pruned[1],
             done: pruned[2] + pruned[3],
             marks,
+            values,
             more: most >= Some(BATCH_MAX as u64),
         })
     }

@@ -70,6 +70,11 @@ pub(crate) static PAUSE: LuaScript = script!("pause", "wake");
 pub(crate) static TICK: LuaScript = script!("tick", "number", "wake");
 pub(crate) static PRUNE: LuaScript = script!("prune", "number");
 pub(crate) static SWEEP: LuaScript = script!("sweep", "number");
+pub(crate) static KV_GET: LuaScript = script!("kv_get", "over");
+pub(crate) static KV_SET: LuaScript = script!("kv_set", "number", "over", "kv");
+pub(crate) static KV_DELETE: LuaScript = script!("kv_delete", "over", "kv");
+pub(crate) static KV_ADD: LuaScript = script!("kv_add", "over", "kv");
+pub(crate) static KV_SWEEP: LuaScript = script!("kv_sweep", "number", "kv");
 pub(crate) static PEEK: LuaScript = script!("peek");
 pub(crate) static LOCATE: LuaScript = script!("locate");
 pub(crate) static FORGET_SHARDS: LuaScript = script!("forget_shards");
@@ -121,8 +126,9 @@ pub(crate) static DOCTOR_LINE: LuaScript = script!(
 );
 pub(crate) static DOCTOR_GRAVE: LuaScript = script!("doctor_grave", "number", "doctor");
 pub(crate) static DOCTOR_OUTBOX: LuaScript = script!("doctor_outbox");
+pub(crate) static DOCTOR_KV: LuaScript = script!("doctor_kv", "number", "doctor");
 
-static ALL: [&LuaScript; 30] = [
+static ALL: [&LuaScript; 36] = [
     &PUSH,
     &PROMOTE,
     &LEASE,
@@ -142,6 +148,11 @@ static ALL: [&LuaScript; 30] = [
     &TICK,
     &PRUNE,
     &SWEEP,
+    &KV_GET,
+    &KV_SET,
+    &KV_DELETE,
+    &KV_ADD,
+    &KV_SWEEP,
     &PEEK,
     &LOCATE,
     &FORGET_SHARDS,
@@ -153,6 +164,7 @@ static ALL: [&LuaScript; 30] = [
     &DOCTOR_LINE,
     &DOCTOR_GRAVE,
     &DOCTOR_OUTBOX,
+    &DOCTOR_KV,
 ];
 
 impl LuaScript {

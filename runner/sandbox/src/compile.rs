@@ -86,8 +86,8 @@ impl Compiler {
         Ok(module)
     }
 
-    /// The cache, and the name of the module in it. A snapshot may hold what the environment says, which
-    /// may be secret: with one it stays off the disk.
+    /// The cache, and the name of the module in it. A snapshot may hold what the environment or a granted
+    /// file says, which may be secret, and change: with one of them it stays off the disk.
     fn kept(
         &self,
         room: &Room,
@@ -97,7 +97,7 @@ impl Compiler {
         let cache = self.cache.as_ref()?;
         let form = match snapshot {
             None => "plain".to_owned(),
-            Some((limits, grants)) if grants.env.is_empty() => {
+            Some((limits, grants)) if grants.env.is_empty() && grants.dirs.is_empty() => {
                 format!("snapshot {} {} {}", limits.memory, limits.tables, limits.fuel)
             }
             Some(_) => return None,

@@ -65,7 +65,7 @@ pub trait KeyValue: Send + Sync {
     ) -> BoxFuture<'a, Result<i64, KvError>>;
 }
 
-/// A value, and which writing of the key it is: no two writings of a topic have the same revision.
+/// A value, and which writing of its key it is: no two writings of a key have the same revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The value.

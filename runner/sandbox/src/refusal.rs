@@ -174,6 +174,19 @@ pub enum LoadError {
     /// Imports of the ABI that the topic does not grant.
     #[error("{0}")]
     NotGranted(Missing),
+    /// A directory that the topic grants cannot be had.
+    #[error(
+        "the directory {} that the handler is to see as {guest:?} cannot be opened: {why}; make it, or correct `dirs` of the topic's sandbox",
+        host.display()
+    )]
+    Directory {
+        /// Its name for the guest.
+        guest: String,
+        /// Where it is to be.
+        host: std::path::PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An import with another signature than the ABI's.
     #[error("an import has the wrong type: {0}; sdk/ABI.md has the signatures")]
     ImportType(String),

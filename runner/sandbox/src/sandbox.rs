@@ -11,6 +11,7 @@ use crate::handler::{Common, Handler};
 use crate::limits::{Grants, Limits};
 use crate::refusal::{LoadError, SandboxError};
 use crate::room::Rooms;
+use crate::wasi;
 
 /// The size of a sandbox, fixed at its start.
 #[derive(Debug, Clone)]
@@ -87,6 +88,7 @@ impl Sandbox {
         if limits.tables > self.tables_max {
             return Err(LoadError::PoolTables { wanted: limits.tables, max: self.tables_max });
         }
+        wasi::check_dirs(&grants)?;
         let kind = Kind { metered: limits.fuel > 0, snapshots: limits.instances.snapshot };
         let room = self.rooms.of(kind).map_err(|error| LoadError::Engine(error.to_string()))?;
         let digest = Digest::of(bytes);

@@ -1,17 +1,21 @@
-//! WASI preview 1, whole, with nothing behind it: no arguments, no directories, no sockets, an empty
-//! stdin, the environment as granted, and output that goes to the job's log. Clocks and randomness
-//! are the machine's. All its calls are async, so a guest that sleeps holds no thread.
+//! WASI preview 1, whole, with nothing behind it: no arguments, no sockets, an empty stdin, the environment
+//! and directories as granted, these to read only, and output that goes to the job's log. Clocks and
+//! randomness are the machine's. All its calls are async, so a guest that sleeps or reads holds no thread.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use wasmtime::{Caller, Linker};
 use wasmtime_wasi::p1::{self, WasiP1Ctx};
-use wasmtime_wasi::{HostMonotonicClock, HostWallClock, I32Exit, WasiCtxBuilder};
+use wasmtime_wasi::{
+    FsPerms, HostMonotonicClock, HostWallClock, I32Exit, WasiCtxBuilder, WasiView as _,
+};
 
 use crate::guest::Guest;
 use crate::limits::Grants;
 use crate::log::{JobLog, Level};
+use crate::refusal::LoadError;
 use crate::stdio::LineStream;
 
 /// The namespace of its imports.
@@ -19,6 +23,34 @@ pub(crate) const NAMESPACE: &str = "wasi_snapshot_preview1";
 
 /// Bytes a guest may hand to the host in one call.
 pub(crate) const CALL_BYTES_MAX: usize = 4 << 20;
+
+/// What a guest with directories may hold at once: these, open files, and what it waits for. A guest that
+/// wants more traps; each open file is a file descriptor of the daemon.
+const HELD_MAX: usize = 64;
+/// Directories that one topic may grant.
+const DIRS_MAX: usize = 16;
+
+/// Checks that the directories of a grant can be opened.
+pub(crate) fn check_dirs(grants: &Grants) -> Result<(), LoadError> {
+    let refused = |guest: &str, host: &Path, why: String| LoadError::Directory {
+        guest: guest.to_owned(),
+        host: host.to_owned(),
+        why,
+    };
+    for (number, (guest, host)) in grants.dirs.iter().enumerate() {
+        if guest.is_empty() || guest.contains('\0') {
+            return Err(refused(guest, host, "it has no name that a guest could use".to_owned()));
+        }
+        if number >= DIRS_MAX {
+            let why = format!("a topic can have {DIRS_MAX} directories, and this is one more");
+            return Err(refused(guest, host, why));
+        }
+        let mut builder = WasiCtxBuilder::new();
+        let opened = builder.preopened_dir(host, guest, FsPerms::ReadOnly);
+        opened.map_err(|error| refused(guest, host, error.root_cause().to_string()))?;
+    }
+    Ok(())
+}
 
 /// One instance's WASI.
 pub(crate) struct Wasi {
@@ -41,7 +73,19 @@ impl Wasi {
         for (name, value) in &grants.env {
             builder.env(name, value);
         }
-        Self { context: builder.build_p1(), output: [stdout, stderr] }
+        for (guest, host) in &grants.dirs {
+            // It was there when the module was loaded; without it the guest finds nothing under the name.
+            if let Err(error) = builder.preopened_dir(host, guest, FsPerms::ReadOnly) {
+                let text =
+                    format!("the directory {guest} cannot be opened: {}", error.root_cause());
+                log.say(Level::Warn, text.as_bytes());
+            }
+        }
+        let mut context = builder.build_p1();
+        if !grants.dirs.is_empty() {
+            context.ctx().table.set_max_capacity(HELD_MAX);
+        }
+        Self { context, output: [stdout, stderr] }
     }
 
     /// From now on its output goes to another job's log.

@@ -136,7 +136,7 @@ async fn examine(
     let unexamined = queue.examine(topic, checkup, &mut tell).await?;
     let mut report = report.borrow_mut();
     report.sum.topics += 1;
-    report.sum.unexamined.extend(unexamined.map(|what| not_examined(topic, what)));
+    report.sum.unexamined.extend(unexamined.into_iter().map(|what| not_examined(topic, what)));
     std::mem::replace(&mut report.printed, Ok(()))
 }
 

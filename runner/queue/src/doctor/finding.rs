@@ -71,6 +71,10 @@ pub enum FindingKind {
     DoneParts,
     /// Follow-ups that no relay can read: set aside.
     BadOutbox,
+    /// What stands beside the values of the store belongs to none: removed.
+    StoreParts,
+    /// The bytes of the store are counted wrongly: counted anew.
+    WrongBytes,
     /// The set of topics holds a name that no topic can have: removed.
     BadTopic,
     /// The set of topics names one that has no keys and no entry in the manifest: removed.
@@ -81,7 +85,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::WrongType,
         Self::NoPayload,
         Self::BadDue,
@@ -98,6 +102,8 @@ impl FindingKind {
         Self::DeadParts,
         Self::DoneParts,
         Self::BadOutbox,
+        Self::StoreParts,
+        Self::WrongBytes,
         Self::BadTopic,
         Self::EmptyTopic,
         Self::UnlistedTopic,
@@ -122,6 +128,8 @@ impl FindingKind {
             Self::DeadParts => "dead_parts",
             Self::DoneParts => "done_parts",
             Self::BadOutbox => "bad_outbox",
+            Self::StoreParts => "store_parts",
+            Self::WrongBytes => "wrong_bytes",
             Self::BadTopic => "bad_topic",
             Self::EmptyTopic => "empty_topic",
             Self::UnlistedTopic => "unlisted_topic",

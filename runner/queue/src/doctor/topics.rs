@@ -127,7 +127,7 @@ impl Queue {
         self.unlist(topic.as_str().as_bytes()).await?;
         let keys = self.keys(topic);
         let mut exist = redis::cmd("EXISTS");
-        for name in ["jobs", "pending", "ready", "unack", "retry", "dead", "meta"] {
+        for name in ["jobs", "pending", "ready", "unack", "retry", "dead", "meta", "kv"] {
             exist.arg(keys.key(name));
         }
         if count(&script::run_one(&self.connection, exist).await?)? == 0 {

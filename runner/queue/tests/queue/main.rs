@@ -32,6 +32,8 @@ mod refusal;
 mod tick;
 // Consumers that wait, and settle by id and token.
 mod pull;
+// The store of a topic.
+mod kv;
 // What bad producers left, found and put right.
 mod doctor;
 // Sleeping runners.

@@ -53,6 +53,11 @@ pub(crate) static LIST: RawScript = script!("list", "number");
 pub(crate) static PAUSE: RawScript = script!("pause", "wake");
 pub(crate) static PRUNE: RawScript = script!("prune", "number");
 pub(crate) static SWEEP: RawScript = script!("sweep", "number");
+pub(crate) static KV_GET: RawScript = script!("kv_get", "over");
+pub(crate) static KV_SET: RawScript = script!("kv_set", "number", "over", "kv");
+pub(crate) static KV_DELETE: RawScript = script!("kv_delete", "over", "kv");
+pub(crate) static KV_ADD: RawScript = script!("kv_add", "over", "kv");
+pub(crate) static KV_SWEEP: RawScript = script!("kv_sweep", "number", "kv");
 
 impl RawScript {
     /// Calls the script on the topic's keys, which its header names.

@@ -55,11 +55,12 @@ snapshot!(
         blocked_at "blocked:at" turns "turns" turns_of "turns:of"
         dead_jobs "dead:jobs" dead_opts "dead:opts" dead_info "dead:info"
         done_jobs "done:jobs" done_info "done:info" done_result "done:result"
-        outbox "outbox" ticks "ticks"
+        outbox "outbox" ticks "ticks" kv "kv" kv_rev "kv:rev"
     ]
     zsets [
         pending "pending" ready "ready" unack "unack" retry "retry" blocked "blocked"
         dead "dead" done "done" holders "holders" unique "unique" inbox "inbox"
+        kv_at "kv:at"
     ]
 );
 
@@ -115,8 +116,8 @@ impl Snapshot {
     /// The same in memory.
     pub(crate) fn put_back(&mut self, by: Duration) {
         let (ms, us) = (by.as_millis() as f64, by.as_micros() as f64);
-        let Self { pending, retry, dead, done, unique, inbox, .. } = self;
-        for scores in [pending, retry, dead, done, unique, inbox] {
+        let Self { pending, retry, dead, done, unique, inbox, kv_at, .. } = self;
+        for scores in [pending, retry, dead, done, unique, inbox, kv_at] {
             scores.values_mut().filter(|score| is_due(**score)).for_each(|score| *score -= ms);
         }
         let ranked = |score: &f64| [0.0, -RANK, RANK].iter().any(|rank| is_due(score - rank));

@@ -1,11 +1,14 @@
 //! The hostile modules: each ends as its first line says, and a neighbour never notices.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Handler, Instances, Invocation, Limits};
+use tempfile::TempDir;
 
 use crate::asker::grant;
 use crate::kit::{ACKS, Ran, hostile_modules, job, load, run, sandbox};
@@ -27,9 +30,12 @@ struct Hostile {
     text: Vec<u8>,
     expected: String,
     limits: Limits,
+    /// Whether it sees a directory.
+    dirs: bool,
 }
 
-/// All of them. Each says in its first line how it ends, and may say in the second how much fuel it has.
+/// All of them. Each says in its first line how it ends, and may say in the second how much fuel it has, or
+/// that it sees a directory.
 fn corpus() -> Vec<Hostile> {
     let read = |path: PathBuf| {
         let text = fs::read(&path).unwrap();
@@ -40,16 +46,31 @@ fn corpus() -> Vec<Hostile> {
         let expected = first.strip_prefix(";; expect: ").unwrap_or_else(|| panic!("{name}"));
         let fuel = second.strip_prefix(";; fuel: ").map_or(0, |fuel| fuel.parse().unwrap());
         let limits = Limits { fuel, ..Limits::default() };
-        Hostile { name, expected: expected.to_owned(), text, limits }
+        let dirs = second == ";; granted: dirs";
+        Hostile { name, expected: expected.to_owned(), text, limits, dirs }
     };
     fs::read_dir(hostile_modules()).unwrap().map(|file| read(file.unwrap().path())).collect()
 }
 
+/// A directory with a file, and with a link that leads out.
+fn readable() -> PathBuf {
+    static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.txt"), "to be read").unwrap();
+        symlink("..", folder.path().join("out")).unwrap();
+        folder
+    });
+    FOLDER.path().to_owned()
+}
+
 impl Hostile {
     fn load(&self, instances: Instances) -> Handler {
+        let dirs = self.dirs.then(|| ("/granted".to_owned(), readable()));
         let granted = Grants {
             push: Some(vec!["granted.*".to_owned()]),
             http: Some(grant(&["http://silent.test"], &[])),
+            kv: true,
+            dirs: dirs.into_iter().collect(),
             ..Grants::default()
         };
         let limits = Limits { instances, ..self.limits.clone() };

@@ -5,6 +5,7 @@
 mod asker;
 mod assemblyscript;
 mod costs;
+mod dirs;
 mod evidence;
 mod failures;
 mod follow_ups;

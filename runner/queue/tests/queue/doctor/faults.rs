@@ -114,6 +114,14 @@ const FAULTS: &[Fault] = &[
     fault("a result alone", &[("HSET", "done:result", &["x", "1"])], &[(Kind::DoneParts, "x")]),
     fault("a done payload alone", &[("HSET", "done:jobs", &["x", "1"])], &[(Kind::DoneParts, "x")]),
 
+    fault("a revision of nothing", &[("HSET", "kv:rev", &["x", "1"])], &[(Kind::StoreParts, "x")]),
+    fault("a time of nothing", &[("ZADD", "kv:at", &["1763740800000", "x"])], &[(Kind::StoreParts, "x")]),
+    fault("a value kept beyond all times",
+        &[("HSET", "kv", &["x", "v"]), ("HSET", "meta", &["kv_bytes", "2"]), ("ZADD", "kv:at", &["9e15", "x"])],
+        &[(Kind::BadScore, "x")]),
+    fault("bytes that nobody counted", &[("HSET", "kv", &["x", "v"])], &[(Kind::WrongBytes, "kv_bytes")]),
+    fault("bytes of nothing", &[("HSET", "meta", &["kv_bytes", "7"])], &[(Kind::WrongBytes, "kv_bytes")]),
+
     fault("no follow-ups", &[("HSET", "outbox", &["1763740800000000:x", "soon"])],
         &[(Kind::BadOutbox, "1763740800000000:x")]),
 ];

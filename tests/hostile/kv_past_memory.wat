@@ -1,0 +1,7 @@
+;; expect: trap
+;; Reads a value under a key that ends a byte outside its memory.
+(module
+  (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (call $kv_get (i32.const 65530) (i32.const 7) (i32.const 0) (i32.const 0))))
