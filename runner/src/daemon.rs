@@ -29,6 +29,7 @@ use self::finder::{FOUND_MAX, Known};
 use self::modules::{Files, Modules};
 use self::rules::AllRules;
 use self::served::{Leaving, Served};
+use crate::file_limit;
 use crate::handler_log::HandlerLog;
 use crate::keeper::{self, Retentions};
 use crate::kv::RedisKv;
@@ -73,6 +74,7 @@ const BIND_AGAIN: Duration = Duration::from_secs(1);
 /// # Errors
 /// Whatever keeps it from starting, for people.
 pub fn run(manifest: Manifest, surroundings: Surroundings) -> anyhow::Result<()> {
+    file_limit::raise();
     let control = runtime(CONTROL_THREADS, "duebox").build()?;
     let guests =
         runtime(manifest.runner.threads, "guest").event_interval(GUEST_TURNS_A_LOOK).build()?;

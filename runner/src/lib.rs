@@ -12,6 +12,7 @@ pub mod cost;
 pub mod counters;
 pub mod daemon;
 pub mod figures;
+pub mod file_limit;
 pub mod handler_log;
 pub mod history;
 pub mod in_flight;

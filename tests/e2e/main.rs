@@ -33,6 +33,7 @@ mod cluster;
 mod command_flow;
 mod expiry;
 mod follow_ups;
+mod kept;
 mod keys;
 mod limits;
 mod pause;
