@@ -1,18 +1,25 @@
-// Command shop-activation composes the message to a shop that opened and still has no goods: topic
-// shop.activation, pushed by the platform when a shop opens.
+// Command shop-activation sends the message to a shop that opened and still has no goods: topic
+// shop.activation, pushed by the platform when a shop opens. The platform's API sends it, once,
+// however often it is asked to: the job's own Idempotency-Key goes along.
 //
-// The shop is                      verdict
-// without goods, days after it opened    ack: the message is logged, ready to be sent
+// The shop is                            verdict
+// without goods, days after it opened    the message is sent, then ack
 // with goods meanwhile                   ack without a message
 // open for less than that                nack until the day has come
 // closed, or the event is malformed      drop, with the reason
 //
-// The configuration value days says when (7 by default, 0 to 365). Invariant: one line "verdict=…"
-// a job, so that a ledger can be read from the log, and at most one message before it.
+// The API answers                        verdict
+// 2xx                                    ack: it is sent, now or in an attempt before this one
+// 408, 429, 5xx, or nothing              nack, after its Retry-After if it has one
+// 401 or 403                             nack: the job waits for whoever mends the token
+// any other 4xx                          drop, with what it says
+//
+// The configuration value shop is the API's origin, which sandbox.http must grant; days says when (7
+// by default, 0 to 365); the secret token is sent if there is one. Invariant: one line "verdict=…" a
+// job, so that a ledger can be read from the log.
 package main
 
 import (
-	"encoding/json"
 	"time"
 
 	"duebox.dev/duebox"
@@ -47,13 +54,16 @@ func handle(job *duebox.Job) duebox.Verdict {
 		duebox.Infof("verdict=nack shop=%s message=false wait_ms=%d", shop.ID, wait.Milliseconds())
 		return duebox.RetryAfter(wait, "the shop "+shop.ID+" has opened too recently")
 	}
-	line, err := json.Marshal(compose(shop, int64(job.Now().Sub(shop.OpenedAt)/day)))
-	if err != nil {
-		return dropped(err.Error())
+	verdict := send(job, compose(shop, int64(job.Now().Sub(shop.OpenedAt)/day)))
+	switch {
+	case verdict == duebox.Ack():
+		duebox.Infof("verdict=ack shop=%s message=true", shop.ID)
+	case verdict == duebox.Drop(verdict.Reason()):
+		duebox.Infof("verdict=drop shop=%s reason=%q", shop.ID, verdict.Reason())
+	default:
+		duebox.Infof("verdict=nack shop=%s reason=%q", shop.ID, verdict.Reason())
 	}
-	duebox.Log(duebox.LevelInfo, string(line))
-	duebox.Infof("verdict=ack shop=%s message=true", shop.ID)
-	return duebox.Ack()
+	return verdict
 }
 
 func dropped(reason string) duebox.Verdict {

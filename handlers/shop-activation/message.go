@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A message, ready to be sent.
+// A message, as the platform's API takes it.
 type message struct {
 	Recipient string `json:"recipient"`
 	Locale    string `json:"locale"`

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "measured figures are printed beside the result")]
 
 // The ground.
+mod counter;
 mod flow;
 mod ground;
 mod handler;

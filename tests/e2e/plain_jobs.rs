@@ -1,10 +1,11 @@
-//! A thousand jobs from plain producers through the three real handlers: each ends as its handler
-//! says, none early, none lost.
+//! A thousand jobs from plain producers through the three real handlers, which talk to a shop: each ends
+//! as its handler says, none early, none lost, and what the shop was asked for has its effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use duebox_harness::{Daemon, eventually};
 
+use crate::counter::Counter;
 use crate::ground::{Ground, built, topic};
 use crate::journal::{is_verdict, said, verdicts};
 use crate::producer::{Push, push_each};
@@ -30,28 +31,28 @@ const SHOP: &str = "shop.activation";
 const PAYMENT: &str = "payment.poll";
 const TOPICS: [&str; 3] = [ORDER, SHOP, PAYMENT];
 
-/// Ground on which all three handlers have three attempts each.
-fn ground() -> Ground {
+/// Ground on which all three handlers have three attempts each, and this shop.
+fn ground(counter: &Counter) -> Ground {
     let ground = Ground::new();
+    // Most of these jobs fail at first, and many in a row.
+    let keys = |keys: &str| {
+        format!("max_crashes = 9\nbreaker = {{ failures = 0 }}\n{keys}\n{}", counter.grant())
+    };
+    let order = keys("max_attempts = 3\nsandbox.config.processing_wait_s = 0.2");
+    let shop = keys("max_attempts = 3\nsandbox.config.days = 0");
+    let payment = keys("backoff = [\"200ms\", \"300ms\"]");
     let topics = [
-        topic(
-            ORDER,
-            &built("order-close"),
-            "max_attempts = 3\nmax_crashes = 9\nsandbox.config.processing_wait_s = 0.2",
-        ),
-        topic(
-            SHOP,
-            &built("shop-activation"),
-            "max_attempts = 3\nmax_crashes = 9\nsandbox.config.days = 0",
-        ),
-        topic(PAYMENT, &built("payment-poll"), "max_crashes = 9\nbackoff = [\"200ms\", \"300ms\"]"),
+        topic(ORDER, &built("order-close"), &order),
+        topic(SHOP, &built("shop-activation"), &shop),
+        topic(PAYMENT, &built("payment-poll"), &payment),
     ];
     ground.manifest("lease = \"1s\"", &topics);
     ground
 }
 
-/// The `n`-th payload for a topic, and what becomes of it.
-fn payload(topic: &str, n: usize) -> (String, Fate) {
+/// The `n`-th payload for a topic, what the payment's provider says at each look, and what becomes of
+/// the job.
+fn payload(topic: &str, n: usize) -> (String, &'static [&'static str], Fate) {
     let shop = |goods: u32, status: &str, opened_at: &str| {
         format!(
             r#"{{"shop":{{"id":"s-{n}","name":"Bramble & Co","locale":"de-AT","status":"{status}",
@@ -59,29 +60,35 @@ fn payload(topic: &str, n: usize) -> (String, Fate) {
         )
         .replace('\n', "")
     };
-    let payment = |states: &str| {
-        format!(r#"{{"payment":{{"id":"pay_{n}","amount":"19.90","states":[{states}]}}}}"#)
-    };
-    let order =
-        |payment: &str| format!(r#"{{"order":{n},"amount":"149.90","payment":{{{payment}}}}}"#);
+    let payment = format!(r#"{{"payment":{{"id":"pay_{n}","amount":"19.90"}}}}"#);
+    let order = format!(r#"{{"order":{n},"amount":"149.90"}}"#);
     match (topic, n % 6) {
-        (ORDER, 0) => (format!(r#"{{"order":{n}}}"#), ACKED),
-        (ORDER, 1) => (order(r#""state":"unpaid""#), ACKED),
-        (ORDER, 2) => (order(r#""state":"paid""#), ACKED),
-        (ORDER, 3) => (order(r#""states":["processing","paid"]"#), ACKED_AT_SECOND),
-        (ORDER, 4) => (order(r#""state":"processing""#), SPENT),
-        (ORDER, _) => (format!(r#"{{"order":{n}"#), DROPPED),
-        (SHOP, 0 | 1) => (shop(0, "open", "2026-01-05T09:00:00Z"), ACKED),
-        (SHOP, 2) => (shop(7, "open", "2026-01-05T09:00:00Z"), ACKED),
-        (SHOP, 3) => (shop(0, "closed", "2026-01-05T09:00:00Z"), DROPPED),
-        (SHOP, 4) => (shop(0, "open", "2126-01-05T09:00:00Z"), WAITING),
-        (SHOP, _) => (r#"{"shop":{"id":""}}"#.to_owned(), DROPPED),
-        (_, 0) => (payment(r#""paid""#), ACKED),
-        (_, 1) => (payment(r#""open","paid""#), ACKED_AT_SECOND),
-        (_, 2) => (payment(r#""failed""#), DROPPED),
-        (_, 3) => (payment(r#""open","open","cancelled""#), DROPPED_AT_THIRD),
-        (_, 4) => (payment(r#""open""#), SPENT),
-        (_, _) => (r#"{"payment":[]}"#.to_owned(), DROPPED),
+        (ORDER, 0) => (format!(r#"{{"order":{n}}}"#), &[], ACKED),
+        (ORDER, 1) => (order, &["failed"], ACKED),
+        (ORDER, 2) => (order, &["paid"], ACKED),
+        (ORDER, 3) => (order, &["processing", "paid"], ACKED_AT_SECOND),
+        (ORDER, 4) => (order, &["processing"], SPENT),
+        (ORDER, _) => (format!(r#"{{"order":{n}"#), &[], DROPPED),
+        (SHOP, 0 | 1) => (shop(0, "open", "2026-01-05T09:00:00Z"), &[], ACKED),
+        (SHOP, 2) => (shop(7, "open", "2026-01-05T09:00:00Z"), &[], ACKED),
+        (SHOP, 3) => (shop(0, "closed", "2026-01-05T09:00:00Z"), &[], DROPPED),
+        (SHOP, 4) => (shop(0, "open", "2126-01-05T09:00:00Z"), &[], WAITING),
+        (SHOP, _) => (r#"{"shop":{"id":""}}"#.to_owned(), &[], DROPPED),
+        (_, 0) => (payment, &["paid"], ACKED),
+        (_, 1) => (payment, &["open", "paid"], ACKED_AT_SECOND),
+        (_, 2) => (payment, &["failed"], DROPPED),
+        (_, 3) => (payment, &["open", "open", "cancelled"], DROPPED_AT_THIRD),
+        (_, 4) => (payment, &["open"], SPENT),
+        (_, _) => (r#"{"payment":[]}"#.to_owned(), &[], DROPPED),
+    }
+}
+
+/// Writes the `n`-th order or payment into the shop's books.
+fn place(counter: &Counter, topic: &str, n: usize, states: &[&str]) {
+    match topic {
+        ORDER => counter.shop.books().place_order(&n.to_string(), states),
+        PAYMENT => counter.shop.books().start_payment(&format!("pay_{n}"), states),
+        _ => {}
     }
 }
 
@@ -91,11 +98,13 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Jobs spread over the topics and over three seconds; some without a delay.
-    fn new(now_ms: u64, fates: impl Fn(&Fate) -> bool) -> Self {
+    /// Jobs spread over the topics and over three seconds; some without a delay. The shop knows of
+    /// each.
+    fn new(now_ms: u64, counter: &Counter, fates: impl Fn(&Fate) -> bool) -> Self {
         let job = |n: usize| {
             let topic = TOPICS[n % 3];
-            let (payload, fate) = payload(topic, n / 3);
+            let (payload, states, fate) = payload(topic, n / 3);
+            place(counter, topic, n / 3, states);
             let due_ms =
                 if n.is_multiple_of(10) { 0 } else { now_ms + (n as u64 * 337) % DELAY_MAX_MS };
             (Push { topic: topic.to_owned(), id: format!("job-{n}"), payload, due_ms }, fate)
@@ -163,19 +172,33 @@ impl Ledger {
         for line in said(daemon).into_iter().filter(|line| line.text.starts_with("verdict=")) {
             lines.entry(line.id.clone()).or_default().push(line);
         }
-        for (job, (words, _)) in &self.jobs {
+        for (job, (words, class)) in &self.jobs {
             let found = &lines[&job.id];
             assert!(found.iter().map(|line| line.attempt).eq(1..=words.len() as i64), "{found:?}");
             assert!(found.iter().all(|line| line.at_ms >= job.due_ms as i64), "early: {found:?}");
-            let last = match words.last() {
-                Some(&"done") => "verdict=ack",
-                _ if job.payload.contains("\"open\"]") || job.payload.contains("processing\"}") => {
-                    "verdict=nack"
-                }
-                _ => "verdict=",
-            };
-            assert!(found.last().unwrap().text.starts_with(last), "{found:?}");
+            let last = if class.is_empty() { "ack" } else { class };
+            let last = format!("verdict={last} ");
+            assert!(found.last().unwrap().text.starts_with(&last), "{found:?}");
         }
+    }
+
+    /// Each unpaid order was closed and each message sent, once, and nothing else was.
+    fn compare_with_shop(&self, counter: &Counter) {
+        let effects = |what: &str| {
+            let lines = counter.ledger(what).into_iter().filter(|(_, _, effect)| *effect);
+            let keys: Vec<String> = lines.map(|(_, key, _)| key).collect();
+            let once: BTreeSet<String> = keys.iter().cloned().collect();
+            assert_eq!(once.len(), keys.len(), "{what} twice");
+            once
+        };
+        let wanted = |topic: &str, kinds: &[usize]| -> BTreeSet<String> {
+            let jobs = self.jobs.iter().map(|(job, _)| job).filter(|job| job.topic == topic);
+            let number = |job: &Push| job.id["job-".len()..].parse::<usize>().unwrap() / 3;
+            let jobs = jobs.filter(|job| kinds.contains(&(number(job) % 6)));
+            jobs.map(|job| format!("{topic}/{}", job.id)).collect()
+        };
+        assert_eq!(effects("closed"), wanted(ORDER, &[0, 1]));
+        assert_eq!(effects("sent"), wanted(SHOP, &[0, 1]));
     }
 
     fn compare_with_redis(&self, store: &Store) {
@@ -200,16 +223,18 @@ impl Ledger {
 
 #[test]
 fn a_thousand_jobs_end_as_their_handlers_say() {
-    let ground = ground();
+    let counter = Counter::open();
+    let ground = ground(&counter);
     let daemon = ground.start();
     let store = ground.store();
-    let ledger = Ledger::new(store.now_ms(), |_| true);
+    let ledger = Ledger::new(store.now_ms(), &counter, |_| true);
     let counts = ledger.push(&ground);
     println!("pushed {counts:?} jobs with redis-cli");
     eventually("every attempt is settled", || daemon.count(is_verdict) >= ledger.verdicts());
     ledger.compare_with_log(&daemon);
     ledger.compare_with_handlers(&daemon);
     ledger.compare_with_redis(&store);
+    ledger.compare_with_shop(&counter);
     let mut late: Vec<f64> = daemon.lines().iter().filter_map(|l| l.decimal("late_ms")).collect();
     late.sort_by(f64::total_cmp);
     let at = |part: f64| late[(late.len() as f64 * part) as usize];
@@ -225,9 +250,10 @@ fn a_thousand_jobs_end_as_their_handlers_say() {
 #[test]
 fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
     const DEATHS: usize = 4;
-    let ground = ground();
+    let counter = Counter::open();
+    let ground = ground(&counter);
     let store = ground.store();
-    let ledger = Ledger::new(store.now_ms(), |_| true);
+    let ledger = Ledger::new(store.now_ms(), &counter, |_| true);
     ledger.push(&ground);
     let mut heard = Vec::new();
     for death in 1..=DEATHS {
@@ -246,6 +272,7 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
     assert!(last.terminate().success());
     heard.extend(verdicts(&last));
     ledger.compare_with_redis(&store);
+    ledger.compare_with_shop(&counter);
     // No attempt was settled twice; those whose line died with the runner are not heard of.
     let mut attempts: Vec<_> = heard.iter().map(|v| (&v.id, v.attempt)).collect();
     attempts.sort_unstable();
@@ -256,10 +283,11 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
 
 #[test]
 fn of_topics_whose_jobs_are_acked_nothing_is_left() {
-    let ground = ground();
+    let counter = Counter::open();
+    let ground = ground(&counter);
     let mut daemon = ground.start();
     let store = ground.store();
-    let ledger = Ledger::new(store.now_ms(), |fate| fate.0.last() == Some(&"done"));
+    let ledger = Ledger::new(store.now_ms(), &counter, |fate| fate.0.last() == Some(&"done"));
     ledger.push(&ground);
     eventually("every attempt is settled", || daemon.count(is_verdict) >= ledger.verdicts());
     ledger.compare_with_log(&daemon);

@@ -137,8 +137,9 @@ async fn suffer(State(shop): Shop, request: Request, next: Next) -> Response {
     match fault {
         None => next.run(request).await,
         Some(Fault::Slow { ms }) => {
+            let answer = next.run(request).await;
             tokio::time::sleep(late(ms)).await;
-            next.run(request).await
+            answer
         }
         Some(Fault::Hang) => std::future::pending().await,
         Some(Fault::Answer { status, retry_after }) => {

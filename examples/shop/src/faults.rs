@@ -26,7 +26,7 @@ pub(crate) struct Ordered {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Fault {
-    /// The answer comes late, by at most an hour.
+    /// All is done, and the answer comes late, by at most an hour.
     Slow { ms: u32 },
     /// No answer comes at all.
     Hang,

@@ -59,6 +59,15 @@ impl Shop {
     pub fn books(&self) -> MutexGuard<'_, Books> {
         lock(&self.inner.books)
     }
+
+    /// Orders a fault, in the JSON that `POST /faults` takes.
+    ///
+    /// # Errors
+    /// If it is none that can be delivered.
+    pub fn order_fault(&self, json: &str) -> anyhow::Result<()> {
+        let ordered = serde_json::from_str(json).context("that is no fault to order")?;
+        lock(&self.inner.faults).order(ordered).map_err(anyhow::Error::msg)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,15 +1,15 @@
 //! The shop's event, as it comes in the payload, and what makes it malformed.
 //!
 //! `{"order":42}` is enough. A whole one: `{"order":"A-1042","shop":"bramble","amount":"149.90",
-//! "currency":"EUR","created_at":"2026-11-21T09:30:00Z","payment":{"state":"unpaid"}}`. Fields that
-//! are not named here are the shop's own business. An event that passed [`Event::check`] has names
-//! that are safe in a log line and an amount that is one.
+//! "currency":"EUR","created_at":"2026-11-21T09:30:00Z"}`. Fields that are not named here are the shop's
+//! own business. An event that passed [`Event::check`] has names
+//! that are safe in a log line and in a path, and an amount that is one.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// An order that was not paid when the event was written.
+/// An order that was not paid when the event was written. What came of it since, the shop knows.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Event {
     /// The order's id at the shop.
@@ -18,8 +18,6 @@ pub(crate) struct Event {
     /// A decimal number as text: money is no float.
     amount: Option<String>,
     currency: Option<String>,
-    #[serde(default)]
-    payment: PaymentStates,
 }
 
 /// The id of an order: shops count them or name them.
@@ -37,28 +35,6 @@ impl fmt::Display for OrderId {
             Self::Text(text) => text.fmt(f),
         }
     }
-}
-
-/// What the payment provider said: now, or at each look.
-#[derive(Debug, Default, Deserialize)]
-struct PaymentStates {
-    state: Option<Payment>,
-    /// The answer at the first look, the second …; the last one stays.
-    #[serde(default)]
-    states: Vec<Payment>,
-}
-
-/// The state of a payment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Payment {
-    Unpaid,
-    Processing,
-    Paid,
-    Refunded,
-    Failed,
-    Cancelled,
-    Expired,
 }
 
 impl Event {
@@ -85,13 +61,6 @@ impl Event {
         }
     }
 
-    /// The payment's state at the given look, counted from 1. No word of a payment is unpaid.
-    pub(crate) fn payment(&self, look: u32) -> Payment {
-        let PaymentStates { state, states } = &self.payment;
-        let seen = states.get(look.saturating_sub(1) as usize).or(states.last());
-        seen.copied().or(*state).unwrap_or(Payment::Unpaid)
-    }
-
     /// The shop's name; empty if the event names none.
     pub(crate) fn shop(&self) -> &str {
         self.shop.as_deref().unwrap_or_default()
@@ -104,10 +73,11 @@ impl Event {
     }
 }
 
-/// Refuses a name that is empty, longer than 64 bytes, or unsafe in a log line.
+/// Refuses a name that is empty, nothing but dots, longer than 64 bytes, or unsafe in a log line.
 fn name(what: &str, text: &str) -> Result<(), String> {
     let fine = |c: char| c.is_alphanumeric() || "-_.:/#".contains(c);
-    if text.is_empty() || text.len() > 64 || !text.chars().all(fine) {
+    let is_dots = text.bytes().all(|byte| byte == b'.');
+    if is_dots || text.len() > 64 || !text.chars().all(fine) {
         return Err(format!("the {what} {text:?} is no name of 1 to 64 letters, digits or -_.:/#"));
     }
     Ok(())

@@ -1,21 +1,29 @@
 //! Closes an order that was not paid in time: topic `order.close`, pushed by the shop with the time
-//! the customer has (say 30 minutes) as its delay.
+//! the customer has (say 30 minutes) as its delay. It asks the shop what came of the payment, and has
+//! the shop close the order.
 //!
-//! | the payment is | verdict |
+//! | the shop says | verdict |
 //! |---|---|
-//! | unknown, unpaid, failed, cancelled or expired | ack: the order is closed |
-//! | paid or refunded | ack: the order stays as it is |
+//! | unpaid, failed, cancelled or expired | the order is closed, then ack |
+//! | paid or refunded, at the look or at the closing | ack: the order stays as it is |
 //! | processing | nack: look again after `processing_wait_s` (configuration, 120 by default) |
-//! | in an unknown state, or the event is malformed | drop, with the reason |
+//! | 404 or 410: there is no such order (any more) | drop, with the reason |
+//! | 408, 429, 5xx, nothing at all, or what cannot be read | nack, after its `Retry-After` if it has one |
+//! | 401 or 403 | nack: the job waits for whoever mends the token |
+//! | any other 4xx, or the event is malformed | drop, with the reason |
 //!
-//! Invariant: one line `verdict=…` a job, so that a ledger can be read from the log.
+//! Configuration: `shop`, the shop's origin, which `sandbox.http` must grant; the secret `token`, if
+//! the shop wants one. Invariants: one line `verdict=…` a job, so that a ledger can be read from the
+//! log; an order that is closed and acked was unpaid at the shop when it was closed.
 
 mod event;
+mod shop;
 
 use std::time::Duration;
 
 use duebox_sdk::{Job, Verdict, info};
-use event::{Event, Payment};
+use event::Event;
+use shop::{Closing, Payment, Shop};
 
 /// Which build this is; set at compile time, so that a rebuilt module can be told from the last.
 const EDITION: &str = match option_env!("ORDER_CLOSE_EDITION") {
@@ -32,55 +40,67 @@ const PROCESSING_WAIT_S_MAX: f64 = 31_536_000.0;
 duebox_sdk::handler!(handle);
 
 fn handle(job: Job) -> Verdict {
-    let event = match job.json::<Event>().map_err(|error| error.to_string()).and_then(Event::check)
-    {
-        Ok(event) => event,
-        Err(reason) => return dropped(format!("malformed event: {reason}")),
-    };
-    let (order, shop) = (&event.order, event.shop());
-    match event.payment(job.attempt()) {
+    let (verdict, about) = decide(&job).unwrap_or_else(|verdict| {
+        let about = format!("reason={:?}", reason(&verdict));
+        (verdict, about)
+    });
+    info!("verdict={} edition={EDITION} {about}", word(&verdict));
+    verdict
+}
+
+/// The verdict, and what the log line says of it; or one whose reason says all.
+fn decide(job: &Job) -> Result<(Verdict, String), Verdict> {
+    let event = job.json::<Event>().map_err(|error| error.to_string()).and_then(Event::check);
+    let event = event.map_err(|why| Verdict::drop(format!("malformed event: {why}")))?;
+    let shop = Shop::of(job)?;
+    let about = format!("order={} shop={:?}", event.order, event.shop());
+    match shop.look(job, &event.order)? {
         Payment::Unpaid | Payment::Failed | Payment::Cancelled | Payment::Expired => {
-            let amount = event.amount();
-            info!("verdict=ack edition={EDITION} order={order} shop={shop:?} closed=true {amount}");
-            Verdict::Ack
+            let about = match shop.close(job, &event.order)? {
+                Closing::Closed => format!("{about} closed=true {}", event.amount()),
+                Closing::PaidMeanwhile => format!("{about} closed=false paid=true"),
+            };
+            Ok((Verdict::Ack, about))
         }
         Payment::Paid | Payment::Refunded => {
-            info!(
-                "verdict=ack edition={EDITION} order={order} shop={shop:?} closed=false paid=true"
-            );
-            Verdict::Ack
+            Ok((Verdict::Ack, format!("{about} closed=false paid=true")))
         }
-        Payment::Processing => processing(&job, &event),
+        Payment::Processing => {
+            let wait = processing_wait(job)?;
+            let (wait_s, is_last) = (wait.as_secs_f64(), job.is_last_attempt());
+            let about =
+                format!("{about} payment=processing wait_s={wait_s} last_attempt={is_last}");
+            let reason = format!("the payment of order {} is still processing", event.order);
+            Ok((Verdict::retry_after(wait, reason), about))
+        }
     }
 }
 
-/// The money is on its way: closing now would take the order from a customer who paid.
-fn processing(job: &Job, event: &Event) -> Verdict {
-    let order = &event.order;
-    let wait_s = match job.config_as::<f64>("processing_wait_s") {
-        Ok(wait_s) => wait_s.unwrap_or(PROCESSING_WAIT_S),
-        Err(error) => return misconfigured(error.to_string()),
-    };
+/// The money is on its way: closing now would take the order from a customer who paid. A wrong value
+/// is not the job's fault: it waits, by the topic's backoff, for whoever mends the manifest.
+fn processing_wait(job: &Job) -> Result<Duration, Verdict> {
+    let wait_s = job.config_as::<f64>("processing_wait_s")?.unwrap_or(PROCESSING_WAIT_S);
     if !(0.0..=PROCESSING_WAIT_S_MAX).contains(&wait_s) {
-        return misconfigured(format!(
+        return Err(Verdict::nack(format!(
             "the configuration value \"processing_wait_s\" is {wait_s}; it must be seconds from 0 to {PROCESSING_WAIT_S_MAX}"
-        ));
+        )));
     }
-    info!(
-        "verdict=nack edition={EDITION} order={order} payment=processing wait_s={wait_s} last_attempt={}",
-        job.is_last_attempt()
-    );
-    let reason = format!("the payment of order {order} is still processing");
-    Verdict::retry_after(Duration::from_secs_f64(wait_s), reason)
+    Ok(Duration::from_secs_f64(wait_s))
 }
 
-/// The job is not at fault: it waits, by the topic's backoff, for whoever mends the manifest.
-fn misconfigured(reason: String) -> Verdict {
-    info!("verdict=nack edition={EDITION} reason={reason:?}");
-    Verdict::nack(reason)
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ack => "ack",
+        Verdict::Drop { .. } => "drop",
+        Verdict::Nack { .. } | Verdict::Snooze { .. } => "nack",
+    }
 }
 
-fn dropped(reason: String) -> Verdict {
-    info!("verdict=drop edition={EDITION} reason={reason:?}");
-    Verdict::drop(reason)
+fn reason(verdict: &Verdict) -> &str {
+    match verdict {
+        Verdict::Ack => "",
+        Verdict::Nack { reason, .. }
+        | Verdict::Snooze { reason, .. }
+        | Verdict::Drop { reason } => reason,
+    }
 }

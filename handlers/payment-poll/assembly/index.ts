@@ -1,47 +1,59 @@
 //! Follows a payment until the provider has decided: topic `payment.poll`, on the schedule at once,
-//! 2m, 10m, 10m, 1h, 2h, 6h, 15h. The schedule is the topic's `backoff`, so a nack here asks for no
-//! delay of its own.
+//! 2m, 10m, 10m, 1h, 2h, 6h, 15h. The schedule is the topic's `backoff`, so a payment that is still
+//! open asks for no delay of its own.
 //!
 //! | the provider says, at this look | verdict |
 //! |---|---|
 //! | paid | ack |
 //! | open | nack: the schedule says when to look again; the last look logs a warning |
 //! | failed, cancelled, expired or refused | drop: it is final |
-//! | anything else, or the event is malformed | drop, with the reason |
+//! | 404 or 410: it has no such payment (any more) | drop, with the reason |
+//! | 408, 429, 5xx, nothing at all, or what cannot be read | nack, after its `Retry-After` if it has one |
+//! | 401 or 403 | nack: the job waits for whoever mends the token |
+//! | any other 4xx, or the event is malformed | drop, with the reason |
 //!
-//! Invariant: one line `verdict=…` a job, so that a ledger can be read from the log.
+//! Configuration: `shop`, the origin of the API, which `sandbox.http` must grant; the secret `token`,
+//! if it wants one. Invariant: one line `verdict=…` a job, so that a ledger can be read from the log.
 
 import { Job, Verdict, log, run } from "duebox-as/assembly";
-import { Payment, PaymentState } from "./payment";
+import { Event } from "./event";
+import { Look, PaymentState } from "./provider";
 
 export function handle(payloadLength: i32): i32 {
   return run(payloadLength, decide);
 }
 
 function decide(job: Job): Verdict {
-  const payment = Payment.read(job.json(), job.attempt);
-  const malformed = payment.malformed;
+  const event = Event.read(job.json());
+  const malformed = event.malformed;
   if (malformed !== null) return dropped("malformed event: " + malformed);
-  const about = "payment=" + payment.id + " state=" + payment.said;
-  switch (payment.state) {
+  const look = Look.take(job, event.id);
+  const about = "payment=" + event.id;
+  const refused = look.refused;
+  if (refused !== null) {
+    log.info((look.isFinal ? "verdict=drop " : "verdict=nack ") + about + " reason=" + refused.reason);
+    return refused;
+  }
+  const said = about + " state=" + look.said;
+  switch (look.state) {
     case PaymentState.Paid:
-      log.info("verdict=ack " + about);
+      log.info("verdict=ack " + said);
       return Verdict.ack();
     case PaymentState.Final:
-      log.info("verdict=drop " + about);
-      return Verdict.drop("the payment " + payment.id + " is " + payment.said);
+      log.info("verdict=drop " + said);
+      return Verdict.drop("the payment " + event.id + " is " + look.said);
     default:
-      return open(job, payment, about);
+      return open(job, event.id, said);
   }
 }
 
-function open(job: Job, payment: Payment, about: string): Verdict {
+function open(job: Job, id: string, said: string): Verdict {
   const looks = job.attempt.toString() + " of " + job.maxAttempts.toString();
   if (job.isLastAttempt) {
-    log.warn("giving up on the payment " + payment.id + ": still open at look " + looks);
+    log.warn("giving up on the payment " + id + ": still open at look " + looks);
   }
-  log.info("verdict=nack " + about + " last_attempt=" + job.isLastAttempt.toString());
-  return Verdict.nack("the payment " + payment.id + " is still open at look " + looks);
+  log.info("verdict=nack " + said + " last_attempt=" + job.isLastAttempt.toString());
+  return Verdict.nack("the payment " + id + " is still open at look " + looks);
 }
 
 function dropped(reason: string): Verdict {

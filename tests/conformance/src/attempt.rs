@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Report,
-    Sandbox, SandboxConfig, World,
+    Grants, Handler, HttpClient, HttpGrant, Instances, Interrupt, Invocation, JobContext, Level,
+    Limits, LogSink, Report, Sandbox, SandboxConfig, World,
 };
 
 use crate::outside::Outside;
@@ -82,10 +82,18 @@ impl Attempt {
         self.attempt = attempt;
         self
     }
+
+    /// The same job with another time to run, in milliseconds.
+    #[must_use]
+    pub fn ttr_ms(mut self, ttr_ms: u64) -> Self {
+        self.ttr = Duration::from_millis(ttr_ms);
+        self
+    }
 }
 
 impl Module {
-    /// Loads a handler of `handlers/build` by its name. It may push to `sms.*` and `order.close`.
+    /// Loads a handler of `handlers/build` by its name. It may push to `sms.*` and `order.close`, and
+    /// ask servers on 127.0.0.1 by HTTP.
     ///
     /// # Panics
     /// If it is not built, or the sandbox refuses it.
@@ -133,7 +141,8 @@ impl Module {
             panic!("cannot read {} ({error}); build it first: ./dev handlers", path.display())
         });
         let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
-        let (http, kv) = (outside.as_ref().map(|outside| outside.grant()), outside.is_some());
+        let kv = outside.is_some();
+        let http = Some(outside.as_ref().map_or_else(loopback, |outside| outside.grant()));
         let grants = Grants { config, push, http, kv, ..Grants::default() };
         let loaded = sandbox().load(&bytes, limits, grants);
         let handler =
@@ -160,7 +169,7 @@ impl Module {
         let sink = Arc::clone(&logs) as _;
         let world = match &self.outside {
             Some(outside) => outside.world(sink),
-            None => World::of(sink),
+            None => World { http: Some(http_client()), ..World::of(sink) },
         };
         let running = self.handler.run(invocation, Interrupt::new(), Arc::new(world));
         let Report { outcome, result, follow_ups, trace, log_tail, memory_peak, .. } =
@@ -249,7 +258,23 @@ fn sandbox() -> &'static Sandbox {
     })
 }
 
-fn runtime() -> &'static tokio::runtime::Runtime {
+/// Servers of a test, and nobody else.
+fn loopback() -> HttpGrant {
+    let parsed = "http://127.0.0.1:*".parse().ok().zip("127.0.0.1/32".parse().ok());
+    let (origin, address) = parsed.unwrap_or_else(|| panic!("loopback is no origin"));
+    HttpGrant { allow: vec![origin], private: vec![address], ..HttpGrant::default() }
+}
+
+fn http_client() -> HttpClient {
+    static CLIENT: OnceLock<HttpClient> = OnceLock::new();
+    CLIENT.get_or_init(|| HttpClient::new(runtime().handle().clone())).clone()
+}
+
+/// The runtime that all attempts run on; servers of tests may too.
+///
+/// # Panics
+/// If none starts.
+pub fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         let mut builder = tokio::runtime::Builder::new_multi_thread();

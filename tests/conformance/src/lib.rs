@@ -8,6 +8,6 @@ mod case;
 mod outside;
 mod server;
 
-pub use attempt::{Attempt, Module, Run, outside, repository};
+pub use attempt::{Attempt, Module, Run, outside, repository, runtime};
 pub use case::{Case, cases, config};
 pub use outside::Outside;

@@ -1,5 +1,5 @@
 //! The daemon as a child process: started on the manifest, heard through its JSON log, ended by
-//! SIGTERM. Dropping it kills the process.
+//! SIGTERM, or by SIGKILL in the middle of its work. Dropping it kills the process.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -23,7 +23,7 @@ const STOP_MAX: Duration = Duration::from_secs(45);
 #[derive(Debug)]
 pub(crate) enum Line {
     /// A handler said something while it ran a job.
-    Handler { job_id: String, digest: String, at_us: i64, message: String },
+    Handler { job_id: String, attempt: u32, digest: String, at_us: i64, message: String },
     /// The daemon reports trouble.
     Trouble(String),
     /// Anything else.
@@ -37,13 +37,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon with its data in `data`.
-    pub(crate) fn start(args: &Args, data: &Path) -> anyhow::Result<Self> {
+    /// Starts the daemon with its data in `data` and the shop at `shop`.
+    pub(crate) fn start(args: &Args, data: &Path, shop: &str) -> anyhow::Result<Self> {
         let mut process = Command::new(&args.duebox)
             .arg("run")
             .arg("--manifest")
             .arg(&args.manifest)
             .env("QUICKSTART_DATA", data)
+            .env("SHOP", shop)
             .env("DUEBOX_LOG", "info")
             .env("DUEBOX_LOG_FORMAT", "json")
             .env_remove("DUEBOX_REDIS_URL")
@@ -70,6 +71,12 @@ impl Daemon {
     /// The next line of its log; none after its end.
     pub(crate) async fn line(&mut self) -> Option<Line> {
         self.lines.recv().await
+    }
+
+    /// Ends it at once, as a crash would: nothing is given back and nothing is said. What it had logged
+    /// is still to be read.
+    pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.kill().await.context("cannot kill the daemon")
     }
 
     /// Asks it to end and waits until it has.
@@ -104,6 +111,7 @@ impl Line {
             let at = field("timestamp").parse::<jiff::Timestamp>();
             return Self::Handler {
                 job_id: field("job_id"),
+                attempt: json["attempt"].as_u64().and_then(|n| n.try_into().ok()).unwrap_or(1),
                 digest: field("digest"),
                 at_us: at.map(jiff::Timestamp::as_microsecond).unwrap_or_default(),
                 message: field("message"),
@@ -124,12 +132,13 @@ mod tests {
 
     #[test]
     fn lines_are_told_apart() {
-        let handler = r#"{"timestamp":"2026-11-21T15:03:29.000250Z","level":"INFO","message":"verdict=ack","topic":"t","job_id":"a","attempt":1,"digest":"d1","target":"handler"}"#;
-        let Line::Handler { job_id, digest, at_us, message } = Line::read(handler.to_owned())
+        let handler = r#"{"timestamp":"2026-11-21T15:03:29.000250Z","level":"INFO","message":"verdict=ack","topic":"t","job_id":"a","attempt":2,"digest":"d1","target":"handler"}"#;
+        let Line::Handler { job_id, attempt, digest, at_us, message } =
+            Line::read(handler.to_owned())
         else {
             panic!("no handler line")
         };
-        assert_eq!((job_id.as_str(), digest.as_str()), ("a", "d1"));
+        assert_eq!((job_id.as_str(), attempt, digest.as_str()), ("a", 2, "d1"));
         assert_eq!(message, "verdict=ack");
         assert_eq!(at_us % 1_000_000, 250);
         let warning = r#"{"level":"WARN","message":"slow","target":"duebox"}"#;

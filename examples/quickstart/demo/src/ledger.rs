@@ -17,9 +17,14 @@ pub(crate) enum Word {
 pub(crate) struct Entry {
     pub(crate) topic: Topic,
     pub(crate) fate: Fate,
+    pub(crate) effect: bool,
     due_ms: u64,
-    /// What its handler said, attempt by attempt.
-    words: Vec<Word>,
+    /// What its handler said, by attempt; more than once where a runner died in it.
+    words: BTreeMap<u32, Vec<Word>>,
+    /// Attempts that were settled when a runner died; their words may have died with it.
+    settled: u32,
+    /// The attempt that was under way when a runner died; it is run again.
+    broken: Option<u32>,
     /// How long before its due time a handler had it, if ever, µs.
     early_us: Option<i64>,
 }
@@ -47,15 +52,33 @@ impl Ledger {
         let entry = Entry {
             topic: job.topic,
             fate: job.fate,
+            effect: job.effect,
             due_ms: job.due_ms,
-            words: Vec::new(),
+            words: BTreeMap::new(),
+            settled: 0,
+            broken: None,
             early_us: None,
         };
         self.entries.insert(job.id.clone(), entry);
     }
 
+    /// Writes down that a runner died when so many attempts of a job were settled, and whether another
+    /// was under way.
+    pub(crate) fn broken_off(&mut self, job_id: &str, settled: Option<u32>, is_running: bool) {
+        let Some(entry) = self.entries.get_mut(job_id) else { return };
+        entry.settled = settled.unwrap_or(entry.fate.attempts);
+        entry.broken = is_running.then_some(entry.settled + 1);
+    }
+
     /// Writes down a handler's line, if it names a verdict on a job of ours.
-    pub(crate) fn heard(&mut self, job_id: &str, digest: &str, at_us: i64, message: &str) {
+    pub(crate) fn heard(
+        &mut self,
+        job_id: &str,
+        attempt: u32,
+        digest: &str,
+        at_us: i64,
+        message: &str,
+    ) {
         let Some(entry) = self.entries.get_mut(job_id) else { return };
         let Some(word) = Word::read(message) else { return };
         let heard = self.topics.entry(entry.topic).or_default();
@@ -65,7 +88,7 @@ impl Ledger {
             heard.late_us.insert(place, late_us);
             entry.early_us = (late_us < 0).then_some(-late_us);
         }
-        entry.words.push(word);
+        entry.words.entry(attempt).or_default().push(word);
         heard.acked += u64::from(word == Word::Ack);
         if heard.digest != digest {
             digest.clone_into(&mut heard.digest);
@@ -82,13 +105,19 @@ impl Ledger {
         self.entries.iter()
     }
 
+    /// The ids of a topic's jobs.
+    pub(crate) fn ids(&self, topic: Topic) -> Vec<String> {
+        let of_topic = self.entries.iter().filter(|(_, entry)| entry.topic == topic);
+        of_topic.map(|(id, _)| id.clone()).collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Jobs whose handlers have not yet said as much as they must.
     pub(crate) fn open(&self) -> usize {
-        let open = |entry: &&Entry| entry.words.len() < entry.fate.attempts as usize;
+        let open = |entry: &&Entry| !entry.has_heard(entry.fate.attempts);
         self.entries.values().filter(open).count()
     }
 }
@@ -106,9 +135,14 @@ impl Word {
 }
 
 impl Entry {
-    /// True if the handler was heard more than once.
+    /// True if a second attempt was heard.
     pub(crate) fn was_retried(&self) -> bool {
-        self.words.len() > 1
+        self.words.keys().any(|attempt| *attempt > 1)
+    }
+
+    /// True if an attempt's word was heard, or died with a runner after the attempt was settled.
+    fn has_heard(&self, attempt: u32) -> bool {
+        self.words.contains_key(&attempt) || attempt <= self.settled
     }
 
     /// What is wrong with what the handlers said, for people; none if it is what had to come.
@@ -116,13 +150,25 @@ impl Entry {
         if let Some(early_us) = self.early_us {
             return Some(format!("ran {early_us} µs before it was due"));
         }
-        let mut wanted = vec![Word::Nack; self.fate.attempts.saturating_sub(1) as usize];
-        wanted.push(match self.fate.end {
-            End::Acked => Word::Ack,
-            End::Dead("drop") => Word::Drop,
-            End::Dead(_) => Word::Nack,
-        });
-        (self.words != wanted).then(|| format!("its handler said {:?}, not {wanted:?}", self.words))
+        let last = self.fate.attempts;
+        if let Some((beyond, _)) = self.words.range(last + 1..).next() {
+            return Some(format!("was run in attempt {beyond}, after its end in attempt {last}"));
+        }
+        (1..=last).find_map(|attempt| {
+            let wanted = match self.fate.end {
+                _ if attempt < last => Word::Nack,
+                End::Acked => Word::Ack,
+                End::Dead("drop") => Word::Drop,
+                End::Dead(_) => Word::Nack,
+            };
+            let said = self.words.get(&attempt).map_or(&[][..], Vec::as_slice);
+            let may_repeat = self.broken == Some(attempt);
+            let fits = self.has_heard(attempt)
+                && said.iter().all(|word| *word == wanted)
+                && (said.len() <= 1 || may_repeat);
+            (!fits)
+                .then(|| format!("its handler said {said:?} in attempt {attempt}, not {wanted:?}"))
+        })
     }
 }
 
@@ -143,7 +189,8 @@ mod tests {
         let mut ledger = Ledger::default();
         let (id, payload) = ("a".to_owned(), String::new());
         let topic = Topic::OrderClose;
-        ledger.pushed(&Planned { topic, id, due_ms: 1_000, payload, fate });
+        let states = Vec::new();
+        ledger.pushed(&Planned { topic, id, due_ms: 1_000, payload, states, fate, effect: true });
         ledger
     }
 
@@ -154,11 +201,11 @@ mod tests {
     #[test]
     fn a_job_is_open_until_its_last_word() {
         let mut ledger = ledger(Fate { attempts: 2, end: End::Acked });
-        ledger.heard("a", "d1", 1_000_500, "verdict=nack edition=1");
-        ledger.heard("a", "d1", 1_000_600, "a message that is no verdict");
+        ledger.heard("a", 1, "d1", 1_000_500, "verdict=nack edition=1");
+        ledger.heard("a", 1, "d1", 1_000_600, "a message that is no verdict");
         assert_eq!(ledger.open(), 1);
         assert!(complaint(&ledger).is_some());
-        ledger.heard("a", "d2", 2_000_000, "verdict=ack edition=2");
+        ledger.heard("a", 2, "d2", 2_000_000, "verdict=ack edition=2");
         assert_eq!((ledger.open(), complaint(&ledger)), (0, None));
         let heard = ledger.topic(Topic::OrderClose).unwrap();
         assert_eq!((heard.acked, heard.digest.as_str(), heard.late_ms(0.99)), (1, "d2", 0.5));
@@ -168,14 +215,31 @@ mod tests {
     fn what_must_not_be_is_a_complaint() {
         let once = Fate { attempts: 1, end: End::Acked };
         let mut early = ledger(once);
-        early.heard("a", "d", 999_999, "verdict=ack");
+        early.heard("a", 1, "d", 999_999, "verdict=ack");
         assert!(complaint(&early).unwrap().contains("1 µs before"));
         let mut twice = ledger(once);
-        twice.heard("a", "d", 1_000_000, "verdict=ack");
-        twice.heard("a", "d", 1_000_000, "verdict=ack");
+        twice.heard("a", 1, "d", 1_000_000, "verdict=ack");
+        twice.heard("a", 1, "d", 1_000_000, "verdict=ack");
         assert!(complaint(&twice).is_some());
         let mut wrong = ledger(Fate { attempts: 1, end: End::Dead("drop") });
-        wrong.heard("a", "d", 1_000_000, "verdict=ack");
+        wrong.heard("a", 1, "d", 1_000_000, "verdict=ack");
         assert!(complaint(&wrong).unwrap().contains("Drop"));
+    }
+    #[test]
+    fn a_runners_death_excuses_what_it_took_along_and_nothing_else() {
+        let twice = Fate { attempts: 2, end: End::Acked };
+        let mut lost = ledger(twice);
+        lost.broken_off("a", Some(1), true);
+        lost.heard("a", 2, "d", 2_000_000, "verdict=ack");
+        lost.heard("a", 2, "d", 2_000_000, "verdict=ack");
+        assert_eq!((lost.open(), complaint(&lost)), (0, None));
+        let mut gone = ledger(twice);
+        gone.broken_off("a", None, false);
+        assert_eq!((gone.open(), complaint(&gone)), (0, None));
+        let mut waiting = ledger(twice);
+        waiting.broken_off("a", Some(1), false);
+        waiting.heard("a", 2, "d", 2_000_000, "verdict=ack");
+        waiting.heard("a", 2, "d", 2_000_000, "verdict=ack");
+        assert!(complaint(&waiting).is_some());
     }
 }

@@ -1,9 +1,9 @@
-//! What `./dev demo` runs: the real daemon on the quickstart's manifest, a few hundred jobs of a
-//! shop, and a handler that is rebuilt while they run.
+//! What `./dev demo` runs: the real daemon on the quickstart's manifest, a shop for its handlers to talk
+//! to, a few hundred jobs, a daemon that is killed among them, and a handler that is rebuilt.
 //!
 //! The demo believes nobody: it keeps its own ledger of what it pushed and how each job must end,
-//! hears the verdicts from the handlers' own log lines, and reads from Redis where each job went.
-//! The daemon's counters are not asked. It succeeds only if every job is accounted for, and it ends
+//! hears the verdicts from the handlers' own log lines, reads from Redis where each job went, and from
+//! the shop what was done. The daemon's counters are not asked. It succeeds only if every job is accounted for, and it ends
 //! by itself within [`TIME_MAX`].
 
 mod audit;

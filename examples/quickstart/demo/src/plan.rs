@@ -1,10 +1,12 @@
-//! What the demo pushes: events as a shop's systems send them, each with the end it must come to.
+//! What the demo pushes: events as a shop's systems send them, each with what the shop knows of it, the
+//! end it must come to, and whether something must come of it at the shop.
 
 use std::time::Duration;
 
 use duebox_queue::Due;
+use duebox_shop::Books;
 use jiff::{Timestamp, ToSpan};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The three topics of the quickstart, in the order in which they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,7 +48,11 @@ pub(crate) struct Planned {
     pub(crate) id: String,
     pub(crate) due_ms: u64,
     pub(crate) payload: String,
+    /// What the payment's provider says, look by look; the last word for good.
+    pub(crate) states: Vec<&'static str>,
     pub(crate) fate: Fate,
+    /// Its order is closed, or its message sent: once.
+    pub(crate) effect: bool,
 }
 
 impl Topic {
@@ -83,6 +89,15 @@ impl Planned {
     pub(crate) fn due(&self) -> Due {
         Due::At(self.due_ms)
     }
+
+    /// Writes the order or the payment that the job is about into the shop's books.
+    pub(crate) fn place(&self, books: &mut Books) {
+        match self.topic {
+            Topic::OrderClose => books.place_order(&self.id, &self.states),
+            Topic::PaymentPoll => books.start_payment(&self.id, &self.states),
+            Topic::ShopActivation => {}
+        }
+    }
 }
 
 /// `count` jobs over the three topics, due from `now_ms` (Redis' clock) to ten seconds later.
@@ -103,29 +118,29 @@ pub(crate) fn jobs(count: u64, now_ms: u64) -> Vec<Planned> {
 
 /// One more order, for the time of the rebuild: unpaid, due at once.
 pub(crate) fn late_order(number: u64, now_ms: u64) -> Planned {
-    let (payload, fate) = (order_event(number, &json!({"state": "unpaid"})), Fate::acked(1));
     let id = format!("late-order-{number:04}");
-    Planned { topic: Topic::OrderClose, id, due_ms: now_ms, payload, fate }
+    let (topic, payload, fate) = (Topic::OrderClose, order_event(&id), Fate::acked(1));
+    Planned { topic, id, due_ms: now_ms, payload, states: Vec::new(), fate, effect: true }
 }
 
 fn order(number: u64, due_ms: u64) -> Planned {
-    let states = |states: &[&str]| order_event(number, &json!({ "states": states }));
-    let (payload, fate) = match number % 10 {
-        0 => (states(&["processing", "paid"]), Fate::acked(2)),
-        1 => (states(&["processing", "processing", "failed"]), Fate::acked(3)),
-        2 | 3 => (order_event(number, &json!({"state": "paid"})), Fate::acked(1)),
-        4 => (format!("{{\"order\":{number},\"amount\":\"12,50\"}}"), Fate::dropped(1)),
-        _ => (order_event(number, &json!({"state": "unpaid"})), Fate::acked(1)),
+    let id = format!("order-{number:04}");
+    let (states, fate, effect) = match number % 10 {
+        0 => (vec!["processing", "paid"], Fate::acked(2), false),
+        1 => (vec!["processing", "processing", "failed"], Fate::acked(3), true),
+        2 | 3 => (vec!["paid"], Fate::acked(1), false),
+        4 => (vec![], Fate::dropped(1), false),
+        _ => (vec!["unpaid"], Fate::acked(1), true),
     };
-    Planned { topic: Topic::OrderClose, id: format!("order-{number:04}"), due_ms, payload, fate }
+    let payload = match fate.end {
+        End::Acked => order_event(&id),
+        End::Dead(_) => json!({"order": id, "amount": "12,50"}).to_string(),
+    };
+    Planned { topic: Topic::OrderClose, id, due_ms, payload, states, fate, effect }
 }
 
-fn order_event(number: u64, payment: &Value) -> String {
-    json!({
-        "order": format!("A-{number}"), "shop": "bramble", "amount": "149.90", "currency": "EUR",
-        "payment": payment,
-    })
-    .to_string()
+fn order_event(id: &str) -> String {
+    json!({"order": id, "shop": "bramble", "amount": "149.90", "currency": "EUR"}).to_string()
 }
 
 fn shop(number: u64, due_ms: u64) -> Planned {
@@ -148,27 +163,28 @@ fn shop(number: u64, due_ms: u64) -> Planned {
         "goods": goods, "opened_at": opened,
         "owner": {"name": "Ada", "email": "ada@bramble.example"},
     }});
-    let id = format!("shop-{number:04}");
-    Planned { topic: Topic::ShopActivation, id, due_ms, payload: payload.to_string(), fate }
+    let (id, payload) = (format!("shop-{number:04}"), payload.to_string());
+    let effect = goods == 0 && fate.end == End::Acked;
+    let topic = Topic::ShopActivation;
+    Planned { topic, id, due_ms, payload, states: Vec::new(), fate, effect }
 }
 
 fn payment(number: u64, due_ms: u64) -> Planned {
-    let said = |states: &[&str]| {
-        json!({"payment": {
-            "id": format!("pay_{number}"), "order": number, "amount": "19.90", "currency": "EUR",
-            "states": states,
-        }})
-        .to_string()
+    let id = format!("payment-{number:04}");
+    let (states, fate) = match number % 8 {
+        0 => (vec!["open", "paid"], Fate::acked(2)),
+        1 => (vec!["open", "open", "pending", "paid"], Fate::acked(4)),
+        2 => (vec!["open", "expired"], Fate::dropped(2)),
+        3 => (vec!["open"], Fate { attempts: PAYMENT_ATTEMPTS, end: End::Dead("nack") }),
+        4 => (vec![], Fate::dropped(1)),
+        _ => (vec!["paid"], Fate::acked(1)),
     };
-    let (payload, fate) = match number % 8 {
-        0 => (said(&["open", "paid"]), Fate::acked(2)),
-        1 => (said(&["open", "open", "pending", "paid"]), Fate::acked(4)),
-        2 => (said(&["open", "expired"]), Fate::dropped(2)),
-        3 => (said(&["open"]), Fate { attempts: PAYMENT_ATTEMPTS, end: End::Dead("nack") }),
-        4 => ("{\"payment\":".to_owned(), Fate::dropped(1)),
-        _ => (said(&["paid"]), Fate::acked(1)),
+    let payload = if states.is_empty() {
+        "{\"payment\":".to_owned()
+    } else {
+        json!({"payment": {"id": id, "amount": "19.90", "currency": "EUR"}}).to_string()
     };
-    Planned { topic: Topic::PaymentPoll, id: format!("payment-{number:04}"), due_ms, payload, fate }
+    Planned { topic: Topic::PaymentPoll, id, due_ms, payload, states, fate, effect: false }
 }
 
 #[cfg(test)]
@@ -190,5 +206,9 @@ mod tests {
         assert!(delays.iter().all(|delay| *delay <= DELAY_MAX_MS));
         assert!(delays.iter().any(|delay| *delay > 9_000));
         assert!(plan.iter().any(|job| job.fate.end == End::Dead("nack")));
+        for topic in [Topic::OrderClose, Topic::ShopActivation] {
+            assert!(plan.iter().any(|job| job.topic == topic && job.effect));
+            assert!(plan.iter().any(|job| job.topic == topic && !job.effect));
+        }
     }
 }

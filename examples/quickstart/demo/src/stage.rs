@@ -1,5 +1,8 @@
-//! The play itself: daemon up, jobs pushed, a handler rebuilt, everything done, everything counted.
+//! The play itself: shop and daemon up, jobs pushed, the daemon killed and another started, a handler
+//! rebuilt, everything done, everything counted.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,10 +10,11 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use duebox_job::{JobId, Options, TopicName};
 use duebox_queue::{ConnectionSettings, Depths, IfExists, NewJob, Pushed, Queue};
+use duebox_shop::Shop;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::audit::Audit;
+use crate::audit::{Audit, Effects, Found};
 use crate::board::{Board, print, short};
 use crate::daemon::{Daemon, Line};
 use crate::ledger::Ledger;
@@ -23,6 +27,8 @@ const TICK: Duration = Duration::from_millis(100);
 const START_MAX: Duration = Duration::from_secs(40);
 /// Orders pushed while the handler is rebuilt, one a tick, at most.
 const LATE_ORDERS_MAX: u64 = 900;
+/// What the shop does to some requests before the daemon is killed.
+const SLOW: &str = r#"{"on": "/", "times": 8, "fault": {"slow": {"ms": 1500}}}"#;
 /// Ticks that the last log lines may be behind the jobs themselves.
 const BEHIND_MAX: u32 = 30;
 
@@ -38,13 +44,16 @@ pub(crate) async fn play(args: &Args) -> anyhow::Result<Ended> {
     ] {
         ensure!(path.exists(), "there is no {}; {remedy}", path.display());
     }
-    let data = tempfile::Builder::new().prefix("duebox-demo-").tempdir();
+    let private = Permissions::from_mode(0o700);
+    let data = tempfile::Builder::new().prefix("duebox-demo-").permissions(private).tempdir();
     let data = data.context("cannot make a directory for the demo's Redis")?;
-    let mut daemon = Daemon::start(args, data.path())?;
+    let shop = open_shop(args).await?;
+    let stage = Stage { args, data: data.path(), shop: &shop };
+    let mut daemon = stage.start_daemon()?;
     let mut ledger = Ledger::default();
     let mut board = Board::new();
     let acted = tokio::select! {
-        acted = timeout(TIME_MAX, act(args, data.path(), &mut daemon, &mut ledger, &mut board)) => Some(acted),
+        acted = timeout(TIME_MAX, act(&stage, &mut daemon, &mut ledger, &mut board)) => Some(acted),
         told = told_to_end() => told.map(|()| None)?,
     };
     board.leave();
@@ -70,23 +79,58 @@ pub(crate) async fn play(args: &Args) -> anyhow::Result<Ended> {
     Ok(if audit.is_complete() { Ended::Accounted } else { Ended::Unaccounted })
 }
 
+/// What the play stands on.
+struct Stage<'a> {
+    args: &'a Args,
+    data: &'a Path,
+    shop: &'a Shop,
+}
+
+impl Stage<'_> {
+    fn start_daemon(&self) -> anyhow::Result<Daemon> {
+        Daemon::start(self.args, self.data, &self.shop.origin())
+    }
+}
+
+/// Opens the shop, which wants the token that the manifest gives the handlers.
+async fn open_shop(args: &Args) -> anyhow::Result<Shop> {
+    let path = args.manifest.with_file_name("shop.token");
+    let token = std::fs::read_to_string(&path);
+    let token =
+        token.with_context(|| format!("cannot read the shop's token, {}", path.display()))?;
+    Shop::open(0, Some(token.trim().to_owned())).await
+}
+
 async fn act(
-    args: &Args,
-    data: &Path,
+    stage: &Stage<'_>,
     daemon: &mut Daemon,
     ledger: &mut Ledger,
     board: &mut Board,
 ) -> anyhow::Result<Audit> {
+    board.say(&format!("the shop is open at {}/ledger", stage.shop.origin()));
     board.say("starting the daemon, which starts a Redis of its own");
-    let queue = connect(data, daemon, board).await?;
+    let queue = connect(stage.data, daemon, board).await?;
     let topics = topics()?;
-    let mut act = Act { daemon, ledger, board, queue, topics, rebuild: None, taken_over: false };
-    let plan = plan::jobs(args.jobs, act.now_ms().await?);
+    let mut act = Act {
+        stage,
+        daemon,
+        ledger,
+        board,
+        queue,
+        topics,
+        rebuild: None,
+        taken_over: false,
+        slowed: false,
+        killed: false,
+    };
+    let plan = plan::jobs(stage.args.jobs, act.now_ms().await?);
     act.board.say(&format!("pushing {} jobs, due within 10 s", plan.len()));
     act.push(&plan).await?;
-    act.run(args).await?;
-    act.board.say("everything is done; now the account, from Redis and the handlers' log lines");
-    Audit::make(act.ledger, &mut act.queue.redis()).await
+    act.run().await?;
+    act.board
+        .say("everything is done; now the account, from Redis, the shop and the handlers' lines");
+    let effects = Effects::read(stage.shop.books().ledger());
+    Audit::make(act.ledger, &mut act.queue.redis(), &effects).await
 }
 
 /// A daemon that was killed leaves its Redis to the next one; here there is no next one.
@@ -145,6 +189,7 @@ async fn connect(data: &Path, daemon: &mut Daemon, board: &Board) -> anyhow::Res
 
 /// The demo while jobs move.
 struct Act<'a> {
+    stage: &'a Stage<'a>,
     daemon: &'a mut Daemon,
     ledger: &'a mut Ledger,
     board: &'a mut Board,
@@ -153,17 +198,21 @@ struct Act<'a> {
     rebuild: Option<Rebuild>,
     /// The rebuilt handler has been heard.
     taken_over: bool,
+    /// The shop keeps some requests waiting for their answers.
+    slowed: bool,
+    /// The first daemon has been killed, and another started.
+    killed: bool,
 }
 
 impl Act<'_> {
-    async fn run(&mut self, args: &Args) -> anyhow::Result<()> {
+    async fn run(&mut self) -> anyhow::Result<()> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut late_orders, mut behind) = (0, 0);
         loop {
             tokio::select! {
                 line = self.daemon.line() => {
-                    self.hear(line.context("the daemon ended in the middle of the demo")?, args)?;
+                    self.hear(line.context("the daemon ended in the middle of the demo")?)?;
                     continue;
                 }
                 built = done(&mut self.rebuild) => {
@@ -175,7 +224,10 @@ impl Act<'_> {
             }
             let depths = self.queue.depths(&self.topics).await?;
             self.board.draw(&depths, self.ledger);
-            if self.rebuild.is_some() && !self.taken_over && late_orders < LATE_ORDERS_MAX {
+            if !self.killed && self.ledger.open() * 4 < self.ledger.len() * 3 {
+                let kept_waiting = depths.iter().any(|depths| depths.unack > 0);
+                self.kill_daemon(kept_waiting).await?;
+            } else if self.rebuild.is_some() && !self.taken_over && late_orders < LATE_ORDERS_MAX {
                 // The new module must find work, however long its build takes.
                 let order = plan::late_order(late_orders, self.now_ms().await?);
                 self.push(&[order]).await?;
@@ -189,19 +241,50 @@ impl Act<'_> {
         }
     }
 
-    fn hear(&mut self, line: Line, args: &Args) -> anyhow::Result<()> {
-        let (job_id, digest, at_us, message) = match line {
+    /// Kills the daemon in the middle of its work, and starts another on what it left in Redis. So that
+    /// it is the middle, the shop first does what it is asked and keeps those who asked waiting.
+    async fn kill_daemon(&mut self, kept_waiting: bool) -> anyhow::Result<()> {
+        if !self.slowed {
+            self.slowed = true;
+            return self.stage.shop.order_fault(SLOW);
+        } else if !kept_waiting {
+            return Ok(());
+        }
+        self.killed = true;
+        self.daemon.kill().await?;
+        while let Some(line) = self.daemon.line().await {
+            self.hear(line)?;
+        }
+        let mut running = 0;
+        for topic in Topic::ALL {
+            let found = Found::read(topic, &mut self.queue.redis()).await?;
+            for id in self.ledger.ids(topic) {
+                self.ledger.broken_off(&id, found.settled(&id), found.is_running(&id));
+                running += usize::from(found.is_running(&id));
+            }
+        }
+        self.board.say(&format!(
+            "killed the daemon (SIGKILL) with {running} jobs under lease; starting another"
+        ));
+        *self.daemon = self.stage.start_daemon()?;
+        Ok(())
+    }
+
+    fn hear(&mut self, line: Line) -> anyhow::Result<()> {
+        let (job_id, attempt, digest, at_us, message) = match line {
             Line::Trouble(text) => {
                 self.board.say(&text);
                 return Ok(());
             }
             Line::Other => return Ok(()),
-            Line::Handler { job_id, digest, at_us, message } => (job_id, digest, at_us, message),
+            Line::Handler { job_id, attempt, digest, at_us, message } => {
+                (job_id, attempt, digest, at_us, message)
+            }
         };
-        self.ledger.heard(&job_id, &digest, at_us, &message);
+        self.ledger.heard(&job_id, attempt, &digest, at_us, &message);
         match &self.rebuild {
             None if message.contains(" edition=") => {
-                let rebuild = Rebuild::start(args)?;
+                let rebuild = Rebuild::start(self.stage.args)?;
                 self.board.say(&format!(
                     "order.close runs on module {}; rebuilding it as edition {} meanwhile",
                     short(&digest),
@@ -222,9 +305,12 @@ impl Act<'_> {
         Ok(())
     }
 
-    /// Writes jobs into the ledger and pushes them.
+    /// Writes jobs into the ledger and the shop's books, and pushes them.
     async fn push(&mut self, jobs: &[Planned]) -> anyhow::Result<()> {
-        jobs.iter().for_each(|job| self.ledger.pushed(job));
+        for job in jobs {
+            self.ledger.pushed(job);
+            job.place(&mut self.stage.shop.books());
+        }
         for (topic, name) in Topic::ALL.iter().zip(&self.topics) {
             let mut batch = Vec::new();
             for job in jobs.iter().filter(|job| job.topic == *topic) {

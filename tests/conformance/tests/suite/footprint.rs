@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use duebox_conformance::{Attempt, Module};
 
+use crate::counter;
+
 const PAGE: usize = 64 << 10;
 
 #[test]
@@ -15,19 +17,24 @@ fn the_smallest_handler_stays_in_two_pages() {
 
 #[test]
 fn a_usual_event_grows_no_memory() {
+    let shop = counter::open();
+    shop.books().place_order("42", &[]);
     let order = r#"{"order":42,"shop":"bramble","amount":"19.90","currency":"EUR"}"#;
-    let run = Module::built("order-close", BTreeMap::new()).run(&Attempt::new(order));
+    let run = counter::module("order-close", &shop, &[]).run(&Attempt::new(order));
     assert_eq!((run.verdict(), run.memory_peak), ("ack", 3 * PAGE), "{run:?}");
-    let payment = r#"{"payment":{"id":"pay_81","states":["open","paid"]}}"#;
-    let run = Module::built("payment-poll", BTreeMap::new()).run(&Attempt::new(payment));
+    shop.books().start_payment("pay_81", &["open"]);
+    let payment = r#"{"payment":{"id":"pay_81"}}"#;
+    let run = counter::module("payment-poll", &shop, &[]).run(&Attempt::new(payment));
     assert_eq!((run.verdict(), run.memory_peak), ("nack", PAGE), "{run:?}");
 }
 
 #[test]
 fn the_arena_grows_for_a_large_payload() {
+    let shop = counter::open();
+    shop.books().place_order("42", &[]);
     let items = "\"item\",".repeat(100_000);
     let payload = format!(r#"{{"order":42,"items":[{items}"last"]}}"#);
-    let run = Module::built("order-close", BTreeMap::new()).run(&Attempt::new(payload.clone()));
+    let run = counter::module("order-close", &shop, &[]).run(&Attempt::new(payload.clone()));
     assert_eq!(run.verdict(), "ack", "{run:?}");
     let needed = payload.len()..payload.len() + 10 * PAGE;
     assert!(needed.contains(&run.memory_peak), "{} for {needed:?}", run.memory_peak);

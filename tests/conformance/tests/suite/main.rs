@@ -3,6 +3,8 @@
 
 /// Every SDK passes every case of `cases/`.
 mod conformance;
+/// The shop that the real handlers talk to.
+mod counter;
 /// The modules that the documents show.
 mod documents;
 /// What is left of a panic.

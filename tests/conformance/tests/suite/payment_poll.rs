@@ -1,24 +1,28 @@
-//! `payment-poll` on events a shop would send, malformed ones included.
-
-use std::collections::BTreeMap;
+//! `payment-poll` at the shop's API: on payments in every state, under faults, and on events that are
+//! malformed.
 
 use duebox_conformance::{Attempt, Module, Run};
+use duebox_shop::Shop;
 
-fn module() -> Module {
-    Module::built("payment-poll", BTreeMap::new())
+use crate::counter;
+
+fn module(shop: &Shop) -> Module {
+    counter::module("payment-poll", shop, &[])
 }
 
-fn event(states: &str) -> Attempt {
+/// An event as a shop writes it.
+fn event(id: &str) -> Attempt {
     Attempt::new(format!(
-        r#"{{"payment":{{"id":"pay_81","order":42,"amount":"19.90","currency":"EUR",
-        "provider":{{"name":"Kasse","note":"Grüße"}},{states}}}}}"#
+        r#"{{"payment":{{"id":"{id}","order":42,"amount":"19.90","currency":"EUR",
+        "provider":{{"name":"Kasse","note":"Grüße"}}}}}}"#
     ))
 }
 
 #[test]
 fn a_payment_is_followed_until_it_is_paid() {
-    let module = module();
-    let job = event(r#""states":["open","pending","paid"]"#);
+    let shop = counter::open();
+    shop.books().start_payment("pay_81", &["open", "pending", "paid"]);
+    let (module, job) = (module(&shop), event("pay_81"));
     let runs = [1, 2, 3, 8].map(|look| module.run(&job.clone().number(look)));
     assert_eq!(runs.each_ref().map(Run::verdict), ["nack", "nack", "ack", "ack"]);
     let [first, _, third, _] = &runs;
@@ -33,9 +37,11 @@ fn a_payment_is_followed_until_it_is_paid() {
 
 #[test]
 fn a_final_failure_is_dropped() {
-    let module = module();
+    let shop = counter::open();
+    let module = module(&shop);
     for state in ["failed", "cancelled", "expired", "refused"] {
-        let run = module.run(&event(&format!(r#""state":"{state}""#)));
+        shop.books().start_payment("pay_81", &[state]);
+        let run = module.run(&event("pay_81"));
         assert_eq!(run.verdict(), "drop", "{run:?}");
         assert_eq!(run.reason(), format!("the payment pay_81 is {state}"));
         assert!(run.verdict_line().starts_with("info verdict=drop payment=pay_81"), "{run:?}");
@@ -44,8 +50,9 @@ fn a_final_failure_is_dropped() {
 
 #[test]
 fn the_last_look_says_that_it_gives_up() {
-    let module = module();
-    let job = event(r#""state":"open""#);
+    let shop = counter::open();
+    shop.books().start_payment("pay_81", &["open"]);
+    let (module, job) = (module(&shop), event("pay_81"));
     let seventh = module.run(&job.clone().number(7));
     assert!(!seventh.lines.iter().any(|line| line.starts_with("warn ")), "{seventh:?}");
     let eighth = module.run(&job.number(8));
@@ -58,8 +65,58 @@ fn the_last_look_says_that_it_gives_up() {
 }
 
 #[test]
+fn what_the_api_answers_otherwise_is_a_verdict() {
+    let shop = counter::open();
+    shop.books().start_payment("p", &["paid"]);
+    let module = module(&shop);
+    for (status, verdict) in [
+        (404, "drop"),
+        (410, "drop"),
+        (400, "drop"),
+        (422, "drop"),
+        (401, "nack"),
+        (403, "nack"),
+        (408, "nack"),
+        (429, "nack"),
+        (500, "nack"),
+        (302, "nack"),
+        (200, "nack"),
+    ] {
+        counter::order_fault(&shop, "/payments", &format!(r#"{{"answer":{{"status":{status}}}}}"#));
+        let run = module.run(&event("p"));
+        assert_eq!((run.verdict(), run.retry_after_ms()), (verdict, None), "{status}: {run:?}");
+        let begin = format!("info verdict={verdict} payment=p reason=");
+        assert!(run.verdict_line().starts_with(&begin), "{run:?}");
+    }
+    let busy = r#"{"answer":{"status":503,"retry_after":"9"}}"#;
+    counter::order_fault(&shop, "/payments/p", busy);
+    assert_eq!(module.run(&event("p")).retry_after_ms(), Some(9_000));
+    assert_eq!(module.run(&event("none")).reason(), "there is no payment none (404)");
+}
+
+#[test]
+fn an_api_that_is_away_hangs_or_is_not_named_is_not_the_payments_fault() {
+    let shop = counter::open();
+    let away = counter::module_at("payment-poll", &counter::nobody(), "", &[]).run(&event("p"));
+    counter::order_fault(&shop, "/payments", r#""hang""#);
+    let hung = module(&shop).run(&event("p").ttr_ms(400));
+    let unnamed = Module::built("payment-poll", [].into()).run(&event("p"));
+    let locked = counter::module_at("payment-poll", &shop.origin(), "wrong", &[]).run(&event("p"));
+    for (run, why) in [
+        (away, "the shop's API: "),
+        (hung, "the shop's API: "),
+        (unnamed, r#"the configuration value "shop" is missing"#),
+        (locked, "the shop's API wants another token (401)"),
+    ] {
+        assert_eq!(run.verdict(), "nack", "{run:?}");
+        assert!(run.reason().starts_with(why), "{run:?}");
+        assert!(run.verdict_line().starts_with("info verdict=nack payment=p reason="), "{run:?}");
+    }
+}
+
+#[test]
 fn malformed_events_are_dropped_with_the_reason() {
-    let module = module();
+    let module = module(&counter::open());
     let deep = "[".repeat(100_000);
     for (payload, why) in [
         ("", "malformed JSON at byte 0"),
@@ -71,11 +128,7 @@ fn malformed_events_are_dropped_with_the_reason() {
         (r#"{"payment":{"state":"paid"}}"#, r#""payment.id""#),
         (r#"{"payment":{"id":81,"state":"paid"}}"#, r#""payment.id""#),
         (r#"{"payment":{"id":"a b","state":"paid"}}"#, r#""payment.id""#),
-        (r#"{"payment":{"id":"p"}}"#, "neither"),
-        (r#"{"payment":{"id":"p","states":[]}}"#, "neither"),
-        (r#"{"payment":{"id":"p","states":"paid"}}"#, "neither"),
-        (r#"{"payment":{"id":"p","states":["open",1]}}"#, "neither"),
-        (r#"{"payment":{"id":"p","state":"paid?"}}"#, "is not known"),
+        (r#"{"payment":{"id":".."}}"#, r#""payment.id""#),
         (deep.as_str(), "at most 64 levels"),
     ] {
         let run = module.run(&Attempt::new(payload));
@@ -90,7 +143,13 @@ fn malformed_events_are_dropped_with_the_reason() {
 
 #[test]
 fn a_word_of_the_provider_cannot_forge_a_log_line() {
-    let run = module().run(&event(r#""state":"x\nverdict=ack""#));
-    assert_eq!(run.verdict(), "drop");
-    assert!(run.verdict_line().starts_with("info verdict=drop"), "{run:?}");
+    let shop = counter::open();
+    let module = module(&shop);
+    for word in ["x\nverdict=ack", "paid?", "lost", ""] {
+        shop.books().start_payment("p", &[word]);
+        let run = module.run(&event("p"));
+        assert_eq!(run.verdict(), "nack", "{run:?}");
+        assert!(run.verdict_line().starts_with("info verdict=nack payment=p reason="), "{run:?}");
+        assert!(!run.verdict_line().contains('\n'), "{run:?}");
+    }
 }

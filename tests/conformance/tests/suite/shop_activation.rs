@@ -1,17 +1,27 @@
-//! `shop-activation` on events a platform would send, malformed ones included.
+//! `shop-activation` at the platform's API: the messages that go out, faults, and events that are
+//! malformed.
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use duebox_conformance::{Attempt, Module, Run};
+use duebox_conformance::{Attempt, Module};
+use duebox_shop::{Message, Shop};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// The handler without configuration. A module in Go takes seconds to
-/// compile, so the tests share it.
+use crate::counter;
+
+/// The handler with seven days, and the shop whose API it uses. A module in Go takes seconds to
+/// compile, so the tests share both, and each job has a name of its own.
+fn stage() -> &'static (Module, Shop) {
+    static STAGE: OnceLock<(Module, Shop)> = OnceLock::new();
+    STAGE.get_or_init(|| {
+        let shop = counter::open();
+        (counter::module("shop-activation", &shop, &[]), shop)
+    })
+}
+
 fn module() -> &'static Module {
-    static MODULE: OnceLock<Module> = OnceLock::new();
-    MODULE.get_or_init(|| Module::built("shop-activation", BTreeMap::new()))
+    &stage().0
 }
 
 /// A shop of the platform, opened long ago and without goods, with some fields changed.
@@ -27,10 +37,16 @@ fn shop(changes: Value) -> Attempt {
     Attempt::new(json!({"event": "shop.opened", "shop": shop}).to_string())
 }
 
-/// The message that was logged, if any.
-fn message(run: &Run) -> Option<Value> {
-    let line = run.lines.iter().find_map(|line| line.strip_prefix("info {"))?;
-    serde_json::from_str(&format!("{{{line}")).ok()
+/// The same, as a job of this name, which is its message's too.
+fn named(name: &str, changes: Value) -> Attempt {
+    Attempt { id: name.to_owned(), ..shop(changes) }
+}
+
+/// The messages that went out for the job of this name.
+fn sent(name: &str) -> Vec<Message> {
+    let key = format!("conformance/{name}");
+    let books = stage().1.books();
+    books.messages().iter().filter(|message| message.key == key).cloned().collect()
 }
 
 #[test]
@@ -43,51 +59,92 @@ fn the_message_is_in_the_shops_language() {
         ("fr", "en", "Bramble & Co is open, and waiting for its first goods", "Dear Ada,"),
         ("", "en", "Bramble & Co is open, and waiting for its first goods", "Dear Ada,"),
     ] {
-        let run = module.run(&shop(json!({"locale": locale})));
+        let name = format!("in-{locale}");
+        let run = module.run(&named(&name, json!({"locale": locale})));
         assert_eq!(run.verdict(), "ack", "{run:?}");
         assert_eq!(run.verdict_line(), "info verdict=ack shop=s-7 message=true");
-        let message = message(&run).unwrap_or_else(|| panic!("no message: {run:?}"));
-        assert_eq!(message["recipient"], "ada@bramble.example");
-        assert_eq!((&message["locale"], &message["subject"]), (&json!(language), &json!(subject)));
-        let text = message["text"].as_str().unwrap_or_default();
+        let [message] = &sent(&name)[..] else { panic!("not one message: {run:?}") };
+        assert_eq!(message.recipient, "ada@bramble.example");
+        assert_eq!((message.locale.as_str(), message.subject.as_str()), (language, subject));
+        let text = &message.text;
         assert!(text.starts_with(greeting) && text.contains("Bramble & Co"), "{text}");
     }
 }
 
 #[test]
+fn what_the_api_answers_otherwise_is_a_verdict() {
+    let shop = counter::open();
+    let module = counter::module("shop-activation", &shop, &[]);
+    for (status, verdict) in [
+        (400, "drop"),
+        (404, "drop"),
+        (422, "drop"),
+        (401, "nack"),
+        (403, "nack"),
+        (408, "nack"),
+        (429, "nack"),
+        (500, "nack"),
+        (302, "nack"),
+    ] {
+        counter::order_fault(&shop, "/messages", &format!(r#"{{"answer":{{"status":{status}}}}}"#));
+        let run = module.run(&self::shop(json!({})));
+        assert_eq!((run.verdict(), run.retry_after_ms()), (verdict, None), "{status}: {run:?}");
+        let begin = format!("info verdict={verdict} shop=s-7 reason=");
+        assert!(run.verdict_line().starts_with(&begin), "{run:?}");
+    }
+    let busy = r#"{"answer":{"status":429,"retry_after":"3"}}"#;
+    counter::order_fault(&shop, "/messages", busy);
+    assert_eq!(module.run(&self::shop(json!({}))).retry_after_ms(), Some(3_000));
+    counter::order_fault(&shop, "/messages", r#""hang""#);
+    let hung = module.run(&self::shop(json!({})).ttr_ms(2_000));
+    assert_eq!(hung.verdict(), "nack", "{hung:?}");
+    assert!(hung.reason().starts_with("the shop's API: "), "{hung:?}");
+    assert!(shop.books().messages().is_empty());
+
+    // The answer is lost: the next attempt asks again, and the message goes out once.
+    counter::order_fault(&shop, "/messages", r#""lost""#);
+    let job = self::shop(json!({}));
+    let verdicts = [1, 2].map(|attempt| module.run(&job.clone().number(attempt)).verdict());
+    assert_eq!(verdicts, ["nack", "ack"]);
+    assert_eq!(shop.books().messages().len(), 1);
+    let effects: Vec<bool> = shop.books().ledger().iter().map(|entry| entry.effect).collect();
+    assert_eq!(effects, [true, false]);
+}
+
+#[test]
 fn a_shop_with_goods_needs_no_message() {
-    let run = module().run(&shop(json!({"goods": 3})));
+    let run = module().run(&named("goods", json!({"goods": 3})));
     assert_eq!(run.verdict(), "ack");
     assert_eq!(run.verdict_line(), "info verdict=ack shop=s-7 message=false goods=3");
-    assert_eq!(message(&run), None);
+    assert_eq!(sent("goods"), []);
 }
 
 #[test]
 fn too_early_is_not_a_verdict_yet() {
     let year_2200 = json!({"opened_at": "2200-01-01T00:00:00Z"});
-    let run = module().run(&shop(year_2200));
+    let run = module().run(&named("early", year_2200));
     assert_eq!(run.verdict(), "nack", "{run:?}");
     assert_eq!(run.retry_after_ms(), Some(365 * 86_400_000), "clamped to a year");
     assert_eq!(run.reason(), "the shop s-7 has opened too recently");
-    assert_eq!(message(&run), None);
+    assert_eq!(sent("early"), []);
 
     let day_ms = 86_400_000;
-    let run = module().run(&opened_ago(SignedDuration::from_hours(24)));
+    let run = module().run(&opened_ago("young", SignedDuration::from_hours(24)));
     let wait_ms = run.retry_after_ms().unwrap_or_else(|| panic!("no wait: {run:?}"));
     assert!((5 * day_ms..=6 * day_ms).contains(&wait_ms), "{wait_ms}");
 }
 
 #[test]
 fn the_days_are_counted_from_the_opening() {
-    let run = module().run(&opened_ago(SignedDuration::from_hours(24 * 9 + 1)));
+    let run = module().run(&opened_ago("nine", SignedDuration::from_hours(24 * 9 + 1)));
     assert_eq!(run.verdict(), "ack", "{run:?}");
-    let text = message(&run).map(|message| message["text"].to_string()).unwrap_or_default();
-    assert!(text.contains("has been open for 9 days"), "{text}");
+    let texts: Vec<String> = sent("nine").into_iter().map(|message| message.text).collect();
+    assert!(texts.concat().contains("has been open for 9 days"), "{texts:?}");
 }
 
 /// A shop that opened so long before now.
-fn opened_ago(ago: SignedDuration) -> Attempt {
-    shop(json!({"opened_at": (Timestamp::now() - ago).to_string()}))
+fn opened_ago(name: &str, ago: SignedDuration) -> Attempt {
+    named(name, json!({"opened_at": (Timestamp::now() - ago).to_string()}))
 }
 
 #[test]
@@ -100,11 +157,8 @@ fn a_closed_shop_is_left_alone() {
 #[test]
 fn a_wrong_configuration_does_not_cost_the_shop() {
     for days in ["366", "1.5"] {
-        let run = Module::built(
-            "shop-activation",
-            BTreeMap::from([("days".to_owned(), days.to_owned())]),
-        )
-        .run(&shop(json!({})));
+        let run =
+            counter::module("shop-activation", &stage().1, &[("days", days)]).run(&shop(json!({})));
         assert_eq!((run.verdict(), run.retry_after_ms()), ("nack", None), "{days}: {run:?}");
         assert!(run.reason().contains("\"days\""), "{run:?}");
         assert!(run.verdict_line().starts_with("info verdict=nack"), "{run:?}");

@@ -1,0 +1,110 @@
+//! The shop's API as this handler uses it: one look at an order, one request to close it. What the
+//! shop answers otherwise than hoped for is a verdict here.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use duebox_sdk::http::{Request, Response};
+use duebox_sdk::{Job, Verdict};
+use serde::Deserialize;
+
+use crate::event::OrderId;
+
+/// The shop that the topic names.
+pub(crate) struct Shop {
+    origin: String,
+    token: Option<String>,
+}
+
+/// The state of an order's payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Payment {
+    Unpaid,
+    Processing,
+    Paid,
+    Refunded,
+    Failed,
+    Cancelled,
+    Expired,
+}
+
+/// What the shop made of the request to close an order.
+pub(crate) enum Closing {
+    /// It is closed, now or since an attempt before this one.
+    Closed,
+    /// It was paid after the look, so it stays.
+    PaidMeanwhile,
+}
+
+#[derive(Deserialize)]
+struct Order {
+    payment: Payment,
+}
+
+impl Shop {
+    /// Reads `shop` and `token` of the configuration.
+    pub(crate) fn of(job: &Job) -> Result<Self, Verdict> {
+        let missing = "the configuration value \"shop\" is missing; it is the shop's origin, such as https://api.shop.example";
+        let origin = job.config("shop").ok_or_else(|| Verdict::nack(missing))?;
+        Ok(Self { origin: origin.trim_end_matches('/').to_owned(), token: job.config("token") })
+    }
+
+    /// What has come of the order's payment.
+    pub(crate) fn look(&self, job: &Job, order: &OrderId) -> Result<Payment, Verdict> {
+        let response = self.send(job, Request::get(&self.url(order)))?;
+        if !response.is_success() {
+            return Err(refused(&response, order));
+        }
+        let read = response.json::<Order>();
+        let unread = |error| format!("the shop's answer about order {order} is not known: {error}");
+        Ok(read.map_err(|error| Verdict::nack(unread(error)))?.payment)
+    }
+
+    /// Has the order closed. The host's own `Idempotency-Key` goes along: it is the only write.
+    pub(crate) fn close(&self, job: &Job, order: &OrderId) -> Result<Closing, Verdict> {
+        let response = self.send(job, Request::post(&(self.url(order) + "/close")))?;
+        match response.status() {
+            200..=299 => Ok(Closing::Closed),
+            409 => Ok(Closing::PaidMeanwhile),
+            _ => Err(refused(&response, order)),
+        }
+    }
+
+    /// Half of the job's time for one request: a shop that does not answer is a nack with its reason,
+    /// and not the end of the job's time.
+    fn send(&self, job: &Job, request: Request) -> Result<Response, Verdict> {
+        let request = request.timeout((job.time_left() / 2).max(Duration::from_millis(1)));
+        let request = match &self.token {
+            Some(token) => request.header("authorization", &format!("Bearer {token}")),
+            None => request,
+        };
+        request.send().map_err(|error| Verdict::nack(format!("the shop: {error}")))
+    }
+
+    fn url(&self, order: &OrderId) -> String {
+        format!("{}/orders/{}", self.origin, segment(&order.to_string()))
+    }
+}
+
+/// The verdict for an answer that is no success.
+fn refused(response: &Response, order: &OrderId) -> Verdict {
+    let status = response.status();
+    match status {
+        404 | 410 => Verdict::drop(format!("the shop has no order {order} ({status})")),
+        401 | 403 => Verdict::nack(format!("the shop wants another token ({status})")),
+        _ => response.verdict(),
+    }
+}
+
+/// A name as one segment of a path.
+fn segment(name: &str) -> String {
+    name.bytes().fold(String::new(), |mut path, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            let _: std::fmt::Result = write!(path, "%{byte:02X}");
+        }
+        path
+    })
+}
