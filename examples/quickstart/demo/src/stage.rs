@@ -27,7 +27,8 @@ const TICK: Duration = Duration::from_millis(100);
 const START_MAX: Duration = Duration::from_secs(40);
 /// Orders pushed while the handler is rebuilt, one a tick, at most.
 const LATE_ORDERS_MAX: u64 = 900;
-/// What the shop does to some requests before the daemon is killed.
+/// What the shop does to some requests before the daemon is killed, so that jobs are under way then: it
+/// does what they ask, and keeps them waiting for the answer.
 const SLOW: &str = r#"{"on": "/", "times": 8, "fault": {"slow": {"ms": 1500}}}"#;
 /// Ticks that the last log lines may be behind the jobs themselves.
 const BEHIND_MAX: u32 = 30;
@@ -224,9 +225,12 @@ impl Act<'_> {
             }
             let depths = self.queue.depths(&self.topics).await?;
             self.board.draw(&depths, self.ledger);
-            if !self.killed && self.ledger.open() * 4 < self.ledger.len() * 3 {
-                let kept_waiting = depths.iter().any(|depths| depths.unack > 0);
-                self.kill_daemon(kept_waiting).await?;
+            let is_begun = self.ledger.open() * 4 < self.ledger.len() * 3;
+            if is_begun && !self.slowed {
+                self.slowed = true;
+                self.stage.shop.order_fault(SLOW)?;
+            } else if self.slowed && !self.killed && depths.iter().any(|depths| depths.unack > 0) {
+                self.kill_daemon().await?;
             } else if self.rebuild.is_some() && !self.taken_over && late_orders < LATE_ORDERS_MAX {
                 // The new module must find work, however long its build takes.
                 let order = plan::late_order(late_orders, self.now_ms().await?);
@@ -241,15 +245,8 @@ impl Act<'_> {
         }
     }
 
-    /// Kills the daemon in the middle of its work, and starts another on what it left in Redis. So that
-    /// it is the middle, the shop first does what it is asked and keeps those who asked waiting.
-    async fn kill_daemon(&mut self, kept_waiting: bool) -> anyhow::Result<()> {
-        if !self.slowed {
-            self.slowed = true;
-            return self.stage.shop.order_fault(SLOW);
-        } else if !kept_waiting {
-            return Ok(());
-        }
+    /// Kills the daemon in the middle of its work, and starts another on what it left in Redis.
+    async fn kill_daemon(&mut self) -> anyhow::Result<()> {
         self.killed = true;
         self.daemon.kill().await?;
         while let Some(line) = self.daemon.line().await {

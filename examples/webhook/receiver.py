@@ -1,0 +1,24 @@
+"""Receives jobs by HTTP: checks who signed them, does the work, answers what became of it."""
+import base64, hashlib, hmac, http.server, sys, time
+
+KEY = base64.b64decode(open("signing.key").read().strip().removeprefix("whsec_"))
+
+
+class Jobs(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        job, sent = self.headers["webhook-id"], self.headers["webhook-timestamp"]
+        digest = hmac.new(KEY, f"{job}.{sent}.".encode() + body, hashlib.sha256).digest()
+        signature = "v1," + base64.b64encode(digest).decode()
+        signed = hmac.compare_digest(signature, self.headers["webhook-signature"] or "")
+        fresh = abs(time.time() - int(sent)) < 300
+        status = self.work(job, body) if signed and fresh else 401
+        self.send_response(status)
+        self.end_headers()
+
+    def work(self, job, body):
+        print("job", job, "attempt", self.headers["duebox-attempt"], body.decode(), flush=True)
+        return 503 if body == b"later" else 422 if body == b"nonsense" else 204
+
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Jobs).serve_forever()
