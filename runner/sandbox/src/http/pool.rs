@@ -106,3 +106,53 @@ impl Made {
 fn unavailable(why: String) -> HttpError {
     HttpError::Unavailable(format!("the client of HTTP does not start: {why}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::CertificateDer;
+
+    use super::*;
+
+    fn pool() -> Pool {
+        // A root that is none: the system's would be read for nothing.
+        Pool::new(Names::at(Vec::new()), Trust::of(vec![CertificateDer::from(vec![0])]))
+    }
+
+    fn url(number: usize) -> Url {
+        format!("https://host-{number}.test/").parse().unwrap()
+    }
+
+    #[test]
+    fn clients_are_few_and_those_used_last_stay() {
+        let pool = pool();
+        let grant = |number: usize| HttpGrant {
+            allow: vec![format!("host-{number}.test").parse().unwrap()],
+            ..HttpGrant::default()
+        };
+        for number in 0..CLIENTS_MAX {
+            pool.client(&grant(number), &url(number)).unwrap();
+        }
+        pool.client(&grant(0), &url(0)).unwrap();
+        // What a response may have is no part of what may be dialled.
+        let other = HttpGrant { body_max: 1, ..grant(0) };
+        pool.client(&other, &url(0)).unwrap();
+        pool.client(&grant(CLIENTS_MAX), &url(0)).unwrap();
+        let made = pool.made.lock().unwrap();
+        assert_eq!(made.len(), CLIENTS_MAX);
+        assert!(made.iter().any(|made| made.is_for(&grant(0))));
+        assert!(!made.iter().any(|made| made.is_for(&grant(1))));
+    }
+
+    #[test]
+    fn a_client_that_has_met_many_origins_makes_room_for_a_new_one() {
+        let (pool, grant) = (pool(), HttpGrant::default());
+        let met = || pool.made.lock().unwrap().iter().map(|made| made.origins.len()).sum::<usize>();
+        for number in 0..ORIGINS_MAX {
+            pool.client(&grant, &url(number)).unwrap();
+        }
+        pool.client(&grant, &url(0)).unwrap();
+        assert_eq!(met(), ORIGINS_MAX);
+        pool.client(&grant, &url(ORIGINS_MAX)).unwrap();
+        assert_eq!(met(), 1);
+    }
+}
