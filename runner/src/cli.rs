@@ -162,11 +162,12 @@ struct CheckArgs {
     json: bool,
 }
 
-/// Show how many jobs each topic has in each state
+/// Show how many jobs each topic has in each state, and what its handlers do
 ///
 /// Topics of the manifest and all others that Redis knows (shown as unbound: no handler here). "late"
 /// is how long the oldest ready job has been due; "next due" is when the next waiting one falls due;
-/// "blocked" are due and wait for jobs of their key.
+/// "blocked" are due and wait for jobs of their key. Below: what running daemons say of their handlers
+/// since they started; module by module where topics are named.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

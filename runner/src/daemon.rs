@@ -42,6 +42,7 @@ use crate::redis_server::{ManagedRedis, fitness};
 use crate::relay::Relay;
 use crate::scheduler::{self, Schedules};
 use crate::signal::{Signal, Signals};
+use crate::status::{self, AllWatched};
 use crate::watch::Watch;
 
 mod bind;
@@ -68,6 +69,9 @@ const GUEST_TURNS_A_LOOK: u32 = 1;
 
 /// How soon topics that Redis would not take are tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a drain waits for Redis to forget what the daemon said of itself.
+const FORGET_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the daemon on a manifest until a signal ends it.
 ///
@@ -120,6 +124,7 @@ struct Daemon {
     retentions: Retentions,
     rules: watch::Sender<AllRules>,
     schedules: watch::Sender<Schedules>,
+    watched: watch::Sender<AllWatched>,
     seen: Files,
     /// Files and directories that a refused manifest wants otherwise: it is read again when one changes.
     awaited: Vec<PathBuf>,
@@ -191,6 +196,7 @@ impl Daemon {
             retentions: Retentions::default(),
             rules: watch::Sender::new(Arc::new([])),
             schedules,
+            watched: watch::Sender::new(Arc::new([])),
             seen,
             awaited: Vec::new(),
             background: JoinSet::new(),
@@ -213,7 +219,11 @@ impl Daemon {
         let rules = rules::keep(queue.clone(), self.rules.subscribe(), finder, Arc::clone(outage));
         let find = self.finder.clone().look(queue.clone(), Arc::clone(outage));
         let times = self.schedules.subscribe();
+        let told = self.watched.subscribe();
+        let tell =
+            status::tell(queue.clone(), Arc::clone(&self.runner_id), told, Arc::clone(outage));
         self.background.spawn(look);
+        self.background.spawn(tell);
         self.background.spawn(listen);
         self.background.spawn(keep);
         self.background.spawn(relay);
@@ -260,7 +270,7 @@ impl Daemon {
         }
     }
 
-    async fn drain(self) {
+    async fn drain(mut self) {
         let began = Instant::now();
         let until = began + self.manifest.runner.drain_timeout;
         info!("draining: what has not started is given back, what runs may finish");
@@ -273,7 +283,10 @@ impl Daemon {
         for leaving in all {
             leaving.ended().await;
         }
-        drop(self.background);
+        self.background.shutdown().await;
+        // Without an answer the word lapses by itself.
+        let forget = self.queue.forget_status(&self.runner_id);
+        drop(tokio::time::timeout(FORGET_MAX, forget).await);
         stop_managed(self.managed).await;
         info!(drain_ms = began.elapsed().as_millis() as u64, "drained");
     }

@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::Digest;
+use serde::{Deserialize, Serialize};
 
 use crate::cost::Cost;
 
 /// Modules whose figures are kept apart; those of the one that ran longest ago make room.
 const DIGESTS_MAX: usize = 8;
 
-/// What a number of attempts came to and cost. Sums only grow, and stop at their largest number.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What a number of attempts came to and cost. Sums only grow, and stop at their largest number. As
+/// JSON, times are in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sums {
     /// Attempts that ended.
     pub jobs: u64,
@@ -30,12 +33,16 @@ pub struct Sums {
     /// The failed ones by their class.
     pub classes: BTreeMap<FailureClass, u64>,
     /// How long they ran, together.
+    #[serde(rename = "wall_ms", with = "in_millis")]
     pub wall: Duration,
     /// How long the longest ran.
+    #[serde(rename = "wall_max_ms", with = "in_millis")]
     pub wall_max: Duration,
     /// Time of a processor that they took.
+    #[serde(rename = "cpu_ms", with = "in_millis")]
     pub cpu: Duration,
     /// The largest linear memory one of them had, in bytes.
+    #[serde(rename = "memory_peak_bytes")]
     pub memory_peak: u64,
     /// Units of fuel they burnt, those that count it.
     pub fuel: u64,
@@ -144,6 +151,21 @@ impl Sums {
         raise(&mut self.log_lines_dropped, cost.log_lines_dropped);
     }
 
+    /// The part of the attempts that failed, 0 to 1; 0 if there were none.
+    pub fn failed_part(&self) -> f64 {
+        self.failed as f64 / self.jobs.max(1) as f64
+    }
+
+    /// How long one ran, as a mean.
+    pub fn wall_mean(&self) -> Duration {
+        self.wall.div_f64(self.jobs.max(1) as f64)
+    }
+
+    /// Time of a processor that one took, as a mean.
+    pub fn cpu_mean(&self) -> Duration {
+        self.cpu.div_f64(self.jobs.max(1) as f64)
+    }
+
     /// Adds what others came to and cost.
     pub fn merge(&mut self, other: &Self) {
         raise(&mut self.jobs, other.jobs);
@@ -162,6 +184,23 @@ impl Sums {
         raise(&mut self.bytes_in, other.bytes_in);
         raise(&mut self.bytes_out, other.bytes_out);
         raise(&mut self.log_lines_dropped, other.log_lines_dropped);
+    }
+}
+
+/// Times as milliseconds, in whole microseconds.
+mod in_millis {
+    use std::time::Duration;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(time.as_micros() as f64 / 1_000.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let ms = f64::deserialize(from)?;
+        Duration::try_from_secs_f64(ms / 1_000.0).map_err(D::Error::custom)
     }
 }
 
@@ -203,6 +242,24 @@ mod tests {
         let total = figures.total();
         assert_eq!((total.jobs, total.failed, total.wall, total.fuel), (3, 2, 9 * MS, 21));
         assert_eq!(total.classes.len(), 2);
+    }
+
+    #[test]
+    fn sums_read_back_from_their_json() {
+        let figures = Figures::default();
+        let cost = Cost { fuel: Some(7), host_calls: 3, ..Cost::of_wall(MS * 3 / 2) };
+        figures.ran(digest(1), &failed(FailureClass::OutOfMemory), &cost);
+        figures.ran(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2));
+        let sums = figures.total();
+        let json = serde_json::to_string(&sums).unwrap();
+        assert!(json.contains(r#""classes":{"out_of_memory":1},"wall_ms":2.0"#), "{json}");
+        assert_eq!(serde_json::from_str::<Sums>(&json).unwrap(), sums);
+        assert_eq!((sums.failed_part(), sums.wall_mean()), (0.5, MS));
+        assert_eq!(
+            (Sums::default().failed_part(), Sums::default().cpu_mean().as_nanos()),
+            (0.0, 0)
+        );
+        assert!(serde_json::from_str::<Sums>(r#"{"wall_ms":-1}"#).is_err());
     }
 
     #[test]

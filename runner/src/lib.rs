@@ -33,6 +33,7 @@ pub mod schedule;
 pub mod scheduler;
 pub mod signal;
 pub mod smoke;
+pub mod status;
 pub mod telemetry;
 pub mod verdict;
 pub mod watch;

@@ -49,8 +49,8 @@ fn the_jobs_of_a_failing_handler_wait_until_another_module_serves() {
         store.stage(TOPIC, "unack").is_empty()
     });
     let paid = store.attempts(TOPIC);
-    // Two run at once: what was under way when the fifth failed ends too.
-    assert!((FAILURES..=FAILURES + 2).contains(&paid.len()), "{paid:?}");
+    // Two run at once: what ended with the fifth, and what had begun until that was seen, ends too.
+    assert!((FAILURES..=FAILURES + 4).contains(&paid.len()), "{paid:?}");
     assert!(paid.values().all(|failures| *failures == 1), "{paid:?}");
     assert_eq!(store.stage(TOPIC, "retry").len(), paid.len());
     assert_eq!((store.live_count(TOPIC), store.stage(TOPIC, "dead").len()), (60, 0));
@@ -101,7 +101,7 @@ fn shards_share_one_breaker() {
     // What ran as it opened was over long before the first try.
     assert_eq!(between(&daemon, stays_open, stays_open), 1, "shards tried side by side");
     let paid = daemon.count(failed);
-    assert!(paid <= 8 + 4 + daemon.count(stays_open) + 1, "{paid} attempts were spent");
+    assert!(paid <= 8 + 2 * 4 + daemon.count(stays_open) + 1, "{paid} attempts were spent");
 
     // A rule of zero closes it for good.
     ground.manifest("", &[topic(TOPIC, "work.wat", &keys.replace("failures = 8", "failures = 0"))]);

@@ -57,8 +57,9 @@ mod stopped;
 mod unbound;
 mod wake_up;
 
-// What it does about a handler that fails and fails.
+// What it says of its handlers, and does about one that fails and fails.
 mod breaker;
+mod status;
 
 // What is changed under it.
 mod manifest_reload;

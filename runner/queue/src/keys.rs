@@ -64,6 +64,16 @@ impl Queue {
         format!("{}:topics", self.prefix)
     }
 
+    /// The runners by the time at which their word lapses; advisory, in a slot of its own.
+    pub(crate) fn runners_key(&self) -> String {
+        format!("{}:runners", self.prefix)
+    }
+
+    /// What a runner says of itself.
+    pub(crate) fn runner_key(&self, runner_id: &str) -> String {
+        format!("{}:runner:{runner_id}", self.prefix)
+    }
+
     /// The pattern that every topic's wake channel matches.
     pub(crate) fn wake_pattern(&self) -> String {
         format!("{}:{{*}}:wake", glob_escaped(&self.prefix))

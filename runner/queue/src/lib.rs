@@ -23,6 +23,7 @@
 //! | `kv.rs` | the store of a topic: get, set, delete, add |
 //! | `pull.rs` | pull: lease with a wait; settle and extend by id and token |
 //! | `doctor.rs` | examine: what bad producers left, found and put right |
+//! | `runners.rs` | what running daemons say of themselves |
 //! | `wake.rs` | the wake-up of a sleeping runner |
 
 mod connection;
@@ -44,6 +45,7 @@ mod pull;
 mod push;
 mod reply;
 mod rules;
+mod runners;
 mod script;
 mod settle;
 mod shards;

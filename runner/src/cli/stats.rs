@@ -1,4 +1,6 @@
-//! `duebox stats`: how many jobs each topic has in each state.
+//! `duebox stats`: how many jobs each topic has in each state, and what its handlers do.
+
+mod handlers;
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
@@ -9,9 +11,11 @@ use duebox_job::{TopicName, format_duration};
 use duebox_queue::{Depths, Queue};
 use serde::Serialize;
 
+use self::handlers::HandlerStats;
 use super::failure::Failure;
 use super::{Common, StatsArgs, output, target};
 use crate::manifest::{Manifest, Topic};
+use crate::status::Status;
 
 /// How often `--watch` looks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -21,6 +25,11 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 struct Snapshot {
     now_ms: u64,
     topics: Vec<TopicStats>,
+    /// What each running daemon says of itself.
+    runners: Vec<Status>,
+    /// Topics were named: those are shown module by module.
+    #[serde(skip)]
+    by_module: bool,
 }
 
 /// One topic; `bound` if the manifest has it, or a pattern of it, and `pulled` if that has no handler.
@@ -43,6 +52,9 @@ struct TopicStats {
     late_ms: Option<u64>,
     /// How long until the next waiting job falls due; 0 if it is due.
     next_due_in_ms: Option<u64>,
+    /// What its handlers do, where daemons run that serve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handler: Option<HandlerStats>,
 }
 
 pub(super) fn stats(common: &Common, args: &StatsArgs) -> Result<ExitCode, Failure> {
@@ -87,12 +99,17 @@ async fn look(
         if wanted.is_empty() { known.into_iter().collect() } else { wanted.to_vec() };
     let depths = queue.depths(&topics).await?;
     let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
+    let runners = handlers::look(queue, wanted).await?;
+    let mut told = handlers::by_topic(&runners);
     let topics = topics
         .iter()
         .zip(&depths)
-        .map(|(topic, depths)| topic_stats(topic, manifest.topic_for(topic), depths))
+        .map(|(topic, depths)| TopicStats {
+            handler: told.remove(topic.as_str()),
+            ..topic_stats(topic, manifest.topic_for(topic), depths)
+        })
         .collect();
-    Ok(Snapshot { now_ms, topics })
+    Ok(Snapshot { now_ms, topics, runners, by_module: !wanted.is_empty() })
 }
 
 fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> TopicStats {
@@ -116,6 +133,7 @@ fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> 
         paused,
         late_ms,
         next_due_in_ms,
+        handler: None,
     }
 }
 
@@ -124,7 +142,8 @@ fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure>
     if json {
         return output::print_json(snapshot).map(|()| 1);
     }
-    let text = table(&snapshot.topics);
+    let handlers = handlers::describe(&snapshot.runners, snapshot.by_module);
+    let text = format!("{}\n\n{handlers}", table(&snapshot.topics));
     let lines = text.lines().count();
     // Up to the first line of the last table, and clear from there.
     let up = if drawn > 0 { format!("\x1b[{drawn}A\x1b[J") } else { String::new() };

@@ -17,6 +17,7 @@ use crate::figures::{Figures, Sums};
 use crate::manifest::Topic;
 use crate::poke::Poke;
 use crate::record::millis;
+use crate::status::Watched;
 use crate::worker::Order;
 
 /// A topic that is served.
@@ -87,6 +88,17 @@ impl Served {
             info!(topic = %name, digest = %digest.short(), before = %before.short(),
                 "a new module serves; jobs that run finish on the one before");
         }
+    }
+
+    /// Where its status is looked up; none where pull consumers serve it.
+    pub(super) fn watched(&self, name: &TopicName) -> Option<Watched> {
+        let workers = self.workers.as_ref()?;
+        Some(Watched {
+            topic: name.clone(),
+            bound: workers.binding.subscribe(),
+            figures: Arc::clone(&workers.figures),
+            breaker: Arc::clone(&workers.breaker),
+        })
     }
 
     /// Leases no more, and lets what is in flight finish until then; the rest stays in Redis.

@@ -75,7 +75,9 @@ fn a_topic_is_paused_and_resumed_and_stats_show_it() {
     for name in ["blocked", "done", "outbox"] {
         assert_eq!(topic[name], 0, "{name}");
     }
-    assert!(ground.ok(&["stats", "slow"]).trim_end().ends_with("paused"));
+    let text = ground.ok(&["stats", "slow"]);
+    assert!(text.lines().nth(1).is_some_and(|line| line.ends_with("paused")), "{text}");
+    assert!(text.contains("\n\nno daemon runs"), "{text}");
     let resumed: Value = serde_json::from_str(&ground.ok(&["resume", "slow", "--json"])).unwrap();
     assert_eq!(resumed, json!({"topic": "slow", "paused": false, "changed": true}));
     assert_eq!(ground.redis.cli(&["HEXISTS", "duebox:{slow}:meta", "paused"]).trim(), "0");

@@ -137,6 +137,11 @@ impl Ground {
         self.snapshot().now_us / 1_000
     }
 
+    /// What all keys of this queue begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The names of all keys of the topic.
     pub(crate) fn keys(&self) -> Vec<String> {
         let pattern = format!("{}*", self.key("")).replace('[', "\\[").replace(']', "\\]");

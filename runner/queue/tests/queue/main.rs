@@ -36,7 +36,8 @@ mod pull;
 mod kv;
 // What bad producers left, found and put right.
 mod doctor;
-// Sleeping runners.
+// Sleeping runners, and what runners say of themselves.
+mod runners;
 mod wake;
 // A Redis that forgets, goes away, freezes or is full.
 mod outage;

@@ -1,0 +1,244 @@
+//! The handlers' side of `duebox stats`: what running daemons say of the modules that serve a topic,
+//! put together. Times that they tell are by their own clocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use duebox_job::{TopicName, format_duration};
+use duebox_queue::Queue;
+use serde::Serialize;
+
+use super::super::failure::Failure;
+use super::super::output;
+use crate::figures::Sums;
+use crate::status::{BreakerStatus, Status, TopicStatus};
+
+/// Hex digits of a digest that people see, as in the log.
+const SHORT: usize = 12;
+
+/// What the handlers of a topic do, in all daemons that serve it.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct HandlerStats {
+    /// How many daemons serve it.
+    runners: usize,
+    /// The modules that serve it now; more than one while daemons differ.
+    digests: BTreeSet<String>,
+    /// How many of the daemons hold its jobs back.
+    breakers_open: usize,
+    /// All that they ran since they started.
+    total: Sums,
+    /// The same by module, as far as that is kept.
+    modules: BTreeMap<String, Sums>,
+}
+
+/// What running daemons say of themselves; of other versions, as far as it can be read.
+pub(super) async fn look(queue: &Queue, wanted: &[TopicName]) -> Result<Vec<Status>, Failure> {
+    let told = queue.statuses().await?;
+    let read = |(_, text): &(String, String)| serde_json::from_str::<Status>(text).ok();
+    let mut runners: Vec<Status> = told.iter().filter_map(read).collect();
+    if !wanted.is_empty() {
+        let is_wanted =
+            |topic: &TopicStatus| wanted.iter().any(|name| name.as_str() == topic.topic);
+        runners.iter_mut().for_each(|runner| runner.topics.retain(is_wanted));
+    }
+    Ok(runners)
+}
+
+/// What is said of each topic, put together.
+pub(super) fn by_topic(runners: &[Status]) -> BTreeMap<&str, HandlerStats> {
+    let mut topics: BTreeMap<&str, HandlerStats> = BTreeMap::new();
+    for told in runners.iter().flat_map(|runner| &runner.topics) {
+        topics.entry(&told.topic).or_default().add(told);
+    }
+    topics
+}
+
+impl HandlerStats {
+    fn add(&mut self, told: &TopicStatus) {
+        self.runners += 1;
+        self.digests.insert(told.digest.clone());
+        self.breakers_open += usize::from(told.breaker.is_some());
+        self.total.merge(&told.total);
+        for module in &told.modules {
+            self.modules.entry(module.digest.clone()).or_default().merge(&module.sums);
+        }
+    }
+
+    fn row(&self, topic: &str) -> Vec<String> {
+        let module = match self.digests.len() {
+            1 => self.digests.iter().map(|digest| short(digest)).collect(),
+            many => format!("{many} modules"),
+        };
+        cells(topic, module, &self.total)
+    }
+
+    /// A row for each module: those that serve, and those that did.
+    fn rows(&self, topic: &str) -> Vec<Vec<String>> {
+        let all: BTreeSet<&String> = self.digests.iter().chain(self.modules.keys()).collect();
+        let row = |digest: &String| {
+            let sums = self.modules.get(digest).cloned().unwrap_or_default();
+            let mut row = cells(topic, short(digest), &sums);
+            let serves = self.digests.contains(digest);
+            row.push(if serves { "serves" } else { "served" }.to_owned());
+            row
+        };
+        all.into_iter().map(row).collect()
+    }
+}
+
+/// The handlers' side as text: a row a topic, or a row a module where topics were named; then what
+/// holds jobs back.
+pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
+    if runners.is_empty() {
+        return "no daemon runs; what handlers do is not known".to_owned();
+    }
+    let topics = by_topic(runners);
+    if topics.is_empty() {
+        return format!("{}, none serves these by a handler", counted(runners.len()));
+    }
+    let header = ["topic", "module", "jobs", "failed", "wall", "max", "cpu", "memory", ""];
+    let table = if by_module {
+        let rows: Vec<_> = topics.iter().flat_map(|(topic, handler)| handler.rows(topic)).collect();
+        output::table(&header, &rows)
+    } else {
+        let rows: Vec<_> = topics.iter().map(|(topic, handler)| handler.row(topic)).collect();
+        output::table(&header[..header.len() - 1], &rows)
+    };
+    let mut lines = vec![format!("handlers of {}:", counted(runners.len())), table];
+    for runner in runners {
+        let held = runner.topics.iter().filter_map(|topic| Some((topic, topic.breaker?)));
+        lines.extend(held.map(|(topic, breaker)| held_back(topic, breaker, runner)));
+        if runner.more_topics > 0 {
+            lines.push(format!("and {} more topics of {}", runner.more_topics, runner.runner));
+        }
+    }
+    lines.join("\n")
+}
+
+/// A breaker that is open, on a line of its own.
+fn held_back(topic: &TopicStatus, breaker: BreakerStatus, runner: &Status) -> String {
+    let span = |from: u64, to: u64| {
+        format_duration(Duration::from_millis(
+            output::rounded(to.saturating_sub(from)) / 1_000 * 1_000,
+        ))
+    };
+    let since = span(breaker.open_since_ms, runner.told_at_ms);
+    let then = match breaker.probe_at_ms {
+        Some(at) => format!("a job is tried in {}", span(runner.told_at_ms, at)),
+        None => "a job is being tried".to_owned(),
+    };
+    format!("{}: breaker open for {since}, {then} ({})", topic.topic, runner.runner)
+}
+
+fn cells(topic: &str, module: String, sums: &Sums) -> Vec<String> {
+    let if_any = |text: String| if sums.jobs == 0 { "-".to_owned() } else { text };
+    vec![
+        topic.to_owned(),
+        module,
+        sums.jobs.to_string(),
+        if_any(percent(sums.failed_part())),
+        if_any(took(sums.wall_mean())),
+        if_any(took(sums.wall_max)),
+        if_any(took(sums.cpu_mean())),
+        if_any(ByteSize(sums.memory_peak).display().iec_short().to_string()),
+    ]
+}
+
+fn short(digest: &str) -> String {
+    output::plain(&digest.chars().take(SHORT).collect::<String>())
+}
+
+fn counted(runners: usize) -> String {
+    format!("{runners} running {}", if runners == 1 { "daemon" } else { "daemons" })
+}
+
+/// None is told from few.
+fn percent(part: f64) -> String {
+    match part * 100.0 {
+        0.0 => "0%".to_owned(),
+        few if few < 0.1 => "0.1%".to_owned(),
+        some if some < 10.0 => format!("{some:.1}%"),
+        many => format!("{many:.0}%"),
+    }
+}
+
+/// A time in three digits or so.
+fn took(time: Duration) -> String {
+    match time.as_micros() {
+        us @ 0..1_000 => format!("{us}µs"),
+        us @ 1_000..10_000 => format!("{:.1}ms", us as f64 / 1e3),
+        us @ 10_000..1_000_000 => format!("{}ms", us / 1_000),
+        us @ 1_000_000..10_000_000 => format!("{:.1}s", us as f64 / 1e6),
+        us => format_duration(Duration::from_secs((us / 1_000_000) as u64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::ModuleStatus;
+
+    fn sums(jobs: u64, failed: u64, wall_ms: u64) -> Sums {
+        let wall = Duration::from_millis(wall_ms);
+        Sums { jobs, failed, wall, wall_max: wall, memory_peak: 1 << 17, ..Sums::default() }
+    }
+
+    fn runner(digest: &str, jobs: u64, breaker: Option<BreakerStatus>) -> Status {
+        let modules = [(digest, sums(jobs, 1, 30)), ("cc", sums(2, 0, 1))];
+        let modules = modules.map(|(digest, sums)| ModuleStatus { digest: digest.into(), sums });
+        let mut total = sums(jobs, 1, 30);
+        total.merge(&sums(2, 0, 1));
+        let (topic, digest) = ("mail".to_owned(), digest.to_owned());
+        let topic = TopicStatus { topic, digest, breaker, modules: modules.into(), total };
+        Status {
+            runner: "5-a".to_owned(),
+            version: "1".to_owned(),
+            pid: 5,
+            started_at_ms: 0,
+            told_at_ms: 60_000,
+            topics: vec![topic],
+            more_topics: 0,
+        }
+    }
+
+    #[test]
+    fn daemons_are_put_together_topic_by_topic() {
+        let runners = [runner("aa", 8, None), runner("bb", 4, None)];
+        let mail = &by_topic(&runners)["mail"];
+        assert_eq!((mail.runners, mail.total.jobs, mail.total.failed), (2, 16, 2));
+        assert_eq!((mail.modules["aa"].jobs, mail.modules["cc"].jobs), (8, 4));
+        let text = describe(&runners, false);
+        assert!(text.contains("mail   2 modules    16     12%  3.9ms  30ms  0µs"), "{text}");
+        assert!(text.ends_with("128.0K"), "{text}");
+        let text = describe(&runners, true);
+        assert_eq!(text.matches("  serves").count(), 2, "{text}");
+        assert_eq!(text.matches("  served").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn an_open_breaker_is_told_on_a_line_of_its_own() {
+        let breaker = BreakerStatus { open_since_ms: 48_100, probe_at_ms: Some(78_000) };
+        let text = describe(&[runner("aa", 8, Some(breaker))], false);
+        let last = text.lines().last().unwrap();
+        assert_eq!(last, "mail: breaker open for 11s, a job is tried in 18s (5-a)");
+        let trying = BreakerStatus { probe_at_ms: None, ..breaker };
+        assert!(describe(&[runner("aa", 8, Some(trying))], true).contains("is being tried"));
+    }
+
+    #[test]
+    fn nobody_to_tell_is_told() {
+        assert!(describe(&[], false).starts_with("no daemon runs"));
+        let idle = Status { topics: Vec::new(), ..runner("aa", 1, None) };
+        assert_eq!(describe(&[idle], true), "1 running daemon, none serves these by a handler");
+    }
+
+    #[test]
+    fn figures_take_little_room_and_rare_failures_are_no_none() {
+        let text = |us| took(Duration::from_micros(us));
+        assert_eq!([text(0), text(999), text(1_500)], ["0µs", "999µs", "1.5ms"]);
+        assert_eq!([text(12_345), text(2_500_000), text(90_000_000)], ["12ms", "2.5s", "1m30s"]);
+        assert_eq!([percent(0.0), percent(0.000_01)], ["0%", "0.1%"]);
+        assert_eq!([percent(0.034), percent(1.0)], ["3.4%", "100%"]);
+    }
+}

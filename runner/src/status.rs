@@ -1,0 +1,193 @@
+//! What this daemon says of itself in Redis, for `duebox stats`: which modules serve, what their attempts
+//! came to and cost, and what holds jobs back.
+//!
+//! It is written every ten seconds, and within one of a change; one round trip whatever the number of
+//! topics. A daemon that died without a word is forgotten after thirty seconds.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duebox_job::TopicName;
+use duebox_queue::Queue;
+use duebox_sandbox::Digest;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use crate::binding::{self, Bound};
+use crate::breaker::{Breaker, Standing};
+use crate::figures::{Figures, Sums};
+use crate::outage::Outage;
+
+/// How often it is looked whether something has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often what is written is renewed, changed or not.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// Topics that are told of; what is beyond is counted. A topic takes some 500 bytes.
+const TOPICS_MAX: usize = 1_000;
+
+/// What a daemon says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name among all runners.
+    pub runner: String,
+    /// Its version.
+    pub version: String,
+    /// Its process on its machine.
+    pub pid: u32,
+    /// When it was ready, in unix ms by its own clock.
+    pub started_at_ms: u64,
+    /// When it said this, by the same clock.
+    pub told_at_ms: u64,
+    /// The topics that its handlers serve, in the order of their names; 1,000 at most.
+    pub topics: Vec<TopicStatus>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more_topics: usize,
+}
+
+/// A topic that a handler serves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TopicStatus {
+    /// Its name.
+    pub topic: String,
+    /// The module that serves it: 64 hex digits.
+    pub digest: String,
+    /// What holds its jobs back, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub breaker: Option<BreakerStatus>,
+    /// The modules that ran its jobs, at most eight, the one that ran last first.
+    pub modules: Vec<ModuleStatus>,
+    /// All that was run, by modules too that are not told of any more.
+    pub total: Sums,
+}
+
+/// A breaker that is not closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakerStatus {
+    /// Since when it is open, in unix ms by the daemon's clock.
+    pub open_since_ms: u64,
+    /// When a job may be tried; none while one is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub probe_at_ms: Option<u64>,
+}
+
+/// What one module did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModuleStatus {
+    /// Which it is.
+    pub digest: String,
+    /// What its attempts came to and cost.
+    #[serde(flatten)]
+    pub sums: Sums,
+}
+
+/// Where a topic's status is looked up.
+#[derive(Clone)]
+pub struct Watched {
+    /// Its name.
+    pub topic: TopicName,
+    /// The module that serves it now.
+    pub bound: Bound,
+    /// What its attempts came to and cost.
+    pub figures: Arc<Figures>,
+    /// Whether its jobs may start.
+    pub breaker: Arc<Breaker>,
+}
+
+/// The topics to tell of, in the order of their names.
+pub type AllWatched = Arc<[Watched]>;
+
+/// What is told at once if it changes.
+type News = Vec<(Digest, Standing)>;
+
+/// Keeps telling Redis of a runner, until the sender is gone.
+pub async fn tell(
+    queue: Queue,
+    runner_id: Arc<str>,
+    mut topics: watch::Receiver<AllWatched>,
+    outage: Arc<Outage>,
+) {
+    let started_at_ms = now_ms();
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told: Option<(Instant, News)> = None;
+    loop {
+        tick.tick().await;
+        if topics.has_changed().is_err() {
+            return;
+        }
+        let watched = Arc::clone(&topics.borrow_and_update());
+        let news: News = watched.iter().map(Watched::news).collect();
+        let is_known = |(at, known): &(Instant, News)| at.elapsed() < RENEW_EVERY && *known == news;
+        if told.as_ref().is_some_and(is_known) {
+            continue;
+        }
+        let now = Instant::now();
+        let status = Status::new(&runner_id, started_at_ms, &watched);
+        // Texts and numbers: there is nothing in it that JSON could not hold.
+        let json = serde_json::to_string(&status).unwrap_or_default();
+        match queue.tell_status(&runner_id, &json).await {
+            Ok(()) => told = Some((now, news)),
+            Err(error) => outage.noticed(&error),
+        }
+    }
+}
+
+impl Status {
+    fn new(runner_id: &str, started_at_ms: u64, watched: &[Watched]) -> Self {
+        Self {
+            runner: runner_id.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_at_ms,
+            told_at_ms: now_ms(),
+            topics: watched.iter().take(TOPICS_MAX).map(Watched::status).collect(),
+            more_topics: watched.len().saturating_sub(TOPICS_MAX),
+        }
+    }
+}
+
+impl Watched {
+    fn news(&self) -> (Digest, Standing) {
+        (self.bound.borrow().handler.digest(), self.breaker.standing())
+    }
+
+    fn status(&self) -> TopicStatus {
+        let module =
+            |(digest, sums): (Digest, Sums)| ModuleStatus { digest: digest.to_string(), sums };
+        TopicStatus {
+            topic: self.topic.to_string(),
+            digest: binding::current(&self.bound).handler.digest().to_string(),
+            breaker: BreakerStatus::of(self.breaker.standing()),
+            modules: self.figures.by_digest().into_iter().map(module).collect(),
+            total: self.figures.total(),
+        }
+    }
+}
+
+impl BreakerStatus {
+    fn of(standing: Standing) -> Option<Self> {
+        let (now_ms, now) = (now_ms(), Instant::now());
+        let ago = |then: Instant| millis(now.saturating_duration_since(then));
+        let ahead = |then: Instant| millis(then.saturating_duration_since(now));
+        let (since, probe_at) = match standing {
+            Standing::Closed => return None,
+            Standing::Open { since, probe_at } => (since, Some(probe_at)),
+            Standing::Probing { since } => (since, None),
+        };
+        Some(Self {
+            open_since_ms: now_ms.saturating_sub(ago(since)),
+            probe_at_ms: probe_at.map(|at| now_ms.saturating_add(ahead(at))),
+        })
+    }
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
