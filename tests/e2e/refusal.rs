@@ -66,11 +66,11 @@ fn modules_that_cannot_serve() {
             ["unknown import env.launch", "sdk/ABI.md"],
         ),
         (
-            "later.wat",
+            "ungranted.wat",
             importing(
                 "\"duebox_v1\" \"http_send\" (func (param i32 i32 i32 i32 i32) (result i32))",
             ),
-            ["duebox_v1.http_send is not supported", "build the handler without it"],
+            ["duebox_v1.http_send is not granted", "under `http` in the topic's sandbox"],
         ),
         (
             "command.wat",
