@@ -15,11 +15,13 @@ mod monitor;
 mod producer;
 mod store;
 
-// Jobs: through the real handlers, under an id that is in use, and as nobody should push them.
+// Jobs: through the real handlers, to an application that has none, under an id that is in use, and as
+// nobody should push them.
 mod bad_jobs;
 mod job_options;
 mod plain_jobs;
 mod repeated_id;
+mod webhook;
 
 // Jobs that the manifest itself asks for.
 mod schedules;

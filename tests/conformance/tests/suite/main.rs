@@ -23,3 +23,5 @@ mod payment_poll;
 mod shop_activation;
 /// What a user begins with builds and runs.
 mod templates;
+/// Waking an application by plain HTTP, in Rust.
+mod webhook;
