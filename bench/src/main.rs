@@ -10,6 +10,7 @@ mod drain;
 mod ground;
 mod lateness;
 mod machine;
+mod reload;
 mod report;
 mod sandbox;
 
@@ -55,12 +56,21 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Only {
     Sandbox(sandbox::Args),
+    Reload(reload::Args),
+}
+
+impl Args {
+    /// What they are where nothing is said.
+    pub(crate) fn defaults() -> Self {
+        Self::parse_from(["duebox-bench"])
+    }
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.only {
         Some(Only::Sandbox(args)) => sandbox::run(args),
+        Some(Only::Reload(args)) => reload::run(args),
         None => run(&args),
     };
     match done {

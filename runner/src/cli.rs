@@ -25,6 +25,7 @@ mod push_jobs;
 mod push_lines;
 mod requeue;
 mod reschedule;
+mod rollback;
 mod run;
 mod schedules;
 mod settle;
@@ -48,6 +49,7 @@ use self::pull::{ExtendArgs, PullArgs};
 use self::push_args::PushArgs;
 use self::requeue::RequeueArgs;
 use self::reschedule::{RescheduleArgs, RunNowArgs};
+use self::rollback::RollbackArgs;
 use self::settle::SettleArgs;
 use crate::manifest::{Flags, Manifest, Surroundings};
 
@@ -132,6 +134,7 @@ enum Command {
     RunNow(RunNowArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
+    Rollback(RollbackArgs),
     Dead(DeadCommandArgs),
     Requeue(RequeueArgs),
     Done(DoneCommandArgs),
@@ -233,6 +236,7 @@ pub fn main() -> ExitCode {
         Command::RunNow(args) => reschedule::run_now(&common, &args),
         Command::Pause(args) => pause::pause(&common, &args),
         Command::Resume(args) => pause::resume(&common, &args),
+        Command::Rollback(args) => rollback::rollback(&common, &args),
         Command::Dead(args) => dead::dead(&common, &args),
         Command::Requeue(args) => requeue::requeue(&common, &args),
         Command::Done(args) => done::done(&common, &args),

@@ -22,15 +22,18 @@ use duebox_sandbox::{HttpClient, Sandbox, World};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
 
-use self::entry::entries;
+use self::entry::{EntryName, entries};
 use self::finder::{FOUND_MAX, Known};
 use self::modules::{Files, Modules};
+use self::reload::Changes;
 use self::rules::AllRules;
 use self::served::{Leaving, Served};
 use crate::file_limit;
 use crate::handler_log::HandlerLog;
+use crate::history::History;
 use crate::keeper::{self, Retentions};
 use crate::kv::RedisKv;
 use crate::lanes::Ground;
@@ -50,7 +53,9 @@ mod entry;
 mod finder;
 mod modules;
 mod reload;
+mod rollback;
 pub(crate) mod rules;
+mod seat;
 mod served;
 
 pub use self::finder::Finder;
@@ -66,6 +71,12 @@ const NETWORK_THREADS: usize = 2;
 /// Turns of a guests' thread between two looks at timers and sockets. A guest that computes takes 10 ms
 /// a turn, so tokio's own 61 would let naps and deadlines of its neighbours wait for half a second.
 const GUEST_TURNS_A_LOOK: u32 = 1;
+
+/// How often the modules that are on trial are judged.
+const JUDGE_EVERY: Duration = Duration::from_millis(200);
+
+/// Orders that were given and wait to be followed.
+const ORDERS_MAX: usize = 16;
 
 /// How soon topics that Redis would not take are tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
@@ -107,6 +118,10 @@ struct Daemon {
     managed: Option<ManagedRedis>,
     sandbox: Arc<Sandbox>,
     modules: Modules,
+    histories: BTreeMap<EntryName, History>,
+    /// What people tell all daemons.
+    orders: mpsc::Receiver<String>,
+    judge_at: Interval,
     ground: Ground,
     runner_id: Arc<str>,
     outage: Arc<Outage>,
@@ -144,7 +159,7 @@ impl Daemon {
         let sandbox = Arc::new(module_file::sandbox(&config, &manifest.runner)?);
         // Taken before the modules are read: a change meanwhile is seen as one.
         let seen = modules::fingerprints(&manifest);
-        let modules = modules::load_all(&sandbox, &manifest).await?;
+        let loaded = modules::load_all(&sandbox, &manifest).await?;
         let managed = match &manifest.redis.url {
             RedisUrl::Url(_) => None,
             RedisUrl::Managed { dir, fsync } => Some(ManagedRedis::start(dir, *fsync).await?),
@@ -175,13 +190,17 @@ impl Daemon {
             found: met,
             anew: Arc::new(Notify::new()),
         };
+        let (given, orders) = mpsc::channel(ORDERS_MAX);
         let mut daemon = Self {
             manifest,
             surroundings,
             queue,
             managed,
             sandbox,
-            modules,
+            modules: Modules::new(),
+            histories: BTreeMap::new(),
+            orders,
+            judge_at: tokio::time::interval(JUDGE_EVERY),
             ground,
             runner_id: format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..)).into(),
             outage: Arc::default(),
@@ -201,18 +220,20 @@ impl Daemon {
             awaited: Vec::new(),
             background: JoinSet::new(),
         };
-        daemon.begin().await;
+        daemon.judge_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        daemon.take(loaded);
+        daemon.begin(given).await;
         Ok(daemon)
     }
 
     /// Starts the workers and everything that serves them.
-    async fn begin(&mut self) {
+    async fn begin(&mut self, orders: mpsc::Sender<String>) {
         self.bind_all().await;
         self.bind_listed().await;
         let (queue, pokes, outage) = (&self.queue, &self.pokes, &self.outage);
         let poll = self.manifest.redis.poll;
         let look = poller::look(queue.clone(), Arc::clone(pokes), poll, Arc::clone(outage));
-        let listen = poller::listen(queue.clone(), Arc::clone(pokes), self.finder.clone());
+        let listen = poller::listen(queue.clone(), Arc::clone(pokes), self.finder.clone(), orders);
         let keep = keeper::keep(queue.clone(), Arc::clone(&self.retentions), Arc::clone(outage));
         let relay = self.relay.clone().run(queue.clone(), Arc::clone(pokes), Arc::clone(outage));
         let finder = self.finder.clone();
@@ -236,14 +257,8 @@ impl Daemon {
     async fn serve(mut self, mut signals: Signals) {
         let mut watch = Watch::new();
         watch.follow(&self.seen);
-        while self.serve_until_change(&watch, &mut signals).await {
-            let changes = tokio::select! {
-                signal = signals.next() => match signal {
-                    Signal::Stop => break,
-                    Signal::Reload => continue,
-                },
-                changes = self.look_for_changes() => changes,
-            };
+        while self.serve_until(watch.changed(), &mut signals).await != Err(Signal::Stop) {
+            let Some(changes) = self.changes(&mut signals).await else { break };
             if self.apply_changes(changes).await {
                 watch.follow(&self.seen);
             }
@@ -254,17 +269,36 @@ impl Daemon {
         }
     }
 
-    /// Serves, topics that are found too, until the files may have changed; false if it is to stop.
-    async fn serve_until_change(&mut self, watch: &Watch, signals: &mut Signals) -> bool {
-        let mut changed = pin!(watch.changed());
+    /// What has changed; none if it is to stop.
+    async fn changes(&mut self, signals: &mut Signals) -> Option<Changes> {
+        let mut look = Box::pin(self.look_for_changes());
+        loop {
+            match self.serve_until(&mut look, signals).await {
+                Ok(changes) => return Some(changes),
+                Err(Signal::Stop) => return None,
+                // It looks already; what changes from now on is a change of its own.
+                Err(Signal::Reload) => {}
+            }
+        }
+    }
+
+    /// Serves, and does what comes up, until something else is over or a signal comes.
+    async fn serve_until<T>(
+        &mut self,
+        over: impl Future<Output = T>,
+        signals: &mut Signals,
+    ) -> Result<T, Signal> {
+        let mut over = pin!(over);
         let mut names = Vec::new();
         loop {
             tokio::select! {
-                signal = signals.next() => return signal == Signal::Reload,
-                () = &mut changed => return true,
+                signal = signals.next() => return Err(signal),
+                value = &mut over => return Ok(value),
                 _ = self.found.recv_many(&mut names, FOUND_MAX) => {
                     self.bind_found(std::mem::take(&mut names)).await;
                 }
+                Some(order) = self.orders.recv() => self.obey(&order).await,
+                _ = self.judge_at.tick(), if self.is_on_trial() => self.judge_trials().await,
                 () = tokio::time::sleep(BIND_AGAIN), if self.unbound => self.bind_all().await,
             }
         }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use duebox_sandbox::Digest;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -69,8 +70,9 @@ pub struct History(Arc<Mutex<VecDeque<Event>>>);
 
 impl History {
     /// Notes an event of now. The oldest of more than 16 goes.
-    pub fn note(&self, role: Role, fate: Fate, digest: Option<String>, reason: &str) {
+    pub fn note(&self, role: Role, fate: Fate, digest: Option<&Digest>, reason: &str) {
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+        let digest = digest.map(Digest::to_string);
         let reason = reason[..reason.floor_char_boundary(REASON_MAX)].to_owned();
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if events.len() == EVENTS_MAX {
@@ -93,14 +95,16 @@ mod tests {
     fn the_last_events_stay_and_read_back_from_their_json() {
         let history = History::default();
         for number in 0..20 {
-            history.clone().note(Role::Handler, Fate::Served, Some(number.to_string()), "");
+            history.clone().note(Role::Handler, Fate::Served, Some(&Digest::of(&[number])), "");
         }
         history.note(Role::Canary, Fate::Refused, None, &"ä".repeat(1_000));
         let events = history.events();
-        assert_eq!((events.len(), events[0].digest.as_deref()), (16, Some("5")));
+        let oldest = Digest::of(&[5]).to_string();
+        assert_eq!((events.len(), events[0].digest.as_ref()), (16, Some(&oldest)));
         assert_eq!((events[15].reason.len(), events[15].role), (1_024, Role::Canary));
         let json = serde_json::to_string(&events).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Event>>(&json).unwrap(), events);
-        assert!(json.contains(r#""role":"handler","fate":"served","digest":"5"}"#), "{json}");
+        let shown = format!(r#""role":"handler","fate":"served","digest":"{oldest}"}}"#);
+        assert!(json.contains(&shown), "{json}");
     }
 }

@@ -262,8 +262,9 @@ impl Shared {
         let binding = binding::current(&self.bound);
         let world = Arc::clone(&self.ground.world);
         let started_at = Instant::now();
-        let digest = binding.handler.digest();
-        let run = binding.handler.run(task.invocation, task.interrupt, world);
+        let handler = binding.handlers.of(&task.invocation.id);
+        let digest = handler.digest();
+        let run = handler.run(task.invocation, task.interrupt, world);
         // A panic of the host must cost neither the lane nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
         let mut waited = false;

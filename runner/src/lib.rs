@@ -21,6 +21,7 @@ pub mod kv;
 pub mod lanes;
 pub mod manifest;
 pub mod module_file;
+pub mod orders;
 pub mod outage;
 pub mod pace;
 pub mod poke;

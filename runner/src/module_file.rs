@@ -53,8 +53,10 @@ pub enum ModuleError {
         topic: String,
         /// The file.
         path: PathBuf,
+        /// What it is.
+        digest: Digest,
         /// Why, and what to do.
-        error: LoadError,
+        error: Box<LoadError>,
     },
     /// It does not pass the topic's smoke cases.
     #[error(
@@ -66,9 +68,22 @@ pub enum ModuleError {
         topic: String,
         /// The file.
         path: PathBuf,
+        /// What it is.
+        digest: Digest,
         /// Which case, and what it came to.
         error: Box<SmokeError>,
     },
+}
+
+impl ModuleError {
+    /// The digest of the file, if it could be read.
+    pub fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::None(_) | Self::Unreadable { .. } => None,
+            Self::Pin { found, .. } => Some(*found),
+            Self::Refused { digest, .. } | Self::Smoke { digest, .. } => Some(*digest),
+        }
+    }
 }
 
 /// A sandbox of this size, with the memory and the cache that the manifest gives it.
@@ -118,19 +133,26 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
         Ok(bytes) => bytes,
         Err(error) => return Err(ModuleError::Unreadable { topic: named, path, error }),
     };
-    if let Some(pinned) = topic.sha256 {
-        let found = Digest::of(&bytes);
-        if found != pinned {
-            return Err(ModuleError::Pin { topic: named, path, pinned, found });
-        }
+    let digest = Digest::of(&bytes);
+    if let Some(pinned) = topic.sha256.filter(|pinned| *pinned != digest) {
+        return Err(ModuleError::Pin { topic: named, path, pinned, found: digest });
     }
     let handler = match sandbox.load(&bytes, topic.limits.clone(), topic.grants.clone()) {
         Ok(handler) => handler,
-        Err(error) => return Err(ModuleError::Refused { topic: named, path, error }),
+        Err(error) => {
+            return Err(ModuleError::Refused {
+                topic: named,
+                path,
+                digest,
+                error: Box::new(error),
+            });
+        }
     };
     match smoke::pass(&handler, name, topic) {
         Ok(()) => Ok(handler),
-        Err(error) => Err(ModuleError::Smoke { topic: named, path, error: Box::new(error) }),
+        Err(error) => {
+            Err(ModuleError::Smoke { topic: named, path, digest, error: Box::new(error) })
+        }
     }
 }
 

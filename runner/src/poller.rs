@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
 use duebox_queue::{Queue, QueueError, Wake};
+use tokio::sync::mpsc;
 use tracing::debug;
 
 use crate::daemon::Finder;
@@ -51,8 +52,9 @@ async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), Q
     Ok(())
 }
 
-/// Listens for wake-ups, for ever. Topics without a worker here are for the finder.
-pub async fn listen(queue: Queue, pokes: Pokes, finder: Finder) {
+/// Listens for wake-ups and for orders, for ever. Topics without a worker here are for the finder. An
+/// order that comes while too many wait is not taken; who gave it gets no answer.
+pub async fn listen(queue: Queue, pokes: Pokes, finder: Finder, orders: mpsc::Sender<String>) {
     let mut retry = RETRY_FIRST;
     loop {
         match queue.listen().await {
@@ -60,17 +62,25 @@ pub async fn listen(queue: Queue, pokes: Pokes, finder: Finder) {
             Ok(mut listener) => {
                 retry = RETRY_FIRST;
                 poke_all(&pokes);
-                while let Wake::Topic(topic) = listener.next().await {
-                    let pokes = pokes.load();
-                    match pokes.binary_search_by(|(name, _)| name.cmp(&topic)) {
-                        Ok(at) => pokes[at].1.poke(Instant::now()),
-                        Err(_) => finder.met(&topic),
+                loop {
+                    match listener.next().await {
+                        Wake::Topic(topic) => poke_one(&pokes, &topic, &finder),
+                        Wake::Order(order) => drop(orders.try_send(order)),
+                        Wake::Lost => break,
                     }
                 }
             }
         }
         retry = outage::next_retry(retry);
         tokio::time::sleep(retry).await;
+    }
+}
+
+fn poke_one(pokes: &Pokes, topic: &TopicName, finder: &Finder) {
+    let pokes = pokes.load();
+    match pokes.binary_search_by(|(name, _)| name.cmp(topic)) {
+        Ok(at) => pokes[at].1.poke(Instant::now()),
+        Err(_) => finder.met(topic),
     }
 }
 

@@ -151,7 +151,7 @@ impl Status {
 
 impl Watched {
     fn news(&self) -> (Digest, Standing) {
-        (self.bound.borrow().handler.digest(), self.breaker.standing())
+        (self.bound.borrow().handlers.main.digest(), self.breaker.standing())
     }
 
     fn status(&self) -> TopicStatus {
@@ -159,7 +159,7 @@ impl Watched {
             |(digest, sums): (Digest, Sums)| ModuleStatus { digest: digest.to_string(), sums };
         TopicStatus {
             topic: self.topic.to_string(),
-            digest: binding::current(&self.bound).handler.digest().to_string(),
+            digest: binding::current(&self.bound).handlers.main.digest().to_string(),
             breaker: BreakerStatus::of(self.breaker.standing()),
             modules: self.figures.by_digest().into_iter().map(module).collect(),
             total: self.figures.total(),

@@ -79,6 +79,29 @@ fn a_good_manifest_is_told_whole() {
 }
 
 #[test]
+fn canaries_and_smoke_cases_are_checked_like_handlers() {
+    let beside = "canary = { handler = \"canary.wat\", percent = 12.5 }\nsmoke = [{}]";
+    let folder = folder(&format!("[topics.t]\nhandler = \"ack.wat\"\n{beside}\n"));
+    let canary = folder.path().join("canary.wat");
+    std::fs::write(&canary, format!("{ACK} ;; the next one")).unwrap();
+    let told = check(folder.path(), &["--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let line = &told["topics"][0]["canary"];
+    assert_eq!((&line["handler"], &line["percent"]), (&json!("./canary.wat"), &json!(12.5)));
+    assert_ne!(line["digest"], told["topics"][0]["digest"]);
+    let text = String::from_utf8(check(folder.path(), &[]).stdout).unwrap();
+    assert!(text.contains("canary, 12.5 %"), "{text}");
+
+    std::fs::write(&canary, ACK.replace("i32.const 0", "i32.const 2")).unwrap();
+    let told = check(folder.path(), &[]);
+    let problems = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(2), "{problems}");
+    for words in ["canary.wat", "smoke case 1 of 1", "came to drop", "hint: correct the handler"] {
+        assert!(problems.contains(words), "{words}: {problems}");
+    }
+}
+
+#[test]
 fn the_module_of_a_pattern_is_checked_and_a_push_that_is_not_granted_is_named() {
     let folder = folder(&MANIFEST.replace("sandbox = { push = [\"sms.*\"] }", ""));
     std::fs::remove_file(folder.path().join("ack.wat")).unwrap();

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use duebox::breaker::Rule;
 use duebox::manifest::{
-    CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Secret, SecretSource, Surroundings,
+    CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Rollback, Secret, SecretSource,
+    Surroundings,
 };
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
@@ -261,6 +262,34 @@ fn smoke_cases_are_taken_whole_from_the_topic_or_from_the_defaults() {
     let many = format!("[topics.a]\nhandler = \"a\"\nsmoke = [{}]\n", "{},".repeat(101));
     let refused = Manifest::parse(Path::new("m.toml"), many, &surroundings()).unwrap_err();
     assert!(refused.to_string().contains("there are 101 smoke cases"), "{refused}");
+}
+
+#[test]
+fn new_modules_come_into_service_as_written() {
+    let manifest = accepted("full.toml");
+    let rollback = |topic: &str| manifest.topics[&name(topic)].rollback;
+    let close = Rollback { window: seconds(600), min_jobs: 10, ratio: 1.5 };
+    assert_eq!(rollback("order.close"), close);
+    assert_eq!(rollback("plain"), Rollback { min_jobs: 50, ratio: 2.0, ..close });
+    let reference = accepted("minimal.toml").topics[&name("hello")].clone();
+    assert_eq!(reference.rollback, Rollback { window: seconds(60), min_jobs: 50, ratio: 3.0 });
+    assert_eq!((reference.canary, reference.smoke), (None, Vec::new()));
+    let canary = manifest.topics[&name("order.close")].canary.clone().unwrap();
+    assert_eq!(
+        (canary.handler.as_path(), canary.share),
+        (Path::new("./handlers/next.wasm"), 1_250)
+    );
+    assert_eq!(canary.sha256, manifest.topics[&name("order.close")].sha256);
+    let share = |percent: &str| {
+        let keys = format!("canary = {{ handler = \"b\", percent = {percent} }}");
+        let text = format!("[topics.a]\nhandler = \"a\"\n{keys}\n");
+        let manifest = Manifest::parse(Path::new("m.toml"), text, &surroundings()).unwrap();
+        manifest.topics[&name("a")].canary.as_ref().map(|canary| canary.share)
+    };
+    assert_eq!(
+        [share("0"), share("0.01"), share("5"), share("100")],
+        [None, Some(1), Some(500), Some(10_000)]
+    );
 }
 
 #[test]

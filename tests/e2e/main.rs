@@ -64,8 +64,10 @@ mod breaker;
 mod status;
 
 // What is changed under it.
+mod canary;
 mod manifest_reload;
 mod module_reload;
+mod rollback;
 mod secrets;
 mod smoke;
 

@@ -74,6 +74,16 @@ impl Queue {
         format!("{}:runner:{runner_id}", self.prefix)
     }
 
+    /// The channel of orders to all daemons.
+    pub(crate) fn orders_channel(&self) -> String {
+        orders_channel(&self.prefix)
+    }
+
+    /// The list of the answers to an order.
+    pub(crate) fn answers_key(&self, id: &str) -> String {
+        format!("{}:answers:{id}", self.prefix)
+    }
+
     /// The pattern that every topic's wake channel matches.
     pub(crate) fn wake_pattern(&self) -> String {
         format!("{}:{{*}}:wake", glob_escaped(&self.prefix))
@@ -100,6 +110,11 @@ impl Queue {
         let tag = channel.strip_prefix(&**prefix)?.strip_prefix(":{")?.strip_suffix("}:wake")?;
         TopicName::from_tag(tag).ok()
     }
+}
+
+/// The channel of orders to all daemons that use this prefix.
+pub(crate) fn orders_channel(prefix: &str) -> String {
+    format!("{prefix}:orders")
 }
 
 fn glob_escaped(text: &str) -> String {

@@ -25,6 +25,7 @@
 //! | `doctor.rs` | examine: what bad producers left, found and put right |
 //! | `runners.rs` | what running daemons say of themselves |
 //! | `wake.rs` | the wake-up of a sleeping runner |
+//! | `orders.rs` | order, answer: what people tell all daemons |
 
 mod connection;
 mod dead;
@@ -38,6 +39,7 @@ mod keys;
 mod kv;
 mod lease;
 mod list;
+mod orders;
 mod outbox;
 mod pause;
 mod prune;

@@ -201,7 +201,7 @@ async fn sleep_or_wake(listener: &mut WakeListener, until: Instant) -> bool {
     tokio::select! {
         () = sleep_until(until) => true,
         heard = listener.next() => match heard {
-            Wake::Topic(_) => true,
+            Wake::Topic(_) | Wake::Order(_) => true,
             Wake::Lost => {
                 sleep_until(until).await;
                 false

@@ -1,4 +1,5 @@
-//! Listening for the wake-up of a sleeping runner: a push that is due before what it waits for.
+//! Listening for the wake-up of a sleeping runner: a push that is due before what it waits for; and for
+//! orders.
 //!
 //! A wake-up may be lost while the connection is away; whoever listens is told when it is back, and
 //! looks for itself.
@@ -9,6 +10,7 @@ use duebox_job::TopicName;
 use futures_util::StreamExt;
 use redis::aio::PubSub;
 
+use crate::keys::orders_channel;
 use crate::{Queue, QueueError};
 
 /// What a listener heard.
@@ -16,6 +18,8 @@ use crate::{Queue, QueueError};
 pub enum Wake {
     /// A job of this topic falls due earlier than was known.
     Topic(TopicName),
+    /// Somebody tells all daemons this.
+    Order(String),
     /// The connection is gone, and wake-ups with it: listen anew, and look at every topic.
     Lost,
 }
@@ -27,7 +31,7 @@ pub struct WakeListener {
 }
 
 impl Queue {
-    /// Subscribes to the wake-ups of every topic.
+    /// Subscribes to the wake-ups of every topic, and to orders.
     ///
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
@@ -35,6 +39,7 @@ impl Queue {
         let client = self.connection.settings().client()?;
         let mut subscription = client.get_async_pubsub().await?;
         subscription.psubscribe(self.wake_pattern()).await?;
+        subscription.subscribe(self.orders_channel()).await?;
         Ok(WakeListener { subscription, prefix: Arc::clone(&self.prefix) })
     }
 
@@ -60,7 +65,12 @@ impl WakeListener {
                 return Wake::Lost;
             };
             let channel = message.get_channel_name();
-            if let Some(topic) = Queue::topic_of_channel(&self.prefix, channel) {
+            if channel == orders_channel(&self.prefix) {
+                // What is no text is no order.
+                if let Ok(order) = message.get_payload() {
+                    return Wake::Order(order);
+                }
+            } else if let Some(topic) = Queue::topic_of_channel(&self.prefix, channel) {
                 return Wake::Topic(topic);
             }
         }

@@ -124,6 +124,11 @@ impl Handler {
         &self.0.grants.config
     }
 
+    /// True if both are one and the same module, loaded once.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The digest of the module's file.
     pub fn digest(&self) -> Digest {
         self.0.digest

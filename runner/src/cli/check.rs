@@ -52,6 +52,16 @@ struct TopicLine {
     payload_bytes: usize,
     /// None for a topic that is served to pull consumers.
     grants: Option<GrantLines>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canary: Option<CanaryLine>,
+}
+
+/// A canary whose module is fine.
+#[derive(Serialize)]
+struct CanaryLine {
+    handler: String,
+    digest: String,
+    percent: f64,
 }
 
 /// A schedule of the manifest.
@@ -89,9 +99,14 @@ fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
     let patterns = manifest.patterns.iter().map(|(name, topic)| (name.to_string(), topic));
     for (name, topic) in named.chain(patterns) {
         match module_file::load(&sandbox, &name, topic) {
-            Ok(handler) => topics.push(topic_line(name, topic, Some(handler.digest()))),
-            Err(ModuleError::None(_)) => topics.push(topic_line(name, topic, None)),
-            Err(why) => problems.push(module_problem(name, topic, &why)),
+            Ok(handler) => topics.push(topic_line(name.clone(), topic, Some(handler.digest()))),
+            Err(ModuleError::None(_)) => topics.push(topic_line(name.clone(), topic, None)),
+            Err(why) => problems.push(module_problem(name.clone(), topic, &why)),
+        }
+        let Some(canary) = topic.of_canary() else { continue };
+        match module_file::load(&sandbox, &name, &canary) {
+            Ok(handler) => add_canary(&mut topics, &name, topic, handler.digest()),
+            Err(why) => problems.push(module_problem(name, &canary, &why)),
         }
     }
     let ok = problems.is_empty();
@@ -133,6 +148,18 @@ fn sandbox_for(manifest: &Manifest) -> Result<Sandbox, Failure> {
     })
 }
 
+/// Notes the canary of a topic beside its handler, if that is fine too.
+fn add_canary(topics: &mut [TopicLine], name: &str, topic: &Topic, digest: Digest) {
+    let line = topics.last_mut().filter(|line| line.topic == name);
+    if let (Some(line), Some(canary)) = (line, &topic.canary) {
+        line.canary = Some(CanaryLine {
+            handler: canary.handler.display().to_string(),
+            digest: digest.to_string(),
+            percent: canary.percent(),
+        });
+    }
+}
+
 fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> Problem {
     let (message, hint) = split_remedy(&why.to_string());
     let hint = hint.unwrap_or_else(|| {
@@ -166,6 +193,7 @@ fn topic_line(name: String, topic: &Topic, digest: Option<Digest>) -> TopicLine 
         memory_bytes: topic.limits.memory,
         payload_bytes: topic.limits.payload,
         grants: topic.handler.as_ref().map(|_| GrantLines::of(topic)),
+        canary: None,
     }
 }
 
@@ -195,7 +223,16 @@ fn table(topics: &[TopicLine]) -> String {
             size(topic.payload_bytes),
         ]
     };
-    let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
+    let canary_row = |canary: &CanaryLine| {
+        let mut row = vec![format!("  canary, {} %", canary.percent), canary.handler.clone()];
+        row.push(canary.digest.chars().take(12).collect());
+        row.resize(8, "-".to_owned());
+        row
+    };
+    let rows = topics
+        .iter()
+        .flat_map(|topic| std::iter::once(row(topic)).chain(topic.canary.as_ref().map(canary_row)));
+    let rows: Vec<Vec<String>> = rows.collect();
     let header =
         ["topic", "handler", "digest", "concurrency", "ttr", "attempts", "memory", "payload"];
     output::table(&header, &rows)

@@ -8,16 +8,16 @@ use std::time::Instant;
 
 use duebox_job::{FailureClass, Policy, TopicName};
 use duebox_queue::{Queue, QueueError};
-use duebox_sandbox::Handler;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Daemon;
-use super::entry::entry_of;
+use super::entry::{EntryName, entry_of};
 use super::finder::Known;
+use super::modules::Place;
 use super::rules;
-use super::served::{Served, ShardWorker, Workers, binding};
-use crate::binding::Binding;
+use super::served::{Served, ShardWorker, Workers, binding, tell_canary};
+use crate::binding::{Binding, CanaryHandler, Handlers};
 use crate::breaker::Breaker;
 use crate::keeper::{Pulled, Retention};
 use crate::lanes::Lanes;
@@ -90,17 +90,22 @@ impl Daemon {
             }
             return;
         };
-        let (mut topic, handler) = match self.modules.get(&entry) {
-            Some(module) => (module.settings(settings), Some(module.handler.clone())),
+        let place = Place::handler(entry);
+        let (mut topic, handlers) = match self.modules.get(&place) {
+            Some(seat) => {
+                let main = seat.module.handler.clone();
+                let canary = self.canary_of(place.entry, settings);
+                (seat.module.settings(settings), Some(Handlers { main, canary }))
+            }
             None if settings.handler.is_none() => (settings.clone(), None),
             None => return,
         };
         if let Some(served) = self.topics.get_mut(name)
-            && served.workers.is_some() == handler.is_some()
+            && served.workers.is_some() == handlers.is_some()
         {
             // Its workers are one a shard: another number of them is for the next start.
             topic.shards = served.topic.shards;
-            return served.bind_anew(name, topic, handler.as_ref(), lease);
+            return served.bind_anew(name, topic, handlers, lease);
         }
         self.leave(name);
         if self.unbound {
@@ -108,7 +113,7 @@ impl Daemon {
             return;
         }
         match prepare(&self.queue, name, &topic).await {
-            Ok(shards) => self.serve_topic(name, topic, shards, handler),
+            Ok(shards) => self.serve_topic(name, topic, shards, handlers),
             Err(error) => {
                 self.outage.noticed(&error);
                 self.unbound = true;
@@ -116,17 +121,25 @@ impl Daemon {
         }
     }
 
+    /// The canary of an entry; none as long as there is no good one.
+    fn canary_of(&self, entry: EntryName, settings: &Topic) -> Option<CanaryHandler> {
+        let share = settings.canary.as_ref()?.share;
+        let seat = self.modules.get(&Place::canary(entry))?;
+        Some(CanaryHandler { handler: seat.module.handler.clone(), share })
+    }
+
     fn serve_topic(
         &mut self,
         name: &TopicName,
         topic: Topic,
         shards: Vec<TopicName>,
-        handler: Option<Handler>,
+        handlers: Option<Handlers>,
     ) {
-        let workers = handler.map(|handler| {
+        let workers = handlers.map(|handlers| {
             let file = topic.handler.as_deref().map(Path::display);
-            info!(topic = %name, handler = file.map(tracing::field::display), digest = %handler.digest().short(), shards = shards.len(), "serving");
-            self.start_workers(&shards, binding(&topic, handler, self.manifest.runner.lease))
+            info!(topic = %name, handler = file.map(tracing::field::display), digest = %handlers.main.digest().short(), shards = shards.len(), "serving");
+            tell_canary(name, None, handlers.canary.as_ref());
+            self.start_workers(&shards, binding(&topic, handlers, self.manifest.runner.lease))
         });
         if workers.is_none() {
             info!(topic = %name, shards = shards.len(), "serving pull consumers: it has no handler");

@@ -1,5 +1,5 @@
-//! The handler modules: one for each entry of the manifest that has a handler, compiled beside the one
-//! in service before it takes its place.
+//! The handler modules: one for each place of the manifest, which is an entry's handler or its canary,
+//! compiled beside the one in service before it takes its seat.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,32 @@ use duebox_sandbox::{Digest, Grants, Handler, Limits, Sandbox, SandboxConfig};
 use tracing::warn;
 
 use super::entry::{EntryName, entries};
+use super::seat::Seat;
+use crate::history::Role;
 use crate::manifest::{Manifest, SmokeCase, Topic};
 use crate::module_file::{self, Fingerprint, ModuleError};
 
 /// The modules in service.
-pub(super) type Modules = BTreeMap<EntryName, Module>;
+pub(super) type Modules = BTreeMap<Place, Seat>;
 /// The files the daemon lives by, each as it was when it was last acted on.
 pub(super) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
+
+/// Where a module serves.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) entry: EntryName,
+    pub(super) role: Role,
+}
+
+impl Place {
+    pub(super) fn handler(entry: EntryName) -> Self {
+        Self { entry, role: Role::Handler }
+    }
+
+    pub(super) fn canary(entry: EntryName) -> Self {
+        Self { entry, role: Role::Canary }
+    }
+}
 
 /// A module, and what it was made from.
 pub(super) struct Module {
@@ -36,14 +55,14 @@ pub(super) struct Recipe {
 
 /// A module to be compiled.
 pub(super) struct Wanted {
-    pub(super) entry: EntryName,
+    pub(super) place: Place,
     pub(super) recipe: Recipe,
-    topic: Topic,
+    pub(super) topic: Topic,
 }
 
 /// What came of it.
 pub(super) struct Loaded {
-    pub(super) entry: EntryName,
+    pub(super) place: Place,
     pub(super) module: Result<Module, ModuleError>,
 }
 
@@ -82,6 +101,10 @@ impl Module {
         are_others
     }
 
+    pub(super) fn into_recipe(self) -> Recipe {
+        self.recipe
+    }
+
     /// The settings with which it serves: what it was compiled with changes only with it.
     pub(super) fn settings(&self, topic: &Topic) -> Topic {
         Topic {
@@ -94,16 +117,27 @@ impl Module {
 }
 
 impl Wanted {
-    /// What an entry wants; none if it has no handler.
-    pub(super) fn of(entry: EntryName, topic: &Topic) -> Option<Self> {
-        Some(Self { entry, recipe: Recipe::of(topic)?, topic: topic.clone() })
+    fn of(place: Place, topic: Topic) -> Option<Self> {
+        Some(Self { place, recipe: Recipe::of(&topic)?, topic })
     }
 
     fn load(self, sandbox: &Sandbox) -> Loaded {
-        let Self { entry, recipe, topic } = self;
-        let module = module_file::load(sandbox, &entry, &topic);
-        Loaded { entry, module: module.map(|handler| Module { handler, recipe }) }
+        let Self { place, recipe, topic } = self;
+        let module = module_file::load(sandbox, &place.entry, &topic);
+        Loaded { place, module: module.map(|handler| Module { handler, recipe }) }
     }
+}
+
+/// What a manifest asks for, at every place.
+pub(super) fn wanted(manifest: &Manifest) -> Vec<Wanted> {
+    let mut all = Vec::new();
+    for (entry, topic) in entries(manifest) {
+        all.extend(Wanted::of(Place::handler(entry.clone()), topic.clone()));
+        if let Some(canary) = topic.of_canary() {
+            all.extend(Wanted::of(Place::canary(entry), canary));
+        }
+    }
+    all
 }
 
 /// Compiles modules, one after the other, away from the threads that serve.
@@ -119,26 +153,20 @@ pub(super) async fn load(sandbox: &Arc<Sandbox>, wanted: Vec<Wanted>) -> Vec<Loa
     })
 }
 
-/// Loads every module of a manifest, or says what is wrong with each that is refused.
+/// Loads every module of a manifest, or says what is wrong with each handler that is refused. A canary
+/// that is refused is no reason not to start.
 pub(super) async fn load_all(
     sandbox: &Arc<Sandbox>,
     manifest: &Manifest,
-) -> anyhow::Result<Modules> {
-    let wanted: Vec<Wanted> =
-        entries(manifest).filter_map(|(entry, topic)| Wanted::of(entry, topic)).collect();
+) -> anyhow::Result<Vec<Loaded>> {
+    let wanted = wanted(manifest);
     let count = wanted.len();
-    let (mut modules, mut refused) = (Modules::new(), Vec::new());
-    for Loaded { entry, module } in load(sandbox, wanted).await {
-        match module {
-            Ok(module) => drop(modules.insert(entry, module)),
-            Err(error) => refused.push(error.to_string()),
-        }
-    }
-    if !refused.is_empty() {
-        return Err(BadModules(refused).into());
-    }
-    anyhow::ensure!(modules.len() == count, "the modules could not be loaded; see the log");
-    Ok(modules)
+    let loaded = load(sandbox, wanted).await;
+    anyhow::ensure!(loaded.len() == count, "the modules could not be loaded; see the log");
+    let handlers = loaded.iter().filter(|loaded| loaded.place.role == Role::Handler);
+    let refused = handlers.filter_map(|loaded| loaded.module.as_ref().err());
+    let refused: Vec<String> = refused.map(ModuleError::to_string).collect();
+    if refused.is_empty() { Ok(loaded) } else { Err(BadModules(refused).into()) }
 }
 
 /// Modules that are refused at start.
@@ -148,8 +176,8 @@ pub struct BadModules(Vec<String>);
 
 /// Every file the daemon lives by, as it is now.
 pub(super) fn fingerprints(manifest: &Manifest) -> Files {
-    let handlers = manifest.all_settings().filter_map(|topic| topic.handler.clone());
-    let files = std::iter::once(manifest.path.clone()).chain(handlers);
+    let modules = wanted(manifest).into_iter().map(|wanted| wanted.recipe.file);
+    let files = std::iter::once(manifest.path.clone()).chain(modules);
     let files = files.chain(secret_files(manifest));
     files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()
 }

@@ -1,17 +1,20 @@
 //! Reload: a changed manifest or module is read, checked and compiled beside the one in service, and
 //! takes over only if it is good. Jobs that run finish on the module they started with.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::Daemon;
 use super::entry::{EntryName, entries};
-use super::modules::{self, Files, Loaded, Recipe, Wanted};
+use super::modules::{self, Files, Loaded, Module, Place, Recipe, Wanted};
+use super::seat::Seat;
+use super::{Daemon, rollback};
+use crate::history::{Fate, History, Role};
 use crate::manifest::{Manifest, ManifestError};
-use crate::module_file::{Fingerprint, fingerprint};
+use crate::module_file::{Fingerprint, ModuleError, fingerprint};
 use crate::telemetry;
 
 /// What a look at the files found.
@@ -24,8 +27,16 @@ pub(super) struct Changes {
 }
 
 impl Daemon {
-    /// Looks at the files, and compiles what changed. Nothing that serves is touched.
-    pub(super) async fn look_for_changes(&self) -> Changes {
+    /// Looks at the files, and compiles what changed, while the daemon goes on. Nothing that serves is
+    /// touched.
+    pub(super) fn look_for_changes(&self) -> impl Future<Output = Changes> + use<> {
+        let (manifest, wanted, seen) = self.find_changes();
+        let sandbox = Arc::clone(&self.sandbox);
+        async move { Changes { manifest, modules: modules::load(&sandbox, wanted).await, seen } }
+    }
+
+    /// What has changed, and which modules are to be made for it.
+    fn find_changes(&self) -> (Option<Result<Manifest, ManifestError>>, Vec<Wanted>, Files) {
         let mut seen = modules::fingerprints(&self.manifest);
         seen.extend(self.awaited.iter().map(|file| (file.clone(), fingerprint(file))));
         let is_new = |file: &PathBuf, now: &Option<Fingerprint>| self.seen.get(file) != Some(now);
@@ -44,25 +55,24 @@ impl Daemon {
         for (file, now) in modules::fingerprints(wanted) {
             seen.entry(file).or_insert(now);
         }
-        let before: BTreeMap<EntryName, Recipe> = entries(&self.manifest)
-            .filter_map(|(entry, topic)| Some((entry, Recipe::of(topic)?)))
+        let before: BTreeMap<Place, Recipe> = modules::wanted(&self.manifest)
+            .into_iter()
+            .map(|wanted| (wanted.place, wanted.recipe))
             .collect();
         // What was refused under this manifest is tried again when its file changes, not at every look.
         let manifest_is_new = matches!(manifest, Some(Ok(_)));
         let is_wanted = |wanted: &Wanted| {
             let file = &wanted.recipe.file;
             let file_is_new = is_new(file, seen.get(file).unwrap_or(&None));
-            let serves_otherwise = match self.modules.get(&wanted.entry) {
+            let serves_otherwise = match self.modules.get(&wanted.place) {
                 // Refused before, unless it is asked for otherwise now.
-                None => before.get(&wanted.entry) != Some(&wanted.recipe),
-                Some(module) => !module.fits(&wanted.recipe),
+                None => before.get(&wanted.place) != Some(&wanted.recipe),
+                Some(seat) => !seat.fits(&wanted.recipe),
             };
             file_is_new || (manifest_is_new && serves_otherwise)
         };
-        let to_load = entries(wanted).filter_map(|(entry, topic)| Wanted::of(entry, topic));
-        let to_load = to_load.filter(is_wanted).collect();
-        let modules = modules::load(&self.sandbox, to_load).await;
-        Changes { manifest, modules, seen }
+        let wanted = modules::wanted(wanted).into_iter().filter(is_wanted).collect();
+        (manifest, wanted, seen)
     }
 
     /// Puts what is good into service, and says what is not. False if nothing has changed.
@@ -83,18 +93,57 @@ impl Daemon {
             }
             Some(Ok(manifest)) => self.apply_manifest(manifest),
         }
-        for Loaded { entry, module } in changes.modules {
-            match module {
-                Ok(module) => drop(self.modules.insert(entry, module)),
-                Err(error) if self.modules.contains_key(&entry) => {
-                    warn!(topic = %entry, "{error}; the module in service stays");
-                }
-                Err(error) => warn!(topic = %entry, "{error}; the topic waits for a good module"),
-            }
-        }
+        self.take(changes.modules);
         self.bind_all().await;
         self.finder.anew.notify_one();
         true
+    }
+
+    /// Seats the modules that are good, and says which are not.
+    pub(super) fn take(&mut self, loaded: Vec<Loaded>) {
+        for Loaded { place, module } in loaded {
+            match module {
+                Ok(module) => self.seat(place, module),
+                Err(error) => self.refuse(&place, &error),
+            }
+        }
+    }
+
+    fn seat(&mut self, place: Place, module: Module) {
+        let digest = module.handler.digest();
+        let began_with = rollback::tally(&self.figures_of(&place.entry), digest);
+        let history = self.history(&place.entry);
+        let window = self.rule_of(&place.entry).window;
+        let is_new = match self.modules.entry(place.clone()) {
+            Entry::Occupied(mut seat) if place.role == Role::Handler => {
+                seat.get_mut().take(module, window, began_with)
+            }
+            // A canary gives way to the handler, and not to the canary before.
+            Entry::Occupied(mut seat) => seat.insert(Seat::new(module)).digest() != digest,
+            Entry::Vacant(seat) => {
+                seat.insert(Seat::new(module));
+                true
+            }
+        };
+        if is_new {
+            history.note(place.role, Fate::Served, Some(&digest), "");
+        }
+    }
+
+    fn refuse(&mut self, place: &Place, error: &ModuleError) {
+        let then = match (self.modules.contains_key(place), place.role) {
+            (true, _) => "the module in service stays",
+            (false, Role::Handler) => "the topic waits for a good module",
+            (false, Role::Canary) => "the handler runs all jobs until the canary is good",
+        };
+        warn!(topic = %place.entry, role = place.role.word(), "{error}; {then}");
+        let (digest, reason) = (error.digest(), error.to_string());
+        self.history(&place.entry).note(place.role, Fate::Refused, digest.as_ref(), &reason);
+    }
+
+    /// What became of the modules of an entry.
+    pub(super) fn history(&mut self, entry: &EntryName) -> History {
+        self.histories.entry(entry.clone()).or_default().clone()
     }
 
     fn apply_manifest(&mut self, manifest: Manifest) {
@@ -106,15 +155,14 @@ impl Daemon {
         if let Err(error) = telemetry::change(&runner.log, runner.log_format) {
             warn!(%error, "the log stays as it was");
         }
-        let with_handler: BTreeSet<EntryName> = entries(&manifest)
-            .filter(|(_, topic)| topic.handler.is_some())
-            .map(|(entry, _)| entry)
-            .collect();
-        self.modules.retain(|entry, _| with_handler.contains(entry));
-        for (entry, topic) in entries(&manifest) {
-            let module = self.modules.get_mut(&entry);
-            if module.is_some_and(|module| module.give_secrets(topic)) {
-                info!(topic = %entry, "its secrets have changed: jobs that start now read the new ones");
+        let wanted = modules::wanted(&manifest).into_iter().map(|wanted| wanted.place);
+        let places: BTreeSet<Place> = wanted.collect();
+        self.modules.retain(|place, _| places.contains(place));
+        self.histories.retain(|entry, _| places.iter().any(|place| place.entry == *entry));
+        for wanted in modules::wanted(&manifest) {
+            let seat = self.modules.get_mut(&wanted.place);
+            if seat.is_some_and(|seat| seat.give_secrets(&wanted.topic)) {
+                info!(topic = %wanted.place.entry, "its secrets have changed: jobs that start now read the new ones");
             }
         }
         self.awaited.clear();

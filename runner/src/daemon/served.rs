@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duebox_job::TopicName;
-use duebox_sandbox::Handler;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::binding::Binding;
+use crate::binding::{Binding, CanaryHandler, Handlers};
 use crate::breaker::Breaker;
 use crate::counters::{Counters, read};
 use crate::figures::{Figures, Sums};
-use crate::manifest::Topic;
+use crate::manifest::{Topic, percent};
 use crate::poke::Poke;
 use crate::record::millis;
 use crate::status::Watched;
@@ -53,41 +52,44 @@ pub(super) struct Leaving {
 }
 
 /// What the workers of a topic are bound to: each of its shards runs its part of what may run at once.
-pub(super) fn binding(topic: &Topic, handler: Handler, lease: Duration) -> Binding {
+pub(super) fn binding(topic: &Topic, handlers: Handlers, lease: Duration) -> Binding {
     let concurrency = topic.concurrency.div_ceil(topic.shards.max(1));
-    Binding { topic: Topic { concurrency, ..topic.clone() }, handler, lease }
+    Binding { topic: Topic { concurrency, ..topic.clone() }, handlers, lease }
 }
 
 impl Served {
-    /// Binds what runs the topic's jobs to other settings, or to another module.
+    /// Binds what runs the topic's jobs to other settings, or to other modules.
     pub(super) fn bind_anew(
         &mut self,
         name: &TopicName,
         topic: Topic,
-        handler: Option<&Handler>,
+        handlers: Option<Handlers>,
         lease: Duration,
     ) {
         self.topic = topic;
-        let (Some(workers), Some(handler)) = (&self.workers, handler) else { return };
-        let (digest, before) = (handler.digest(), workers.binding.borrow().handler.digest());
-        let bound = binding(&self.topic, handler.clone(), lease);
+        let (Some(workers), Some(handlers)) = (&self.workers, handlers) else { return };
+        let before = workers.binding.borrow().handlers.clone();
+        let bound = binding(&self.topic, handlers.clone(), lease);
         let other_rule = bound.topic.breaker != workers.binding.borrow().topic.breaker;
         workers.binding.send_if_modified(|current| {
-            let same =
-                digest == before && bound.topic == current.topic && bound.lease == current.lease;
+            let same = bound.handlers.are(&current.handlers)
+                && bound.topic == current.topic
+                && bound.lease == current.lease;
             if !same {
                 *current = Arc::new(bound);
             }
             !same
         });
+        let (digest, old) = (handlers.main.digest(), before.main.digest());
         // After the binding: what starts from now on is of the new module.
-        if (digest != before || other_rule) && workers.breaker.reset(Instant::now()) {
+        if (digest != old || other_rule) && workers.breaker.reset(Instant::now()) {
             info!(topic = %name, "the breaker is closed: another module serves, or its rule is another");
         }
-        if digest != before {
-            info!(topic = %name, digest = %digest.short(), before = %before.short(),
+        if digest != old {
+            info!(topic = %name, digest = %digest.short(), before = %old.short(),
                 "a new module serves; jobs that run finish on the one before");
         }
+        tell_canary(name, before.canary.as_ref(), handlers.canary.as_ref());
     }
 
     /// Where its status is looked up; none where pull consumers serve it.
@@ -106,6 +108,26 @@ impl Served {
         let leaving = Leaving { name, workers: self.workers? };
         leaving.hurry(until);
         Some(leaving)
+    }
+}
+
+/// Says which canary runs which part of the jobs, if that was otherwise before.
+pub(super) fn tell_canary(
+    name: &TopicName,
+    before: Option<&CanaryHandler>,
+    canary: Option<&CanaryHandler>,
+) {
+    let told = |canary: &CanaryHandler| (canary.handler.digest(), canary.share);
+    match canary {
+        Some(canary) if before.map(told) != Some(told(canary)) => {
+            let (digest, percent) = (canary.handler.digest(), percent(canary.share));
+            info!(topic = %name, digest = %digest.short(), percent,
+                "the canary runs a part of the jobs, chosen by their ids");
+        }
+        None if before.is_some() => {
+            info!(topic = %name, "no canary any more: the handler runs all jobs");
+        }
+        _ => {}
     }
 }
 

@@ -81,16 +81,17 @@ pub(super) const DEFAULTS: Keys = Keys {
         "snapshot",
         "breaker",
         "smoke",
+        "rollback",
         "sandbox",
     ],
-    later: &["rollback"],
+    later: &[],
     base: None,
 };
 
 pub(super) const TOPIC: Keys = Keys {
     place: "a topic",
-    served: &["handler", "sha256"],
-    later: &["canary"],
+    served: &["handler", "sha256", "canary"],
+    later: &[],
     base: Some(&DEFAULTS),
 };
 
@@ -130,6 +131,20 @@ pub(super) const BACKOFF: Keys = Keys {
 pub(super) const BREAKER: Keys =
     Keys { place: "a breaker", served: &["failures", "probe"], later: &[], base: None };
 
+pub(super) const ROLLBACK: Keys = Keys {
+    place: "a topic's rollback",
+    served: &["window", "min_jobs", "ratio"],
+    later: &[],
+    base: None,
+};
+
+pub(super) const CANARY: Keys = Keys {
+    place: "a topic's canary",
+    served: &["handler", "percent", "sha256"],
+    later: &[],
+    base: None,
+};
+
 pub(super) const SMOKE: Keys =
     Keys { place: "a smoke case", served: &["payload", "expect"], later: &[], base: None };
 
@@ -141,9 +156,9 @@ pub(super) const SCHEDULE: Keys = Keys {
 };
 
 /// The tables in which a key that is out of place is looked for.
-const TABLES: [&Keys; 12] = [
+const TABLES: [&Keys; 14] = [
     &ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &BREAKER, &PASSWORD, &SECRET,
-    &SCHEDULE, &SMOKE,
+    &SCHEDULE, &SMOKE, &ROLLBACK, &CANARY,
 ];
 
 /// What is known about a key in its table.

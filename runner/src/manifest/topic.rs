@@ -16,6 +16,7 @@ use duebox_queue::IfExists;
 use duebox_sandbox::{Digest, Grants, Instances, Limits};
 
 use super::failures::{BreakerSettings, read_backoff, read_policies};
+use super::rollout::{Canary, Rollback, RollbackSettings};
 use super::sandbox::SandboxSettings;
 use super::secret::SecretSource;
 use super::section::Section;
@@ -82,6 +83,10 @@ pub struct Topic {
     pub shards: u32,
     /// When its jobs are held back because its handler fails.
     pub breaker: Rule,
+    /// When a new module gives way to the one before.
+    pub rollback: Rollback,
+    /// Another module that runs a part of the jobs.
+    pub canary: Option<Canary>,
     /// Jobs that a module must pass before it serves, at most 100.
     pub smoke: Vec<SmokeCase>,
     /// What the sandbox allows a handler to use.
@@ -143,6 +148,7 @@ pub(super) struct Settings {
     snapshot: Option<bool>,
     breaker: BreakerSettings,
     smoke: Option<Vec<SmokeCase>>,
+    rollback: RollbackSettings,
     pub(super) sandbox: SandboxSettings,
 }
 
@@ -184,6 +190,8 @@ impl Topic {
             shards: own.shards.or(defaults.shards).unwrap_or(1),
             breaker: own.breaker.over(defaults.breaker),
             backoff: own.backoff.or_else(|| defaults.backoff.clone()).unwrap_or_default(),
+            rollback: own.rollback.over(defaults.rollback),
+            canary: None,
             smoke: own.smoke.or_else(|| defaults.smoke.clone()).unwrap_or_default(),
             limits,
             grants: own.sandbox.grants_over(&defaults.sandbox),
@@ -206,6 +214,13 @@ impl Topic {
             SecretSource::File(path) => Some(path.as_path()),
             SecretSource::Variable(_) => None,
         })
+    }
+
+    /// The topic as its canary is loaded: the same with another file. None if it has no canary.
+    pub fn of_canary(&self) -> Option<Self> {
+        let canary = self.canary.as_ref()?;
+        let handler = Some(canary.handler.clone());
+        Some(Self { handler, sha256: canary.sha256, ..self.clone() })
     }
 }
 
@@ -248,6 +263,7 @@ impl Settings {
             snapshot: section.truth("snapshot"),
             breaker: BreakerSettings::read(section),
             smoke: read_smoke(section),
+            rollback: RollbackSettings::read(section),
             sandbox: SandboxSettings::read(section),
         }
     }

@@ -10,6 +10,7 @@ use toml::Spanned;
 use super::keys::TOPIC;
 use super::pattern::{NameOrPattern, Patterns, TopicPattern};
 use super::reader::Reader;
+use super::rollout::read_canary;
 use super::sandbox::{SandboxSettings, refuse_private};
 use super::section::{Section, Value};
 use super::smoke::check_smoke;
@@ -101,6 +102,14 @@ fn read_topic<'t>(
             "add handler = \"path/to/module.wasm\", or remove `smoke`",
         );
     }
+    if section.value("handler").is_none() && section.value("canary").is_some() {
+        reader.refuse(
+            section.key_at("canary"),
+            format!("topic `{name}` has a canary, but no handler that runs the other jobs"),
+            "add handler = \"path/to/module.wasm\", or remove `canary`",
+        );
+    }
+    let canary = read_canary(&section);
     let pin = read_pin(&section);
     if section.value("handler").is_none() && pin.is_some() {
         reader.refuse(
@@ -112,7 +121,8 @@ fn read_topic<'t>(
     settings.sandbox.refuse_contradictions(&section, &defaults.sandbox);
     let has_private = settings.sandbox.opens_private();
     let has_burst = settings.burst.is_some_and(|burst| burst > 0);
-    let topic = Topic { sha256: pin, ..Topic::new(section.path("handler"), settings, defaults) };
+    let topic =
+        Topic { sha256: pin, canary, ..Topic::new(section.path("handler"), settings, defaults) };
     check_smoke(&section, &topic.smoke, topic.limits.payload);
     if has_burst && topic.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has a burst, but no rate"));

@@ -107,7 +107,7 @@ impl Worker {
                 _ => None,
             });
             warn!(
-                topic = %self.parts.topic, digest = %binding.handler.digest().short(),
+                topic = %self.parts.topic, digest = %binding.handlers.main.digest().short(),
                 class = last.map(|failure| failure.class.name()),
                 reason = last.map(|failure| failure.reason.as_str()),
                 "the breaker is open: {} attempts failed one after the other. The topic's jobs wait and lose no attempt; \

@@ -89,6 +89,7 @@ async fn a_pause_holds_in_every_shard_and_its_end_wakes_each() {
     for _ in 0..SHARDS {
         match listener.next().await {
             Wake::Topic(topic) => woken.push(topic),
+            Wake::Order(order) => panic!("nobody gave the order {order}"),
             Wake::Lost => panic!("the connection is gone"),
         }
     }

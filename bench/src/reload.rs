@@ -1,0 +1,155 @@
+//! What `./dev bench reload` measures: from a module written to its first job, on the real daemon with
+//! jobs coming all the time, and how much of that is compiling.
+//!
+//! Each repeat writes a build that nobody has seen (the handler with another custom section). Its first
+//! job is the first verdict of the daemon's log that names it; compiling is measured here, alone, on the
+//! build before. A job that is not acked fails the bench.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use duebox_harness::{Daemon, LogLine};
+use duebox_queue::Due;
+use duebox_sandbox::{Digest, Grants, Limits, Sandbox, SandboxConfig};
+
+use crate::ground::Ground;
+use crate::report::median;
+
+/// The most it may take, beside compiling.
+const BESIDE_COMPILING_MS: f64 = 150.0;
+/// The pause between two jobs.
+const BETWEEN_JOBS: Duration = Duration::from_millis(1);
+/// After so long without it, the new module does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Measures how long it takes from a module written to its first job
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Times it is measured; the table gives the median
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    repeats: u64,
+    /// The handler module
+    #[arg(long, default_value = "handlers/build/noop-rust.wasm")]
+    handler: PathBuf,
+}
+
+/// One reload, in milliseconds.
+struct Reload {
+    whole_ms: f64,
+    compile_ms: f64,
+}
+
+/// Measures, and prints the table.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the bench's runtime")?;
+    let reloads = runtime.block_on(measure(args))?;
+    let mut stdout = std::io::stdout().lock();
+    write!(stdout, "{}", table(&reloads)).context("cannot print the table")
+}
+
+async fn measure(args: &Args) -> anyhow::Result<Vec<Reload>> {
+    let handler = std::fs::read(&args.handler).with_context(|| {
+        format!("no handler at {}; run: ./dev handlers noop-rust", args.handler.display())
+    })?;
+    let ground = Ground::prepare().await?;
+    let folder = tempfile::tempdir().context("cannot make a directory for the module")?;
+    let file = folder.path().join("handler.wasm");
+    std::fs::write(&file, &handler)?;
+    let mut daemon = ground.start_daemon(&crate::Args::defaults(), &file, "info")?;
+    ground.wait_until_served(&mut daemon).await?;
+    let mut reloads = Vec::new();
+    for number in 0..=args.repeats {
+        let compile_ms = compile_ms(&edition(&handler, 2 * number))?;
+        let whole_ms =
+            first_job_ms(&ground, &daemon, &file, &edition(&handler, 2 * number + 1), number)
+                .await?;
+        reloads.push(Reload { whole_ms, compile_ms });
+    }
+    ground.watch(&mut daemon).await.context("reload")?;
+    ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
+    // The first is not counted: caches and pools fill.
+    Ok(reloads.split_off(1))
+}
+
+/// The handler with a custom section that makes it another build.
+fn edition(handler: &[u8], number: u64) -> Vec<u8> {
+    let name = format!("edition{number:08}");
+    let mut module = handler.to_vec();
+    // Section 0, its length, the length of its name: both fit one byte.
+    module.extend([0, name.len() as u8 + 1, name.len() as u8]);
+    module.extend(name.as_bytes());
+    module
+}
+
+fn compile_ms(module: &[u8]) -> anyhow::Result<f64> {
+    let limits = Limits::default();
+    let sandbox = Sandbox::new(&SandboxConfig {
+        max_jobs: 256,
+        memory_max: limits.memory,
+        tables_max: limits.tables,
+    })?;
+    let began = Instant::now();
+    let handler = sandbox.load(module, limits, Grants::default())?;
+    let took = began.elapsed();
+    drop(handler);
+    Ok(took.as_secs_f64() * 1e3)
+}
+
+/// Puts a module in place, as a deployment does, and waits for its first verdict while jobs come.
+async fn first_job_ms(
+    ground: &Ground,
+    daemon: &Daemon,
+    file: &Path,
+    module: &[u8],
+    number: u64,
+) -> anyhow::Result<f64> {
+    let digest = Digest::of(module).short();
+    let aside = file.with_extension("new");
+    std::fs::write(&aside, module)?;
+    let written = jiff::Timestamp::now();
+    std::fs::rename(&aside, file)?;
+    let began = Instant::now();
+    let is_its = |line: &LogLine| !line.str("verdict").is_empty() && line.has("digest", &digest);
+    for job in 0.. {
+        ground.push(&format!("r{number}-{job}"), 1, 200, |_| Due::Now).await?;
+        tokio::time::sleep(BETWEEN_JOBS).await;
+        if daemon.count(is_its) > 0 {
+            break;
+        }
+        ensure!(began.elapsed() < PATIENCE, "the new module has run no job after {PATIENCE:?}");
+    }
+    let first = daemon.wait_for_line("the first job", is_its);
+    ensure!(first.has("verdict", "ack"), "a job was not acked: {}", first.text());
+    let at: jiff::Timestamp =
+        first.str("timestamp").parse().context("a verdict line has no timestamp")?;
+    Ok((at.as_microsecond() - written.as_microsecond()) as f64 / 1e3)
+}
+
+fn table(reloads: &[Reload]) -> String {
+    let row = |name: &str, figure: &dyn Fn(&Reload) -> f64, judged: &dyn Fn(f64) -> String| {
+        let mut figures: Vec<f64> = reloads.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        let (least, most) = (figures[0], figures[figures.len() - 1]);
+        let middle = median(&figures);
+        format!("{name:<40} {middle:>8.1} ms  ({least:.1}–{most:.1})  {}\n", judged(middle))
+    };
+    let judged = |middle: f64| {
+        let word = if middle <= BESIDE_COMPILING_MS { "pass" } else { "MISS" };
+        format!("≤ {BESIDE_COMPILING_MS} {word}")
+    };
+    let unjudged = |_| String::new();
+    format!(
+        "a module renamed into place while jobs come, median of {} (min–max)\n\n{}{}{}",
+        reloads.len(),
+        row("from file written to first job", &|reload| reload.whole_ms, &unjudged),
+        row("compiling it, alone", &|reload| reload.compile_ms, &unjudged),
+        row("beside compiling", &|reload| reload.whole_ms - reload.compile_ms, &judged),
+    )
+}
