@@ -78,11 +78,6 @@ impl Ground {
         handler: &Path,
         log: &str,
     ) -> anyhow::Result<Daemon> {
-        let manifest = self.manifest(args, handler, log)?;
-        Ok(Daemon::start(&manifest))
-    }
-
-    fn manifest(&self, args: &Args, handler: &Path, log: &str) -> anyhow::Result<PathBuf> {
         let text = format!(
             "[redis]\nurl = {:?}\n\n[runner]\nmax_jobs = {in_flight}\nlog = {log:?}\n\n\
              [topics.{TOPIC}]\nhandler = {:?}\nconcurrency = {in_flight}\n\
@@ -91,6 +86,11 @@ impl Ground {
             handler.display().to_string(),
             in_flight = args.in_flight,
         );
+        Ok(Daemon::start(&self.write_manifest(&text)?))
+    }
+
+    /// Writes the manifest.
+    pub(crate) fn write_manifest(&self, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.dir.path().join("duebox.toml");
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)

@@ -54,7 +54,7 @@ pub(crate) async fn measure(args: &Args, handler: &Path) -> anyhow::Result<Laten
 }
 
 /// Reads the verdicts; fails unless each job has exactly one and it is an ack, not before its time.
-fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::Result<Lateness> {
+pub(crate) fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::Result<Lateness> {
     let mut reported = histogram()?;
     let mut logged = histogram()?;
     let mut seen = HashMap::with_capacity(due_of.len());

@@ -10,6 +10,7 @@ mod drain;
 mod ground;
 mod lateness;
 mod machine;
+mod neighbour;
 mod reload;
 mod report;
 mod sandbox;
@@ -57,6 +58,7 @@ pub(crate) struct Args {
 enum Only {
     Sandbox(sandbox::Args),
     Reload(reload::Args),
+    Neighbour(neighbour::Args),
 }
 
 impl Args {
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
     let done = match &args.only {
         Some(Only::Sandbox(args)) => sandbox::run(args),
         Some(Only::Reload(args)) => reload::run(args),
+        Some(Only::Neighbour(args)) => neighbour::run(args),
         None => run(&args),
     };
     match done {

@@ -38,7 +38,7 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn new(args: &Args) -> Self {
         Self {
-            at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ").to_string(),
+            at: now(),
             machine: Machine::of_this(),
             jobs: args.jobs,
             due_jobs: args.due_jobs,
@@ -51,12 +51,7 @@ impl Report {
 
     /// Writes the figures as JSON into `folder` and names the file.
     pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let file = folder.join(format!("{}.json", self.at));
-        let mut json = serde_json::to_string_pretty(self)?;
-        json.push('\n');
-        fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(file)
+        write(folder, &self.at, self)
     }
 
     fn row(
@@ -76,6 +71,25 @@ impl Report {
             median(&figures)
         )
     }
+}
+
+/// The time in UTC, as it can stand in the name of a file.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ").to_string()
+}
+
+/// Writes figures as JSON into `folder` and names the file.
+pub(crate) fn write(
+    folder: &Path,
+    name: &str,
+    figures: &impl Serialize,
+) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let file = folder.join(format!("{name}.json"));
+    let mut json = serde_json::to_string_pretty(figures)?;
+    json.push('\n');
+    fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
 }
 
 pub(crate) fn median(sorted: &[f64]) -> f64 {

@@ -20,7 +20,7 @@ use duebox_job::TopicName;
 use duebox_queue::{ConnectionSettings, Queue};
 use duebox_sandbox::{HttpClient, Sandbox, World};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
@@ -32,6 +32,7 @@ use self::reload::Changes;
 use self::rules::AllRules;
 use self::served::{Leaving, Served};
 use crate::file_limit;
+use crate::guest_threads::GuestThreads;
 use crate::handler_log::HandlerLog;
 use crate::history::History;
 use crate::keeper::{self, Retentions};
@@ -68,10 +69,6 @@ const CONTROL_THREADS: usize = 2;
 /// greets many servers over TLS, delays no lease.
 const NETWORK_THREADS: usize = 2;
 
-/// Turns of a guests' thread between two looks at timers and sockets. A guest that computes takes 10 ms
-/// a turn, so tokio's own 61 would let naps and deadlines of its neighbours wait for half a second.
-const GUEST_TURNS_A_LOOK: u32 = 1;
-
 /// How often the modules that are on trial are judged.
 const JUDGE_EVERY: Duration = Duration::from_millis(200);
 
@@ -90,25 +87,22 @@ const FORGET_MAX: Duration = Duration::from_secs(1);
 /// Whatever keeps it from starting, for people.
 pub fn run(manifest: Manifest, surroundings: Surroundings) -> anyhow::Result<()> {
     file_limit::raise();
-    let control = runtime(CONTROL_THREADS, "duebox").build()?;
-    let guests =
-        runtime(manifest.runner.threads, "guest").event_interval(GUEST_TURNS_A_LOOK).build()?;
-    let network = runtime(NETWORK_THREADS, "network").build()?;
+    let control = runtime(CONTROL_THREADS, "duebox")?;
+    let guests = GuestThreads::start(manifest.runner.threads)?;
+    let network = runtime(NETWORK_THREADS, "network")?;
     let ended = control.block_on(async {
         let signals = Signals::listen()?;
         let daemon = Daemon::start(manifest, surroundings, &guests, &network).await?;
         daemon.serve(signals).await;
         Ok(())
     });
-    guests.shutdown_background();
+    guests.shutdown();
     network.shutdown_background();
     ended
 }
 
-fn runtime(threads: usize, name: &str) -> Builder {
-    let mut runtime = Builder::new_multi_thread();
-    runtime.worker_threads(threads).thread_name(name).enable_all();
-    runtime
+fn runtime(threads: usize, name: &str) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
 }
 
 struct Daemon {
@@ -150,7 +144,7 @@ impl Daemon {
     async fn start(
         manifest: Manifest,
         surroundings: Surroundings,
-        guests: &Runtime,
+        guests: &GuestThreads,
         network: &Runtime,
     ) -> anyhow::Result<Self> {
         let entries = entries(&manifest).count();
@@ -172,9 +166,8 @@ impl Daemon {
             }
         };
         let ground = Ground {
-            threads: guests.handle().clone(),
-            cores: manifest.runner.threads,
-            slots: Arc::new(Semaphore::new(manifest.runner.max_jobs as usize)),
+            threads: guests.threads(manifest.runner.threads),
+            slots: Ground::slots(manifest.runner.max_jobs),
             world: Arc::new(World {
                 http: Some(HttpClient::new(network.handle().clone())),
                 kv: Some(Arc::new(kv)),

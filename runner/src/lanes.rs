@@ -3,7 +3,8 @@
 //! A lane is a task on the guests' own threads, so that no guest ever delays a heartbeat. It runs one
 //! job after the other until none waits. A topic starts with as many lanes as there are cores; when a
 //! guest yields or waits another lane opens, so that short jobs pay for no task of their own and
-//! long ones stand in nobody's way. All topics together hold at most `max_jobs` slots.
+//! long ones stand in nobody's way. All topics together hold at most `max_jobs` slots, of which a part
+//! is kept for topics that have few.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,14 +18,19 @@ use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
 use duebox_sandbox::{Digest, Interrupt, Invocation, Report, World};
 use futures_util::FutureExt;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use crate::binding::{self, Bound};
 use crate::cost::Cost;
+use crate::gate::{Gate, Line, Pass};
+use crate::guest_threads::{TURN_MAX, Threads};
 
-/// How long a lane keeps its slot before it lets another topic's lane go first.
-const SLOT_MAX: Duration = Duration::from_millis(10);
+use self::crossing::{Crossing, Stretch};
+
+mod crossing;
+
+/// The part of all slots that is kept for topics with less than their share of it: one in so many.
+const SLOTS_KEPT_ONE_IN: usize = 4;
 
 /// A leased job that waits to run.
 pub struct Task {
@@ -87,13 +93,31 @@ pub struct Load {
 #[derive(Clone)]
 pub struct Ground {
     /// The guests' own threads.
-    pub threads: Handle,
-    /// How many threads those are.
-    pub cores: usize,
-    /// One permit a guest: `runner.max_jobs`.
-    pub slots: Arc<Semaphore>,
+    pub threads: Threads,
+    /// One pass a guest: `runner.max_jobs`.
+    pub slots: Gate,
     /// What they reach outside of the sandbox.
     pub world: Arc<World>,
+}
+
+/// What a topic has of the ground that others want, too. Clones are the same topic's.
+#[derive(Clone)]
+pub struct Share {
+    slots: Arc<Line>,
+    turns: Arc<Line>,
+}
+
+impl Ground {
+    /// The gate for so many jobs at once.
+    pub fn slots(max_jobs: u32) -> Gate {
+        let slots = max_jobs as usize;
+        Gate::new(slots, slots / SLOTS_KEPT_ONE_IN)
+    }
+
+    /// The share of a topic that runs so many jobs at once.
+    pub fn share(&self, concurrency: usize) -> Share {
+        Share { slots: self.slots.line(concurrency), turns: self.threads.turns.line(usize::MAX) }
+    }
 }
 
 /// The lanes of one topic. Clones are the same lanes.
@@ -102,6 +126,7 @@ pub struct Lanes(Arc<Shared>);
 
 struct Shared {
     ground: Ground,
+    share: Share,
     bound: Bound,
     state: Mutex<State>,
     changed: Notify,
@@ -114,6 +139,8 @@ struct State {
     lanes: usize,
     /// Lanes whose job has yielded or waits: whatever else comes is for others.
     aside: usize,
+    /// The last jobs took long: the next lane begins on a slow thread.
+    is_long: bool,
     running: usize,
     ended: Vec<Ended>,
     notify_at_waiting: usize,
@@ -123,10 +150,10 @@ struct State {
 }
 
 impl Lanes {
-    /// Lanes for a topic, on ground shared with the others.
-    pub fn new(ground: Ground, bound: Bound) -> Self {
+    /// Lanes for a topic, or for one of its shards, on ground shared with other topics.
+    pub fn new(ground: Ground, share: Share, bound: Bound) -> Self {
         let state = Mutex::new(State::default());
-        Self(Arc::new(Shared { ground, bound, state, changed: Notify::new() }))
+        Self(Arc::new(Shared { ground, share, bound, state, changed: Notify::new() }))
     }
 
     /// Adds jobs to run, in their order.
@@ -140,7 +167,7 @@ impl Lanes {
         state.busy_since.get_or_insert(now);
         state.waiting_since.get_or_insert(now);
         state.waiting.extend(tasks);
-        let free = self.0.ground.cores.min(state.waiting.len());
+        let free = self.0.ground.threads.each.min(state.waiting.len());
         let wanted = concurrency.min(state.aside + free);
         while state.lanes < wanted {
             self.0.open_lane(&mut state);
@@ -211,7 +238,24 @@ impl Shared {
 
     fn open_lane(self: &Arc<Self>, state: &mut State) {
         state.lanes += 1;
-        self.ground.threads.spawn(Arc::clone(self).lane());
+        let (threads, lane) = (&self.ground.threads, Crossing::new(Arc::clone(self)));
+        match state.is_long {
+            true => drop(threads.slow.spawn(lane.slow())),
+            false => drop(threads.quick.spawn(lane.quick())),
+        }
+    }
+
+    fn set_long(&self, is_long: bool) {
+        self.state().is_long = is_long;
+    }
+
+    /// Waits for one of the slots that all topics share.
+    async fn slot(&self) -> Pass {
+        let wanted = {
+            let topic = &self.bound.borrow().topic;
+            topic.concurrency as usize * topic.shards.max(1) as usize
+        };
+        self.share.slots.enter(wanted).await
     }
 
     /// The job of a lane has yielded or waits: opens one more if a job waits for one and the topic
@@ -225,17 +269,21 @@ impl Shared {
         }
     }
 
-    async fn lane(self: Arc<Self>) {
-        // The semaphore is never closed; if it were, running without a slot loses nothing.
-        let mut slot = self.ground.slots.acquire().await.ok();
+    async fn lane(self: Arc<Self>, stretch: Arc<Stretch>) {
+        let mut slot = Some(self.slot().await);
         let mut slot_since = Instant::now();
+        let mut waited = false;
         while let Some(task) = self.next() {
-            let ended = self.run(task).await;
+            if waited {
+                stretch.begin();
+            }
+            let ended;
+            (ended, waited) = self.run(task).await;
             self.end(ended);
-            if slot_since.elapsed() > SLOT_MAX {
+            if slot_since.elapsed() > TURN_MAX {
                 drop(slot.take());
                 tokio::task::yield_now().await;
-                slot = self.ground.slots.acquire().await.ok();
+                slot = Some(self.slot().await);
                 slot_since = Instant::now();
             }
         }
@@ -258,7 +306,8 @@ impl Shared {
         Some(task)
     }
 
-    async fn run(self: &Arc<Self>, task: Task) -> Ended {
+    /// Runs a job, and says whether it gave way or waited meanwhile.
+    async fn run(self: &Arc<Self>, task: Task) -> (Ended, bool) {
         let binding = binding::current(&self.bound);
         let world = Arc::clone(&self.ground.world);
         let started_at = Instant::now();
@@ -290,7 +339,7 @@ impl Shared {
                 (Outcome::HostFault(why), Remains::default())
             }
         };
-        Ended { key: task.key, outcome, remains, digest, started_at, cost }
+        (Ended { key: task.key, outcome, remains, digest, started_at, cost }, waited)
     }
 
     fn end(&self, ended: Ended) {

@@ -13,6 +13,8 @@ pub mod counters;
 pub mod daemon;
 pub mod figures;
 pub mod file_limit;
+pub mod gate;
+pub mod guest_threads;
 pub mod handler_log;
 pub mod history;
 pub mod in_flight;

@@ -18,10 +18,10 @@ use crate::refusal::SandboxError;
 use crate::sandbox::SandboxConfig;
 use crate::shelf::WARM_MAX;
 
-/// How often a running guest is looked at.
-const TICK: Duration = Duration::from_millis(10);
-/// Ticks without a running guest after which the ticker sleeps until there is one.
-const IDLE_TICKS: u32 = 100;
+/// How often a guest that computes gives way.
+const TICK: Duration = Duration::from_millis(2);
+/// Ticks at which no guest computes, after which the ticker sleeps until one does.
+const IDLE_TICKS: u32 = 500;
 /// Slots beyond the jobs at once: old and new module live side by side during a reload, and warm
 /// instances wait for their next job.
 const SLOTS_SPARE: u32 = 64 + WARM_MAX;
@@ -109,7 +109,7 @@ fn pool(config: &SandboxConfig, kind: Kind) -> PoolingAllocationConfig {
     pool
 }
 
-/// Raises the engine's epoch every 10 ms while a guest runs, and sleeps while none does.
+/// Raises the engine's epoch every 2 ms while a guest computes, and sleeps while none does.
 pub(crate) struct Ticker {
     shared: Arc<Shared>,
     thread: Thread,
@@ -121,8 +121,8 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// A guest is running as long as this lives.
-pub(crate) struct Running(Arc<Ticker>);
+/// A guest computes as long as this lives.
+pub(crate) struct Running<'a>(&'a Ticker);
 
 impl Ticker {
     pub(crate) fn start(engine: &Engine) -> Result<Arc<Self>, SandboxError> {
@@ -140,17 +140,17 @@ impl Ticker {
     }
 
     /// Keeps the clock ticking for one guest.
-    pub(crate) fn run(self: &Arc<Self>) -> Running {
+    pub(crate) fn run(&self) -> Running<'_> {
         // Either this sees the ticker asleep, or the ticker sees this guest before it sleeps.
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
         }
-        Running(Arc::clone(self))
+        Running(self)
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.shared.running.fetch_sub(1, Ordering::SeqCst);
     }

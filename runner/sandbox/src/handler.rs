@@ -143,7 +143,7 @@ impl Handler {
     /// Runs the handler on one job. Ends at the job's ttr, and soon after `interrupt` is raised,
     /// whatever the guest does. Dropping the future ends the guest too.
     ///
-    /// Needs a tokio runtime with its clock on; a guest gives way to its neighbours every 10 ms.
+    /// Needs a tokio runtime with its clock on; a guest gives way to its neighbours every 2 ms.
     pub async fn run(
         &self,
         invocation: Invocation,
@@ -152,8 +152,10 @@ impl Handler {
     ) -> Report {
         let (began, mut processor) = (Instant::now(), Processor::default());
         let mut attempt = pin!(self.attempt(invocation, interrupt, world));
-        let report =
-            std::future::poll_fn(|context| processor.poll(began, attempt.as_mut(), context));
+        let report = std::future::poll_fn(|context| {
+            let _running = self.0.ticker.run();
+            processor.poll(began, attempt.as_mut(), context)
+        });
         let report = report.await;
         report.took(began.elapsed(), processor.taken())
     }
@@ -168,7 +170,6 @@ impl Handler {
         if let Some(reason) = interrupt.reason() {
             return Report::not_begun(reason.describe().to_owned());
         }
-        let _running = loaded.ticker.run();
         let mut instance = match loaded.instance(invocation, world) {
             Ok(instance) => instance,
             Err(error) => return Report::not_begun(format!("no store: {error:#}")),

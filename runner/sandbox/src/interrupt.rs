@@ -25,7 +25,7 @@ impl InterruptReason {
     }
 }
 
-/// A switch that ends the guest it was given to, at the next epoch tick (10 ms) or at once while the
+/// A switch that ends the guest it was given to, at the next epoch tick (2 ms) or at once while the
 /// guest waits in a host call. One may serve many jobs. Clones are the same switch.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<Switch>);

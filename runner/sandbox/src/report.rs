@@ -25,7 +25,7 @@ pub struct Report {
     pub log_tail: Vec<String>,
     /// How long it took, from the call of [`Handler::run`](crate::Handler::run) on.
     pub wall: Duration,
-    /// Time of a processor that it took, the host's part of it included. A stretch of up to 10 ms, after
+    /// Time of a processor that it took, the host's part of it included. A stretch of up to 2 ms, after
     /// which a guest gives way, is measured by the wall clock if it is the first; all others by the
     /// thread's own clock.
     pub cpu: Duration,

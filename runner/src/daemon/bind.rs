@@ -148,7 +148,9 @@ impl Daemon {
     }
 
     fn start_workers(&self, shards: &[TopicName], bound: Binding) -> Workers {
+        let concurrency = bound.topic.concurrency as usize * shards.len();
         let mut workers = Workers {
+            share: self.ground.share(concurrency),
             binding: watch::Sender::new(Arc::new(bound)),
             orders: watch::Sender::new(Order::Work),
             counters: Arc::default(),
@@ -169,7 +171,7 @@ impl Daemon {
         let worker = Worker::new(WorkerParts {
             topic: shard.clone(),
             queue: self.queue.clone(),
-            lanes: Lanes::new(self.ground.clone(), bound.clone()),
+            lanes: Lanes::new(self.ground.clone(), beside.share.clone(), bound.clone()),
             bound,
             poke: Arc::clone(&poke),
             counters: Arc::clone(&beside.counters),

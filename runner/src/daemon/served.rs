@@ -13,6 +13,7 @@ use crate::binding::{Binding, CanaryHandler, Handlers};
 use crate::breaker::Breaker;
 use crate::counters::{Counters, read};
 use crate::figures::{Figures, Sums};
+use crate::lanes::Share;
 use crate::manifest::{Topic, percent};
 use crate::poke::Poke;
 use crate::record::millis;
@@ -31,6 +32,7 @@ pub(super) struct Served {
 
 /// The workers of a topic.
 pub(super) struct Workers {
+    pub(super) share: Share,
     pub(super) binding: watch::Sender<Arc<Binding>>,
     pub(super) orders: watch::Sender<Order>,
     pub(super) counters: Arc<Counters>,

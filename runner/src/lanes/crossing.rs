@@ -1,0 +1,106 @@
+//! How a lane gets to slow threads: it begins on a quick one, and when it has kept that for
+//! [`TURN_MAX`] it goes over and stays there until it closes. There it waits for its topic's turn before
+//! each stretch, so topics share the slow threads equally, however many lanes each has there.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use crate::guest_threads::TURN_MAX;
+
+/// For how long a lane has kept a thread: since its job began, or since the first of several jobs that
+/// never waited.
+#[derive(Default)]
+pub(super) struct Stretch {
+    kept_ns: AtomicU64,
+}
+
+impl Stretch {
+    /// Begins anew.
+    pub(super) fn begin(&self) {
+        self.kept_ns.store(0, Ordering::Relaxed);
+    }
+
+    fn keep(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.kept_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    fn is_long(&self) -> bool {
+        Duration::from_nanos(self.kept_ns.load(Ordering::Relaxed)) >= TURN_MAX
+    }
+}
+
+/// A lane on its way.
+pub(super) struct Crossing {
+    shared: Arc<Shared>,
+    lane: Pin<Box<dyn Future<Output = ()> + Send>>,
+    stretch: Arc<Stretch>,
+}
+
+impl Crossing {
+    /// A lane of this topic that has not begun.
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let stretch = Arc::<Stretch>::default();
+        let lane = Box::pin(Arc::clone(&shared).lane(Arc::clone(&stretch)));
+        Self { shared, lane, stretch }
+    }
+
+    /// Runs the lane on a quick thread until it closes or has to go over.
+    pub(super) async fn quick(mut self) {
+        let closed = poll_fn(|context| {
+            let began = Instant::now();
+            let polled = self.lane.as_mut().poll(context);
+            self.stretch.keep(began.elapsed());
+            match polled {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending if self.stretch.is_long() => Poll::Ready(false),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        if !closed.await {
+            self.shared.set_long(true);
+            let slow = self.shared.ground.threads.slow.clone();
+            slow.spawn(self.slow());
+        }
+    }
+
+    /// Runs the lane on a slow thread until it closes. If what it did there was short, the topic's next
+    /// lane begins on a quick one again.
+    pub(super) async fn slow(mut self) {
+        loop {
+            let turn = self.shared.share.turns.enter(usize::MAX).await;
+            let closed = poll_fn(|context| {
+                // Timers and sockets are kept by the quick threads, which are never late.
+                let _quick = self.shared.ground.threads.quick.enter();
+                let began = Instant::now();
+                let polled = self.lane.as_mut().poll(context);
+                self.stretch.keep(began.elapsed());
+                Poll::Ready(polled.is_ready())
+            });
+            let closed = closed.await;
+            drop(turn);
+            if closed {
+                break;
+            }
+            woken().await;
+        }
+        if !self.stretch.is_long() {
+            self.shared.set_long(false);
+        }
+    }
+}
+
+/// Waits for whoever has been given the task's waker in this poll.
+async fn woken() {
+    let mut waited = false;
+    poll_fn(|_| match std::mem::replace(&mut waited, true) {
+        false => Poll::Pending,
+        true => Poll::Ready(()),
+    })
+    .await;
+}
