@@ -54,6 +54,7 @@ mod drain;
 mod hostile;
 mod idle;
 mod managed;
+mod neighbour;
 mod outage;
 mod stopped;
 mod unbound;

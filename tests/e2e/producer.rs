@@ -54,7 +54,8 @@ pub(crate) fn push_many(ground: &Ground, topic: &str, count: usize) -> BTreeSet<
     ids.into_iter().collect()
 }
 
-fn push_ids(ground: &Ground, topic: &str, ids: &[String]) {
+/// Pushes jobs that are due now under these ids.
+pub(crate) fn push_ids(ground: &Ground, topic: &str, ids: &[String]) {
     let mut script = String::new();
     for some in ids.chunks(TOGETHER) {
         let jobs: String = some.iter().map(|id| format!(" {id} {{}}")).collect();

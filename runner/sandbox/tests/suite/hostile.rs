@@ -25,10 +25,10 @@ fn ended(ran: &Ran) -> &'static str {
 }
 
 /// A hostile module.
-struct Hostile {
+pub(crate) struct Hostile {
     name: String,
     text: Vec<u8>,
-    expected: String,
+    pub(crate) expected: String,
     limits: Limits,
     /// Whether it sees a directory.
     dirs: bool,
@@ -36,7 +36,7 @@ struct Hostile {
 
 /// All of them. Each says in its first line how it ends, and may say in the second how much fuel it has, or
 /// that it sees a directory.
-fn corpus() -> Vec<Hostile> {
+pub(crate) fn corpus() -> Vec<Hostile> {
     let read = |path: PathBuf| {
         let text = fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -64,7 +64,7 @@ fn readable() -> PathBuf {
 }
 
 impl Hostile {
-    fn load(&self, instances: Instances) -> Handler {
+    pub(crate) fn load(&self, instances: Instances) -> Handler {
         let dirs = self.dirs.then(|| ("/granted".to_owned(), readable()));
         let granted = Grants {
             push: Some(vec!["granted.*".to_owned()]),
@@ -78,14 +78,14 @@ impl Hostile {
         handler.unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    fn job(&self) -> Invocation {
+    pub(crate) fn job(&self) -> Invocation {
         // What ends by itself gets the time that a loaded machine may need for it.
         let ttr = if self.expected == "timeout" { 300 } else { 60_000 };
         Invocation { ttr: Duration::from_millis(ttr), ..job() }
     }
 
     /// How it differs from what it says, if it does.
-    fn fault(&self, ran: &Ran) -> Option<String> {
+    pub(crate) fn fault(&self, ran: &Ran) -> Option<String> {
         let differs = ended(ran) != self.expected;
         differs.then(|| {
             format!("{}: expected {}, got {:?}", self.name, self.expected, ran.report.outcome)

@@ -1,0 +1,107 @@
+//! Ten thousand hostile jobs leave the process as it was: no memory, no open file and no thread more.
+//! They run in a process of their own, so that no other test is measured with them.
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use duebox_sandbox::{Handler, Instances, Invocation};
+
+use crate::hostile::{Hostile, corpus};
+use crate::names::Silence;
+
+/// Jobs until every slot, pool and buffer has been used.
+const FIRST: usize = 2_000;
+const ALL: usize = 10_000;
+/// How much a process may grow by over all the others: less than a kilobyte a job. Slots that are wiped in
+/// place keep up to 4 MiB each, and which of them are in use changes.
+const GROWTH_MAX_KIB: u64 = 8 << 10;
+/// Sockets that may be open at one look and not at the other: requests that were just given up.
+const FILES_MORE_MAX: usize = 16;
+/// What those get that never end: some ticks.
+const TTR: Duration = Duration::from_millis(10);
+/// Jobs at once.
+const TASKS: usize = 4;
+const INNER: &str = "endurance::ten_thousand_hostile_jobs";
+
+/// What a process holds.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    memory_kib: u64,
+    files: usize,
+    threads: u64,
+}
+
+impl Held {
+    fn now() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        let files = fs::read_dir("/proc/self/fd").unwrap().count();
+        Self { memory_kib: number("RssAnon:"), files, threads: number("Threads:") }
+    }
+}
+
+#[test]
+fn the_process_is_the_same_after_ten_thousand_hostile_jobs() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([INNER, "--exact", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{told}");
+    assert!(said.contains("1 passed"), "it did not run: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run in a process of its own by the test above"]
+async fn ten_thousand_hostile_jobs() {
+    let jobs: Vec<(Hostile, Handler)> = corpus()
+        .into_iter()
+        .map(|hostile| {
+            let handler = hostile.load(Instances::default());
+            (hostile, handler)
+        })
+        .collect();
+    let (jobs, network) = (Arc::new(jobs), Arc::new(Silence::listen().await));
+    run_many(&jobs, &network, FIRST).await;
+    let before = Held::now();
+    run_many(&jobs, &network, ALL - FIRST).await;
+    let after = Held::now();
+    let growth = after.memory_kib.saturating_sub(before.memory_kib);
+    assert!(growth <= GROWTH_MAX_KIB, "{before:?} after {FIRST}, {after:?} after {ALL}");
+    assert!(after.files <= before.files + FILES_MORE_MAX, "{before:?}, then {after:?}");
+    assert!(after.threads <= before.threads, "{before:?}, then {after:?}");
+}
+
+/// Runs the corpus over and over, until it was so many jobs.
+async fn run_many(jobs: &Arc<Vec<(Hostile, Handler)>>, network: &Arc<Silence>, count: usize) {
+    let next = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (jobs, next) = (Arc::clone(jobs), Arc::clone(&next));
+            let network = Arc::clone(network);
+            tokio::spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    let (hostile, handler) = &jobs[number % jobs.len()];
+                    let job = hostile.job();
+                    let ttr = if hostile.expected == "timeout" { TTR } else { job.ttr };
+                    let ran = network.run(handler, Invocation { ttr, ..job }).await;
+                    assert_eq!(hostile.fault(&ran), None);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
