@@ -87,6 +87,25 @@ fn one_job_is_tried_and_lets_the_others_pass() {
     assert!(good.filter(|v| v.settled == "done").all(|v| v.attempt == 1), "a good one paid");
 }
 
+/// Asks for a wait of its own, and nacks.
+const POLLS: &str = r#"(module
+  (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
+  (func (export "handle") (param i32) (result i32)
+    (call $retry_after (i64.const 3600000))
+    (i32.const 1)))"#;
+
+#[test]
+fn a_handler_that_names_its_wait_has_not_failed() {
+    let ground = Ground::new();
+    ground.write("polls.wat", POLLS);
+    let keys = "concurrency = 1\nbreaker = { failures = 3, probe = \"1h\" }";
+    ground.manifest("", &[topic(TOPIC, "polls.wat", keys)]);
+    let daemon = ground.start();
+    push_many(&ground, TOPIC, 40);
+    eventually("all have polled", || daemon.count(failed) == 40);
+    assert_eq!(daemon.count(opens), 0);
+}
+
 #[test]
 fn shards_share_one_breaker() {
     let ground = Ground::new();

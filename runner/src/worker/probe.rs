@@ -132,11 +132,12 @@ impl Worker {
     }
 }
 
-/// What a breaker is to know of an attempt; nothing of a fault of the host.
+/// What a breaker is to know of an attempt; nothing of a fault of the host. Who names the wait before the
+/// next attempt knows what it does: a poll that finds nothing yet, a server that asks for a pause.
 fn end_of(ended: &Ended) -> Option<End> {
-    let failed = match ended.outcome {
+    let failed = match &ended.outcome {
         Outcome::HostFault(_) => return None,
-        Outcome::Failed(_) => true,
+        Outcome::Failed(failure) => failure.retry_after.is_none(),
         Outcome::Acked | Outcome::Snoozed { .. } => false,
     };
     Some(End { started_at: ended.started_at, failed })
