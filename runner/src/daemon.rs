@@ -58,6 +58,7 @@ mod rollback;
 pub(crate) mod rules;
 mod seat;
 mod served;
+mod watched;
 
 pub use self::finder::Finder;
 pub use self::modules::BadModules;

@@ -2,7 +2,7 @@
 //! for whoever asks.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use duebox_sandbox::Digest;
 use jiff::Timestamp;
@@ -45,6 +45,29 @@ pub enum Fate {
     RolledBack,
     /// Somebody said so, and the one before it came back.
     RolledBackByHand,
+    /// The manifest asks for it no more.
+    Left,
+}
+
+impl Fate {
+    /// What it is for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Served => "serves",
+            Self::Refused => "refused",
+            Self::RolledBack => "rolled back",
+            Self::RolledBackByHand => "rolled back by hand",
+            Self::Left => "left",
+        }
+    }
+
+    /// True if the module that was asked for does not serve because of it.
+    pub fn is_trouble(self) -> bool {
+        match self {
+            Self::Served | Self::Left => false,
+            Self::Refused | Self::RolledBack | Self::RolledBackByHand => true,
+        }
+    }
 }
 
 /// One event.
@@ -66,7 +89,14 @@ pub struct Event {
 
 /// The last events of a topic, or of all topics of a pattern. Clones are the same history.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<VecDeque<Event>>>);
+pub struct History(Arc<Mutex<Notes>>);
+
+#[derive(Default)]
+struct Notes {
+    events: VecDeque<Event>,
+    /// Events so far, those that went too.
+    count: u64,
+}
 
 impl History {
     /// Notes an event of now. The oldest of more than 16 goes.
@@ -74,17 +104,39 @@ impl History {
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         let digest = digest.map(Digest::to_string);
         let reason = reason[..reason.floor_char_boundary(REASON_MAX)].to_owned();
-        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if events.len() == EVENTS_MAX {
-            events.pop_front();
+        let mut notes = self.notes();
+        if notes.events.len() == EVENTS_MAX {
+            notes.events.pop_front();
         }
-        events.push_back(Event { at_ms, role, fate, digest, reason });
+        notes.events.push_back(Event { at_ms, role, fate, digest, reason });
+        notes.count += 1;
+    }
+
+    /// Notes that a module serves, if the last that was noted is that it, or another, does not.
+    pub fn note_recovered(&self, role: Role, digest: &Digest) {
+        if last_of(&self.events(), role).is_some_and(|event| event.fate.is_trouble()) {
+            self.note(role, Fate::Served, Some(digest), "");
+        }
     }
 
     /// The events, the oldest first.
     pub fn events(&self) -> Vec<Event> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.notes().events.iter().cloned().collect()
     }
+
+    /// How many events there were since the start: another number tells of a new one.
+    pub fn count(&self) -> u64 {
+        self.notes().count
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last event of a role.
+pub fn last_of(events: &[Event], role: Role) -> Option<&Event> {
+    events.iter().rev().find(|event| event.role == role)
 }
 
 #[cfg(test)]
@@ -99,6 +151,7 @@ mod tests {
         }
         history.note(Role::Canary, Fate::Refused, None, &"ä".repeat(1_000));
         let events = history.events();
+        assert_eq!(history.count(), 21);
         let oldest = Digest::of(&[5]).to_string();
         assert_eq!((events.len(), events[0].digest.as_ref()), (16, Some(&oldest)));
         assert_eq!((events[15].reason.len(), events[15].role), (1_024, Role::Canary));
@@ -106,5 +159,19 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vec<Event>>(&json).unwrap(), events);
         let shown = format!(r#""role":"handler","fate":"served","digest":"{oldest}"}}"#);
         assert!(json.contains(&shown), "{json}");
+    }
+
+    #[test]
+    fn recovery_is_noted_once_and_for_the_role_that_was_in_trouble() {
+        let (history, digest) = (History::default(), Digest::of(b"a"));
+        history.note(Role::Handler, Fate::Refused, None, "broken");
+        history.note_recovered(Role::Canary, &digest);
+        assert_eq!(history.count(), 1);
+        history.note_recovered(Role::Handler, &digest);
+        history.note_recovered(Role::Handler, &digest);
+        let events = history.events();
+        assert_eq!((history.count(), events[1].fate), (2, Fate::Served));
+        assert_eq!(last_of(&events, Role::Handler), Some(&events[1]));
+        assert_eq!(last_of(&events, Role::Canary), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What this daemon says of itself in Redis, for `duebox stats`: which modules serve, what their attempts
-//! came to and cost, and what holds jobs back.
+//! What this daemon says of itself in Redis, for `duebox stats`: which modules serve, what became of those
+//! before them, what their attempts came to and cost, and what holds jobs back.
 //!
 //! It is written every ten seconds, and within one of a change; one round trip whatever the number of
 //! topics. A daemon that died without a word is forgotten after thirty seconds.
@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_job::TopicName;
 use duebox_queue::Queue;
 use duebox_sandbox::Digest;
 use jiff::Timestamp;
@@ -15,9 +14,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use crate::binding::{self, Bound};
+use crate::binding::{self, Bound, CanaryHandler};
 use crate::breaker::{Breaker, Standing};
 use crate::figures::{Figures, Sums};
+use crate::history::{Event, History};
+use crate::manifest::percent;
 use crate::outage::Outage;
 
 /// How often it is looked whether something has changed.
@@ -26,6 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// Topics that are told of; what is beyond is counted. A topic takes some 500 bytes.
 const TOPICS_MAX: usize = 1_000;
+/// Events that are told of all topics together; beyond it, of each topic the last one only. An event takes
+/// some 130 bytes, and up to 1 KiB more for its reason.
+const EVENTS_MAX: usize = 2_000;
 
 /// What a daemon says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,13 +51,26 @@ pub struct Status {
     pub more_topics: usize,
 }
 
-/// A topic that a handler serves.
+/// A topic that a handler serves, or an entry of the manifest that waits for a good one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopicStatus {
-    /// Its name.
+    /// Its name, or the pattern that waits.
     pub topic: String,
-    /// The module that serves it: 64 hex digits.
-    pub digest: String,
+    /// The module that serves it: 64 hex digits; none as long as there is no good one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub digest: Option<String>,
+    /// The module that runs a part of its jobs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub canary: Option<CanaryStatus>,
+    /// The module that served before, which comes back at a rollback.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub before: Option<String>,
+    /// The module that was rolled back, and is not taken until something else is asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub withdrawn: Option<String>,
+    /// What became of its modules, the oldest first; at most 16 events.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub history: Vec<Event>,
     /// What holds its jobs back, if anything does.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub breaker: Option<BreakerStatus>,
@@ -61,6 +78,15 @@ pub struct TopicStatus {
     pub modules: Vec<ModuleStatus>,
     /// All that was run, by modules too that are not told of any more.
     pub total: Sums,
+}
+
+/// A module that runs a part of a topic's jobs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CanaryStatus {
+    /// Which it is.
+    pub digest: String,
+    /// Its part of the jobs: above 0, up to 100.
+    pub percent: f64,
 }
 
 /// A breaker that is not closed.
@@ -86,9 +112,22 @@ pub struct ModuleStatus {
 /// Where a topic's status is looked up.
 #[derive(Clone)]
 pub struct Watched {
-    /// Its name.
-    pub topic: TopicName,
-    /// The module that serves it now.
+    /// Its name, or the pattern that waits.
+    pub topic: String,
+    /// Who serves it; none as long as there is no good module.
+    pub serving: Option<Serving>,
+    /// The module that served before.
+    pub before: Option<Digest>,
+    /// The module that was rolled back.
+    pub withdrawn: Option<Digest>,
+    /// What became of its modules.
+    pub history: History,
+}
+
+/// Where it is looked up who serves a topic.
+#[derive(Clone)]
+pub struct Serving {
+    /// The modules that serve it now.
     pub bound: Bound,
     /// What its attempts came to and cost.
     pub figures: Arc<Figures>,
@@ -100,7 +139,17 @@ pub struct Watched {
 pub type AllWatched = Arc<[Watched]>;
 
 /// What is told at once if it changes.
-type News = Vec<(Digest, Standing)>;
+type News = Vec<Mark>;
+
+/// What is told at once of a topic.
+#[derive(PartialEq)]
+struct Mark {
+    /// Its modules: the handler, and the canary with its share.
+    modules: Option<(Digest, Option<(Digest, u32)>)>,
+    kept: (Option<Digest>, Option<Digest>),
+    standing: Option<Standing>,
+    events: u64,
+}
 
 /// Keeps telling Redis of a runner, until the sender is gone.
 pub async fn tell(
@@ -137,33 +186,62 @@ pub async fn tell(
 
 impl Status {
     fn new(runner_id: &str, started_at_ms: u64, watched: &[Watched]) -> Self {
+        let mut room = EVENTS_MAX;
+        let topics = watched.iter().take(TOPICS_MAX).map(|watched| watched.status(&mut room));
         Self {
             runner: runner_id.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started_at_ms,
             told_at_ms: now_ms(),
-            topics: watched.iter().take(TOPICS_MAX).map(Watched::status).collect(),
+            topics: topics.collect(),
             more_topics: watched.len().saturating_sub(TOPICS_MAX),
         }
     }
 }
 
 impl Watched {
-    fn news(&self) -> (Digest, Standing) {
-        (self.bound.borrow().handlers.main.digest(), self.breaker.standing())
+    fn news(&self) -> Mark {
+        let modules = self.serving.as_ref().map(|serving| {
+            let handlers = &serving.bound.borrow().handlers;
+            let canary = handlers.canary.as_ref();
+            (handlers.main.digest(), canary.map(|canary| (canary.handler.digest(), canary.share)))
+        });
+        Mark {
+            modules,
+            kept: (self.before, self.withdrawn),
+            standing: self.serving.as_ref().map(|serving| serving.breaker.standing()),
+            events: self.history.count(),
+        }
     }
 
-    fn status(&self) -> TopicStatus {
-        let module =
-            |(digest, sums): (Digest, Sums)| ModuleStatus { digest: digest.to_string(), sums };
+    /// What is told of it, with no more events than there is room for, and the last one in any case.
+    fn status(&self, room: &mut usize) -> TopicStatus {
+        let hex = |digest: Digest| digest.to_string();
+        let module = |(digest, sums): (Digest, Sums)| ModuleStatus { digest: hex(digest), sums };
+        let serving = self.serving.as_ref();
+        let handlers = serving.map(|serving| binding::current(&serving.bound).handlers.clone());
+        let mut history = self.history.events();
+        history.drain(..history.len().saturating_sub((*room).max(1)));
+        *room = room.saturating_sub(history.len());
+        let modules = serving.map(|serving| serving.figures.by_digest()).unwrap_or_default();
         TopicStatus {
-            topic: self.topic.to_string(),
-            digest: binding::current(&self.bound).handlers.main.digest().to_string(),
-            breaker: BreakerStatus::of(self.breaker.standing()),
-            modules: self.figures.by_digest().into_iter().map(module).collect(),
-            total: self.figures.total(),
+            topic: self.topic.clone(),
+            digest: handlers.as_ref().map(|handlers| hex(handlers.main.digest())),
+            canary: handlers.and_then(|handlers| handlers.canary).map(CanaryStatus::of),
+            before: self.before.map(hex),
+            withdrawn: self.withdrawn.map(hex),
+            history,
+            breaker: serving.and_then(|serving| BreakerStatus::of(serving.breaker.standing())),
+            modules: modules.into_iter().map(module).collect(),
+            total: serving.map(|serving| serving.figures.total()).unwrap_or_default(),
         }
+    }
+}
+
+impl CanaryStatus {
+    fn of(canary: CanaryHandler) -> Self {
+        Self { digest: canary.handler.digest().to_string(), percent: percent(canary.share) }
     }
 }
 

@@ -57,7 +57,7 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
     let ground = Ground::new();
     let (good, bad) = (Handler::says("good").wasm(), Handler::says("bad").nacks().wasm());
     ground.write("work.wasm", &good);
-    let keys = "max_attempts = 1\nbreaker = { failures = 3, probe = \"1h\" }\nconcurrency = 1";
+    let keys = "max_attempts = 1\nbreaker = { failures = 3, probe = \"1h\" }\nrollback = { min_jobs = 0 }\nconcurrency = 1";
     ground.manifest("", &[topic(TOPIC, "work.wasm", keys), topic("idle", "work.wasm", "")]);
     assert!(ground.duebox(&["stats"]).contains("no daemon runs"));
     let mut daemons = [ground.start(), ground.start()];
@@ -107,6 +107,84 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
     assert!((1..=30_000).contains(&lapses_in), "{lapses_in}");
     let _: i64 = ground.store().ask(cmd("PEXPIRE").arg(&key).arg(1));
     eventually("it is forgotten", || ground.duebox(&["stats"]).contains("no daemon runs"));
+}
+
+#[test]
+fn stats_show_what_became_of_the_modules() {
+    let ground = Ground::new();
+    let [good, better, canary] =
+        ["good", "better", "canary"].map(|word| Handler::says(word).wasm());
+    ground.write("work.wasm", &good);
+    ground.write("canary.wasm", &canary);
+    let manifest = |keys: &str| {
+        let keys = format!("rollback = {{ min_jobs = 0 }}\n{keys}");
+        ground.manifest("", &[topic(TOPIC, "work.wasm", &keys)]);
+    };
+    let with_canary = r#"canary = { handler = "canary.wasm", percent = 50 }"#;
+    manifest(with_canary);
+    let _daemon = ground.start();
+    let handler = || stats(&ground, &[TOPIC])["topics"][0]["handler"].clone();
+    let text = || ground.duebox(&["stats"]);
+    let quiet = || !text().contains("work: ");
+    let told = |words: &[&str]| {
+        let is_it =
+            |line: &str| line.starts_with("work: ") && words.iter().all(|w| line.contains(w));
+        text().lines().any(is_it)
+    };
+
+    // A canary, with figures of its own.
+    push_many(&ground, TOPIC, 60);
+    eventually("all that was done is told", || handler()["total"]["jobs"] == 60);
+    let now = handler();
+    let canaries = now["canaries"].as_object().unwrap();
+    let (whole, percent) = canaries.iter().next().unwrap();
+    assert!(whole.starts_with(&digest(&canary)) && *percent == 50.0, "{now}");
+    let on_canary = now["modules"][whole]["jobs"].as_u64().unwrap();
+    let on_good = now["modules"][now["digests"][0].as_str().unwrap()]["jobs"].as_u64().unwrap();
+    assert!(on_canary > 0 && on_good > 0 && on_canary + on_good == 60, "{now}");
+    assert!(ground.duebox(&["stats", TOPIC]).contains("canary 50%"));
+    assert!(quiet(), "{}", text());
+
+    // What is broken is told as long as nothing good came after it.
+    ground.write("work.wasm", "no module");
+    let broken = digest(b"no module");
+    eventually("the refusal", || {
+        told(&["handler", &broken, "refused at", "work.wasm is refused: "])
+    });
+    let now = handler();
+    assert!(now["digests"][0].as_str().unwrap().starts_with(&digest(&good)), "{now}");
+    ground.write("work.wasm", &good);
+    eventually("the file as it was is good", quiet);
+    ground.write("work.wasm", &better);
+    let serves = |module: &[u8]| {
+        let now = handler();
+        now["digests"][0].as_str().is_some_and(|hex| hex.starts_with(&digest(module)))
+    };
+    eventually("the better one", || serves(&better));
+    assert!(quiet(), "{}", text());
+    let listed = ground.duebox(&["stats", TOPIC]);
+    let is_listed = |line: &str| line.contains(&broken) && line.contains("refused");
+    assert!(listed.lines().any(is_listed), "{listed}");
+    assert!(listed.contains("served last"), "{listed}");
+
+    // A canary's refusal goes with the canary, that of a pin with the pin.
+    ground.write("canary.wasm", "no canary");
+    eventually("the canary's refusal", || {
+        told(&["canary", "refused at", "canary.wasm is refused"])
+    });
+    manifest("");
+    eventually("no canary, no refusal", quiet);
+    assert_eq!(handler()["canaries"], Value::Null);
+    manifest(&format!("sha256 = \"{}\"", "0".repeat(64)));
+    eventually("the pin's refusal", || told(&["handler", "not the pinned one"]));
+    manifest("");
+    eventually("no pin, no refusal", quiet);
+
+    ground.duebox(&["rollback", TOPIC]);
+    eventually("the rollback", || told(&["handler", &digest(&better), "rolled back by hand"]));
+    assert!(serves(&good));
+    let withdrawn = handler()["withdrawn"][0].as_str().unwrap().to_owned();
+    assert!(withdrawn.starts_with(&digest(&better)), "{withdrawn}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `duebox stats`: how many jobs each topic has in each state, and what its handlers do.
 
 mod handlers;
+mod history;
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};

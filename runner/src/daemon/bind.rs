@@ -217,9 +217,7 @@ impl Daemon {
         let mut pokes = Vec::new();
         let mut retentions = BTreeMap::new();
         let mut rules = Vec::new();
-        let mut watched = Vec::new();
         for (name, served) in &self.topics {
-            watched.extend(served.watched(name));
             rules.push((name.clone(), served.topic.rules()));
             for (at, shard) in served.shards.iter().enumerate() {
                 retentions.insert(shard.clone(), retention(&served.topic));
@@ -244,7 +242,7 @@ impl Daemon {
         let known = Known { manifest: Arc::clone(&self.manifest), served };
         self.finder.known.store(Arc::new(known));
         self.rules.send_replace(rules.into());
-        self.watched.send_replace(watched.into());
+        self.watched.send_replace(self.watched());
     }
 }
 

@@ -127,6 +127,8 @@ impl Daemon {
         };
         if is_new {
             history.note(place.role, Fate::Served, Some(&digest), "");
+        } else {
+            history.note_recovered(place.role, &digest);
         }
     }
 
@@ -146,6 +148,26 @@ impl Daemon {
         self.histories.entry(entry.clone()).or_default().clone()
     }
 
+    /// Notes the canaries that a new manifest asks for no more, and the modules that serve already what it
+    /// asks for, where something else was refused before.
+    fn note_what_is_asked(&mut self, manifest: &Manifest, places: &BTreeSet<Place>) {
+        let mut before = BTreeMap::new();
+        for Wanted { place, recipe, .. } in modules::wanted(&self.manifest) {
+            if place.role == Role::Canary && !places.contains(&place) {
+                self.history(&place.entry).note(Role::Canary, Fate::Left, None, "");
+            }
+            before.insert(place, recipe);
+        }
+        for Wanted { place, recipe, .. } in modules::wanted(manifest) {
+            let Some(seat) = self.modules.get(&place) else { continue };
+            let is_new = before.get(&place) != Some(&recipe);
+            if is_new && seat.withdrawn().is_none() && seat.fits(&recipe) {
+                let digest = seat.digest();
+                self.history(&place.entry).note_recovered(place.role, &digest);
+            }
+        }
+    }
+
     fn apply_manifest(&mut self, manifest: Manifest) {
         self.sandbox.limit_memory(manifest.runner.memory);
         for key in needs_restart(&self.manifest, &manifest) {
@@ -157,6 +179,7 @@ impl Daemon {
         }
         let wanted = modules::wanted(&manifest).into_iter().map(|wanted| wanted.place);
         let places: BTreeSet<Place> = wanted.collect();
+        self.note_what_is_asked(&manifest, &places);
         self.modules.retain(|place, _| places.contains(place));
         self.histories.retain(|entry, _| places.iter().any(|place| place.entry == *entry));
         for wanted in modules::wanted(&manifest) {

@@ -98,6 +98,11 @@ impl Seat {
         Some(digest)
     }
 
+    /// The build that comes back at a rollback.
+    pub(super) fn before(&self) -> Option<Digest> {
+        self.before.as_ref().map(|before| before.handler.digest())
+    }
+
     /// The build that was rolled back, as long as nothing else was asked for.
     pub(super) fn withdrawn(&self) -> Option<Digest> {
         self.withdrawn.as_ref().map(|withdrawn| withdrawn.digest)

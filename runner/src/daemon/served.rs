@@ -17,7 +17,7 @@ use crate::lanes::Share;
 use crate::manifest::{Topic, percent};
 use crate::poke::Poke;
 use crate::record::millis;
-use crate::status::Watched;
+use crate::status::Serving;
 use crate::worker::Order;
 
 /// A topic that is served.
@@ -95,10 +95,9 @@ impl Served {
     }
 
     /// Where its status is looked up; none where pull consumers serve it.
-    pub(super) fn watched(&self, name: &TopicName) -> Option<Watched> {
+    pub(super) fn serving(&self) -> Option<Serving> {
         let workers = self.workers.as_ref()?;
-        Some(Watched {
-            topic: name.clone(),
+        Some(Serving {
             bound: workers.binding.subscribe(),
             figures: Arc::clone(&workers.figures),
             breaker: Arc::clone(&workers.breaker),

@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use super::super::failure::Failure;
 use super::super::output;
+use super::history::{self, Told};
 use crate::figures::Sums;
+use crate::history::Event;
 use crate::status::{BreakerStatus, Status, TopicStatus};
 
 /// Hex digits of a digest that people see, as in the log.
@@ -24,12 +26,23 @@ pub(super) struct HandlerStats {
     runners: usize,
     /// The modules that serve it now; more than one while daemons differ.
     digests: BTreeSet<String>,
+    /// The modules that run a part of its jobs, each with its part in percent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    canaries: BTreeMap<String, f64>,
+    /// The modules that come back at a rollback.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    before: BTreeSet<String>,
+    /// The modules that were rolled back, and are not taken until something else is asked for.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    withdrawn: BTreeSet<String>,
     /// How many of the daemons hold its jobs back.
     breakers_open: usize,
     /// All that they ran since they started.
     total: Sums,
     /// The same by module, as far as that is kept.
     modules: BTreeMap<String, Sums>,
+    /// What became of its modules in each daemon, the oldest first.
+    history: Vec<Told>,
 }
 
 /// What running daemons say of themselves; of other versions, as far as it can be read.
@@ -48,16 +61,25 @@ pub(super) async fn look(queue: &Queue, wanted: &[TopicName]) -> Result<Vec<Stat
 /// What is said of each topic, put together.
 pub(super) fn by_topic(runners: &[Status]) -> BTreeMap<&str, HandlerStats> {
     let mut topics: BTreeMap<&str, HandlerStats> = BTreeMap::new();
-    for told in runners.iter().flat_map(|runner| &runner.topics) {
-        topics.entry(&told.topic).or_default().add(told);
+    for runner in runners {
+        for told in &runner.topics {
+            topics.entry(&told.topic).or_default().add(&runner.runner, told);
+        }
     }
+    topics.values_mut().for_each(|stats| stats.history.sort_by_key(|told| told.event.at_ms));
     topics
 }
 
 impl HandlerStats {
-    fn add(&mut self, told: &TopicStatus) {
+    fn add(&mut self, runner: &str, told: &TopicStatus) {
         self.runners += 1;
-        self.digests.insert(told.digest.clone());
+        self.digests.extend(told.digest.clone());
+        let canary = told.canary.as_ref();
+        self.canaries.extend(canary.map(|canary| (canary.digest.clone(), canary.percent)));
+        self.before.extend(told.before.clone());
+        self.withdrawn.extend(told.withdrawn.clone());
+        let told_by = |event: &Event| Told { runner: runner.to_owned(), event: event.clone() };
+        self.history.extend(told.history.iter().map(told_by));
         self.breakers_open += usize::from(told.breaker.is_some());
         self.total.merge(&told.total);
         for module in &told.modules {
@@ -67,6 +89,7 @@ impl HandlerStats {
 
     fn row(&self, topic: &str) -> Vec<String> {
         let module = match self.digests.len() {
+            0 => "none yet".to_owned(),
             1 => self.digests.iter().map(|digest| short(digest)).collect(),
             many => format!("{many} modules"),
         };
@@ -75,20 +98,34 @@ impl HandlerStats {
 
     /// A row for each module: those that serve, and those that did.
     fn rows(&self, topic: &str) -> Vec<Vec<String>> {
-        let all: BTreeSet<&String> = self.digests.iter().chain(self.modules.keys()).collect();
+        let other = self.canaries.keys().chain(&self.before).chain(&self.withdrawn);
+        let all: BTreeSet<&String> =
+            self.digests.iter().chain(self.modules.keys()).chain(other).collect();
         let row = |digest: &String| {
             let sums = self.modules.get(digest).cloned().unwrap_or_default();
             let mut row = cells(topic, short(digest), &sums);
-            let serves = self.digests.contains(digest);
-            row.push(if serves { "serves" } else { "served" }.to_owned());
+            row.push(self.part(digest));
             row
         };
         all.into_iter().map(row).collect()
     }
+
+    /// What part a module has in it.
+    fn part(&self, digest: &str) -> String {
+        if self.digests.contains(digest) {
+            return "serves".to_owned();
+        }
+        match self.canaries.get(digest) {
+            Some(percent) => format!("canary {percent}%"),
+            None if self.withdrawn.contains(digest) => "rolled back".to_owned(),
+            None if self.before.contains(digest) => "served last".to_owned(),
+            None => "served".to_owned(),
+        }
+    }
 }
 
 /// The handlers' side as text: a row a topic, or a row a module where topics were named; then what
-/// holds jobs back.
+/// holds jobs back and which modules are in trouble, and where topics were named what became of all.
 pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
     if runners.is_empty() {
         return "no daemon runs; what handlers do is not known".to_owned();
@@ -112,6 +149,13 @@ pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
         if runner.more_topics > 0 {
             lines.push(format!("and {} more topics of {}", runner.more_topics, runner.runner));
         }
+    }
+    for (topic, stats) in &topics {
+        lines.extend(history::troubles(topic, &stats.history));
+    }
+    if by_module {
+        let histories = topics.iter().map(|(topic, stats)| (*topic, stats.history.as_slice()));
+        lines.extend(history::table(histories));
     }
     lines.join("\n")
 }
@@ -145,11 +189,11 @@ fn cells(topic: &str, module: String, sums: &Sums) -> Vec<String> {
     ]
 }
 
-fn short(digest: &str) -> String {
+pub(super) fn short(digest: &str) -> String {
     output::plain(&digest.chars().take(SHORT).collect::<String>())
 }
 
-fn counted(runners: usize) -> String {
+pub(super) fn counted(runners: usize) -> String {
     format!("{runners} running {}", if runners == 1 { "daemon" } else { "daemons" })
 }
 
@@ -177,7 +221,7 @@ fn took(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::ModuleStatus;
+    use crate::status::{CanaryStatus, ModuleStatus};
 
     fn sums(jobs: u64, failed: u64, wall_ms: u64) -> Sums {
         let wall = Duration::from_millis(wall_ms);
@@ -189,8 +233,17 @@ mod tests {
         let modules = modules.map(|(digest, sums)| ModuleStatus { digest: digest.into(), sums });
         let mut total = sums(jobs, 1, 30);
         total.merge(&sums(2, 0, 1));
-        let (topic, digest) = ("mail".to_owned(), digest.to_owned());
-        let topic = TopicStatus { topic, digest, breaker, modules: modules.into(), total };
+        let topic = TopicStatus {
+            topic: "mail".to_owned(),
+            digest: Some(digest.to_owned()),
+            canary: None,
+            before: Some("cc".to_owned()),
+            withdrawn: None,
+            history: Vec::new(),
+            breaker,
+            modules: modules.into(),
+            total,
+        };
         Status {
             runner: "5-a".to_owned(),
             version: "1".to_owned(),
@@ -213,7 +266,21 @@ mod tests {
         assert!(text.ends_with("128.0K"), "{text}");
         let text = describe(&runners, true);
         assert_eq!(text.matches("  serves").count(), 2, "{text}");
-        assert_eq!(text.matches("  served").count(), 1, "{text}");
+        assert_eq!(text.matches("  served last").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_canary_and_what_was_rolled_back_have_their_rows() {
+        let mut told = runner("aa", 8, None);
+        let topic = &mut told.topics[0];
+        topic.canary = Some(CanaryStatus { digest: "dd".into(), percent: 12.5 });
+        (topic.before, topic.withdrawn) = (None, Some("cc".into()));
+        let text = describe(&[told], true);
+        assert!(text.contains("canary 12.5%") && text.contains("rolled back"), "{text}");
+        assert!(!text.contains("served"), "{text}");
+        let mut waiting = runner("aa", 8, None);
+        waiting.topics[0].digest = None;
+        assert!(describe(&[waiting], false).contains("none yet"));
     }
 
     #[test]
