@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets and runs each for so many seconds: fuzz/run.sh SECONDS [TARGET…]. It needs a C++
+# compiler and no cargo-fuzz; a crash is kept in fuzz/artifacts, and what was learnt in fuzz/corpus.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET…]}
+shift
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(load abi)
+
+export CARGO_TARGET_DIR=${FUZZ_TARGET_DIR:-$PWD/target} RUSTC_WRAPPER=$PWD/rustc.sh
+cargo build --release --locked
+built=$CARGO_TARGET_DIR/release
+"$built/seed" corpus/load
+for target in "${targets[@]}"; do
+  printf '\033[1m==> fuzzing %s for %s s\033[0m\n' "$target" "$seconds" >&2
+  mkdir -p "corpus/$target" "artifacts/$target"
+  "$built/$target" "corpus/$target" -artifact_prefix="artifacts/$target/" -max_total_time="$seconds" \
+    -timeout=20 -rss_limit_mb=2048 -max_len=8192 -len_control=0 -print_final_stats=1 2>&1 \
+    | grep -vE '^#[0-9]+[[:space:]]+(NEW|REDUCE|RELOAD|pulse)|NEW_FUNC|# Uses: [0-9]+$|^######'
+done
