@@ -11,8 +11,9 @@ use duebox_harness::{RedisServer, eventually};
 use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Priority, Rate, TopicName};
 use duebox_queue::{
     Cancelled, Checkup, ConnectionSettings, DeadQuery, Due, Extension, Finding, Finish, IfExists,
-    Keep, Lease, LeaseCall, Leased, NewJob, PageQuery, Promotion, Pushed, Queue, ReclaimRule,
-    Requeued, Rescheduled, Rules, Settled, Tick, Ticked, Turn, TurnReply, Verdict,
+    Keep, KvCondition, KvWrite, Lease, LeaseCall, Leased, NewJob, PageQuery, Promotion, Pushed,
+    Queue, ReclaimRule, Requeued, Rescheduled, Rules, Settled, Tick, Ticked, Turn, TurnReply,
+    Verdict,
 };
 use redis::{Client, RedisResult, Script, cmd};
 
@@ -225,6 +226,19 @@ impl Life<'_> {
         );
     }
 
+    /// Handlers keep values in the topic's store.
+    async fn keeps_values(&self) {
+        let (queue, topic) = (self.queue, &self.topic);
+        let condition = KvCondition::IfAbsent;
+        let written = queue.kv_set(topic, b"cursor", b"40", Some(LEASE), condition).await.unwrap();
+        assert_eq!(written, KvWrite::Done(()));
+        assert_eq!(queue.kv_add(topic, b"cursor", 2).await.unwrap(), KvWrite::Done(42));
+        let entry = queue.kv_get(topic, b"cursor").await.unwrap().unwrap();
+        assert_eq!(entry.value, "42");
+        assert_eq!(queue.kv_sweep(topic).await.unwrap(), 0, "its time is not over");
+        assert!(queue.kv_delete(topic, b"cursor").await.unwrap());
+    }
+
     /// What bad producers left is put aside.
     async fn is_repaired(&mut self) {
         let topic = self.topic.as_str();
@@ -327,6 +341,7 @@ async fn every_verb_keeps_to_one_slot_and_to_its_keys() {
         life.waits_and_moves().await;
         life.runs_and_ends().await;
         life.is_kept_and_forgotten().await;
+        life.keeps_values().await;
         life.is_repaired().await;
     }
     is_split(&redis).await;

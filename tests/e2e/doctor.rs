@@ -38,7 +38,7 @@ fn beside_a_daemon_at_work_it_finds_nothing() {
     ground.write("work.wat", Handler::says("ran").naps(Duration::from_millis(5)).wat());
     ground.write("fails.wat", Handler::says("no").nacks().wat());
     let failing = "max_attempts = 3\nbackoff = { base = \"20ms\", max = \"50ms\" }\n\
-        per_key_concurrency = 1\ndone_retention = \"1h\"";
+        per_key_concurrency = 1\ndone_retention = \"1h\"\nbreaker = { failures = 0 }";
     let topics =
         [topic("work", "work.wat", "max_running = 20"), topic("fails", "fails.wat", failing)];
     ground.manifest("lease = \"1s\"", &topics);

@@ -86,11 +86,12 @@ const ROUND: usize = 100;
 #[test]
 fn a_daemon_is_no_larger_after_more_hostile_jobs() {
     let ground = Ground::new();
+    let keys = "max_attempts = 1\nmax_dead = 10\nconcurrency = 4\nbreaker = { failures = 0 }";
     let topics: Vec<String> = SHORT
         .iter()
         .map(|name| {
             ground.write(&format!("{name}.wat"), hostile(name));
-            topic(name, &format!("{name}.wat"), "max_attempts = 1\nmax_dead = 10\nconcurrency = 4")
+            topic(name, &format!("{name}.wat"), keys)
         })
         .collect();
     ground.manifest("log = \"info,handler=off\"", &topics);
