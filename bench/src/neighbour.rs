@@ -158,7 +158,8 @@ fn manifest(args: &Args, harm: &Harm, ground: &Ground) -> anyhow::Result<String>
     Ok(format!(
         "[redis]\nurl = {:?}\n\n[runner]\nlog = \"info,handler=off\"\n\n\
          [topics.{}]\nhandler = {:?}\n\n\
-         [topics.{HOSTILE}]\nhandler = {:?}\nconcurrency = {}\nttr = {:?}\nmax_attempts = 1\nmax_dead = 100\n",
+         [topics.{HOSTILE}]\nhandler = {:?}\nconcurrency = {}\nttr = {:?}\nmax_attempts = 1\nmax_dead = 100\n\
+         breaker = {{ failures = 0 }}\n",
         ground.redis.url(),
         ground.topic,
         path(&args.handler)?,
