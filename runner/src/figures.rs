@@ -69,11 +69,6 @@ struct Books {
 }
 
 impl Figures {
-    /// Counts an attempt that has ended.
-    pub fn ran(&self, digest: Digest, outcome: &Outcome, cost: &Cost) {
-        self.ran_all([(digest, outcome, cost)]);
-    }
-
     /// Counts attempts that have ended, under one lock.
     pub fn ran_all<'a>(&self, attempts: impl IntoIterator<Item = (Digest, &'a Outcome, &'a Cost)>) {
         let mut books = self.books();
@@ -228,10 +223,10 @@ mod tests {
     fn attempts_are_summed_by_digest() {
         let figures = Figures::default();
         let cost = |ms, memory_peak| Cost { memory_peak, fuel: Some(7), ..Cost::of_wall(ms * MS) };
-        figures.ran(digest(1), &Outcome::Acked, &cost(3, 10));
-        figures.ran(digest(1), &failed(FailureClass::Trap), &cost(5, 4));
-        figures.ran(digest(2), &failed(FailureClass::Nack), &cost(1, 1));
-        figures.ran(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99));
+        figures.ran_all([(digest(1), &Outcome::Acked, &cost(3, 10))]);
+        figures.ran_all([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
+        figures.ran_all([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
+        figures.ran_all([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
         let one = figures.of(digest(1));
         assert_eq!((one.jobs, one.acked, one.failed), (2, 1, 1));
         assert_eq!(one.classes, BTreeMap::from([(FailureClass::Trap, 1)]));
@@ -248,8 +243,8 @@ mod tests {
     fn sums_read_back_from_their_json() {
         let figures = Figures::default();
         let cost = Cost { fuel: Some(7), host_calls: 3, ..Cost::of_wall(MS * 3 / 2) };
-        figures.ran(digest(1), &failed(FailureClass::OutOfMemory), &cost);
-        figures.ran(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2));
+        figures.ran_all([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
+        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
         let sums = figures.total();
         let json = serde_json::to_string(&sums).unwrap();
         assert!(json.contains(r#""classes":{"out_of_memory":1},"wall_ms":2.0"#), "{json}");
@@ -266,10 +261,10 @@ mod tests {
     fn a_module_that_ran_long_ago_makes_room_and_still_counts() {
         let figures = Figures::default();
         for n in 1..=8 {
-            figures.ran(digest(n), &Outcome::Acked, &Cost::default());
+            figures.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);
         }
-        figures.ran(digest(1), &Outcome::Acked, &Cost::default());
-        figures.ran(digest(9), &Outcome::Acked, &Cost::default());
+        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::default())]);
+        figures.ran_all([(digest(9), &Outcome::Acked, &Cost::default())]);
         let kept: Vec<Digest> = figures.by_digest().into_iter().map(|(digest, _)| digest).collect();
         assert_eq!(kept.len(), DIGESTS_MAX);
         assert_eq!(kept[..2], [digest(9), digest(1)]);
