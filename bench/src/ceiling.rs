@@ -1,29 +1,52 @@
 //! The ceiling: the same jobs leased and acked with the same scripts by a client that runs nothing,
-//! so that a drain can be told from what Redis and the machine allow.
+//! so that a drain can be told from what Redis and the machine allow. Beside it redis-benchmark,
+//! which says how fast this Redis is on this machine at what everybody knows.
 
+use std::io::ErrorKind;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, bail, ensure};
+use duebox_harness::RedisServer;
+use duebox_job::TopicName;
 use duebox_queue::{Due, LeaseCall, Leased, LeasedJobs, Queue, Settled, Settlement, Turn, Verdict};
-use serde::Serialize;
 
-use crate::Args;
 use crate::ground::Ground;
+use crate::settings::Settings;
 
 /// Turns under way at once: while one is answered, the next is on its way, and Redis never waits.
 const TURNS: usize = 2;
+/// Batches that are tried for the best.
+const BATCHES: [usize; 2] = [128, 500];
+/// Commands that redis-benchmark sends.
+const BENCHMARK_COMMANDS: &str = "1000000";
 
 /// What a client without handlers reaches.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Ceiling {
     /// Jobs leased and acked per second.
     pub(crate) per_s: f64,
+    /// The part of the time in which Redis' processor was busy.
+    pub(crate) redis_busy_percent: f64,
 }
 
-pub(crate) async fn measure(args: &Args) -> anyhow::Result<Ceiling> {
+/// The best of some sizes of batches.
+pub(crate) async fn best(settings: &Settings) -> anyhow::Result<Ceiling> {
+    let mut best = of(settings, settings.jobs, BATCHES[0]).await?;
+    for batch in &BATCHES[1..] {
+        let found = of(settings, settings.jobs, *batch).await?;
+        if found.per_s > best.per_s {
+            best = found;
+        }
+    }
+    Ok(best)
+}
+
+/// What is reached with batches of this size.
+pub(crate) async fn of(settings: &Settings, jobs: u64, batch: usize) -> anyhow::Result<Ceiling> {
     let ground = Ground::prepare().await?;
-    ground.push("job", args.jobs, args.payload, |_| Due::Now).await?;
-    let batch = (usize::try_from(args.in_flight)? / TURNS).max(1);
+    ground.push("job", jobs, settings.payload, |_| Due::Now).await?;
+    let before = ground.load().await?;
     let started = Instant::now();
     let mut runners = tokio::task::JoinSet::new();
     for number in 0..TURNS {
@@ -33,19 +56,15 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<Ceiling> {
     while let Some(runner) = runners.join_next().await {
         acked += runner??;
     }
-    let took = started.elapsed();
-    ensure!(acked == args.jobs, "{acked} of {} jobs were acked", args.jobs);
+    let took_s = started.elapsed().as_secs_f64();
+    let load = ground.load_since(before, 0).await?;
+    ensure!(acked == jobs, "{acked} of {jobs} jobs were acked");
     ground.ensure_clean().await?;
-    Ok(Ceiling { per_s: acked as f64 / took.as_secs_f64() })
+    Ok(Ceiling { per_s: acked as f64 / took_s, redis_busy_percent: 100.0 * load.cpu_s / took_s })
 }
 
 /// Settles the last batch and leases the next in one trip, until nothing is ready.
-async fn run(
-    queue: Queue,
-    topic: duebox_job::TopicName,
-    runner: usize,
-    batch: usize,
-) -> anyhow::Result<u64> {
+async fn run(queue: Queue, topic: TopicName, runner: usize, batch: usize) -> anyhow::Result<u64> {
     let mut settle: Vec<Settlement> = Vec::new();
     let mut acked = 0;
     for number in 0_u64.. {
@@ -63,4 +82,23 @@ async fn run(
         settle = leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
     }
     Ok(acked)
+}
+
+/// SETs per second by redis-benchmark, 16 in a pipeline; none where it is not installed.
+pub(crate) fn redis_benchmark() -> anyhow::Result<Option<f64>> {
+    let server = RedisServer::start();
+    let output = Command::new("redis-benchmark")
+        .args(["-p", &server.port().to_string(), "-t", "set", "-n", BENCHMARK_COMMANDS])
+        .args(["-P", "16", "-d", "200", "-r", "100000", "--csv"])
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => bail!("cannot run redis-benchmark: {error}"),
+    };
+    // "SET","1234567.00", and the latencies.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find_map(|line| line.strip_prefix("\"SET\",\""));
+    let figure = line.and_then(|rest| rest.split('"').next()?.parse().ok());
+    figure.map(Some).with_context(|| format!("redis-benchmark says no figure: {text}"))
 }

@@ -1,69 +1,128 @@
-//! The drain: ready jobs through a handler, a fresh instance each, until none is left.
+//! The drain: ready jobs through a handler until none is left, in four ways; what it asks of Redis,
+//! and the ceiling beside it.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use duebox_harness::Daemon;
+use anyhow::Context;
 use duebox_queue::Due;
-use serde::Serialize;
 
-use crate::Args;
-use crate::ground::{Ground, Sample};
-use crate::machine::{cpu_s, peak_memory_bytes};
+use crate::account::{self, QUIET};
+use crate::ceiling;
+use crate::figures::Figures;
+use crate::ground::{Binding, Ground, Sample};
+use crate::load::Load;
+use crate::machine::{cpu_s, forget_peak_memory, peak_memory_bytes};
+use crate::rows::Row;
+use crate::settings::Settings;
 
-/// No line a job, but the daemon's closing words.
-const LOG: &str = "warn,duebox::daemon=info";
+/// A language, and how an instance is made for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) module: &'static str,
+    /// As the bench of the sandbox calls it.
+    pub(crate) mode: &'static str,
+    lines: &'static str,
+    row: Row,
+}
+
+pub(crate) const RUST: Way =
+    Way { name: "Rust, fresh", module: "noop-rust", mode: "fresh", lines: "", row: Row::DrainRust };
+/// All ways that are measured.
+pub(crate) const WAYS: [Way; 4] = [
+    RUST,
+    Way { name: "AssemblyScript, fresh", module: "noop-as", row: Row::DrainAssemblyScript, ..RUST },
+    Way {
+        name: "Go, snapshot",
+        module: "noop-go",
+        mode: "snapshot",
+        lines: "snapshot = true\n",
+        row: Row::DrainGo,
+    },
+    Way {
+        name: "Rust, warm",
+        mode: "warm",
+        lines: "isolation = \"warm\"\n",
+        row: Row::DrainWarm,
+        ..RUST
+    },
+];
 
 /// One drain.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Drain {
     /// Jobs per second from the first lease to the last ack.
     pub(crate) per_s: f64,
     /// The same between 5 % and 95 % of the jobs: without start and end.
     pub(crate) middle_per_s: f64,
-    /// Processor time a job costs in the daemon, µs.
-    pub(crate) daemon_cpu_us: f64,
-    /// Processor time a job costs in Redis, µs.
-    pub(crate) redis_cpu_us: f64,
+    /// Processor time in the daemon, s.
+    pub(crate) daemon_cpu_s: f64,
+    /// What Redis was asked.
+    pub(crate) load: Load,
     /// The most memory the daemon held, bytes.
     pub(crate) daemon_memory_bytes: u64,
 }
 
-pub(crate) async fn measure(args: &Args, handler: &Path) -> anyhow::Result<Drain> {
-    let ground = Ground::prepare().await?;
-    ground.push("job", args.jobs, args.payload, |_| Due::Now).await?;
-    let redis_before_s = ground.redis_cpu_s().await?;
-    let mut daemon = ground.start_daemon(args, handler, LOG)?;
-    let samples = ground.watch(&mut daemon).await.context("drain")?;
-    let redis_cpu_s = ground.redis_cpu_s().await? - redis_before_s;
-    let daemon_cpu_s = cpu_s(daemon.pid())?;
-    let daemon_memory_bytes = peak_memory_bytes(daemon.pid())?;
-    ground.ensure_clean().await?;
-    let status = daemon.terminate();
-    ensure!(status.success(), "the daemon did not stop cleanly: {status}");
-    check_summary(&daemon, args.jobs)?;
-    let (per_s, middle_per_s) = rates(&samples, args.jobs)?;
-    let per_job_us = |seconds: f64| seconds * 1e6 / args.jobs as f64;
-    Ok(Drain {
-        per_s,
-        middle_per_s,
-        daemon_cpu_us: per_job_us(daemon_cpu_s),
-        redis_cpu_us: per_job_us(redis_cpu_s),
-        daemon_memory_bytes,
-    })
-}
-
-/// The daemon's own account must be exact too: each job acked, and nothing else.
-fn check_summary(daemon: &Daemon, jobs: u64) -> anyhow::Result<()> {
-    let lines = daemon.lines();
-    let summary = lines.iter().find(|line| line.field("leased").is_number());
-    let summary = summary.context("the daemon ended without its closing account")?;
-    for (field, wanted) in [("acked", jobs), ("retried", 0), ("dead", 0), ("lost", 0)] {
-        let found = summary.field(field).as_u64();
-        ensure!(found == Some(wanted), "{field} is not {wanted}: {}", summary.text());
+/// One repeat of the family.
+pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+    let jobs = settings.jobs as f64;
+    for way in WAYS {
+        let drain = fresh(settings, way, &[]).await.context(way.name)?;
+        figures.add(way.row, drain.per_s);
+        if way == RUST {
+            figures.add(Row::DrainMiddle, drain.middle_per_s);
+            figures.add(Row::Trips, drain.load.reads as f64 / jobs);
+            figures.add(Row::Commands, drain.load.commands as f64 / jobs);
+            figures.add(Row::DaemonCpu, drain.daemon_cpu_s * 1e6 / jobs);
+            figures.add(Row::RedisCpu, drain.load.cpu_s * 1e6 / jobs);
+            figures.add(Row::DrainMemory, drain.daemon_memory_bytes as f64 / 1e6);
+            let ceiling = ceiling::best(settings).await?;
+            figures.add(Row::Ceiling, ceiling.per_s);
+            figures.add(Row::CeilingRedis, ceiling.redis_busy_percent);
+            figures.add(Row::CeilingShare, 100.0 * drain.per_s / ceiling.per_s);
+        }
+    }
+    if let Some(per_s) = ceiling::redis_benchmark()? {
+        figures.add(Row::RedisBenchmark, per_s);
     }
     Ok(())
+}
+
+/// A drain on a Redis of its own with these arguments.
+pub(crate) async fn fresh(
+    settings: &Settings,
+    way: Way,
+    redis_args: &[&str],
+) -> anyhow::Result<Drain> {
+    let ground = Ground::prepare_with(redis_args).await?;
+    on(&ground, settings, way, settings.jobs, settings.in_flight).await
+}
+
+/// A drain of `jobs` jobs on this ground: they wait in a paused topic until the daemon is ready.
+pub(crate) async fn on(
+    ground: &Ground,
+    settings: &Settings,
+    way: Way,
+    jobs: u64,
+    in_flight: u64,
+) -> anyhow::Result<Drain> {
+    let handler = settings.handler(way.module)?;
+    ground.push("job", jobs, settings.payload, |_| Due::Now).await?;
+    let binding = Binding { handler: &handler, lines: way.lines, in_flight, log: QUIET };
+    ground.queue.pause(&ground.topic).await?;
+    let mut daemon = ground.start_daemon(&binding)?;
+    daemon.wait_for_line("it is ready", |line| line.message() == "ready");
+    forget_peak_memory(daemon.pid())?;
+    let (before, cpu_before_s) = (ground.load().await?, cpu_s(daemon.pid())?);
+    ground.queue.resume(&ground.topic).await?;
+    let samples = ground.watch(&mut daemon).await.context("drain")?;
+    let load = ground.load_since(before, samples.len()).await?;
+    let daemon_cpu_s = cpu_s(daemon.pid())? - cpu_before_s;
+    let daemon_memory_bytes = peak_memory_bytes(daemon.pid())?;
+    ground.ensure_clean().await?;
+    account::close(std::slice::from_mut(&mut daemon), jobs)?;
+    let (per_s, middle_per_s) = rates(&samples, jobs)?;
+    Ok(Drain { per_s, middle_per_s, daemon_cpu_s, load, daemon_memory_bytes })
 }
 
 /// Jobs per second of the whole run, and of its middle.
@@ -89,7 +148,12 @@ mod tests {
 
     #[test]
     fn rates_leave_out_what_was_before_the_first_lease() {
-        let at = |ms, left, leased| Sample { at: Duration::from_millis(ms), left, leased };
+        let at = |ms, left, leased| Sample {
+            at: Duration::from_millis(ms),
+            redis_us: ms * 1_000,
+            left,
+            leased,
+        };
         let samples = [
             at(0, 1000, 0),
             at(500, 1000, 0),

@@ -2,7 +2,6 @@
 //! does each start, as the daemon reports it, and when is its verdict in the log?
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use anyhow::{Context, ensure};
 use duebox_harness::LogLine;
@@ -10,11 +9,11 @@ use duebox_queue::Due;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::Args;
-use crate::ground::Ground;
+use crate::figures::Figures;
+use crate::ground::{Binding, Ground};
+use crate::rows::Row;
+use crate::settings::Settings;
 
-/// Over how long the jobs fall due, ms.
-const SPREAD_MS: u64 = 10_000;
 /// How long after the push the first falls due, ms.
 const LEAD_MS: u64 = 1_000;
 
@@ -25,6 +24,9 @@ pub(crate) struct Lateness {
     pub(crate) reported: Quantiles,
     /// From due time to the verdict's log line: never less than the start's, and by another clock.
     pub(crate) logged: Quantiles,
+    /// How many percent start at most so many ms late, as the daemon reports it.
+    #[serde(skip)]
+    pub(crate) curve: Vec<(f64, f64)>,
 }
 
 /// The spread of a time, ms.
@@ -35,21 +37,46 @@ pub(crate) struct Quantiles {
     pub(crate) max_ms: f64,
 }
 
-pub(crate) async fn measure(args: &Args, handler: &Path) -> anyhow::Result<Lateness> {
-    let ground = Ground::prepare().await?;
-    let mut daemon = ground.start_daemon(args, handler, "info")?;
+/// One repeat of the family.
+pub(crate) async fn measure(
+    settings: &Settings,
+    figures: &mut Figures,
+) -> anyhow::Result<Lateness> {
+    let lateness = fresh(settings, &[]).await?;
+    for (row, figure) in [
+        (Row::LateP50, lateness.reported.p50_ms),
+        (Row::LateP99, lateness.reported.p99_ms),
+        (Row::LateMax, lateness.reported.max_ms),
+        (Row::LoggedP50, lateness.logged.p50_ms),
+        (Row::LoggedP99, lateness.logged.p99_ms),
+    ] {
+        figures.add(row, figure);
+    }
+    Ok(lateness)
+}
+
+/// On a Redis of its own with these arguments.
+pub(crate) async fn fresh(settings: &Settings, redis_args: &[&str]) -> anyhow::Result<Lateness> {
+    let ground = Ground::prepare_with(redis_args).await?;
+    on(&ground, settings).await
+}
+
+/// On this ground.
+pub(crate) async fn on(ground: &Ground, settings: &Settings) -> anyhow::Result<Lateness> {
+    let Settings { due_jobs, spread_ms, payload, in_flight, .. } = *settings;
+    let handler = settings.handler("noop-rust")?;
+    let binding = Binding { handler: &handler, lines: "", in_flight, log: "info" };
+    let mut daemon = ground.start_daemon(&binding)?;
     ground.wait_until_served(&mut daemon).await?;
-    let topics = [ground.topic.clone()];
-    let depths = ground.queue.depths(&topics).await?;
-    let now_ms = depths.first().context("Redis did not say its time")?.now_ms;
-    let due_ms = |number| now_ms + LEAD_MS + number * SPREAD_MS / args.due_jobs;
-    ground.push("due", args.due_jobs, args.payload, |number| Due::At(due_ms(number))).await?;
+    let now_ms = ground.now_ms().await?;
+    let due_ms = |number| now_ms + LEAD_MS + number * spread_ms / due_jobs;
+    ground.push("due", due_jobs, payload, |number| Due::At(due_ms(number))).await?;
     ground.watch(&mut daemon).await.context("lateness")?;
     ground.ensure_clean().await?;
     let status = daemon.terminate();
     ensure!(status.success(), "the daemon did not stop cleanly: {status}");
     let due_of: HashMap<String, u64> =
-        (0..args.due_jobs).map(|number| (format!("due-{number:08}"), due_ms(number))).collect();
+        (0..due_jobs).map(|number| (format!("due-{number:08}"), due_ms(number))).collect();
     read(&daemon.lines(), &due_of)
 }
 
@@ -76,15 +103,26 @@ pub(crate) fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::
         logged.record(u64::try_from(after_us)?)?;
     }
     ensure!(seen.len() == due_of.len(), "{} of {} jobs have a verdict", seen.len(), due_of.len());
-    Ok(Lateness { reported: Quantiles::of(&reported), logged: Quantiles::of(&logged) })
+    Ok(Lateness {
+        reported: Quantiles::of(&reported),
+        logged: Quantiles::of(&logged),
+        curve: curve(&reported),
+    })
 }
 
-fn histogram() -> anyhow::Result<Histogram<u64>> {
+/// The distribution: how many percent are at most so many ms late.
+pub(crate) fn curve(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
+    let percents = (1..=99).map(f64::from).chain([99.5, 99.9, 100.0]);
+    let late_ms = |percent: f64| histogram.value_at_quantile(percent / 100.0) as f64 / 1_000.0;
+    percents.map(|percent| (late_ms(percent), percent)).collect()
+}
+
+pub(crate) fn histogram() -> anyhow::Result<Histogram<u64>> {
     Ok(Histogram::new_with_max(3_600_000_000, 3)?)
 }
 
 impl Quantiles {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         let ms = |us: u64| us as f64 / 1_000.0;
         Self {
             p50_ms: ms(histogram.value_at_quantile(0.5)),

@@ -54,13 +54,42 @@ pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
     Ok(ticks.sum::<u64>() as f64 / TICKS_PER_S)
 }
 
+/// Processor time that the threads of a process have used so far, in seconds and to the µs; those
+/// that ended are left out.
+pub(crate) fn threads_cpu_s(pid: u32) -> anyhow::Result<f64> {
+    let path = format!("/proc/{pid}/task");
+    let tasks = fs::read_dir(&path).with_context(|| format!("cannot read {path}"))?;
+    let used_ns = tasks.filter_map(|task| {
+        // A thread that has just ended has no figure.
+        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    Ok(used_ns.sum::<u64>() as f64 / 1e9)
+}
+
 /// The most memory a process has held, in bytes.
 pub(crate) fn peak_memory_bytes(pid: u32) -> anyhow::Result<u64> {
+    memory_bytes(pid, "VmHWM:")
+}
+
+/// The memory a process holds, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
+    memory_bytes(pid, "VmRSS:")
+}
+
+/// Lets the most memory a process has held begin anew at what it holds now.
+pub(crate) fn forget_peak_memory(pid: u32) -> anyhow::Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
+}
+
+fn memory_bytes(pid: u32, field: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = peak.and_then(|text| text.trim().strip_suffix(" kB"));
-    let kib: u64 = kib.and_then(|text| text.parse().ok()).context("no VmHWM in /proc")?;
+    let found = status.lines().find_map(|line| line.strip_prefix(field));
+    let kib = found.and_then(|text| text.trim().strip_suffix(" kB"));
+    let kib: u64 =
+        kib.and_then(|text| text.parse().ok()).with_context(|| format!("{path} has no {field}"))?;
     Ok(kib * 1024)
 }
 
@@ -72,11 +101,13 @@ mod tests {
     fn this_process_has_used_something() {
         let pid = std::process::id();
         assert!(peak_memory_bytes(pid).unwrap() > 100_000);
+        assert!(resident_bytes(pid).unwrap() <= peak_memory_bytes(pid).unwrap());
         let before = cpu_s(pid).unwrap();
         let mut rounds = 0_u64;
         while cpu_s(pid).unwrap() <= before {
             rounds += 1;
         }
         assert!(rounds > 0);
+        assert!(threads_cpu_s(pid).unwrap() > 0.0);
     }
 }

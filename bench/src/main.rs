@@ -1,80 +1,91 @@
 //! What `./dev bench` runs: the real daemon on a Redis of its own, measured from outside.
 //!
-//! Each repeat is three fresh runs: a drain of ready jobs, jobs that fall due one by one, and the
-//! same drain by a client without handlers, which shows what Redis itself allows. Nothing is taken
-//! from the daemon's own counters except the lateness it reports, and that is checked against the
-//! times of its log lines. A run that loses or repeats a job is a failure and no figure.
+//! Every run has a Redis and a daemon of its own. Nothing is taken from the daemon's own counters
+//! except the lateness it reports, and that is checked against the times of its log lines. A run that
+//! loses or repeats a job is a failure and no figure.
 
+mod account;
+mod backlog;
+mod batches;
+mod burst;
 mod ceiling;
+mod cost;
 mod drain;
+mod durability;
+mod figures;
 mod ground;
 mod lateness;
+mod load;
 mod machine;
+mod memory;
+mod module;
 mod neighbour;
+mod push;
 mod reload;
 mod report;
+mod rows;
+mod runners;
 mod sandbox;
+mod settings;
+mod sustained;
+mod table;
+mod topics;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{Parser, Subcommand};
 
-use report::{Repeat, Report};
+use rows::Family;
 
-/// Measures throughput and lateness of the duebox binary beside this one.
+/// Measures the duebox binary beside this one, and judges every figure of it.
 #[derive(Debug, Parser)]
 #[command(name = "duebox-bench", args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    only: Option<Only>,
-    /// Ready jobs to drain
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
-    jobs: u64,
-    /// Jobs that fall due one by one over ten seconds
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(10..=10_000))]
-    due_jobs: u64,
+    alone: Option<Alone>,
+    /// What is measured, by commas; all without it
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Family>,
+    /// A quick look: fewer jobs, one repeat, a backlog of 200,000
+    #[arg(long)]
+    quick: bool,
+    /// Times everything is measured; the table gives the median [default: 3, quick 1]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    repeats: Option<u64>,
+    /// Ready jobs to drain and to push [default: 100000, quick 20000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    jobs: Option<u64>,
     /// Bytes of each job's payload
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     payload: u64,
-    /// Times everything is measured; the report gives the median
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
-    repeats: u64,
     /// Jobs in flight: the daemon's max_jobs and the topic's concurrency
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     in_flight: u64,
-    /// The handler module
-    #[arg(long, default_value = "handlers/build/noop-rust.wasm")]
-    handler: PathBuf,
+    /// The folder of noop-rust.wasm, noop-as.wasm and noop-go.wasm
+    #[arg(long, default_value = "handlers/build")]
+    handlers: PathBuf,
     /// The folder for the results
     #[arg(long, default_value = "bench/results")]
     results: PathBuf,
 }
 
-/// What is measured alone.
+/// What is measured alone, with a table of its own.
 #[derive(Debug, Subcommand)]
-enum Only {
+enum Alone {
     Sandbox(sandbox::Args),
     Reload(reload::Args),
     Neighbour(neighbour::Args),
 }
 
-impl Args {
-    /// What they are where nothing is said.
-    pub(crate) fn defaults() -> Self {
-        Self::parse_from(["duebox-bench"])
-    }
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = match &args.only {
-        Some(Only::Sandbox(args)) => sandbox::run(args),
-        Some(Only::Reload(args)) => reload::run(args),
-        Some(Only::Neighbour(args)) => neighbour::run(args),
-        None => run(&args),
+    let done = match &args.alone {
+        Some(Alone::Sandbox(args)) => sandbox::run(args),
+        Some(Alone::Reload(args)) => reload::run(args),
+        Some(Alone::Neighbour(args)) => neighbour::run(args),
+        None => table::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,33 +94,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn run(args: &Args) -> anyhow::Result<()> {
-    let handler = args.handler.canonicalize().with_context(|| {
-        format!("no handler at {}; run: ./dev handlers noop-rust", args.handler.display())
-    })?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the bench's runtime")?;
-    let mut report = Report::new(args);
-    for number in 1..=args.repeats {
-        say(&format!("repeat {number} of {}", args.repeats));
-        let drain = runtime.block_on(drain::measure(args, &handler))?;
-        say(&format!("  drain     {:>8.0} jobs/s", drain.per_s));
-        let ceiling = runtime.block_on(ceiling::measure(args))?;
-        say(&format!("  ceiling   {:>8.0} jobs/s", ceiling.per_s));
-        let lateness = runtime.block_on(lateness::measure(args, &handler))?;
-        say(&format!("  lateness  {:>8.1} ms at p99", lateness.reported.p99_ms));
-        report.repeats.push(Repeat { drain, ceiling, lateness });
-    }
-    let file = report.write(&args.results)?;
-    let mut stdout = std::io::stdout().lock();
-    write!(stdout, "{report}").context("cannot print the report")?;
-    writeln!(stdout, "\nresults: {}", file.display()).context("cannot print the report")?;
-    Ok(())
 }
 
 /// Progress and failures go to stderr, the report to stdout.

@@ -15,8 +15,9 @@ use duebox_harness::{Daemon, LogLine};
 use duebox_queue::Due;
 use duebox_sandbox::{Digest, Grants, Limits, Sandbox, SandboxConfig};
 
-use crate::ground::Ground;
-use crate::report::median;
+use crate::figures::median;
+use crate::ground::{Binding, Ground};
+use crate::module::edition;
 
 /// The most it may take, beside compiling.
 const BESIDE_COMPILING_MS: f64 = 150.0;
@@ -62,7 +63,8 @@ async fn measure(args: &Args) -> anyhow::Result<Vec<Reload>> {
     let folder = tempfile::tempdir().context("cannot make a directory for the module")?;
     let file = folder.path().join("handler.wasm");
     std::fs::write(&file, &handler)?;
-    let mut daemon = ground.start_daemon(&crate::Args::defaults(), &file, "info")?;
+    let mut daemon =
+        ground.start_daemon(&Binding { handler: &file, lines: "", in_flight: 256, log: "info" })?;
     ground.wait_until_served(&mut daemon).await?;
     let mut reloads = Vec::new();
     for number in 0..=args.repeats {
@@ -76,16 +78,6 @@ async fn measure(args: &Args) -> anyhow::Result<Vec<Reload>> {
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
     // The first is not counted: caches and pools fill.
     Ok(reloads.split_off(1))
-}
-
-/// The handler with a custom section that makes it another build.
-fn edition(handler: &[u8], number: u64) -> Vec<u8> {
-    let name = format!("edition{number:08}");
-    let mut module = handler.to_vec();
-    // Section 0, its length, the length of its name: both fit one byte.
-    module.extend([0, name.len() as u8 + 1, name.len() as u8]);
-    module.extend(name.as_bytes());
-    module
 }
 
 fn compile_ms(module: &[u8]) -> anyhow::Result<f64> {

@@ -7,70 +7,146 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::Args;
-use crate::ceiling::Ceiling;
-use crate::drain::Drain;
-use crate::lateness::Lateness;
+use crate::figures::{Cost, Figures, Judgement, Line, Spread};
 use crate::machine::Machine;
-
-/// One repeat: each measurement once.
-#[derive(Debug, Serialize)]
-pub(crate) struct Repeat {
-    pub(crate) drain: Drain,
-    pub(crate) ceiling: Ceiling,
-    pub(crate) lateness: Lateness,
-}
+use crate::rows::{Family, Row, Target};
+use crate::settings::Settings;
 
 /// Everything measured in one go of the bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     /// UTC, without colons: it names the file too.
-    at: String,
-    machine: Machine,
-    jobs: u64,
-    due_jobs: u64,
-    payload_bytes: u64,
-    in_flight: u64,
-    handler: PathBuf,
-    pub(crate) repeats: Vec<Repeat>,
+    pub(crate) at: String,
+    pub(crate) machine: Machine,
+    pub(crate) settings: Settings,
+    pub(crate) rows: Vec<Found>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) costs: Vec<Cost>,
+}
+
+/// A row with its figures.
+#[derive(Debug, Serialize)]
+pub(crate) struct Found {
+    pub(crate) row: Row,
+    pub(crate) family: Family,
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    /// What it should be, as people read it; empty for nothing.
+    pub(crate) target: String,
+    #[serde(flatten)]
+    pub(crate) spread: Spread,
+    pub(crate) judgement: Judgement,
+    pub(crate) figures: Vec<f64>,
 }
 
 impl Report {
-    pub(crate) fn new(args: &Args) -> Self {
+    pub(crate) fn new(settings: &Settings, figures: Figures) -> Self {
+        let found = |&row: &Row| {
+            let spec = row.spec();
+            Some(Found {
+                row,
+                family: spec.family,
+                name: spec.name,
+                unit: spec.unit,
+                target: spec.target.to_string(),
+                spread: figures.spread(row)?,
+                judgement: figures.judge(row)?,
+                figures: figures.of(row).to_vec(),
+            })
+        };
         Self {
             at: now(),
             machine: Machine::of_this(),
-            jobs: args.jobs,
-            due_jobs: args.due_jobs,
-            payload_bytes: args.payload,
-            in_flight: args.in_flight,
-            handler: args.handler.clone(),
-            repeats: Vec::new(),
+            settings: settings.clone(),
+            rows: Row::ALL.iter().filter_map(found).collect(),
+            lines: figures.lines,
+            costs: figures.costs,
         }
     }
 
-    /// Writes the figures as JSON into `folder` and names the file.
-    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        write(folder, &self.at, self)
-    }
-
-    fn row(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        name: &str,
-        unit: &str,
-        figure: impl Fn(&Repeat) -> f64,
-    ) -> fmt::Result {
-        let mut figures: Vec<f64> = self.repeats.iter().map(figure).collect();
-        figures.sort_by(f64::total_cmp);
-        let (Some(min), Some(max)) = (figures.first(), figures.last()) else { return Ok(()) };
-        let digits = if *max < 1_000.0 { 1 } else { 0 };
-        writeln!(
-            f,
-            "{name:<34} {:>10.digits$} {unit:<8} ({min:.digits$}–{max:.digits$})",
-            median(&figures)
+    /// What must be known to read the figures.
+    pub(crate) fn conditions(&self) -> String {
+        let Machine { processor, cores, kernel, redis, commit } = &self.machine;
+        let Settings { quick, repeats, jobs, payload, in_flight, .. } = &self.settings;
+        let form = if *quick { "; the short form: sizes are not those of the targets" } else { "" };
+        format!(
+            "{processor}, {cores} cores, Linux {kernel}, Redis {redis}, commit {commit}\n\
+             {jobs} jobs of {payload} bytes, {in_flight} in flight; Redis, daemon and bench on the \
+             same cores\n\
+             median of {repeats} (min–max){form}"
         )
     }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{}", self.conditions())?;
+        let mut family = None;
+        for Found { family: its, name, unit, target, spread, judgement, .. } in &self.rows {
+            if family.replace(*its) != Some(*its) {
+                writeln!(f)?;
+            }
+            let range = format!("({}–{})", number(spread.min), number(spread.max));
+            let median = number(spread.median);
+            write!(f, "{name:<48} {target:>10} {median:>10} {unit:<7} {range:<20}")?;
+            writeln!(f, " {}", judgement.word())?;
+        }
+        let count = |word| self.rows.iter().filter(|found| found.judgement == word).count();
+        let (passed, missed) = (count(Judgement::Pass), count(Judgement::Miss));
+        writeln!(f, "\n{passed} pass, {missed} miss")
+    }
+}
+
+impl Judgement {
+    /// As the table says it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Miss => "MISS",
+            Self::Shown => "",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::AtLeast(wanted) | Self::AtLeastUnless(wanted, ..) => {
+                write!(f, "≥ {}", short(wanted))
+            }
+            Self::AtMost(wanted) => write!(f, "≤ {}", short(wanted)),
+            Self::None => Ok(()),
+        }
+    }
+}
+
+/// A figure with as many digits as say something.
+pub(crate) fn number(figure: f64) -> String {
+    match figure.abs() {
+        1_000.0.. => grouped(figure),
+        100.0.. => format!("{figure:.0}"),
+        10.0.. => format!("{figure:.1}"),
+        1.0.. => format!("{figure:.2}"),
+        _ => format!("{figure:.4}"),
+    }
+}
+
+/// A target, as it was written.
+fn short(wanted: f64) -> String {
+    if wanted >= 1_000.0 { grouped(wanted) } else { format!("{wanted}") }
+}
+
+/// A whole number with commas between thousands.
+fn grouped(figure: f64) -> String {
+    let digits = format!("{figure:.0}");
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// The time in UTC, as it can stand in the name of a file.
@@ -84,57 +160,17 @@ pub(crate) fn write(
     name: &str,
     figures: &impl Serialize,
 ) -> anyhow::Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let file = folder.join(format!("{name}.json"));
     let mut json = serde_json::to_string_pretty(figures)?;
     json.push('\n');
-    fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    write_text(folder, &format!("{name}.json"), &json)
+}
+
+/// Writes a file into `folder` and names it.
+pub(crate) fn write_text(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let file = folder.join(name);
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
-}
-
-pub(crate) fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    match sorted {
-        [] => f64::NAN,
-        _ if sorted.len() % 2 == 1 => sorted[middle],
-        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Machine { processor, cores, kernel, redis, commit } = &self.machine;
-        writeln!(
-            f,
-            "\n{processor}, {cores} cores, Linux {kernel}, Redis {redis}, commit {commit}"
-        )?;
-        writeln!(
-            f,
-            "{} ready jobs of {} bytes, {} in flight, {}; Redis and bench on the same cores",
-            self.jobs,
-            self.payload_bytes,
-            self.in_flight,
-            self.handler.display()
-        )?;
-        writeln!(f, "median of {} (min–max)\n", self.repeats.len())?;
-        self.row(f, "drain, first lease to last ack", "jobs/s", |r| r.drain.per_s)?;
-        self.row(f, "drain, 5 % to 95 %", "jobs/s", |r| r.drain.middle_per_s)?;
-        self.row(f, "ceiling: same scripts, no handler", "jobs/s", |r| r.ceiling.per_s)?;
-        self.row(f, "drain, part of the ceiling", "%", |r| {
-            100.0 * r.drain.per_s / r.ceiling.per_s
-        })?;
-        self.row(f, "processor, daemon", "µs/job", |r| r.drain.daemon_cpu_us)?;
-        self.row(f, "processor, Redis", "µs/job", |r| r.drain.redis_cpu_us)?;
-        self.row(f, "memory, daemon, peak", "MiB", |r| {
-            r.drain.daemon_memory_bytes as f64 / f64::from(1 << 20)
-        })?;
-        self.row(f, "lateness reported, p50", "ms", |r| r.lateness.reported.p50_ms)?;
-        self.row(f, "lateness reported, p99", "ms", |r| r.lateness.reported.p99_ms)?;
-        self.row(f, "lateness reported, max", "ms", |r| r.lateness.reported.max_ms)?;
-        self.row(f, "due to verdict in the log, p50", "ms", |r| r.lateness.logged.p50_ms)?;
-        self.row(f, "due to verdict in the log, p99", "ms", |r| r.lateness.logged.p99_ms)?;
-        self.row(f, "due to verdict in the log, max", "ms", |r| r.lateness.logged.max_ms)
-    }
 }
 
 #[cfg(test)]
@@ -142,9 +178,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[1.0, 2.0, 9.0]), 2.0);
-        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
-        assert_eq!(median(&[7.0]), 7.0);
+    fn numbers_have_the_digits_that_say_something() {
+        let figures = [0.0123, 1.5, 12.34, 123.4, 1_234.5, 100_000.0, 1_234_567.0];
+        let texts = ["0.0123", "1.50", "12.3", "123", "1,234", "100,000", "1,234,567"];
+        assert_eq!(figures.map(number), texts);
+        assert_eq!(Target::AtLeast(100_000.0).to_string(), "≥ 100,000");
+        assert_eq!(Target::AtMost(0.02).to_string(), "≤ 0.02");
     }
 }

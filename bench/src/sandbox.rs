@@ -18,7 +18,7 @@ use duebox_sandbox::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::report::median;
+use crate::figures::median;
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
 const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
@@ -108,6 +108,24 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<String> {
     }
     rows.sort_by_key(|row| row.unit != "µs/job");
     Ok(table(args, &rows))
+}
+
+/// Processor time of one job of this module in this mode, µs: the median of five.
+pub(crate) fn processor_us(
+    handlers: &Path,
+    payload: u64,
+    module: &str,
+    mode: &str,
+) -> anyhow::Result<f64> {
+    let args = Args { payload, repeats: 5, millis: 200, handlers: handlers.to_owned() };
+    let case = cases().into_iter().find(|case| (case.0, case.1) == (module, mode));
+    let (_, _, instances, _) = case.with_context(|| format!("no case {module}, {mode}"))?;
+    let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };
+    let handler = load(&Sandbox::new(&config)?, handlers, module, instances)?;
+    let costs = repeat(&args, || cost(&args, &handler, 1))?;
+    let mut figures: Vec<f64> = costs.iter().map(|cost| cost.processor_us).collect();
+    figures.sort_by(f64::total_cmp);
+    Ok(median(&figures))
 }
 
 fn cases() -> [(&'static str, &'static str, Instances, Target); 8] {

@@ -1,0 +1,161 @@
+//! The rows of the table: what each is called, in what it is counted, and what it should be.
+//!
+//! The targets stand here and nowhere else, so that the table, the page and the file of results
+//! judge alike.
+
+use clap::ValueEnum;
+use serde::{Serialize, Serializer};
+
+/// What is measured together, and can be chosen alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Family {
+    /// Ready jobs, in four languages and ways; the ceiling; trips and commands a job
+    Drain,
+    /// Jobs pushed in batches while the daemon runs them
+    Sustained,
+    /// Pushing alone
+    Push,
+    /// Jobs that fall due one by one
+    Lateness,
+    /// Jobs that fall due at one instant
+    Burst,
+    /// Drain and lateness beside jobs that wait
+    Backlog,
+    /// A thousand topics with a trickle each
+    Topics,
+    /// A hundred topics without jobs
+    Idle,
+    /// Memory in Redis and in the daemon; the start
+    Memory,
+    /// Two daemons on one Redis
+    Runners,
+    /// A Redis that writes to disk
+    Durability,
+    /// Throughput by the size of batches, for the page
+    Batches,
+    /// Where a job's time goes, for the page
+    Cost,
+}
+
+/// What a figure should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+    /// At least so much, unless another row reaches what is said of it.
+    AtLeastUnless(f64, Row, f64),
+    /// Shown beside others, not judged.
+    None,
+}
+
+/// What there is to say of a row beside its figures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spec {
+    pub(crate) family: Family,
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) target: Target,
+}
+
+/// Lists the rows in the order of the table.
+macro_rules! rows {
+    ($($row:ident: $family:ident, $name:literal, $unit:literal, $target:expr;)*) => {
+        /// One row of the table.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Row { $($row,)* }
+
+        impl Row {
+            /// All rows, in the order of the table.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$row,)*];
+
+            /// What the row says.
+            pub(crate) fn spec(self) -> Spec {
+                use Target::*;
+                match self {
+                    $(Self::$row => Spec {
+                        family: Family::$family, name: $name, unit: $unit, target: $target,
+                    },)*
+                }
+            }
+
+            /// The row's name in the results.
+            pub(crate) fn key(self) -> &'static str {
+                match self { $(Self::$row => stringify!($row),)* }
+            }
+        }
+    };
+}
+
+rows! {
+    DrainRust: Drain, "drain, Rust, fresh instance each", "jobs/s", AtLeast(100_000.0);
+    DrainMiddle: Drain, "  the same, 5 % to 95 %", "jobs/s", None;
+    Ceiling: Drain, "ceiling: the same commands, no handler", "jobs/s", None;
+    CeilingRedis: Drain, "  Redis busy meanwhile", "%", None;
+    CeilingShare: Drain, "drain, part of the ceiling", "%", AtLeast(50.0);
+    RedisBenchmark: Drain, "redis-benchmark: SET, 16 in a pipeline", "cmd/s", None;
+    DrainAssemblyScript: Drain, "drain, AssemblyScript, fresh instance each", "jobs/s", AtLeast(100_000.0);
+    DrainGo: Drain, "drain, Go, from a snapshot", "jobs/s", AtLeast(15_000.0);
+    DrainWarm: Drain, "drain, Rust, warm", "jobs/s", AtLeast(130_000.0);
+    Trips: Drain, "Redis round trips a job", "", AtMost(0.02);
+    Commands: Drain, "Redis commands a job, inside scripts too", "", AtMost(0.2);
+    DaemonCpu: Drain, "processor, daemon", "µs/job", None;
+    RedisCpu: Drain, "processor, Redis", "µs/job", None;
+    DrainMemory: Drain, "daemon's memory while draining", "MB", AtMost(150.0);
+    Sustained: Sustained, "pushed in batches while it drains", "jobs/s", AtLeast(60_000.0);
+    PushLibrary: Push, "push: library, pipelined", "jobs/s", AtLeast(200_000.0);
+    LateP50: Lateness, "lateness, due to start, p50", "ms", AtMost(1.0);
+    LateP99: Lateness, "lateness, due to start, p99", "ms", AtMost(3.0);
+    LateMax: Lateness, "lateness, due to start, max", "ms", None;
+    LoggedP50: Lateness, "due to verdict in the log, p50", "ms", None;
+    LoggedP99: Lateness, "due to verdict in the log, p99", "ms", None;
+    BurstLast: Burst, "burst: due to the last verdict", "ms", AtMost(200.0);
+    BacklogDrain: Backlog, "backlog: drain against that with 1,000", "%", AtLeast(85.0);
+    BacklogLate: Backlog, "backlog: p99 lateness against that with 1,000", "×", AtMost(2.0);
+    BacklogDrainRate: Backlog, "  drain beside the backlog", "jobs/s", None;
+    BacklogLateP99: Backlog, "  p99 lateness beside the backlog", "ms", None;
+    TopicsLate: Topics, "1,000 topics: p99 lateness", "ms", AtMost(10.0);
+    TopicsCpu: Topics, "1,000 topics: Redis' processor against one topic", "×", AtMost(2.0);
+    TopicsCpuShare: Topics, "  Redis' processor with 1,000 topics", "% core", None;
+    IdleTrips: Idle, "idle, 100 topics: Redis round trips", "/s", AtMost(2.0);
+    IdleDaemon: Idle, "idle, 100 topics: processor, daemon", "% core", AtMost(0.5);
+    IdleRedis: Idle, "idle, 100 topics: processor, Redis", "% core", AtMost(0.5);
+    IdleCommands: Idle, "  Redis commands, inside scripts too", "/s", None;
+    RedisBytes: Memory, "Redis' memory a pending job", "B", AtMost(430.0);
+    RestMemory: Memory, "daemon's memory at rest, 20 modules", "MB", AtMost(60.0);
+    Start: Memory, "start to first job, cached module", "ms", AtMost(150.0);
+    StartMany: Memory, "  the same with 20 modules", "ms", None;
+    RunnersRatio: Runners, "two daemons against one", "×", AtLeastUnless(1.3, Row::RunnersRedis, 95.0);
+    RunnersRate: Runners, "  drain by two", "jobs/s", None;
+    RunnersRedis: Runners, "  Redis busy with two", "%", None;
+    EverysecDrain: Durability, "appendonly, everysec: drain", "jobs/s", None;
+    EverysecSustained: Durability, "appendonly, everysec: pushed while it drains", "jobs/s", None;
+    EverysecPush: Durability, "appendonly, everysec: push, library", "jobs/s", None;
+    EverysecLate: Durability, "appendonly, everysec: p99 lateness", "ms", None;
+    AlwaysDrain: Durability, "appendonly, always: drain", "jobs/s", None;
+    AlwaysSustained: Durability, "appendonly, always: pushed while it drains", "jobs/s", None;
+    AlwaysPush: Durability, "appendonly, always: push, library", "jobs/s", None;
+    AlwaysLate: Durability, "appendonly, always: p99 lateness", "ms", None;
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn rows_of_a_family_stand_together_and_no_two_are_called_alike() {
+        let mut families: Vec<Family> = Row::ALL.iter().map(|row| row.spec().family).collect();
+        families.dedup();
+        assert!(families.is_sorted(), "{families:?}");
+        let names: BTreeSet<_> = Row::ALL.iter().map(|row| row.spec().name).collect();
+        assert_eq!(names.len(), Row::ALL.len());
+    }
+}

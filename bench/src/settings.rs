@@ -1,0 +1,88 @@
+//! How much is measured: the sizes of the table, or the short form of them.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::Args;
+use crate::rows::Family;
+
+/// Sizes of all runs.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Settings {
+    /// True for the short form, whose figures are a quick look.
+    pub(crate) quick: bool,
+    pub(crate) repeats: u64,
+    /// Ready jobs to drain.
+    pub(crate) jobs: u64,
+    /// Bytes of each job's payload.
+    pub(crate) payload: u64,
+    /// Jobs in flight: the daemon's `max_jobs` and the topic's `concurrency`.
+    pub(crate) in_flight: u64,
+    /// Jobs that fall due one by one …
+    pub(crate) due_jobs: u64,
+    /// … over so many ms.
+    pub(crate) spread_ms: u64,
+    /// Jobs that fall due at one instant.
+    pub(crate) burst_jobs: u64,
+    /// Jobs that wait, from the first, which is compared with, to the last.
+    pub(crate) backlogs: Vec<u64>,
+    pub(crate) topics: u64,
+    pub(crate) idle_topics: u64,
+    /// How long an idle daemon is looked at, s.
+    pub(crate) idle_s: u64,
+    /// Pending jobs whose memory is measured.
+    pub(crate) pending_jobs: u64,
+    /// Families that are measured; all if empty.
+    pub(crate) only: Vec<Family>,
+    pub(crate) handlers: PathBuf,
+}
+
+impl Settings {
+    pub(crate) fn new(args: &Args) -> Self {
+        let full = Self {
+            quick: false,
+            repeats: args.repeats.unwrap_or(3),
+            jobs: args.jobs.unwrap_or(100_000),
+            payload: args.payload,
+            in_flight: args.in_flight,
+            due_jobs: 2_000,
+            spread_ms: 10_000,
+            burst_jobs: 10_000,
+            backlogs: vec![1_000, 10_000, 100_000, 1_000_000, 5_000_000],
+            topics: 1_000,
+            idle_topics: 100,
+            idle_s: 10,
+            pending_jobs: 100_000,
+            only: args.only.clone(),
+            handlers: args.handlers.clone(),
+        };
+        if !args.quick {
+            return full;
+        }
+        Self {
+            quick: true,
+            repeats: args.repeats.unwrap_or(1),
+            jobs: args.jobs.unwrap_or(20_000),
+            due_jobs: 400,
+            spread_ms: 2_000,
+            backlogs: vec![1_000, 20_000, 200_000],
+            idle_s: 3,
+            ..full
+        }
+    }
+
+    /// Whether the family is to be measured.
+    pub(crate) fn wants(&self, family: Family) -> bool {
+        self.only.is_empty() || self.only.contains(&family)
+    }
+
+    /// The module of this name.
+    pub(crate) fn handler(&self, module: &str) -> anyhow::Result<PathBuf> {
+        let path = self.handlers.join(format!("{module}.wasm"));
+        path.canonicalize().with_context(|| {
+            format!("no handler at {}; run: ./dev handlers {module}", path.display())
+        })
+    }
+}

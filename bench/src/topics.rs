@@ -1,0 +1,124 @@
+//! Many topics with a trickle each, against one topic with the same jobs in all: is a topic that
+//! has little to do cheap and on time? Redis is not looked at meanwhile, so what it spends is what
+//! the daemon asks for.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use duebox_harness::{Daemon, LogLine};
+use duebox_job::TopicName;
+use duebox_queue::Due;
+
+use crate::figures::Figures;
+use crate::ground::{Ground, TOPIC, new_jobs, push_to};
+use crate::lateness::{self, Lateness};
+use crate::machine::threads_cpu_s;
+use crate::rows::Row;
+use crate::settings::Settings;
+
+/// How long after the push the first job falls due, ms: longer than pushing to all topics takes.
+const LEAD_MS: u64 = 3_000;
+/// How often the log is looked at for the end.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long after the last due time the last verdict may come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an idle daemon is left alone before it is looked at: until nothing of its start is left.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// What some topics took.
+struct Trickle {
+    lateness: Lateness,
+    /// Redis' processor time by time, percent of a core.
+    redis_percent: f64,
+}
+
+/// One repeat of the topics with a trickle each.
+pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+    let one = trickle(settings, 1).await.context("one topic")?;
+    let many = trickle(settings, settings.topics).await.context("many topics")?;
+    figures.add(Row::TopicsLate, many.lateness.reported.p99_ms);
+    figures.add(Row::TopicsCpu, many.redis_percent / one.redis_percent);
+    figures.add(Row::TopicsCpuShare, many.redis_percent);
+    Ok(())
+}
+
+/// One repeat of the topics without jobs.
+pub(crate) async fn measure_idle(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+    let ground = Ground::prepare().await?;
+    let mut daemon = start(&ground, settings, settings.idle_topics)?;
+    tokio::time::sleep(SETTLE).await;
+    let (before, daemon_before_s) = (ground.load().await?, threads_cpu_s(daemon.pid())?);
+    let started = Instant::now();
+    tokio::time::sleep(Duration::from_secs(settings.idle_s)).await;
+    let daemon_s = threads_cpu_s(daemon.pid())? - daemon_before_s;
+    let load = ground.load_since(before, 0).await?;
+    let took_s = started.elapsed().as_secs_f64();
+    ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
+    figures.add(Row::IdleTrips, load.reads as f64 / took_s);
+    figures.add(Row::IdleCommands, load.commands as f64 / took_s);
+    figures.add(Row::IdleDaemon, 100.0 * daemon_s / took_s);
+    figures.add(Row::IdleRedis, 100.0 * load.cpu_s / took_s);
+    Ok(())
+}
+
+/// Starts the daemon on so many topics and waits until it serves them.
+fn start(ground: &Ground, settings: &Settings, topics: u64) -> anyhow::Result<Daemon> {
+    let handler = settings.handler("noop-rust")?.display().to_string();
+    let mut text = ground.manifest_head(settings.in_flight, "info");
+    for number in 0..topics {
+        text.push_str(&format!("[topics.\"{}\"]\nhandler = {handler:?}\n", name(number)));
+    }
+    let daemon = Daemon::start(&ground.write_manifest(&text)?);
+    daemon.wait_for_line("it is ready", |line| line.message() == "ready");
+    Ok(daemon)
+}
+
+fn name(number: u64) -> String {
+    format!("{TOPIC}.{number}")
+}
+
+/// Jobs that fall due one by one, dealt out to so many topics in turn.
+async fn trickle(settings: &Settings, topics: u64) -> anyhow::Result<Trickle> {
+    let Settings { due_jobs, spread_ms, payload, .. } = *settings;
+    let ground = Ground::prepare().await?;
+    let mut daemon = start(&ground, settings, topics)?;
+    let first_ms = ground.now_ms().await? + LEAD_MS;
+    let due_ms = |number: u64| first_ms + number * spread_ms / due_jobs;
+    let jobs = new_jobs("due", due_jobs, payload, |number| Due::At(due_ms(number)))?;
+    for number in 0..topics {
+        let topic = TopicName::new(&name(number))?;
+        let mine = jobs.iter().skip(usize::try_from(number)?).step_by(usize::try_from(topics)?);
+        push_to(&ground.queue, &topic, &mine.cloned().collect::<Vec<_>>()).await?;
+    }
+    ensure!(ground.now_ms().await? < first_ms, "pushing to {topics} topics took too long");
+    let (before, started) = (ground.load().await?, Instant::now());
+    wait_for_verdicts(&mut daemon, due_jobs, Duration::from_millis(LEAD_MS + spread_ms)).await?;
+    let load = ground.load_since(before, 0).await?;
+    let redis_percent = 100.0 * load.cpu_s / started.elapsed().as_secs_f64();
+    ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
+    let live: Vec<String> = ground.redis.pipe("KEYS duebox:{*}:jobs\n");
+    ensure!(live.iter().all(String::is_empty), "jobs are left: {live:?}");
+    let due_of: HashMap<String, u64> =
+        (0..due_jobs).map(|number| (format!("due-{number:08}"), due_ms(number))).collect();
+    let lateness = lateness::read(&daemon.lines(), &due_of)?;
+    Ok(Trickle { lateness, redis_percent })
+}
+
+async fn wait_for_verdicts(
+    daemon: &mut Daemon,
+    jobs: u64,
+    expected: Duration,
+) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let is_verdict = |line: &LogLine| !line.str("verdict").is_empty();
+    loop {
+        let seen = daemon.count(is_verdict) as u64;
+        if seen >= jobs {
+            return Ok(());
+        }
+        ensure!(daemon.exited().is_none(), "the daemon ended after {seen} of {jobs} verdicts");
+        ensure!(started.elapsed() < expected + PATIENCE, "only {seen} of {jobs} verdicts came");
+        tokio::time::sleep(LOOK).await;
+    }
+}
