@@ -13,6 +13,7 @@ use crate::digest::Digest;
 use crate::engine;
 use crate::limits::{Grants, Limits};
 use crate::refusal::{LoadError, SandboxError};
+use crate::rewind::Origin;
 use crate::room::Room;
 use crate::{module, snapshot};
 
@@ -22,6 +23,13 @@ const TEXT_LINE_MAX: usize = 120;
 /// How much nicer compile threads are than the daemon, and the nicest a thread can be.
 const COMPILE_NICER: i32 = 5;
 const NICE_MAX: i32 = 19;
+
+/// A module that can run.
+pub(crate) struct Compiled {
+    pub(crate) module: Module,
+    /// Where its instances start, if that is a snapshot to which they can be put back.
+    pub(crate) origin: Option<Origin>,
+}
 
 /// Compiles modules, on a bounded number of threads however many are loaded at once.
 pub(crate) struct Compiler {
@@ -55,7 +63,7 @@ impl Compiler {
         digest: Digest,
         limits: &Limits,
         grants: &Grants,
-    ) -> Result<Module, LoadError> {
+    ) -> Result<Compiled, LoadError> {
         let binary = binary(bytes, limits)?;
         module::check(&binary, limits, grants)?;
         let snapshot = snapshot::is_wanted(limits, &binary);
@@ -83,7 +91,8 @@ impl Compiler {
         };
         // Now, or the first job would pay for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        Ok(module)
+        let origin = if snapshot { Origin::of(&module) } else { None };
+        Ok(Compiled { module, origin })
     }
 
     /// The cache, and the name of the module in it. A snapshot may hold what the environment or a granted
@@ -98,7 +107,7 @@ impl Compiler {
         let form = match snapshot {
             None => "plain".to_owned(),
             Some((limits, grants)) if grants.env.is_empty() && grants.dirs.is_empty() => {
-                format!("snapshot {} {} {}", limits.memory, limits.tables, limits.fuel)
+                format!("exporting snapshot {} {} {}", limits.memory, limits.tables, limits.fuel)
             }
             Some(_) => return None,
         };

@@ -113,6 +113,11 @@ impl Guest {
         self.headers = None;
     }
 
+    /// Drops the WASI context with all that is open there; the next call makes a new one.
+    pub(crate) fn drop_wasi(&mut self) {
+        self.wasi = None;
+    }
+
     /// Lets go of what the last job left with the host: its payload, and what was said of it.
     pub(crate) fn let_go(&mut self) {
         self.invocation.payload = Bytes::new();

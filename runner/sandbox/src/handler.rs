@@ -1,5 +1,6 @@
 //! A loaded module, and the way of one job through it: an instance is made or taken from the shelf, runs
-//! the job, and ends with it, unless its topic keeps instances warm and nothing went wrong.
+//! the job, and ends with it, unless nothing went wrong and it can be put back to the snapshot it started
+//! from, or its topic keeps instances warm.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use wasmtime::{Engine, ExternType, InstancePre, ModuleExport, Store, Trap};
 
-use crate::budget::Budget;
+use crate::budget::{Account, Budget};
 use crate::digest::Digest;
 use crate::engine::Ticker;
 use crate::failure::End;
@@ -24,6 +25,7 @@ use crate::meter::Meter;
 use crate::processor::Processor;
 use crate::refusal::LoadError;
 use crate::report::Report;
+use crate::rewind::Origin;
 use crate::shelf::Shelf;
 use crate::wasi;
 use crate::world::World;
@@ -36,11 +38,19 @@ const PAGE: usize = 64 << 10;
 pub struct Handler(Arc<Loaded>);
 
 /// What all modules share.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) budget: Arc<Budget>,
-    pub(crate) shelf: Arc<Shelf>,
+    shelf: Arc<Shelf>,
     loaded: Arc<AtomicU64>,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        let shelf = Arc::<Shelf>::default();
+        let budget = Arc::new(Budget::with_spare(&shelf));
+        Self { budget, shelf, loaded: Arc::default() }
+    }
 }
 
 #[derive(Clone)]
@@ -49,6 +59,8 @@ pub(crate) struct Loaded {
     pub(crate) entry: Entry,
     pub(crate) initialize: Option<ModuleExport>,
     pub(crate) memory: Option<ModuleExport>,
+    /// Where its instances start, if that is a snapshot and they are put back to it after each job.
+    pub(crate) origin: Option<Arc<Origin>>,
     /// Bytes of linear memory that an instance starts with.
     memory_first: usize,
     imports_wasi: bool,
@@ -57,6 +69,8 @@ pub(crate) struct Loaded {
     grants: Arc<Grants>,
     ticker: Arc<Ticker>,
     common: Common,
+    /// What its instances hold of the memory of all.
+    account: Arc<Account>,
     /// The module's number on the shelf.
     number: u64,
 }
@@ -73,6 +87,7 @@ pub(crate) enum Entry {
 impl Handler {
     pub(crate) fn new(
         linked: InstancePre<Guest>,
+        origin: Option<Origin>,
         digest: Digest,
         limits: Limits,
         grants: Grants,
@@ -92,11 +107,15 @@ impl Handler {
         let pages = module.resources_required().max_initial_memory_size.unwrap_or(0);
         let memory_first = usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(PAGE);
         let imports_wasi = module.imports().any(|import| import.module() == wasi::NAMESPACE);
+        let account = Arc::new(Account::of(Arc::clone(&common.budget)));
         let (grants, number) = (Arc::new(grants), common.loaded.fetch_add(1, Ordering::Relaxed));
+        // Where instances are warm, what a job left there is for the next.
+        let origin = origin.filter(|_| limits.instances.jobs_each <= 1).map(Arc::new);
         let loaded = Loaded {
             entry,
             initialize,
             memory,
+            origin,
             memory_first,
             imports_wasi,
             digest,
@@ -104,6 +123,7 @@ impl Handler {
             grants,
             ticker,
             common,
+            account,
             number,
             linked,
         };
@@ -190,7 +210,7 @@ impl Handler {
         let guest = instance.store.data_mut();
         guest.finish_output();
         let report = Report::new(end, guest, fuel_used);
-        if ended_well && instance.is_good_for_more(loaded.limits.instances.jobs_each) {
+        if ended_well && loaded.keeps_instances() && instance.is_good_for_more(loaded) {
             instance.store.data_mut().let_go();
             loaded.common.shelf.put(loaded.number, instance);
         }
@@ -207,6 +227,16 @@ impl Loaded {
         self.imports_wasi
     }
 
+    /// Whether an instance whose job ended well is for the next one: as it is, or put back to its start.
+    fn keeps_instances(&self) -> bool {
+        self.limits.instances.jobs_each > 1 || self.origin.is_some()
+    }
+
+    /// Jobs that one instance may run without being put back to its start between them.
+    pub(crate) fn jobs_each(&self) -> u32 {
+        self.limits.instances.jobs_each
+    }
+
     /// An instance for one job: a warm one where there is one, else a store for a new one.
     fn instance(&self, invocation: Invocation, world: Arc<World>) -> wasmtime::Result<Instance> {
         let log = Arc::new(JobLog::new(
@@ -217,13 +247,13 @@ impl Loaded {
             Arc::clone(&world.logs),
             self.limits.log,
         ));
-        if self.limits.instances.jobs_each > 1
+        if self.keeps_instances()
             && let Some(mut instance) = self.common.shelf.take(self.number)
         {
             instance.start_over(invocation, log, world)?;
             return Ok(instance);
         }
-        let meter = Meter::new(&self.limits, Arc::clone(&self.common.budget));
+        let meter = Meter::new(&self.limits, Arc::clone(&self.account));
         let grants = Arc::clone(&self.grants);
         let guest =
             Guest::new(invocation, grants, log, world, meter, self.limits.fuel, self.memory);
@@ -235,14 +265,13 @@ impl Loaded {
         &self,
         store: &mut Store<Guest>,
     ) -> wasmtime::Result<wasmtime::Instance> {
-        let (budget, first) = (&self.common.budget, self.memory_first);
-        while let Err(spent) = budget.take(first) {
-            if first > budget.max() {
+        let (account, first) = (&self.account, self.memory_first);
+        while let Err(spent) = account.take(first) {
+            if first > account.max() {
                 return Err(wasmtime::Error::new(spent));
             }
-            self.common.shelf.clear();
             store.data_mut().waits_for_memory = true;
-            budget.returned(|budget| budget.has_room(first)).await;
+            account.room(first).await;
         }
         store.data_mut().waits_for_memory = false;
         store.data_mut().meter.prepay(first);
@@ -252,7 +281,7 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        if self.limits.instances.jobs_each > 1 {
+        if self.keeps_instances() {
             self.common.shelf.forget(self.number);
         }
     }

@@ -1,5 +1,5 @@
 //! One instance of a module with its store, from its making to its last job. Most run one job and end; one
-//! of a warm topic runs the next as long as every job ended well.
+//! of a warm topic, or of a snapshot to which it is put back, runs the next as long as every job ended well.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::handler::{Entry, Loaded};
 use crate::invocation::Invocation;
 use crate::log::JobLog;
 use crate::memory;
+use crate::rewind::Parts;
 use crate::wasi;
 use crate::world::World;
 
@@ -19,6 +20,8 @@ use crate::world::World;
 pub(crate) struct Instance {
     pub(crate) store: Store<Guest>,
     exports: Option<Exports>,
+    /// What is put back after a job, if the instance is.
+    parts: Option<Parts>,
     /// Jobs it has been given.
     jobs: u32,
 }
@@ -46,7 +49,7 @@ impl Instance {
         if loaded.imports_wasi() {
             store.set_hostcall_fuel(wasi::CALL_BYTES_MAX);
         }
-        let mut instance = Self { store, exports: None, jobs: 1 };
+        let mut instance = Self { store, exports: None, parts: None, jobs: 1 };
         instance.wind_up()?;
         Ok(instance)
     }
@@ -58,7 +61,11 @@ impl Instance {
         log: Arc<JobLog>,
         world: Arc<World>,
     ) -> wasmtime::Result<()> {
-        self.store.data_mut().start_over(invocation, log, world);
+        let guest = self.store.data_mut();
+        guest.start_over(invocation, log, world);
+        if self.parts.is_some() {
+            guest.born = Some(guest.clock.started);
+        }
         self.jobs = self.jobs.saturating_add(1);
         self.wind_up()
     }
@@ -73,9 +80,25 @@ impl Instance {
         }
     }
 
-    /// Whether it may run one more job, as far as its own state tells.
-    pub(crate) fn is_good_for_more(&self, jobs_each: u32) -> bool {
-        self.exports.is_some() && self.jobs < jobs_each && !self.store.data().meter.is_grown()
+    /// Whether it may run one more job, as far as its own state tells; where that has to be, it is put back
+    /// to its start first.
+    pub(crate) fn is_good_for_more(&mut self, loaded: &Loaded) -> bool {
+        match (&loaded.origin, &self.parts) {
+            (Some(origin), Some(parts)) => {
+                self.store.data_mut().drop_wasi();
+                origin.put_back(&mut self.store, parts)
+            }
+            (Some(_), None) => false,
+            (None, _) => {
+                let has_room = !self.store.data().meter.is_grown();
+                self.exports.is_some() && self.jobs < loaded.jobs_each() && has_room
+            }
+        }
+    }
+
+    /// Bytes of the memory of all guests that it holds.
+    pub(crate) fn memory_held(&self) -> usize {
+        self.store.data().meter.held()
     }
 
     /// The fuel that this job has burnt, at most its budget; none if it has no budget.
@@ -122,6 +145,9 @@ impl Instance {
     async fn instantiate(&mut self, loaded: &Loaded) -> wasmtime::Result<Exports> {
         let store = &mut self.store;
         let instance = loaded.instantiate(store).await?;
+        if let Some(origin) = &loaded.origin {
+            self.parts = origin.look(store, &instance);
+        }
         if let Some(export) = &loaded.initialize {
             let initialize = function::<(), ()>(store, &instance, export)?;
             initialize.call_async(&mut *store, ()).await?;

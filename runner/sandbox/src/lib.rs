@@ -5,7 +5,8 @@
 //!  bytes ─ load ─▶ checked ─ compiled ─▶ Handler ─ run(Invocation) ─▶ Report { Outcome, … }
 //!                                          │              ▲
 //!                                          └─ instance ───┘  a fresh one each job, dropped after it;
-//!                                                            a warm topic keeps it for the next
+//!                                                            one of a snapshot is put back to its start;
+//!                                                            a warm topic keeps it for the next as it is
 //! ```
 //!
 //! The contract with the guest is ABI.md; this crate is its host side. What it keeps: nothing of one
@@ -37,10 +38,12 @@ mod memory;
 mod meter;
 mod missing;
 mod module;
+mod pagemap;
 mod processor;
 mod push;
 mod refusal;
 mod report;
+mod rewind;
 mod room;
 mod said;
 mod sandbox;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wasmtime::ResourceLimiter;
 
-use crate::budget::{Budget, Share};
+use crate::budget::{Account, Share};
 use crate::limits::{Limits, TABLES_PER_MODULE};
 
 /// Why a growth of memory was refused.
@@ -21,7 +21,7 @@ pub(crate) enum Refusal {
 /// Counts what one instance has, and refuses what is over its limits.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    budget: Arc<Budget>,
+    account: Arc<Account>,
     memory_max: usize,
     tables_max: usize,
     /// The linear memory granted, in bytes, and what it was before the last growth.
@@ -37,9 +37,9 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(limits: &Limits, budget: Arc<Budget>) -> Self {
+    pub(crate) fn new(limits: &Limits, account: Arc<Account>) -> Self {
         Self {
-            budget,
+            account,
             memory_max: limits.memory,
             tables_max: limits.tables as usize,
             memory: 0,
@@ -51,19 +51,24 @@ impl Meter {
         }
     }
 
-    /// The limit of memory, in bytes: the topic's, or that of all together if it is lower.
+    /// The limit of memory, in bytes: the topic's, or what one handler may have of all if that is lower.
     pub(crate) fn memory_max(&self) -> usize {
-        self.memory_max.min(self.budget.max())
+        self.memory_max.min(self.account.max())
     }
 
     /// A share of the budget, for what the host holds for the guest beside its memory.
     pub(crate) fn share(&self) -> Share {
-        Share::of(Arc::clone(&self.budget))
+        Share::of(Arc::clone(&self.account))
     }
 
     /// Counts what was taken from the budget for the instance's first memory.
     pub(crate) fn prepay(&mut self, bytes: usize) {
         self.prepaid = bytes;
+    }
+
+    /// Bytes that the instance holds of the budget.
+    pub(crate) fn held(&self) -> usize {
+        self.memory + self.prepaid
     }
 
     /// Whether the instance has grown so far that it should not live on: beyond half of its limit.
@@ -80,7 +85,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        self.budget.give_back(self.memory + self.prepaid);
+        self.account.give_back(self.held());
     }
 }
 
@@ -98,7 +103,7 @@ impl ResourceLimiter for Meter {
         }
         let more = desired.saturating_sub(current);
         let prepaid = more.min(self.prepaid);
-        self.budget.take(more - prepaid).map_err(wasmtime::Error::new)?;
+        self.account.take(more - prepaid).map_err(wasmtime::Error::new)?;
         self.prepaid -= prepaid;
         (self.memory_before, self.memory) = (current, desired.max(current));
         self.memory_peak = self.memory_peak.max(desired);
@@ -106,7 +111,7 @@ impl ResourceLimiter for Meter {
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.budget.give_back(self.memory - self.memory_before);
+        self.account.give_back(self.memory - self.memory_before);
         self.memory = self.memory_before;
         self.refused = Some(Refusal::ByMachine);
         Ok(())
@@ -142,9 +147,17 @@ impl ResourceLimiter for Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+
+    fn budget(max: usize) -> (Arc<Budget>, Arc<Account>) {
+        let budget = Arc::new(Budget::default());
+        budget.limit(max);
+        let account = Arc::new(Account::of(Arc::clone(&budget)));
+        (budget, account)
+    }
 
     fn meter(limits: Limits) -> Meter {
-        Meter::new(&limits, Arc::default())
+        Meter::new(&limits, budget(usize::MAX).1)
     }
 
     #[test]
@@ -160,15 +173,14 @@ mod tests {
 
     #[test]
     fn what_it_holds_is_taken_from_the_budget_and_given_back() {
-        let budget = Arc::new(Budget::default());
-        budget.limit(150);
-        let mut meter = Meter::new(&Limits::default(), Arc::clone(&budget));
+        let (budget, account) = budget(171);
+        let mut meter = Meter::new(&Limits::default(), Arc::clone(&account));
         assert!(!meter.memory_growing(0, 151, None).unwrap());
         assert_eq!(meter.refused.take(), Some(Refusal::OverLimit(151)));
-        budget.take(1).unwrap();
+        account.take(1).unwrap();
         assert!(meter.memory_growing(0, 100, None).unwrap());
         assert!(meter.memory_growing(100, 150, None).is_err());
-        budget.give_back(1);
+        account.give_back(1);
         assert_eq!((budget.held(), meter.refused), (100, None));
         assert!(meter.memory_growing(100, 150, None).unwrap());
         meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
@@ -179,10 +191,9 @@ mod tests {
 
     #[test]
     fn what_is_paid_for_is_not_paid_twice() {
-        let budget = Arc::new(Budget::default());
-        budget.limit(150);
-        let mut meter = Meter::new(&Limits::default(), Arc::clone(&budget));
-        budget.take(100).unwrap();
+        let (budget, account) = budget(171);
+        let mut meter = Meter::new(&Limits::default(), Arc::clone(&account));
+        account.take(100).unwrap();
         meter.prepay(100);
         assert!(meter.memory_growing(0, 90, None).unwrap());
         assert_eq!(budget.held(), 100);

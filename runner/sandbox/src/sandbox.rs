@@ -62,8 +62,8 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Bounds the linear memory of all guests together, in bytes; without it there is no bound. A guest
-    /// that starts waits for room within its ttr, and one that grows beyond it is interrupted: neither
+    /// Bounds the linear memory of all guests together, in bytes; without it there is no bound. The guests
+    /// of one handler may hold seven eighths of it; the rest is for handlers that hold less. A guest that starts waits for room within its ttr, and one that grows beyond it is interrupted: neither
     /// spends an attempt. It may be changed while guests run.
     pub fn limit_memory(&self, bytes: usize) {
         self.common.budget.limit(bytes);
@@ -92,8 +92,9 @@ impl Sandbox {
         let kind = Kind { metered: limits.fuel > 0, snapshots: limits.instances.snapshot };
         let room = self.rooms.of(kind).map_err(|error| LoadError::Engine(error.to_string()))?;
         let digest = Digest::of(bytes);
-        let module = self.compiler.compile(&room, bytes, digest, &limits, &grants)?;
-        let (linked, ticker) = (room.link(&module)?, Arc::clone(&room.ticker));
-        Handler::new(linked, digest, limits, grants, ticker, self.common.clone())
+        let compiled = self.compiler.compile(&room, bytes, digest, &limits, &grants)?;
+        let (linked, ticker) = (room.link(&compiled.module)?, Arc::clone(&room.ticker));
+        let common = self.common.clone();
+        Handler::new(linked, compiled.origin, digest, limits, grants, ticker, common)
     }
 }

@@ -46,9 +46,24 @@ impl Shelf {
         drop(gone);
     }
 
-    /// Ends all that wait: memory is short.
-    pub(crate) fn clear(&self) {
-        let all = std::mem::take(&mut *self.kept());
-        drop(all);
+    /// Ends those that wait longest until they have given back so many bytes of memory; if all together hold
+    /// less, none. Answers whether it did.
+    pub(crate) fn make_room(&self, bytes: usize) -> bool {
+        let mut kept = self.kept();
+        let (mut freed, mut ending) = (0, 0);
+        for (_, instance) in kept.iter() {
+            if freed >= bytes {
+                break;
+            }
+            freed += instance.memory_held();
+            ending += 1;
+        }
+        if freed < bytes {
+            return false;
+        }
+        let ending: Vec<_> = kept.drain(..ending).collect();
+        drop(kept);
+        drop(ending);
+        true
     }
 }

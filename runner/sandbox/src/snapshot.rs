@@ -11,7 +11,7 @@ use duebox_job::{JobId, Outcome, TopicName};
 use wasmtime::{Instance, InstancePre, Store, UpdateDeadline, Val};
 use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, ValType, Wizer};
 
-use crate::budget::Budget;
+use crate::budget::{Account, Budget};
 use crate::digest::Digest;
 use crate::failure::{self, End};
 use crate::guest::Guest;
@@ -25,6 +25,10 @@ use crate::{segments, wasi};
 
 /// What runs once.
 const INITIALIZE: &str = "_initialize";
+/// Under which names the module of a snapshot exports what of it can change: each global that can, and its
+/// memory. They are the library's, which refuses a module that has such a name of its own.
+pub(crate) const GLOBALS: &str = "__wizer_global_";
+pub(crate) const MEMORY: &str = "__wizer_memory_0";
 /// How long it may take.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -40,7 +44,7 @@ pub(crate) fn is_wanted(limits: &Limits, binary: &[u8]) -> bool {
         })
 }
 
-/// The module after its `_initialize`. `link` compiles and links the module that is run for it. Blocks.
+/// The module after its `_initialize`, which exports all that a job can change of it. `link` compiles and links the module that is run for it. Blocks.
 pub(crate) fn take(
     binary: &[u8],
     limits: &Limits,
@@ -78,7 +82,9 @@ async fn write_down(
     context: &ModuleContext<'_>,
     state: &mut State,
 ) -> Result<Vec<u8>, LoadError> {
-    wizer.snapshot(context, state).await.map_err(refused)
+    let written = wizer.snapshot(context, state).await.map_err(refused)?;
+    let (_, exported) = Wizer::new().instrument(&written).map_err(refused)?;
+    Ok(exported)
 }
 
 fn refused(error: wasmtime::Error) -> LoadError {
@@ -151,7 +157,7 @@ fn guest(linked: &InstancePre<Guest>, limits: &Limits, grants: &Grants) -> Resul
         ttr: TIME_MAX,
     };
     // Beside the budget of all: it lives for a moment, and no job waits with it.
-    let meter = Meter::new(limits, Arc::<Budget>::default());
+    let meter = Meter::new(limits, Arc::new(Account::of(Arc::<Budget>::default())));
     let memory = linked.module().get_export_index("memory");
     let grants = Arc::new(grants.clone());
     let mut guest =

@@ -123,7 +123,7 @@ fn holder() -> String {
 
 #[tokio::test]
 async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_attempt() {
-    let sandbox = small(5 << 16);
+    let sandbox = small(6 << 16);
     let load =
         |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
     let (holder, grows) = (
@@ -167,7 +167,7 @@ async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_a
 
 #[tokio::test]
 async fn warm_instances_make_room_for_who_starts() {
-    let sandbox = small(5 << 16);
+    let sandbox = small(6 << 16);
     let mut limits = Limits::default();
     limits.instances.jobs_each = 10;
     let page = r#"(module (memory (export "memory") 4)

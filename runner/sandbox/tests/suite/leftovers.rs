@@ -19,9 +19,9 @@ fn in_mode(wat: &str, instances: Instances) -> Handler {
     load_with(wat, Limits { instances, ..Limits::default() }, grants)
 }
 
-/// Looks at every word of its memory of so many pages and of as many that it grows by: beside what
+/// Looks at every word of its memory of so many pages and of those that it grows by: beside what
 /// `_initialize` wrote there is nothing. Then it writes a secret into each, and ends.
-fn searcher(pages: u32, end: &str) -> String {
+fn searcher(pages: u32, grows_by: u32, end: &str) -> String {
     format!(
         r#"(module
   (memory (export "memory") {pages})
@@ -38,7 +38,7 @@ fn searcher(pages: u32, end: &str) -> String {
     (if (i64.ne (i64.load (i32.const 4096)) (i64.const 7)) (then (return (i32.const 4))))
     (if (i64.ne (global.get $left) (i64.const 0)) (then (return (i32.const 5))))
     (if (i32.ne (memory.size) (i32.const {pages})) (then (return (i32.const 6))))
-    (if (i32.eq (memory.grow (i32.const {pages})) (i32.const -1)) (then (return (i32.const 7))))
+    (if (i32.eq (memory.grow (i32.const {grows_by})) (i32.const -1)) (then (return (i32.const 7))))
     (call $blank (i32.const 64))
     (call $blank (i32.const 4096))
     (memory.fill (i32.const 8) (i32.const 0) (i32.const 20))
@@ -55,11 +55,14 @@ fn searcher(pages: u32, end: &str) -> String {
 
 #[tokio::test]
 async fn no_byte_of_memory_reaches_the_next_job_of_any_topic() {
-    // One page; more than a slot of snapshots wipes in place; more than any slot does.
+    // One page; as much as is put back of an instance of a snapshot; more than any slot wipes in place.
+    // What grows is not put back.
     for mode in [FRESH, SNAPSHOT] {
-        let handlers: Vec<Handler> = [1, 8, 100]
+        let handlers: Vec<Handler> = [(1, 1), (1, 0), (8, 8), (15, 0), (100, 100), (100, 0)]
             .into_iter()
-            .flat_map(|pages| [searcher(pages, "(i32.const 0)"), searcher(pages, "(unreachable)")])
+            .flat_map(|(pages, grows_by)| {
+                ["(i32.const 0)", "(unreachable)"].map(|end| searcher(pages, grows_by, end))
+            })
             .map(|text| in_mode(&text, mode))
             .collect();
         for round in 0..12 {

@@ -22,6 +22,7 @@ mod limits;
 mod load;
 mod names;
 mod reuse;
+mod rewind;
 mod said;
 mod servers;
 mod shapes;

@@ -177,10 +177,10 @@ async fn what_a_response_holds_is_memory_of_all_guests() {
     let server = Raw::say(format!("HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n{body}")).await;
     let origin = format!("http://{}", server.address);
     let crowd = Crowd::new(&origin, HttpConfig::default(), PATIENCE);
-    let memory = 200 << 16;
+    let memory = 200_usize << 16;
     let run = || crowd.handler.run(crowd.job.clone(), Interrupt::new(), Arc::clone(&crowd.world));
     for (room, code) in [(1_000_000, 200), (500_000, -6)] {
-        crowd.sandbox.limit_memory(memory + room);
+        crowd.sandbox.limit_memory((memory + room).div_ceil(7) * 8);
         let report = run().await;
         let result = report.result.unwrap_or_else(|| panic!("{:?}", report.outcome));
         assert_eq!(i32::from_le_bytes(result[..4].try_into().unwrap()), code);
