@@ -1,22 +1,62 @@
-//! What a topic's worker has done since it started. Only ever raised; read for the closing line.
+//! What a topic's workers have done since they started. Only ever raised, and without a lock; read for the
+//! closing line and for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use duebox_job::{Durations, FailureClass};
 use duebox_queue::Settled;
 
+/// Bounds of how late jobs start: 1 ms is told from 3 ms, and a minute from an hour.
+const LATE: [Duration; 17] = [
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(3),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(300),
+    Duration::from_secs(3_600),
+];
+
+/// Bounds of how long attempts run, from the shortest handlers to the longest ttr that is common.
+const RAN: [Duration; 17] = [
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(3),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(300),
+];
+
 /// Counts of one topic in this process.
-#[derive(Default)]
 pub struct Counters {
     /// Jobs leased.
     pub leased: AtomicU64,
-    /// Jobs acked, or forgotten by policy.
+    /// Jobs acked.
     pub acked: AtomicU64,
-    /// Failed attempts that will be tried again.
-    pub retried: AtomicU64,
     /// Jobs that their handler put off.
     pub snoozed: AtomicU64,
-    /// Jobs buried.
-    pub dead: AtomicU64,
     /// Jobs that were not started within their ttl.
     pub expired: AtomicU64,
     /// Leases given back with no attempt spent.
@@ -27,24 +67,90 @@ pub struct Counters {
     pub lost: AtomicU64,
     /// Expired leases of any runner that this one ended.
     pub reclaimed: AtomicU64,
+    /// Failures, by what became of the job and by class.
+    failures: [[AtomicU64; FailureClass::ALL.len()]; Fate::ALL.len()],
+    /// How late attempts began.
+    pub late: Durations,
+    /// How long they ran.
+    pub ran: Durations,
+}
+
+/// What became of a job that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is tried again.
+    Retry,
+    /// It is buried.
+    Dead,
+    /// It is forgotten, as its topic wants.
+    Discard,
+}
+
+impl Fate {
+    /// Every fate.
+    pub const ALL: [Self; 3] = [Self::Retry, Self::Dead, Self::Discard];
+
+    /// Its word, in metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Dead => "dead",
+            Self::Discard => "discard",
+        }
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            leased: AtomicU64::default(),
+            acked: AtomicU64::default(),
+            snoozed: AtomicU64::default(),
+            expired: AtomicU64::default(),
+            released: AtomicU64::default(),
+            overtaken: AtomicU64::default(),
+            lost: AtomicU64::default(),
+            reclaimed: AtomicU64::default(),
+            failures: Default::default(),
+            late: Durations::new(&LATE),
+            ran: Durations::new(&RAN),
+        }
+    }
 }
 
 impl Counters {
-    /// Counts a settled job.
-    pub fn settled(&self, settled: Settled) {
-        add(self.of(settled), 1);
+    /// Counts a settled job; `class` is what it failed of, if it did.
+    pub fn settled(&self, settled: Settled, class: Option<FailureClass>) {
+        let class_or_nack = class.unwrap_or(FailureClass::Nack);
+        match settled {
+            Settled::Retry => self.failed(Fate::Retry, class_or_nack, 1),
+            Settled::Dead => self.failed(Fate::Dead, class_or_nack, 1),
+            Settled::Discarded => self.failed(Fate::Discard, class_or_nack, 1),
+            // A topic that wants a class forgotten has it acked.
+            Settled::Done => match class {
+                Some(class) => self.failed(Fate::Discard, class, 1),
+                None => add(&self.acked, 1),
+            },
+            Settled::Snoozed => add(&self.snoozed, 1),
+            Settled::Released => add(&self.released, 1),
+            Settled::Superseded | Settled::Cancelled => add(&self.overtaken, 1),
+            Settled::Lost => add(&self.lost, 1),
+        }
     }
 
-    fn of(&self, settled: Settled) -> &AtomicU64 {
-        match settled {
-            Settled::Done | Settled::Discarded => &self.acked,
-            Settled::Snoozed => &self.snoozed,
-            Settled::Retry => &self.retried,
-            Settled::Dead => &self.dead,
-            Settled::Released => &self.released,
-            Settled::Superseded | Settled::Cancelled => &self.overtaken,
-            Settled::Lost => &self.lost,
-        }
+    /// Counts jobs that failed.
+    pub fn failed(&self, fate: Fate, class: FailureClass, jobs: usize) {
+        add(&self.failures[fate as usize][class as usize], jobs);
+    }
+
+    /// How many failed of this class and came to that.
+    pub fn failures(&self, fate: Fate, class: FailureClass) -> u64 {
+        read(&self.failures[fate as usize][class as usize])
+    }
+
+    /// How many failed and came to that.
+    pub fn all_failures(&self, fate: Fate) -> u64 {
+        self.failures[fate as usize].iter().map(read).sum()
     }
 }
 
@@ -56,4 +162,40 @@ pub fn add(counter: &AtomicU64, by: usize) {
 /// Reads a count.
 pub fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_counted_once_and_under_its_class() {
+        let counters = Counters::default();
+        counters.settled(Settled::Done, None);
+        counters.settled(Settled::Done, Some(FailureClass::Trap));
+        counters.settled(Settled::Retry, Some(FailureClass::Timeout));
+        counters.settled(Settled::Dead, None);
+        counters.settled(Settled::Lost, Some(FailureClass::Trap));
+        assert_eq!((read(&counters.acked), read(&counters.lost)), (1, 1));
+        assert_eq!(counters.failures(Fate::Discard, FailureClass::Trap), 1);
+        assert_eq!(counters.failures(Fate::Retry, FailureClass::Timeout), 1);
+        assert_eq!(counters.failures(Fate::Dead, FailureClass::Nack), 1);
+        let all: u64 = Fate::ALL.iter().map(|fate| counters.all_failures(*fate)).sum();
+        assert_eq!(all, 3);
+    }
+
+    #[test]
+    fn fates_and_classes_have_places_of_their_own() {
+        let counters = Counters::default();
+        for (at, fate) in Fate::ALL.into_iter().enumerate() {
+            assert_eq!(fate as usize, at);
+        }
+        for (at, class) in FailureClass::ALL.into_iter().enumerate() {
+            counters.failed(Fate::Dead, class, at + 1);
+        }
+        let places = FailureClass::ALL.into_iter().enumerate();
+        for (at, class) in places {
+            assert_eq!(counters.failures(Fate::Dead, class), at as u64 + 1, "{class}");
+        }
+    }
 }

@@ -34,6 +34,7 @@ use self::served::{Leaving, Served};
 use crate::file_limit;
 use crate::guest_threads::GuestThreads;
 use crate::handler_log::HandlerLog;
+use crate::health::{Health, Phase};
 use crate::history::History;
 use crate::keeper::{self, Retentions};
 use crate::kv::RedisKv;
@@ -42,11 +43,13 @@ use crate::manifest::{Manifest, RedisUrl, Surroundings};
 use crate::module_file;
 use crate::outage::Outage;
 use crate::poller::{self, Pokes};
+use crate::pushes::Pushes;
 use crate::redis_server::{ManagedRedis, fitness};
 use crate::relay::Relay;
 use crate::scheduler::{self, Schedules};
 use crate::signal::{Signal, Signals};
 use crate::status::{self, AllWatched};
+use crate::supervisor;
 use crate::watch::Watch;
 
 mod bind;
@@ -119,8 +122,10 @@ struct Daemon {
     judge_at: Interval,
     ground: Ground,
     runner_id: Arc<str>,
+    health: Arc<Health>,
     outage: Arc<Outage>,
     relay: Relay,
+    pushes: Arc<Pushes>,
     topics: BTreeMap<TopicName, Served>,
     /// Topics that were left, while what they had in flight ends.
     leaving: Vec<Leaving>,
@@ -135,6 +140,8 @@ struct Daemon {
     rules: watch::Sender<AllRules>,
     schedules: watch::Sender<Schedules>,
     watched: watch::Sender<AllWatched>,
+    /// The names of all topics that are served, for who asks how many jobs wait.
+    names: Arc<ArcSwap<Vec<TopicName>>>,
     seen: Files,
     /// Files and directories that a refused manifest wants otherwise: it is read again when one changes.
     awaited: Vec<PathBuf>,
@@ -197,8 +204,10 @@ impl Daemon {
             judge_at: tokio::time::interval(JUDGE_EVERY),
             ground,
             runner_id: format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..)).into(),
+            health: Arc::default(),
             outage: Arc::default(),
             relay: Relay::default(),
+            pushes: Arc::default(),
             topics: BTreeMap::new(),
             leaving: Vec::new(),
             unbound: false,
@@ -210,6 +219,7 @@ impl Daemon {
             rules: watch::Sender::new(Arc::new([])),
             schedules,
             watched: watch::Sender::new(Arc::new([])),
+            names: Arc::default(),
             seen,
             awaited: Vec::new(),
             background: JoinSet::new(),
@@ -229,11 +239,18 @@ impl Daemon {
         let look = poller::look(queue.clone(), Arc::clone(pokes), poll, Arc::clone(outage));
         let listen = poller::listen(queue.clone(), Arc::clone(pokes), self.finder.clone(), orders);
         let keep = keeper::keep(queue.clone(), Arc::clone(&self.retentions), Arc::clone(outage));
-        let relay = self.relay.clone().run(queue.clone(), Arc::clone(pokes), Arc::clone(outage));
+        let (pushes, times) = (&self.pushes, self.schedules.subscribe());
+        let relay = self.relay.clone().run(
+            queue.clone(),
+            Arc::clone(pokes),
+            Arc::clone(pushes),
+            Arc::clone(outage),
+        );
+        let keep_time =
+            scheduler::keep_time(queue.clone(), times, Arc::clone(pushes), Arc::clone(outage));
         let finder = self.finder.clone();
         let rules = rules::keep(queue.clone(), self.rules.subscribe(), finder, Arc::clone(outage));
         let find = self.finder.clone().look(queue.clone(), Arc::clone(outage));
-        let times = self.schedules.subscribe();
         let told = self.watched.subscribe();
         let tell =
             status::tell(queue.clone(), Arc::clone(&self.runner_id), told, Arc::clone(outage));
@@ -244,18 +261,27 @@ impl Daemon {
         self.background.spawn(relay);
         self.background.spawn(rules);
         self.background.spawn(find);
-        self.background.spawn(scheduler::keep_time(queue.clone(), times, Arc::clone(outage)));
+        self.background.spawn(keep_time);
+        self.background.spawn(supervisor::pulse(Arc::clone(&self.health)));
+        self.health.enters(Phase::Serving);
+        supervisor::ready();
         info!(topics = self.topics.len(), runner = %self.runner_id, "ready");
     }
 
     async fn serve(mut self, mut signals: Signals) {
         let mut watch = Watch::new();
         watch.follow(&self.seen);
-        while self.serve_until(watch.changed(), &mut signals).await != Err(Signal::Stop) {
+        loop {
+            match self.serve_until(watch.changed(), &mut signals).await {
+                Err(Signal::Stop) => break,
+                Err(Signal::Reload) => supervisor::reloading(),
+                Ok(()) => {}
+            }
             let Some(changes) = self.changes(&mut signals).await else { break };
             if self.apply_changes(changes).await {
                 watch.follow(&self.seen);
             }
+            supervisor::ready();
         }
         tokio::select! {
             () = self.drain() => {}
@@ -271,7 +297,7 @@ impl Daemon {
                 Ok(changes) => return Some(changes),
                 Err(Signal::Stop) => return None,
                 // It looks already; what changes from now on is a change of its own.
-                Err(Signal::Reload) => {}
+                Err(Signal::Reload) => supervisor::reloading(),
             }
         }
     }
@@ -300,6 +326,8 @@ impl Daemon {
 
     async fn drain(mut self) {
         let began = Instant::now();
+        self.health.enters(Phase::Draining);
+        supervisor::stopping(self.manifest.runner.drain_timeout);
         let until = began + self.manifest.runner.drain_timeout;
         info!("draining: what has not started is given back, what runs may finish");
         let served = self.topics.into_iter();
@@ -340,8 +368,8 @@ async fn connect(
             warn!("{warning}");
         }
     }
-    let kv = RedisKv::new(Queue::connect(&settings, &manifest.redis.prefix).await?);
-    Ok((queue, kv))
+    let kv = Queue::connect(&settings, &manifest.redis.prefix).await?;
+    Ok((queue, RedisKv::new(kv)))
 }
 
 async fn stop_managed(managed: Option<ManagedRedis>) {

@@ -70,6 +70,11 @@ impl Gate {
         Arc::new(Line { gate: self.clone(), id })
     }
 
+    /// How many more may be past it now.
+    pub fn free(&self) -> usize {
+        self.state().free
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,10 +242,6 @@ mod tests {
         }
     }
 
-    fn free(gate: &Gate) -> usize {
-        gate.state().free
-    }
-
     #[test]
     fn lines_take_turns_however_long_they_are() {
         let gate = Gate::new(1, 0);
@@ -258,7 +259,7 @@ mod tests {
         inside = look(&mut of_long.remove(0)).unwrap();
         drop(inside);
         drop(look(&mut of_long.remove(0)).unwrap());
-        assert_eq!(free(&gate), 1);
+        assert_eq!(gate.free(), 1);
     }
 
     #[test]
@@ -271,7 +272,7 @@ mod tests {
         held.push(ask(&late, 100).ok().unwrap());
         assert!(ask(&late, 100).is_err());
         drop(held);
-        assert_eq!(free(&gate), 8);
+        assert_eq!(gate.free(), 8);
     }
 
     #[test]
@@ -311,7 +312,7 @@ mod tests {
         drop(granted);
         // It was granted and never looked at.
         drop(untaken);
-        assert_eq!(free(&gate), 1);
+        assert_eq!(gate.free(), 1);
         drop((one, other));
         assert_eq!(gate.state().lines.len(), 0);
     }

@@ -50,6 +50,21 @@ pub enum Fate {
 }
 
 impl Fate {
+    /// Every fate.
+    pub const ALL: [Self; 5] =
+        [Self::Served, Self::Refused, Self::RolledBack, Self::RolledBackByHand, Self::Left];
+
+    /// Its word in JSON and in metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Refused => "refused",
+            Self::RolledBack => "rolled_back",
+            Self::RolledBackByHand => "rolled_back_by_hand",
+            Self::Left => "left",
+        }
+    }
+
     /// What it is for people.
     pub fn words(self) -> &'static str {
         match self {
@@ -94,8 +109,8 @@ pub struct History(Arc<Mutex<Notes>>);
 #[derive(Default)]
 struct Notes {
     events: VecDeque<Event>,
-    /// Events so far, those that went too.
-    count: u64,
+    /// Events so far by their fate, those that went too.
+    counts: [u64; Fate::ALL.len()],
 }
 
 impl History {
@@ -109,7 +124,7 @@ impl History {
             notes.events.pop_front();
         }
         notes.events.push_back(Event { at_ms, role, fate, digest, reason });
-        notes.count += 1;
+        notes.counts[fate as usize] += 1;
     }
 
     /// Notes that a module serves, if the last that was noted is that it, or another, does not.
@@ -126,7 +141,12 @@ impl History {
 
     /// How many events there were since the start: another number tells of a new one.
     pub fn count(&self) -> u64 {
-        self.notes().count
+        self.notes().counts.iter().sum()
+    }
+
+    /// How many events of a fate there were since the start.
+    pub fn count_of(&self, fate: Fate) -> u64 {
+        self.notes().counts[fate as usize]
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -151,7 +171,11 @@ mod tests {
         }
         history.note(Role::Canary, Fate::Refused, None, &"ä".repeat(1_000));
         let events = history.events();
-        assert_eq!(history.count(), 21);
+        assert_eq!((history.count(), history.count_of(Fate::Served)), (21, 20));
+        for fate in Fate::ALL {
+            let word = format!("\"{}\"", fate.word());
+            assert_eq!(serde_json::to_string(&fate).unwrap(), word);
+        }
         let oldest = Digest::of(&[5]).to_string();
         assert_eq!((events.len(), events[0].digest.as_ref()), (16, Some(&oldest)));
         assert_eq!((events[15].reason.len(), events[15].role), (1_024, Role::Canary));

@@ -19,6 +19,11 @@ pub struct Outage {
 }
 
 impl Outage {
+    /// True while Redis fails, as far as anybody noticed.
+    pub fn lasts(&self) -> bool {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Redis did not do what it was asked.
     pub fn noticed(&self, error: &QueueError) {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duebox_job::{JobId, Outcome, TopicName};
+use duebox_job::{FailureClass, JobId, Outcome, TopicName};
 use duebox_queue::Settled;
 use duebox_sandbox::Digest;
 use tracing::{info, warn};
@@ -36,6 +36,14 @@ impl Record {
     /// What came of it, and what it cost, by the module that ran it; none if none did.
     pub fn ran(&self) -> Option<(Digest, &Outcome, &Cost)> {
         Some((self.digest?, &self.outcome, &self.cost))
+    }
+
+    /// What it failed of, if it did.
+    pub fn class(&self) -> Option<FailureClass> {
+        match &self.outcome {
+            Outcome::Failed(failure) => Some(failure.class),
+            Outcome::Acked | Outcome::Snoozed { .. } | Outcome::HostFault(_) => None,
+        }
     }
 
     /// Writes the line.

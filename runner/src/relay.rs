@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 
 use crate::outage::{self, Outage, RETRY_FIRST};
 use crate::poller::Pokes;
+use crate::pushes::{Pushes, Source};
 
 /// How often every outbox is looked at.
 const EVERY: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ impl Relay {
     }
 
     /// Relays, for ever.
-    pub async fn run(self, queue: Queue, pokes: Pokes, outage: Arc<Outage>) {
+    pub async fn run(self, queue: Queue, pokes: Pokes, pushes: Arc<Pushes>, outage: Arc<Outage>) {
         let mut tick = tokio::time::interval(EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut retry = RETRY_FIRST;
@@ -55,7 +56,7 @@ impl Relay {
                 outage.noticed(&error);
             }
             for topic in self.take() {
-                match relay(&queue, &topic).await {
+                match relay(&queue, &topic, &pushes).await {
                     Ok(rest) if rest => self.due(&topic),
                     Ok(_) => retry = RETRY_FIRST,
                     Err(error) => {
@@ -92,9 +93,10 @@ impl Relay {
 }
 
 /// Empties an outbox, or does a good part of it. True if something is left that can be relayed.
-async fn relay(queue: &Queue, topic: &TopicName) -> Result<bool, QueueError> {
+async fn relay(queue: &Queue, topic: &TopicName, pushes: &Pushes) -> Result<bool, QueueError> {
     for _ in 0..ROUNDS_A_TOPIC {
         let relayed = queue.relay(topic).await?;
+        pushes.pushed(Source::FollowUp, relayed.pushed as usize);
         for fault in &relayed.faults {
             warn!(%topic, "{fault}");
         }

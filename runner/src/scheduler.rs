@@ -21,6 +21,7 @@ use tracing::{debug, info, warn};
 
 use self::catch_up::{COUNT_MAX, CatchUp, catch_up};
 use crate::outage::{self, Outage, RETRY_FIRST};
+use crate::pushes::{Pushes, Source};
 use crate::schedule::{Missed, Schedule};
 
 /// The schedules of the manifest in service.
@@ -39,9 +40,11 @@ const AHEAD_MAX_MS: u64 = 3_600_000;
 pub async fn keep_time(
     queue: Queue,
     mut schedules: watch::Receiver<Schedules>,
+    pushes: Arc<Pushes>,
     outage: Arc<Outage>,
 ) {
-    let mut scheduler = Scheduler { queue, outage, seen: BTreeMap::new(), retry: RETRY_FIRST };
+    let mut scheduler =
+        Scheduler { queue, pushes, outage, seen: BTreeMap::new(), retry: RETRY_FIRST };
     loop {
         let current = Arc::clone(&schedules.borrow_and_update());
         scheduler.take_over(&current);
@@ -67,6 +70,7 @@ async fn sleep_until(when: Option<Instant>) {
 
 struct Scheduler {
     queue: Queue,
+    pushes: Arc<Pushes>,
     outage: Arc<Outage>,
     /// What is known of each schedule, by its topic and name.
     seen: BTreeMap<(TopicName, String), Seen>,
@@ -145,7 +149,7 @@ impl Scheduler {
     async fn attend_all<'s>(&self, schedules: &'s Schedules, now_ms: u64) -> Vec<Attended<'s>> {
         let attend_one = |schedule: &'s Schedule| {
             let seen = self.seen.get(&key(schedule)).cloned().unwrap_or_default();
-            attend(&self.queue, schedule, seen, now_ms)
+            attend(&self.queue, &self.pushes, schedule, seen, now_ms)
         };
         let work: Vec<_> = schedules.iter().map(attend_one).collect();
         stream::iter(work).buffer_unordered(AT_ONCE).collect().await
@@ -182,6 +186,7 @@ struct Attended<'s> {
 /// Does what a schedule needs at `now_ms`.
 async fn attend<'s>(
     queue: &Queue,
+    pushes: &Pushes,
     schedule: &'s Schedule,
     mut seen: Seen,
     now_ms: u64,
@@ -212,6 +217,8 @@ async fn attend<'s>(
             Ok(Ticked::Done(words)) => {
                 tell(schedule, &step, now_ms);
                 tell_ticks(schedule, times, &words);
+                let stored = words.iter().filter(|word| word.is_stored()).count();
+                pushes.pushed(Source::Schedule, stored);
                 seen = Seen { until: Some(now_ms), line: line.clone(), ..seen };
             }
             Ok(Ticked::Taken { until, line }) => seen = Seen { until, line, ..seen },

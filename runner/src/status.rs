@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::binding::{self, Bound, CanaryHandler};
 use crate::breaker::{Breaker, Standing};
+use crate::counters::Counters;
 use crate::figures::{Figures, Sums};
 use crate::history::{Event, History};
 use crate::manifest::percent;
@@ -114,6 +115,8 @@ pub struct ModuleStatus {
 pub struct Watched {
     /// Its name, or the pattern that waits.
     pub topic: String,
+    /// The entry of the manifest that it is served by: itself, or a pattern.
+    pub entry: String,
     /// Who serves it; none as long as there is no good module.
     pub serving: Option<Serving>,
     /// The module that served before.
@@ -129,6 +132,8 @@ pub struct Watched {
 pub struct Serving {
     /// The modules that serve it now.
     pub bound: Bound,
+    /// What its workers did.
+    pub counters: Arc<Counters>,
     /// What its attempts came to and cost.
     pub figures: Arc<Figures>,
     /// Whether its jobs may start.

@@ -29,6 +29,7 @@ struct Switches {
     filter: reload::Handle<Filter, Registry>,
     writer: reload::Handle<Writer, WithFilter>,
     stderr: NonBlocking,
+    dropped: ErrorCounter,
 }
 
 /// The running log. Dropping it writes out what still waits.
@@ -69,7 +70,7 @@ impl Telemetry {
         let (filter_layer, filter) = reload::Layer::new(parse_filter(filter)?);
         let (writer_layer, writer) = reload::Layer::new(writer_for(format, stderr.clone()));
         tracing_subscriber::registry().with(filter_layer).with(writer_layer).try_init()?;
-        CURRENT.get_or_init(|| Switches { filter, writer, stderr });
+        CURRENT.get_or_init(|| Switches { filter, writer, stderr, dropped: dropped.clone() });
         Ok(Self { dropped, _flush: flush })
     }
 
@@ -77,6 +78,11 @@ impl Telemetry {
     pub fn dropped_lines(&self) -> usize {
         self.dropped.dropped_lines()
     }
+}
+
+/// How many lines of this process' log were dropped so far because stderr was too slow.
+pub fn dropped_lines() -> u64 {
+    CURRENT.get().map_or(0, |switches| switches.dropped.dropped_lines() as u64)
 }
 
 /// Changes what this process logs and how, from the next line on: for a reload of the manifest.

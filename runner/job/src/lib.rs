@@ -14,6 +14,7 @@
 
 mod backoff;
 mod duration;
+mod durations;
 mod follow_up;
 mod id;
 mod options;
@@ -23,6 +24,7 @@ mod topic;
 
 pub use backoff::{Backoff, BackoffError};
 pub use duration::{DurationError, format_duration, parse_duration};
+pub use durations::{CountedDurations, Durations};
 pub use follow_up::{FollowUp, FollowUpDue};
 pub use id::{IdError, JobId};
 pub use options::{OptionError, Options, Priority};

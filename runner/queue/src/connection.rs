@@ -4,14 +4,15 @@
 //! Redis carried it out is not known; verbs are made so that repeating them is safe.
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ErrorKind, IntoConnectionInfo, Pipeline, Value};
 
-use crate::QueueError;
+use crate::{QueueError, Traffic};
 
 /// How long an answer may take. Shorter than a lease, longer than a Redis that forks to save.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -79,6 +80,7 @@ fn tcp_settings() -> TcpSettings {
 pub(crate) struct Connection {
     manager: ConnectionManager,
     settings: ConnectionSettings,
+    traffic: Arc<Traffic>,
 }
 
 impl Connection {
@@ -103,13 +105,16 @@ impl Connection {
             ConnectionManager::new_with_config(client, config).await.map_err(refused)?;
         // Whoever gives no password to a server that wants one is refused at the first command.
         let () = redis::cmd("PING").query_async(&mut manager).await.map_err(refused)?;
-        Ok(Self { manager, settings: settings.clone() })
+        Ok(Self { manager, settings: settings.clone(), traffic: Arc::default() })
     }
 
     /// Sends commands in one write and answers each with its value or its error.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>, QueueError> {
         let count = commands.len();
-        let answers = self.manager.clone().send_packed_commands(commands, 0, count).await?;
+        let sent_at = Instant::now();
+        let answers = self.manager.clone().send_packed_commands(commands, 0, count).await;
+        self.traffic.saw(sent_at.elapsed(), answers.is_ok());
+        let answers = answers?;
         if answers.len() == count {
             return Ok(answers);
         }
@@ -118,6 +123,10 @@ impl Connection {
 
     pub(crate) fn manager(&self) -> ConnectionManager {
         self.manager.clone()
+    }
+
+    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     pub(crate) fn settings(&self) -> &ConnectionSettings {

@@ -24,6 +24,7 @@
 //! | `pull.rs` | pull: lease with a wait; settle and extend by id and token |
 //! | `doctor.rs` | examine: what bad producers left, found and put right |
 //! | `runners.rs` | what running daemons say of themselves |
+//! | `traffic.rs` | how long Redis takes to answer |
 //! | `wake.rs` | the wake-up of a sleeping runner |
 //! | `orders.rs` | order, answer: what people tell all daemons |
 
@@ -52,6 +53,7 @@ mod script;
 mod settle;
 mod shards;
 mod tick;
+mod traffic;
 mod turn;
 mod wake;
 mod withdraw;
@@ -76,6 +78,7 @@ pub use rules::Rules;
 pub use settle::{Finish, Settled, Settlement, Verdict};
 pub use shards::Shards;
 pub use tick::{ScheduleState, Tick, Ticked};
+pub use traffic::Traffic;
 pub use turn::{Extension, Promoted, Promotion, ReclaimRule, Reclaimed, Turn, TurnReply};
 pub use wake::{Wake, WakeListener};
 pub use withdraw::{Cancelled, Rescheduled};
@@ -102,6 +105,11 @@ impl Queue {
         let connection = Connection::open(settings).await?;
         script::load(&connection).await?;
         Ok(Self { connection, prefix: prefix.into(), known_shards: Default::default() })
+    }
+
+    /// What this handle and its clones asked of Redis so far, and how long the answers took.
+    pub fn traffic(&self) -> std::sync::Arc<Traffic> {
+        std::sync::Arc::clone(self.connection.traffic())
     }
 
     /// The connection itself, for questions that are not about jobs (INFO, CONFIG).

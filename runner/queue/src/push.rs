@@ -79,6 +79,14 @@ pub enum Pushed {
 }
 
 impl Pushed {
+    /// True if the job was stored.
+    pub fn is_stored(self) -> bool {
+        match self {
+            Self::Pushed | Self::Replaced | Self::Successor => true,
+            Self::Exists | Self::Kept | Self::Held | Self::Full | Self::BadDue => false,
+        }
+    }
+
     /// The queue's word for it.
     pub fn word(self) -> &'static str {
         match self {

@@ -106,7 +106,7 @@ impl Budget {
     }
 
     /// Bytes that all guests may hold.
-    fn max(&self) -> usize {
+    pub(crate) fn max(&self) -> usize {
         self.max.load(Ordering::SeqCst)
     }
 

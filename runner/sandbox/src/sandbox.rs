@@ -74,6 +74,11 @@ impl Sandbox {
         self.common.budget.held()
     }
 
+    /// Bytes of linear memory that all guests together may hold; `usize::MAX` for no bound.
+    pub fn memory_max(&self) -> usize {
+        self.common.budget.max()
+    }
+
     /// Whether instances come from a pool, or are made on demand.
     pub fn is_pooling(&self) -> bool {
         self.rooms.are_pooling()

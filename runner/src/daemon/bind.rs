@@ -241,6 +241,7 @@ impl Daemon {
             self.topics.iter().map(|(name, served)| (name.clone(), count(served))).collect();
         let known = Known { manifest: Arc::clone(&self.manifest), served };
         self.finder.known.store(Arc::new(known));
+        self.names.store(Arc::new(rules.iter().map(|(name, _)| name.clone()).collect()));
         self.rules.send_replace(rules.into());
         self.watched.send_replace(self.watched());
     }

@@ -85,6 +85,7 @@ impl Daemon {
             None => {}
             Some(Err(error)) => {
                 warn!("the manifest is refused, the one in service stays\n{error}");
+                self.health.manifest_refused(&error.to_string());
                 self.awaited = error.awaited().to_vec();
                 for file in &self.awaited {
                     // Not known as it was before: it may have come since, and is looked at again.
@@ -197,6 +198,7 @@ impl Daemon {
             is_new
         });
         info!(topics = entries(&manifest).count(), "the manifest is reloaded");
+        self.health.manifest_applied();
         self.crowded = false;
         self.manifest = Arc::new(manifest);
     }

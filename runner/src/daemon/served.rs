@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::binding::{Binding, CanaryHandler, Handlers};
 use crate::breaker::Breaker;
-use crate::counters::{Counters, read};
+use crate::counters::{Counters, Fate, read};
 use crate::figures::{Figures, Sums};
 use crate::lanes::Share;
 use crate::manifest::{Topic, percent};
@@ -99,6 +99,7 @@ impl Served {
         let workers = self.workers.as_ref()?;
         Some(Serving {
             bound: workers.binding.subscribe(),
+            counters: Arc::clone(&workers.counters),
             figures: Arc::clone(&workers.figures),
             breaker: Arc::clone(&workers.breaker),
         })
@@ -158,11 +159,11 @@ fn log_counts(topic: &TopicName, counters: &Counters, sums: &Sums) {
     info!(
         %topic,
         leased = read(&counters.leased),
-        acked = read(&counters.acked),
-        retried = read(&counters.retried),
+        acked = read(&counters.acked) + counters.all_failures(Fate::Discard),
+        retried = counters.all_failures(Fate::Retry),
         snoozed = read(&counters.snoozed),
         expired = read(&counters.expired),
-        dead = read(&counters.dead),
+        dead = counters.all_failures(Fate::Dead),
         released = read(&counters.released),
         overtaken = read(&counters.overtaken),
         lost = read(&counters.lost),

@@ -34,8 +34,9 @@ impl Daemon {
 
     fn watched_by(&self, topic: String, entry: EntryName, serving: Option<Serving>) -> Watched {
         let history = self.histories.get(&entry).cloned().unwrap_or_default();
+        let entry_name = entry.to_string();
         let seat = self.modules.get(&Place::handler(entry));
         let (before, withdrawn) = (seat.and_then(Seat::before), seat.and_then(Seat::withdrawn));
-        Watched { topic, serving, before, withdrawn, history }
+        Watched { topic, entry: entry_name, serving, before, withdrawn, history }
     }
 }

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::Worker;
 use crate::binding::{self, Binding};
-use crate::counters::add;
+use crate::counters::{Fate, add};
 use crate::lanes::{Remains, Task};
 use crate::record::Record;
 use crate::verdict::Attempt;
@@ -35,7 +35,7 @@ impl Worker {
             self.look_at = self.look_at.min(Instant::now() + wait);
         }
         self.more |= leases.len() == call.jobs || withdrawn + expired > 0;
-        self.expired(expired);
+        self.expired(expired, call);
         add(&self.parts.counters.leased, leases.len());
         let binding = binding::current(&self.parts.bound);
         let lease_us = u64::try_from(call.lease.as_micros()).unwrap_or(u64::MAX);
@@ -106,8 +106,10 @@ impl Worker {
         self.verdicts.push(lease.settle(verdict));
     }
 
-    fn expired(&self, jobs: u64) {
+    fn expired(&self, jobs: u64, call: &LeaseCall) {
         if jobs > 0 {
+            let fate = if call.expired_info.is_empty() { Fate::Discard } else { Fate::Dead };
+            self.parts.counters.failed(fate, FailureClass::Expired, jobs as usize);
             add(&self.parts.counters.expired, jobs as usize);
             warn!(topic = %self.parts.topic, jobs, class = FailureClass::Expired.name(),
                 "not started within their ttl after they fell due");

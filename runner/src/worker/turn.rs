@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use super::{DRAIN_GRACE, SLEEP_MAX, Worker};
 use crate::binding::{self, Binding};
-use crate::counters::add;
+use crate::counters::{Fate, add};
 use crate::lanes::Ended;
 use crate::outage::{self, RETRY_FIRST};
 use crate::record::Record;
@@ -60,6 +60,10 @@ impl Worker {
             self.judge(ended, &binding);
         }
         let attempts = self.records[judged..].iter();
+        for record in attempts.clone().filter(|record| record.digest.is_some()) {
+            self.parts.counters.late.add(record.late);
+            self.parts.counters.ran.add(record.cost.wall);
+        }
         self.parts.figures.ran_all(attempts.filter_map(Record::ran));
     }
 
@@ -213,6 +217,7 @@ impl Worker {
         if let Some(promoted) = promoted {
             self.clock.saw(sent_at, now, promoted_at_us);
             self.promoted(promoted, plan.skip, now, promoted_at_us);
+            self.buried_bad(promoted.bad, plan.discards_bad);
         }
         if let (Some(leased), Some(call)) = (leased, plan.lease) {
             self.leased(leased, &call, sent_at, promoted_at_us);
@@ -228,7 +233,7 @@ impl Worker {
 
     fn settled(&self, records: &[Record], words: &[Settled]) {
         for (record, settled) in records.iter().zip(words) {
-            self.parts.counters.settled(*settled);
+            self.parts.counters.settled(*settled, record.class());
             record.log(&self.parts.topic, *settled);
         }
     }
@@ -254,8 +259,14 @@ impl Worker {
         if let Some(wait) = reclaimed.next_expiry_in {
             self.look_at = self.look_at.min(now + wait);
         }
-        add(&self.parts.counters.reclaimed, reclaimed.jobs.len());
+        let counters = &self.parts.counters;
+        add(&counters.reclaimed, reclaimed.jobs.len());
         for (id, became) in reclaimed.jobs {
+            match became {
+                Settled::Dead => counters.failed(Fate::Dead, FailureClass::Crashed, 1),
+                Settled::Discarded => counters.failed(Fate::Discard, FailureClass::Crashed, 1),
+                _ => {}
+            }
             self.log_reclaimed(&id, became);
         }
     }
@@ -280,8 +291,13 @@ impl Worker {
         }
         self.skip = if promoted.more { skip + promoted.skipped } else { 0 };
         self.more |= promoted.more;
-        if promoted.bad > 0 {
-            warn!(topic = %self.parts.topic, jobs = promoted.bad, class = FailureClass::BadDue.name(),
+    }
+
+    fn buried_bad(&self, jobs: u64, are_discarded: bool) {
+        if jobs > 0 {
+            let fate = if are_discarded { Fate::Discard } else { Fate::Dead };
+            self.parts.counters.failed(fate, FailureClass::BadDue, jobs as usize);
+            warn!(topic = %self.parts.topic, jobs, class = FailureClass::BadDue.name(),
                 "dead: their due time is no unix time in milliseconds");
         }
     }

@@ -1,0 +1,40 @@
+# syntax=docker/dockerfile:1
+#
+# The daemon in a small image: glibc, certificates and one binary. It runs as nobody in particular, on a
+# root file system that nobody can write, and needs no shell. docs/operations.md says how to deploy it.
+#
+#   docker build -t duebox .
+#   docker run --read-only --tmpfs /var/cache/duebox:mode=0700,uid=65532 \
+#     -v ./duebox.toml:/etc/duebox/duebox.toml:ro -v ./handlers:/etc/duebox/handlers:ro duebox
+
+FROM rust:1.95-slim-bookworm AS build
+WORKDIR /src
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked -p duebox \
+    && install -D -m 0755 target/release/duebox /image/usr/local/bin/duebox \
+    && install -d -m 0755 /image/etc/duebox \
+    && install -d -m 0700 /cache/duebox
+
+# glibc, libgcc, certificates, time zones and no shell.
+FROM gcr.io/distroless/cc-debian12:nonroot
+COPY --from=build /image/ /
+# Compiled modules are kept here: the only folder that is written, and nobody else's.
+COPY --from=build --chown=65532:65532 /cache/ /var/cache/
+
+# Numbers, so that Kubernetes can tell that it is not root.
+USER 65532:65532
+WORKDIR /etc/duebox
+ENV DUEBOX_MANIFEST=/etc/duebox/duebox.toml \
+    XDG_CACHE_HOME=/var/cache
+
+# The API is on loopback unless the manifest says otherwise; probes and metrics have an address of their own.
+EXPOSE 7280 7281
+
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["/usr/local/bin/duebox", "health", "--probe", "ready"]
+
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/duebox"]
+CMD ["run"]

@@ -1,0 +1,145 @@
+//! A page of metrics while it is written: one family after the other, each with its name, its help and its
+//! series. Names get the prefix and the endings that Prometheus wants from the encoder.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use duebox_job::CountedDurations;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+/// A label: its name and its value.
+pub(super) type Label<'l> = (&'static str, Cow<'l, str>);
+
+/// The labels of a series.
+pub(super) type Labels<'l> = Vec<Label<'l>>;
+
+/// What a family is called and what it tells.
+pub(super) struct About {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+}
+
+/// The page.
+pub(super) struct Page<'p>(DescriptorEncoder<'p>);
+
+impl About {
+    pub(super) const fn new(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, unit: None }
+    }
+
+    pub(super) const fn seconds(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, unit: Some(Unit::Seconds) }
+    }
+
+    pub(super) const fn bytes(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, unit: Some(Unit::Bytes) }
+    }
+}
+
+/// The label of a topic.
+pub(super) fn topic(name: &str) -> Label<'_> {
+    ("topic", Cow::Borrowed(name))
+}
+
+/// A label whose value is one of few known words.
+pub(super) fn word(name: &'static str, value: &'static str) -> Label<'static> {
+    (name, Cow::Borrowed(value))
+}
+
+impl<'p> Page<'p> {
+    pub(super) fn new(encoder: DescriptorEncoder<'p>) -> Self {
+        Self(encoder)
+    }
+
+    pub(super) fn counters<'l, V: EncodeCounterValue>(
+        &mut self,
+        about: &About,
+        series: impl IntoIterator<Item = (Labels<'l>, V)>,
+    ) -> fmt::Result {
+        let About { name, help, unit } = about;
+        let kind = MetricType::Counter;
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, value) in series {
+            match labels.is_empty() {
+                true => family.encode_counter::<NoLabelSet, _, f64>(&value, None)?,
+                false => family
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, f64>(&value, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn gauges<'l, V: EncodeGaugeValue>(
+        &mut self,
+        about: &About,
+        series: impl IntoIterator<Item = (Labels<'l>, V)>,
+    ) -> fmt::Result {
+        let About { name, help, unit } = about;
+        let kind = MetricType::Gauge;
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, value) in series {
+            match labels.is_empty() {
+                true => family.encode_gauge(&value)?,
+                false => family.encode_family(&labels)?.encode_gauge(&value)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A gauge that has one value.
+    pub(super) fn gauge(&mut self, about: &About, value: impl EncodeGaugeValue) -> fmt::Result {
+        self.gauges(about, [(Labels::new(), value)])
+    }
+
+    /// A counter that has one value.
+    pub(super) fn counter(&mut self, about: &About, value: impl EncodeCounterValue) -> fmt::Result {
+        self.counters(about, [(Labels::new(), value)])
+    }
+
+    /// What only labels tell; the value of each series is 1.
+    pub(super) fn infos<'l>(
+        &mut self,
+        about: &About,
+        series: impl IntoIterator<Item = Labels<'l>>,
+    ) -> fmt::Result {
+        let About { name, help, unit } = about;
+        let kind = MetricType::Info;
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for labels in series {
+            family.encode_info(&labels)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn histograms<'l>(
+        &mut self,
+        about: &About,
+        series: impl IntoIterator<Item = (Labels<'l>, CountedDurations)>,
+    ) -> fmt::Result {
+        let About { name, help, unit } = about;
+        let kind = MetricType::Histogram;
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, counted) in series {
+            let bound = |bound: Option<std::time::Duration>| match bound {
+                Some(bound) => bound.as_secs_f64(),
+                // What the encoder writes as +Inf.
+                None => f64::MAX,
+            };
+            let buckets: Vec<(f64, u64)> =
+                counted.buckets.iter().map(|(upper, count)| (bound(*upper), *count)).collect();
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                counted.sum.as_secs_f64(),
+                counted.count,
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+}

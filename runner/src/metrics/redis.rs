@@ -1,0 +1,100 @@
+//! How Redis itself is, as far as the queue rests on it: how much room is left, and whether it still writes
+//! what it holds to its disk.
+
+use std::fmt;
+use std::str::FromStr;
+
+use duebox_queue::Queue;
+
+use super::page::{About, Page};
+
+/// What Redis said of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct RedisFigures {
+    used: Option<u64>,
+    max: Option<u64>,
+    evicted: Option<u64>,
+    persists: Option<bool>,
+}
+
+impl RedisFigures {
+    /// Asks; what Redis does not tell is left out.
+    pub(super) async fn ask(queue: &Queue) -> Self {
+        let mut connection = queue.redis();
+        let mut info = redis::cmd("INFO");
+        info.arg("memory").arg("stats").arg("persistence");
+        let text: Result<String, _> = info.query_async(&mut connection).await;
+        text.map(|text| Self::read(&text)).unwrap_or_default()
+    }
+
+    fn read(text: &str) -> Self {
+        let persists =
+            ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"]
+                .map(|name| field::<String>(text, name));
+        let known: Vec<bool> =
+            persists.into_iter().flatten().map(|status| status == "ok").collect();
+        Self {
+            used: field(text, "used_memory"),
+            // 0 is what Redis says for no bound.
+            max: field(text, "maxmemory").filter(|max| *max > 0),
+            evicted: field(text, "evicted_keys"),
+            persists: (!known.is_empty()).then(|| known.iter().all(|ok| *ok)),
+        }
+    }
+
+    pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+        if let Some(used) = self.used {
+            page.gauge(
+                &About::bytes("redis_memory_used", "Memory that Redis takes for what it holds."),
+                used,
+            )?;
+        }
+        if let Some(max) = self.max {
+            page.gauge(
+                &About::bytes(
+                    "redis_memory_limit",
+                    "Memory that Redis may take (maxmemory); absent if there is no bound.",
+                ),
+                max,
+            )?;
+        }
+        if let Some(persists) = self.persists {
+            let about = About::new(
+                "redis_persistence_ok",
+                "1 if the last writes of Redis to its disk went well.",
+            );
+            page.gauge(&about, u64::from(persists))?;
+        }
+        if let Some(evicted) = self.evicted {
+            page.counter(
+                &About::new(
+                    "redis_evicted_keys",
+                    "Keys that Redis threw away for want of memory: each may be jobs lost.",
+                ),
+                evicted,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn field<T: FromStr>(text: &str, name: &str) -> Option<T> {
+    let value = |line: &'_ str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned());
+    text.lines().find_map(value)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_read_and_no_bound_is_none() {
+        let text = "# Memory\r\nused_memory:1048576\r\nused_memory_human:1M\r\nmaxmemory:0\r\n\
+                    evicted_keys:3\r\nrdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n";
+        let figures = RedisFigures::read(text);
+        assert_eq!((figures.used, figures.max, figures.evicted), (Some(1 << 20), None, Some(3)));
+        assert_eq!(figures.persists, Some(false));
+        assert_eq!(RedisFigures::read("maxmemory:5\r\n").max, Some(5));
+        assert_eq!(RedisFigures::read(""), RedisFigures::default());
+    }
+}
