@@ -33,7 +33,7 @@ mod stats;
 mod target;
 mod value;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -88,16 +88,15 @@ struct Common {
     /// The manifest
     ///
     /// The TOML file that says where Redis is and which module runs which topic. Paths inside it are
-    /// relative to its folder.
+    /// relative to its folder. [default: ./duebox.toml]
     #[arg(
         long,
         global = true,
         value_name = "FILE",
         env = "DUEBOX_MANIFEST",
-        default_value = "./duebox.toml",
         help_heading = "Common options"
     )]
-    manifest: PathBuf,
+    manifest: Option<PathBuf>,
     /// The Redis to use, instead of `redis.url`
     ///
     /// Stands over DUEBOX_REDIS_URL, which stands over the manifest.
@@ -149,17 +148,22 @@ enum Command {
 /// Check the manifest and every module, and report all problems at once
 ///
 /// Reads the manifest as `run` would, then loads each handler into the sandbox and runs the topic's smoke
-/// cases on it, if it has any. Each problem is shown with its file, its line and a remedy. Needs no Redis.
+/// cases on it, if it has any. Each problem is shown with its file, its line and a remedy, and so is each
+/// grant that reaches further than it seems to, as a warning. Needs no Redis.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox check
+  duebox check --strict
   duebox check --manifest deploy/duebox.toml --json
 
 Exit codes:
-  0  all is well
-  2  there are problems")]
+  0  all is well, or there are only warnings
+  2  there are problems, or with --strict warnings")]
 struct CheckArgs {
+    /// Refuse what is otherwise a warning
+    #[arg(long)]
+    strict: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -230,7 +234,7 @@ pub fn main() -> ExitCode {
         Command::Pull(args) => pull::pull(&common, args),
         Command::Settle(args) => settle::settle(&common, args),
         Command::Extend(args) => pull::extend(&common, args),
-        Command::Invoke(args) => invoke::invoke(args),
+        Command::Invoke(args) => invoke::invoke(&common, args),
         Command::Cancel(args) => cancel::cancel(&common, &args),
         Command::Reschedule(args) => reschedule::reschedule(&common, &args),
         Command::RunNow(args) => reschedule::run_now(&common, &args),
@@ -247,6 +251,11 @@ pub fn main() -> ExitCode {
 }
 
 impl Common {
+    /// Where the manifest is.
+    fn manifest(&self) -> &Path {
+        self.manifest.as_deref().unwrap_or(Path::new("./duebox.toml"))
+    }
+
     /// The flags and the environment of this process.
     fn surroundings(&self) -> Surroundings {
         Surroundings::of_process(Flags {
@@ -258,6 +267,6 @@ impl Common {
 
     /// The manifest for who runs no handler: their secrets stay unread.
     fn load(&self) -> Result<Manifest, Failure> {
-        Ok(Manifest::load_with(&self.manifest, &self.surroundings().without_handlers())?)
+        Ok(Manifest::load_with(self.manifest(), &self.surroundings().without_handlers())?)
     }
 }

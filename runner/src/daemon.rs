@@ -48,7 +48,7 @@ use crate::redis_server::{ManagedRedis, fitness};
 use crate::relay::Relay;
 use crate::scheduler::{self, Schedules};
 use crate::signal::{Signal, Signals};
-use crate::status::{self, AllWatched};
+use crate::status::{self, AllWatched, Refusal};
 use crate::supervisor;
 use crate::watch::Watch;
 
@@ -142,6 +142,8 @@ struct Daemon {
     watched: watch::Sender<AllWatched>,
     /// The names of all topics that are served, for who asks how many jobs wait.
     names: Arc<ArcSwap<Vec<TopicName>>>,
+    /// Why the manifest as it stands is not the one in service, if it is not.
+    refused: watch::Sender<Option<Refusal>>,
     seen: Files,
     /// Files and directories that a refused manifest wants otherwise: it is read again when one changes.
     awaited: Vec<PathBuf>,
@@ -220,6 +222,7 @@ impl Daemon {
             schedules,
             watched: watch::Sender::new(Arc::new([])),
             names: Arc::default(),
+            refused: watch::Sender::new(None),
             seen,
             awaited: Vec::new(),
             background: JoinSet::new(),
@@ -252,8 +255,9 @@ impl Daemon {
         let rules = rules::keep(queue.clone(), self.rules.subscribe(), finder, Arc::clone(outage));
         let find = self.finder.clone().look(queue.clone(), Arc::clone(outage));
         let told = self.watched.subscribe();
-        let tell =
-            status::tell(queue.clone(), Arc::clone(&self.runner_id), told, Arc::clone(outage));
+        let refused = self.refused.subscribe();
+        let runner_id = Arc::clone(&self.runner_id);
+        let tell = status::tell(queue.clone(), runner_id, told, refused, Arc::clone(outage));
         self.background.spawn(look);
         self.background.spawn(tell);
         self.background.spawn(listen);

@@ -1,5 +1,5 @@
 //! The housekeeping of the queue: dead and done jobs past their retention are pruned, and topics that no
-//! manifest binds here are kept from losing jobs that a dead runner held.
+//! manifest binds here are kept from losing jobs that a dead runner held, and from keeping what is over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ async fn tend_pulled(
 }
 
 /// Ends expired leases of topics that are known in Redis but bound to no handler here: their jobs
-/// wait in retry for whoever serves the topic next.
+/// wait in retry for whoever serves the topic next. What their handlers kept for a time goes when it is over.
 async fn reclaim_unbound(
     queue: &Queue,
     bound: &BTreeMap<TopicName, Retention>,
@@ -149,6 +149,19 @@ async fn reclaim_unbound(
             return Err(error);
         }
     }
+    for topic in &unbound {
+        sweep_store(queue, topic).await?;
+    }
     *before = unbound;
+    Ok(())
+}
+
+/// Takes away what is over in the store of a topic: of a bound one `tidy` does.
+async fn sweep_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
+    for _ in 0..BATCHES_A_TOPIC {
+        if queue.kv_sweep(topic).await? < BATCH_MAX as u64 {
+            break;
+        }
+    }
     Ok(())
 }

@@ -15,6 +15,7 @@ mod pattern;
 mod problem;
 mod reader;
 mod redis;
+mod risks;
 mod rollout;
 mod runner;
 mod sandbox;
@@ -39,7 +40,7 @@ pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER};
 pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 pub use self::pattern::{Patterns, TopicPattern};
-pub use self::problem::{LocatedProblem, ManifestError};
+pub use self::problem::{LocatedProblem, ManifestError, Warnings};
 use self::reader::{Findings, Reader};
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::rollout::{Canary, PARTS, Rollback, percent};
@@ -100,8 +101,18 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
     pub fn load_with(path: &Path, surroundings: &Surroundings) -> Result<Self, ManifestError> {
-        let text = read_bounded(path)?;
-        Self::parse(path, text, surroundings)
+        Ok(Self::examine(path, surroundings)?.0)
+    }
+
+    /// The same, with what is good and should be read twice: grants that reach further than they seem to.
+    ///
+    /// # Errors
+    /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
+    pub fn examine(
+        path: &Path,
+        surroundings: &Surroundings,
+    ) -> Result<(Self, Warnings), ManifestError> {
+        Self::read(path, read_bounded(path)?, surroundings)
     }
 
     /// Checks `text` as if it were the content of the file at `path`.
@@ -113,14 +124,25 @@ impl Manifest {
         text: String,
         surroundings: &Surroundings,
     ) -> Result<Self, ManifestError> {
+        Ok(Self::read(path, text, surroundings)?.0)
+    }
+
+    fn read(
+        path: &Path,
+        text: String,
+        surroundings: &Surroundings,
+    ) -> Result<(Self, Warnings), ManifestError> {
         let (document, syntax_errors) = DeTable::parse_recoverable(&text);
         let reader = Reader::new(surroundings, folder_of(path));
         let manifest = read_document(&reader, document.get_ref(), path);
-        let Findings { mut problems, concealed, awaited } = reader.into_findings();
+        let Findings { mut problems, warnings, concealed, awaited } = reader.into_findings();
         problem::add_syntax_errors(&mut problems, &syntax_errors, &text);
         drop(document);
         match manifest {
-            Some(manifest) if problems.is_empty() => Ok(manifest),
+            Some(manifest) if problems.is_empty() => {
+                let text = problem::conceal(text, &concealed);
+                Ok((manifest, Warnings::new(path, text, warnings)))
+            }
             _ => {
                 let text = problem::conceal(text, &concealed);
                 Err(ManifestError::new(path, text, problems).awaiting(awaited))
@@ -182,12 +204,14 @@ fn read_document(reader: &Reader<'_>, table: &DeTable<'_>, path: &Path) -> Optio
     let topics = Topics::read(&root, &root.section("defaults", &DEFAULTS));
     let schedules = read_schedules(&root, &topics);
     let Topics { named, patterns } = topics;
-    Some(Manifest {
+    let manifest = Manifest {
         path: path.to_owned(),
         redis: redis?,
         runner,
         topics: named,
         patterns,
         schedules,
-    })
+    };
+    risks::tell(&root, &manifest);
+    Some(manifest)
 }

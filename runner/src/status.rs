@@ -19,7 +19,7 @@ use crate::breaker::{Breaker, Standing};
 use crate::counters::Counters;
 use crate::figures::{Figures, Sums};
 use crate::history::{Event, History};
-use crate::manifest::percent;
+use crate::manifest::{ManifestError, percent};
 use crate::outage::Outage;
 
 /// How often it is looked whether something has changed.
@@ -28,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// Topics that are told of; what is beyond is counted. A topic takes some 500 bytes.
 const TOPICS_MAX: usize = 1_000;
+/// The longest problem of a manifest that is told, in bytes.
+const PROBLEM_BYTES_MAX: usize = 1 << 10;
 /// Events that are told of all topics together; beyond it, of each topic the last one only. An event takes
 /// some 130 bytes, and up to 1 KiB more for its reason.
 const EVENTS_MAX: usize = 2_000;
@@ -50,6 +52,23 @@ pub struct Status {
     /// How many more there are.
     #[serde(default)]
     pub more_topics: usize,
+    /// The manifest as it stands is not in service: the one before is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub manifest_refused: Option<Refusal>,
+}
+
+/// A manifest that was refused at a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Since when no good one was there, in unix ms by the daemon's clock.
+    pub since_ms: u64,
+    /// What is wrong with it, the first of all problems: one line, at most 1 KiB.
+    pub problem: String,
+    /// Where that stands, from 1; none if it stands nowhere in the file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<usize>,
+    /// How many problems it has in all.
+    pub problems: usize,
 }
 
 /// A topic that a handler serves, or an entry of the manifest that waits for a good one.
@@ -161,25 +180,28 @@ pub async fn tell(
     queue: Queue,
     runner_id: Arc<str>,
     mut topics: watch::Receiver<AllWatched>,
+    refused: watch::Receiver<Option<Refusal>>,
     outage: Arc<Outage>,
 ) {
     let started_at_ms = now_ms();
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told: Option<(Instant, News)> = None;
+    let mut told: Option<(Instant, (News, Option<Refusal>))> = None;
     loop {
         tick.tick().await;
         if topics.has_changed().is_err() {
             return;
         }
         let watched = Arc::clone(&topics.borrow_and_update());
-        let news: News = watched.iter().map(Watched::news).collect();
-        let is_known = |(at, known): &(Instant, News)| at.elapsed() < RENEW_EVERY && *known == news;
+        let marks: News = watched.iter().map(Watched::news).collect();
+        let news = (marks, refused.borrow().clone());
+        let is_known = |(at, known): &(Instant, _)| at.elapsed() < RENEW_EVERY && *known == news;
         if told.as_ref().is_some_and(is_known) {
             continue;
         }
         let now = Instant::now();
-        let status = Status::new(&runner_id, started_at_ms, &watched);
+        let mut status = Status::new(&runner_id, started_at_ms, &watched);
+        status.manifest_refused.clone_from(&news.1);
         // Texts and numbers: there is nothing in it that JSON could not hold.
         let json = serde_json::to_string(&status).unwrap_or_default();
         match queue.tell_status(&runner_id, &json).await {
@@ -201,6 +223,23 @@ impl Status {
             told_at_ms: now_ms(),
             topics: topics.collect(),
             more_topics: watched.len().saturating_sub(TOPICS_MAX),
+            manifest_refused: None,
+        }
+    }
+}
+
+impl Refusal {
+    /// Why a manifest was refused just now; `before` is why the last one was, if nothing good came since.
+    pub fn of(error: &ManifestError, before: Option<&Self>) -> Self {
+        let problems = error.problems();
+        let first = problems.first();
+        let line = first.map_or("", |first| first.message.lines().next().unwrap_or_default());
+        let end = line.floor_char_boundary(PROBLEM_BYTES_MAX);
+        Self {
+            since_ms: before.map_or_else(now_ms, |before| before.since_ms),
+            problem: line[..end].to_owned(),
+            line: first.and_then(|first| first.line),
+            problems: problems.len(),
         }
     }
 }

@@ -113,3 +113,102 @@ fn the_module_of_a_pattern_is_checked_and_a_push_that_is_not_granted_is_named() 
     }
     assert_eq!(problems.matches("hint: ").count(), 2, "{problems}");
 }
+
+/// A manifest with everything in it that should be read twice; each line with its own.
+const RISKY: &str = r#"
+[redis]
+url = "managed"
+managed = { dir = "data/redis" }
+
+[runner]
+memory = "128MiB"
+
+[defaults]
+sandbox = { http_private = ["0.0.0.0/0"] }
+
+[topics.wide]
+handler = "ack.wat"
+isolation = "warm"
+
+[topics.wide.sandbox]
+http = ["https://api.example", "*", "http://api.shop.example", "http://ledger.internal:8080"]
+push = ["mail", "*"]
+memory = "256MiB"
+http_private = ["169.254.0.0/16", "127.0.0.0/8", "10.0.0.0/8"]
+secrets = { key = { file = "keys/key" } }
+dirs = { "/all" = "/", "/etc" = "/etc", "/data" = "data", "/keys" = "keys", "/mine" = "mine" }
+
+[topics.plain]
+handler = "ack.wat"
+
+[topics.plain.sandbox]
+http = ["http://127.0.0.1:8080", "http://api.shop.example"]
+memory = "1MiB"
+payload = "2MiB"
+http_body = "512KiB"
+
+[topics.own]
+handler = "ack.wat"
+
+[topics.own.sandbox]
+http = ["http://127.0.0.1:8080", "http://localhost:8081"]
+http_private = ["127.0.0.1"]
+"#;
+
+#[test]
+fn what_should_be_read_twice_is_a_warning_with_its_line() {
+    let folder = folder(RISKY);
+    for dir in ["data/redis", "keys", "mine"] {
+        std::fs::create_dir_all(folder.path().join(dir)).unwrap();
+    }
+    std::fs::write(folder.path().join("keys/key"), "hunter2").unwrap();
+    let told = check(folder.path(), &["--json"]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let warnings = told["warnings"].as_array().unwrap();
+    let line = |text: &str| RISKY.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let wanted = [
+        ("sandbox = { http_private", "topic `plain`: `http_private` with 0.0.0.0/0"),
+        ("isolation", "warm instance"),
+        (
+            "http = [\"https://api.example",
+            "any host, so its handler may send what it reads to anyone, its secrets too",
+        ),
+        ("http = [\"https://api.example", "requests to http://api.shop.example go without TLS"),
+        ("push", "covers every topic"),
+        ("memory = \"256", "runner.memory is 128.0 MiB"),
+        ("\"169.254", "169.254.0.0/16 covers the address where clouds"),
+        ("\"169.254", "127.0.0.0/8 opens this machine's own services"),
+        ("dirs", "read /, which is the machine's"),
+        ("dirs", "read /etc, which is the machine's"),
+        ("dirs", "and the data of Redis lies there"),
+        ("dirs", "and a secret lies there"),
+        ("payload = \"2MiB", "the handler's memory 1.0 MiB"),
+    ];
+    for (key, words) in wanted {
+        let is_it = |told: &&Value| told["message"].as_str().unwrap().contains(words);
+        let found = warnings.iter().find(is_it).unwrap_or_else(|| panic!("{words}: {warnings:#?}"));
+        assert_eq!(found["line"], line(key), "{words}");
+        assert!(found["hint"].as_str().is_some_and(|hint| hint.len() > 20), "{found}");
+    }
+    assert_eq!(warnings.len(), wanted.len(), "{warnings:#?}");
+
+    let told = check(folder.path(), &[]);
+    let text = String::from_utf8(told.stderr).unwrap();
+    assert_eq!((told.status.code(), told.stdout.is_empty()), (Some(0), false), "{text}");
+    assert_eq!(text.matches("warning: ").count(), wanted.len(), "{text}");
+    assert!(text.contains("./duebox.toml:") && !text.contains("hunter2"), "{text}");
+    let strict = check(folder.path(), &["--strict"]);
+    assert_eq!((strict.status.code(), strict.stdout.is_empty()), (Some(2), true));
+    let strict = check(folder.path(), &["--strict", "--json"]);
+    let strict: Value = serde_json::from_slice(&strict.stdout).unwrap();
+    assert_eq!(strict["ok"], false);
+}
+
+#[test]
+fn what_needs_no_second_look_has_no_warning() {
+    let folder = folder(MANIFEST);
+    let told = check(folder.path(), &["--strict"]);
+    assert_eq!(told.status.code(), Some(0), "{}", String::from_utf8_lossy(&told.stderr));
+    assert!(told.stderr.is_empty(), "{}", String::from_utf8_lossy(&told.stderr));
+}

@@ -238,3 +238,104 @@ fn what_no_job_could_have_is_refused() {
         assert!(said.err.contains("hint: "), "{arguments:?}: {}", said.err);
     }
 }
+
+/// Acks if it sees a secret `key` of seven bytes, five attempts and the topic `paid.eu`, and its topic grants
+/// 40 pages of memory and a follow-up to `sms.eu`; else the verdict is which of these it lacks, from 10.
+const BOUND: &str = r#"(module
+  (import "duebox_v1" "config_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "duebox_v1" "meta_read" (func $meta (param i32 i32 i32) (result i32)))
+  (import "duebox_v1" "meta_int" (func $int (param i32) (result i64)))
+  (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "key") (data (i32.const 16) "topic: sms.eu\n")
+  (func (export "handle") (param i32) (result i32)
+    (if (i32.ne (call $read (i32.const 0) (i32.const 3) (i32.const 64) (i32.const 64)) (i32.const 7))
+      (then (return (i32.const 10))))
+    (if (i64.ne (call $int (i32.const 4)) (i64.const 5)) (then (return (i32.const 11))))
+    (if (i32.ne (call $meta (i32.const 2) (i32.const 64) (i32.const 64)) (i32.const 7))
+      (then (return (i32.const 12))))
+    (if (i32.eq (memory.grow (i32.const 39)) (i32.const -1)) (then (return (i32.const 13))))
+    (if (call $push (i32.const 16) (i32.const 14) (i32.const 0) (i32.const 0))
+      (then (return (i32.const 14))))
+    (i32.const 0)))"#;
+
+const MANIFEST: &str = r#"
+[topics.inbox]
+
+[topics."paid.*"]
+handler = "bound.wat"
+max_attempts = 5
+ttr = "300ms"
+
+[topics."paid.*".sandbox]
+memory = "4MiB"
+push = ["sms.*"]
+secrets = { key = { file = "key" } }
+"#;
+
+fn bound() -> tempfile::TempDir {
+    let folder = folder("bound.wat", BOUND);
+    let spins = r#"(module (func (export "handle") (param i32) (result i32)
+        (loop $again (br $again)) (i32.const 0)))"#;
+    for (name, text) in [("duebox.toml", MANIFEST), ("key", "hunter2"), ("spins.wat", spins)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_handler_runs_exactly_as_its_topic_is_bound() {
+    let folder = bound();
+    let as_bound = invoke(folder.path(), &["--topic", "paid.eu", "--json"]);
+    assert_eq!(as_bound.code, Some(0), "{}{}", as_bound.out, as_bound.err);
+    assert_eq!(as_bound.json()["follow_ups"][0]["topic"], "sms.eu");
+    assert!(!as_bound.out.contains("hunter2"), "{}", as_bound.out);
+    // A module that is to take its place, and a manifest that lies elsewhere.
+    std::fs::rename(folder.path().join("bound.wat"), folder.path().join("new.wat")).unwrap();
+    let manifest = folder.path().join("duebox.toml");
+    let manifest = manifest.to_str().unwrap();
+    let new = ["new.wat", "--topic", "paid.eu", "--manifest", manifest, "--json"];
+    assert_eq!(invoke(folder.path(), &new).json()["verdict"], "ack");
+    let spins = ["spins.wat", "--topic", "paid.eu", "--manifest", manifest, "--json"];
+    assert_eq!(invoke(folder.path(), &spins).json()["class"], "timeout");
+    // Without a manifest the topic is a name, and nothing is granted.
+    let alone = invoke(folder.path(), &["new.wat", "--topic", "paid.eu"]);
+    assert!(alone.err.contains("duebox_v1.push is not granted"), "{}", alone.err);
+    assert!(alone.err.contains("--manifest FILE --topic TOPIC"), "{}", alone.err);
+}
+
+#[test]
+fn flags_stand_over_what_the_topic_gives() {
+    let folder = bound();
+    let reason = |flags: &[&str]| {
+        let said = invoke(folder.path(), &[&["--topic", "paid.eu", "--json"], flags].concat());
+        said.json()["reason"].as_str().unwrap_or("acked").to_owned()
+    };
+    assert_eq!(reason(&["--allow-push", "log"]), "acked", "what is added takes nothing away");
+    for (flags, lacks) in [
+        (["--config", "key=short"], "10"),
+        (["--max-attempts", "6"], "11"),
+        (["--memory", "2MiB"], "13"),
+    ] {
+        let said = reason(&flags);
+        assert!(said.contains(lacks), "{flags:?}: {said}");
+    }
+    let spins = ["spins.wat", "--manifest", "duebox.toml", "--topic", "paid.eu", "--fuel", "9000"];
+    let spun = invoke(folder.path(), &[&spins[..], &["--json"]].concat()).json();
+    assert_eq!((&spun["class"], &spun["fuel"]), (&"out_of_fuel".into(), &9_000.into()));
+}
+
+#[test]
+fn a_topic_that_binds_nothing_is_refused() {
+    let folder = bound();
+    for (arguments, word) in [
+        (&["--topic", "order"][..], "has no topic order"),
+        (&["--topic", "inbox"], "has no handler: pull consumers run it"),
+        (&["--topic", "paid.eu", "--manifest", "gone.toml"], "the manifest cannot be read"),
+        (&[], "required arguments"),
+    ] {
+        let said = invoke(folder.path(), arguments);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(said.err.contains(word) && said.err.contains("hint: "), "{}", said.err);
+    }
+}

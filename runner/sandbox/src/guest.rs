@@ -136,6 +136,11 @@ impl Guest {
         &mut wasi.context
     }
 
+    /// Whether the job left what it was given as it was: no file open, and no stream closed.
+    pub(crate) fn left_wasi_as_given(&mut self) -> bool {
+        self.wasi.as_mut().is_none_or(|wasi| wasi.is_as_given())
+    }
+
     /// Says what the guest left unfinished on its output.
     pub(crate) fn finish_output(&self) {
         if let Some(wasi) = &self.wasi {

@@ -20,6 +20,7 @@ mod resolver;
 mod response;
 mod trust;
 
+pub use address::is_public;
 pub use client::{HttpClient, HttpConfig};
 pub use grant::{HttpGrant, Origin, OriginError};
 pub(crate) use imports::{Exchanges, IMPORTS, PREFIX, link};

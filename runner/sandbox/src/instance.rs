@@ -90,8 +90,10 @@ impl Instance {
             }
             (Some(_), None) => false,
             (None, _) => {
-                let has_room = !self.store.data().meter.is_grown();
-                self.exports.is_some() && self.jobs < loaded.jobs_each() && has_room
+                self.exports.is_some()
+                    && self.jobs < loaded.jobs_each()
+                    && !self.store.data().meter.is_grown()
+                    && self.store.data_mut().left_wasi_as_given()
             }
         }
     }

@@ -58,7 +58,7 @@ mod world;
 
 pub use digest::Digest;
 pub use handler::Handler;
-pub use http::{HttpClient, HttpConfig, HttpGrant, Origin, OriginError};
+pub use http::{HttpClient, HttpConfig, HttpGrant, Origin, OriginError, is_public};
 pub use interrupt::{Interrupt, InterruptReason};
 pub use invocation::Invocation;
 pub use kv::{

@@ -2,6 +2,8 @@
 //! and directories as granted, these to read only, and output that goes to the job's log. Clocks and
 //! randomness are the machine's. All its calls are async, so a guest that sleeps or reads holds no thread.
 
+mod path_open;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use wasmtime::{Caller, Linker};
 use wasmtime_wasi::p1::{self, WasiP1Ctx};
 use wasmtime_wasi::{
-    FsPerms, HostMonotonicClock, HostWallClock, I32Exit, WasiCtxBuilder, WasiView as _,
+    FsPerms, HostMonotonicClock, HostWallClock, I32Exit, WasiCtxBuilder, WasiView as _, filesystem,
 };
 
 use crate::guest::Guest;
@@ -27,6 +29,8 @@ pub(crate) const CALL_BYTES_MAX: usize = 4 << 20;
 /// What a guest with directories may hold at once: these, open files, and what it waits for. A guest that
 /// wants more traps; each open file is a file descriptor of the daemon.
 const HELD_MAX: usize = 64;
+/// What every guest is given: input, output, and output for errors.
+const STREAMS: usize = 3;
 /// Directories that one topic may grant.
 const DIRS_MAX: usize = 16;
 
@@ -56,6 +60,8 @@ pub(crate) fn check_dirs(grants: &Grants) -> Result<(), LoadError> {
 pub(crate) struct Wasi {
     pub(crate) context: WasiP1Ctx,
     output: [LineStream; 2],
+    /// Directories that it was given.
+    dirs: usize,
 }
 
 impl Wasi {
@@ -73,19 +79,35 @@ impl Wasi {
         for (name, value) in &grants.env {
             builder.env(name, value);
         }
+        let mut dirs = 0;
         for (guest, host) in &grants.dirs {
             // It was there when the module was loaded; without it the guest finds nothing under the name.
-            if let Err(error) = builder.preopened_dir(host, guest, FsPerms::ReadOnly) {
-                let text =
-                    format!("the directory {guest} cannot be opened: {}", error.root_cause());
-                log.say(Level::Warn, text.as_bytes());
+            match builder.preopened_dir(host, guest, FsPerms::ReadOnly) {
+                Ok(_) => dirs += 1,
+                Err(error) => {
+                    let why = error.root_cause();
+                    let text = format!("the directory {guest} cannot be opened: {why}");
+                    log.say(Level::Warn, text.as_bytes());
+                }
             }
         }
         let mut context = builder.build_p1();
         if !grants.dirs.is_empty() {
             context.ctx().table.set_max_capacity(HELD_MAX);
         }
-        Self { context, output: [stdout, stderr] }
+        Self { context, output: [stdout, stderr], dirs }
+    }
+
+    /// Whether all that it was given is open, and nothing else: no file that a job left behind.
+    pub(crate) fn is_as_given(&mut self) -> bool {
+        let (mut held, mut dirs) = (0, 0);
+        for entry in self.context.ctx().table.iter_mut() {
+            held += 1;
+            let dir = entry.downcast_ref::<filesystem::Descriptor>();
+            dirs += usize::from(matches!(dir, Some(filesystem::Descriptor::Dir(_))));
+        }
+        // Input, output and errors are streams; before the guest first asks, there is nothing at all.
+        held == 0 || (dirs == self.dirs && held == dirs + STREAMS)
     }
 
     /// From now on its output goes to another job's log.
@@ -135,6 +157,7 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap(NAMESPACE, "proc_exit", |_: Caller<'_, Guest>, code: i32| {
         Err::<(), _>(wasmtime::Error::new(I32Exit(code)))
     })?;
+    path_open::link(linker)?;
     linker.allow_shadowing(false);
     Ok(())
 }

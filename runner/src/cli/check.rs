@@ -1,5 +1,6 @@
 //! `duebox check`: everything that is wrong with a manifest and its modules, at once. If nothing is, it
-//! tells what the manifest comes to: topics and patterns with their modules, and schedules.
+//! tells what the manifest comes to: topics and patterns with their modules, and schedules; and what is good
+//! but should be read twice.
 
 mod grants;
 
@@ -13,7 +14,7 @@ use serde::Serialize;
 use self::grants::GrantLines;
 use super::failure::{BAD_INPUT, Failure, split_remedy};
 use super::{CheckArgs, Common, output};
-use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic};
+use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic, Warnings};
 use crate::module_file::{self, ModuleError};
 use crate::schedule::Schedule;
 use crate::telemetry::colours_wanted;
@@ -24,6 +25,7 @@ struct Findings {
     ok: bool,
     manifest: String,
     problems: Vec<Problem>,
+    warnings: Vec<LocatedProblem>,
     topics: Vec<TopicLine>,
     schedules: Vec<ScheduleLine>,
 }
@@ -73,8 +75,8 @@ struct ScheduleLine {
 }
 
 pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failure> {
-    match Manifest::load_with(&common.manifest, &common.surroundings()) {
-        Ok(manifest) => check_modules(&manifest, args.json),
+    match Manifest::examine(common.manifest(), &common.surroundings()) {
+        Ok((manifest, warnings)) => check_modules(&manifest, &warnings, args),
         Err(error) if args.json => {
             output::print_json(&of_manifest(&error))?;
             Ok(ExitCode::from(BAD_INPUT))
@@ -87,52 +89,79 @@ fn of_manifest(error: &ManifestError) -> Findings {
     let file = error.path().display().to_string();
     let problem = |located| Problem { file: file.clone(), topic: None, located };
     let problems = error.problems().into_iter().map(problem).collect();
-    let (topics, schedules) = (Vec::new(), Vec::new());
-    Findings { ok: false, manifest: file.clone(), problems, topics, schedules }
+    let (warnings, topics, schedules) = (Vec::new(), Vec::new(), Vec::new());
+    Findings { ok: false, manifest: file.clone(), problems, warnings, topics, schedules }
 }
 
-/// Loads every module, each with the limits of its topic.
-fn check_modules(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
+/// Loads every module, each with the limits of its topic, and tells what came of it.
+fn check_modules(
+    manifest: &Manifest,
+    warnings: &Warnings,
+    args: &CheckArgs,
+) -> Result<ExitCode, Failure> {
     let sandbox = sandbox_for(manifest)?;
+    let (topics, problems) = load_modules(manifest, &sandbox);
+    let warned = warnings.located();
+    let ok = problems.is_empty() && (warned.is_empty() || !args.strict);
+    let findings = Findings {
+        ok,
+        manifest: manifest.path.display().to_string(),
+        problems,
+        warnings: warned,
+        topics,
+        schedules: manifest.schedules.iter().map(schedule_line).collect(),
+    };
+    if args.json {
+        output::print_json(&findings)?;
+        return Ok(ExitCode::from(if ok { 0 } else { BAD_INPUT }));
+    }
+    let warned = Some(warnings.render(colours_wanted())).filter(|text| !text.is_empty());
+    let problems = findings.problems.iter().map(describe);
+    if !ok {
+        return Err(Failure::problems(problems.chain(warned)));
+    }
+    tell(&findings)?;
+    if let Some(text) = warned {
+        output::print_aside(&text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Loads every module; with each that is refused, the problem.
+fn load_modules(manifest: &Manifest, sandbox: &Sandbox) -> (Vec<TopicLine>, Vec<Problem>) {
     let (mut topics, mut problems) = (Vec::new(), Vec::new());
     let named = manifest.topics.iter().map(|(name, topic)| (name.to_string(), topic));
     let patterns = manifest.patterns.iter().map(|(name, topic)| (name.to_string(), topic));
     for (name, topic) in named.chain(patterns) {
-        match module_file::load(&sandbox, &name, topic) {
+        match module_file::load(sandbox, &name, topic) {
             Ok(handler) => topics.push(topic_line(name.clone(), topic, Some(handler.digest()))),
             Err(ModuleError::None(_)) => topics.push(topic_line(name.clone(), topic, None)),
             Err(why) => problems.push(module_problem(name.clone(), topic, &why)),
         }
         let Some(canary) = topic.of_canary() else { continue };
-        match module_file::load(&sandbox, &name, &canary) {
+        match module_file::load(sandbox, &name, &canary) {
             Ok(handler) => add_canary(&mut topics, &name, topic, handler.digest()),
             Err(why) => problems.push(module_problem(name, &canary, &why)),
         }
     }
-    let ok = problems.is_empty();
-    let schedules = manifest.schedules.iter().map(schedule_line).collect();
-    let manifest = manifest.path.display().to_string();
-    let findings = Findings { ok, manifest, problems, topics, schedules };
-    if json {
-        output::print_json(&findings)?;
-        return Ok(ExitCode::from(if ok { 0 } else { BAD_INPUT }));
+    (topics, problems)
+}
+
+/// The tables of a manifest that is good.
+fn tell(findings: &Findings) -> Result<(), Failure> {
+    output::print(&table(&findings.topics))?;
+    let granted = findings.topics.iter();
+    let granted = granted.filter_map(|line| Some(line.grants.as_ref()?.rows(&line.topic)));
+    let granted: Vec<Vec<String>> = granted.flatten().collect();
+    if !granted.is_empty() {
+        output::print("")?;
+        output::print(&output::table(&["topic", "grant", "what it gives"], &granted))?;
     }
-    if ok {
-        output::print(&table(&findings.topics))?;
-        let granted = findings.topics.iter();
-        let granted = granted.filter_map(|line| Some(line.grants.as_ref()?.rows(&line.topic)));
-        let granted: Vec<Vec<String>> = granted.flatten().collect();
-        if !granted.is_empty() {
-            output::print("")?;
-            output::print(&output::table(&["topic", "grant", "what it gives"], &granted))?;
-        }
-        if !findings.schedules.is_empty() {
-            output::print("")?;
-            output::print(&schedule_table(&findings.schedules))?;
-        }
-        return Ok(ExitCode::SUCCESS);
+    if !findings.schedules.is_empty() {
+        output::print("")?;
+        output::print(&schedule_table(&findings.schedules))?;
     }
-    Err(Failure::problems(findings.problems.iter().map(describe)))
+    Ok(())
 }
 
 /// A sandbox that loads modules, and runs one smoke case at a time.

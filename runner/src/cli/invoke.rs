@@ -1,8 +1,9 @@
-//! `duebox invoke`: one handler on one payload, with no Redis and no manifest. What the handler wants
-//! pushed is shown and goes nowhere; what it keeps is gone with the run.
+//! `duebox invoke`: one handler on one payload, with no Redis; alone, or as the manifest binds a topic. What
+//! the handler wants pushed is shown and goes nowhere; what it keeps is gone with the run.
 
 mod account;
 mod grants;
+mod ground;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,19 +14,18 @@ use std::time::Duration;
 use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    Handler, HttpClient, Interrupt, Invocation, JobContext, Level, Limits, LoadError, LogSink,
-    MemoryKv, Sandbox, SandboxConfig, World,
+    HttpClient, Interrupt, Invocation, JobContext, Level, LogSink, MemoryKv, World,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::runtime::Handle;
 
 use self::account::Account;
-use self::grants::{GrantArgs, flags_for};
-use super::failure::{FAILED, Failure, split_remedy};
+use self::grants::GrantArgs;
+use self::ground::Ground;
+use super::failure::{FAILED, Failure};
 use super::payload::Source;
-use super::{output, target, value};
-use crate::module_file;
+use super::{Common, output, target, value};
 
 /// Keeps what the handler says. The sandbox bounds it: no more than the log budget gets here.
 #[derive(Default)]
@@ -45,11 +45,11 @@ impl LogSink for Kept {
     }
 }
 
-/// Run one handler on one payload, without Redis and without a manifest
+/// Run one handler on one payload, without Redis
 ///
-/// The module runs in the same sandbox as under the daemon, with the default limits of a topic.
-/// Prints the verdict, what the handler logged, what it wants kept and pushed, and what it took.
-/// Nothing is pushed.
+/// The module runs in the same sandbox as under the daemon: with nothing granted but by flags and the
+/// default limits of a topic, or, with --topic and a manifest, exactly as that topic is bound. Prints the
+/// verdict, what the handler logged, what it wants kept and pushed, and what it took. Nothing is pushed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -57,21 +57,24 @@ Examples:
   duebox invoke close.wat --payload @order.json --attempt 3 --config region=eu --json
   duebox invoke welcome.wasm --payload '{\"user\":7}' --allow-push 'sms.*' --header lang=de
   duebox invoke pay.wasm --allow-http http://127.0.0.1:8080 --allow-private 127.0.0.1 --secret key=env:PAY_KEY
+  duebox invoke --topic order.close --payload @order.json
+  duebox invoke new.wasm --manifest duebox.toml --topic order.close --payload @order.json
 
 Exit codes:
   0  the handler said ack
   1  anything else: nack, snooze, drop, a trap, a timeout …
   2  bad input: the module was not run")]
 pub(super) struct InvokeArgs {
-    /// The module, .wasm or .wat
-    module: PathBuf,
+    /// The module, .wasm or .wat; without it the handler that the manifest binds --topic to
+    #[arg(required_unless_present = "topic")]
+    module: Option<PathBuf>,
     /// The payload: a text, @FILE for a file's content, - for stdin; none for an empty one
     #[arg(long, value_name = "PAYLOAD|@FILE|-", allow_hyphen_values = true)]
     payload: Option<String>,
     /// Which attempt the handler sees, from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
     attempt: u32,
-    /// How many attempts the handler sees the job has; at least --attempt
+    /// How many attempts the handler sees the job has, at least --attempt; the topic's, or 8
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
     max_attempts: Option<u32>,
     #[command(flatten)]
@@ -82,30 +85,34 @@ pub(super) struct InvokeArgs {
     /// The id the handler sees
     #[arg(long, value_name = "ID", default_value = "invoke", value_parser = value::id)]
     id: JobId,
-    /// The topic the handler sees
-    #[arg(long, value_name = "TOPIC", default_value = "invoke", value_parser = value::topic)]
-    topic: TopicName,
-    /// Wall clock of the attempt, 1ms to 24h
-    #[arg(long, value_name = "DURATION", default_value = "30s", allow_hyphen_values = true, value_parser = value::ttr)]
-    ttr: Duration,
-    /// Linear memory the handler may have, 64KiB to 4GiB
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = value::memory)]
-    memory: usize,
-    /// Fuel the handler may burn, about one unit an instruction; 0 for no limit
+    /// The topic the handler sees; with a manifest, the one whose grants and limits it has
+    ///
+    /// Grants, settings, secrets and limits are the topic's where --manifest (or DUEBOX_MANIFEST) names a
+    /// manifest, or no MODULE is named; flags add to them. Otherwise no manifest is read.
+    #[arg(long, value_name = "TOPIC", value_parser = value::topic)]
+    topic: Option<TopicName>,
+    /// Wall clock of the attempt, 1ms to 24h; the topic's, or 30s
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = value::ttr)]
+    ttr: Option<Duration>,
+    /// Linear memory the handler may have, 64KiB to 4GiB; the topic's, or 64MiB
+    #[arg(long, value_name = "SIZE", value_parser = value::memory)]
+    memory: Option<usize>,
+    /// Fuel the handler may burn, about one unit an instruction, 0 for no limit; the topic's, or 0
     ///
     /// What is burnt is the same every time and on every machine.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    fuel: u64,
+    #[arg(long, value_name = "N")]
+    fuel: Option<u64>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
+pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Failure> {
     let json = args.json;
-    let handler = load(&args)?;
-    let payload = Source::new(args.payload.clone()).read(handler.payload_max())?;
-    let max_attempts = args.max_attempts.unwrap_or_else(|| args.attempt.max(8));
+    let ground = Ground::of(common, &args)?;
+    let handler = ground.load()?;
+    let payload = Source::new(args.payload).read(handler.payload_max())?;
+    let max_attempts = args.max_attempts.unwrap_or_else(|| args.attempt.max(ground.max_attempts));
     if max_attempts < args.attempt {
         return Err(Failure::bad_input(
             format!("--max-attempts {max_attempts} is below --attempt {}", args.attempt),
@@ -115,13 +122,13 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
     let headers = headers(args.headers)?;
     let invocation = Invocation {
         id: args.id,
-        topic: args.topic,
+        topic: ground.topic,
         payload,
         attempt: args.attempt,
         max_attempts,
         due_at_ms: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0),
         headers,
-        ttr: args.ttr,
+        ttr: ground.ttr,
     };
     let kept = Arc::new(Kept::default());
     let logs: Arc<dyn LogSink> = kept.clone();
@@ -139,30 +146,6 @@ pub(super) fn invoke(args: InvokeArgs) -> Result<ExitCode, Failure> {
         output::print(&account.describe())?;
     }
     Ok(ExitCode::from(if account.is_ack() { 0 } else { FAILED }))
-}
-
-fn load(args: &InvokeArgs) -> Result<Handler, Failure> {
-    let limits = Limits { memory: args.memory, fuel: args.fuel, ..Limits::default() };
-    let grants = args.grants.grants()?;
-    let file = args.module.display();
-    let bytes = module_file::read(&args.module, limits.module).map_err(|error| {
-        let message = format!("the module {file} cannot be read: {error}");
-        Failure::bad_input(message, "name a module: a .wasm or .wat file")
-    })?;
-    let config =
-        SandboxConfig { max_jobs: 1, memory_max: limits.memory, tables_max: limits.tables };
-    let sandbox = Sandbox::new(&config).map_err(|error| {
-        let (message, hint) = split_remedy(&error.to_string());
-        Failure::failed(message, hint.unwrap_or_else(|| "check the limits of this machine".into()))
-    })?;
-    sandbox.load(&bytes, limits, grants).map_err(|error| {
-        let (message, remedy) = split_remedy(&error.to_string());
-        let hint = match &error {
-            LoadError::NotGranted(missing) => flags_for(missing),
-            _ => remedy.unwrap_or_else(|| "sdk/ABI.md says what a handler must have".into()),
-        };
-        Failure::bad_input(format!("module {file}: {message}"), hint)
-    })
 }
 
 /// The headers as a job could have them.

@@ -16,6 +16,11 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::of_stdout(&error))
 }
 
+/// Prints a line of text to stderr, beside what the command prints. With stderr gone nobody reads it.
+pub(super) fn print_aside(text: &str) {
+    writeln!(io::stderr(), "{text}").unwrap_or_default();
+}
+
 /// Prints a value as one line of JSON.
 pub(super) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&json(value)?)

@@ -11,7 +11,7 @@ use crate::manifest::Manifest;
 use crate::telemetry::Telemetry;
 
 pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
-    let manifest = Manifest::load_with(&common.manifest, &common.surroundings())?;
+    let manifest = Manifest::load_with(common.manifest(), &common.surroundings())?;
     let telemetry =
         Telemetry::start(&manifest.runner.log, manifest.runner.log_format).map_err(|error| {
             Failure::failed(error.to_string(), "correct runner.log, --log or DUEBOX_LOG")

@@ -15,6 +15,7 @@ use super::{Daemon, rollback};
 use crate::history::{Fate, History, Role};
 use crate::manifest::{Manifest, ManifestError};
 use crate::module_file::{Fingerprint, ModuleError, fingerprint};
+use crate::status::Refusal;
 use crate::telemetry;
 
 /// What a look at the files found.
@@ -86,6 +87,9 @@ impl Daemon {
             Some(Err(error)) => {
                 warn!("the manifest is refused, the one in service stays\n{error}");
                 self.health.manifest_refused(&error.to_string());
+                self.refused.send_modify(|known| {
+                    *known = Some(Refusal::of(&error, known.as_ref()));
+                });
                 self.awaited = error.awaited().to_vec();
                 for file in &self.awaited {
                     // Not known as it was before: it may have come since, and is looked at again.
@@ -190,6 +194,7 @@ impl Daemon {
             }
         }
         self.awaited.clear();
+        self.refused.send_replace(None);
         self.schedules.send_if_modified(|schedules| {
             let is_new = **schedules != *manifest.schedules;
             if is_new {

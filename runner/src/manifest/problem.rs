@@ -24,10 +24,20 @@ pub(super) struct Problem {
 /// A manifest that was refused, with everything that is wrong with it.
 #[derive(Debug)]
 pub struct ManifestError {
+    report: Report,
+    awaited: Vec<PathBuf>,
+}
+
+/// What is to be read twice in a manifest that is good.
+#[derive(Debug)]
+pub struct Warnings(Report);
+
+/// Problems of a file, and the text they stand in.
+#[derive(Debug)]
+struct Report {
     path: PathBuf,
     text: String,
     problems: Vec<Problem>,
-    awaited: Vec<PathBuf>,
 }
 
 /// A problem with its place counted as people and editors count.
@@ -45,8 +55,8 @@ pub struct LocatedProblem {
     pub hint: String,
 }
 
-impl ManifestError {
-    pub(super) fn new(path: &Path, text: String, mut problems: Vec<Problem>) -> Self {
+impl Report {
+    fn new(path: &Path, text: String, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.at.as_ref().map(|at| (at.start, at.end)));
         problems.dedup();
         let untold = problems.len().saturating_sub(TOLD_MAX);
@@ -59,7 +69,45 @@ impl ManifestError {
                     .to_owned(),
             });
         }
-        Self { path: path.to_owned(), text, problems, awaited: Vec::new() }
+        Self { path: path.to_owned(), text, problems }
+    }
+
+    fn located(&self) -> Vec<LocatedProblem> {
+        let locate = |problem: &Problem| {
+            let place = problem.at.as_ref().map(|at| line_and_column(&self.text, at.start));
+            LocatedProblem {
+                line: place.map(|(line, _)| line),
+                column: place.map(|(_, column)| column),
+                message: problem.title.clone(),
+                hint: problem.hint.clone(),
+            }
+        };
+        self.problems.iter().map(locate).collect()
+    }
+
+    fn render(&self, level: &Level<'_>, styled: bool) -> String {
+        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        let path = self.path.display().to_string();
+        let mut reports = Vec::with_capacity(self.problems.len());
+        for Problem { at, title, hint } in &self.problems {
+            let group = Group::with_title(level.clone().primary_title(title));
+            reports.push(match at {
+                Some(at) => {
+                    let caret = AnnotationKind::Primary.span(at.clone());
+                    let snippet = Snippet::source(&self.text).path(&path).annotation(caret);
+                    let hint = Level::HELP.with_name("hint").message(hint);
+                    renderer.render(&[group.element(snippet).element(hint)])
+                }
+                None => format!("{}\nhint: {hint}", renderer.render(&[group])),
+            });
+        }
+        reports.join("\n\n")
+    }
+}
+
+impl ManifestError {
+    pub(super) fn new(path: &Path, text: String, problems: Vec<Problem>) -> Self {
+        Self { report: Report::new(path, text, problems), awaited: Vec::new() }
     }
 
     /// With the files and directories that were not as they must be.
@@ -76,53 +124,38 @@ impl ManifestError {
     pub(super) fn of_file(path: &Path, title: String, hint: &str) -> Self {
         let title = format!("{}: {title}", path.display());
         let problem = Problem { at: None, title, hint: hint.to_owned() };
-        Self {
-            path: path.to_owned(),
-            text: String::new(),
-            problems: vec![problem],
-            awaited: Vec::new(),
-        }
+        Self::new(path, String::new(), vec![problem])
     }
 
     /// The manifest's file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.report.path
     }
 
     /// Every problem, in the order of the file.
     pub fn problems(&self) -> Vec<LocatedProblem> {
-        self.problems
-            .iter()
-            .map(|problem| {
-                let place = problem.at.as_ref().map(|at| line_and_column(&self.text, at.start));
-                LocatedProblem {
-                    line: place.map(|(line, _)| line),
-                    column: place.map(|(_, column)| column),
-                    message: problem.title.clone(),
-                    hint: problem.hint.clone(),
-                }
-            })
-            .collect()
+        self.report.located()
     }
 
     /// The problems as text, in colours if `styled`.
     pub fn render(&self, styled: bool) -> String {
-        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
-        let path = self.path.display().to_string();
-        let mut reports = Vec::with_capacity(self.problems.len());
-        for Problem { at, title, hint } in &self.problems {
-            let group = Group::with_title(Level::ERROR.primary_title(title));
-            reports.push(match at {
-                Some(at) => {
-                    let caret = AnnotationKind::Primary.span(at.clone());
-                    let snippet = Snippet::source(&self.text).path(&path).annotation(caret);
-                    let hint = Level::HELP.with_name("hint").message(hint);
-                    renderer.render(&[group.element(snippet).element(hint)])
-                }
-                None => format!("{}\nhint: {hint}", renderer.render(&[group])),
-            });
-        }
-        reports.join("\n\n")
+        self.report.render(&Level::ERROR, styled)
+    }
+}
+
+impl Warnings {
+    pub(super) fn new(path: &Path, text: String, warnings: Vec<Problem>) -> Self {
+        Self(Report::new(path, text, warnings))
+    }
+
+    /// Every warning, in the order of the file.
+    pub fn located(&self) -> Vec<LocatedProblem> {
+        self.0.located()
+    }
+
+    /// The warnings as text, in colours if `styled`; empty if there are none.
+    pub fn render(&self, styled: bool) -> String {
+        self.0.render(&Level::WARNING, styled)
     }
 }
 

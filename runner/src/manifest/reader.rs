@@ -22,6 +22,7 @@ pub(super) struct Reader<'s> {
     surroundings: &'s Surroundings,
     folder: &'s Path,
     problems: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
     /// Places of the text that no problem may show.
     concealed: RefCell<Vec<Range<usize>>>,
     /// Files and directories that are not as the manifest needs them.
@@ -31,6 +32,8 @@ pub(super) struct Reader<'s> {
 /// What a reading of a manifest left behind.
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
+    /// What is good, and to be read twice.
+    pub(super) warnings: Vec<Problem>,
     /// Places of the text that are not to be shown.
     pub(super) concealed: Vec<Range<usize>>,
     /// Files and directories to whose change the manifest may become good.
@@ -43,6 +46,7 @@ impl<'s> Reader<'s> {
             surroundings,
             folder,
             problems: RefCell::default(),
+            warnings: RefCell::default(),
             concealed: RefCell::default(),
             awaited: RefCell::default(),
         }
@@ -60,6 +64,7 @@ impl<'s> Reader<'s> {
     pub(super) fn into_findings(self) -> Findings {
         Findings {
             problems: self.problems.into_inner(),
+            warnings: self.warnings.into_inner(),
             concealed: self.concealed.into_inner(),
             awaited: self.awaited.into_inner(),
         }
@@ -78,6 +83,16 @@ impl<'s> Reader<'s> {
     /// Notes a problem. `hint` is the remedy.
     pub(super) fn refuse(&self, at: Option<Range<usize>>, title: String, hint: impl Into<String>) {
         self.problems.borrow_mut().push(Problem { at, title, hint: hint.into() });
+    }
+
+    /// Whether anything was refused so far.
+    pub(super) fn has_problems(&self) -> bool {
+        !self.problems.borrow().is_empty()
+    }
+
+    /// Notes what is no problem, but should be read twice. `hint` is what would be safer.
+    pub(super) fn warn(&self, at: Option<Range<usize>>, title: String, hint: impl Into<String>) {
+        self.warnings.borrow_mut().push(Problem { at, title, hint: hint.into() });
     }
 
     fn refuse_kind(&self, name: &str, value: &Value<'_>, wanted: &str, example: &str) {

@@ -13,7 +13,7 @@ pub(super) fn may_dial(address: IpAddr, private: &[IpNet]) -> bool {
 }
 
 /// Whether packets to this address leave for the open internet, as far as it tells itself.
-fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

@@ -166,6 +166,38 @@ fn without_dot(name: &str) -> &str {
 }
 
 impl Origin {
+    /// Whether it covers every host, or every one below a top-level name such as `*.com`.
+    pub fn covers_anyone(&self) -> bool {
+        match &self.host {
+            HostRule::Any => true,
+            HostRule::Below(suffix) => !suffix[1..].contains('.'),
+            HostRule::One(_) => false,
+        }
+    }
+
+    /// Whether it lets a request go out without TLS.
+    pub fn allows_plain_text(&self) -> bool {
+        self.scheme != Some(Scheme::Https)
+    }
+
+    /// The host's name, or the name that all covered hosts are below; none for an address or any host.
+    pub fn name(&self) -> Option<&str> {
+        match &self.host {
+            HostRule::Below(suffix) => Some(&suffix[1..]),
+            HostRule::One(Host::Domain(name)) => Some(name),
+            HostRule::Any | HostRule::One(_) => None,
+        }
+    }
+
+    /// The address, if it names one.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.host {
+            HostRule::One(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
+            HostRule::One(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
+            _ => None,
+        }
+    }
+
     fn covers(&self, url: &Url) -> bool {
         let (scheme, standard) = match url.scheme() {
             "http" => (Scheme::Http, 80),
@@ -247,6 +279,22 @@ mod tests {
         assert!(!covers("shop.example", "https://shop.example:80/"));
         assert!(covers("https://*", "https://1.2.3.4/"));
         assert!(covers("http://shop.example:*", "http://shop.example:99/"));
+    }
+
+    #[test]
+    fn how_far_an_origin_reaches_is_told() {
+        let origin = |text: &str| text.parse::<Origin>().unwrap();
+        for text in ["*", "https://*:8443", "*.com"] {
+            assert!(origin(text).covers_anyone(), "{text}");
+        }
+        for text in ["shop.example", "*.shop.example", "127.0.0.1", "https://[::1]"] {
+            assert!(!origin(text).covers_anyone(), "{text}");
+        }
+        assert!(origin("a.example").allows_plain_text() && origin("http://*").allows_plain_text());
+        assert!(!origin("https://a.example").allows_plain_text());
+        assert_eq!(origin("*.shop.example:*").name(), Some("shop.example"));
+        assert_eq!((origin("*").name(), origin("*").address()), (None, None));
+        assert_eq!(origin("http://[::1]:80").address(), Some("::1".parse().unwrap()));
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use bytes::Bytes;
 use duebox_job::FailureClass;
@@ -196,6 +198,50 @@ async fn nothing_is_written_made_or_removed() {
         let ran = run(&granted(&wat, root.path()), job()).await;
         assert!(ran.answer() > 10, "{call}: {:?}", ran.report.outcome);
         assert_eq!(listing(root.path()), before, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_a_socket_or_a_device_is_not_opened_and_holds_nobody() {
+    let root = tree();
+    let granted_dir = root.path().join("granted");
+    let made = Command::new("mkfifo").arg(granted_dir.join("pipe")).status().unwrap();
+    assert!(made.success(), "mkfifo: {made}");
+    let _socket = UnixListener::bind(granted_dir.join("socket")).unwrap();
+    symlink("pipe", granted_dir.join("to-pipe")).unwrap();
+    let handler = granted(&reader(), root.path());
+    // A reader of a pipe without a writer would wait for ever.
+    for path in ["pipe", "to-pipe", "sub/../pipe", "socket"] {
+        let ran = read(&handler, path).await;
+        assert!(ran.answer() > 10 && ran.lines.is_empty(), "{path}: {ran:?}");
+    }
+    let devices = BTreeMap::from([("/dev".to_owned(), PathBuf::from("/dev"))]);
+    let grants = Grants { dirs: devices, ..Grants::default() };
+    let handler = load_with(&reader(), Limits::default(), grants);
+    for path in ["null", "zero", "full"] {
+        // EACCES is 2.
+        assert_eq!(read(&handler, path).await.answer(), 12, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn rights_and_flags_that_do_not_exist_are_the_guests_trap() {
+    let root = tree();
+    for arguments in [
+        "(i32.const 1) (i32.const 512) (i32.const 5) (i32.const 0) (i64.const -1) (i64.const 0) (i32.const 0)",
+        "(i32.const -1) (i32.const 512) (i32.const 5) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0)",
+        "(i32.const 1) (i32.const 512) (i32.const 5) (i32.const -1) (i64.const 2) (i64.const 0) (i32.const 0)",
+        "(i32.const 1) (i32.const 512) (i32.const 5) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const -1)",
+        // A path past the end of memory, and one that wraps.
+        "(i32.const 1) (i32.const 65535) (i32.const 2) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0)",
+        "(i32.const 1) (i32.const -1) (i32.const 2) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0)",
+    ] {
+        let wat = format!(
+            r#"(module {IMPORTS} (func (export "handle") (param i32) (result i32)
+                 (call $path_open (i32.const 3) {arguments} (i32.const 0))))"#
+        );
+        let ran = run(&granted(&wat, root.path()), job()).await;
+        assert_eq!(ran.failure().class, FailureClass::Trap, "{arguments}: {ran:?}");
     }
 }
 

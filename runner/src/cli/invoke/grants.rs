@@ -1,4 +1,5 @@
-//! What the handler of an invoke may use: the grants of a topic's sandbox, as flags.
+//! What the handler of an invoke may use: the grants of a topic's sandbox, as flags, alone or added to those
+//! that a topic of the manifest gives.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ pub(super) struct GrantArgs {
     /// Addresses that --allow-http may reach although they are private; may be given again
     ///
     /// An address or a range: 127.0.0.1, 10.0.0.0/8, fd00::/8.
-    #[arg(long = "allow-private", value_name = "CIDR", value_parser = network, requires = "http")]
+    #[arg(long = "allow-private", value_name = "CIDR", value_parser = network)]
     private: Vec<IpNet>,
     /// Let the handler keep values, in a store that is empty at the start and gone at the end
     #[arg(long = "allow-kv")]
@@ -62,11 +63,13 @@ impl GrantArgs {
         self.secrets.iter().map(read).collect()
     }
 
-    /// The grants, with the secrets read.
+    /// What these flags grant, added to what a topic does, with the secrets read. A value of a flag stands
+    /// over the topic's of that name.
     ///
     /// # Errors
-    /// A [`Failure`] of bad input if a secret cannot be had, or its name is that of a config value.
-    pub(super) fn grants(&self) -> Result<Grants, Failure> {
+    /// A [`Failure`] of bad input if a secret cannot be had, its name is that of a config value, or private
+    /// addresses are opened where no request is granted.
+    pub(super) fn over(&self, topic: Grants) -> Result<Grants, Failure> {
         let mut config: BTreeMap<String, String> = self.config.iter().cloned().collect();
         let surroundings = Surroundings::of_process(Flags::default());
         for (name, source) in self.secrets()? {
@@ -78,20 +81,44 @@ impl GrantArgs {
                 return Err(Failure::bad_input(message, "keep one of the two"));
             }
         }
-        let http = (!self.http.is_empty()).then(|| HttpGrant {
-            allow: self.http.clone(),
-            private: self.private.clone(),
-            ..HttpGrant::default()
-        });
+        let http = self.http_over(topic.http)?;
+        let mut push = topic.push;
+        if !self.push.is_empty() {
+            push.get_or_insert_default().extend(self.push.iter().cloned());
+        }
         Ok(Grants {
-            config,
-            env: self.env.iter().cloned().collect(),
-            push: (!self.push.is_empty()).then(|| self.push.clone()),
+            config: merged(topic.config, config),
+            env: merged(topic.env, self.env.iter().cloned()),
+            push,
             http,
-            kv: self.kv,
-            dirs: self.dirs.iter().cloned().collect(),
+            kv: topic.kv || self.kv,
+            dirs: merged(topic.dirs, self.dirs.iter().cloned()),
         })
     }
+
+    fn http_over(&self, topic: Option<HttpGrant>) -> Result<Option<HttpGrant>, Failure> {
+        let mut http = match topic {
+            Some(http) => http,
+            None if !self.http.is_empty() => HttpGrant::default(),
+            None if self.private.is_empty() => return Ok(None),
+            None => {
+                let message = "--allow-private opens addresses, but no request is granted";
+                return Err(Failure::bad_input(message, "add --allow-http ORIGIN"));
+            }
+        };
+        http.allow.extend(self.http.iter().cloned());
+        http.private.extend(self.private.iter().copied());
+        Ok(Some(http))
+    }
+}
+
+/// The entries of a table with those of flags over them.
+fn merged<T>(
+    mut table: BTreeMap<String, T>,
+    flags: impl IntoIterator<Item = (String, T)>,
+) -> BTreeMap<String, T> {
+    table.extend(flags);
+    table
 }
 
 /// What a topic's sandbox can grant under `push`: a topic, or a prefix of topics and a final `*`.
@@ -138,5 +165,8 @@ pub(super) fn flags_for(missing: &Missing) -> String {
         Grant::Kv => "--allow-kv",
     };
     let flags: Vec<&str> = missing.grants().iter().map(flag).collect();
-    format!("grant it with {}, or build the handler without it", flags.join(" "))
+    format!(
+        "grant it with {}, or with --manifest FILE --topic TOPIC as that topic does; or build the handler without it",
+        flags.join(" ")
+    )
 }

@@ -130,9 +130,11 @@ pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
     if runners.is_empty() {
         return "no daemon runs; what handlers do is not known".to_owned();
     }
+    let refused: Vec<String> = runners.iter().filter_map(refused).collect();
     let topics = by_topic(runners);
     if topics.is_empty() {
-        return format!("{}, none serves these by a handler", counted(runners.len()));
+        let none = format!("{}, none serves these by a handler", counted(runners.len()));
+        return [vec![none], refused].concat().join("\n");
     }
     let header = ["topic", "module", "jobs", "failed", "wall", "max", "cpu", "memory", ""];
     let table = if by_module {
@@ -153,11 +155,27 @@ pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
     for (topic, stats) in &topics {
         lines.extend(history::troubles(topic, &stats.history));
     }
+    lines.extend(refused);
     if by_module {
         let histories = topics.iter().map(|(topic, stats)| (*topic, stats.history.as_slice()));
         lines.extend(history::table(histories));
     }
     lines.join("\n")
+}
+
+/// A manifest that was refused, on a line of its own.
+fn refused(runner: &Status) -> Option<String> {
+    let refusal = runner.manifest_refused.as_ref()?;
+    let since = output::time(refusal.since_ms / 1_000 * 1_000);
+    let at = refusal.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    let more = match refusal.problems.saturating_sub(1) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let (by, problem) = (output::plain(&runner.runner), output::plain(&refusal.problem));
+    Some(format!(
+        "the manifest is refused since {since}, the one before serves ({by}): {at}{problem}{more}"
+    ))
 }
 
 /// A breaker that is open, on a line of its own.
@@ -252,6 +270,7 @@ mod tests {
             told_at_ms: 60_000,
             topics: vec![topic],
             more_topics: 0,
+            manifest_refused: None,
         }
     }
 

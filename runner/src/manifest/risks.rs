@@ -1,0 +1,128 @@
+//! What a good manifest says and should be read twice: grants that reach further than they seem to, and limits
+//! that cannot be what was meant. A risk is no problem: it is told, with its place, and refuses nothing.
+
+mod folders;
+mod network;
+
+use std::ops::Range;
+
+use bytesize::ByteSize;
+use toml::de::DeTable;
+
+use self::folders::Private;
+use super::Manifest;
+use super::reader::Reader;
+use super::section::{Section, Value};
+use super::topic::Topic;
+
+/// Tells the risks of every topic that runs a handler.
+pub(super) fn tell(root: &Section<'_>, manifest: &Manifest) {
+    let reader = root.reader();
+    if reader.has_problems() || !reader.surroundings().runs_handlers() {
+        return;
+    }
+    let private = Private::of(manifest);
+    let defaults = root.table("defaults");
+    for (name, written) in root.table("topics").into_iter().flatten() {
+        let name = name.get_ref().as_ref();
+        let Some(topic) = topic_of(manifest, name).filter(|topic| topic.handler.is_some()) else {
+            continue;
+        };
+        let tables = [written.get_ref().as_table(), defaults];
+        let risks = Risks { reader, name, topic, tables };
+        risks.tell_network();
+        risks.tell_folders(&private);
+        risks.tell_push();
+        risks.tell_warm();
+        risks.tell_sizes(manifest.runner.memory);
+    }
+}
+
+/// The topic or pattern of topics that is written under this name.
+fn topic_of<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m Topic> {
+    let named = manifest.topics.iter().find(|(known, _)| known.as_str() == name);
+    let named = named.map(|(_, topic)| topic);
+    let mut patterns = manifest.patterns.iter();
+    named.or_else(|| patterns.find(|(known, _)| known.to_string() == name).map(|(_, topic)| topic))
+}
+
+/// One topic, with the tables that its settings stand in: its own, and the defaults.
+struct Risks<'t> {
+    reader: &'t Reader<'t>,
+    name: &'t str,
+    topic: &'t Topic,
+    tables: [Option<&'t DeTable<'t>>; 2],
+}
+
+impl<'t> Risks<'t> {
+    fn warn(&self, at: Option<Range<usize>>, what: &str, hint: &str) {
+        self.reader.warn(at, format!("topic `{}`: {what}", self.name), hint);
+    }
+
+    /// Whether its handler has something that must not get out.
+    fn has_secrets(&self) -> bool {
+        !self.topic.secrets.is_empty()
+    }
+
+    /// The value of a key of the sandbox, in the table closest to the topic that has it.
+    fn sandbox(&self, key: &str) -> Option<&'t Value<'t>> {
+        let tables = self.tables.iter().flatten();
+        let mut sandboxes = tables.filter_map(|table| table.get("sandbox")?.get_ref().as_table());
+        sandboxes.find_map(|sandbox| sandbox.get(key))
+    }
+
+    fn sandbox_at(&self, key: &str) -> Option<Range<usize>> {
+        self.sandbox(key).map(Value::span)
+    }
+
+    /// Where an entry of a list of the sandbox stands, by its number.
+    fn entry_at(&self, key: &str, number: usize) -> Option<Range<usize>> {
+        Some(self.sandbox(key)?.get_ref().as_array()?.get(number)?.span())
+    }
+
+    fn tell_push(&self) {
+        let patterns = self.topic.grants.push.iter().flatten();
+        for (number, _) in patterns.enumerate().filter(|(_, pattern)| *pattern == "*") {
+            self.warn(
+                self.entry_at("push", number),
+                "`push` covers every topic, those with more grants than this one among them",
+                "name the topics it has follow-up jobs for",
+            );
+        }
+    }
+
+    fn tell_warm(&self) {
+        if self.topic.limits.instances.jobs_each > 1 && self.has_secrets() {
+            let mut tables = self.tables.iter().flatten();
+            self.warn(
+                tables.find_map(|table| table.get("isolation")).map(Value::span),
+                "a job of a warm instance can read what the one before left in memory, and the handler has secrets",
+                "use isolation = \"job\" unless all its jobs may see each other's data",
+            );
+        }
+    }
+
+    fn tell_sizes(&self, all: usize) {
+        let size = |bytes: usize| ByteSize(bytes as u64).display().iec().to_string();
+        let memory = self.topic.limits.memory;
+        if memory > all {
+            let (own, all) = (size(memory), size(all));
+            let what =
+                format!("a handler may have {own}, but runner.memory is {all} for all together");
+            let hint = "raise runner.memory, or lower `memory`: a job that grows beyond is given back, again and again";
+            self.warn(self.sandbox_at("memory"), &what, hint);
+        }
+        let http_body = self.topic.grants.http.as_ref().map_or(0, |http| http.body_max);
+        for (key, bytes) in [("payload", self.topic.limits.payload), ("http_body", http_body)] {
+            if bytes > memory {
+                let what = format!(
+                    "`{key}` may be {}, the handler's memory {}",
+                    size(bytes),
+                    size(memory)
+                );
+                let hint = format!("raise `memory`, or lower `{key}`: the handler cannot hold it");
+                self.warn(self.sandbox_at(key).or_else(|| self.sandbox_at("memory")), &what, &hint);
+            }
+        }
+    }
+}

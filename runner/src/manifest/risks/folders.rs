@@ -1,0 +1,72 @@
+//! Risks of `dirs`: a directory with more in it than a handler should read.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::super::{Manifest, RedisUrl, Topic};
+use super::Risks;
+
+/// Directories that hold what all of the machine shares. Below the second kind nothing is a handler's.
+const SHARED: [&str; 8] = ["/", "/etc", "/home", "/opt", "/run", "/tmp", "/usr", "/var"];
+const CLOSED: [&str; 5] = ["/boot", "/dev", "/proc", "/root", "/sys"];
+
+/// What no directory of a handler should hold, each with what it is.
+pub(super) struct Private(Vec<(PathBuf, &'static str)>);
+
+impl Private {
+    pub(super) fn of(manifest: &Manifest) -> Self {
+        let mut all = Vec::new();
+        if let RedisUrl::Managed { dir, .. } = &manifest.redis.url {
+            all.push((dir.clone(), "the data of Redis"));
+        }
+        if let Some(cache) = &manifest.runner.cache {
+            all.push((cache.path.clone(), "the compiled modules"));
+        }
+        let secrets = manifest.all_settings().flat_map(Topic::secret_files);
+        all.extend(secrets.map(|file| (file.to_owned(), "a secret")));
+        // Both the name that is written and the place that it leads to.
+        let led: Vec<_> = all.iter().filter_map(|(path, is)| Some((real(path)?, *is))).collect();
+        all.extend(led);
+        Self(all)
+    }
+
+    /// The first of them in a directory.
+    fn inside(&self, dir: &Path) -> Option<&(PathBuf, &'static str)> {
+        self.0.iter().find(|(path, _)| path.starts_with(dir))
+    }
+}
+
+fn real(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok()
+}
+
+impl Risks<'_> {
+    pub(super) fn tell_folders(&self, private: &Private) {
+        for (guest, host) in &self.topic.grants.dirs {
+            // It was there a moment ago.
+            let Some(dir) = real(host) else { continue };
+            let at = self.dir_at(guest);
+            let (shown, hint) = (dir.display(), "grant a directory of its own with what it needs");
+            let is_shared = SHARED.iter().any(|path| dir == Path::new(path));
+            if is_shared || CLOSED.iter().any(|path| dir.starts_with(path)) {
+                let what = format!("`dirs` lets its handler read {shown}, which is the machine's");
+                self.warn(at, &what, hint);
+            } else if let Some((path, is)) = private.inside(&dir) {
+                let path = path.display();
+                let what =
+                    format!("`dirs` lets its handler read {shown}, and {is} lies there: {path}");
+                self.warn(at, &what, hint);
+            }
+        }
+    }
+
+    /// Where a directory is granted: in the topic's own table or in the defaults, which add up.
+    fn dir_at(&self, guest: &str) -> Option<Range<usize>> {
+        let tables = self.tables.iter().flatten();
+        let mut found = tables.filter_map(|table| {
+            let dirs = table.get("sandbox")?.get_ref().as_table()?.get("dirs")?;
+            Some(dirs.get_ref().as_table()?.get(guest)?.span())
+        });
+        found.next()
+    }
+}

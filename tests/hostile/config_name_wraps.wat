@@ -1,0 +1,7 @@
+;; expect: trap
+;; Asks for a setting whose name begins at the last byte of 4 GiB and goes on at the first.
+(module
+  (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (call $config_read (i32.const -1) (i32.const 2) (i32.const 0) (i32.const 0))))

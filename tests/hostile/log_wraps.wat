@@ -1,0 +1,8 @@
+;; expect: trap
+;; Logs a range that ends where memory begins.
+(module
+  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (call $log (i32.const 2) (i32.const -8) (i32.const 16))
+    (i32.const 0)))
