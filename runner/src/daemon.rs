@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
 use duebox_queue::{ConnectionSettings, Queue};
@@ -50,6 +51,7 @@ use crate::scheduler::{self, Schedules};
 use crate::signal::{Signal, Signals};
 use crate::status::{self, AllWatched, Refusal};
 use crate::supervisor;
+use crate::timer::Timer;
 use crate::watch::Watch;
 
 mod bind;
@@ -126,6 +128,7 @@ struct Daemon {
     outage: Arc<Outage>,
     relay: Relay,
     pushes: Arc<Pushes>,
+    timer: Timer,
     topics: BTreeMap<TopicName, Served>,
     /// Topics that were left, while what they had in flight ends.
     leaving: Vec<Leaving>,
@@ -194,6 +197,7 @@ impl Daemon {
             anew: Arc::new(Notify::new()),
         };
         let (given, orders) = mpsc::channel(ORDERS_MAX);
+        let timer = Timer::start().context("no timer could be had from the system")?;
         let mut daemon = Self {
             manifest,
             surroundings,
@@ -210,6 +214,7 @@ impl Daemon {
             outage: Arc::default(),
             relay: Relay::default(),
             pushes: Arc::default(),
+            timer,
             topics: BTreeMap::new(),
             leaving: Vec::new(),
             unbound: false,

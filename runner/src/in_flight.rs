@@ -5,6 +5,7 @@
 //! be renewed is ended while nobody else can have the job.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
 
 use duebox_queue::{Extension, Lease, Token};
@@ -31,9 +32,30 @@ impl Held {
 /// The leases of one worker, by its own name for each job.
 #[derive(Default)]
 pub struct InFlight {
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, Held, BuildHasherDefault<KeyHasher>>,
     next_key: u64,
     heartbeat_at: Option<Instant>,
+    /// No lease ends before.
+    none_ends_before: Option<Instant>,
+}
+
+/// Spreads keys that are counted up and that nobody else chooses: one multiplication is enough.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        // 2^64 over the golden ratio (Knuth, The Art of Computer Programming 3, 6.4).
+        self.0 = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 impl InFlight {
@@ -48,6 +70,8 @@ impl InFlight {
         let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), leased_at);
         self.next_key += 1;
         let held = Held { lease, attempt, interrupt: interrupt.clone(), renewed_at, lasts };
+        let end = held.ends_at();
+        self.none_ends_before = Some(self.none_ends_before.map_or(end, |known| known.min(end)));
         self.held.insert(key, held);
         let beat = renewed_at + lasts / 3;
         self.heartbeat_at = Some(self.heartbeat_at.map_or(beat, |known| known.min(beat)));
@@ -59,6 +83,7 @@ impl InFlight {
         let held = self.held.remove(&key);
         if self.held.is_empty() {
             self.heartbeat_at = None;
+            self.none_ends_before = None;
         }
         held
     }
@@ -123,10 +148,14 @@ impl InFlight {
         }
     }
 
-    /// When the first lease ends unless it is renewed.
-    pub fn first_end(&self) -> Option<Instant> {
-        let not_lost = |held: &&Held| held.interrupt.reason().is_none();
-        self.held.values().filter(not_lost).map(Held::ends_at).min()
+    /// When the first lease ends unless it is renewed; or a moment before that, still ahead of `now`, at
+    /// which to ask again. So they need not be looked through as long as none can end.
+    pub fn first_end(&mut self, now: Instant) -> Option<Instant> {
+        if self.none_ends_before.is_some_and(|at| at <= now) {
+            let not_lost = |held: &&Held| held.interrupt.reason().is_none();
+            self.none_ends_before = self.held.values().filter(not_lost).map(Held::ends_at).min();
+        }
+        self.none_ends_before
     }
 
     /// Ends the guests whose lease is over at `now`. Answers how many.

@@ -1,5 +1,6 @@
 //! The housekeeping of the queue: dead and done jobs past their retention are pruned, and topics that no
 //! manifest binds here are kept from losing jobs that a dead runner held, and from keeping what is over.
+//! Where nothing is to be done it is a few round trips, however many topics there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use duebox_job::{FailureClass, TopicName};
-use duebox_queue::{BATCH_MAX, Keep, Promotion, Queue, QueueError, ReclaimRule, Turn};
+use duebox_queue::{BATCH_MAX, Keep, Promotion, Queue, QueueError, ReclaimRule, Tidied, Turn};
 use tracing::{debug, info, warn};
 
 use crate::outage::Outage;
@@ -15,6 +16,8 @@ use crate::verdict::info_of;
 
 /// How often the house is kept.
 const EVERY: Duration = Duration::from_secs(10);
+/// Topics that are looked at in one pipeline.
+const TOPICS_A_LOOK: usize = 200;
 /// Batches pruned of one topic before the next has its turn.
 const BATCHES_A_TOPIC: usize = 20;
 /// Runner's deaths allowed to a job of a topic that no manifest here describes.
@@ -31,6 +34,17 @@ pub struct Retention {
     pub done_age: Duration,
     /// Whether pull consumers serve it: then nobody but the keeper looks at it while none pulls.
     pub pulled: Option<Pulled>,
+}
+
+impl Retention {
+    fn keep(&self) -> Keep {
+        Keep {
+            dead_for: self.age,
+            dead_most: self.count,
+            done_for: self.done_age,
+            done_most: self.count,
+        }
+    }
 }
 
 /// How the jobs of a topic are kept going that pull consumers serve.
@@ -67,30 +81,59 @@ pub async fn keep(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
 }
 
 async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<(), QueueError> {
-    for (topic, retention) in bound {
-        let keep = Keep {
-            dead_for: retention.age,
-            dead_most: retention.count,
-            done_for: retention.done_age,
-            done_most: retention.count,
-        };
-        let (mut dead, mut done) = (0, 0);
-        for _ in 0..BATCHES_A_TOPIC {
-            let tidied = queue.tidy(topic, &keep).await?;
-            dead += tidied.dead;
-            done += tidied.done;
-            if !tidied.more {
-                break;
-            }
-        }
-        if dead > 0 {
-            info!(%topic, jobs = dead, "pruned dead jobs past retention or max_dead");
-        }
-        if done > 0 {
-            debug!(%topic, jobs = done, "pruned done jobs past done_retention or max_dead");
+    let kept: Vec<(TopicName, Keep)> =
+        bound.iter().map(|(topic, retention)| (topic.clone(), retention.keep())).collect();
+    for some in kept.chunks(TOPICS_A_LOOK) {
+        for ((topic, keep), tidied) in some.iter().zip(queue.tidy_all(some).await?) {
+            prune_rest(queue, topic, keep, tidied).await?;
         }
     }
     Ok(())
+}
+
+/// Goes on where a topic has more to forget than is forgotten by the way.
+async fn prune_rest(
+    queue: &Queue,
+    topic: &TopicName,
+    keep: &Keep,
+    mut last: Tidied,
+) -> Result<(), QueueError> {
+    let (mut dead, mut done) = (last.dead, last.done);
+    for _ in 0..BATCHES_A_TOPIC {
+        if !last.more {
+            break;
+        }
+        last = queue.tidy(topic, keep).await?;
+        dead += last.dead;
+        done += last.done;
+    }
+    if dead > 0 {
+        info!(%topic, jobs = dead, "pruned dead jobs past retention or max_dead");
+    }
+    if done > 0 {
+        debug!(%topic, jobs = done, "pruned done jobs past done_retention or max_dead");
+    }
+    Ok(())
+}
+
+/// Of topics, those that have something to do now.
+async fn with_work(
+    queue: &Queue,
+    topics: impl IntoIterator<Item = TopicName>,
+) -> Result<Vec<TopicName>, QueueError> {
+    let topics: Vec<TopicName> = topics.into_iter().collect();
+    let mut found = Vec::new();
+    for some in topics.chunks(TOPICS_A_LOOK) {
+        let waits = queue.peek(some).await?;
+        let has_work = |wait: &Option<Duration>| wait.is_some_and(|wait| wait.is_zero());
+        found.extend(
+            some.iter()
+                .zip(waits)
+                .filter(|(_, wait)| has_work(wait))
+                .map(|(topic, _)| topic.clone()),
+        );
+    }
+    Ok(found)
 }
 
 /// Ends expired leases of topics that are served to pull consumers, and promotes what is due there.
@@ -98,9 +141,10 @@ async fn tend_pulled(
     queue: &Queue,
     bound: &BTreeMap<TopicName, Retention>,
 ) -> Result<(), QueueError> {
-    for (topic, pulled) in
-        bound.iter().filter_map(|(topic, kept)| Some((topic, kept.pulled.as_ref()?)))
-    {
+    let pulled = bound.iter().filter(|(_, kept)| kept.pulled.is_some());
+    let pulled = pulled.map(|(topic, _)| topic.clone());
+    for topic in &with_work(queue, pulled).await? {
+        let Some(pulled) = bound.get(topic).and_then(|kept| kept.pulled.as_ref()) else { continue };
         let reclaim = ReclaimRule {
             max_crashes: pulled.max_crashes,
             delay: Duration::ZERO,
@@ -134,10 +178,12 @@ async fn reclaim_unbound(
     }
     let crashed = info_of(FailureClass::Crashed);
     let mut shards = Vec::new();
-    for topic in &unbound {
-        shards.extend(queue.shards(topic).await?.all());
+    for some in unbound.chunks(TOPICS_A_LOOK) {
+        for all in queue.shards_of_all(some).await? {
+            shards.extend(all.all());
+        }
     }
-    for topic in &shards {
+    for topic in &with_work(queue, shards).await? {
         let rule =
             ReclaimRule { max_crashes: UNBOUND_CRASHES_MAX, delay: Duration::ZERO, info: &crashed };
         let reply = queue.turn(topic, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;

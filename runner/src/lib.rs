@@ -42,6 +42,7 @@ pub mod smoke;
 pub mod status;
 pub mod supervisor;
 pub mod telemetry;
+pub mod timer;
 pub mod verdict;
 pub mod watch;
 pub mod worker;

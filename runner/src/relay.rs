@@ -75,9 +75,11 @@ impl Relay {
         let mut topics: BTreeSet<TopicName> =
             pokes.load().iter().map(|(shard, _)| shard.clone()).collect();
         // Those without a worker here, too.
-        for topic in queue.topics().await? {
-            if !topics.contains(&topic) {
-                topics.extend(queue.shards(&topic).await?.all());
+        let mut others = queue.topics().await?;
+        others.retain(|topic| !topics.contains(topic));
+        for some in others.chunks(TOPICS_A_LOOK) {
+            for shards in queue.shards_of_all(some).await? {
+                topics.extend(shards.all());
             }
         }
         let topics: Vec<TopicName> = topics.into_iter().collect();

@@ -32,6 +32,7 @@ use crate::poke::Poke;
 use crate::record::Record;
 use crate::redis_clock::RedisClock;
 use crate::relay::Relay;
+use crate::timer::Timer;
 
 use self::probe::Probe;
 
@@ -45,8 +46,12 @@ const LINGER: Duration = Duration::from_millis(2);
 const VERDICTS_ENOUGH: usize = BATCH_MAX / 2;
 /// How long jobs may wait for a lane that none gets; then they are given back.
 const STALL: Duration = Duration::from_secs(1);
-/// How long a worker without a known due time sleeps; pokes come earlier.
-const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// How long a worker without a known due time sleeps. Whatever comes, the poller finds it and pokes: this is
+/// no more than a bound.
+const SLEEP_MAX: Duration = Duration::from_secs(3_600);
+/// How often leases that have expired are looked for while turns are taken for other reasons; one whose end
+/// is known is met at its end.
+const RECLAIM_EVERY: Duration = Duration::from_millis(500);
 /// How long after its time a drain may try to settle what it interrupted.
 const DRAIN_GRACE: Duration = Duration::from_secs(3);
 
@@ -81,6 +86,8 @@ pub struct WorkerParts {
     pub outage: Arc<Outage>,
     /// Who brings follow-up jobs to their topics.
     pub relay: Relay,
+    /// What ends its waits.
+    pub timer: Timer,
     /// What it is told.
     pub orders: watch::Receiver<Order>,
     /// Names this process among all runners.
@@ -100,6 +107,10 @@ pub struct Worker {
     /// The last answer left work behind.
     more: bool,
     skip: u64,
+    /// When leases that have expired are looked for.
+    reclaim_at: Instant,
+    /// When the first lease of any runner expires unless it is renewed, as of the last look.
+    expiry: Option<Instant>,
     settle_at: Option<Instant>,
     /// After Redis refused something: not before this.
     not_before: Instant,
@@ -127,6 +138,8 @@ impl Worker {
             look_at: now,
             more: false,
             skip: 0,
+            reclaim_at: now,
+            expiry: None,
             settle_at: None,
             not_before: now,
             retry: RETRY_FIRST,
@@ -188,7 +201,6 @@ impl Worker {
         let mut until = now + SLEEP_MAX;
         let wanted = self.wanted(load, now) > 0;
         let moments = [
-            wanted.then_some(self.look_at),
             self.probe_at().filter(|at| *at > now),
             self.settle_at,
             self.in_flight.heartbeat_at(),
@@ -199,11 +211,14 @@ impl Worker {
         for moment in moments.into_iter().flatten() {
             until = until.min(moment);
         }
+        let look_at = if wanted { self.look_at.max(self.not_before) } else { until };
         until = until.max(self.not_before);
         let enough = if wanted && self.more { 1 } else { VERDICTS_ENOUGH };
         tokio::select! {
             () = self.parts.lanes.changed(self.pace.ahead() / 2, enough) => {}
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
+            // Jobs fall due at a millisecond; for all else the next one is soon enough.
+            () = self.parts.timer.sleep_until(look_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
             () = next_order(&mut self.parts.orders) => {}
             // It lives as long as the worker, so a change is all that can come of it.

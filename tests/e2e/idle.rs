@@ -64,6 +64,30 @@ fn it_sleeps_with_nothing_to_do() {
     assert!(busy < BUSY_MAX, "{:.0} % of a processor", busy * 100.0);
 }
 
+/// Its looks, its housekeeping and what it says of itself are for all topics at once.
+#[test]
+fn a_hundred_idle_topics_are_two_round_trips_a_second() {
+    let ground = Ground::new();
+    ground.write("work.wat", Handler::says("ran").wat());
+    let topics: Vec<String> =
+        (0..100).map(|n| topic(&format!("work-{n}"), "work.wat", "")).collect();
+    let manifest = format!("[redis]\nurl = \"{}\"\n{}", ground.redis.url(), topics.concat());
+    ground.write("duebox.toml", manifest);
+    let _daemon = ground.start();
+    let store = ground.store();
+    // Redis reads once for what arrives at once: a pipeline of so many topics is one read, or two.
+    let reads = || -> u64 {
+        let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
+        info.get("total_reads_processed").unwrap()
+    };
+    let (began, read) = (Instant::now(), reads());
+    // Longer than the housekeeping's ten seconds.
+    eventually("the window is over", || began.elapsed() >= Duration::from_secs(12));
+    let a_second = (reads() - read) as f64 / began.elapsed().as_secs_f64();
+    println!("100 idle topics: {a_second:.2} reads a second");
+    assert!(a_second <= 2.0, "{a_second:.2} reads a second");
+}
+
 #[test]
 fn it_sleeps_while_there_is_work_that_nobody_may_start() {
     let ground = Ground::new();

@@ -103,22 +103,16 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn peek(&self, topics: &[TopicName]) -> Result<Vec<Option<Duration>>, QueueError> {
-        if topics.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut calls = Vec::with_capacity(topics.len());
-        for topic in topics {
-            let keys = self.keys(topic);
-            calls.push(PEEK.call(&keys));
-        }
-        let answers = script::run(&self.connection, calls).await?;
+        let peek = |topic: &TopicName| PEEK.call(&self.keys(topic));
+        let answers = script::run(&self.connection, topics.iter().map(peek).collect()).await?;
         let read = |answer: Result<Value, QueueError>| {
             Ok(optional_score(&answer?)?.map(Duration::from_millis))
         };
         answers.into_iter().map(read).collect()
     }
 
-    /// How many jobs of each topic are in each state, in all its shards, in one pipeline.
+    /// How many jobs of each topic are in each state, in all its shards, in one pipeline; in two where
+    /// the number of shards is not known of all.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -127,20 +121,19 @@ impl Queue {
             return Ok(Vec::new());
         }
         let mut calls = Vec::with_capacity(topics.len() * DEPTH_COMMANDS + 1);
-        let mut shards_of = Vec::with_capacity(topics.len());
-        for topic in topics {
-            let shards: Vec<TopicName> = self.shards(topic).await?.all().collect();
-            for shard in &shards {
-                calls.extend(depth_commands(&self.keys(shard)));
+        let mut counts = Vec::with_capacity(topics.len());
+        for shards in self.shards_of_all(topics).await? {
+            counts.push(shards.all().count());
+            for shard in shards.all() {
+                calls.extend(depth_commands(&self.keys(&shard)));
             }
-            shards_of.push(shards.len());
         }
         calls.push(redis::cmd("TIME"));
         let mut answers = script::run(&self.connection, calls).await?;
         let now_ms = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
         let mut values = answers.into_iter();
         let mut depths = Vec::with_capacity(topics.len());
-        for shards in shards_of {
+        for shards in counts {
             let mut whole = Depths { now_ms, ..Depths::default() };
             for _ in 0..shards {
                 let fields = values.by_ref().take(DEPTH_COMMANDS).collect::<Result<Vec<_>, _>>()?;

@@ -5,12 +5,17 @@
 use std::time::Duration;
 
 use duebox_job::{JobId, TopicName};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::reply::{array, count, unexpected};
-use crate::script::{self, KV_SWEEP, PRUNE, SWEEP};
+use crate::script::{self, KV_SWEEP, LuaScript, PRUNE, SWEEP};
 use crate::settle::millis;
 use crate::{BATCH_MAX, Queue, QueueError};
+
+/// What a topic has as long as there is anything that may be forgotten of it.
+const FORGETTABLE: [&str; 5] = ["dead", "done", "unique", "inbox", "kv:at"];
+/// Entries of each kind that are forgotten of one topic while others wait for theirs.
+const TOGETHER_MAX: usize = 100;
 
 /// What a topic keeps of jobs that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,36 +98,60 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn tidy(&self, topic: &TopicName, keep: &Keep) -> Result<Tidied, QueueError> {
+        let calls = self.tidy_calls(topic, keep, BATCH_MAX);
+        Tidied::read(&mut script::run(&self.connection, calls).await?.into_iter(), BATCH_MAX)
+    }
+
+    /// The same for several topics, at most 100 of each kind a topic. Where no topic has anything that
+    /// may be forgotten, it is one round trip and one command a topic; else there is one round trip more.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn tidy_all(&self, topics: &[(TopicName, Keep)]) -> Result<Vec<Tidied>, QueueError> {
+        let mut tidied = vec![Tidied::default(); topics.len()];
+        let exist = |(topic, _): &(TopicName, Keep)| {
+            let keys = self.keys(topic);
+            let mut exist = redis::cmd("EXISTS");
+            exist.arg(FORGETTABLE.map(|name| keys.key(name)).as_slice());
+            exist
+        };
+        let (mut asked, mut calls) = (Vec::new(), Vec::new());
+        let found = script::run(&self.connection, topics.iter().map(exist).collect()).await?;
+        for (found, ((topic, keep), tidied)) in
+            found.into_iter().zip(topics.iter().zip(&mut tidied))
+        {
+            if count(&found?)? > 0 {
+                calls.extend(self.tidy_calls(topic, keep, TOGETHER_MAX));
+                asked.push(tidied);
+            }
+        }
+        let mut answers = script::run(&self.connection, calls).await?.into_iter();
+        for tidied in asked {
+            *tidied = Tidied::read(&mut answers, TOGETHER_MAX)?;
+        }
+        Ok(tidied)
+    }
+
+    fn tidy_calls(&self, topic: &TopicName, keep: &Keep, most: usize) -> Vec<Cmd> {
         let keys = self.keys(topic);
         let prune = |yard: &str, by: &str, bound: u64| {
             let mut call = PRUNE.call(&keys);
-            call.arg(yard).arg(by).arg(bound).arg(BATCH_MAX);
+            call.arg(yard).arg(by).arg(bound).arg(most);
             call
         };
-        let mut sweep = SWEEP.call(&keys);
-        sweep.arg(BATCH_MAX);
-        let mut kv_sweep = KV_SWEEP.call(&keys);
-        kv_sweep.arg(BATCH_MAX);
-        let calls = vec![
+        let sweep = |script: &LuaScript| {
+            let mut call = script.call(&keys);
+            call.arg(most);
+            call
+        };
+        vec![
             prune("dead", "before", millis(keep.dead_for)),
             prune("dead", "above", keep.dead_most),
             prune("done", "before", millis(keep.done_for)),
             prune("done", "above", keep.done_most),
-            sweep,
-            kv_sweep,
-        ];
-        let mut answers = script::run(&self.connection, calls).await?.into_iter();
-        let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
-        let pruned = [count(&next()?)?, count(&next()?)?, count(&next()?)?, count(&next()?)?];
-        let (marks, values) = (Swept::read(next()?)?, count(&next()?)?);
-        let most = pruned.into_iter().chain([marks.held, marks.follow_ups, values]).max();
-        Ok(Tidied {
-            dead: pruned[0] + pruned[1],
-            done: pruned[2] + pruned[3],
-            marks,
-            values,
-            more: most >= Some(BATCH_MAX as u64),
-        })
+            sweep(&SWEEP),
+            sweep(&KV_SWEEP),
+        ]
     }
 
     /// Forgets marks whose time is over, at most [`BATCH_MAX`] of each kind.
@@ -139,6 +168,26 @@ impl Queue {
         let mut call = PRUNE.call(&self.keys(topic));
         call.arg("dead").arg(by).arg(bound).arg(BATCH_MAX);
         count(&script::run_one(&self.connection, call).await?)
+    }
+}
+
+impl Tidied {
+    /// What the calls of one topic answered, each of which forgot `most` at most.
+    fn read(
+        answers: &mut impl Iterator<Item = Result<Value, QueueError>>,
+        most: usize,
+    ) -> Result<Self, QueueError> {
+        let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
+        let pruned = [count(&next()?)?, count(&next()?)?, count(&next()?)?, count(&next()?)?];
+        let (marks, values) = (Swept::read(next()?)?, count(&next()?)?);
+        let largest = pruned.into_iter().chain([marks.held, marks.follow_ups, values]).max();
+        Ok(Self {
+            dead: pruned[0] + pruned[1],
+            done: pruned[2] + pruned[3],
+            marks,
+            values,
+            more: largest >= Some(most as u64),
+        })
     }
 }
 

@@ -64,12 +64,29 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn configure(&self, topic: &TopicName, rules: &Rules) -> Result<bool, QueueError> {
-        let mut call = CONFIGURE.call(&self.keys(topic));
-        for (field, value) in rules.fields() {
-            call.arg(field).arg(value);
+        let mut changed = self.configure_all(&[(topic, rules)]).await?;
+        Ok(changed.pop().unwrap_or_default())
+    }
+
+    /// The same for several shards, in one pipeline.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn configure_all(
+        &self,
+        rules: &[(&TopicName, &Rules)],
+    ) -> Result<Vec<bool>, QueueError> {
+        let configure = |(topic, rules): &(&TopicName, &Rules)| {
+            let mut call = CONFIGURE.call(&self.keys(topic));
+            for (field, value) in rules.fields() {
+                call.arg(field).arg(value);
+            }
+            call
+        };
+        let answers = script::run(&self.connection, rules.iter().map(configure).collect()).await?;
+        for (topic, _) in rules {
+            self.known_shards.forget(topic);
         }
-        let changed = count(&script::run_one(&self.connection, call).await?)? > 0;
-        self.known_shards.forget(topic);
-        Ok(changed)
+        answers.into_iter().map(|answer| Ok(count(&answer?)? > 0)).collect()
     }
 }

@@ -209,11 +209,15 @@ pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
     Ok(())
 }
 
-/// Sends calls in one pipeline. Each is answered by its value or by the error that Redis gave it.
+/// Sends calls in one pipeline; none costs nothing. Each is answered by its value or by the error that
+/// Redis gave it.
 pub(crate) async fn run(
     connection: &Connection,
     calls: Vec<Cmd>,
 ) -> Result<Vec<Result<Value, QueueError>>, QueueError> {
+    if calls.is_empty() {
+        return Ok(Vec::new());
+    }
     let calls = pipeline(calls);
     let mut answers = connection.send(&calls).await?;
     let forgotten: Vec<usize> =

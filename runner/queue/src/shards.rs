@@ -145,6 +145,29 @@ impl Queue {
         }
     }
 
+    /// The same of several topics, in one pipeline; none where it is known of all of them.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn shards_of_all(&self, topics: &[TopicName]) -> Result<Vec<Shards>, QueueError> {
+        let known = |topic: &TopicName| match topic.shard_number() {
+            0 => self.known_shards.get(topic),
+            _ => Some(Shards::one(topic)),
+        };
+        let known: Vec<Option<Shards>> = topics.iter().map(known).collect();
+        let unknown = topics.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let calls = unknown.map(|(topic, _)| self.shards_call(topic)).collect();
+        let mut answers = script::run(&self.connection, calls).await?.into_iter();
+        let mut all = Vec::with_capacity(topics.len());
+        for (topic, known) in topics.iter().zip(known) {
+            all.push(match known {
+                Some(shards) => shards,
+                None => self.learn_shards(topic, answers.next().unwrap_or(Ok(Value::Nil))?)?,
+            });
+        }
+        Ok(all)
+    }
+
     /// The shard in which each of some jobs lives, or is to live: where its id is known from earlier
     /// numbers of shards, or else at home. Jobs are given by their key, or their id where they have
     /// none, and by their id. Two pushes of one id at once, of which one does not know the number of
@@ -247,9 +270,18 @@ impl Queue {
     }
 
     async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
-        let mut ask = redis::cmd("HMGET");
-        ask.arg(self.keys(topic).key("meta")).arg("shards").arg("shards_seen");
-        let shards = Shards::read(topic, script::run_one(&self.connection, ask).await?)?;
+        let answer = script::run_one(&self.connection, self.shards_call(topic)).await?;
+        self.learn_shards(topic, answer)
+    }
+
+    fn shards_call(&self, topic: &TopicName) -> Cmd {
+        let mut call = redis::cmd("HMGET");
+        call.arg(self.keys(topic).key("meta")).arg("shards").arg("shards_seen");
+        call
+    }
+
+    fn learn_shards(&self, topic: &TopicName, answer: Value) -> Result<Shards, QueueError> {
+        let shards = Shards::read(topic, answer)?;
         self.known_shards.set(&shards);
         Ok(shards)
     }

@@ -109,7 +109,7 @@ pub(super) async fn connect_to_topic(
     if let Some(topic) = manifest.topic_for(name)
         && !queue.is_registered(name).await?
     {
-        rules::write(&queue, name, &topic.rules()).await?;
+        rules::write(&queue, &[(name.clone(), topic.rules())]).await?;
     }
     Ok(queue)
 }

@@ -179,6 +179,7 @@ impl Daemon {
             breaker: Arc::clone(&beside.breaker),
             outage: Arc::clone(&self.outage),
             relay: self.relay.clone(),
+            timer: self.timer.clone(),
             orders: beside.orders.subscribe(),
             runner_id: Arc::clone(&self.runner_id),
         });
@@ -254,7 +255,7 @@ async fn prepare(
     topic: &Topic,
 ) -> Result<Vec<TopicName>, QueueError> {
     queue.forget_old_shards(name).await?;
-    rules::write(queue, name, &topic.rules()).await?;
+    rules::write(queue, &[(name.clone(), topic.rules())]).await?;
     queue.register(std::slice::from_ref(name)).await?;
     Ok(queue.shards(name).await?.all().collect())
 }

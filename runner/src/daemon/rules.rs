@@ -18,6 +18,9 @@ use crate::outage::{self, Outage, RETRY_FIRST};
 /// How often what is written is compared with what should be.
 const EVERY: Duration = Duration::from_secs(60);
 
+/// Topics whose rules are written together.
+const TOPICS_A_WRITE: usize = 200;
+
 /// The rules that are to hold, by topic.
 pub(super) type AllRules = Arc<[(TopicName, Rules)]>;
 
@@ -40,21 +43,27 @@ impl Topic {
     }
 }
 
-/// Writes the rules of a topic into all its shards, those of earlier numbers too. True if others held
-/// before.
+/// Writes the rules of topics into all their shards, those of earlier numbers too, in two pipelines
+/// where no topic has several. Answers for each whether others held before.
 pub(crate) async fn write(
     queue: &Queue,
-    topic: &TopicName,
-    rules: &Rules,
-) -> Result<bool, QueueError> {
-    let mut changed = queue.configure(topic, rules).await?;
-    for shard in queue.shards(topic).await?.all().skip(1) {
-        let is_new = queue.configure(&shard, rules).await?;
+    wanted: &[(TopicName, Rules)],
+) -> Result<Vec<bool>, QueueError> {
+    let first: Vec<_> = wanted.iter().map(|(topic, rules)| (topic, rules)).collect();
+    let mut changed = queue.configure_all(&first).await?;
+    let topics: Vec<TopicName> = wanted.iter().map(|(topic, _)| topic.clone()).collect();
+    let mut others = Vec::new();
+    for (at, shards) in queue.shards_of_all(&topics).await?.iter().enumerate() {
+        others.extend(shards.all().skip(1).map(|shard| (at, shard)));
+    }
+    let further: Vec<_> = others.iter().map(|(at, shard)| (shard, &wanted[*at].1)).collect();
+    let new = queue.configure_all(&further).await?;
+    for ((at, shard), is_new) in others.iter().zip(new) {
         // A shard that is new is paused as the topic is.
-        if is_new && queue.is_paused(topic).await? {
-            queue.pause(&shard).await?;
+        if is_new && queue.is_paused(&topics[*at]).await? {
+            queue.pause(shard).await?;
         }
-        changed |= is_new;
+        changed[*at] |= is_new;
     }
     Ok(changed)
 }
@@ -104,20 +113,23 @@ async fn write_wanted(
 ) -> Result<(), QueueError> {
     let still: BTreeSet<&TopicName> = wanted.iter().map(|(topic, _)| topic).collect();
     written.retain(|topic, _| still.contains(topic));
-    let mut names = Vec::new();
-    for (topic, rules) in wanted.iter() {
-        let is_written = written.get(topic) == Some(rules);
-        if is_written && !all {
-            continue;
+    let is_wanted = |(topic, rules): &&(TopicName, Rules)| all || written.get(topic) != Some(rules);
+    let rest: Vec<_> = wanted.iter().filter(is_wanted).cloned().collect();
+    for some in rest.chunks(TOPICS_A_WRITE) {
+        let changed = write(queue, some).await?;
+        let names: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
+        for ((topic, rules), changed) in some.iter().zip(changed) {
+            let before = written.insert(topic.clone(), rules.clone());
+            if changed && before.as_ref() == Some(rules) {
+                warn!(%topic, "its rules in Redis were not those of this manifest, and are again: Redis lost them, or another manifest serves the topic too");
+            }
         }
-        if write(queue, topic, rules).await? && is_written {
-            warn!(%topic, "its rules in Redis were not those of this manifest, and are again: Redis lost them, or another manifest serves the topic too");
+        for shards in queue.shards_of_all(&names).await? {
+            if let Some(shard) = shards.all().last() {
+                finder.met(&shard);
+            }
         }
-        if let Some(shard) = queue.shards(topic).await?.all().last() {
-            finder.met(&shard);
-        }
-        written.insert(topic.clone(), rules.clone());
-        names.push(topic.clone());
+        queue.register(&names).await?;
     }
-    queue.register(&names).await
+    Ok(())
 }

@@ -11,7 +11,7 @@ use duebox_queue::{
 };
 use tracing::{error, info, warn};
 
-use super::{DRAIN_GRACE, SLEEP_MAX, Worker};
+use super::{DRAIN_GRACE, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::binding::{self, Binding};
 use crate::counters::{Fate, add};
 use crate::lanes::Ended;
@@ -27,6 +27,7 @@ struct Plan {
     records: Vec<Record>,
     lease: Option<LeaseCall>,
     looks: bool,
+    reclaims: bool,
     skip: u64,
     max_crashes: u32,
     crashed_info: String,
@@ -127,6 +128,7 @@ impl Worker {
             records,
             lease,
             looks,
+            reclaims: looks && now >= self.reclaim_at,
             skip: self.skip,
             max_crashes: binding.topic.max_crashes,
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
@@ -146,7 +148,7 @@ impl Worker {
             let answer = {
                 let mut asked = std::pin::pin!(self.parts.queue.turn(&self.parts.topic, &turn));
                 loop {
-                    let first_end = self.in_flight.first_end();
+                    let first_end = self.in_flight.first_end(Instant::now());
                     tokio::select! {
                         answer = &mut asked => break answer,
                         () = sleep_until(first_end) => self.interrupt_ended(),
@@ -166,7 +168,7 @@ impl Worker {
             wait = outage::next_retry(wait);
             let again_at = Instant::now() + wait;
             while Instant::now() < again_at {
-                let first_end = self.in_flight.first_end().unwrap_or(again_at);
+                let first_end = self.in_flight.first_end(Instant::now()).unwrap_or(again_at);
                 sleep_until(Some(first_end.min(again_at))).await;
                 self.interrupt_ended();
             }
@@ -207,12 +209,13 @@ impl Worker {
                 self.keep_verdicts(plan.settle, plan.records, error.as_ref());
             }
         }
-        if plan.looks {
-            self.look_at = now + SLEEP_MAX;
-            self.more = false;
-        }
         if let Some(reclaimed) = reclaimed {
             self.reclaimed(reclaimed, now);
+        }
+        if plan.looks {
+            // Of leases whose end is not known the poller tells.
+            self.look_at = self.expiry.unwrap_or(now + SLEEP_MAX);
+            self.more = false;
         }
         if let Some(promoted) = promoted {
             self.clock.saw(sent_at, now, promoted_at_us);
@@ -256,9 +259,9 @@ impl Worker {
     }
 
     fn reclaimed(&mut self, reclaimed: Reclaimed, now: Instant) {
-        if let Some(wait) = reclaimed.next_expiry_in {
-            self.look_at = self.look_at.min(now + wait);
-        }
+        self.expiry = reclaimed.next_expiry_in.map(|wait| now + wait);
+        let soon = now + RECLAIM_EVERY;
+        self.reclaim_at = self.expiry.map_or(soon, |expiry| expiry.min(soon));
         let counters = &self.parts.counters;
         add(&counters.reclaimed, reclaimed.jobs.len());
         for (id, became) in reclaimed.jobs {
@@ -321,7 +324,7 @@ impl Plan {
             holder,
             extend: &self.extend,
             settle: &self.settle,
-            reclaim: self.looks.then(reclaim),
+            reclaim: self.reclaims.then(reclaim),
             promote: self.looks.then_some(Promotion {
                 jobs: BATCH_MAX,
                 skip: self.skip,

@@ -1,0 +1,207 @@
+//! Waits that end on time. The runtime's own timers go by whole milliseconds and end after the one they
+//! fall into: by that alone a job would start a millisecond late. Here a thread sleeps until the earliest of
+//! all moments that are waited for, to some tens of microseconds. No wait ends early.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Instant;
+
+/// A timer. Clones are the same one; its thread ends with the last of them.
+#[derive(Clone)]
+pub struct Timer(Arc<Owner>);
+
+struct Owner(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// By the moment; of several with the same one, by the order in which they came.
+    wakers: BTreeMap<(Instant, u64), Waker>,
+    next: u64,
+    /// Until when the thread sleeps; none is until it is told of something.
+    sleeps_until: Option<Instant>,
+    is_over: bool,
+}
+
+/// A wait for a moment.
+pub struct Sleep<'t> {
+    timer: &'t Shared,
+    when: Instant,
+    key: Option<(Instant, u64)>,
+}
+
+impl Timer {
+    /// Starts a timer.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start() -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let its = Arc::clone(&shared);
+        thread::Builder::new().name("timer".to_owned()).spawn(move || its.call())?;
+        Ok(Self(Arc::new(Owner(shared))))
+    }
+
+    /// Waits until a moment, and some microseconds longer.
+    pub fn sleep_until(&self, when: Instant) -> Sleep<'_> {
+        Sleep { timer: &self.0.0, when, key: None }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.waiting().is_over = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those whose moment has come, until the timer is over.
+    fn call(&self) {
+        let mut waiting = self.waiting();
+        while !waiting.is_over {
+            let now = Instant::now();
+            let due = waiting.take_due(now);
+            if !due.is_empty() {
+                drop(waiting);
+                due.into_iter().for_each(Waker::wake);
+                waiting = self.waiting();
+                continue;
+            }
+            waiting.sleeps_until = waiting.wakers.first_key_value().map(|((when, _), _)| *when);
+            waiting = match waiting.sleeps_until {
+                None => self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+                Some(when) => {
+                    let slept = self.changed.wait_timeout(waiting, when - now);
+                    slept.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+impl Waiting {
+    fn take_due(&mut self, now: Instant) -> Vec<Waker> {
+        let mut due = Vec::new();
+        while let Some(first) = self.wakers.first_entry()
+            && first.key().0 <= now
+        {
+            due.push(first.remove());
+        }
+        due
+    }
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if Instant::now() >= self.when {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.timer.waiting();
+        let key = self.key.unwrap_or_else(|| {
+            waiting.next += 1;
+            (self.when, waiting.next)
+        });
+        waiting.wakers.insert(key, context.waker().clone());
+        // Who sleeps less long looks for itself.
+        let oversleeps = waiting.sleeps_until.is_none_or(|until| until > self.when);
+        if oversleeps {
+            waiting.sleeps_until = Some(self.when);
+            self.timer.changed.notify_one();
+        }
+        drop(waiting);
+        self.key = Some(key);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.timer.waiting().wakers.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[tokio::test]
+    async fn nobody_wakes_early_and_in_any_order() {
+        let timer = Timer::start().unwrap();
+        let began = Instant::now();
+        let wait = async |ms: u32| {
+            timer.sleep_until(began + ms * MS).await;
+            began.elapsed()
+        };
+        let (late, soon, now) = tokio::join!(wait(30), wait(5), wait(0));
+        assert!(soon >= 5 * MS && late >= 30 * MS, "{soon:?} {late:?}");
+        assert!(now <= soon && soon <= late, "{now:?} {soon:?} {late:?}");
+    }
+
+    #[tokio::test]
+    async fn who_waits_no_more_is_forgotten() {
+        let timer = Timer::start().unwrap();
+        let began = Instant::now();
+        {
+            let mut long = std::pin::pin!(timer.sleep_until(began + 3_600_000 * MS));
+            tokio::select! {
+                () = &mut long => unreachable!("it waits for an hour"),
+                () = timer.sleep_until(began + 2 * MS) => {}
+            }
+            assert_eq!(timer.0.0.waiting().wakers.len(), 1);
+        }
+        assert!(timer.0.0.waiting().wakers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_thread_ends_with_the_timer() {
+        let timer = Timer::start().unwrap();
+        let shared = Arc::downgrade(&timer.0.0);
+        timer.sleep_until(Instant::now() + MS).await;
+        drop(timer);
+        while shared.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn waits_end_sooner_after_their_time_than_those_of_the_runtime() {
+        let timer = Timer::start().unwrap();
+        let (mut these, mut those) = (Vec::new(), Vec::new());
+        for n in 0..50 {
+            let wait = 3 * MS + Duration::from_micros(n * 37);
+            let when = Instant::now() + wait;
+            timer.sleep_until(when).await;
+            these.push(when.elapsed());
+            let when = Instant::now() + wait;
+            tokio::time::sleep_until(when.into()).await;
+            those.push(when.elapsed());
+        }
+        these.sort();
+        those.sort();
+        println!("half of the waits are late by {:?}, by the runtime's {:?}", these[25], those[25]);
+        assert!(these[25] < those[25]);
+    }
+}
