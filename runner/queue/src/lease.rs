@@ -18,6 +18,13 @@ use crate::{BATCH_MAX, QueueError};
 pub(crate) const CRASH: u64 = 1_000_000;
 pub(crate) const SNOOZE: u64 = 1_000 * CRASH;
 
+/// What an answer with jobs begins with: ok or again, the token, two counts, a wait, the width.
+const HEAD: usize = 6;
+/// Values that are given for a job: its id, due time and payload.
+const BARE: usize = 3;
+/// The same with its options and attempts.
+const WHOLE: usize = 5;
+
 /// What a job keeps that was not started within its ttl, where the caller says nothing else.
 const EXPIRED_INFO: &str =
     r#"{"class":"expired","reason":"it was not started within its ttl after it fell due"}"#;
@@ -154,33 +161,40 @@ impl Leased {
             Some("empty") => Ok(Self::Empty { wait: wait()? }),
             Some("limited") => Ok(Self::Limited { wait: wait()? }),
             Some("paused") => Ok(Self::Paused),
-            Some("ok" | "again") if fields.len() >= 5 && fields.len() % 5 == 0 => {
-                Self::read_jobs(fields)
-            }
+            Some("ok" | "again") => Self::read_jobs(fields),
             _ => Err(unexpected(&Value::Array(fields))),
         }
     }
 
     fn read_jobs(fields: Vec<Value>) -> Result<Self, QueueError> {
-        let mut leases = Vec::with_capacity(fields.len() / 5 - 1);
+        let count_of_values = fields.len();
         let mut fields = fields.into_iter().skip(1);
         let mut next = || fields.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()));
         let token = Token::new(bytes(next()?)?);
         let (withdrawn, expired) = (count(&next()?)?, count(&next()?)?);
         let wait = read_wait(&next()?)?;
-        for _ in 0..leases.capacity() {
+        // Options and attempts are left out where no job of the topic has any.
+        let width = usize::try_from(count(&next()?)?).unwrap_or_default();
+        let values = count_of_values - HEAD;
+        if !(width == BARE || width == WHOLE) || !values.is_multiple_of(width) {
+            return Err(QueueError::Answer(format!("{values} values of jobs of {width}")));
+        }
+        let mut leases = Vec::with_capacity(values / width);
+        for _ in 0..values / width {
             leases.push(Lease {
                 id: JobId::from_redis(bytes(next()?)?),
                 token: token.clone(),
                 due_at_ms: score(text(&next()?)?),
                 payload: bytes(next()?)?,
-                options: Options::from_json(&bytes(next()?)?),
+                options: Ok(Options::default()),
                 failures: 0,
                 crashes: 0,
                 snoozes: 0,
             });
+            let Some(lease) = leases.last_mut().filter(|_| width == WHOLE) else { continue };
+            lease.options = Options::from_json(&bytes(next()?)?);
             let attempts = score(text(&next()?)?);
-            if let (Some(lease), 1..) = (leases.last_mut(), attempts) {
+            if attempts > 0 {
                 lease.failures = u32::try_from(attempts % CRASH).unwrap_or(u32::MAX);
                 lease.crashes = u32::try_from(attempts % SNOOZE / CRASH).unwrap_or(u32::MAX);
                 lease.snoozes = u32::try_from(attempts / SNOOZE).unwrap_or(u32::MAX);

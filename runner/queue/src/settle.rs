@@ -122,8 +122,26 @@ impl Settled {
         }
     }
 
-    pub(crate) fn read(answer: Value) -> Result<Vec<Self>, QueueError> {
-        array(answer)?.iter().map(Self::read_word).collect()
+    /// What became of the jobs of these settlements, in their order.
+    pub(crate) fn read(answer: Value, settlements: &[Settlement]) -> Result<Vec<Self>, QueueError> {
+        let answers = array(answer)?;
+        let mut answers = answers.iter();
+        let mut words = Vec::with_capacity(settlements.len());
+        for entry in Settlement::entries(settlements) {
+            let answer =
+                answers.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()))?;
+            if entry[0].verdict != Verdict::Ack {
+                words.push(Self::read_word(answer)?);
+                continue;
+            }
+            let letters = text(answer)?;
+            if letters.len() != entry.len() {
+                return Err(unexpected(answer));
+            }
+            let word = |letter| if letter == b'd' { Self::Done } else { Self::Lost };
+            words.extend(letters.bytes().map(word));
+        }
+        Ok(words)
     }
 
     pub(crate) fn read_word(value: &Value) -> Result<Self, QueueError> {
@@ -148,12 +166,28 @@ impl Settlement {
         &self.id
     }
 
+    /// What stands together: acks under one token that follow each other; any other verdict alone.
+    fn entries(settlements: &[Self]) -> impl Iterator<Item = &[Self]> {
+        settlements.chunk_by(|one, next| {
+            let both_ack = (&one.verdict, &next.verdict) == (&Verdict::Ack, &Verdict::Ack);
+            both_ack && one.token == next.token
+        })
+    }
+
     pub(crate) fn command(keys: &TopicKeys, settlements: &[Self]) -> Cmd {
         let mut call = SETTLE.call(keys);
-        for settlement in settlements {
-            call.arg(settlement.id.as_bytes()).arg(settlement.token.as_bytes());
-            match &settlement.verdict {
-                Verdict::Ack => call.arg("ack"),
+        for entry in Self::entries(settlements) {
+            let Self { id, token, due_at_ms, verdict } = &entry[0];
+            match verdict {
+                Verdict::Ack => call.arg(entry.len()),
+                _ => call.arg(id.as_bytes()),
+            };
+            call.arg(token.as_bytes());
+            match verdict {
+                Verdict::Ack => {
+                    call.arg("ack");
+                    entry.iter().fold(&mut call, |call, acked| call.arg(acked.id.as_bytes()))
+                }
                 Verdict::Nack { delay, max_attempts, info } => {
                     call.arg("nack").arg(millis(*delay)).arg(max_attempts).arg(info)
                 }
@@ -164,7 +198,7 @@ impl Settlement {
                 }
                 Verdict::Drop { info } => call.arg("drop").arg(info),
                 Verdict::Release { delay } => {
-                    call.arg("release").arg(millis(*delay)).arg(settlement.due_at_ms)
+                    call.arg("release").arg(millis(*delay)).arg(*due_at_ms)
                 }
             };
         }

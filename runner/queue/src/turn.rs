@@ -130,7 +130,7 @@ impl Queue {
         }
         let answers = script::run(&self.connection, calls).await?;
         for (part, answer) in parts.into_iter().zip(answers) {
-            if let Err(error) = answer.and_then(|value| reply.read(part, value)) {
+            if let Err(error) = answer.and_then(|value| reply.read(part, value, turn)) {
                 reply.error.get_or_insert(error);
             }
         }
@@ -166,10 +166,10 @@ impl Turn<'_> {
 }
 
 impl TurnReply {
-    fn read(&mut self, part: Part, answer: Value) -> Result<(), QueueError> {
+    fn read(&mut self, part: Part, answer: Value, turn: &Turn<'_>) -> Result<(), QueueError> {
         match part {
             Part::Extend => self.extended = Some(read_extended(answer)?),
-            Part::Settle => self.settled = Some(Settled::read(answer)?),
+            Part::Settle => self.settled = Some(Settled::read(answer, turn.settle)?),
             Part::Reclaim => self.reclaimed = Some(Reclaimed::read(answer)?),
             Part::Promote => {
                 let (promoted, now_us) = Promoted::read(answer)?;

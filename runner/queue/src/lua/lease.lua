@@ -6,7 +6,8 @@
 -- ARGV  n (1 to 1000), lease in ms, call id, payload bytes (0: any; one job is always leased), least
 --       age since the due time in ms, info of expired jobs ('' forgets them)
 -- Returns ok, again: the token, the counts withdrawn and expired, the ms after which more may be leased
---         or '', and id, due, payload, options or '', attempts or '' for each job
+--         or '', how many values are given for each job, and those: id, due, payload, and, unless no
+--         job of the topic has any, options or '' and attempts or ''
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
 local n, lease_ms, call = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 86400000), ARGV[3]
@@ -35,13 +36,15 @@ end
 
 -- Adds to `answer` those of `ids` that are to run, and returns those that are not: superseded ones,
 -- ones without a payload, and, of jobs that a runner has not had yet, expired ones.
+local has_pending = redis.call('EXISTS', PENDING) == 1
+local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
+local width = is_bare and 3 or 5
 local function sort_out(answer, ids, dues, had)
   local superseded, missing, expired, kept = {}, {}, {}, {}
-  local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
+  local newer = has_pending and redis.call('ZMSCORE', PENDING, unpack(ids)) or {}
   local payloads = redis.call('HMGET', JOBS, unpack(ids))
-  local options = redis.call('EXISTS', OPTS) == 1 and redis.call('HMGET', OPTS, unpack(ids)) or {}
-  local attempts = redis.call('EXISTS', ATTEMPTS) == 1
-    and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
+  local options = not is_bare and redis.call('HMGET', OPTS, unpack(ids)) or {}
+  local attempts = not is_bare and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
   local may_expire = not had and (rules.ttl > 0 or #options > 0)
   local last = #answer
   for i, id in ipairs(ids) do
@@ -54,8 +57,8 @@ local function sort_out(answer, ids, dues, had)
     else
       kept[#kept + 1] = id
       answer[last + 1], answer[last + 2], answer[last + 3] = id, dues[i], payloads[i]
-      answer[last + 4], answer[last + 5] = options[i] or '', attempts[i] or ''
-      last = last + 5
+      if not is_bare then answer[last + 4], answer[last + 5] = options[i] or '', attempts[i] or '' end
+      last = last + width
     end
   end
   return superseded, missing, expired, kept
@@ -69,7 +72,7 @@ end
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 local held = redis.call('ZSCORE', HOLDERS, call)
 if held then
-  local answer = { 'again', held, 0, 0, '' }
+  local answer = { 'again', held, 0, 0, '', width }
   local ids = redis.call('ZRANGEBYSCORE', UNACK, held, held, 'LIMIT', 0, 1000)
   if #ids > 0 then
     local dues = {}
@@ -122,31 +125,77 @@ local RANGES = {
 -- Of ten jobs six are high, three normal and one low, where all three wait.
 local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
 
--- The jobs to lease, each id followed by its score.
+-- The jobs to lease by their priorities, and their scores.
 local function choose()
   local found, next_of = {}, { 1, 1, 1 }
   for class, range in ipairs(RANGES) do
     found[class] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
   end
   local lane = rules.shares_out and (tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
-  local chosen = {}
-  while #chosen < 2 * room do
+  local ids, scores = {}, {}
+  while #ids < room do
     local class = rules.shares_out and SHARES[lane % #SHARES + 1] or 1
     if not found[class][next_of[class]] then
       class = found[1][next_of[1]] and 1 or found[2][next_of[2]] and 2 or 3
     end
     local at = next_of[class]
     if not found[class][at] then break end
-    chosen[#chosen + 1], chosen[#chosen + 2] = found[class][at], found[class][at + 1]
+    ids[#ids + 1], scores[#scores + 1] = found[class][at], found[class][at + 1]
     next_of[class] = at + 2
     lane = lane + 1
   end
-  if rules.shares_out and #chosen > 0 then redis.call('HSET', META, 'lane', lane % #SHARES) end
-  return chosen
+  if rules.shares_out and #ids > 0 then redis.call('HSET', META, 'lane', lane % #SHARES) end
+  return ids, scores
+end
+
+-- The first jobs of ready, and their scores. Redis writes a score as slowly as it does anything with a job,
+-- and jobs that were pushed together have the same one: between two that are the same nobody is asked.
+local function first_in_ready()
+  local ids, scores = redis.call('ZRANGE', READY, 0, room - 1), {}
+  local asked = 0
+  local function ask(i)
+    asked = asked + 1
+    scores[i] = redis.call('ZSCORE', READY, ids[i])
+  end
+  local function ask_between(from, to)
+    if to - from < 2 then return end
+    if scores[from] == scores[to] then
+      for i = from + 1, to - 1 do scores[i] = scores[from] end
+    elseif asked < #ids / 8 then
+      local middle = math.floor((from + to) / 2)
+      ask(middle)
+      ask_between(from, middle)
+      ask_between(middle, to)
+    end
+  end
+  if #ids > 16 then
+    ask(1)
+    ask(#ids)
+    ask_between(1, #ids)
+    if asked < #ids / 8 then return ids, scores end
+  end
+  for i, value in ipairs(redis.call('ZRANGE', READY, 0, room - 1, 'WITHSCORES')) do
+    if i % 2 == 0 then scores[i / 2] = value end
+  end
+  return ids, scores
+end
+
+-- When a job fell due, by its score; times up to the year 5138 have 14 digits.
+local function due_of(score)
+  if #score <= 14 and string.byte(score) ~= 45 then return score end
+  local number = tonumber(score)
+  if number < -DUE_MAX then return whole(number + PRIORITY_STEP) end
+  if number > DUE_MAX then return whole(number - PRIORITY_STEP) end
+  return score
 end
 
 local by_rank = not rules.shares_out and min_age == 0
-local found = by_rank and redis.call('ZRANGE', READY, 0, room - 1, 'WITHSCORES') or choose()
+local found, scores
+if by_rank then
+  found, scores = first_in_ready()
+else
+  found, scores = choose()
+end
 
 -- When the first job is old enough that is too young now.
 local function wait_for_age()
@@ -162,31 +211,23 @@ local function wait_for_age()
   return wait
 end
 local wait = ''
-if min_age > 0 and #found < 2 * room then wait = wait_for_age() end
+if min_age > 0 and #found < room then wait = wait_for_age() end
 if #found == 0 then return { 'empty', wait } end
 
 local ids, dues, bytes = {}, {}, 0
-for i = 1, #found, 2 do
-  local id, score = found[i], tonumber(found[i + 1])
+for i, id in ipairs(found) do
   if bytes_max > 0 then
     bytes = bytes + redis.call('HSTRLEN', JOBS, id)
-    if bytes > bytes_max and #ids > 0 then
+    if bytes > bytes_max and i > 1 then
       wait = '0'
       break
     end
   end
-  ids[#ids + 1] = id
-  if score < -DUE_MAX then
-    dues[#dues + 1] = whole(score + PRIORITY_STEP)
-  elseif score > DUE_MAX then
-    dues[#dues + 1] = whole(score - PRIORITY_STEP)
-  else
-    dues[#dues + 1] = found[i + 1]
-  end
+  ids[i], dues[i] = id, due_of(scores[i])
 end
 true_dues(ids, dues)
 local token = whole(now_us + lease_ms * 1000)
-local answer = { 'ok', token, 0, 0, '' }
+local answer = { 'ok', token, 0, 0, '', width }
 local superseded, missing, expired, kept = sort_out(answer, ids, dues, false)
 
 if by_rank then
@@ -217,10 +258,10 @@ if #kept > 0 then
   if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #kept then
     -- Somebody put a leased id into ready by hand: it is withdrawn, never leased twice.
     local scores = redis.call('ZMSCORE', UNACK, unpack(kept))
-    local own = { 'ok', token, answer[3], answer[4], '' }
+    local own = { 'ok', token, answer[3], answer[4], '', width }
     for i = 1, #kept do
       if scores[i] == token then
-        for from = 5 * i + 1, 5 * i + 5 do own[#own + 1] = answer[from] end
+        for from = 7 + width * (i - 1), 6 + width * i do own[#own + 1] = answer[from] end
       else
         own[3] = own[3] + 1
       end

@@ -3,16 +3,17 @@
 -- allowed where Redis is out of memory, so a full Redis still drains.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of unique outbox done done:jobs done:info done:result
--- ARGV  for each job id, token, verdict, and then
---         ack      nothing
+-- ARGV  for each job id, token, verdict, and then what it takes; but acks under one token that follow each
+--       other, which is what most verdicts are, stand together: how many, token, ack, their ids
 --         finish   an ack that leaves something: ms its id is held, info to keep it in done or '',
 --                  its result or '', its follow-ups as JSON or ''
 --         release  delay in ms (0: to ready at its old due time), due in ms
 --         nack     delay in ms, attempts in all (1 to 999999), info
 --         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
 --         drop     info
--- Returns a word for each job: done, superseded, cancelled, released, retry, snoozed, dead, lost
-local EXTRAS = { ack = 0, finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
+-- Returns for acks that stand together a word of a letter each (d: done, l: lost), for each other job one
+--         of done, superseded, cancelled, released, retry, snoozed, dead, lost
+local EXTRAS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
 local DELAY_MAX = 1e12
 
 local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
@@ -21,10 +22,12 @@ local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
 -- beyond id, token and verdict.
 local function fault(at)
   local verdict = ARGV[at + 2] or ''
-  local extras = EXTRAS[verdict]
+  local extras = EXTRAS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, 1000)
+  if not extras and verdict == 'ack' then return 'it acks not 1 to 1000 jobs' end
   if not extras then return 'no verdict ' .. verdict end
   if not string.find(ARGV[at + 1], '^%d+$') then return 'no token' end
   if at + 2 + extras > #ARGV then return 'it is cut short' end
+  if verdict == 'ack' then return nil, extras end
   if extras > 1 and not delay_at(at + 3) then
     return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
   end
@@ -41,20 +44,26 @@ local function fault(at)
   return nil, extras
 end
 
--- Where each verdict begins.
-local ids, starts = {}, {}
+-- The verdicts in their order: acks that stand together, and single ones by their number.
+local entries, ids, starts = {}, {}, {}
 local at, count = 1, 0
 while at <= #ARGV do
   local wrong, extras = fault(at)
-  count = count + 1
-  if wrong then return refuse('settle entry ' .. count .. ': ' .. wrong) end
-  ids[count], starts[count] = ARGV[at], at
+  if wrong then return refuse('settle entry ' .. #entries + 1 .. ': ' .. wrong) end
+  if ARGV[at + 2] == 'ack' then
+    entries[#entries + 1] = { token = ARGV[at + 1], first = at + 3, last = at + 2 + extras }
+    count = count + extras
+  else
+    ids[#ids + 1], starts[#starts + 1] = ARGV[at], at
+    entries[#entries + 1] = #ids
+    count = count + 1
+  end
   at = at + 3 + extras
 end
 if count < 1 or count > 1000 then return refuse('settle takes 1 to 1000 jobs') end
 
-local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
-local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
+local tokens = #ids > 0 and redis.call('ZMSCORE', UNACK, unpack(ids))
+local newer = #ids > 0 and redis.call('ZMSCORE', PENDING, unpack(ids))
 
 local words, seen = {}, {}
 local ended, forgotten, finished, deaths, leaving = {}, {}, {}, {}, {}
@@ -127,35 +136,74 @@ local function put_back(id, at)
   return 'snoozed'
 end
 
-for i, id in ipairs(ids) do
-  local at = starts[i]
-  local verdict = ARGV[at + 2]
-  if seen[id] or tokens[i] ~= ARGV[at + 1] then
-    words[i] = 'lost'
-  else
-    local word
-    if verdict == 'ack' then
-      word = 'done'
-    elseif verdict == 'finish' then
-      word = 'done'
-      finish(i, id, at)
-    elseif newer[i] then
-      word = 'superseded'
-    elseif redis.call('HEXISTS', JOBS, id) == 0 then
-      word = 'cancelled'
-    else
-      word = put_back(id, at)
-    end
-    seen[id] = true
-    words[i] = word
-    ended[#ended + 1] = id
-    if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
+-- Which ids of acks that stand together are leased under their token. As long as not many others are, too,
+-- reading whom the token holds is half the work of reading what holds each.
+local function held_under(ack)
+  local held = {}
+  local asked = ack.last - ack.first + 1
+  -- A number with the same digits, or the scores are not to be asked by it.
+  local is_score = #ack.token <= 16 and whole(tonumber(ack.token)) == ack.token
+  if is_score and redis.call('ZCOUNT', UNACK, ack.token, ack.token) <= 2 * asked then
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, ack.token, ack.token)) do held[id] = true end
+    return held
+  end
+  for i, score in ipairs(redis.call('ZMSCORE', UNACK, unpack(ARGV, ack.first, ack.last))) do
+    if score == ack.token then held[ARGV[ack.first + i - 1]] = true end
+  end
+  return held
+end
+
+local has_pending = redis.call('EXISTS', PENDING) == 1
+local function settle_acks(ack)
+  local held, letters = held_under(ack), {}
+  local successors = has_pending and redis.call('ZMSCORE', PENDING, unpack(ARGV, ack.first, ack.last))
+  for at = ack.first, ack.last do
+    local id = ARGV[at]
+    if held[id] and not seen[id] then
+      seen[id] = true
+      letters[#letters + 1] = 'd'
+      ended[#ended + 1] = id
       forgotten[#forgotten + 1] = id
       if gated then leaving[#leaving + 1] = id end
-      -- Payload and options of a superseded job are its successor's.
-      if not newer[i] then finished[#finished + 1] = id end
+      if not (successors and successors[at - ack.first + 1]) then finished[#finished + 1] = id end
+    else
+      letters[#letters + 1] = 'l'
     end
   end
+  words[#words + 1] = table.concat(letters)
+end
+
+-- A verdict that is no bare ack.
+local function settle_one(i)
+  local id, at = ids[i], starts[i]
+  local verdict, word = ARGV[at + 2], nil
+  if seen[id] or tokens[i] ~= ARGV[at + 1] then
+    words[#words + 1] = 'lost'
+    return
+  end
+  if verdict == 'finish' then
+    word = 'done'
+    finish(i, id, at)
+  elseif newer[i] then
+    word = 'superseded'
+  elseif redis.call('HEXISTS', JOBS, id) == 0 then
+    word = 'cancelled'
+  else
+    word = put_back(id, at)
+  end
+  seen[id] = true
+  words[#words + 1] = word
+  ended[#ended + 1] = id
+  if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
+    forgotten[#forgotten + 1] = id
+    if gated then leaving[#leaving + 1] = id end
+    -- Payload and options of a superseded job are its successor's.
+    if not newer[i] then finished[#finished + 1] = id end
+  end
+end
+
+for _, entry in ipairs(entries) do
+  if type(entry) == 'table' then settle_acks(entry) else settle_one(entry) end
 end
 if #ended == 0 then return words end
 
@@ -164,7 +212,7 @@ bury(deaths)
 forget_failures(forgotten)
 if #finished > 0 then
   redis.call('HDEL', JOBS, unpack(finished))
-  redis.call('HDEL', OPTS, unpack(finished))
+  if redis.call('EXISTS', OPTS) == 1 then redis.call('HDEL', OPTS, unpack(finished)) end
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
 if #to_errors > 0 then redis.call('HSET', ERRORS, unpack(to_errors)) end

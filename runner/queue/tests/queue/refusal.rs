@@ -128,13 +128,18 @@ async fn lease() {
 
 #[tokio::test]
 async fn settle() {
-    let ack = ["leased", "1", "ack"];
+    let ack = ["1", "1", "ack", "leased"];
     let with = |entry: &[&'static str]| [&ack[..], entry, &ack].concat();
     let over = many(&[], &ack, 1_001);
     let unknown = with(&["a", "1", "maybe"]);
-    let token = with(&["a", "1.5", "ack"]);
-    let signed = with(&["a", "-1", "ack"]);
-    let empty = with(&["a", "", "ack"]);
+    let nobody = with(&["0", "1", "ack"]);
+    let crowd = with(&["1001", "1", "ack", "a"]);
+    let unsaid = with(&["a", "1", "ack"]);
+    let half = [&["501", "1", "ack"][..], &["a"; 501]].concat();
+    let halves = [&half[..], &half].concat();
+    let token = with(&["1", "1.5", "ack", "a"]);
+    let signed = with(&["1", "-1", "ack", "a"]);
+    let empty = with(&["1", "", "ack", "a"]);
     let delay = with(&["a", "1", "nack", "soon", "3", "{}"]);
     let endless = with(&["a", "1", "nack", "99999999999999", "3", "{}"]);
     let none = with(&["a", "1", "nack", "5", "0", "{}"]);
@@ -159,6 +164,12 @@ async fn settle() {
             (&["leased"], "entry 1: no verdict"),
             (&["leased", "1"], "entry 1: no verdict"),
             (&unknown, "entry 2: no verdict maybe"),
+            (&nobody, "entry 2: it acks not"),
+            (&crowd, "entry 2: it acks not"),
+            (&unsaid, "entry 2: it acks not"),
+            (&["2", "1", "ack", "a"], "entry 1: it is cut short"),
+            (&["600", "1", "ack"], "entry 1: it is cut short"),
+            (&halves, "1 to 1000 jobs"),
             (&token, "entry 2: no token"),
             (&signed, "entry 2: no token"),
             (&empty, "entry 2: no token"),
@@ -194,15 +205,17 @@ async fn a_batch_with_one_bad_entry_settles_nothing() {
     let leases = ground.lease_up_to(2).await;
     let token = leases[0].token.expires_at_us().to_string();
     let before = ground.snapshot().state();
-    for bad in [&["b", &token, "nack", "x", "3", "{}"][..], &["b", "x", "ack"], &["b", &token]] {
-        for good in [&["a", &token, "ack"][..], &["a", &token, "drop", "{}"]] {
+    for bad in [&["b", &token, "nack", "x", "3", "{}"][..], &["1", "x", "ack", "b"], &["b", &token]]
+    {
+        for good in [&["1", &token, "ack", "a"][..], &["a", &token, "drop", "{}"]] {
             SETTLE.try_call(&ground, &[good, bad].concat()).unwrap_err();
             SETTLE.try_call(&ground, &[bad, good].concat()).unwrap_err();
             assert_eq!(ground.snapshot().state(), before);
         }
     }
-    let words: Vec<String> = SETTLE.call(&ground, &["a", &token, "ack", "b", &token, "drop", "{}"]);
-    assert_eq!(words, ["done", "dead"]);
+    let words: Vec<String> =
+        SETTLE.call(&ground, &["1", &token, "ack", "a", "b", &token, "drop", "{}"]);
+    assert_eq!(words, ["d", "dead"]);
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ local function failures_of(id)
   return tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
 end
 local function forget_failures(ids)
-  if #ids == 0 then return end
+  -- Most topics have none at most times: that is known sooner than a thousand ids are looked up.
+  if #ids == 0 or redis.call('EXISTS', ATTEMPTS, ERRORS) == 0 then return end
   redis.call('HDEL', ATTEMPTS, unpack(ids))
   redis.call('HDEL', ERRORS, unpack(ids))
 end
