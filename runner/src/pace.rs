@@ -7,6 +7,8 @@ use duebox_queue::BATCH_MAX;
 
 /// How far ahead jobs are leased. With the turn that brings them, a job starts within about 50 ms.
 const WINDOW: Duration = Duration::from_millis(20);
+/// Jobs that are leased ahead at most: while a turn brings one batch, the lanes have another.
+const AHEAD_MAX: usize = 2 * BATCH_MAX;
 /// Payload bytes that a worker leases at once, so that large payloads do not fill the memory.
 const BYTES_MAX: usize = 16 << 20;
 /// The weight of the newest figure against those before.
@@ -41,7 +43,7 @@ impl Pace {
     /// Jobs to lease ahead of those that run.
     pub fn ahead(&self) -> usize {
         let jobs = self.jobs_per_second * WINDOW.as_secs_f64();
-        (jobs as usize).min(BATCH_MAX)
+        (jobs as usize).min(AHEAD_MAX)
     }
 
     /// Jobs that may be leased in one call, for the size of their payloads.
@@ -73,7 +75,7 @@ mod tests {
         pace.saw_ended(100, Duration::from_millis(10));
         assert_eq!(pace.ahead(), 200);
         pace.saw_ended(1_000_000, Duration::from_millis(10));
-        assert_eq!(pace.ahead(), BATCH_MAX);
+        assert_eq!(pace.ahead(), AHEAD_MAX);
         pace.stalled();
         assert_eq!(pace.ahead(), 0);
     }

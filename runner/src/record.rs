@@ -63,6 +63,9 @@ impl Record {
                 "the lease was gone when the verdict came; another runner has the job, or settled it");
             return;
         }
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return;
+        }
         let digest = self.digest.map(|digest| digest.short()).unwrap_or_default();
         let cost = &self.cost;
         info!(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{ATTEMPTS_MAX, Backoff, CRASHES_MAX, DELAY_MAX_MS, SNOOZES_MAX};
 
@@ -17,10 +17,28 @@ const HEADER_NAME_MAX: usize = 64;
 /// What all headers of a job may take together as lines `name: value\n`, in bytes.
 const HEADERS_MAX: usize = 16 << 10;
 
-/// The options of one job. What is `None` comes from the topic.
+/// The options of one job. What it does not set comes from the topic. Most jobs set nothing, and then this
+/// is one word in memory, since every job that runs carries it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Options(Option<Box<Written>>);
+
+/// Of a job that sets nothing.
+static NOTHING: Written = Written {
+    ttr_ms: None,
+    max_attempts: None,
+    backoff: None,
+    max_snoozes: None,
+    max_crashes: None,
+    ttl_ms: None,
+    priority: None,
+    key: None,
+    headers: BTreeMap::new(),
+};
+
+/// Options as they are written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
+struct Written {
     /// Time-to-run of one attempt, in milliseconds; 1 or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ttr_ms: Option<u64>,
@@ -120,22 +138,20 @@ pub enum OptionError {
 impl Options {
     /// Sets the time-to-run of one attempt.
     #[must_use]
-    pub fn with_ttr(mut self, ttr: Duration) -> Self {
-        self.ttr_ms = Some(millis(ttr).max(1));
-        self
+    pub fn with_ttr(self, ttr: Duration) -> Self {
+        self.with(|written| written.ttr_ms = Some(millis(ttr).max(1)))
     }
 
     /// Sets how many attempts the job has in all; out of range is moved to the nearest bound.
     #[must_use]
-    pub fn with_max_attempts(mut self, max_attempts: u32) -> Self {
-        self.max_attempts = Some(max_attempts.clamp(1, ATTEMPTS_MAX));
-        self
+    pub fn with_max_attempts(self, max_attempts: u32) -> Self {
+        self.with(|written| written.max_attempts = Some(max_attempts.clamp(1, ATTEMPTS_MAX)))
     }
 
     /// Sets the waits between attempts. A schedule does not set the attempts by itself.
     #[must_use]
-    pub fn with_backoff(mut self, backoff: &Backoff) -> Self {
-        self.backoff = Some(match backoff {
+    pub fn with_backoff(self, backoff: &Backoff) -> Self {
+        let backoff = match backoff {
             Backoff::Schedule(waits) => {
                 WrittenBackoff::Schedule(waits.iter().copied().map(millis).collect())
             }
@@ -147,46 +163,42 @@ impl Options {
                     jitter: *jitter,
                 })
             }
-        });
-        self
+        };
+        self.with(|written| written.backoff = Some(backoff))
     }
 
     /// Sets how often a handler may put the job off; out of range is moved to the nearest bound.
     #[must_use]
-    pub fn with_max_snoozes(mut self, max_snoozes: u32) -> Self {
-        self.max_snoozes = Some(max_snoozes.min(SNOOZES_MAX));
-        self
+    pub fn with_max_snoozes(self, max_snoozes: u32) -> Self {
+        self.with(|written| written.max_snoozes = Some(max_snoozes.min(SNOOZES_MAX)))
     }
 
     /// Sets how many runs may end with the runner's death; out of range is moved to the nearest bound.
     #[must_use]
-    pub fn with_max_crashes(mut self, max_crashes: u32) -> Self {
-        self.max_crashes = Some(max_crashes.clamp(1, CRASHES_MAX));
-        self
+    pub fn with_max_crashes(self, max_crashes: u32) -> Self {
+        self.with(|written| written.max_crashes = Some(max_crashes.clamp(1, CRASHES_MAX)))
     }
 
     /// Sets how long after its due time the job may wait for its start; zero is for ever.
     #[must_use]
-    pub fn with_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl_ms = Some(millis(ttl));
-        self
+    pub fn with_ttl(self, ttl: Duration) -> Self {
+        self.with(|written| written.ttl_ms = Some(millis(ttl)))
     }
 
     /// Sets its rank among the due jobs of its topic.
     #[must_use]
-    pub fn with_priority(mut self, priority: Priority) -> Self {
-        self.priority = (priority != Priority::Normal).then_some(priority);
-        self
+    pub fn with_priority(self, priority: Priority) -> Self {
+        let priority = (priority != Priority::Normal).then_some(priority);
+        self.with(|written| written.priority = priority)
     }
 
     /// Sets the key whose jobs run one after the other, where the topic says so.
     ///
     /// # Errors
     /// [`OptionError::Key`] if it is empty, longer than 256 bytes or holds a control character.
-    pub fn with_key(mut self, key: &str) -> Result<Self, OptionError> {
+    pub fn with_key(self, key: &str) -> Result<Self, OptionError> {
         check_key(key)?;
-        self.key = Some(key.to_owned());
-        Ok(self)
+        Ok(self.with(|written| written.key = Some(key.to_owned())))
     }
 
     /// Adds a header for the handler; one of the same name is replaced.
@@ -194,70 +206,68 @@ impl Options {
     /// # Errors
     /// [`OptionError`] if the name is none, the value holds a control character, or all headers
     /// together take more than 16 KiB.
-    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, OptionError> {
-        self.headers.insert(name.to_owned(), value.to_owned());
-        check_headers(&self.headers)?;
-        Ok(self)
+    pub fn with_header(self, name: &str, value: &str) -> Result<Self, OptionError> {
+        self.with_headers(BTreeMap::from([(name.to_owned(), value.to_owned())]))
     }
 
     /// Adds headers for the handler; those of the same names are replaced.
     ///
     /// # Errors
     /// As [`with_header`](Self::with_header).
-    pub fn with_headers(mut self, headers: BTreeMap<String, String>) -> Result<Self, OptionError> {
-        self.headers.extend(headers);
-        check_headers(&self.headers)?;
-        Ok(self)
+    pub fn with_headers(self, headers: BTreeMap<String, String>) -> Result<Self, OptionError> {
+        let options = self.with(|written| written.headers.extend(headers));
+        check_headers(options.headers())?;
+        Ok(options)
     }
 
     /// The time-to-run of one attempt, if the job sets it.
     pub fn ttr(&self) -> Option<Duration> {
-        self.ttr_ms.map(Duration::from_millis)
+        self.written().ttr_ms.map(Duration::from_millis)
     }
 
     /// How many attempts the job has in all, if it sets it.
     pub fn max_attempts(&self) -> Option<u32> {
-        self.max_attempts
+        self.written().max_attempts
     }
 
     /// The waits between attempts, if the job sets them.
     pub fn backoff(&self) -> Option<Backoff> {
-        self.backoff.as_ref().and_then(|written| written.checked().ok())
+        self.written().backoff.as_ref().and_then(|written| written.checked().ok())
     }
 
     /// How often a handler may put the job off, if the job sets it.
     pub fn max_snoozes(&self) -> Option<u32> {
-        self.max_snoozes
+        self.written().max_snoozes
     }
 
     /// How many runs may end with the runner's death, if the job sets it.
     pub fn max_crashes(&self) -> Option<u32> {
-        self.max_crashes
+        self.written().max_crashes
     }
 
     /// How long after its due time the job may wait for its start, if the job sets it.
     pub fn ttl(&self) -> Option<Duration> {
-        self.ttl_ms.map(Duration::from_millis)
+        self.written().ttl_ms.map(Duration::from_millis)
     }
 
     /// Its rank among the due jobs of its topic.
     pub fn priority(&self) -> Priority {
-        self.priority.unwrap_or_default()
+        self.written().priority.unwrap_or_default()
     }
 
     /// Its key, if it has one.
     pub fn key(&self) -> Option<&str> {
-        self.key.as_deref()
+        self.written().key.as_deref()
     }
 
     /// What is handed to the handler, by name.
     pub fn headers(&self) -> &BTreeMap<String, String> {
-        &self.headers
+        &self.written().headers
     }
 
     /// True if the job sets nothing, so that nothing need be stored for it.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.0.is_none()
     }
 
     /// The options as the queue stores them; empty for none.
@@ -281,10 +291,35 @@ impl Options {
             return Err("options are a JSON object".to_owned());
         }
         let options: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-        options.check()?;
+        options.written().check()?;
         Ok(options)
     }
 
+    fn written(&self) -> &Written {
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+
+    fn with(self, change: impl FnOnce(&mut Written)) -> Self {
+        let mut written = self.0.unwrap_or_default();
+        change(&mut written);
+        Self((*written != NOTHING).then_some(written))
+    }
+}
+
+impl Serialize for Options {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.written().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Options {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let written = Written::deserialize(from)?;
+        Ok(Self((written != NOTHING).then(|| Box::new(written))))
+    }
+}
+
+impl Written {
     fn check(&self) -> Result<(), String> {
         if self.ttr_ms == Some(0) {
             return Err("ttr_ms is 0; it must be 1 or more".to_owned());
