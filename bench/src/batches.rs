@@ -1,5 +1,6 @@
-//! Throughput by the size of batches: what a turn that carries few jobs costs. For the daemon a
-//! batch is bounded by what it may have in flight.
+//! Throughput by the size of batches: what a turn that carries few jobs costs. The bare client takes
+//! batches of just that size. The daemon sizes its batches itself, by how fast its handlers are; what can
+//! be said to it is how many jobs it may run at once.
 
 use anyhow::Context;
 
@@ -20,13 +21,13 @@ pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyho
         let jobs = settings.jobs.min(size * BATCHES_MAX);
         let ground = Ground::prepare().await?;
         let drain = drain::on(&ground, settings, RUST, jobs, size).await;
-        let drain = drain.with_context(|| format!("{size} in flight"))?;
+        let drain = drain.with_context(|| format!("{size} at once"))?;
         daemon.push((size as f64, drain.per_s));
         let ceiling = ceiling::of(settings, jobs, usize::try_from(size)?).await?;
         client.push((size as f64, ceiling.per_s));
     }
     for (name, points) in
-        [("daemon, so many in flight", daemon), ("bare client, so many a batch", client)]
+        [("daemon, so many at once", daemon), ("bare client, so many a batch", client)]
     {
         figures.lines.push(Line { plot: Plot::Batches, name: name.to_owned(), points });
     }

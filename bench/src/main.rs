@@ -9,6 +9,8 @@ mod backlog;
 mod batches;
 mod burst;
 mod ceiling;
+mod ci;
+mod contender;
 mod cost;
 mod drain;
 mod durability;
@@ -20,6 +22,11 @@ mod machine;
 mod memory;
 mod module;
 mod neighbour;
+mod own_side;
+mod page;
+mod peer_program;
+mod peers;
+mod plot;
 mod push;
 mod reload;
 mod report;
@@ -51,6 +58,9 @@ pub(crate) struct Args {
     /// A quick look: fewer jobs, one repeat, a backlog of 200,000
     #[arg(long)]
     quick: bool,
+    /// Duebox beside its peers, and nothing else; bench/peers/build.sh builds them
+    #[arg(long, conflicts_with = "only")]
+    peers: bool,
     /// Times everything is measured; the table gives the median [default: 3, quick 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     repeats: Option<u64>,
@@ -77,6 +87,7 @@ enum Alone {
     Sandbox(sandbox::Args),
     Reload(reload::Args),
     Neighbour(neighbour::Args),
+    Ci(ci::Args),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +96,7 @@ fn main() -> ExitCode {
         Some(Alone::Sandbox(args)) => sandbox::run(args),
         Some(Alone::Reload(args)) => reload::run(args),
         Some(Alone::Neighbour(args)) => neighbour::run(args),
+        Some(Alone::Ci(args)) => ci::run(args),
         None => table::run(&args),
     };
     match done {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 
+use crate::contender::{self, Contender};
 use crate::figures::{Cost, Figures, Judgement, Line, Spread};
 use crate::machine::Machine;
 use crate::rows::{Family, Row, Target};
@@ -22,6 +23,7 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Found>,
     pub(crate) lines: Vec<Line>,
     pub(crate) costs: Vec<Cost>,
+    pub(crate) peers: Vec<Contender>,
 }
 
 /// A row with its figures.
@@ -61,6 +63,7 @@ impl Report {
             rows: Row::ALL.iter().filter_map(found).collect(),
             lines: figures.lines,
             costs: figures.costs,
+            peers: Vec::new(),
         }
     }
 
@@ -69,11 +72,15 @@ impl Report {
         let Machine { processor, cores, kernel, redis, commit } = &self.machine;
         let Settings { quick, repeats, jobs, payload, in_flight, .. } = &self.settings;
         let form = if *quick { "; the short form: sizes are not those of the targets" } else { "" };
+        let repeated = match self.peers.as_slice() {
+            [] => format!("median of {repeats} (min–max)"),
+            _ => "each measured once".to_owned(),
+        };
         format!(
             "{processor}, {cores} cores, Linux {kernel}, Redis {redis}, commit {commit}\n\
              {jobs} jobs of {payload} bytes, {in_flight} in flight; Redis, daemon and bench on the \
              same cores\n\
-             median of {repeats} (min–max){form}"
+             {repeated}{form}"
         )
     }
 }
@@ -81,6 +88,9 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{}", self.conditions())?;
+        if !self.peers.is_empty() {
+            return writeln!(f, "\n{}", contender::table(&self.peers));
+        }
         let mut family = None;
         for Found { family: its, name, unit, target, spread, judgement, .. } in &self.rows {
             if family.replace(*its) != Some(*its) {

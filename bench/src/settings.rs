@@ -1,6 +1,6 @@
 //! How much is measured: the sizes of the table, or the short form of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -70,6 +70,27 @@ impl Settings {
             backlogs: vec![1_000, 20_000, 200_000],
             idle_s: 3,
             ..full
+        }
+    }
+
+    /// The sizes of the checks in CI.
+    pub(crate) fn for_ci(handlers: &Path) -> Self {
+        Self {
+            quick: true,
+            repeats: 3,
+            jobs: 20_000,
+            payload: 200,
+            in_flight: 256,
+            due_jobs: 300,
+            spread_ms: 1_500,
+            burst_jobs: 5_000,
+            backlogs: vec![1_000, 100_000],
+            topics: 100,
+            idle_topics: 100,
+            idle_s: 1,
+            pending_jobs: 20_000,
+            only: Vec::new(),
+            handlers: handlers.to_owned(),
         }
     }
 

@@ -12,8 +12,8 @@ use crate::report::{self, Report, number};
 use crate::rows::{Family, Row};
 use crate::settings::Settings;
 use crate::{
-    Args, backlog, batches, burst, cost, drain, durability, lateness, memory, push, runners, say,
-    sustained, topics,
+    Args, backlog, batches, burst, cost, drain, durability, lateness, memory, page, peers, push,
+    runners, say, sustained, topics,
 };
 
 /// Families that each repeat goes through.
@@ -40,11 +40,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the bench's runtime")?;
-    let figures = runtime.block_on(measure(&settings))?;
-    let report = Report::new(&settings, figures);
+    let report = if args.peers {
+        let mut report = Report::new(&settings, Figures::default());
+        report.peers = runtime.block_on(peers::measure(&settings))?;
+        report
+    } else {
+        Report::new(&settings, runtime.block_on(measure(&settings))?)
+    };
     let file = report::write(&args.results, &report.at, &report)?;
+    let name = format!("{}.html", report.at);
+    let page = report::write_text(&args.results, &name, &page::html(&report)?)?;
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{report}\nresults: {}", file.display()).context("cannot print the report")
+    writeln!(stdout, "{report}\nresults: {}, {}", file.display(), page.display())
+        .context("cannot print the report")
 }
 
 /// Measures the families that are wanted.

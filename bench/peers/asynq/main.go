@@ -1,0 +1,70 @@
+// The peer asynq: https://github.com/hibiken/asynq
+//
+// At its defaults, and tuned: 32 workers, queue and delayed tasks looked at every 100 ms.
+package main
+
+import (
+	"context"
+	"time"
+
+	peer "duebox.dev/bench/peers/goprotocol"
+	"github.com/hibiken/asynq"
+)
+
+func main() {
+	task := peer.Read()
+	redis := asynq.RedisClientOpt{Addr: task.Addr}
+	client := asynq.NewClient(redis)
+	defer client.Close()
+	push := func(number int, due time.Time, options ...asynq.Option) {
+		_, err := client.Enqueue(asynq.NewTask("bench", peer.Payload(number, due)), options...)
+		peer.Fail(err)
+	}
+	now := func(number int) { push(number, time.Now()) }
+	switch task.Name {
+	case "push-one":
+		task.Push(now)
+	case "push-flight":
+		task.PushInFlight(now)
+	case "push-batch":
+		peer.Unsupported("it has no batches in this version")
+	case "drain":
+		task.Spread(now)
+		task.Ready()
+		from := time.Now()
+		serve(task, redis)
+		task.Finish(from, false)
+	case "due":
+		serve(task, redis)
+		now(-1)
+		task.WaitWarm()
+		task.Ready()
+		begin := peer.Begin()
+		task.Spread(func(number int) {
+			due := task.Due(begin, number)
+			push(number, due, asynq.ProcessAt(due))
+		})
+		task.Finish(begin, true)
+	case "idle":
+		serve(task, redis)
+		now(-1)
+		task.WaitWarm()
+		task.Idle()
+	default:
+		peer.Unsupported("there is no such task")
+	}
+}
+
+func serve(task *peer.Task, redis asynq.RedisClientOpt) {
+	config := asynq.Config{LogLevel: asynq.ErrorLevel}
+	if task.Tuned {
+		config.Concurrency = 32
+		config.TaskCheckInterval = 100 * time.Millisecond
+		config.DelayedTaskCheckInterval = 100 * time.Millisecond
+	}
+	server := asynq.NewServer(redis, config)
+	peer.Fail(server.Start(asynq.HandlerFunc(func(_ context.Context, job *asynq.Task) error {
+		task.Handle(job.Payload())
+		return nil
+	})))
+}

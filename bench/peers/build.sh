@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Builds the peers that Duebox is measured beside: each into .tools/peers/NAME, from the registry of its
+# language, in the versions of its lock file.
+#
+#   bench/peers/build.sh [NAME…]
+#
+# A peer that cannot be fetched or built is no failure of the others: .tools/peers/NAME.missing then says
+# why, and the bench repeats it in its table.
+set -euo pipefail
+
+peers=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$(dirname "$peers")")
+here=$root/handlers tools=$root/.tools target=wasm32-unknown-unknown
+out=$tools/peers
+mkdir -p "$out"
+
+# shellcheck source-path=SCRIPTDIR/../../handlers
+. "$here/tools.sh"
+
+build_go() {
+  need_go >&2
+  (cd "$peers/$1" && GOFLAGS=${2:-} GOWORK=off GOTOOLCHAIN=local timeout 600 "$go" build -o "$out/$1.new" .) \
+    && mv -f "$out/$1.new" "$out/$1"
+}
+
+build_asynq() { build_go asynq; }
+# Its sums are not in the repository yet: they are taken from Go's database when it is first built.
+build_delayqueue() { build_go delayqueue -mod=mod; }
+
+build_bullmq() {
+  need_assemblyscript >&2
+  # Not npm ci: it wants every platform's optional packages, and not every registry has them.
+  (cd "$peers/bullmq" && timeout 600 npm install --no-save --no-audit --no-fund --loglevel=error) || return 1
+  printf '#!/bin/sh\nexec "%s" "%s/bullmq/main.mjs" "$@"\n' "$node" "$peers" >"$out/bullmq.new"
+  chmod +x "$out/bullmq.new"
+  mv -f "$out/bullmq.new" "$out/bullmq"
+}
+
+build_apalis() {
+  timeout 1200 cargo build --release --locked --manifest-path "$peers/apalis/Cargo.toml" \
+    --target-dir "$out/target" && cp "$out/target/release/duebox-peer-apalis" "$out/apalis"
+}
+
+[ $# -gt 0 ] || set -- asynq bullmq apalis delayqueue
+for name in "$@"; do
+  say "building the peer $name"
+  rm -f "$out/$name" "$out/$name.missing"
+  if ! (set +e; "build_$name") >"$out/$name.log" 2>&1; then
+    grep -v '^[[:space:]]*$' "$out/$name.log" | tail -n 2 | tr -s '[:space:]' ' ' >"$out/$name.missing"
+    say "$name cannot be built here: $(cat "$out/$name.missing") (all of it in .tools/peers/$name.log)"
+  fi
+done

@@ -1,0 +1,3 @@
+module duebox.dev/bench/peers/goprotocol
+
+go 1.24
