@@ -76,8 +76,16 @@ pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Vec<Contender
         };
         for kind in ["default", "tuned"] {
             say(&format!("{}, {kind}", peer.name));
-            let found = both_sides(settings, peer, &program, kind).await;
-            contenders.push(found.with_context(|| format!("{}, {kind}", peer.name))?);
+            let mut found = Contender {
+                name: peer.name.to_owned(),
+                settings: kind.to_owned(),
+                ..Contender::default()
+            };
+            // What a peer cannot do is told, and the others are measured all the same.
+            if let Err(error) = fill(&mut found, settings, peer, &program).await {
+                found.remarks.push(format!("not measured to the end: {error:#}"));
+            }
+            contenders.push(found);
         }
     }
     Ok(contenders)
@@ -96,15 +104,15 @@ fn program(name: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Everything of one peer with one kind of settings.
-async fn both_sides(
+/// Fills in everything of one peer with one kind of settings.
+async fn fill(
+    found: &mut Contender,
     settings: &Settings,
     peer: &Peer,
     program: &Path,
-    kind: &str,
-) -> anyhow::Result<Contender> {
-    let mut found =
-        Contender { name: peer.name.to_owned(), settings: kind.to_owned(), ..Contender::default() };
+) -> anyhow::Result<()> {
+    let kind = found.settings.clone();
+    let kind = kind.as_str();
     if kind == "tuned" {
         found.remarks.push(format!("tuned: {}", peer.tuned));
     }
@@ -113,16 +121,16 @@ async fn both_sides(
     if jobs < settings.jobs {
         found.remarks.push(format!("drained {jobs} jobs only: it stops for good at some more"));
     }
-    drain(&mut found, run(program, &ask("drain", jobs, 0)).await?, jobs);
+    drain(found, run(program, &ask("drain", jobs, 0)).await?, jobs);
     found.push_one = push(program, &ask("push-one", PUSHES, 0)).await?;
     found.push_flight = push(program, &ask("push-flight", PUSHES, 0)).await?;
     found.push_batch = push(program, &ask("push-batch", settings.jobs, 0)).await?;
     let due = ask("due", settings.due_jobs, settings.spread_ms);
-    lateness(&mut found, run(program, &due).await?.answer, settings.due_jobs);
+    lateness(found, run(program, &due).await?.answer, settings.due_jobs);
     let burst_jobs = settings.burst_jobs;
-    burst(&mut found, run(program, &ask("due", burst_jobs, 0)).await?.answer, burst_jobs);
+    burst(found, run(program, &ask("due", burst_jobs, 0)).await?.answer, burst_jobs);
     found.idle_commands = Some(idle(settings, program, &ask("idle", 1, 0)).await?);
-    Ok(found)
+    Ok(())
 }
 
 /// Runs a task to its answer.
@@ -138,6 +146,9 @@ async fn run(program: &Path, asked: &Asked<'_>) -> anyhow::Result<Took> {
         }
         let (before, worker_before_s) = (ground.load().await?, cpu_s(running.pid()?)?);
         let answer = running.go().await?;
+        if answer.unsupported.is_some() {
+            return Ok(Took { answer, load: before, worker_s: 0.0, memory_bytes: 0 });
+        }
         let load = ground.load_since(before, 0).await?;
         let worker_s = cpu_s(running.pid()?)? - worker_before_s;
         anyhow::Ok(Took {
@@ -177,7 +188,9 @@ fn drain(found: &mut Contender, took: Took, jobs: u64) {
 }
 
 fn lateness(found: &mut Contender, answer: Answer, jobs: u64) {
-    account(found, "lateness", &answer, jobs);
+    if !account(found, "lateness", &answer, jobs) {
+        return;
+    }
     let late_ms = answer.sorted_late_ms();
     found.late_p50_ms = quantile(&late_ms, 0.5);
     found.late_p99_ms = quantile(&late_ms, 0.99);
@@ -185,7 +198,9 @@ fn lateness(found: &mut Contender, answer: Answer, jobs: u64) {
 }
 
 fn burst(found: &mut Contender, answer: Answer, jobs: u64) {
-    account(found, "burst", &answer, jobs);
+    if !account(found, "burst", &answer, jobs) {
+        return;
+    }
     let late_ms = answer.sorted_late_ms();
     found.burst_ms = late_ms.last().copied();
     let early = late_ms.iter().filter(|ms| **ms < 0.0).count();
@@ -194,9 +209,13 @@ fn burst(found: &mut Contender, answer: Answer, jobs: u64) {
     }
 }
 
-/// Tells what was lost or done twice.
-fn account(found: &mut Contender, task: &str, answer: &Answer, jobs: u64) {
-    let Answer { handled, twice, .. } = *answer;
+/// Tells what was lost or done twice; false if the task could not be done.
+fn account(found: &mut Contender, task: &str, answer: &Answer, jobs: u64) -> bool {
+    let Answer { handled, twice, ref unsupported, .. } = *answer;
+    if let Some(why) = unsupported {
+        found.remarks.push(format!("{task}: {why}"));
+        return false;
+    }
     if handled < jobs {
         found.remarks.push(format!(
             "{task}: {handled} of {jobs} jobs were handled; of the others nothing came for 35 s"
@@ -205,6 +224,7 @@ fn account(found: &mut Contender, task: &str, answer: &Answer, jobs: u64) {
     if twice > 0 {
         found.remarks.push(format!("{task}: {twice} runs were a job's second or later"));
     }
+    true
 }
 
 /// The value that so great a part of sorted values does not exceed.
@@ -229,8 +249,11 @@ mod tests {
     fn what_was_lost_or_done_twice_is_told() {
         let mut found = Contender::default();
         let answer = Answer { handled: 90, twice: 2, ..Answer::default() };
-        account(&mut found, "drain", &answer, 100);
+        assert!(account(&mut found, "drain", &answer, 100));
         assert_eq!(found.remarks.len(), 2);
         assert!(found.remarks[0].contains("90 of 100"), "{:?}", found.remarks);
+        let unsupported = Some("it has no batches".to_owned());
+        let answer = Answer { unsupported, ..Answer::default() };
+        assert!(!account(&mut found, "push", &answer, 100));
     }
 }

@@ -44,6 +44,7 @@ func main() {
 			due := task.Due(begin, number)
 			push(number, due, asynq.ProcessAt(due))
 		})
+		task.Pushed(begin)
 		task.Finish(begin, true)
 	case "idle":
 		serve(task, redis)

@@ -142,6 +142,10 @@ switch (name) {
       const due = begin + Math.floor((number * spreadMs) / jobs);
       return push(number, due, { delay: due - Date.now() });
     });
+    if (Date.now() > begin) {
+      answer({ unsupported: "its pushes took longer than the time until the first job fell due" });
+      process.exit(0);
+    }
     await finish(begin * 1000, true);
     break;
   }

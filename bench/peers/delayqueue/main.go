@@ -47,6 +47,7 @@ func main() {
 		task.Ready()
 		begin := peer.Begin()
 		task.Spread(func(number int) { push(number, task.Due(begin, number)) })
+		task.Pushed(begin)
 		task.Finish(begin, true)
 	case "idle":
 		queue.StartConsume()

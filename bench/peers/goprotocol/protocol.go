@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -80,7 +81,12 @@ func (t *Task) Ready() {
 // Idle says that all is prepared, and waits until nobody needs the worker any more.
 func (t *Task) Idle() {
 	t.Ready()
-	_, _ = t.stdin.ReadString('\n')
+	t.waitForEnd()
+}
+
+// waitForEnd waits for the end of stdin: until then the process can be looked at.
+func (t *Task) waitForEnd() {
+	_, _ = io.Copy(io.Discard, t.stdin)
 }
 
 // Payload is a job's: its number and due time, filled up to the length all peers have.
@@ -124,6 +130,14 @@ func (t *Task) Due(begin time.Time, number int) time.Time {
 	return begin.Add(time.Duration(int64(number)*t.SpreadMs/int64(t.Jobs)) * time.Millisecond)
 }
 
+// Pushed says that all is pushed. Where that took until the first job fell due, there is nothing to
+// find out, and the program ends.
+func (t *Task) Pushed(begin time.Time) {
+	if time.Now().After(begin) {
+		Unsupported("its pushes took longer than the time until the first job fell due")
+	}
+}
+
 // Begin is a whole millisecond, some seconds from now.
 func Begin() time.Time {
 	return time.Now().Add(Lead).Truncate(time.Millisecond)
@@ -155,6 +169,7 @@ func (t *Task) Finish(from time.Time, withLateness bool) {
 		found["late_us"] = late
 	}
 	answer(found)
+	t.waitForEnd()
 }
 
 // Push pushes every job, one after the other, and answers how long it took.
@@ -165,6 +180,7 @@ func (t *Task) Push(push func(number int)) {
 		push(number)
 	}
 	answer(map[string]any{"seconds": time.Since(from).Seconds()})
+	t.waitForEnd()
 }
 
 // PushInFlight is the same with many pushes under way at once.
@@ -173,6 +189,7 @@ func (t *Task) PushInFlight(push func(number int)) {
 	from := time.Now()
 	t.Spread(push)
 	answer(map[string]any{"seconds": time.Since(from).Seconds()})
+	t.waitForEnd()
 }
 
 // Spread calls push for every job, many at once.
