@@ -32,6 +32,7 @@ use self::modules::{Files, Modules};
 use self::reload::Changes;
 use self::rules::AllRules;
 use self::served::{Leaving, Served};
+use crate::company::Company;
 use crate::file_limit;
 use crate::guest_threads::GuestThreads;
 use crate::handler_log::HandlerLog;
@@ -186,6 +187,7 @@ impl Daemon {
                 kv: Some(Arc::new(kv)),
                 ..World::of(Arc::new(HandlerLog))
             }),
+            company: Company::default(),
         };
         let schedules = watch::Sender::new(manifest.schedules.clone().into());
         let manifest = Arc::new(manifest);

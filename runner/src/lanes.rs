@@ -21,6 +21,7 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::binding::{self, Bound};
+use crate::company::{Company, Member};
 use crate::cost::Cost;
 use crate::gate::{Gate, Line, Pass};
 use crate::guest_threads::{TURN_MAX, Threads};
@@ -98,6 +99,8 @@ pub struct Ground {
     pub slots: Gate,
     /// What they reach outside of the sandbox.
     pub world: Arc<World>,
+    /// Which of their topics have jobs.
+    pub company: Company,
 }
 
 /// What a topic has of the ground that others want, too. Clones are the same topic's.
@@ -105,6 +108,8 @@ pub struct Ground {
 pub struct Share {
     slots: Arc<Line>,
     turns: Arc<Line>,
+    /// Its place among the topics.
+    pub member: Member,
 }
 
 impl Ground {
@@ -116,7 +121,11 @@ impl Ground {
 
     /// The share of a topic that runs so many jobs at once.
     pub fn share(&self, concurrency: usize) -> Share {
-        Share { slots: self.slots.line(concurrency), turns: self.threads.turns.line(usize::MAX) }
+        Share {
+            slots: self.slots.line(concurrency),
+            turns: self.threads.turns.line(usize::MAX),
+            member: self.company.join(),
+        }
     }
 }
 

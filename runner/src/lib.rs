@@ -7,6 +7,7 @@
 pub mod binding;
 pub mod breaker;
 pub mod cli;
+pub mod company;
 pub mod consumer;
 pub mod cost;
 pub mod counters;

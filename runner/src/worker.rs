@@ -22,6 +22,7 @@ use tracing::warn;
 
 use crate::binding::Bound;
 use crate::breaker::{Breaker, Changes};
+use crate::company::Member;
 use crate::counters::Counters;
 use crate::figures::Figures;
 use crate::in_flight::InFlight;
@@ -80,6 +81,8 @@ pub struct WorkerParts {
     pub counters: Arc<Counters>,
     /// What its attempts came to and cost.
     pub figures: Arc<Figures>,
+    /// Its place among the topics that have jobs.
+    pub member: Member,
     /// Whether its jobs may start.
     pub breaker: Arc<Breaker>,
     /// What is known of Redis' health.
@@ -184,17 +187,22 @@ impl Worker {
         }
         let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
         let room = (concurrency + ahead).saturating_sub(load.waiting + load.running);
-        self.let_through(room.min(self.pace.call_max()), now)
+        let call_max = self.pace.call_max().min(self.parts.member.batch_max(now));
+        self.let_through(room.min(call_max), now)
     }
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
         let can_lease = self.wanted(load, now) > 0 && (self.more || now >= self.look_at);
         let idle = load.waiting + load.running == 0;
         let must_settle = !self.verdicts.is_empty()
-            || (load.ended > 0 && (idle || load.ended >= VERDICTS_ENOUGH))
+            || (load.ended > 0 && (idle || load.ended >= self.verdicts_enough(now)))
             || self.settle_at.is_some_and(|at| now >= at);
         let must_beat = self.in_flight.heartbeat_at().is_some_and(|at| now >= at);
         can_lease || must_settle || must_beat
+    }
+
+    fn verdicts_enough(&self, now: Instant) -> usize {
+        VERDICTS_ENOUGH.min(self.parts.member.batch_max(now))
     }
 
     async fn wait(&mut self, now: Instant, load: Load) {
@@ -213,7 +221,7 @@ impl Worker {
         }
         let look_at = if wanted { self.look_at.max(self.not_before) } else { until };
         until = until.max(self.not_before);
-        let enough = if wanted && self.more { 1 } else { VERDICTS_ENOUGH };
+        let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
             () = self.parts.lanes.changed(self.pace.ahead() / 2, enough) => {}
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),

@@ -176,6 +176,7 @@ impl Daemon {
             poke: Arc::clone(&poke),
             counters: Arc::clone(&beside.counters),
             figures: Arc::clone(&beside.figures),
+            member: beside.share.member.clone(),
             breaker: Arc::clone(&beside.breaker),
             outage: Arc::clone(&self.outage),
             relay: self.relay.clone(),

@@ -35,6 +35,9 @@ impl Worker {
             self.look_at = self.look_at.min(Instant::now() + wait);
         }
         self.more |= leases.len() == call.jobs || withdrawn + expired > 0;
+        if !leases.is_empty() {
+            self.parts.member.had_jobs(Instant::now());
+        }
         self.expired(expired, call);
         add(&self.parts.counters.leased, leases.len());
         let binding = binding::current(&self.parts.bound);

@@ -28,6 +28,8 @@ struct Plan {
     lease: Option<LeaseCall>,
     looks: bool,
     reclaims: bool,
+    /// Jobs that it takes of each kind.
+    batch_max: usize,
     skip: u64,
     max_crashes: u32,
     crashed_info: String,
@@ -37,7 +39,7 @@ struct Plan {
 
 impl Worker {
     pub(super) async fn take_turn(&mut self, now: Instant) {
-        self.take_ended();
+        self.take_ended(now);
         let plan = self.plan(now);
         if let Some((reply, sent_at)) = self.send(&plan).await {
             self.apply(plan, reply, sent_at);
@@ -46,8 +48,8 @@ impl Worker {
     }
 
     /// Takes the verdicts of jobs that have ended, as many as fit into a turn.
-    fn take_ended(&mut self) {
-        let room = BATCH_MAX.saturating_sub(self.verdicts.len());
+    fn take_ended(&mut self, now: Instant) {
+        let room = self.parts.member.batch_max(now).saturating_sub(self.verdicts.len());
         let (ended, busy) = self.parts.lanes.take_ended(room);
         self.pace.saw_ended(ended.len(), busy);
         self.settle_at = None;
@@ -101,7 +103,8 @@ impl Worker {
         let (keys, extend) = self.in_flight.extensions(now, BATCH_MAX);
         let wanted = self.wanted(self.parts.lanes.load(), now);
         let binding = binding::current(&self.parts.bound);
-        let rest = self.verdicts.len().min(BATCH_MAX);
+        let batch_max = self.parts.member.batch_max(now);
+        let rest = self.verdicts.len().min(batch_max);
         let later = (self.verdicts.split_off(rest), self.records.split_off(rest));
         let settle = std::mem::replace(&mut self.verdicts, later.0);
         let records = std::mem::replace(&mut self.records, later.1);
@@ -129,6 +132,7 @@ impl Worker {
             lease,
             looks,
             reclaims: looks && now >= self.reclaim_at,
+            batch_max,
             skip: self.skip,
             max_crashes: binding.topic.max_crashes,
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
@@ -326,7 +330,7 @@ impl Plan {
             settle: &self.settle,
             reclaim: self.reclaims.then(reclaim),
             promote: self.looks.then_some(Promotion {
-                jobs: BATCH_MAX,
+                jobs: self.batch_max,
                 skip: self.skip,
                 discards_bad: self.discards_bad,
             }),
