@@ -13,8 +13,6 @@ use crate::rows::Row;
 use crate::settings::Settings;
 use crate::{account, burst, lateness, push};
 
-/// Pushes of each way that are timed.
-const PUSHES: u64 = 20_000;
 /// Pushes under way at once, as many as the peers have.
 const IN_FLIGHT: usize = 32;
 /// How long a worker with nothing to do is left alone before it is looked at.
@@ -55,7 +53,7 @@ pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Contender> {
 /// Pushes per second by the library, each job alone, with so many under way at once.
 async fn singly(settings: &Settings, in_flight: usize) -> anyhow::Result<f64> {
     let ground = Ground::prepare().await?;
-    let jobs = new_jobs("job", PUSHES, settings.payload, |_| Due::Now)?;
+    let jobs = new_jobs("job", settings.pushes, settings.payload, |_| Due::Now)?;
     let mut callers = tokio::task::JoinSet::new();
     let started = Instant::now();
     for share in jobs.chunks(jobs.len().div_ceil(in_flight)) {
@@ -73,8 +71,8 @@ async fn singly(settings: &Settings, in_flight: usize) -> anyhow::Result<f64> {
         caller??;
     }
     let took_s = started.elapsed().as_secs_f64();
-    push::ensure_stored(&ground, PUSHES).await?;
-    Ok(PUSHES as f64 / took_s)
+    push::ensure_stored(&ground, settings.pushes).await?;
+    Ok(settings.pushes as f64 / took_s)
 }
 
 /// Redis commands per second of a daemon with one topic and nothing to do.

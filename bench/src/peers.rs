@@ -19,8 +19,6 @@ use crate::{own_side, say};
 
 /// Where `bench/peers/build.sh` puts the programs.
 const FOLDER: &str = ".tools/peers";
-/// Pushes of each way that are timed.
-const PUSHES: u64 = 20_000;
 
 /// One of the peers.
 struct Peer {
@@ -122,8 +120,8 @@ async fn fill(
         found.remarks.push(format!("drained {jobs} jobs only: it stops for good at some more"));
     }
     drain(found, run(program, &ask("drain", jobs, 0)).await?, jobs);
-    found.push_one = push(program, &ask("push-one", PUSHES, 0)).await?;
-    found.push_flight = push(program, &ask("push-flight", PUSHES, 0)).await?;
+    found.push_one = push(program, &ask("push-one", settings.pushes, 0)).await?;
+    found.push_flight = push(program, &ask("push-flight", settings.pushes, 0)).await?;
     found.push_batch = push(program, &ask("push-batch", settings.jobs, 0)).await?;
     let due = ask("due", settings.due_jobs, settings.spread_ms);
     lateness(found, run(program, &due).await?.answer, settings.due_jobs);

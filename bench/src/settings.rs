@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) idle_s: u64,
     /// Pending jobs whose memory is measured.
     pub(crate) pending_jobs: u64,
+    /// Jobs that are pushed one a request, or one a call.
+    pub(crate) pushes: u64,
     /// Families that are measured; all if empty.
     pub(crate) only: Vec<Family>,
     pub(crate) handlers: PathBuf,
@@ -55,6 +57,7 @@ impl Settings {
             idle_topics: 100,
             idle_s: 10,
             pending_jobs: 100_000,
+            pushes: 20_000,
             only: args.only.clone(),
             handlers: args.handlers.clone(),
         };
@@ -67,6 +70,8 @@ impl Settings {
             jobs: args.jobs.unwrap_or(20_000),
             due_jobs: 400,
             spread_ms: 2_000,
+            burst_jobs: 5_000,
+            pushes: 2_000,
             backlogs: vec![1_000, 20_000, 200_000],
             idle_s: 3,
             ..full
@@ -89,6 +94,7 @@ impl Settings {
             idle_topics: 100,
             idle_s: 1,
             pending_jobs: 20_000,
+            pushes: 2_000,
             only: Vec::new(),
             handlers: handlers.to_owned(),
         }
