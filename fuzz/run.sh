@@ -8,6 +8,11 @@ seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET…]}
 shift
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(load abi)
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz: $seconds is no number of seconds" >&2; exit 2; }
+command -v "${CXX:-c++}" >/dev/null || {
+  echo "fuzz: there is no C++ compiler, and libFuzzer is compiled with it; install g++, or run: ./dev fuzz $seconds" >&2
+  exit 1
+}
 
 export CARGO_TARGET_DIR=${FUZZ_TARGET_DIR:-$PWD/target} RUSTC_WRAPPER=$PWD/rustc.sh
 cargo build --release --locked

@@ -15,9 +15,10 @@ mod monitor;
 mod producer;
 mod store;
 
-// Jobs: through the real handlers, to an application that has none, under an id that is in use, and as
-// nobody should push them.
+// Jobs: through the real handlers, to an application that has none, with files to read, under an id that
+// is in use, and as nobody should push them.
 mod bad_jobs;
+mod files;
 mod job_options;
 mod plain_jobs;
 mod repeated_id;
@@ -31,10 +32,11 @@ mod patterns;
 mod pull_topics;
 mod shards;
 
-// What the whole queue promises.
+// What the whole queue promises, and what the pages say.
 mod cluster;
 mod command_flow;
 mod expiry;
+mod first_steps;
 mod follow_ups;
 mod kept;
 mod keys;

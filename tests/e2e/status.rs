@@ -188,6 +188,45 @@ fn stats_show_what_became_of_the_modules() {
 }
 
 #[test]
+fn stats_show_a_manifest_that_is_refused_until_a_good_one_is_there() {
+    let ground = Ground::new();
+    ground.write("work.wat", Handler::says("ran").wat());
+    let good = topic(TOPIC, "work.wat", "");
+    ground.manifest("", std::slice::from_ref(&good));
+    let _daemon = ground.start();
+    let refused = || stats(&ground, &[])["runners"][0]["manifest_refused"].clone();
+    let text = || {
+        let text = ground.duebox(&["stats", "--manifest", "good.toml"]);
+        text.lines().find(|line| line.starts_with("the manifest is refused")).map(str::to_owned)
+    };
+    ground.manifest_named("good.toml", "", std::slice::from_ref(&good));
+    let told = |words: &str| text().is_some_and(|line| line.contains(words));
+    eventually("it has told of itself", || stats(&ground, &[])["runners"][0].is_object());
+    assert_eq!(text(), None);
+
+    // Two problems: the first is told with its line, the other is counted.
+    ground.manifest("", &[good.clone(), "concurency = 3\nttl = 7\n".to_owned()]);
+    eventually("it is told", || told("`concurency`") && told("and 1 more") && told("line "));
+    let look = || {
+        let words = ["stats", "--json", "--manifest", "good.toml"];
+        let told: Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
+        told["runners"][0]["manifest_refused"].clone()
+    };
+    let first = look();
+    assert_eq!(first["problems"], 2, "{first}");
+    assert!(first["line"].as_u64().is_some_and(|line| line > 5), "{first}");
+
+    // Broken otherwise: it is refused since the same moment.
+    ground.manifest("", &[good.clone(), "ttr = 7\n".to_owned()]);
+    eventually("the other problem", || told("`ttr`"));
+    assert_eq!((&look()["since_ms"], &look()["problems"]), (&first["since_ms"], &1.into()));
+
+    ground.manifest("", &[good]);
+    eventually("the good one", || refused().is_null());
+    assert_eq!(text(), None);
+}
+
+#[test]
 fn a_hundred_idle_topics_cost_one_word_in_ten_seconds() {
     let ground = Ground::new();
     ground.write("work.wat", Handler::says("ran").wat());

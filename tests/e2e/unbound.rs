@@ -10,6 +10,7 @@ use crate::ground::{Ground, topic, up};
 use crate::handler::Handler;
 use crate::journal::{is_said, settled_as, verdicts};
 use crate::producer::{push, push_many};
+use crate::store::key;
 
 #[test]
 fn expired_leases_of_an_unbound_topic_are_reclaimed() {
@@ -45,4 +46,34 @@ fn expired_leases_of_an_unbound_topic_are_reclaimed() {
     eventually("all are done", || third.count(|line| settled_as(line, "done")) == 5);
     assert!(verdicts(&third).iter().all(|verdict| verdict.attempt == 1));
     assert_eq!((store.live("old"), store.attempts("old").len()), (BTreeSet::new(), 0));
+}
+
+#[test]
+fn what_handlers_kept_for_a_time_goes_from_an_unbound_topic_too() {
+    let ground = Ground::new();
+    ground.write("quick.wat", Handler::says("ran").wat());
+    let store = ground.store();
+    let on = |command: &str, name: &str, words: &[&str]| {
+        let _: redis::Value = store.ask(redis::cmd(command).arg(key("old", name)).arg(words));
+    };
+    // More than one batch that was over long ago, one value that is not, and one without a time.
+    let _: redis::Value = store.ask(redis::cmd("SADD").arg("duebox:topics").arg("old"));
+    let over: Vec<String> = (0..1_200).map(|number| format!("over-{number}")).collect();
+    let values: Vec<&str> = over.iter().flat_map(|name| [name, "v"]).collect();
+    let times: Vec<&str> = over.iter().flat_map(|name| ["1763740800000", name]).collect();
+    on("HSET", "kv", &values);
+    on("ZADD", "kv:at", &times);
+    let later = (store.now_ms() + 3_600_000).to_string();
+    on("ZADD", "kv:at", &[&later, "later"]);
+    on("HSET", "kv", &["later", "v", "always", "v"]);
+    ground.manifest("", &[topic("new", "quick.wat", "")]);
+    let _daemon = ground.start();
+    let kept = || -> Vec<String> {
+        let mut names: Vec<String> = store.ask(redis::cmd("HKEYS").arg(key("old", "kv")));
+        names.sort();
+        names
+    };
+    eventually("what is over is gone", || kept() == ["always", "later"]);
+    let times: usize = store.ask(redis::cmd("ZCARD").arg(key("old", "kv:at")));
+    assert_eq!(times, 1);
 }

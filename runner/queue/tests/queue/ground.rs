@@ -142,6 +142,18 @@ impl Ground {
         &self.prefix
     }
 
+    /// A key, or a channel, that belongs to no topic.
+    pub(crate) fn whole_key(&self, name: &str) -> String {
+        format!("{}:{name}", self.prefix)
+    }
+
+    /// Hears a channel of this name.
+    pub(crate) async fn listen_to(&self, channel: &str) -> redis::aio::PubSub {
+        let mut listener = self.client.get_async_pubsub().await.unwrap();
+        listener.subscribe(channel).await.unwrap();
+        listener
+    }
+
     /// The names of all keys of the topic.
     pub(crate) fn keys(&self) -> Vec<String> {
         let pattern = format!("{}*", self.key("")).replace('[', "\\[").replace(']', "\\]");

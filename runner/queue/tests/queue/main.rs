@@ -34,9 +34,11 @@ mod tick;
 mod pull;
 // The store of a topic.
 mod kv;
+mod kv_faults;
 // What bad producers left, found and put right.
 mod doctor;
-// Sleeping runners, and what runners say of themselves.
+// Sleeping runners, what they are told, and what they say of themselves.
+mod orders;
 mod runners;
 mod wake;
 // A Redis that forgets, goes away, freezes or is full.

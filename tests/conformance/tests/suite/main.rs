@@ -15,6 +15,8 @@ mod footprint;
 mod http_dates;
 /// The JSON reader of the AssemblyScript SDK against serde.
 mod json_reader;
+/// Go's own HTTP client over the SDK's transport.
+mod net_http;
 /// Closing unpaid orders, in Rust.
 mod order_close;
 /// Following payments, in AssemblyScript.

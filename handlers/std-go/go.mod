@@ -1,0 +1,7 @@
+module duebox.dev/handlers/std-go
+
+go 1.24
+
+require duebox.dev/duebox v0.0.0
+
+replace duebox.dev/duebox => ../../sdk/go

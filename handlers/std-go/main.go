@@ -1,0 +1,42 @@
+// Command std-go does what a test asks by Go's own standard library: it reads and tries to change files by
+// os, and talks to servers by net/http over dueboxhttp. The steps stand in the header "script", as for
+// echo-go; tests/conformance/README.md has them. Invariant: what is refused is logged and ends nothing, so
+// that one job can try everything.
+package main
+
+import (
+	"net/http"
+	"strings"
+
+	"duebox.dev/duebox"
+	"duebox.dev/duebox/dueboxhttp"
+)
+
+func init() { duebox.Handle(handle) }
+
+func main() {}
+
+func handle(job *duebox.Job) duebox.Verdict {
+	client := &http.Client{Transport: dueboxhttp.Transport{}}
+	script, _ := job.Header("script")
+	for line := range strings.SplitSeq(script, "; ") {
+		step, rest, _ := strings.Cut(line, " ")
+		first, second, _ := strings.Cut(rest, " ")
+		said, err, known := look(step, first)
+		if !known {
+			said, err, known = change(step, first, second)
+		}
+		if !known {
+			said, err, known = send(client, step, first, second)
+		}
+		switch {
+		case !known:
+			return duebox.Dropf("unknown step %q", step)
+		case err != nil:
+			duebox.Infof("refused: %v", err)
+		default:
+			duebox.Infof("%s", said)
+		}
+	}
+	return duebox.Ack()
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"duebox.dev/duebox"
+)
+
+// send does a step that asks a server, or says how long the next may take; false if it is none of these.
+func send(client *http.Client, step, first, second string) (said string, err error, known bool) {
+	var response *http.Response
+	switch step {
+	case "timeout":
+		client.Timeout, err = time.ParseDuration(first)
+		return "within " + first, err, true
+	case "get":
+		response, err = client.Get(first)
+	case "head":
+		response, err = client.Head(first)
+	case "post":
+		response, err = client.Post(first, "text/plain", strings.NewReader(second))
+	default:
+		return "", nil, false
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", kind(err), err), true
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	said = fmt.Sprintf("%s at %s, length %d, by %q as %q, %d cookies: %.40s", response.Status,
+		response.Request.URL.Path, response.ContentLength, response.Header.Get("Echo-Method"),
+		response.Header.Get("Echo-Content-Type"), len(response.Cookies()), body)
+	return said, err, true
+}
+
+// kind is what an error is, by the errors of the SDK and of net/http.
+func kind(err error) string {
+	late, isTimeout := err.(interface{ Timeout() bool })
+	switch {
+	case errors.Is(err, duebox.ErrHTTPDenied):
+		return "denied"
+	case isTimeout && late.Timeout():
+		return "late"
+	case errors.Is(err, duebox.ErrHTTPTooLarge):
+		return "too large"
+	case errors.Is(err, duebox.ErrHTTPUnavailable):
+		return "unavailable"
+	default:
+		return "odd"
+	}
+}
