@@ -110,7 +110,7 @@ async fn time_of_the_processor_is_not_time_that_passes() {
 }
 
 fn small(memory: usize) -> Sandbox {
-    let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 100 };
+    let config = SandboxConfig { max_jobs: 16, memory_max: 64 << 20, tables_max: 100 };
     let sandbox = Sandbox::new(&config).unwrap();
     sandbox.limit_memory(memory);
     sandbox
@@ -163,6 +163,43 @@ async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_a
     assert!(held.await.unwrap_err().is_cancelled());
     assert_eq!(sandbox.memory_held(), 0);
     assert_eq!(run(&grows, job()).await.report.outcome, Outcome::Acked);
+}
+
+#[tokio::test]
+async fn a_small_guest_finds_memory_though_sleepers_hold_all_they_may() {
+    let sandbox = small(64 << 16);
+    let load =
+        |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
+    let (sleeper, page) = (
+        load(&holder()),
+        load(
+            r#"(module (memory (export "memory") 8)
+          (func (export "handle") (param i32) (result i32) (i32.const 0)))"#,
+        ),
+    );
+    let mut sleeping = Vec::new();
+    for _ in 0..14 {
+        let (handler, lines) = (sleeper.clone(), Lines::new());
+        let world = world_of(lines.clone());
+        sleeping
+            .push(tokio::spawn(async move { handler.run(job(), Interrupt::new(), world).await }));
+        lines.one().await;
+    }
+    assert_eq!(sandbox.memory_held(), 56 << 16);
+    let mut short = job();
+    short.ttr = Duration::from_millis(50);
+    match run(&sleeper, short).await.report.outcome {
+        Outcome::HostFault(why) => assert!(why.contains("no memory was free"), "{why}"),
+        other => panic!("seven eighths are all that one handler may hold: {other:?}"),
+    }
+    for _ in 0..3 {
+        assert_eq!(run(&page, job()).await.report.outcome, Outcome::Acked);
+    }
+    sleeping.iter().for_each(tokio::task::JoinHandle::abort);
+    for ended in sleeping {
+        assert!(ended.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!(sandbox.memory_held(), 0);
 }
 
 #[tokio::test]
