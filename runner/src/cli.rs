@@ -31,6 +31,7 @@ mod schedules;
 mod settle;
 mod stats;
 mod target;
+mod top;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -141,6 +142,7 @@ enum Command {
     Settle(SettleArgs),
     Extend(ExtendArgs),
     Invoke(invoke::InvokeArgs),
+    Top(top::TopArgs),
     Doctor(DoctorArgs),
     Schedules(schedules::SchedulesArgs),
 }
@@ -244,6 +246,7 @@ pub fn main() -> ExitCode {
         Command::Dead(args) => dead::dead(&common, &args),
         Command::Requeue(args) => requeue::requeue(&common, &args),
         Command::Done(args) => done::done(&common, &args),
+        Command::Top(args) => top::top(&common, &args),
         Command::Doctor(args) => doctor::doctor(&common, &args),
         Command::Schedules(args) => schedules::schedules(&common, &args),
     };

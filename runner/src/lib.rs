@@ -23,6 +23,7 @@ pub mod in_flight;
 pub mod keeper;
 pub mod kv;
 pub mod lanes;
+pub mod lines;
 pub mod manifest;
 pub mod metrics;
 pub mod module_file;

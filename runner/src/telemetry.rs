@@ -6,6 +6,8 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -14,6 +16,8 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use crate::manifest::LogFormat;
 
+/// How long a lost line counts as pressure on the log.
+const PRESSED_MS: u64 = 1_000;
 /// Lines that wait for stderr at most.
 const LINES_WAITING_MAX: usize = 65_536;
 
@@ -30,6 +34,25 @@ struct Switches {
     writer: reload::Handle<Writer, WithFilter>,
     stderr: NonBlocking,
     dropped: ErrorCounter,
+    pressure: Pressure,
+}
+
+/// Whether lines are lost, as it was seen last.
+#[derive(Default)]
+struct Pressure {
+    /// Lines lost until then.
+    lost: AtomicU64,
+    /// Until when that counts as pressure, in ms since the first look.
+    until_ms: AtomicU64,
+}
+
+impl Pressure {
+    fn saw(&self, lost: u64, now_ms: u64) -> bool {
+        if self.lost.swap(lost, Ordering::Relaxed) != lost {
+            self.until_ms.store(now_ms + PRESSED_MS, Ordering::Relaxed);
+        }
+        now_ms < self.until_ms.load(Ordering::Relaxed)
+    }
 }
 
 /// The running log. Dropping it writes out what still waits.
@@ -70,7 +93,13 @@ impl Telemetry {
         let (filter_layer, filter) = reload::Layer::new(parse_filter(filter)?);
         let (writer_layer, writer) = reload::Layer::new(writer_for(format, stderr.clone()));
         tracing_subscriber::registry().with(filter_layer).with(writer_layer).try_init()?;
-        CURRENT.get_or_init(|| Switches { filter, writer, stderr, dropped: dropped.clone() });
+        CURRENT.get_or_init(|| Switches {
+            filter,
+            writer,
+            stderr,
+            dropped: dropped.clone(),
+            pressure: Pressure::default(),
+        });
         Ok(Self { dropped, _flush: flush })
     }
 
@@ -83,6 +112,15 @@ impl Telemetry {
 /// How many lines of this process' log were dropped so far because stderr was too slow.
 pub fn dropped_lines() -> u64 {
     CURRENT.get().map_or(0, |switches| switches.dropped.dropped_lines() as u64)
+}
+
+/// True while lines are lost, or were within the last second: what matters less should be left out.
+pub fn is_pressed() -> bool {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let Some(switches) = CURRENT.get() else { return false };
+    let now = BEGAN.get_or_init(Instant::now).elapsed();
+    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX / 2);
+    switches.pressure.saw(switches.dropped.dropped_lines() as u64, now_ms)
 }
 
 /// Changes what this process logs and how, from the next line on: for a reload of the manifest.
@@ -126,4 +164,18 @@ fn writer_for(format: LogFormat, stderr: NonBlocking) -> Writer {
 pub fn colours_wanted() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !refused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_line_is_pressure_for_a_second() {
+        let pressure = Pressure::default();
+        assert!(!pressure.saw(0, 10));
+        assert!(pressure.saw(3, 20) && pressure.saw(3, 1_019));
+        assert!(!pressure.saw(3, 1_020));
+        assert!(pressure.saw(4, 5_000));
+    }
 }

@@ -27,6 +27,7 @@ use crate::counters::Counters;
 use crate::figures::Figures;
 use crate::in_flight::InFlight;
 use crate::lanes::{Lanes, Load};
+use crate::lines::Lines;
 use crate::outage::{Outage, RETRY_FIRST};
 use crate::pace::Pace;
 use crate::poke::Poke;
@@ -103,6 +104,7 @@ pub struct Worker {
     in_flight: InFlight,
     verdicts: Vec<Settlement>,
     records: Vec<Record>,
+    lines: Lines,
     pace: Pace,
     clock: RedisClock,
     /// When Redis is to be asked for work, as far as is known.
@@ -136,6 +138,7 @@ impl Worker {
             parts,
             verdicts: Vec::new(),
             records: Vec::new(),
+            lines: Lines::default(),
             pace: Pace::default(),
             clock: RedisClock::default(),
             look_at: now,

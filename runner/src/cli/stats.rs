@@ -1,6 +1,6 @@
 //! `duebox stats`: how many jobs each topic has in each state, and what its handlers do.
 
-mod handlers;
+pub(super) mod handlers;
 mod history;
 
 use std::collections::BTreeSet;
@@ -23,39 +23,39 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// All topics at one moment, as JSON has it.
 #[derive(Serialize)]
-struct Snapshot {
-    now_ms: u64,
-    topics: Vec<TopicStats>,
+pub(super) struct Snapshot {
+    pub(super) now_ms: u64,
+    pub(super) topics: Vec<TopicStats>,
     /// What each running daemon says of itself.
-    runners: Vec<Status>,
+    pub(super) runners: Vec<Status>,
     /// Topics were named: those are shown module by module.
     #[serde(skip)]
-    by_module: bool,
+    pub(super) by_module: bool,
 }
 
 /// One topic; `bound` if the manifest has it, or a pattern of it, and `pulled` if that has no handler.
 #[derive(Serialize)]
-struct TopicStats {
-    topic: String,
-    bound: bool,
-    pulled: bool,
-    pending: u64,
-    ready: u64,
-    blocked: u64,
-    unack: u64,
-    retry: u64,
-    dead: u64,
-    done: u64,
+pub(super) struct TopicStats {
+    pub(super) topic: String,
+    pub(super) bound: bool,
+    pub(super) pulled: bool,
+    pub(super) pending: u64,
+    pub(super) ready: u64,
+    pub(super) blocked: u64,
+    pub(super) unack: u64,
+    pub(super) retry: u64,
+    pub(super) dead: u64,
+    pub(super) done: u64,
     /// Acked jobs whose follow-ups are not all pushed yet.
-    outbox: u64,
-    paused: bool,
+    pub(super) outbox: u64,
+    pub(super) paused: bool,
     /// How long the oldest ready job has been due.
-    late_ms: Option<u64>,
+    pub(super) late_ms: Option<u64>,
     /// How long until the next waiting job falls due; 0 if it is due.
-    next_due_in_ms: Option<u64>,
+    pub(super) next_due_in_ms: Option<u64>,
     /// What its handlers do, where daemons run that serve it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    handler: Option<HandlerStats>,
+    pub(super) handler: Option<HandlerStats>,
 }
 
 pub(super) fn stats(common: &Common, args: &StatsArgs) -> Result<ExitCode, Failure> {
@@ -86,7 +86,7 @@ async fn watch(queue: &Queue, manifest: &Manifest, args: &StatsArgs) -> Result<(
     }
 }
 
-async fn look(
+pub(super) async fn look(
     queue: &Queue,
     manifest: &Manifest,
     wanted: &[TopicName],

@@ -17,6 +17,7 @@ use crate::counters::{Fate, add};
 use crate::lanes::Ended;
 use crate::outage::{self, RETRY_FIRST};
 use crate::record::Record;
+use crate::telemetry;
 use crate::verdict::{Attempt, buried_info};
 
 /// What one turn is made of; kept until it has an answer.
@@ -238,10 +239,17 @@ impl Worker {
         }
     }
 
-    fn settled(&self, records: &[Record], words: &[Settled]) {
+    fn settled(&mut self, records: &[Record], words: &[Settled]) {
+        let is_pressed = telemetry::is_pressed();
         for (record, settled) in records.iter().zip(words) {
             self.parts.counters.settled(*settled, record.class());
-            record.log(&self.parts.topic, *settled);
+            if self.lines.has(*settled, is_pressed) {
+                record.log(&self.parts.topic, *settled);
+            }
+        }
+        if let Some(jobs) = self.lines.left_out(Instant::now()) {
+            warn!(topic = %self.parts.topic, jobs,
+                "acks that have no line here: stderr is read too slowly for all of them");
         }
     }
 

@@ -21,26 +21,26 @@ const SHORT: usize = 12;
 
 /// What the handlers of a topic do, in all daemons that serve it.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(super) struct HandlerStats {
+pub(in crate::cli) struct HandlerStats {
     /// How many daemons serve it.
-    runners: usize,
+    pub(in crate::cli) runners: usize,
     /// The modules that serve it now; more than one while daemons differ.
-    digests: BTreeSet<String>,
+    pub(in crate::cli) digests: BTreeSet<String>,
     /// The modules that run a part of its jobs, each with its part in percent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    canaries: BTreeMap<String, f64>,
+    pub(in crate::cli) canaries: BTreeMap<String, f64>,
     /// The modules that come back at a rollback.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    before: BTreeSet<String>,
+    pub(in crate::cli) before: BTreeSet<String>,
     /// The modules that were rolled back, and are not taken until something else is asked for.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    withdrawn: BTreeSet<String>,
+    pub(in crate::cli) withdrawn: BTreeSet<String>,
     /// How many of the daemons hold its jobs back.
-    breakers_open: usize,
+    pub(in crate::cli) breakers_open: usize,
     /// All that they ran since they started.
-    total: Sums,
+    pub(in crate::cli) total: Sums,
     /// The same by module, as far as that is kept.
-    modules: BTreeMap<String, Sums>,
+    pub(in crate::cli) modules: BTreeMap<String, Sums>,
     /// What became of its modules in each daemon, the oldest first.
     history: Vec<Told>,
 }
@@ -207,11 +207,11 @@ fn cells(topic: &str, module: String, sums: &Sums) -> Vec<String> {
     ]
 }
 
-pub(super) fn short(digest: &str) -> String {
+pub(in crate::cli) fn short(digest: &str) -> String {
     output::plain(&digest.chars().take(SHORT).collect::<String>())
 }
 
-pub(super) fn counted(runners: usize) -> String {
+pub(in crate::cli) fn counted(runners: usize) -> String {
     format!("{runners} running {}", if runners == 1 { "daemon" } else { "daemons" })
 }
 

@@ -1,0 +1,316 @@
+//! What `duebox top` shows, and what keys do to it. It touches neither the terminal nor Redis: a key comes to a
+//! [`Wish`], and who follows it tells what came of it.
+
+use duebox_job::{JobId, TopicName};
+use duebox_queue::{DeadSummary, Job};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::widgets::TableState;
+
+use super::super::stats::{Snapshot, TopicStats};
+use super::rates::Rates;
+
+/// The longest filter, in characters.
+const FILTER_MAX: usize = 64;
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wish {
+    Nothing,
+    Quit,
+    Look,
+    Pause(TopicName),
+    Resume(TopicName),
+    Requeue(TopicName, JobId),
+    RequeueAll(TopicName),
+    Evidence(TopicName, JobId),
+}
+
+/// By what topics are sorted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    #[default]
+    Name,
+    Rate,
+    Waiting,
+    Late,
+    Dead,
+}
+
+/// Where keys go.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    #[default]
+    Browse,
+    /// They write the filter.
+    Filter,
+    /// They answer a question.
+    Ask(String, Wish),
+    /// They end the help.
+    Help,
+}
+
+/// All that is shown.
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) snapshot: Option<Snapshot>,
+    pub(super) rates: Rates,
+    pub(super) order: Order,
+    pub(super) filter: String,
+    pub(super) mode: Mode,
+    pub(super) topics: TableState,
+    /// What was done last, or what failed.
+    pub(super) notice: String,
+    pub(super) open: Option<Open>,
+    /// The topic that is selected, also when others come and go around it.
+    selected: Option<TopicName>,
+}
+
+/// A topic that is looked into.
+pub(super) struct Open {
+    pub(super) topic: TopicName,
+    pub(super) dead: Vec<DeadSummary>,
+    pub(super) table: TableState,
+    pub(super) evidence: Option<Job>,
+    /// How many lines of the evidence are above the screen.
+    pub(super) scroll: u16,
+}
+
+impl Order {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Rate => "rate",
+            Self::Waiting => "waiting",
+            Self::Late => "late",
+            Self::Dead => "dead",
+        }
+    }
+
+    fn next(self) -> Self {
+        match self {
+            Self::Name => Self::Rate,
+            Self::Rate => Self::Waiting,
+            Self::Waiting => Self::Late,
+            Self::Late => Self::Dead,
+            Self::Dead => Self::Name,
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn saw(&mut self, snapshot: Snapshot) {
+        self.rates.saw(&snapshot.runners);
+        self.snapshot = Some(snapshot);
+        self.keep_selection();
+    }
+
+    pub(super) fn saw_dead(&mut self, dead: Vec<DeadSummary>) {
+        if let Some(open) = &mut self.open {
+            let selected =
+                open.table.selected().and_then(|at| open.dead.get(at)).map(|job| job.id.clone());
+            let at = selected.and_then(|id| dead.iter().position(|job| job.id == id));
+            let first = if dead.is_empty() { None } else { Some(0) };
+            open.dead = dead;
+            open.table.select(at.or(first));
+        }
+    }
+
+    pub(super) fn found(&mut self, job: Option<Job>) {
+        if job.is_none() {
+            self.notice = "the job is gone".to_owned();
+        }
+        if let Some(open) = &mut self.open {
+            (open.evidence, open.scroll) = (job, 0);
+        }
+    }
+
+    pub(super) fn did(&mut self, what: String) {
+        self.notice = what;
+    }
+
+    pub(super) fn failed(&mut self, why: &str) {
+        self.notice = format!("failed: {why}");
+    }
+
+    /// The topic that is looked into.
+    pub(super) fn opened(&self) -> Option<&TopicName> {
+        self.open.as_ref().map(|open| &open.topic)
+    }
+
+    /// The topics that are shown, in their order.
+    pub(super) fn rows(&self) -> Vec<&TopicStats> {
+        let all = self.snapshot.iter().flat_map(|snapshot| &snapshot.topics);
+        let mut rows: Vec<&TopicStats> =
+            all.filter(|topic| topic.topic.contains(&self.filter)).collect();
+        match self.order {
+            Order::Name => {}
+            Order::Rate => {
+                rows.sort_by(|a, b| self.rates.of(&b.topic).total_cmp(&self.rates.of(&a.topic)));
+            }
+            Order::Waiting => {
+                rows.sort_by_key(|topic| std::cmp::Reverse(topic.ready + topic.retry))
+            }
+            Order::Late => rows.sort_by_key(|topic| std::cmp::Reverse(topic.late_ms)),
+            Order::Dead => rows.sort_by_key(|topic| std::cmp::Reverse(topic.dead)),
+        }
+        rows
+    }
+
+    /// The topic that keys are about.
+    pub(super) fn current(&self) -> Option<&TopicStats> {
+        if let Some(open) = &self.open {
+            let all = self.snapshot.iter().flat_map(|snapshot| &snapshot.topics);
+            return all.into_iter().find(|topic| topic.topic == open.topic.as_str());
+        }
+        let rows = self.rows();
+        self.topics.selected().and_then(|at| rows.get(at).copied())
+    }
+
+    /// What a key asks for.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Wish::Quit;
+        }
+        match std::mem::take(&mut self.mode) {
+            Mode::Help => Wish::Nothing,
+            Mode::Filter => self.filter_key(key.code),
+            Mode::Ask(question, wish) => self.answer_key(key.code, question, wish),
+            Mode::Browse if self.open.is_some() => self.open_key(key.code),
+            Mode::Browse => self.topics_key(key.code),
+        }
+    }
+
+    fn filter_key(&mut self, code: KeyCode) -> Wish {
+        self.mode = Mode::Filter;
+        match code {
+            KeyCode::Enter => self.mode = Mode::Browse,
+            KeyCode::Esc => (self.mode, self.filter) = (Mode::Browse, String::new()),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(letter) if self.filter.chars().count() < FILTER_MAX => {
+                self.filter.push(letter);
+            }
+            _ => {}
+        }
+        self.keep_selection();
+        Wish::Nothing
+    }
+
+    fn answer_key(&mut self, code: KeyCode, question: String, wish: Wish) -> Wish {
+        match code {
+            KeyCode::Char('y') => wish,
+            KeyCode::Char('n') | KeyCode::Esc => Wish::Nothing,
+            _ => {
+                self.mode = Mode::Ask(question, wish);
+                Wish::Nothing
+            }
+        }
+    }
+
+    fn topics_key(&mut self, code: KeyCode) -> Wish {
+        match code {
+            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char('?') => self.mode = Mode::Help,
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('s') => self.order = self.order.next(),
+            KeyCode::Char('p') => self.ask_pause(),
+            KeyCode::Down | KeyCode::Char('j') => self.select(1),
+            KeyCode::Up | KeyCode::Char('k') => self.select(-1),
+            KeyCode::PageDown => self.select(10),
+            KeyCode::PageUp => self.select(-10),
+            KeyCode::Enter => return self.open_topic(),
+            _ => {}
+        }
+        self.keep_selection();
+        Wish::Nothing
+    }
+
+    fn open_key(&mut self, code: KeyCode) -> Wish {
+        let Some(open) = &mut self.open else { return Wish::Nothing };
+        if open.evidence.is_some() {
+            match code {
+                KeyCode::Esc | KeyCode::Char('q') => open.evidence = None,
+                KeyCode::Down | KeyCode::Char('j') => open.scroll = open.scroll.saturating_add(1),
+                KeyCode::Up | KeyCode::Char('k') => open.scroll = open.scroll.saturating_sub(1),
+                KeyCode::Char('r') => self.ask_requeue(),
+                _ => {}
+            }
+            return Wish::Nothing;
+        }
+        match code {
+            KeyCode::Esc | KeyCode::Char('q') => self.open = None,
+            KeyCode::Char('?') => self.mode = Mode::Help,
+            KeyCode::Char('p') => self.ask_pause(),
+            KeyCode::Char('r') => self.ask_requeue(),
+            KeyCode::Char('R') => self.ask_requeue_all(),
+            KeyCode::Down | KeyCode::Char('j') => step(&mut open.table, open.dead.len(), 1),
+            KeyCode::Up | KeyCode::Char('k') => step(&mut open.table, open.dead.len(), -1),
+            KeyCode::PageDown => step(&mut open.table, open.dead.len(), 10),
+            KeyCode::PageUp => step(&mut open.table, open.dead.len(), -10),
+            KeyCode::Enter => {
+                if let Some(job) = open.table.selected().and_then(|at| open.dead.get(at)) {
+                    return Wish::Evidence(open.topic.clone(), job.id.clone());
+                }
+            }
+            _ => {}
+        }
+        Wish::Nothing
+    }
+
+    fn open_topic(&mut self) -> Wish {
+        let topic = self.current().and_then(|topic| TopicName::new(&topic.topic).ok());
+        let Some(topic) = topic else { return Wish::Nothing };
+        let table = TableState::default();
+        self.open = Some(Open { topic, dead: Vec::new(), table, evidence: None, scroll: 0 });
+        Wish::Look
+    }
+
+    fn ask_pause(&mut self) {
+        let Some(current) = self.current() else { return };
+        let Ok(topic) = TopicName::new(&current.topic) else { return };
+        self.mode = match current.paused {
+            true => Mode::Ask(format!("Resume {topic}?"), Wish::Resume(topic)),
+            false => Mode::Ask(
+                format!("Pause {topic}? No runner starts its jobs until it is resumed."),
+                Wish::Pause(topic),
+            ),
+        };
+    }
+
+    fn ask_requeue(&mut self) {
+        let Some(open) = &self.open else { return };
+        let Some(job) = open.table.selected().and_then(|at| open.dead.get(at)) else { return };
+        let question = format!("Requeue {}? It runs again, with all its attempts.", job.id);
+        self.mode = Mode::Ask(question, Wish::Requeue(open.topic.clone(), job.id.clone()));
+    }
+
+    fn ask_requeue_all(&mut self) {
+        let Some(topic) = self.opened().cloned() else { return };
+        let dead = self.current().map_or(0, |topic| topic.dead);
+        if dead > 0 {
+            let question = format!("Requeue all {dead} dead jobs of {topic}?");
+            self.mode = Mode::Ask(question, Wish::RequeueAll(topic));
+        }
+    }
+
+    fn select(&mut self, by: i64) {
+        let rows = self.rows().len();
+        step(&mut self.topics, rows, by);
+        let name = self.current().and_then(|topic| TopicName::new(&topic.topic).ok());
+        self.selected = name;
+    }
+
+    /// The selected topic stays selected, wherever it stands now.
+    fn keep_selection(&mut self) {
+        let rows = self.rows();
+        let stands = |name: &TopicName| rows.iter().position(|row| row.topic == name.as_str());
+        let at = self.selected.as_ref().and_then(stands);
+        let first = if rows.is_empty() { None } else { Some(0) };
+        self.topics.select(at.or(first));
+    }
+}
+
+fn step(table: &mut TableState, rows: usize, by: i64) {
+    let at = table.selected().map_or(0, |at| at as i64 + by);
+    let last = rows.saturating_sub(1) as i64;
+    table.select((rows > 0).then(|| at.clamp(0, last) as usize));
+}

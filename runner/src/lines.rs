@@ -1,0 +1,64 @@
+//! Which verdicts are logged when there are more than stderr takes: failures before acks. As long as whoever
+//! reads stderr keeps up, every verdict has its line.
+
+use std::time::{Duration, Instant};
+
+use duebox_queue::Settled;
+
+/// Of the acks under pressure, one in so many has its line.
+const ACKS_ONE_IN: u64 = 64;
+/// How often it is told how many had none.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// The lines of one worker.
+#[derive(Debug, Default)]
+pub struct Lines {
+    acks: u64,
+    left_out: u64,
+    told_at: Option<Instant>,
+}
+
+impl Lines {
+    /// Whether a verdict has its line; `is_pressed` while lines are lost since stderr is too slow.
+    pub fn has(&mut self, settled: Settled, is_pressed: bool) -> bool {
+        if !is_pressed || settled != Settled::Done {
+            return true;
+        }
+        self.acks += 1;
+        let is_chosen = self.acks % ACKS_ONE_IN == 1;
+        self.left_out += u64::from(!is_chosen);
+        is_chosen
+    }
+
+    /// How many acks had no line since this was last told; none if there were none, or it was told within
+    /// the second.
+    pub fn left_out(&mut self, now: Instant) -> Option<u64> {
+        let is_early = self.told_at.is_some_and(|at| now.duration_since(at) < TELL_EVERY);
+        if self.left_out == 0 || is_early {
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_acks_give_way_and_only_under_pressure() {
+        let mut lines = Lines::default();
+        assert!((0..1_000).all(|_| lines.has(Settled::Done, false)));
+        assert!(
+            (0..1_000).all(|_| lines.has(Settled::Retry, true) && lines.has(Settled::Dead, true))
+        );
+        assert_eq!(lines.left_out(Instant::now()), None);
+        let said = (0..6_400).filter(|_| lines.has(Settled::Done, true)).count();
+        let now = Instant::now();
+        assert_eq!((said, lines.left_out(now)), (100, Some(6_300)));
+        assert!(lines.has(Settled::Done, true) && !lines.has(Settled::Done, true));
+        assert_eq!(lines.left_out(now), None, "it was told just now");
+        assert_eq!(lines.left_out(now + TELL_EVERY), Some(1));
+    }
+}
