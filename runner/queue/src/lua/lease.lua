@@ -148,36 +148,18 @@ local function choose()
   return ids, scores
 end
 
--- The first jobs of ready, and their scores. Redis writes a score as slowly as it does anything with a job,
--- and jobs that were pushed together have the same one: between two that are the same nobody is asked.
+-- The first jobs of ready, and their scores.
 local function first_in_ready()
-  local ids, scores = redis.call('ZRANGE', READY, 0, room - 1), {}
-  local asked = 0
-  local function ask(i)
-    asked = asked + 1
-    scores[i] = redis.call('ZSCORE', READY, ids[i])
+  local few = redis.call('ZRANGE', READY, 0, math.min(room, FEW) - 1, 'WITHSCORES')
+  if room <= FEW or #few < 2 * FEW then
+    local ids, scores = {}, {}
+    for i = 1, #few, 2 do ids[#ids + 1], scores[#scores + 1] = few[i], few[i + 1] end
+    return ids, scores
   end
-  local function ask_between(from, to)
-    if to - from < 2 then return end
-    if scores[from] == scores[to] then
-      for i = from + 1, to - 1 do scores[i] = scores[from] end
-    elseif asked < #ids / 8 then
-      local middle = math.floor((from + to) / 2)
-      ask(middle)
-      ask_between(from, middle)
-      ask_between(middle, to)
-    end
-  end
-  if #ids > 16 then
-    ask(1)
-    ask(#ids)
-    ask_between(1, #ids)
-    if asked < #ids / 8 then return ids, scores end
-  end
-  for i, value in ipairs(redis.call('ZRANGE', READY, 0, room - 1, 'WITHSCORES')) do
-    if i % 2 == 0 then scores[i / 2] = value end
-  end
-  return ids, scores
+  local ids = redis.call('ZRANGE', READY, 0, room - 1)
+  return ids, scores_in_order(READY, ids, function()
+    return redis.call('ZRANGE', READY, 0, room - 1, 'WITHSCORES')
+  end)
 end
 
 -- When a job fell due, by its score; times up to the year 5138 have 14 digits.

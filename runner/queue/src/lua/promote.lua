@@ -55,35 +55,50 @@ local function bury_bad_dues(from, to)
   bad = bad + #ids
   if #ids == limit then more = 1 end
 end
-bury_bad_dues('-inf', '(0')
-bury_bad_dues('(0', '(100000000000')
-bury_bad_dues('(100000000000000', '+inf')
+-- The score at a rank, 0 being the first; nil in an empty stage.
+local function score_at(stage, rank)
+  local found = redis.call('ZRANGE', stage, rank, rank, 'WITHSCORES')
+  return tonumber(found[2] or ''), found[2]
+end
+local earliest, earliest_text = score_at(PENDING, 0)
+if earliest and (earliest < 1e11 or score_at(PENDING, -1) > 1e14) then
+  bury_bad_dues('-inf', '(0')
+  bury_bad_dues('(0', '(100000000000')
+  bury_bad_dues('(100000000000000', '+inf')
+  earliest, earliest_text = score_at(PENDING, 0)
+end
+local retry_at, retry_text = score_at(RETRY, 0)
 
 -- Puts due jobs into ready, ids and due times in the same order.
-local has_options = gated or rules.per_key > 0 or redis.call('EXISTS', OPTS) == 1
 local function make_ready(ids, dues)
+  local has_options = gated or rules.per_key > 0 or redis.call('EXISTS', OPTS) == 1
   local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local to_ready = {}
   for i, id in ipairs(ids) do
     if gated or rules.per_key > 0 then
       admit(id, tonumber(dues[i]), options[i])
     else
-      to_ready[#to_ready + 1] = options[i] and ready_score(tonumber(dues[i]), options[i]) or dues[i]
-      to_ready[#to_ready + 1] = id
+      to_ready[2 * i - 1] = options[i] and ready_score(tonumber(dues[i]), options[i]) or dues[i]
+      to_ready[2 * i] = id
     end
   end
   if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
 end
 
+-- Up to `most` ids of a stage that are due, without the first of them, and their due times.
+local function due_in(stage, score, first, most)
+  if not score or score > now_ms then return {} end
+  local function read(...)
+    return redis.call('ZRANGEBYSCORE', stage, '-inf', now, 'LIMIT', first, most, ...)
+  end
+  local ids = read()
+  return ids, scores_in_order(stage, ids, function() return read('WITHSCORES') end)
+end
+
 local left = math.max(1, n - bad)
 local retry_max = math.max(1, math.floor(left / 2))
-local found = redis.call('ZRANGEBYSCORE', RETRY, '-inf', now, 'WITHSCORES', 'LIMIT', 0, retry_max)
-if #found > 0 then
-  local ids, dues = {}, {}
-  for i = 1, #found, 2 do
-    ids[#ids + 1] = found[i]
-    dues[#dues + 1] = found[i + 1]
-  end
+local ids, dues = due_in(RETRY, retry_at, 0, retry_max)
+if #ids > 0 then
   redis.call('ZREM', RETRY, unpack(ids))
   make_ready(ids, dues)
   moved = #ids
@@ -91,47 +106,64 @@ if #found > 0 then
 end
 
 local pending_max = math.max(1, left - moved)
-found = redis.call('ZRANGEBYSCORE', PENDING, '-inf', now, 'WITHSCORES', 'LIMIT', skip, pending_max)
-if #found > 0 then
-  local ids = {}
-  for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
-  local leased = redis.call('ZMSCORE', UNACK, unpack(ids))
-  local dues, promoted = {}, {}
+ids, dues = due_in(PENDING, earliest, skip, pending_max)
+if #ids > 0 then
+  local leased = redis.call('EXISTS', UNACK) == 1 and redis.call('ZMSCORE', UNACK, unpack(ids)) or {}
+  local due_of_promoted, promoted = {}, {}
+  local text, is_bad, due
   for i, id in ipairs(ids) do
-    local due = found[2 * i]
-    local score = tonumber(due)
-    if score ~= 0 and score < 1e11 then
+    if dues[i] ~= text then
+      text = dues[i]
+      local score = tonumber(text)
+      is_bad = score ~= 0 and score < 1e11
+      due = score == 0 and now or text
+    end
+    if is_bad then
       more = 1 -- one more bad due time than a call buries
     elseif leased[i] then
       skipped = skipped + 1
     else
-      dues[#dues + 1] = score == 0 and now or due
       promoted[#promoted + 1] = id
+      due_of_promoted[#promoted] = due
     end
   end
-  if #promoted > 0 then
+  if #promoted == #ids then
+    redis.call('ZREMRANGEBYRANK', PENDING, skip, skip + #ids - 1)
+  elseif #promoted > 0 then
     redis.call('ZREM', PENDING, unpack(promoted))
-    redis.call('ZREM', RETRY, unpack(promoted))
+  end
+  if #promoted > 0 then
+    if retry_at then
+      redis.call('ZREM', RETRY, unpack(promoted))
+      retry_at, retry_text = score_at(RETRY, 0)
+    end
     forget_failures(promoted)
     if gated then
       -- One that is superseded here may have come before there was a rule about keys.
       redis.call('ZREM', READY, unpack(promoted))
       for _, id in ipairs(promoted) do leave_line(id) end
     end
-    make_ready(promoted, dues)
+    make_ready(promoted, due_of_promoted)
     moved = moved + #promoted
   end
   if #ids == pending_max then more = 1 end
 end
 
 local next_due = ''
-local function look_ahead(stage, latest)
-  local first = redis.call('ZRANGEBYSCORE', stage, '(' .. now, latest, 'WITHSCORES', 'LIMIT', 0, 1)
-  local due = first[2]
+local function consider(due)
   if due and (next_due == '' or tonumber(due) < tonumber(next_due)) then next_due = due end
 end
-look_ahead(PENDING, '100000000000000')
-look_ahead(RETRY, '+inf')
+-- The first that is not due yet, and is a time; where none is due it is the first of all.
+local function look_ahead(stage, score, text, latest)
+  if not score then return end
+  if score <= now_ms then
+    consider(redis.call('ZRANGEBYSCORE', stage, '(' .. now, latest == math.huge and '+inf' or whole(latest), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  elseif score <= latest then
+    consider(text)
+  end
+end
+look_ahead(PENDING, earliest, earliest_text, DUE_MAX)
+look_ahead(RETRY, retry_at, retry_text, math.huge)
 local waited_for = redis.call('HGET', META, 'wake') or ''
 if next_due ~= waited_for then
   if next_due == '' then

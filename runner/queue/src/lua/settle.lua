@@ -138,11 +138,12 @@ end
 
 -- Which ids of acks that stand together are leased under their token. As long as not many others are, too,
 -- reading whom the token holds is half the work of reading what holds each.
+local FEW = 4
 local function held_under(ack)
   local held = {}
   local asked = ack.last - ack.first + 1
   -- A number with the same digits, or the scores are not to be asked by it.
-  local is_score = #ack.token <= 16 and whole(tonumber(ack.token)) == ack.token
+  local is_score = asked > FEW and #ack.token <= 16 and whole(tonumber(ack.token)) == ack.token
   if is_score and redis.call('ZCOUNT', UNACK, ack.token, ack.token) <= 2 * asked then
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, ack.token, ack.token)) do held[id] = true end
     return held
@@ -153,10 +154,10 @@ local function held_under(ack)
   return held
 end
 
-local has_pending = redis.call('EXISTS', PENDING) == 1
 local function settle_acks(ack)
   local held, letters = held_under(ack), {}
-  local successors = has_pending and redis.call('ZMSCORE', PENDING, unpack(ARGV, ack.first, ack.last))
+  local are_few = ack.last - ack.first < FEW
+  local successors = (are_few or redis.call('EXISTS', PENDING) == 1) and redis.call('ZMSCORE', PENDING, unpack(ARGV, ack.first, ack.last))
   for at = ack.first, ack.last do
     local id = ARGV[at]
     if held[id] and not seen[id] then

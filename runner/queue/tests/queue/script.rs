@@ -27,9 +27,10 @@ pub(crate) struct RawScript {
 pub(crate) static PUSH: RawScript =
     script!("push", "due", "option", "rules", "failures", "ready", "wake", "turns");
 pub(crate) static PROMOTE: RawScript =
-    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury");
-pub(crate) static LEASE: RawScript =
-    script!("lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury", "scores");
+pub(crate) static LEASE: RawScript = script!(
+    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores"
+);
 pub(crate) static SETTLE: RawScript =
     script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
 pub(crate) static EXTEND: RawScript = script!("extend", "number");
