@@ -9,7 +9,6 @@ mod check;
 mod dead;
 mod doctor;
 mod done;
-mod due;
 mod ended;
 mod failure;
 mod get;
@@ -31,8 +30,8 @@ mod schedules;
 mod settle;
 mod stats;
 mod target;
+mod token;
 mod top;
-mod value;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,6 +52,7 @@ use self::reschedule::{RescheduleArgs, RunNowArgs};
 use self::rollback::RollbackArgs;
 use self::settle::SettleArgs;
 use crate::manifest::{Flags, Manifest, Surroundings};
+use crate::value;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -145,6 +145,7 @@ enum Command {
     Top(top::TopArgs),
     Doctor(DoctorArgs),
     Schedules(schedules::SchedulesArgs),
+    Token(token::TokenArgs),
 }
 
 /// Check the manifest and every module, and report all problems at once
@@ -249,6 +250,7 @@ pub fn main() -> ExitCode {
         Command::Top(args) => top::top(&common, &args),
         Command::Doctor(args) => doctor::doctor(&common, &args),
         Command::Schedules(args) => schedules::schedules(&common, &args),
+        Command::Token(args) => token::token(&args),
     };
     done.unwrap_or_else(Failure::report)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, JobId, Options, Outcome, Policy, TopicName};
 use duebox_queue::{
-    Held, Job, Lease, Pull, PullError, Pulled, Queue, QueueError, Settled, Token, Verdict,
+    Bell, Held, Job, Lease, Pull, PullError, Pulled, Queue, QueueError, Settled, Token, Verdict,
     check_consumer,
 };
 
@@ -103,10 +103,35 @@ impl Consumer<'_> {
     /// [`PullFailure::Wish`] if the wish is out of range, [`PullFailure::Queue`] if Redis gave no
     /// answer until the end of the wait, or refused.
     pub async fn pull(&self, wish: &Wish<'_>) -> Result<Pulled, PullFailure> {
+        self.pull_woken(wish, None).await
+    }
+
+    /// The same, for one of many who wait in this process. Where the bell says that nobody waits any more,
+    /// it gives nothing.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull).
+    pub async fn pull_by_bell(
+        &self,
+        wish: &Wish<'_>,
+        bell: &mut Bell,
+    ) -> Result<Pulled, PullFailure> {
+        self.pull_woken(wish, Some(bell)).await
+    }
+
+    async fn pull_woken(
+        &self,
+        wish: &Wish<'_>,
+        mut bell: Option<&mut Bell>,
+    ) -> Result<Pulled, PullFailure> {
         let end = Instant::now() + wish.wait;
         let mut wait = wish.wait;
         loop {
-            let mut pulled = self.queue.pull(self.name, &self.pull_of(wish, wait)?).await?;
+            let pull = self.pull_of(wish, wait)?;
+            let mut pulled = match &mut bell {
+                Some(bell) => self.queue.pull_by_bell(self.name, &pull, bell).await?,
+                None => self.queue.pull(self.name, &pull).await?,
+            };
             let given = pulled.leases.len();
             let (readable, bad): (Vec<_>, Vec<_>) =
                 pulled.leases.into_iter().partition(|lease| lease.options.is_ok());

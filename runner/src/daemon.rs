@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{ConnectionSettings, Queue};
+use duebox_queue::{Bells, ConnectionSettings, Queue};
 use duebox_sandbox::{HttpClient, Sandbox, World};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc, watch};
@@ -38,6 +38,7 @@ use crate::guest_threads::GuestThreads;
 use crate::handler_log::HandlerLog;
 use crate::health::{Health, Phase};
 use crate::history::History;
+use crate::http::{self, Addresses, Server};
 use crate::keeper::{self, Retentions};
 use crate::kv::RedisKv;
 use crate::lanes::Ground;
@@ -76,6 +77,9 @@ const CONTROL_THREADS: usize = 2;
 /// greets many servers over TLS, delays no lease.
 const NETWORK_THREADS: usize = 2;
 
+/// Threads for those who come over HTTP.
+const HTTP_THREADS: usize = 1;
+
 /// How often the modules that are on trial are judged.
 const JUDGE_EVERY: Duration = Duration::from_millis(200);
 
@@ -97,14 +101,17 @@ pub fn run(manifest: Manifest, surroundings: Surroundings) -> anyhow::Result<()>
     let control = runtime(CONTROL_THREADS, "duebox")?;
     let guests = GuestThreads::start(manifest.runner.threads)?;
     let network = runtime(NETWORK_THREADS, "network")?;
+    let http = runtime(HTTP_THREADS, "http")?;
     let ended = control.block_on(async {
         let signals = Signals::listen()?;
-        let daemon = Daemon::start(manifest, surroundings, &guests, &network).await?;
+        let threads = Threads { guests: &guests, network: &network, http: &http };
+        let daemon = Daemon::start(manifest, surroundings, threads).await?;
         daemon.serve(signals).await;
         Ok(())
     });
     guests.shutdown();
     network.shutdown_background();
+    http.shutdown_background();
     ended
 }
 
@@ -112,14 +119,25 @@ fn runtime(threads: usize, name: &str) -> std::io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
 }
 
+/// What runs beside the control threads.
+struct Threads<'a> {
+    guests: &'a GuestThreads,
+    network: &'a Runtime,
+    http: &'a Runtime,
+}
+
 struct Daemon {
     manifest: Arc<Manifest>,
     surroundings: Surroundings,
     queue: Queue,
     managed: Option<ManagedRedis>,
+    /// What is served over HTTP.
+    server: Option<Server>,
     sandbox: Arc<Sandbox>,
     modules: Modules,
     histories: BTreeMap<EntryName, History>,
+    /// Somebody wants the files looked at.
+    look: Arc<Notify>,
     /// What people tell all daemons.
     orders: mpsc::Receiver<String>,
     judge_at: Interval,
@@ -140,6 +158,8 @@ struct Daemon {
     finder: Finder,
     found: mpsc::Receiver<TopicName>,
     pokes: Pokes,
+    /// What wakes pull consumers that wait over HTTP.
+    bells: Bells,
     retentions: Retentions,
     rules: watch::Sender<AllRules>,
     schedules: watch::Sender<Schedules>,
@@ -158,9 +178,10 @@ impl Daemon {
     async fn start(
         manifest: Manifest,
         surroundings: Surroundings,
-        guests: &GuestThreads,
-        network: &Runtime,
+        threads: Threads<'_>,
     ) -> anyhow::Result<Self> {
+        // What is busy is told before anything is compiled.
+        let addresses = Addresses::bind(&manifest.server)?;
         let entries = entries(&manifest).count();
         info!(manifest = %manifest.path.display(), topics = entries, "starting: the handlers are compiled");
         let config = modules::sandbox_config(&manifest);
@@ -172,7 +193,7 @@ impl Daemon {
             RedisUrl::Url(_) => None,
             RedisUrl::Managed { dir, fsync } => Some(ManagedRedis::start(dir, *fsync).await?),
         };
-        let (queue, kv) = match connect(&manifest, managed.as_ref()).await {
+        let (queue, kv, settings) = match connect(&manifest, managed.as_ref()).await {
             Ok(connected) => connected,
             Err(error) => {
                 stop_managed(managed).await;
@@ -180,10 +201,10 @@ impl Daemon {
             }
         };
         let ground = Ground {
-            threads: guests.threads(manifest.runner.threads),
+            threads: threads.guests.threads(manifest.runner.threads),
             slots: Ground::slots(manifest.runner.max_jobs),
             world: Arc::new(World {
-                http: Some(HttpClient::new(network.handle().clone())),
+                http: Some(HttpClient::new(threads.network.handle().clone())),
                 kv: Some(Arc::new(kv)),
                 ..World::of(Arc::new(HandlerLog))
             }),
@@ -205,9 +226,11 @@ impl Daemon {
             surroundings,
             queue,
             managed,
+            server: None,
             sandbox,
             modules: Modules::new(),
             histories: BTreeMap::new(),
+            look: Arc::default(),
             orders,
             judge_at: tokio::time::interval(JUDGE_EVERY),
             ground,
@@ -224,6 +247,7 @@ impl Daemon {
             finder,
             found,
             pokes: Pokes::default(),
+            bells: Bells::default(),
             retentions: Retentions::default(),
             rules: watch::Sender::new(Arc::new([])),
             schedules,
@@ -237,6 +261,13 @@ impl Daemon {
         daemon.judge_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
         daemon.take(loaded);
         daemon.begin(given).await;
+        if let Err(error) = daemon.open(addresses, settings, threads.http).await {
+            stop_managed(daemon.managed.take()).await;
+            return Err(error);
+        }
+        daemon.health.enters(Phase::Serving);
+        supervisor::ready();
+        info!(topics = daemon.topics.len(), runner = %daemon.runner_id, "ready");
         Ok(daemon)
     }
 
@@ -247,7 +278,13 @@ impl Daemon {
         let (queue, pokes, outage) = (&self.queue, &self.pokes, &self.outage);
         let poll = self.manifest.redis.poll;
         let look = poller::look(queue.clone(), Arc::clone(pokes), poll, Arc::clone(outage));
-        let listen = poller::listen(queue.clone(), Arc::clone(pokes), self.finder.clone(), orders);
+        let listen = poller::listen(
+            queue.clone(),
+            Arc::clone(pokes),
+            self.bells.clone(),
+            self.finder.clone(),
+            orders,
+        );
         let keep = keeper::keep(queue.clone(), Arc::clone(&self.retentions), Arc::clone(outage));
         let (pushes, times) = (&self.pushes, self.schedules.subscribe());
         let relay = self.relay.clone().run(
@@ -274,16 +311,42 @@ impl Daemon {
         self.background.spawn(find);
         self.background.spawn(keep_time);
         self.background.spawn(supervisor::pulse(Arc::clone(&self.health)));
-        self.health.enters(Phase::Serving);
-        supervisor::ready();
-        info!(topics = self.topics.len(), runner = %self.runner_id, "ready");
+    }
+
+    /// Serves HTTP.
+    async fn open(
+        &mut self,
+        addresses: Addresses,
+        redis: ConnectionSettings,
+        threads: &Runtime,
+    ) -> anyhow::Result<()> {
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let ground = http::Ground {
+            threads: threads.handle().clone(),
+            redis,
+            prefix: self.manifest.redis.prefix.clone(),
+            finder: self.finder.clone(),
+            bells: self.bells.clone(),
+            probes: Box::new(|_| axum::Router::new()),
+        };
+        self.server = Some(Server::start(addresses, ground).await?);
+        Ok(())
     }
 
     async fn serve(mut self, mut signals: Signals) {
         let mut watch = Watch::new();
         watch.follow(&self.seen);
+        let look = Arc::clone(&self.look);
+        let changed = async |watch: &Watch| {
+            tokio::select! {
+                () = watch.changed() => {}
+                () = look.notified() => {}
+            }
+        };
         loop {
-            match self.serve_until(watch.changed(), &mut signals).await {
+            match self.serve_until(changed(&watch), &mut signals).await {
                 Err(Signal::Stop) => break,
                 Err(Signal::Reload) => supervisor::reloading(),
                 Ok(()) => {}
@@ -347,9 +410,17 @@ impl Daemon {
         for leaving in &all {
             leaving.hurry(until);
         }
-        for leaving in all {
-            leaving.ended().await;
-        }
+        let close = async {
+            if let Some(server) = self.server {
+                server.drain(until.saturating_duration_since(Instant::now())).await;
+            }
+        };
+        let end = async {
+            for leaving in all {
+                leaving.ended().await;
+            }
+        };
+        tokio::join!(close, end);
         self.background.shutdown().await;
         // Without an answer the word lapses by itself.
         let forget = self.queue.forget_status(&self.runner_id);
@@ -363,7 +434,7 @@ impl Daemon {
 async fn connect(
     manifest: &Manifest,
     managed: Option<&ManagedRedis>,
-) -> anyhow::Result<(Queue, RedisKv)> {
+) -> anyhow::Result<(Queue, RedisKv, ConnectionSettings)> {
     let url = match (&manifest.redis.url, managed) {
         (_, Some(managed)) => managed.url().to_owned(),
         (RedisUrl::Url(url), None) => url.clone(),
@@ -380,7 +451,7 @@ async fn connect(
         }
     }
     let kv = Queue::connect(&settings, &manifest.redis.prefix).await?;
-    Ok((queue, RedisKv::new(kv)))
+    Ok((queue, RedisKv::new(kv), settings))
 }
 
 async fn stop_managed(managed: Option<ManagedRedis>) {

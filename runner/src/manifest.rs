@@ -22,6 +22,7 @@ mod sandbox;
 mod schedules;
 mod secret;
 mod section;
+mod server;
 mod smoke;
 mod surroundings;
 mod topic;
@@ -37,7 +38,7 @@ use toml::de::DeTable;
 
 pub(crate) use self::directory::{check_guest_path, check_host_path};
 pub(crate) use self::keys::nearest;
-use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER};
+use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER, SERVER};
 pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 pub use self::pattern::{Patterns, TopicPattern};
 pub use self::problem::{LocatedProblem, ManifestError, Warnings};
@@ -48,6 +49,7 @@ pub use self::runner::{CacheFolder, LogFormat, Runner, check_log_filter};
 use self::schedules::read_schedules;
 pub use self::secret::SecretSource;
 use self::section::Section;
+pub use self::server::{Server, TokenFile};
 pub use self::smoke::{Expected, SmokeCase};
 pub use self::surroundings::{Flags, Surroundings};
 pub use self::topic::{KeyOrder, Topic};
@@ -66,6 +68,8 @@ pub struct Manifest {
     pub redis: Redis,
     /// How the process behaves.
     pub runner: Runner,
+    /// Where HTTP is served, and to whom.
+    pub server: Server,
     /// The topics that are named, each served by its handler or, without one, to pull consumers.
     pub topics: BTreeMap<TopicName, Topic>,
     /// The patterns for topics that are not named.
@@ -197,10 +201,10 @@ fn read_document(reader: &Reader<'_>, table: &DeTable<'_>, path: &Path) -> Optio
             "add at least one table, such as [topics.\"my.topic\"] with a handler",
         );
     }
-    reader.surroundings().refuse_later_variables(reader);
     let root = Section::open(reader, table, &ROOT);
     let redis = Redis::read(&root.section("redis", &REDIS));
     let runner = Runner::read(&root.section("runner", &RUNNER));
+    let server = Server::read(&root.section("server", &SERVER));
     let topics = Topics::read(&root, &root.section("defaults", &DEFAULTS));
     let schedules = read_schedules(&root, &topics);
     let Topics { named, patterns } = topics;
@@ -208,6 +212,7 @@ fn read_document(reader: &Reader<'_>, table: &DeTable<'_>, path: &Path) -> Optio
         path: path.to_owned(),
         redis: redis?,
         runner,
+        server: server?,
         topics: named,
         patterns,
         schedules,

@@ -3,13 +3,26 @@
 //! An order is published to all daemons of one Redis and prefix; each answers into a list of the order's
 //! own. Who may use that Redis may give orders: they do nothing that a push or a changed file could not.
 
+use std::time::{Duration, Instant};
+
+use duebox_job::{JobId, TopicName};
+use duebox_queue::{Queue, QueueError};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::value::BadValue;
 
 /// The longest order that is read, in bytes.
 const ORDER_MAX: usize = 4 << 10;
 
 /// The order to take a topic's module back.
 const ROLLBACK: &str = "rollback";
+/// The word of the order to look at the files.
+const RELOAD: &str = "reload";
+/// How long daemons are given to answer. An order is followed at once; compiling is not part of it.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// How often it is looked for answers.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,12 +43,17 @@ pub enum Wish<'a> {
         /// The topic.
         topic: &'a str,
     },
+    /// The files are to be looked at now.
+    Reload {
+        /// The topic that it is about.
+        topic: &'a str,
+    },
     /// Something that this version does not know.
     Unknown,
 }
 
 /// What one daemon answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Answer {
     /// Which daemon it is.
     pub runner: String,
@@ -50,7 +68,7 @@ pub struct Answer {
 }
 
 /// What came of an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Came {
     /// The module before serves again.
@@ -59,6 +77,8 @@ pub enum Came {
     RolledBackBefore,
     /// There is no module before: nothing has changed.
     NothingBefore,
+    /// It looks at its files now, and takes what is good of what has changed.
+    Looks,
     /// The topic has no handler there.
     Pulled,
     /// The topic is not served there.
@@ -69,8 +89,18 @@ pub enum Came {
 
 impl Order {
     /// The order to take a topic's module back.
-    pub fn rollback(id: String, topic: &str) -> Self {
-        Self { id, order: ROLLBACK.to_owned(), topic: topic.to_owned() }
+    pub fn rollback(topic: &str) -> Self {
+        Self::new(ROLLBACK, topic)
+    }
+
+    /// The order to look at the files now.
+    pub fn reload(topic: &str) -> Self {
+        Self::new(RELOAD, topic)
+    }
+
+    fn new(order: &str, topic: &str) -> Self {
+        let id = JobId::generate().to_string();
+        Self { id, order: order.to_owned(), topic: topic.to_owned() }
     }
 
     /// Reads an order; none if the text is none, or its id could not stand in a key of Redis.
@@ -88,6 +118,7 @@ impl Order {
     pub fn wish(&self) -> Wish<'_> {
         match self.order.as_str() {
             ROLLBACK => Wish::Rollback { topic: &self.topic },
+            RELOAD => Wish::Reload { topic: &self.topic },
             _ => Wish::Unknown,
         }
     }
@@ -100,10 +131,85 @@ impl Came {
             Self::RolledBack => "rolled_back",
             Self::RolledBackBefore => "rolled_back_before",
             Self::NothingBefore => "nothing_before",
+            Self::Looks => "looks",
             Self::Pulled => "pulled",
             Self::NotServed => "not_served",
             Self::Unknown => "unknown",
         }
+    }
+}
+
+/// What daemons said to an order.
+pub struct Told {
+    /// Their answers, in the order of their names.
+    pub answers: Vec<Answer>,
+    /// Daemons that heard of it and gave no answer.
+    pub silent: u64,
+}
+
+impl Told {
+    /// Gives an order to all daemons, and hears what they answer.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn hear(queue: &Queue, order: &Order) -> Result<Self, QueueError> {
+        // Texts alone: there is nothing in it that JSON could not hold.
+        let text = serde_json::to_string(order).unwrap_or_default();
+        let until = Instant::now() + ANSWERS_WITHIN;
+        let heard = queue.order(&text).await?;
+        let mut answers: Vec<Answer> = Vec::new();
+        while (answers.len() as u64) < heard && Instant::now() < until {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let texts = queue.answers(&order.id).await?;
+            answers = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+        }
+        answers.sort_by(|one, other| one.runner.cmp(&other.runner));
+        let silent = heard.saturating_sub(answers.len() as u64);
+        Ok(Self { answers, silent })
+    }
+
+    /// Why the order was not followed everywhere, and what to do about it; none if it was.
+    pub(crate) fn trouble(&self, topic: &TopicName) -> Option<BadValue> {
+        let count = |came: &[Came]| {
+            self.answers.iter().filter(|answer| came.contains(&answer.result)).count()
+        };
+        if self.answers.is_empty() && self.silent == 0 {
+            return Some(BadValue::new(
+                "no daemon runs on this Redis: nothing serves, and nothing was taken back",
+                "put the module before in its place; a daemon takes at its start what lies there",
+            ));
+        }
+        if self.silent > 0 {
+            let (silent, within) = (self.silent, ANSWERS_WITHIN.as_secs());
+            return Some(BadValue::new(
+                format!("{silent} of the daemons gave no answer within {within} s"),
+                "look into their logs, and at duebox stats; the order can be given again",
+            ));
+        }
+        if count(&[Came::NothingBefore]) > 0 {
+            return Some(BadValue::new(
+                format!(
+                    "there is nothing to go back to for {topic} in {} of the daemons",
+                    count(&[Came::NothingBefore])
+                ),
+                "a daemon keeps the module that it replaced itself: put the file before in its place",
+            ));
+        }
+        if count(&[Came::Unknown]) > 0 {
+            return Some(BadValue::new(
+                "not every daemon knows this order",
+                "run the same version everywhere, or put the file before in its place",
+            ));
+        }
+        if count(&[Came::RolledBack, Came::RolledBackBefore, Came::Looks]) == 0 {
+            let pulled = count(&[Came::Pulled]) > 0;
+            let why = if pulled { "has no handler" } else { "is not served" };
+            return Some(BadValue::new(
+                format!("{topic} {why} in any daemon that runs on this Redis"),
+                "see the manifests of the daemons; duebox check tells which topics one serves",
+            ));
+        }
+        None
     }
 }
 
@@ -113,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_order_is_read_as_it_was_given_and_nothing_else_is_one() {
-        let order = Order::rollback("0190-aB".to_owned(), "order.close");
+        let order = Order { id: "0190-aB".to_owned(), ..Order::rollback("order.close") };
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(Order::read(&text), Some(order.clone()));
         assert_eq!(order.wish(), Wish::Rollback { topic: "order.close" });
@@ -131,6 +237,7 @@ mod tests {
             Came::RolledBack,
             Came::RolledBackBefore,
             Came::NothingBefore,
+            Came::Looks,
             Came::Pulled,
             Came::NotServed,
             Came::Unknown,

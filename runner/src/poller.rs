@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{Queue, QueueError, Wake};
+use duebox_queue::{Bells, Queue, QueueError, Wake};
 use tokio::sync::mpsc;
 use tracing::debug;
 
@@ -52,9 +52,15 @@ async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), Q
     Ok(())
 }
 
-/// Listens for wake-ups and for orders, for ever. Topics without a worker here are for the finder. An
+/// Listens for wake-ups and for orders, for ever. A wake-up rings for pull consumers, too. Topics without a worker here are for the finder. An
 /// order that comes while too many wait is not taken; who gave it gets no answer.
-pub async fn listen(queue: Queue, pokes: Pokes, finder: Finder, orders: mpsc::Sender<String>) {
+pub async fn listen(
+    queue: Queue,
+    pokes: Pokes,
+    bells: Bells,
+    finder: Finder,
+    orders: mpsc::Sender<String>,
+) {
     let mut retry = RETRY_FIRST;
     loop {
         match queue.listen().await {
@@ -62,9 +68,13 @@ pub async fn listen(queue: Queue, pokes: Pokes, finder: Finder, orders: mpsc::Se
             Ok(mut listener) => {
                 retry = RETRY_FIRST;
                 poke_all(&pokes);
+                bells.ring_all();
                 loop {
                     match listener.next().await {
-                        Wake::Topic(topic) => poke_one(&pokes, &topic, &finder),
+                        Wake::Topic(topic) => {
+                            bells.ring(&topic);
+                            poke_one(&pokes, &topic, &finder);
+                        }
                         Wake::Order(order) => drop(orders.try_send(order)),
                         Wake::Lost => break,
                     }

@@ -352,12 +352,28 @@ fn flags_stand_over_variables_and_variables_over_the_file() {
 }
 
 #[test]
-fn a_variable_of_a_later_feature_is_refused_by_name() {
-    let variables = [("DUEBOX_LISTEN".to_owned(), "0.0.0.0:7280".to_owned())];
-    let text = std::fs::read_to_string(folder().join("minimal.toml")).unwrap();
-    let surroundings = Surroundings::new(Flags::default(), variables);
-    let refused = Manifest::parse(Path::new("m.toml"), text, &surroundings).unwrap_err();
-    assert!(refused.to_string().contains("DUEBOX_LISTEN"), "{refused}");
+fn a_variable_moves_http_and_an_open_address_is_refused_wherever_it_stands() {
+    let listen = |variable: &str, text: &str| {
+        let variables = [("DUEBOX_LISTEN".to_owned(), variable.to_owned())];
+        let surroundings = Surroundings::new(Flags::default(), variables);
+        let manifest = Manifest::parse(Path::new("m.toml"), text.to_owned(), &surroundings);
+        manifest.map(|manifest| manifest.server.listen.map(|listen| listen.to_string()))
+    };
+    let file = |listen: &str| format!("[server]\nlisten = \"{listen}\"\n");
+    let default = Some("127.0.0.1:7280".to_owned());
+    assert_eq!(listen("", "[topics.a]\n").unwrap(), default);
+    assert_eq!(listen("", &file("localhost:1")).unwrap().as_deref(), Some("127.0.0.1:1"));
+    assert_eq!(listen("[::1]:2", &file("127.0.0.1:1")).unwrap().as_deref(), Some("[::1]:2"));
+    assert_eq!(listen("", &file("")).unwrap(), None);
+    let open = "0.0.0.0:7280";
+    for refused in [listen(open, "[topics.a]\n"), listen("", &file(open))] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("insecure = true"), "{refused}");
+    }
+    let meant = format!("{}insecure = true\n", file(open));
+    assert_eq!(listen("", &meant).unwrap().as_deref(), Some(open));
+    let refused = listen("example.org:80", "[topics.a]\n").unwrap_err().to_string();
+    assert!(refused.contains("`DUEBOX_LISTEN` is no address"), "{refused}");
 }
 
 #[test]

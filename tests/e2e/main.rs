@@ -50,6 +50,9 @@ mod consumer;
 mod doctor;
 mod repair;
 
+// What applications and operators do over HTTP.
+mod http;
+
 // What befalls a runner.
 mod death;
 mod drain;

@@ -26,8 +26,10 @@
 //! | `runners.rs` | what running daemons say of themselves |
 //! | `traffic.rs` | how long Redis takes to answer |
 //! | `wake.rs` | the wake-up of a sleeping runner |
+//! | `bell.rs` | the same for many who wait in one process |
 //! | `orders.rs` | order, answer: what people tell all daemons |
 
+mod bell;
 mod connection;
 mod dead;
 mod doctor;
@@ -58,6 +60,7 @@ mod turn;
 mod wake;
 mod withdraw;
 
+pub use bell::{Bell, Bells};
 pub use connection::ConnectionSettings;
 pub use dead::{Requeued, RequeuedMany};
 pub use doctor::{Checkup, Finding, FindingKind, Unexamined};

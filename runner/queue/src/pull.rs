@@ -16,8 +16,9 @@ use std::time::Duration;
 use duebox_job::TopicName;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::bell::Heard;
 use crate::{
-    BATCH_MAX, Lease, LeaseCall, Leased, Promotion, Queue, QueueError, ReclaimRule, Turn,
+    BATCH_MAX, Bell, Lease, LeaseCall, Leased, Promotion, Queue, QueueError, ReclaimRule, Turn,
     TurnReply, Wake, WakeListener,
 };
 
@@ -38,6 +39,14 @@ pub struct Pulled {
     pub paused: bool,
     /// Why jobs that may be due were not given: the topic's rate or count of running jobs.
     pub limited: bool,
+}
+
+/// What wakes a pull that sleeps.
+enum Waker<'b> {
+    /// A subscription of its own, once there is one.
+    Own(Option<WakeListener>),
+    /// A bell.
+    Bell(&'b mut Bell),
 }
 
 /// What one look at a topic, or at one of its shards, brought.
@@ -68,13 +77,35 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer until the end of the wait, or refused; jobs may be
     /// leased all the same, and come back when their leases expire.
     pub async fn pull(&self, topic: &TopicName, pull: &Pull) -> Result<Pulled, QueueError> {
+        self.pull_woken(topic, pull, Waker::Own(None)).await
+    }
+
+    /// The same, for one of many who wait in this process: it is woken by a bell, and needs no connection
+    /// of its own. Where the bell says that nobody waits any more, it gives nothing.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull).
+    pub async fn pull_by_bell(
+        &self,
+        topic: &TopicName,
+        pull: &Pull,
+        bell: &mut Bell,
+    ) -> Result<Pulled, QueueError> {
+        self.pull_woken(topic, pull, Waker::Bell(bell)).await
+    }
+
+    async fn pull_woken(
+        &self,
+        topic: &TopicName,
+        pull: &Pull,
+        mut waker: Waker<'_>,
+    ) -> Result<Pulled, QueueError> {
         let end = Instant::now() + pull.wait();
         let mut shards = self.shards_of(topic, end).await?;
         // No shard is always the first to be asked.
         let first = fastrand::usize(..shards.len().max(1));
         shards.rotate_left(first);
         let topics: Vec<TopicName> = shards.iter().map(|shard| shard.topic.clone()).collect();
-        let mut listener: Option<WakeListener> = None;
         loop {
             let look = self.look(&mut shards, pull, end).await?;
             let now = Instant::now();
@@ -86,14 +117,19 @@ impl Queue {
             }
             let rest = look.wait.unwrap_or(pull.poll()).clamp(SLEEP_MIN, pull.poll());
             let until = end.min(now + rest);
-            match &mut listener {
-                Some(heard) => {
-                    if !sleep_or_wake(heard, until).await {
-                        listener = None;
+            match &mut waker {
+                Waker::Bell(bell) => {
+                    if let Heard::Over = bell.sleep(until).await {
+                        return Ok(look.pulled);
                     }
                 }
-                None => match self.listen_to(&topics).await {
-                    Ok(subscribed) => listener = Some(subscribed),
+                Waker::Own(Some(heard)) => {
+                    if !sleep_or_wake(heard, until).await {
+                        waker = Waker::Own(None);
+                    }
+                }
+                Waker::Own(none) => match self.listen_to(&topics).await {
+                    Ok(subscribed) => *none = Some(subscribed),
                     // Without wake-ups the poll finds what comes.
                     Err(_) => sleep_until(until).await,
                 },

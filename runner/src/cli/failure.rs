@@ -7,6 +7,7 @@ use duebox_queue::QueueError;
 
 use crate::manifest::ManifestError;
 use crate::telemetry::colours_wanted;
+use crate::value::BadValue;
 
 /// The input is bad and nothing was done.
 pub(super) const BAD_INPUT: u8 = 2;
@@ -97,6 +98,12 @@ impl Failure {
             writeln!(io::stderr(), "{}", self.text).unwrap_or_default();
         }
         ExitCode::from(self.exit)
+    }
+}
+
+impl From<BadValue> for Failure {
+    fn from(BadValue { message, hint }: BadValue) -> Self {
+        Self::bad_input(message, hint)
     }
 }
 

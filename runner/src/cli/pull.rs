@@ -1,23 +1,20 @@
 //! `duebox pull` and `duebox extend`: jobs for somebody who is no handler, and more time for them.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytesize::ByteSize;
 use clap::Args;
-use duebox_job::{JobId, Options, TopicName, parse_duration};
+use duebox_job::{JobId, TopicName, parse_duration};
 use duebox_queue::{Lease, Pulled, Token};
-use serde::Serialize;
 use serde_json::json;
 
 use super::failure::{FAILED, Failure};
 use super::settle::{lost, lost_json};
 use super::{Common, output, target, value};
 use crate::consumer::{Consumer, PullFailure, Wish};
+use crate::leased_job::{LeasedJob, max_attempts, token_text};
 use crate::manifest::Topic;
 
 /// Characters of a payload that a table shows.
@@ -100,24 +97,6 @@ pub(super) struct ExtendArgs {
     json: bool,
 }
 
-/// A job as JSON has it.
-#[derive(Serialize)]
-struct ShownJob<'a> {
-    id: String,
-    token: String,
-    attempt: u32,
-    max_attempts: u32,
-    due_at_ms: u64,
-    lease_expires_at_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    headers: Option<&'a BTreeMap<String, String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_base64: Option<String>,
-}
-
 pub(super) fn token(text: &str) -> Result<Token, String> {
     text.parse().map_err(|error: duebox_queue::TokenError| error.to_string())
 }
@@ -166,41 +145,12 @@ pub(super) fn pull(common: &Common, args: PullArgs) -> Result<ExitCode, Failure>
         })
     })?;
     if args.json {
-        let mut jobs = pulled.leases.iter().map(|lease| ShownJob::of(lease, topic));
+        let mut jobs = pulled.leases.iter().map(|lease| LeasedJob::of(lease, topic));
         jobs.try_for_each(|job| output::print_json(&job))?;
     } else {
         output::print(&table(&args.topic, &pulled, topic))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-impl<'a> ShownJob<'a> {
-    fn of(lease: &'a Lease, topic: &Topic) -> Self {
-        // Jobs whose options cannot be read are not given to consumers.
-        let options = lease.options.as_ref().ok();
-        let text = std::str::from_utf8(&lease.payload).ok();
-        Self {
-            id: lease.id.to_string(),
-            token: token_text(&lease.token),
-            attempt: lease.failures.saturating_add(1),
-            max_attempts: max_attempts(lease, topic),
-            due_at_ms: lease.due_at_ms,
-            lease_expires_at_ms: lease.token.expires_at_us() / 1_000,
-            key: options.and_then(Options::key),
-            headers: options.map(Options::headers),
-            payload: text,
-            payload_base64: text.is_none().then(|| STANDARD.encode(&lease.payload)),
-        }
-    }
-}
-
-fn max_attempts(lease: &Lease, topic: &Topic) -> u32 {
-    let own = lease.options.as_ref().ok().and_then(Options::max_attempts);
-    own.unwrap_or(topic.max_attempts)
-}
-
-fn token_text(token: &Token) -> String {
-    token.expires_at_us().to_string()
 }
 
 fn table(name: &TopicName, pulled: &Pulled, topic: &Topic) -> String {

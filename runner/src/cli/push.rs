@@ -8,11 +8,11 @@ use duebox_queue::{Due, IfExists, NewJob, Pushed};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::due::due;
 use super::failure::{FAILED, Failure};
 use super::payload::Source;
 use super::push_args::{IfExistsWord, PushArgs};
 use super::{Common, output, push_jobs, push_lines, target};
+use crate::due::due;
 
 /// What all jobs of a push have in common.
 pub(super) struct Template {

@@ -6,21 +6,16 @@ use std::io::{BufRead, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use duebox_job::{JobId, Options, TopicName, parse_duration};
-use duebox_queue::{BATCH_MAX, Due, NewJob, Queue};
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use duebox_job::TopicName;
+use duebox_queue::{BATCH_MAX, NewJob, Queue};
+use serde::Serialize;
 
-use super::due::due;
 use super::failure::{BAD_INPUT, FAILED, Failure};
-use super::payload::{Source, too_long};
+use super::payload::Source;
 use super::push::{Template, refusal};
 use super::{output, target};
 use crate::manifest::Manifest;
+use crate::written_job::{Frame, WrittenJob};
 
 /// Payload bytes a batch holds before it is sent.
 const BATCH_BYTES: usize = 8 << 20;
@@ -36,21 +31,6 @@ pub(super) struct Jobs<'a> {
     pub(super) topic_delay: Duration,
     pub(super) template: Template,
     pub(super) topic: &'a TopicName,
-}
-
-/// A job as a line has it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written<'a> {
-    id: Option<String>,
-    #[serde(rename = "in")]
-    delay: Option<String>,
-    at: Option<serde_json::Value>,
-    #[serde(borrow)]
-    payload: Option<&'a RawValue>,
-    payload_base64: Option<String>,
-    #[serde(borrow)]
-    options: Option<&'a RawValue>,
 }
 
 /// What became of a line, as JSON has it.
@@ -196,60 +176,9 @@ impl Outcome {
 
 /// The job of a line, or why it is none.
 fn job(jobs: &Jobs<'_>, line: &[u8]) -> Result<NewJob, String> {
-    // Serde would read a list as the fields in their order.
-    if !line.trim_ascii_start().starts_with(b"{") {
-        return Err("a line is a JSON object".to_owned());
-    }
-    let written: Written<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let max = jobs.template.payload_max;
-    let payload = payload(&written)?;
-    if payload.len() > max {
-        return Err(too_long("the payload", max).message());
-    }
-    let id = match written.id {
-        Some(id) => JobId::new(id).map_err(|error| error.to_string())?,
-        None => JobId::generate(),
-    };
-    let options = written.options.map_or("", RawValue::get);
-    let options = Options::from_json(options.as_bytes());
-    let options = options.map_err(|why| format!("the options cannot be read: {why}"))?;
-    let due = due_of(written.delay.as_deref(), written.at.as_ref(), jobs.topic_delay)?;
-    Ok(NewJob { id, due, payload, options })
-}
-
-fn due_of(
-    delay: Option<&str>,
-    at: Option<&serde_json::Value>,
-    topic_delay: Duration,
-) -> Result<Due, String> {
-    let delay = delay.map(parse_duration).transpose().map_err(|error| error.to_string())?;
-    let at = match at {
-        None => None,
-        Some(serde_json::Value::String(time)) => Some(time.clone()),
-        Some(serde_json::Value::Number(ms)) => Some(ms.to_string()),
-        Some(other) => return Err(format!("at is {other}; write a time as text, or unix ms")),
-    };
-    if delay.is_some() && at.is_some() {
-        return Err("it has both in and at; keep one".to_owned());
-    }
-    due(delay, at.as_deref(), topic_delay, Timestamp::now()).map_err(|failure| failure.message())
-}
-
-/// A text as its bytes, any other JSON as it is written.
-fn payload(written: &Written<'_>) -> Result<Bytes, String> {
-    match (written.payload.map(RawValue::get), &written.payload_base64) {
-        (Some(_), Some(_)) => Err("it has both payload and payload_base64; keep one".to_owned()),
-        (None, None) => Ok(Bytes::new()),
-        (None, Some(base64)) => match STANDARD.decode(base64) {
-            Ok(bytes) => Ok(Bytes::from(bytes)),
-            Err(error) => Err(format!("payload_base64 is no base64: {error}")),
-        },
-        (Some(json), None) if json.starts_with('"') => {
-            let text: String = serde_json::from_str(json).map_err(|error| error.to_string())?;
-            Ok(Bytes::from(text))
-        }
-        (Some(json), None) => Ok(Bytes::copy_from_slice(json.as_bytes())),
-    }
+    let frame = Frame { delay: jobs.topic_delay, payload_max: jobs.template.payload_max };
+    let job = WrittenJob::read(line).and_then(|written| written.job(frame, None));
+    job.map_err(|no_job| no_job.why)
 }
 
 /// The next line that is not blank, without its line feed, or why it is too long; none at the end. No
@@ -302,19 +231,5 @@ mod tests {
         assert!(read_line(&mut reader, 10).unwrap().unwrap().is_err());
         assert_eq!(read_line(&mut reader, 10).unwrap().unwrap().unwrap(), b"{}\n");
         assert!(read_line(&mut reader, 10).unwrap().is_none());
-    }
-
-    #[test]
-    fn a_payload_is_text_or_json_as_it_is_written() {
-        for (line, bytes) in [
-            (r#"{}"#, &b""[..]),
-            (r#"{"payload":"a\nb"}"#, b"a\nb"),
-            (r#"{"payload":{"b": 1.50,"a":[]}}"#, br#"{"b": 1.50,"a":[]}"#),
-            (r#"{"payload":12345678901234567890123}"#, b"12345678901234567890123"),
-            (r#"{"payload_base64":"/wA="}"#, b"\xff\x00"),
-        ] {
-            let written: Written<'_> = serde_json::from_str(line).unwrap();
-            assert_eq!(payload(&written).unwrap(), bytes, "{line}");
-        }
     }
 }

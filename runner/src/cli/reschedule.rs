@@ -9,9 +9,9 @@ use duebox_queue::{Due, Rescheduled};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::due::due;
 use super::failure::{FAILED, Failure};
 use super::{Common, output, target, value};
+use crate::due::due;
 
 /// Change when a waiting job falls due
 ///

@@ -3,17 +3,16 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use duebox_job::{JobId, Options, TopicName};
-use duebox_queue::{Due, IfExists, NewJob, Pushed, Queue, ScheduleState};
+use duebox_queue::Pushed;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::failure::{FAILED, Failure};
-use super::push::no_answer;
 use super::{Common, output, target};
 use crate::manifest::{Manifest, nearest};
-use crate::schedule::{Missed, Schedule, When};
+use crate::schedule::{Schedule, When};
+use crate::timetable::{Entry, Timetable, push_now};
 
 /// Show when the schedules of the manifest fire
 ///
@@ -53,31 +52,6 @@ Exit codes:
     },
 }
 
-/// All schedules at one moment, as JSON has it.
-#[derive(Serialize)]
-struct Listing<'m> {
-    now_ms: u64,
-    schedules: Vec<Entry<'m>>,
-}
-
-#[derive(Serialize)]
-struct Entry<'m> {
-    name: &'m str,
-    topic: &'m str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cron: Option<&'m str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tz: Option<&'m str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    every_ms: Option<u128>,
-    missed: &'static str,
-    window_ms: u128,
-    last_run_ms: Option<u64>,
-    next_run_ms: Option<u64>,
-    /// Its topic is paused: its jobs wait.
-    paused: bool,
-}
-
 /// What became of a job that was asked for by hand, as JSON has it.
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -100,48 +74,19 @@ pub(super) fn schedules(common: &Common, args: &SchedulesArgs) -> Result<ExitCod
 }
 
 fn list(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
-    let (states, now_ms) = target::block_on(async {
+    let table = target::block_on(async {
         let queue = target::connect(manifest).await?;
-        let names: Vec<(TopicName, String)> =
-            manifest.schedules.iter().map(|s| (s.topic.clone(), s.name.clone())).collect();
-        Ok(queue.schedule_states(&names).await?)
+        Ok(Timetable::look(&queue, manifest).await?)
     })?;
-    let schedules: Vec<Entry<'_>> =
-        manifest.schedules.iter().zip(&states).map(|(s, state)| entry(s, state, now_ms)).collect();
     if json {
-        output::print_json(&Listing { now_ms, schedules })?;
+        output::print_json(&table)?;
     } else {
-        let rows: Vec<Vec<String>> =
-            manifest.schedules.iter().zip(&schedules).map(|(s, entry)| row(s, entry)).collect();
+        let entries = manifest.schedules.iter().zip(&table.schedules);
+        let rows: Vec<Vec<String>> = entries.map(|(s, entry)| row(s, entry)).collect();
         let header = ["name", "when", "topic", "last run", "next run", ""];
         output::print(&output::table(&header, &rows))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn entry<'m>(schedule: &'m Schedule, state: &ScheduleState, now_ms: u64) -> Entry<'m> {
-    let (cron, every_ms) = match &schedule.when {
-        When::Cron(cron) => (Some(cron), None),
-        When::Every(span) => (None, Some(span.as_millis())),
-    };
-    // A runner that is a moment late has dealt with less than all that is past.
-    let dealt_with = state.until.unwrap_or(now_ms).max(now_ms);
-    Entry {
-        name: &schedule.name,
-        topic: schedule.topic.as_str(),
-        cron: cron.map(|cron| cron.line()),
-        tz: cron.and_then(|cron| cron.zone().iana_name()),
-        every_ms,
-        missed: match schedule.missed {
-            Missed::Skip => "skip",
-            Missed::Once => "once",
-            Missed::All => "all",
-        },
-        window_ms: schedule.window.as_millis(),
-        last_run_ms: state.last_run,
-        next_run_ms: schedule.when.next_after(dealt_with),
-        paused: state.paused,
-    }
 }
 
 fn row(schedule: &Schedule, entry: &Entry<'_>) -> Vec<String> {
@@ -172,7 +117,7 @@ fn run(manifest: &Manifest, name: &str, json: bool) -> Result<ExitCode, Failure>
     };
     let (id, pushed) = target::block_on(async {
         let queue = target::connect(manifest).await?;
-        push_now(&queue, schedule).await
+        Ok(push_now(&queue, schedule).await?)
     })?;
     let topic = schedule.topic.as_str();
     if json {
@@ -198,22 +143,6 @@ fn run(manifest: &Manifest, name: &str, json: bool) -> Result<ExitCode, Failure>
             "run it again: the id of the next one is another",
         )),
     }
-}
-
-/// Pushes a job as a tick would, under the id of this moment.
-async fn push_now(queue: &Queue, schedule: &Schedule) -> Result<(JobId, Pushed), Failure> {
-    let now_ms = queue.now_ms().await?;
-    let id = JobId::new(format!("{}@{now_ms}", schedule.name))
-        .map_err(|error| Failure::failed(error.to_string(), "give the schedule a shorter name"))?;
-    let job = NewJob {
-        id: id.clone(),
-        due: Due::Now,
-        payload: schedule.payload.clone(),
-        options: Options::default(),
-    };
-    let answers = queue.push(&schedule.topic, &[job], IfExists::Reject).await?;
-    let pushed = answers.first().copied().ok_or_else(no_answer)?;
-    Ok((id, pushed))
 }
 
 fn unknown_schedule(manifest: &Manifest, name: &str) -> Failure {

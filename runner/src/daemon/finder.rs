@@ -45,6 +45,16 @@ impl Finder {
         }
     }
 
+    /// The manifest that holds now.
+    pub(crate) fn manifest(&self) -> Arc<Manifest> {
+        Arc::clone(&self.known.load().manifest)
+    }
+
+    /// True if this daemon serves the topic: Redis has its rules then.
+    pub(crate) fn serves(&self, topic: &TopicName) -> bool {
+        self.known.load().served.contains_key(topic)
+    }
+
     /// Looks for topics, for ever.
     pub(super) async fn look(self, queue: Queue, outage: Arc<Outage>) {
         let mut tick = tokio::time::interval(EVERY);

@@ -182,9 +182,10 @@ pub(super) fn fingerprints(manifest: &Manifest) -> Files {
     files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()
 }
 
-/// The files that secrets are kept in.
+/// The files that are read with the manifest: those that secrets are kept in, tokens and certificates.
 pub(super) fn secret_files(manifest: &Manifest) -> impl Iterator<Item = PathBuf> {
-    manifest.all_settings().flat_map(Topic::secret_files).map(Path::to_owned)
+    let secrets = manifest.all_settings().flat_map(Topic::secret_files);
+    secrets.chain(manifest.server.files()).map(Path::to_owned)
 }
 
 /// A sandbox that has room for the largest handler of a manifest.

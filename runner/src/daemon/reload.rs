@@ -224,6 +224,9 @@ fn needs_restart(before: &Manifest, after: &Manifest) -> Vec<String> {
     if before.runner.cache != after.runner.cache {
         keys.push("runner.cache".to_owned());
     }
+    if before.server.listen != after.server.listen {
+        keys.push("server.listen".to_owned());
+    }
     for (entry, topic) in entries(after) {
         let old = entries(before).find(|(old, _)| *old == entry);
         if old.is_some_and(|(_, old)| old.shards != topic.shards) {

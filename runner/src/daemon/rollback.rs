@@ -90,6 +90,7 @@ impl Daemon {
         };
         let (result, digest, before) = match order.wish() {
             Wish::Rollback { topic } => self.roll_back_by_hand(topic).await,
+            Wish::Reload { topic } => self.look_by_hand(topic),
             Wish::Unknown => (Came::Unknown, None, None),
         };
         let hex = |digest: Digest| digest.to_string();
@@ -103,6 +104,18 @@ impl Daemon {
                 warn!(%error, "an order was followed, but its answer did not reach Redis");
             }
         });
+    }
+
+    /// Has the files looked at, and says what serves until then.
+    fn look_by_hand(&self, topic: &str) -> (Came, Option<Digest>, Option<Digest>) {
+        let name = TopicName::new(topic).ok();
+        let Some(served) = name.and_then(|name| self.topics.get(&name)) else {
+            return (Came::NotServed, None, None);
+        };
+        self.look.notify_one();
+        let serving = served.workers.as_ref();
+        let digest = serving.map(|workers| workers.binding.borrow().handlers.main.digest());
+        (Came::Looks, digest, None)
     }
 
     async fn roll_back_by_hand(&mut self, topic: &str) -> (Came, Option<Digest>, Option<Digest>) {

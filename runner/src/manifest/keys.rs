@@ -17,8 +17,8 @@ pub(super) struct Keys {
 
 pub(super) const ROOT: Keys = Keys {
     place: "the manifest",
-    served: &["redis", "runner", "defaults", "topics", "schedules"],
-    later: &["server"],
+    served: &["redis", "runner", "server", "defaults", "topics", "schedules"],
+    later: &[],
     base: None,
 };
 
@@ -50,6 +50,16 @@ pub(super) const RUNNER: Keys = Keys {
     later: &["otlp"],
     base: None,
 };
+
+pub(super) const SERVER: Keys = Keys {
+    place: "[server]",
+    served: &["listen", "tokens", "insecure", "tls", "max_body"],
+    later: &["probes", "cors"],
+    base: None,
+};
+
+pub(super) const TLS: Keys =
+    Keys { place: "server.tls", served: &["cert", "key"], later: &[], base: None };
 
 pub(super) const DEFAULTS: Keys = Keys {
     place: "[defaults]",
@@ -156,9 +166,9 @@ pub(super) const SCHEDULE: Keys = Keys {
 };
 
 /// The tables in which a key that is out of place is looked for.
-const TABLES: [&Keys; 14] = [
-    &ROOT, &REDIS, &MANAGED, &RUNNER, &TOPIC, &SANDBOX, &BACKOFF, &BREAKER, &PASSWORD, &SECRET,
-    &SCHEDULE, &SMOKE, &ROLLBACK, &CANARY,
+const TABLES: [&Keys; 16] = [
+    &ROOT, &REDIS, &MANAGED, &RUNNER, &SERVER, &TLS, &TOPIC, &SANDBOX, &BACKOFF, &BREAKER,
+    &PASSWORD, &SECRET, &SCHEDULE, &SMOKE, &ROLLBACK, &CANARY,
 ];
 
 /// What is known about a key in its table.

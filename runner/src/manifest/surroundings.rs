@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::reader::Reader;
-
 /// Values from the command line that stand over the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
@@ -125,15 +123,9 @@ impl Surroundings {
         Self::over(self.flags.log_format.as_ref(), "--log-format", variable, "DUEBOX_LOG_FORMAT")
     }
 
-    /// `DUEBOX_LISTEN` is part of the format, but there is no HTTP server yet that it could move.
-    pub(super) fn refuse_later_variables(&self, reader: &Reader<'_>) {
-        if self.variable("DUEBOX_LISTEN").is_some_and(|text| !text.is_empty()) {
-            reader.refuse(
-                None,
-                "the variable DUEBOX_LISTEN is set, but this version has no HTTP server".to_owned(),
-                "unset DUEBOX_LISTEN; a later version will serve HTTP",
-            );
-        }
+    /// What stands over `server.listen`. An empty variable says nothing, so it turns nothing off.
+    pub(super) fn listen(&self) -> Option<Setting> {
+        Self::over(None, "", self.variable("DUEBOX_LISTEN"), "DUEBOX_LISTEN")
     }
 
     /// Replaces `${VAR}`, `${VAR:-default}` and `$$` in a text.

@@ -121,7 +121,8 @@ impl Daemon {
             .env("DUEBOX_LOG_FORMAT", "json")
             // What a test says in its manifest is what counts, whatever the shell around it holds.
             .env_remove("DUEBOX_REDIS_URL")
-            .env_remove("DUEBOX_LISTEN")
+            // Many run at once: each on a port that is free, which its log tells.
+            .env("DUEBOX_LISTEN", "127.0.0.1:0")
             .env_remove("DUEBOX_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

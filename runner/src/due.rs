@@ -7,18 +7,21 @@ use duebox_job::{DELAY_MAX_MS, DUE_MS_RANGE};
 use duebox_queue::Due;
 use jiff::{Timestamp, Zoned};
 
-use super::failure::Failure;
+use crate::value::BadValue;
 
 const TIME_HINT: &str = "write RFC 3339 with a zone or offset, such as 2026-12-24T18:00:00Z or \
                          2026-12-24T18:00[Asia/Shanghai], or unix milliseconds";
 
-/// When a job falls due by what the command line says, or else by the topic's delay.
-pub(super) fn due(
+/// When a job falls due by what was said, or else by the topic's delay.
+///
+/// # Errors
+/// [`BadValue`] if the time is none, past, or more than ten years away.
+pub(crate) fn due(
     delay: Option<Duration>,
     at: Option<&str>,
     topic_delay: Duration,
     now: Timestamp,
-) -> Result<Due, Failure> {
+) -> Result<Due, BadValue> {
     if let Some(at) = at {
         return Ok(Due::At(check_time(at, parse_time(at)?, now)?));
     }
@@ -27,11 +30,11 @@ pub(super) fn due(
 }
 
 /// Reads a time as unix milliseconds.
-fn parse_time(text: &str) -> Result<i64, Failure> {
+fn parse_time(text: &str) -> Result<i64, BadValue> {
     if let Ok(number) = text.parse::<i64>() {
         let in_range = u64::try_from(number).is_ok_and(|ms| DUE_MS_RANGE.contains(&ms));
         if !in_range {
-            return Err(Failure::bad_input(
+            return Err(BadValue::new(
                 format!("the time {text} is no unix time in milliseconds"),
                 "unix milliseconds have 13 digits today (seconds have 10, microseconds 16)",
             ));
@@ -43,13 +46,13 @@ fn parse_time(text: &str) -> Result<i64, Failure> {
         .or_else(|error| text.parse::<Zoned>().map(|zoned| zoned.timestamp()).map_err(|_| error));
     instant
         .map(Timestamp::as_millisecond)
-        .map_err(|error| Failure::bad_input(format!("{text:?} is no time: {error}"), TIME_HINT))
+        .map_err(|error| BadValue::new(format!("{text:?} is no time: {error}"), TIME_HINT))
 }
 
-fn check_time(text: &str, at_ms: i64, now: Timestamp) -> Result<u64, Failure> {
+fn check_time(text: &str, at_ms: i64, now: Timestamp) -> Result<u64, BadValue> {
     let now_ms = now.as_millisecond();
     if at_ms < now_ms {
-        return Err(Failure::bad_input(
+        return Err(BadValue::new(
             format!("the time {text} is in the past (it is {now} now)"),
             "give a time to come, or none to run the job now",
         ));
@@ -57,7 +60,7 @@ fn check_time(text: &str, at_ms: i64, now: Timestamp) -> Result<u64, Failure> {
     let far = i64::try_from(DELAY_MAX_MS).unwrap_or(i64::MAX);
     match u64::try_from(at_ms) {
         Ok(ms) if at_ms - now_ms <= far && DUE_MS_RANGE.contains(&ms) => Ok(ms),
-        _ => Err(Failure::bad_input(
+        _ => Err(BadValue::new(
             format!("the time {text} is more than ten years away"),
             "give a time within ten years",
         )),

@@ -1,4 +1,4 @@
-//! Reading single values of the command line. A refusal says what the value must be.
+//! Reading single values that people write, on the command line or over HTTP. A refusal says what the value must be.
 
 use std::time::Duration;
 
@@ -6,29 +6,44 @@ use bytesize::ByteSize;
 use duebox_job::{Backoff, FailureClass, JobId, Options, Priority, TopicName, parse_duration};
 use duebox_queue::Cursor;
 
-pub(super) fn topic(text: &str) -> Result<TopicName, String> {
+/// Why something that a person wrote makes no sense, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadValue {
+    /// What is wrong with what.
+    pub(crate) message: String,
+    /// The remedy.
+    pub(crate) hint: String,
+}
+
+impl BadValue {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+}
+
+pub(crate) fn topic(text: &str) -> Result<TopicName, String> {
     TopicName::new(text).map_err(|error| error.to_string())
 }
 
-pub(super) fn id(text: &str) -> Result<JobId, String> {
+pub(crate) fn id(text: &str) -> Result<JobId, String> {
     JobId::new(text).map_err(|error| error.to_string())
 }
 
 /// An id of a job that exists: a plain producer may have chosen any bytes.
-pub(super) fn any_id(text: &str) -> Result<JobId, String> {
+pub(crate) fn any_id(text: &str) -> Result<JobId, String> {
     if text.is_empty() {
         return Err("a job id must not be empty".to_owned());
     }
     Ok(JobId::from_redis(text.to_owned()))
 }
 
-pub(super) fn ttr(text: &str) -> Result<Duration, String> {
+pub(crate) fn ttr(text: &str) -> Result<Duration, String> {
     let ttr = parse_duration(text).map_err(|error| error.to_string())?;
     let range = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
     if range.contains(&ttr) { Ok(ttr) } else { Err("a ttr is from 1ms to 24h".to_owned()) }
 }
 
-pub(super) fn memory(text: &str) -> Result<usize, String> {
+pub(crate) fn memory(text: &str) -> Result<usize, String> {
     let form = "write a number with a unit (KiB, MiB, GiB), such as 64MiB";
     let ByteSize(bytes) = text.parse().map_err(|_| format!("{text:?} is no size; {form}"))?;
     usize::try_from(bytes)
@@ -37,7 +52,7 @@ pub(super) fn memory(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "a handler's memory is from 64KiB to 4GiB".to_owned())
 }
 
-pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is no pair; write NAME=VALUE")),
@@ -45,23 +60,23 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// One wait, or a list of them.
-pub(super) fn backoff(text: &str) -> Result<Backoff, String> {
+pub(crate) fn backoff(text: &str) -> Result<Backoff, String> {
     let waits = text.split(',').map(parse_duration).collect::<Result<_, _>>();
     let waits = waits.map_err(|error| error.to_string())?;
     Backoff::schedule(waits).map_err(|error| error.to_string())
 }
 
-pub(super) fn priority(text: &str) -> Result<Priority, String> {
+pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     let found = Priority::ALL.into_iter().find(|priority| priority.name() == text);
     found.ok_or_else(|| format!("{text:?} is no priority; choose high, normal or low"))
 }
 
-pub(super) fn key(text: &str) -> Result<String, String> {
+pub(crate) fn key(text: &str) -> Result<String, String> {
     let checked = Options::default().with_key(text);
     checked.map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-pub(super) fn class(text: &str) -> Result<FailureClass, String> {
+pub(crate) fn class(text: &str) -> Result<FailureClass, String> {
     let found = FailureClass::ALL.into_iter().find(|class| class.name() == text);
     found.ok_or_else(|| {
         let names: Vec<_> = FailureClass::ALL.iter().map(|class| class.name()).collect();
@@ -69,7 +84,7 @@ pub(super) fn class(text: &str) -> Result<FailureClass, String> {
     })
 }
 
-pub(super) fn cursor(text: &str) -> Result<Cursor, String> {
+pub(crate) fn cursor(text: &str) -> Result<Cursor, String> {
     text.parse().map_err(|error: duebox_queue::CursorError| error.to_string())
 }
 

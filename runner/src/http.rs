@@ -1,0 +1,238 @@
+//! HTTP: the API for applications and operators, on an address of its own.
+//!
+//! It has a thread and a connection to Redis of its own, so that no load of it delays a heartbeat or a turn.
+//! Every request is bounded in size and time before anything is done for it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `listener.rs` · `exchange.rs` | connections; what happens to every request |
+//! | `state.rs` | what the handlers work with |
+//! | `problem.rs` · `openapi.rs` · `schema.rs` | errors; the contract |
+//! | `path.rs` · `params.rs` · `body.rs` | what a request says, read within bounds |
+//! | `tokens.rs` | who sends a request, and whether they may |
+//! | `push.rs` · `many.rs` · `push_lines.rs` · `raw.rs` | pushing jobs: one, an array, a stream, bytes |
+//! | `jobs.rs` | one job: looking at it, taking it back, changing when it runs |
+//! | `leases.rs` · `settle.rs` | pull consumers |
+//! | `topics.rs` · `dead.rs` · `schedules.rs` | what operators look after |
+//! | `command.rs` · `command_index.rs` | the protocol of add, pop, finish and delete |
+
+mod body;
+mod command;
+mod command_index;
+mod dead;
+mod exchange;
+mod jobs;
+mod leases;
+mod listener;
+mod many;
+mod openapi;
+mod params;
+mod path;
+mod problem;
+mod push;
+mod push_lines;
+mod raw;
+mod schedules;
+pub(crate) mod schema;
+mod settle;
+mod state;
+mod tokens;
+mod topics;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::routing::get;
+use axum::{Router, middleware};
+use duebox_queue::{Bells, ConnectionSettings, Queue};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
+use tower_http::decompression::RequestDecompressionLayer;
+use tracing::{info, warn};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(crate) use self::listener::Listening;
+use self::problem::{INTERNAL, METHOD, Problem, UNKNOWN_PATH};
+use self::state::{Parts, ServerState};
+use self::tokens::{Takes, taking};
+use crate::daemon::Finder;
+use crate::manifest;
+use crate::tls::TlsPair;
+use crate::tokens::Scope;
+
+/// Answers from this size on are packed, for those who take gzip.
+const PACKED_FROM: u16 = 1_024;
+
+/// What the daemon gives to its server.
+pub(crate) struct Ground {
+    /// Where requests are served.
+    pub(crate) threads: Handle,
+    /// Where Redis is.
+    pub(crate) redis: ConnectionSettings,
+    /// What every key starts with.
+    pub(crate) prefix: String,
+    /// Who knows the manifest and the topics that are served.
+    pub(crate) finder: Finder,
+    /// What wakes those who wait for jobs.
+    pub(crate) bells: Bells,
+    /// Makes the routes for those who ask how the process is, over the server's connection to Redis.
+    pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
+}
+
+/// The addresses that are served.
+pub(crate) struct Addresses {
+    /// That of the API, where probes are answered too.
+    pub(crate) api: Option<Listening>,
+    /// That of the probes alone.
+    pub(crate) probes: Option<Listening>,
+}
+
+impl Addresses {
+    /// Takes the addresses of a manifest.
+    ///
+    /// # Errors
+    /// For people, if one is in use or not this machine's.
+    pub(crate) fn bind(server: &manifest::Server) -> anyhow::Result<Self> {
+        let bind = |at: Option<SocketAddr>, key| at.map(|at| Listening::bind(at, key)).transpose();
+        Ok(Self {
+            api: bind(server.listen, "server.listen")?,
+            probes: bind(server.probes, "server.probes")?,
+        })
+    }
+
+    /// True if nothing is to be served.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.api.is_none() && self.probes.is_none()
+    }
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    stop: watch::Sender<bool>,
+    drain: watch::Sender<Duration>,
+    serving: JoinSet<anyhow::Result<()>>,
+}
+
+impl Server {
+    /// Serves on the addresses that were taken.
+    ///
+    /// # Errors
+    /// For people, if Redis cannot be reached.
+    pub(crate) async fn start(addresses: Addresses, ground: Ground) -> anyhow::Result<Self> {
+        let Ground { threads, redis, prefix, finder, bells, probes } = ground;
+        // The connection lives on the threads of the server.
+        let queue = threads.spawn(async move { Queue::connect(&redis, &prefix).await }).await??;
+        let (stop, stops) = watch::channel(false);
+        let probes = probes(queue.clone());
+        let state = ServerState::new(Parts {
+            queue,
+            finder: finder.clone(),
+            bells,
+            stops: stops.clone(),
+            threads: threads.clone(),
+        });
+        let drain = watch::Sender::new(Duration::ZERO);
+        let mut serving = JoinSet::new();
+        let served = [
+            (addresses.api, true, app(&state, probes.clone())?),
+            (addresses.probes, false, dressed(probes)),
+        ];
+        for (listening, is_api, router) in served {
+            if let Some(listening) = listening {
+                let told = if is_api { "HTTP is served" } else { "probes are served" };
+                info!(address = %listening.address(), "{told}");
+                let finder = finder.clone();
+                // As the manifest says when a connection comes in.
+                let tls = move || {
+                    let manifest = finder.manifest();
+                    manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
+                };
+                let serve = listening.serve(router, tls, stops.clone(), drain.subscribe());
+                serving.spawn_on(serve, &threads);
+            }
+        }
+        Ok(Self { stop, drain, serving })
+    }
+
+    /// Takes no more connections, and lets what has begun end within so long.
+    pub(crate) async fn drain(mut self, within: Duration) {
+        self.drain.send_replace(within);
+        self.stop.send_replace(true);
+        while let Some(served) = self.serving.join_next().await {
+            let served = served.map_err(anyhow::Error::from).flatten();
+            if let Err(error) = served {
+                warn!(%error, "HTTP was not served to the end");
+            }
+        }
+    }
+}
+
+/// All that is served on the address of the API.
+fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
+    let any = OpenApiRouter::new()
+        .routes(routes!(jobs::get))
+        .routes(routes!(topics::list))
+        .routes(routes!(topics::show))
+        .routes(routes!(schedules::list));
+    let push = OpenApiRouter::new()
+        .routes(routes!(push::push))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::reschedule))
+        .routes(routes!(jobs::run_now));
+    let consume = OpenApiRouter::new()
+        .routes(routes!(leases::pull))
+        .routes(routes!(settle::ack))
+        .routes(routes!(settle::nack))
+        .routes(routes!(settle::drop_job))
+        .routes(routes!(settle::release))
+        .routes(routes!(settle::extend));
+    let admin = OpenApiRouter::new()
+        .routes(routes!(topics::pause))
+        .routes(routes!(topics::resume))
+        .routes(routes!(topics::reload))
+        .routes(routes!(topics::rollback))
+        .routes(routes!(dead::list, dead::purge))
+        .routes(routes!(dead::show, dead::purge_one))
+        .routes(routes!(dead::requeue_one))
+        .routes(routes!(dead::requeue))
+        .routes(routes!(schedules::run));
+    // A command says in its body which topic it is about, and is looked at there.
+    let commands = OpenApiRouter::new().routes(routes!(command::command));
+    let api = OpenApiRouter::with_openapi(openapi::document())
+        .merge(taking(Takes::Any, any))
+        .merge(taking(Takes::One(Scope::Push), push))
+        .merge(taking(Takes::One(Scope::Consume), consume))
+        .merge(taking(Takes::One(Scope::Admin), admin))
+        .merge(commands);
+    let (router, mut document) = api.split_for_parts();
+    openapi::add_problems(&mut document);
+    let contract = openapi::Served::of(&document)?;
+    let contract = Router::new().route("/openapi.json", get(openapi::serve)).with_state(contract);
+    let authenticate = middleware::from_fn_with_state(state.clone(), tokens::authenticate);
+    let router = router.with_state(state.clone()).layer(authenticate);
+    Ok(dressed(router.merge(contract).merge(probes)))
+}
+
+/// What every route has around it.
+fn dressed(router: Router) -> Router {
+    router
+        .fallback(async || Problem::of_status(UNKNOWN_PATH.status))
+        .method_not_allowed_fallback(async || Problem::of_status(METHOD.status))
+        .layer(RequestDecompressionLayer::new())
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(exchange::exchange))
+        .layer(CompressionLayer::new().compress_when(SizeAbove::new(PACKED_FROM)))
+}
+
+/// The answer of a handler that panicked.
+fn panicked(_: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+    let remedy = "look into the log of the daemon, and report it";
+    let problem =
+        Problem::new(INTERNAL, "the request was not carried out: Duebox has a fault", remedy);
+    axum::response::IntoResponse::into_response(problem)
+}

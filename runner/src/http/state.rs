@@ -1,0 +1,97 @@
+//! What the handlers of HTTP work with: a connection to Redis of their own, so that no load of theirs
+//! delays a heartbeat; and the daemon's manifest, as it is now.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use duebox_job::TopicName;
+use duebox_queue::{Bells, Queue};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::problem::{Problem, UNKNOWN_TOPIC};
+use crate::daemon::{Finder, rules};
+use crate::manifest::{Manifest, Topic, nearest};
+
+/// What the handlers share; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ServerState(Arc<Parts>);
+
+/// The parts of it.
+pub(crate) struct Parts {
+    /// The queue, over a connection of its own.
+    pub(crate) queue: Queue,
+    /// Who knows the manifest and the topics that are served.
+    pub(crate) finder: Finder,
+    /// What wakes those who wait for jobs.
+    pub(crate) bells: Bells,
+    /// Where the handlers run.
+    pub(crate) threads: Handle,
+    /// True from the moment at which the daemon stops.
+    pub(crate) stops: watch::Receiver<bool>,
+}
+
+impl ServerState {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// The manifest that holds now.
+    pub(crate) fn manifest(&self) -> Arc<Manifest> {
+        self.finder.manifest()
+    }
+
+    /// Waits until the daemon stops.
+    pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stops = self.stops.clone();
+        async move {
+            // The sender is gone only when all is over.
+            drop(stops.wait_for(|stops| *stops).await);
+        }
+    }
+
+    /// The queue, for who uses a topic: one that nobody has used yet gets its rules first, so that they
+    /// hold for its first jobs too.
+    pub(super) async fn queue_of(
+        &self,
+        name: &TopicName,
+        topic: &Topic,
+    ) -> Result<&Queue, Problem> {
+        if !self.finder.serves(name) && !self.queue.is_registered(name).await? {
+            rules::write(&self.queue, &[(name.clone(), topic.rules())]).await?;
+        }
+        Ok(&self.queue)
+    }
+}
+
+impl Deref for ServerState {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// Refuses a topic that neither the manifest nor Redis knows.
+pub(super) async fn known(server: &ServerState, name: &TopicName) -> Result<(), Problem> {
+    let manifest = server.manifest();
+    if manifest.topic_for(name).is_some() || server.queue.is_registered(name).await? {
+        return Ok(());
+    }
+    Err(unknown_topic(&manifest, name))
+}
+
+/// What the manifest says of a topic.
+pub(super) fn settings<'m>(manifest: &'m Manifest, name: &TopicName) -> Result<&'m Topic, Problem> {
+    manifest.topic_for(name).ok_or_else(|| unknown_topic(manifest, name))
+}
+
+/// A topic that nobody knows.
+pub(super) fn unknown_topic(manifest: &Manifest, name: &TopicName) -> Problem {
+    let remedy = match nearest(name.as_str(), manifest.topics.keys().map(TopicName::as_str)) {
+        Some(like) => format!("did you mean {like}? GET /v1/topics lists those there are"),
+        None => "add it to the manifest; GET /v1/topics lists those there are".to_owned(),
+    };
+    Problem::new(UNKNOWN_TOPIC, format!("there is no topic {name} in the manifest"), remedy)
+        .of("topic")
+}

@@ -1,0 +1,262 @@
+//! Bearer tokens: who may do what over HTTP, and with which topics.
+//!
+//! A file holds a table for each token, with its SHA-256 and not the token: who reads the file can do
+//! nothing with it. A token is 256 random bits, so nobody finds it by trying, and one plain SHA-256 is
+//! enough; the slow hashes for passwords would only cost time at each request.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use duebox_job::TopicName;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+/// The largest file of tokens, in bytes.
+const FILE_MAX: u64 = 1 << 20;
+/// What every token begins with, so that one that leaked is told for what it is.
+const PREFIX: &str = "duebox_";
+/// Random bytes of a token.
+const RANDOM: usize = 32;
+
+/// What a token allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// To push jobs, and to cancel, reschedule and run them.
+    Push,
+    /// To pull jobs, and to settle and extend them.
+    Consume,
+    /// Everything.
+    Admin,
+}
+
+/// One token.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its name in the file; shown as the holder of jobs, and in the log.
+    pub name: String,
+    hash: [u8; 32],
+    scopes: Vec<Scope>,
+    topics: Vec<TopicRange>,
+}
+
+/// The tokens of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tokens(Vec<Arc<Token>>);
+
+/// Topics that a token is for: one, or all whose names begin so.
+#[derive(Debug, PartialEq, Eq)]
+struct TopicRange {
+    start: String,
+    is_prefix: bool,
+}
+
+/// A token as the file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenToken {
+    sha256: String,
+    scopes: Vec<Scope>,
+    topics: Vec<String>,
+}
+
+impl Scope {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Consume => "consume",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl Tokens {
+    /// Reads a file of tokens.
+    ///
+    /// # Errors
+    /// What is wrong with the file, for people.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+        file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+        if text.len() as u64 > FILE_MAX {
+            return Err("it is larger than 1 MiB".to_owned());
+        }
+        Self::parse(&text)
+    }
+
+    /// Reads the text of such a file.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let written: BTreeMap<String, WrittenToken> =
+            toml::from_str(text).map_err(|error| error.to_string())?;
+        if written.is_empty() {
+            return Err("it holds no token".to_owned());
+        }
+        let tokens = written.into_iter().map(|(name, token)| token.checked(name).map(Arc::new));
+        tokens.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The one that was sent, if it is one of them. However much of it is right takes the same time.
+    pub fn find(&self, sent: &str) -> Option<Arc<Token>> {
+        let hash: [u8; 32] = Sha256::digest(sent.as_bytes()).into();
+        let mut found = None;
+        for token in &self.0 {
+            if bool::from(token.hash.ct_eq(&hash)) {
+                found = Some(Arc::clone(token));
+            }
+        }
+        found
+    }
+}
+
+impl WrittenToken {
+    fn checked(self, name: String) -> Result<Token, String> {
+        let is_name =
+            !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_graphic());
+        if !is_name {
+            return Err(format!(
+                "{name:?} is no name of a token: write 1 to 64 visible ASCII characters"
+            ));
+        }
+        let hash = hash_of_hex(&self.sha256).ok_or_else(|| {
+            format!("sha256 of {name} is not 64 hex digits; see duebox token new")
+        })?;
+        if self.scopes.is_empty() {
+            return Err(format!("{name} has no scopes: choose among push, consume and admin"));
+        }
+        if self.topics.is_empty() {
+            return Err(format!(
+                "{name} has no topics: write names or prefixes, such as \"order.*\" or \"*\""
+            ));
+        }
+        let topics = self.topics.iter().map(|text| TopicRange::read(text, &name));
+        Ok(Token { hash, scopes: self.scopes, topics: topics.collect::<Result<_, _>>()?, name })
+    }
+}
+
+impl TopicRange {
+    fn read(text: &str, token: &str) -> Result<Self, String> {
+        let (start, is_prefix) = match text.strip_suffix('*') {
+            Some(start) => (start, true),
+            None => (text, false),
+        };
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let is_good = start.chars().all(allowed) && (is_prefix || !start.is_empty());
+        if !is_good {
+            return Err(format!(
+                "{text:?} in the topics of {token} is neither a topic nor a prefix with * at its end"
+            ));
+        }
+        Ok(Self { start: start.to_owned(), is_prefix })
+    }
+
+    fn covers(&self, topic: &TopicName) -> bool {
+        let name = topic.as_str();
+        if self.is_prefix { name.starts_with(&self.start) } else { name == self.start }
+    }
+}
+
+impl Token {
+    /// Whether it allows this.
+    pub fn has(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    /// Whether it is for this topic.
+    pub fn covers(&self, topic: &TopicName) -> bool {
+        self.topics.iter().any(|range| range.covers(topic))
+    }
+}
+
+/// A new token, and the SHA-256 that stands for it in the file.
+///
+/// # Errors
+/// If the machine gives no random bytes.
+pub fn make() -> std::io::Result<(String, String)> {
+    let mut bytes = [0; RANDOM];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
+    let hash = Sha256::digest(token.as_bytes());
+    let hex = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((token, hex))
+}
+
+fn hash_of_hex(hex: &str) -> Option<[u8; 32]> {
+    if hex.len() != 64 || !hex.is_ascii() {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, hash: &str, rest: &str) -> String {
+        format!("[{name}]\nsha256 = \"{hash}\"\n{rest}")
+    }
+
+    const REST: &str = "scopes = [\"push\"]\ntopics = [\"order.*\", \"mail\"]\n";
+
+    #[test]
+    fn a_token_is_found_by_what_it_is_and_nothing_else() {
+        let (token, hash) = make().unwrap();
+        assert_eq!((token.len(), hash.len()), (PREFIX.len() + 43, 64));
+        assert_ne!(make().unwrap().0, token);
+        let tokens = Tokens::parse(&file("shop", &hash, REST)).unwrap();
+        let found = tokens.find(&token).unwrap();
+        assert_eq!(found.name, "shop");
+        assert!(found.has(Scope::Push) && !found.has(Scope::Consume) && !found.has(Scope::Admin));
+        let covers = |name: &str| found.covers(&TopicName::new(name).unwrap());
+        assert!(covers("order.close") && covers("mail") && !covers("mailer") && !covers("order"));
+        assert!(tokens.find("").is_none() && tokens.find(&hash).is_none());
+    }
+
+    #[test]
+    fn who_administers_may_do_everything() {
+        let rest = "scopes = [\"admin\"]\ntopics = [\"*\"]\n";
+        let (token, hash) = make().unwrap();
+        let found = Tokens::parse(&file("boss", &hash, rest)).unwrap().find(&token).unwrap();
+        assert!(found.has(Scope::Push) && found.has(Scope::Consume));
+        assert!(found.covers(&TopicName::new("any").unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_with_its_name() {
+        let hash = "0".repeat(64);
+        for (text, why) in [
+            (String::new(), "no token"),
+            (file("a", "12", REST), "64 hex digits"),
+            (file("a", &"é".repeat(32), REST), "64 hex digits"),
+            (file("a", &hash, "scopes = []\ntopics = [\"*\"]"), "no scopes"),
+            (file("a", &hash, "scopes = [\"push\"]\ntopics = []"), "no topics"),
+            (file("a", &hash, "scopes = [\"fly\"]\ntopics = [\"*\"]"), "fly"),
+            (file("a", &hash, "scopes = [\"push\"]\ntopics = [\"a*b\"]"), "neither a topic"),
+            (file("a", &hash, &format!("{REST}speed = 1")), "speed"),
+            (file("\"a b\"", &hash, REST), "no name"),
+        ] {
+            let error = Tokens::parse(&text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The API over HTTP, as applications and operators meet it: the real binary, and requests over plain
+//! sockets, so that what is on the wire is what is tested.
+
+mod access;
+mod bad_input;
+mod client;
+mod command;
+mod consume;
+mod operate;
+mod push;

@@ -1,0 +1,84 @@
+//! Who may do what over HTTP: tokens with scopes and topics, pages of other sites, and an address that is
+//! taken.
+
+use duebox_harness::{Daemon, eventually};
+
+use super::client::{address, ask, get, ground, post};
+use crate::ground::Ground;
+
+const MAIL: &str = "POST /v1/topics/mail/jobs";
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// Makes a token, and answers it and its table.
+fn token(ground: &Ground, name: &str, scopes: &str, topics: &str) -> (String, String) {
+    let words = ["token", "new", name, "--scopes", scopes, "--topics", topics, "--json"];
+    let made: serde_json::Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
+    let text = |field: &str| made[field].as_str().unwrap().to_owned();
+    (format!("Bearer {}", text("token")), text("table"))
+}
+
+#[test]
+fn a_token_allows_its_scopes_on_its_topics_and_is_read_anew_when_the_file_changes() {
+    let ground = Ground::new();
+    let (pusher, push_table) = token(&ground, "shop", "push", "mail,order.*");
+    let (consumer, consume_table) = token(&ground, "post", "consume", "*");
+    let (boss, boss_table) = token(&ground, "boss", "admin", "*");
+    ground.write("tokens.toml", format!("{push_table}\n{consume_table}\n"));
+    ground.manifest(
+        "",
+        &["[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n".to_owned()],
+    );
+    let daemon = ground.start();
+    let at = address(&daemon);
+    let with = |line: &str, token: &str| ask(at, line, &[JSON, ("authorization", token)], b"{}");
+    let nobody = post(at, "/v1/topics/mail/jobs", "{}");
+    assert_eq!((nobody.problem().as_str(), nobody.status), ("unauthorized", 401));
+    assert!(nobody.header("www-authenticate").is_some_and(|how| how.starts_with("Bearer")));
+    assert_eq!(with(MAIL, "Bearer duebox_guess").status, 401);
+    assert_eq!(with(MAIL, &pusher).status, 201);
+    let other = with("POST /v1/topics/fax/jobs", &pusher);
+    assert_eq!((other.problem().as_str(), other.status), ("forbidden", 403));
+    let scope = with("POST /v1/topics/mail/leases", &pusher);
+    assert!(scope.status == 403 && scope.text().contains("consume"), "{scope:?}");
+    let leased = with("POST /v1/topics/mail/leases", &consumer).json();
+    let id = leased["jobs"][0]["id"].as_str().unwrap();
+    let job = with(&format!("GET /v1/topics/mail/jobs/{id}"), &pusher).json();
+    assert_eq!(job["lease"]["holder"], "post", "{job}");
+    assert_eq!(with("POST /v1/topics/mail/pause", &consumer).status, 403);
+    let topics = with("GET /v1/topics", &pusher).json();
+    assert_eq!(topics["topics"].as_array().map(Vec::len), Some(1), "{topics}");
+    assert_eq!(get(at, "/openapi.json").status, 200);
+    // Another file: one token goes, another comes.
+    ground.write("tokens.toml", &boss_table);
+    eventually("the new token holds", || with("POST /v1/topics/mail/pause", &boss).status == 200);
+    assert_eq!(with(MAIL, &pusher).status, 401);
+    // A broken file is refused, and the one before holds.
+    ground.write("tokens.toml", "[boss]\n");
+    daemon.wait_for_line("the refusal", |line| line.message().contains("tokens.toml"));
+    assert_eq!(with("POST /v1/topics/mail/resume", &boss).status, 200);
+}
+
+#[test]
+fn pages_of_other_sites_are_kept_out() {
+    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+    let from = |origin: &str| ask(at, MAIL, &[JSON, ("origin", origin)], b"{}");
+    assert_eq!(from("https://evil.example").problem(), "foreign-origin");
+    assert_eq!(from("null").problem(), "foreign-origin");
+    assert_eq!(from("http://localhost").status, 201);
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_and_none_is_none() {
+    let (ground, _daemon, at) = ground("[topics.mail]\n");
+    let manifest = ground.path("duebox.toml");
+    let listen = |address: String| {
+        Daemon::start_with(&manifest, |command| drop(command.env("DUEBOX_LISTEN", address)))
+    };
+    let mut second = listen(at.to_string());
+    assert_eq!(second.wait_exit().code(), Some(1));
+    let told = second.count(|line| line.text().contains("another process listens there"));
+    assert_eq!(told, 1, "{:?}", second.lines());
+    // An address beyond this machine needs a word.
+    let mut open = listen("0.0.0.0:0".to_owned());
+    assert_eq!(open.wait_exit().code(), Some(2));
+}
