@@ -72,7 +72,9 @@ fn an_address_that_is_taken_is_told_and_none_is_none() {
     let (ground, _daemon, at) = ground("[topics.mail]\n");
     let manifest = ground.path("duebox.toml");
     let listen = |address: String| {
-        Daemon::start_with(&manifest, |command| drop(command.env("DUEBOX_LISTEN", address)))
+        Daemon::start_with(&manifest, |command| {
+            command.env("DUEBOX_LISTEN", address);
+        })
     };
     let mut second = listen(at.to_string());
     assert_eq!(second.wait_exit().code(), Some(1));
