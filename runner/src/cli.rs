@@ -12,6 +12,7 @@ mod done;
 mod ended;
 mod failure;
 mod get;
+mod health;
 mod invoke;
 mod output;
 mod pause;
@@ -143,6 +144,7 @@ enum Command {
     Extend(ExtendArgs),
     Invoke(invoke::InvokeArgs),
     Top(top::TopArgs),
+    Health(health::HealthArgs),
     Doctor(DoctorArgs),
     Schedules(schedules::SchedulesArgs),
     Token(token::TokenArgs),
@@ -248,6 +250,7 @@ pub fn main() -> ExitCode {
         Command::Requeue(args) => requeue::requeue(&common, &args),
         Command::Done(args) => done::done(&common, &args),
         Command::Top(args) => top::top(&common, &args),
+        Command::Health(args) => health::health(&common, &args),
         Command::Doctor(args) => doctor::doctor(&common, &args),
         Command::Schedules(args) => schedules::schedules(&common, &args),
         Command::Token(args) => token::token(&args),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{Bells, ConnectionSettings, Queue};
+use duebox_queue::{Bells, ConnectionSettings, Queue, Traffic};
 use duebox_sandbox::{HttpClient, Sandbox, World};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc, watch};
@@ -60,6 +60,7 @@ mod bind;
 mod entry;
 mod finder;
 mod modules;
+mod probed;
 mod reload;
 mod rollback;
 pub(crate) mod rules;
@@ -147,6 +148,7 @@ struct Daemon {
     outage: Arc<Outage>,
     relay: Relay,
     pushes: Arc<Pushes>,
+    kv_traffic: Arc<Traffic>,
     timer: Timer,
     topics: BTreeMap<TopicName, Served>,
     /// Topics that were left, while what they had in flight ends.
@@ -200,6 +202,7 @@ impl Daemon {
                 return Err(error);
             }
         };
+        let kv_traffic = kv.traffic();
         let ground = Ground {
             threads: threads.guests.threads(manifest.runner.threads),
             slots: Ground::slots(manifest.runner.max_jobs),
@@ -239,6 +242,7 @@ impl Daemon {
             outage: Arc::default(),
             relay: Relay::default(),
             pushes: Arc::default(),
+            kv_traffic,
             timer,
             topics: BTreeMap::new(),
             leaving: Vec::new(),
@@ -329,7 +333,8 @@ impl Daemon {
             prefix: self.manifest.redis.prefix.clone(),
             finder: self.finder.clone(),
             bells: self.bells.clone(),
-            probes: Box::new(|_| axum::Router::new()),
+            probes: self.probes(),
+            pushes: Arc::clone(&self.pushes),
         };
         self.server = Some(Server::start(addresses, ground).await?);
         Ok(())
@@ -410,8 +415,9 @@ impl Daemon {
         for leaving in &all {
             leaving.hurry(until);
         }
+        let mut server = self.server;
         let close = async {
-            if let Some(server) = self.server {
+            if let Some(server) = &mut server {
                 server.drain(until.saturating_duration_since(Instant::now())).await;
             }
         };
@@ -426,6 +432,8 @@ impl Daemon {
         let forget = self.queue.forget_status(&self.runner_id);
         drop(tokio::time::timeout(FORGET_MAX, forget).await);
         stop_managed(self.managed).await;
+        // Who looks after the process was answered until now.
+        drop(server);
         info!(drain_ms = began.elapsed().as_millis() as u64, "drained");
     }
 }

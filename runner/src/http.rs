@@ -28,6 +28,7 @@ mod many;
 mod openapi;
 mod params;
 mod path;
+pub(crate) mod probes;
 mod problem;
 mod push;
 mod push_lines;
@@ -40,6 +41,7 @@ mod tokens;
 mod topics;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::routing::get;
@@ -62,6 +64,7 @@ use self::state::{Parts, ServerState};
 use self::tokens::{Takes, taking};
 use crate::daemon::Finder;
 use crate::manifest;
+use crate::pushes::Pushes;
 use crate::tls::TlsPair;
 use crate::tokens::Scope;
 
@@ -82,6 +85,8 @@ pub(crate) struct Ground {
     pub(crate) bells: Bells,
     /// Makes the routes for those who ask how the process is, over the server's connection to Redis.
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
+    /// Where it is counted what was pushed.
+    pub(crate) pushes: Arc<Pushes>,
 }
 
 /// The addresses that are served.
@@ -111,11 +116,14 @@ impl Addresses {
     }
 }
 
-/// A server that runs.
+/// A server that runs. Dropping it ends what is left.
 pub(crate) struct Server {
     stop: watch::Sender<bool>,
     drain: watch::Sender<Duration>,
     serving: JoinSet<anyhow::Result<()>>,
+    /// The address of the probes, which answers to the end.
+    _probed: JoinSet<anyhow::Result<()>>,
+    _never: watch::Sender<bool>,
 }
 
 impl Server {
@@ -124,7 +132,7 @@ impl Server {
     /// # Errors
     /// For people, if Redis cannot be reached.
     pub(crate) async fn start(addresses: Addresses, ground: Ground) -> anyhow::Result<Self> {
-        let Ground { threads, redis, prefix, finder, bells, probes } = ground;
+        let Ground { threads, redis, prefix, finder, bells, probes, pushes } = ground;
         // The connection lives on the threads of the server.
         let queue = threads.spawn(async move { Queue::connect(&redis, &prefix).await }).await??;
         let (stop, stops) = watch::channel(false);
@@ -133,11 +141,13 @@ impl Server {
             queue,
             finder: finder.clone(),
             bells,
+            pushes,
             stops: stops.clone(),
             threads: threads.clone(),
         });
         let drain = watch::Sender::new(Duration::ZERO);
-        let mut serving = JoinSet::new();
+        let (mut serving, mut probed) = (JoinSet::new(), JoinSet::new());
+        let (never, never_stops) = watch::channel(false);
         let served = [
             (addresses.api, true, app(&state, probes.clone())?),
             (addresses.probes, false, dressed(probes)),
@@ -152,15 +162,20 @@ impl Server {
                     let manifest = finder.manifest();
                     manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
                 };
-                let serve = listening.serve(router, tls, stops.clone(), drain.subscribe());
-                serving.spawn_on(serve, &threads);
+                let (stops, tasks) = match is_api {
+                    true => (stops.clone(), &mut serving),
+                    false => (never_stops.clone(), &mut probed),
+                };
+                let serve = listening.serve(router, tls, stops, drain.subscribe());
+                tasks.spawn_on(serve, &threads);
             }
         }
-        Ok(Self { stop, drain, serving })
+        Ok(Self { stop, drain, serving, _probed: probed, _never: never })
     }
 
-    /// Takes no more connections, and lets what has begun end within so long.
-    pub(crate) async fn drain(mut self, within: Duration) {
+    /// Takes no more connections to the API, and lets what has begun end within so long. Probes on an address
+    /// of their own are answered on.
+    pub(crate) async fn drain(&mut self, within: Duration) {
         self.drain.send_replace(within);
         self.stop.send_replace(true);
         while let Some(served) = self.serving.join_next().await {

@@ -1,11 +1,12 @@
 //! The store that handlers have, in Redis: where the sandbox asks and the queue answers. It has a
 //! connection of its own, so that no value of a guest stands before the jobs of others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::TopicName;
-use duebox_queue::{KvCondition, KvWrite, Queue, QueueError};
+use duebox_queue::{KvCondition, KvWrite, Queue, QueueError, Traffic};
 use duebox_sandbox::{Condition, Entry, KeyValue, KvError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -21,6 +22,11 @@ impl RedisKv {
     /// The stores behind this handle, which nothing else should use.
     pub fn new(queue: Queue) -> Self {
         Self(queue)
+    }
+
+    /// What the stores asked of Redis so far.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        self.0.traffic()
     }
 }
 

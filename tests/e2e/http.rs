@@ -3,7 +3,7 @@
 
 mod access;
 mod bad_input;
-mod client;
+pub(crate) mod client;
 mod command;
 mod consume;
 mod operate;

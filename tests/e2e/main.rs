@@ -7,6 +7,7 @@
 
 // The ground.
 mod counter;
+mod exposition;
 mod flow;
 mod ground;
 mod handler;
@@ -64,6 +65,13 @@ mod outage;
 mod stopped;
 mod unbound;
 mod wake_up;
+
+// Where it stands: an image, a pod.
+mod sidecar;
+
+// What those see who look after it.
+mod metrics;
+mod probes;
 
 // What it says of its handlers, and does about one that fails and fails.
 mod breaker;

@@ -244,6 +244,7 @@ impl Desk<'_> {
         let queue = self.server.queue_of(&name, topic).await?;
         let job = NewJob { id, due, payload, options };
         let pushed = queue.push(&name, &[job], topic.if_exists).await?;
+        self.server.pushed(&pushed);
         let pushed = pushed.first().copied().unwrap_or(Pushed::Exists);
         Ok(match word_of(pushed, topic.if_exists) {
             (_, None) => CommandAnswer::done(&text),

@@ -15,6 +15,10 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken from a request.
 const ID_MAX: usize = 128;
 
+/// Stands in an answer whose error is written as it is to be, and is no problem.
+#[derive(Clone, Copy)]
+pub(super) struct AsSaid;
+
 /// Serves one exchange.
 pub(super) async fn exchange(mut request: Request, next: Next) -> Response {
     let began = Instant::now();
@@ -51,7 +55,8 @@ fn problem_of(answer: &mut Response) -> Option<Problem> {
     let status = answer.status();
     let is_error = status.is_client_error() || status.is_server_error();
     let kind = answer.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let is_said = kind.is_some_and(|kind| kind == MEDIA_TYPE.as_bytes() || is_json(kind));
+    let is_said = answer.extensions().get::<AsSaid>().is_some()
+        || kind.is_some_and(|kind| kind == MEDIA_TYPE.as_bytes() || is_json(kind));
     (is_error && !is_said).then(|| Problem::of_status(status))
 }
 

@@ -205,6 +205,7 @@ async fn push_one(
     let queue = server.queue_of(name, topic).await?;
     let id = job.id.to_string();
     let answers = queue.push(name, &[job], wish.if_exists).await?;
+    server.pushed(&answers);
     let pushed = answers.first().copied().ok_or_else(no_answer)?;
     let went = Went::of(pushed, wish.if_exists);
     if went == Went::Refused {
@@ -230,6 +231,7 @@ async fn push_many(
 ) -> Result<Response, Problem> {
     let queue = server.queue_of(name, topic).await?;
     let words = queue.push(name, jobs, if_exists).await?;
+    server.pushed(&words);
     let count = |went| words.iter().filter(|word| Went::of(**word, if_exists) == went).count();
     let one =
         |(job, word): (&NewJob, &Pushed)| OneOfMany { id: job.id.to_string(), result: word.word() };

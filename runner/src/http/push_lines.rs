@@ -201,6 +201,7 @@ impl Stream {
             said.push(Outcome { line: number, id: None, result, error });
         }
         let words = queue.push(&self.name, &jobs, self.wish.if_exists).await?;
+        self.server.pushed(&words);
         for ((at, job), pushed) in places.into_iter().zip(&jobs).zip(words) {
             let (result, why) = word_of(pushed, self.wish.if_exists);
             let outcome = &mut said[at];

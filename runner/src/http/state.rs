@@ -5,13 +5,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use duebox_job::TopicName;
-use duebox_queue::{Bells, Queue};
+use duebox_queue::{Bells, Pushed, Queue};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::problem::{Problem, UNKNOWN_TOPIC};
 use crate::daemon::{Finder, rules};
 use crate::manifest::{Manifest, Topic, nearest};
+use crate::pushes::{Pushes, Source};
 
 /// What the handlers share; cheap to clone.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub(crate) struct Parts {
     pub(crate) finder: Finder,
     /// What wakes those who wait for jobs.
     pub(crate) bells: Bells,
+    /// Where it is counted what was pushed.
+    pub(crate) pushes: Arc<Pushes>,
     /// Where the handlers run.
     pub(crate) threads: Handle,
     /// True from the moment at which the daemon stops.
@@ -39,6 +42,12 @@ impl ServerState {
     /// The manifest that holds now.
     pub(crate) fn manifest(&self) -> Arc<Manifest> {
         self.finder.manifest()
+    }
+
+    /// Counts the jobs that a push stored.
+    pub(super) fn pushed(&self, words: &[Pushed]) {
+        let stored = words.iter().filter(|word| word.is_stored()).count();
+        self.pushes.pushed(Source::Http, stored);
     }
 
     /// Waits until the daemon stops.

@@ -1,0 +1,270 @@
+//! What those ask who look after the process: is it alive, is it ready, has it started, what does it count.
+//!
+//! A probe costs no more than one question to Redis a second, however often it is asked. Its answer names
+//! every check, so that who reads it knows what to repair.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{RawQuery, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use duebox_queue::Queue;
+use serde::Serialize;
+use tokio::sync::{Mutex, watch};
+
+use super::exchange::AsSaid;
+use crate::health::{Health, Phase};
+use crate::metrics::Metrics;
+use crate::status::AllWatched;
+
+/// How long Redis has to answer a probe.
+const REDIS_MAX: Duration = Duration::from_secs(1);
+/// How long its answer holds.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+/// Topics that wait for a module and are named; of more the number is told.
+const NAMED_MAX: usize = 5;
+
+/// What a readiness probe looks at, by the names that `exclude` takes.
+const CHECKS: [&str; 4] = ["serving", "redis", "manifest", "modules"];
+
+/// What probes are answered from. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Probes(Arc<Inner>);
+
+struct Inner {
+    metrics: Metrics,
+    queue: Queue,
+    health: Arc<Health>,
+    watched: watch::Receiver<AllWatched>,
+    redis: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    /// What is wrong, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    detail: String,
+    /// It was asked not to count.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    excluded: bool,
+}
+
+/// All that was looked at.
+#[derive(Debug, Serialize)]
+struct Answer {
+    ok: bool,
+    checks: Vec<Check>,
+}
+
+impl Probes {
+    /// Probes of this process. The connection is not to be the one that jobs pass over.
+    pub(crate) fn new(
+        metrics: Metrics,
+        queue: Queue,
+        health: Arc<Health>,
+        watched: watch::Receiver<AllWatched>,
+    ) -> Self {
+        Self(Arc::new(Inner { metrics, queue, health, watched, redis: Mutex::new(None) }))
+    }
+
+    /// `/livez`, `/readyz`, `/startupz` and `/metrics`.
+    pub(crate) fn router(self) -> Router {
+        Router::new()
+            .route("/livez", get(live))
+            .route("/readyz", get(ready))
+            .route("/startupz", get(started))
+            .route("/metrics", get(scrape))
+            .with_state(self)
+    }
+
+    async fn redis(&self) -> Check {
+        let mut last = self.0.redis.lock().await;
+        let known = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH_FOR);
+        let result = match known {
+            Some((_, result)) => result.clone(),
+            None => {
+                let asked = tokio::time::timeout(REDIS_MAX, self.0.queue.now_ms()).await;
+                let result = match asked {
+                    Ok(Ok(_)) => Ok(()),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err(format!("no answer within {} s", REDIS_MAX.as_secs())),
+                };
+                *last = Some((Instant::now(), result.clone()));
+                result
+            }
+        };
+        Check::of("redis", result)
+    }
+
+    fn modules(&self) -> Check {
+        let watched = self.0.watched.borrow();
+        let waiting: Vec<&str> = watched
+            .iter()
+            .filter(|watched| watched.serving.is_none())
+            .map(|watched| watched.topic.as_str())
+            .collect();
+        if waiting.is_empty() {
+            return Check::of("modules", Ok(()));
+        }
+        let mut named = waiting.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+        if waiting.len() > NAMED_MAX {
+            named = format!("{named} and {} more", waiting.len() - NAMED_MAX);
+        }
+        Check::of("modules", Err(format!("no good module yet for {named}; duebox check says why")))
+    }
+
+    fn manifest(&self) -> Check {
+        let trouble = self.0.health.manifest_trouble();
+        let first = trouble.map(|trouble| {
+            let line = trouble.lines().next().unwrap_or_default().to_owned();
+            format!("the file is refused, the manifest before it serves on: {line}; duebox check says all")
+        });
+        Check::of("manifest", first.map_or(Ok(()), Err))
+    }
+
+    fn serving(&self) -> Check {
+        Check::of(
+            "serving",
+            match self.0.health.phase() {
+                Phase::Starting => Err("the daemon is starting".to_owned()),
+                Phase::Serving => Ok(()),
+                Phase::Draining => Err("the daemon is draining".to_owned()),
+            },
+        )
+    }
+}
+
+impl Check {
+    fn of(name: &'static str, result: Result<(), String>) -> Self {
+        let ok = result.is_ok();
+        Self { name, ok, detail: result.err().unwrap_or_default(), excluded: false }
+    }
+}
+
+impl Answer {
+    fn of(mut checks: Vec<Check>, excluded: &[&'static str]) -> Self {
+        for check in &mut checks {
+            check.excluded = excluded.contains(&check.name);
+        }
+        Self { ok: checks.iter().all(|check| check.ok || check.excluded), checks }
+    }
+
+    fn response(&self, headers: &HeaderMap) -> Response {
+        let status = if self.ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        let (kind, text) = if accept.is_some_and(|accept| accept.contains("application/json")) {
+            // Words and texts: there is nothing in it that JSON could not hold.
+            ("application/json", serde_json::to_string(self).unwrap_or_default())
+        } else {
+            ("text/plain; charset=utf-8", self.text())
+        };
+        let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-store")];
+        (status, headers, Extension(AsSaid), text).into_response()
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Check { name, ok, detail, excluded } in &self.checks {
+            let word = match (ok, excluded) {
+                (true, _) => "ok".to_owned(),
+                (false, true) => format!("excluded: {detail}"),
+                (false, false) => format!("failed: {detail}"),
+            };
+            let mark = if *ok || *excluded { '+' } else { '-' };
+            text.push_str(&format!("[{mark}] {name} {word}\n"));
+        }
+        text.push_str(if self.ok { "ok\n" } else { "failed\n" });
+        text
+    }
+}
+
+async fn live(State(probes): State<Probes>, headers: HeaderMap) -> Response {
+    let silence = probes.0.health.silence();
+    let result = match probes.0.health.is_alive() {
+        true => Ok(()),
+        false => Err(format!("they have not turned for {} s", silence.as_secs())),
+    };
+    Answer::of(vec![Check::of("control threads", result)], &[]).response(&headers)
+}
+
+async fn started(State(probes): State<Probes>, headers: HeaderMap) -> Response {
+    let result = match probes.0.health.phase() {
+        Phase::Starting => Err("the daemon is starting".to_owned()),
+        Phase::Serving | Phase::Draining => Ok(()),
+    };
+    Answer::of(vec![Check::of("started", result)], &[]).response(&headers)
+}
+
+async fn ready(
+    State(probes): State<Probes>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let excluded = match excluded(query.as_deref().unwrap_or_default()) {
+        Ok(excluded) => excluded,
+        Err(refusal) => {
+            return (StatusCode::BAD_REQUEST, Extension(AsSaid), refusal).into_response();
+        }
+    };
+    let redis = probes.redis().await;
+    let checks = vec![probes.serving(), redis, probes.manifest(), probes.modules()];
+    Answer::of(checks, &excluded).response(&headers)
+}
+
+/// The checks that are not to count: `exclude=manifest&exclude=modules`.
+fn excluded(query: &str) -> Result<Vec<&'static str>, String> {
+    let known = CHECKS.join(", ");
+    let mut excluded = Vec::new();
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        if key != "exclude" {
+            return Err(format!("{key:?} is no parameter of a probe; write exclude=CHECK\n"));
+        }
+        let check = CHECKS.into_iter().find(|check| *check == value);
+        excluded.push(check.ok_or(format!("{value:?} is no check; there are {known}\n"))?);
+    }
+    Ok(excluded)
+}
+
+async fn scrape(State(probes): State<Probes>, headers: HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let page = probes.0.metrics.scrape(accept.unwrap_or_default()).await;
+    let headers = [(CONTENT_TYPE, page.content_type), (CACHE_CONTROL, "no-store")];
+    (headers, page.text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_names_what_failed_and_what_was_excluded() {
+        let failed = || Check::of("redis", Err("no answer within 1 s".to_owned()));
+        let checks = vec![Check::of("serving", Ok(())), failed()];
+        let answer = Answer::of(checks.clone(), &[]);
+        assert!(!answer.ok);
+        assert_eq!(
+            answer.text(),
+            "[+] serving ok\n[-] redis failed: no answer within 1 s\nfailed\n"
+        );
+        let answer = Answer::of(checks, &["redis"]);
+        assert!(answer.ok && answer.text().contains("[+] redis excluded: no answer"));
+        let json = serde_json::to_value(&answer).unwrap();
+        assert_eq!(json["checks"][1]["excluded"], true);
+        assert_eq!(json["checks"][0], serde_json::json!({"name": "serving", "ok": true}));
+    }
+
+    #[test]
+    fn only_known_checks_can_be_excluded() {
+        assert_eq!(excluded("").unwrap(), Vec::<&str>::new());
+        assert_eq!(excluded("exclude=manifest&exclude=modules").unwrap(), ["manifest", "modules"]);
+        assert!(excluded("exclude=all").unwrap_err().contains("serving, redis"));
+        assert!(excluded("verbose").is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! The page that Prometheus scrapes: it is well formed, tells what was done, and is what the dashboard and the
+//! alerts ask for.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use duebox_harness::{Daemon, eventually};
+
+use crate::exposition::Page;
+use crate::flow::{PUPPET, push_wishes, wish};
+use crate::ground::{Ground, topic};
+use crate::handler::{Handler, hostile};
+use crate::http::client::{address, ask, get};
+use crate::producer::push_many;
+
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+fn page(at: SocketAddr) -> Page {
+    let answer = get(at, "/metrics");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some(PLAIN)));
+    Page::read(answer.text())
+}
+
+/// A daemon that has done a bit of everything.
+fn busy() -> (Ground, Daemon, SocketAddr) {
+    let ground = Ground::new();
+    ground.write("puppet.wat", PUPPET);
+    let keys = "max_attempts = 1\nsandbox = { fuel = 1000000 }";
+    let traps = topic("traps", "traps.wat", "on = { trap = \"discard\" }");
+    let canary = "canary = { handler = \"other.wasm\", percent = 10 }\n";
+    ground.write("traps.wat", hostile("trap_unreachable"));
+    ground.write("idle.wasm", Handler::says("idle").wasm());
+    ground.write("other.wasm", Handler::says("other").wasm());
+    let pulled = "[topics.\"pulled\"]\n".to_owned();
+    let topics =
+        [topic("work", "puppet.wat", keys), topic("idle", "idle.wasm", canary), traps, pulled];
+    ground.manifest("", &topics);
+    let daemon = ground.start();
+    let at = address(&daemon);
+    (ground, daemon, at)
+}
+
+#[test]
+fn a_page_tells_what_was_done_and_breaks_no_rule() {
+    let (ground, _daemon, at) = busy();
+    let fresh = page(at);
+    assert_eq!(fresh.faults(), Vec::<String>::new());
+    push_wishes(&ground, "work", &[wish("a", "l-", "{}"), wish("b", "lN", "{}")]);
+    push_many(&ground, "traps", 1);
+    push_many(&ground, "pulled", 7);
+    let work = [("topic", "work")];
+    eventually("all three are settled", || page(at).value("duebox_jobs_settled_total", &[]) == 3.0);
+    eventually("a page is a second old at most", || {
+        let jobs = [("topic", "pulled"), ("state", "pending")];
+        let ready = [("topic", "pulled"), ("state", "ready")];
+        let page = page(at);
+        page.value("duebox_queue_jobs", &jobs) + page.value("duebox_queue_jobs", &ready) == 7.0
+    });
+    let page = page(at);
+    assert_eq!(page.faults(), Vec::<String>::new());
+    page.check_buckets();
+    let settled = |topic, verdict, class| {
+        let labels = [("topic", topic), ("verdict", verdict), ("class", class)];
+        page.value("duebox_jobs_settled_total", &labels)
+    };
+    assert_eq!(settled("work", "ack", ""), 1.0);
+    assert_eq!(settled("work", "dead", "nack"), 1.0);
+    assert_eq!(settled("traps", "discard", "trap"), 1.0);
+    assert_eq!(page.value("duebox_jobs_leased_total", &work), 2.0);
+    assert_eq!(page.value("duebox_job_run_seconds_count", &work), 2.0);
+    assert_eq!(page.value("duebox_job_lateness_seconds_count", &work), 2.0);
+    assert!(page.value("duebox_guest_fuel_total", &work) > 0.0);
+    assert!(page.value("duebox_guest_cpu_seconds_total", &work) > 0.0);
+    assert_eq!(page.value("duebox_guest_memory_peak_bytes", &work), 65_536.0);
+    assert_eq!(page.all("duebox_module_info", &[("topic", "idle")]).count(), 2);
+    assert_eq!(page.value("duebox_canary_ratio", &[("topic", "idle")]), 0.1);
+    assert_eq!((page.value("duebox_slots", &[]), page.value("duebox_redis_up", &[])), (256.0, 1.0));
+    assert!(page.value("duebox_redis_round_trip_seconds_count", &[("connection", "jobs")]) > 3.0);
+    assert!(page.value("process_resident_memory_bytes", &[]) > 1e6);
+}
+
+#[test]
+fn who_asks_for_open_metrics_gets_it() {
+    let (_ground, _daemon, at) = busy();
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3";
+    let answer = ask(at, "GET /metrics", &[("accept", accept)], b"");
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(answer.header("content-type"), Some(kind));
+    let text = answer.text();
+    assert!(text.ends_with("\n# EOF\n") && text.contains("# TYPE duebox_jobs_leased counter\n"));
+    assert!(text.contains("# UNIT duebox_job_run_seconds seconds\n"), "{text}");
+}
+
+#[test]
+fn dashboard_and_alerts_ask_for_what_is_there() {
+    let (_ground, _daemon, at) = busy();
+    let known = page(at).names();
+    let asked = |text: &str| -> BTreeSet<String> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = text.split(|c| !is_part(c));
+        let is_metric = |word: &&str| word.starts_with("duebox_") || word.starts_with("process_");
+        words.filter(is_metric).map(str::to_owned).collect()
+    };
+    let mut all = BTreeSet::new();
+    for file in ["alerts.yml", "dashboard.json"] {
+        let text = std::fs::read_to_string(example(file)).unwrap();
+        let asked = asked(&text);
+        assert!(asked.len() > 10, "{file} asks for {asked:?}");
+        all.extend(asked.clone());
+        // Redis tells of a bound only where it has one, and of its disk only where it writes to one.
+        let absent: Vec<_> = asked
+            .difference(&known)
+            .filter(|name| !name.starts_with("duebox_redis_memory_limit"))
+            .collect();
+        assert!(absent.is_empty(), "{file} asks for what is not there: {absent:?}");
+    }
+    let manual = include_str!("../../docs/operations.md");
+    let told = asked(manual);
+    let plain = |name: &&String| name.starts_with("duebox_") && !name.ends_with("_sum");
+    let base =
+        |name: &String| name.trim_end_matches("_bucket").trim_end_matches("_count").to_owned();
+    let untold: Vec<String> =
+        known.iter().filter(plain).map(base).filter(|name| !told.contains(name)).collect();
+    assert!(untold.is_empty(), "docs/operations.md does not explain {untold:?}");
+}
+
+/// Prometheus' own judge, where it is installed.
+#[test]
+fn promtool_finds_no_fault() {
+    let run = |words: &[&str], input: &[u8]| {
+        let mut command = Command::new("promtool");
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().ok()?;
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(output.status.success(), "promtool {words:?}: {said}");
+        Some(said)
+    };
+    let (_ground, _daemon, at) = busy();
+    let Some(said) = run(&["check", "metrics"], get(at, "/metrics").text().as_bytes()) else {
+        println!("promtool is not installed: only our own rules were applied");
+        return;
+    };
+    assert_eq!(said, "");
+    run(&["check", "rules", example("alerts.yml").to_str().unwrap()], b"");
+    run(&["check", "config", example("prometheus.yml").to_str().unwrap()], b"");
+}
+
+fn example(file: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.parent().unwrap().join("examples/observability").join(file)
+}
