@@ -16,6 +16,7 @@ mod drain;
 mod durability;
 mod figures;
 mod ground;
+mod http_push;
 mod lateness;
 mod load;
 mod machine;

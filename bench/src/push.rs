@@ -1,4 +1,4 @@
-//! Pushing alone: jobs due now, 200 bytes each, with no daemon at work.
+//! Pushing alone: jobs due now, 200 bytes each, by the library with no daemon at work, and over HTTP.
 
 use std::time::Instant;
 
@@ -7,6 +7,7 @@ use duebox_queue::Due;
 
 use crate::figures::Figures;
 use crate::ground::{Ground, new_jobs, push_to};
+use crate::http_push;
 use crate::rows::Row;
 use crate::settings::Settings;
 
@@ -15,6 +16,7 @@ const CALLERS: usize = 2;
 
 /// One repeat of the family.
 pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+    http_push::measure(settings, figures).await.context("over HTTP")?;
     figures.add(Row::PushLibrary, library(settings, &[]).await?);
     Ok(())
 }

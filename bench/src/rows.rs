@@ -103,6 +103,8 @@ rows! {
     RedisCpu: Drain, "processor, Redis", "µs/job", None;
     DrainMemory: Drain, "daemon's memory while draining", "MB", AtMost(150.0);
     Sustained: Sustained, "pushed in batches while it drains", "jobs/s", AtLeast(60_000.0);
+    PushHttpOne: Push, "push: HTTP, one connection, one at a time", "jobs/s", AtLeast(8_000.0);
+    PushHttpBatch: Push, "push: HTTP, batches of 1,000", "jobs/s", AtLeast(100_000.0);
     PushLibrary: Push, "push: library, pipelined", "jobs/s", AtLeast(200_000.0);
     LateP50: Lateness, "lateness, due to start, p50", "ms", AtMost(1.0);
     LateP99: Lateness, "lateness, due to start, p99", "ms", AtMost(3.0);

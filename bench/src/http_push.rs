@@ -1,0 +1,134 @@
+//! Pushing over HTTP: one connection that pushes job after job, and two that push batches. The topic
+//! is served to consumers that pull, so the jobs stay and can be counted.
+//!
+//! The client is as small as can be, since it shares the cores: what is measured is the server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use duebox_harness::{Daemon, patience};
+use serde_json::{Value, json};
+
+use crate::account::QUIET;
+use crate::figures::Figures;
+use crate::ground::{Ground, TOPIC};
+use crate::push::ensure_stored;
+use crate::rows::Row;
+use crate::settings::Settings;
+
+/// Jobs of a batch.
+const BATCH: u64 = 1_000;
+/// Connections that push batches at once, as the library's callers do.
+const CONNECTIONS: u64 = 2;
+
+/// One repeat of the rows over HTTP.
+pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+    let one = push(settings, settings.pushes, 1, 1).await.context("one by one")?;
+    figures.add(Row::PushHttpOne, one);
+    let batches = push(settings, settings.jobs, CONNECTIONS, BATCH).await.context("in batches")?;
+    figures.add(Row::PushHttpBatch, batches);
+    Ok(())
+}
+
+/// Jobs per second over so many connections, so many jobs a request.
+async fn push(settings: &Settings, jobs: u64, connections: u64, batch: u64) -> anyhow::Result<f64> {
+    let ground = Ground::prepare().await?;
+    let text = format!(
+        "{}[topics.{TOPIC}]\n[server]\nmax_body = \"8MiB\"\n",
+        ground.manifest_head(settings.in_flight, &format!("{QUIET},duebox::http=info"))
+    );
+    let mut daemon = Daemon::start(&ground.write_manifest(&text)?);
+    let line =
+        daemon.wait_for_line("where it serves HTTP", |line| line.message() == "HTTP is served");
+    let at: SocketAddr = line.str("address").parse().context("where it serves is no address")?;
+    let share = jobs / connections;
+    let mut bodies: Vec<Vec<Vec<u8>>> = Vec::new();
+    for connection in 0..connections {
+        let from = connection * share;
+        bodies.push(requests(from..from + share, batch, settings.payload));
+    }
+    let started = Instant::now();
+    let mut pushers = tokio::task::JoinSet::new();
+    for requests in bodies {
+        pushers.spawn_blocking(move || push_all(at, &requests, batch));
+    }
+    while let Some(pusher) = pushers.join_next().await {
+        pusher??;
+    }
+    let took_s = started.elapsed().as_secs_f64();
+    ensure_stored(&ground, share * connections).await?;
+    ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
+    Ok((share * connections) as f64 / took_s)
+}
+
+/// Whole requests, head and body, with so many jobs each.
+fn requests(numbers: std::ops::Range<u64>, batch: u64, payload_len: u64) -> Vec<Vec<u8>> {
+    let payload = "x".repeat(usize::try_from(payload_len).unwrap_or_default());
+    let job = |number| json!({ "id": format!("job-{number:08}"), "payload": payload });
+    let mut requests = Vec::new();
+    let mut from = numbers.start;
+    while from < numbers.end {
+        let until = numbers.end.min(from + batch);
+        let body = if batch == 1 {
+            job(from).to_string()
+        } else {
+            Value::Array((from..until).map(job).collect()).to_string()
+        };
+        let head = format!(
+            "POST /v1/topics/{TOPIC}/jobs HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        requests.push([head.as_bytes(), body.as_bytes()].concat());
+        from = until;
+    }
+    requests
+}
+
+/// Sends request after request over one connection; each must store all its jobs.
+fn push_all(at: SocketAddr, requests: &[Vec<u8>], batch: u64) -> anyhow::Result<()> {
+    let stream = TcpStream::connect(at).with_context(|| format!("cannot connect to {at}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(patience()))?;
+    let mut connection = BufReader::new(stream);
+    for request in requests {
+        connection.get_mut().write_all(request)?;
+        let (status, body) = answer(&mut connection)?;
+        let said = || String::from_utf8_lossy(&body).into_owned();
+        if batch == 1 {
+            ensure!(status == 201, "a push was answered with {status}: {}", said());
+        } else {
+            let found: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let all = found["refused"] == 0 && found["existing"] == 0;
+            ensure!(status == 200 && all, "a batch was answered with {status}: {}", said());
+        }
+    }
+    Ok(())
+}
+
+/// Status and body of the next answer.
+fn answer(connection: &mut BufReader<TcpStream>) -> anyhow::Result<(u16, Vec<u8>)> {
+    let mut line = String::new();
+    connection.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let status = status.with_context(|| format!("this begins no answer: {line:?}"))?;
+    let mut length = None;
+    loop {
+        line.clear();
+        connection.read_line(&mut line)?;
+        let header = line.trim_end();
+        if header.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = header.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse::<usize>().ok();
+        }
+    }
+    let mut body = vec![0; length.context("the answer does not say how long it is")?];
+    connection.read_exact(&mut body)?;
+    Ok((status, body))
+}
