@@ -4,11 +4,14 @@
 //! A handler answers a [`Problem`]; it is written out at the very end (`exchange.rs`), where the request's
 //! id is known. Whatever else ends in an error without a body becomes a problem there too.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use duebox_queue::{Job, QueueError};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::value::BadValue;
 
@@ -72,9 +75,13 @@ pub(super) const INTERNAL: Kind =
 pub(super) const REDIS: Kind =
     kind("redis", StatusCode::SERVICE_UNAVAILABLE, "Redis did not do it");
 
-/// An error, for programs and for people.
+/// An error, for programs and for people. It is carried by many results, so it takes no room in them.
+#[derive(Debug, Clone)]
+pub(super) struct Problem(Box<Document>);
+
+/// An error as it is written out.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(super) struct Problem {
+struct Document {
     /// Which kind it is: a stable reference, such as `/problems/unknown-topic`.
     #[serde(rename = "type")]
     #[schema(example = "/problems/unknown-topic")]
@@ -112,9 +119,25 @@ struct Holder {
     expires_at_ms: u64,
 }
 
+impl PartialSchema for Problem {
+    fn schema() -> RefOr<Schema> {
+        Document::schema()
+    }
+}
+
+impl ToSchema for Problem {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Problem")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Document::schemas(schemas);
+    }
+}
+
 impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Document {
             kind: format!("/problems/{}", kind.slug),
             title: kind.title,
             status: kind.status.as_u16(),
@@ -125,7 +148,7 @@ impl Problem {
             lease: None,
             request_id: String::new(),
             retry_after_s: None,
-        }
+        }))
     }
 
     /// The request makes no sense.
@@ -135,25 +158,28 @@ impl Problem {
 
     /// The same, of one field.
     #[must_use]
-    pub(super) fn of(self, field: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), ..self }
+    pub(super) fn of(mut self, field: impl Into<String>) -> Self {
+        self.0.field = Some(field.into());
+        self
     }
 
     /// With what the job is now, and who has it.
     #[must_use]
-    pub(super) fn now(self, job: Option<&Job>) -> Self {
+    pub(super) fn now(mut self, job: Option<&Job>) -> Self {
         let lease = job.and_then(|job| job.lease.as_ref());
-        let lease = lease.map(|lease| Holder {
+        self.0.lease = lease.map(|lease| Holder {
             holder: lease.holder.clone(),
             expires_at_ms: lease.expires_at_ms,
         });
-        Self { state: job.map(|job| job.state.word()), lease, ..self }
+        self.0.state = job.map(|job| job.state.word());
+        self
     }
 
     /// It may go better after a while.
     #[must_use]
-    pub(super) fn retry_after(self, seconds: u64) -> Self {
-        Self { retry_after_s: Some(seconds), ..self }
+    pub(super) fn retry_after(mut self, seconds: u64) -> Self {
+        self.0.retry_after_s = Some(seconds);
+        self
     }
 
     /// What a library answered with a status alone.
@@ -181,31 +207,33 @@ impl Problem {
             }
             _ => (INTERNAL, "the request was not carried out", "look into the log of the daemon"),
         };
-        Self { status: status.as_u16(), ..Self::new(kind, detail, remedy) }
+        let mut problem = Self::new(kind, detail, remedy);
+        problem.0.status = status.as_u16();
+        problem
     }
 
     pub(super) fn status(&self) -> StatusCode {
-        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// What it says, for the log.
     pub(super) fn detail(&self) -> &str {
-        &self.detail
+        &self.0.detail
     }
 
     /// Writes it into an answer, whose headers stay.
     pub(super) fn write(mut self, answer: Response, request_id: &str) -> Response {
-        request_id.clone_into(&mut self.request_id);
+        request_id.clone_into(&mut self.0.request_id);
         let status = self.status();
         let (mut parts, _) = answer.into_parts();
         parts.status = status;
         parts.headers.remove(header::CONTENT_LENGTH);
         parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        if let Some(seconds) = self.retry_after_s {
+        if let Some(seconds) = self.0.retry_after_s {
             parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         // Texts and numbers: there is nothing in it that JSON could not hold.
-        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
         Response::from_parts(parts, body.into())
     }
 }
