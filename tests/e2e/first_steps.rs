@@ -12,11 +12,15 @@ use duebox_shop::Shop;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::http::client::address;
 use crate::journal::verdicts;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Where the shop of the pages is.
 const SHOP: &str = "http://127.0.0.1:7290";
+
+/// Where the daemon of the pages serves HTTP.
+const API: &str = "127.0.0.1:7280";
 
 /// The quickstart in a folder of its own, with the shop that its commands talk to.
 struct Desk {
@@ -103,7 +107,7 @@ fn is_settled(daemon: &Daemon, topic: &str, count: usize) -> bool {
 fn the_ten_minutes_of_the_readme_do_what_they_say() {
     let desk = Desk::new();
     let blocks = blocks("README.md", "Ten minutes");
-    let [shop, daemon, push, invoke] = &blocks[..] else { panic!("{blocks:#?}") };
+    let [shop, daemon, push, invoke, http] = &blocks[..] else { panic!("{blocks:#?}") };
     assert_eq!(shop.trim(), "../../target/release/duebox-shop --token-file shop.token");
     let run = "../../target/release/duebox run\n";
     let check = daemon.strip_suffix(run).unwrap_or_else(|| panic!("{daemon}"));
@@ -118,6 +122,9 @@ fn the_ten_minutes_of_the_readme_do_what_they_say() {
     eventually("its job is done", || is_settled(&daemon, "order.close", 1));
     let account = desk.run(invoke);
     assert!(account.starts_with("verdict  ack"), "{account}");
+    let served = address(&daemon).to_string();
+    let printed = desk.run(&http.replace(API, &served));
+    assert!(printed.contains(r#""id":"43","result":"pushed""#), "{printed}");
 }
 
 #[test]

@@ -47,12 +47,14 @@ pub(crate) fn merge(binary: &[u8]) -> Option<Vec<u8>> {
     merged.then(|| module.finish())
 }
 
-/// The segments merged, if each lies behind the one before it: then nothing is written twice, and a gap
-/// holds the zeros that memory starts with.
+/// The segments merged, in the order of memory, if no two of them overlap: then nothing is written twice, and
+/// a gap holds the zeros that memory starts with.
 fn pieces(data: &[Data<'_>]) -> Option<Vec<Piece>> {
+    let starts = data.iter().map(|segment| Some((start(segment)?, segment)));
+    let mut segments = starts.collect::<Option<Vec<_>>>()?;
+    segments.sort_by_key(|(start, _)| *start);
     let mut pieces: Vec<Piece> = Vec::new();
-    for segment in data {
-        let start = start(segment)?;
+    for (start, segment) in segments {
         let last = pieces.last_mut().map(|piece| (piece.start + piece.bytes.len(), piece));
         match last {
             Some((end, _)) if start < end => return None,
@@ -109,6 +111,12 @@ mod tests {
         );
         let wanted = vec![(8, b"abc\0\0d".to_vec()), (100_000, b"far".to_vec())];
         assert_eq!(found, Some(wanted));
+    }
+
+    #[test]
+    fn their_order_says_nothing_where_none_overlap() {
+        let found = merged(r#"(data (i32.const 8) "cd") (data (i32.const 6) "ab")"#);
+        assert_eq!(found, Some(vec![(6, b"abcd".to_vec())]));
     }
 
     #[test]

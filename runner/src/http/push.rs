@@ -141,6 +141,8 @@ pub(super) enum Went {
     responses(
         (status = 201, body = PushAnswer, description = "Stored"),
         (status = 200, body = PushedBody, description = "It was there already; or, of an array, what became of each"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "A job of its id is alive, or its id is held"),
+        (status = 429, body = Problem, content_type = "application/problem+json", description = "As many jobs wait as the topic allows"),
     ),
 )]
 pub(super) async fn push(

@@ -112,7 +112,7 @@ fn jobs_that_differ_are_pushed_each_with_an_outcome() {
     assert_eq!(text.out, "exists now (line 1): a job with that id is alive\npushed x\n");
     assert!(text.err.contains("1 of 2 jobs were not pushed"), "{}", text.err);
     let bad = say(ground.folder.path(), &["push", "slow", "--jobs", "-"], b"nonsense\n");
-    assert_eq!((bad.code, bad.out.as_str()), (2, "bad (line 1): a line is a JSON object\n"));
+    assert_eq!((bad.code, bad.out.as_str()), (2, "bad (line 1): a job is a JSON object\n"));
     let none = say(ground.folder.path(), &["push", "slow", "--jobs", "-"], b"\n");
     assert_eq!((none.code, none.out.as_str()), (0, ""));
 }
