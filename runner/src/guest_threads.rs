@@ -8,6 +8,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tracing::debug;
 
 use crate::gate::Gate;
+use crate::slice;
 
 /// How long a lane may keep a quick thread, and a slow one before another topic's lane has its turn.
 pub const TURN_MAX: Duration = Duration::from_millis(2);
@@ -19,6 +20,10 @@ const TURNS_A_LOOK: u32 = 1;
 /// How nice slow threads are: at 10, a thread of 0 that wakes goes before them, and has nine times as
 /// much of a processor that both want.
 const NICENESS: i32 = 10;
+
+/// How long a slow thread computes before one that wakes may take its place: long enough for a guest to get
+/// on, and no time that anybody would notice.
+const SLICE: Duration = Duration::from_micros(100);
 
 /// The guests' threads, as long as they run.
 pub struct GuestThreads {
@@ -74,8 +79,7 @@ impl GuestThreads {
 
 /// Makes the thread that calls a slow one. Where that is refused they are only apart from the quick ones.
 fn stand_back() {
-    // Without an id it is the calling thread, of which Linux keeps a niceness of its own.
-    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+    if let Err(error) = slice::set(NICENESS, SLICE) {
         debug!(%error, "slow guests run at the priority of the others");
     }
 }

@@ -43,6 +43,7 @@ pub mod relay;
 pub mod schedule;
 pub mod scheduler;
 pub mod signal;
+mod slice;
 pub mod smoke;
 pub mod status;
 pub mod supervisor;

@@ -1,0 +1,62 @@
+//! How long a thread computes before the kernel looks who else waits. Linux lets a thread that runs finish
+//! its slice, some 3 ms, before one that wakes takes its place, however much nicer the first one is; a
+//! thread may ask for a shorter slice since Linux 6.12, and earlier ones heed the niceness alone.
+
+use std::io;
+use std::time::Duration;
+
+/// `struct sched_attr` of linux/sched/types.h, in its first version.
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// The ordinary policy.
+const SCHED_OTHER: u32 = 0;
+
+/// Gives the thread that calls a niceness (-20 to 19) and a slice (100 µs to 100 ms), which Linux keeps for
+/// each thread.
+///
+/// # Errors
+/// Where a thread may not change its own schedule.
+#[expect(unsafe_code, reason = "a call to the kernel for which no library has a function")]
+pub(crate) fn set(nice: i32, slice: Duration) -> io::Result<()> {
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: SCHED_OTHER,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the number and the layout are the kernel's own, which reads `size` bytes and writes none; 0 is
+    // the thread that calls.
+    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gets_the_niceness_it_asks_for_and_its_neighbour_does_not() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let before = nice();
+        let there = std::thread::spawn(move || {
+            set(before + 1, Duration::from_micros(100)).unwrap();
+            nice()
+        });
+        assert_eq!(there.join().unwrap(), before + 1);
+        assert_eq!(nice(), before);
+    }
+}
