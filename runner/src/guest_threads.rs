@@ -79,7 +79,10 @@ impl GuestThreads {
 
 /// Makes the thread that calls a slow one. Where that is refused they are only apart from the quick ones.
 fn stand_back() {
-    if let Err(error) = slice::set(NICENESS, SLICE) {
+    // Where the kernel, or who guards it, has no such call: the niceness at least. Without an id it is the
+    // calling thread, of which Linux keeps a niceness of its own.
+    let nice = |_| rustix::process::setpriority_process(None, NICENESS);
+    if let Err(error) = slice::set(NICENESS, SLICE).or_else(nice) {
         debug!(%error, "slow guests run at the priority of the others");
     }
 }

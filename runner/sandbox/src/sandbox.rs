@@ -63,8 +63,9 @@ impl Sandbox {
     }
 
     /// Bounds the linear memory of all guests together, in bytes; without it there is no bound. The guests
-    /// of one handler may hold seven eighths of it; the rest is for handlers that hold less. A guest that starts waits for room within its ttr, and one that grows beyond it is interrupted: neither
-    /// spends an attempt. It may be changed while guests run.
+    /// of one handler may hold seven eighths of it; the rest is for handlers that hold less. A guest that
+    /// starts waits for room within its ttr, and one that grows beyond it is interrupted: neither spends an
+    /// attempt. It may be changed while guests run.
     pub fn limit_memory(&self, bytes: usize) {
         self.common.budget.limit(bytes);
     }

@@ -44,7 +44,8 @@ pub(crate) fn is_wanted(limits: &Limits, binary: &[u8]) -> bool {
         })
 }
 
-/// The module after its `_initialize`, which exports all that a job can change of it. `link` compiles and links the module that is run for it. Blocks.
+/// The module after its `_initialize`, which exports all that a job can change of it. `link` compiles and links
+/// the module that is run for it. Blocks.
 pub(crate) fn take(
     binary: &[u8],
     limits: &Limits,
