@@ -17,6 +17,9 @@ pub const TURN_MAX: Duration = Duration::from_millis(2);
 /// so tokio's own 61 would let naps and deadlines of its neighbours wait for 100 ms.
 const TURNS_A_LOOK: u32 = 1;
 
+/// The most threads that guests' files are read on, beside either kind: they come as they are wanted.
+const FILE_THREADS: usize = 8;
+
 /// How nice slow threads are: at 10, a thread of 0 that wakes goes before them, and has nine times as
 /// much of a processor that both want.
 const NICENESS: i32 = 10;
@@ -52,8 +55,10 @@ impl GuestThreads {
     pub fn start(each: usize) -> std::io::Result<Self> {
         let mut quick = Builder::new_multi_thread();
         quick.thread_name("guest").enable_all().event_interval(TURNS_A_LOOK);
+        quick.max_blocking_threads(FILE_THREADS);
         let mut slow = Builder::new_multi_thread();
         slow.thread_name("guest-slow").on_thread_start(stand_back);
+        slow.max_blocking_threads(FILE_THREADS);
         Ok(Self {
             quick: quick.worker_threads(each).build()?,
             slow: slow.worker_threads(each).build()?,
