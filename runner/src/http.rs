@@ -9,7 +9,7 @@
 //! | `state.rs` | what the handlers work with |
 //! | `problem.rs` · `openapi.rs` · `schema.rs` | errors; the contract |
 //! | `path.rs` · `params.rs` · `body.rs` | what a request says, read within bounds |
-//! | `tokens.rs` | who sends a request, and whether they may |
+//! | `tokens.rs` · `cors.rs` | who sends a request, and whether they may; pages of other sites |
 //! | `push.rs` · `many.rs` · `push_lines.rs` · `raw.rs` | pushing jobs: one, an array, a stream, bytes |
 //! | `jobs.rs` | one job: looking at it, taking it back, changing when it runs |
 //! | `leases.rs` · `settle.rs` | pull consumers |
@@ -19,6 +19,7 @@
 mod body;
 mod command;
 mod command_index;
+mod cors;
 mod dead;
 mod exchange;
 mod jobs;
@@ -150,7 +151,7 @@ impl Server {
         let (never, never_stops) = watch::channel(false);
         let served = [
             (addresses.api, true, app(&state, probes.clone())?),
-            (addresses.probes, false, dressed(probes)),
+            (addresses.probes, false, dressed(whole(probes))),
         ];
         for (listening, is_api, router) in served {
             if let Some(listening) = listening {
@@ -229,15 +230,21 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let contract = openapi::Served::of(&document)?;
     let contract = Router::new().route("/openapi.json", get(openapi::serve)).with_state(contract);
     let authenticate = middleware::from_fn_with_state(state.clone(), tokens::authenticate);
+    let cors = middleware::from_fn_with_state(state.clone(), cors::cors);
     let router = router.with_state(state.clone()).layer(authenticate);
-    Ok(dressed(router.merge(contract).merge(probes)))
+    Ok(dressed(whole(router.merge(contract).merge(probes)).layer(cors)))
+}
+
+/// Routes, and what is answered where there are none.
+fn whole(router: Router) -> Router {
+    router
+        .fallback(async || Problem::of_status(UNKNOWN_PATH.status))
+        .method_not_allowed_fallback(async || Problem::of_status(METHOD.status))
 }
 
 /// What every route has around it.
 fn dressed(router: Router) -> Router {
     router
-        .fallback(async || Problem::of_status(UNKNOWN_PATH.status))
-        .method_not_allowed_fallback(async || Problem::of_status(METHOD.status))
         .layer(RequestDecompressionLayer::new())
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(exchange::exchange))

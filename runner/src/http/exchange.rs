@@ -11,7 +11,8 @@ use tracing::{debug, warn};
 
 use super::problem::{MEDIA_TYPE, Problem};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The id of an exchange, in the request and in its answer.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken from a request.
 const ID_MAX: usize = 128;
 

@@ -14,9 +14,9 @@ use axum::response::{IntoResponse, Response};
 use duebox_job::TopicName;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::path;
 use super::problem::{FORBIDDEN, FOREIGN, Problem, UNAUTHORIZED};
 use super::state::ServerState;
+use super::{cors, path};
 use crate::tokens::{Scope, Token};
 
 /// Who sends a request.
@@ -99,7 +99,8 @@ pub(super) async fn authenticate(
     let manifest = server.manifest();
     let is_alone = manifest.server.tokens.is_none()
         && manifest.server.listen.is_some_and(|listen| listen.ip().to_canonical().is_loopback());
-    if let Err(problem) = check_origin(&request, is_alone) {
+    let is_listed = cors::is_listed(&manifest.server.cors, request.headers());
+    if let Err(problem) = check_origin(&request, is_listed, is_alone) {
         return problem.into_response();
     }
     let caller = match (&manifest.server.tokens, sent_token(request.headers())) {
@@ -135,16 +136,17 @@ fn sent_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Refuses what a browser sends for another site; and, where everybody on this machine may do everything,
+/// Refuses what a browser sends for another site that is not listed; and, where everybody on this machine may do everything,
 /// what comes under a name that is not this machine's, as pages do that have their name point here.
-fn check_origin(request: &Request, is_alone: bool) -> Result<(), Problem> {
+fn check_origin(request: &Request, is_listed: bool, is_alone: bool) -> Result<(), Problem> {
     let headers = request.headers();
     let host = host_of(headers, request.uri());
-    if let Some(origin) = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()) {
+    let origin = headers.get(header::ORIGIN).filter(|_| !is_listed);
+    if let Some(origin) = origin.map(|origin| origin.to_str().unwrap_or("null")) {
         let site = origin.split_once("://").map(|(_, site)| site);
         if site.is_none() || site != host {
             let detail = format!("the request comes from a page of {origin}");
-            let remedy = "call the API from a server, or from a page that it serves itself";
+            let remedy = "call the API from a server, or list the page's origin in server.cors";
             return Err(Problem::new(FOREIGN, detail, remedy).of("Origin"));
         }
     }

@@ -53,8 +53,8 @@ pub(super) const RUNNER: Keys = Keys {
 
 pub(super) const SERVER: Keys = Keys {
     place: "[server]",
-    served: &["listen", "probes", "tokens", "insecure", "tls", "max_body"],
-    later: &["cors"],
+    served: &["listen", "probes", "tokens", "insecure", "tls", "cors", "max_body"],
+    later: &[],
     base: None,
 };
 

@@ -26,8 +26,8 @@ pub(super) fn read_networks(section: &Section<'_>) -> Option<Vec<IpNet>> {
     read_each(section, "http_private", NETWORK_HINT, parse_network)
 }
 
-/// Reads each text of a list.
-fn read_each<T>(
+/// Reads each text of a list; every bad one is told.
+pub(super) fn read_each<T>(
     section: &Section<'_>,
     key: &str,
     hint: &str,

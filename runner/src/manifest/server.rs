@@ -7,7 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use url::Url;
+
 use super::keys::TLS;
+use super::network::read_each;
 use super::section::Section;
 use super::surroundings::Setting;
 use crate::tls::TlsPair;
@@ -15,6 +18,9 @@ use crate::tokens::Tokens;
 
 const LISTEN_HINT: &str =
     "write an address and a port, such as \"127.0.0.1:7280\", or \"\" for no HTTP at all";
+
+const SITE_HINT: &str =
+    "write scheme, host and port as the browser does, such as \"https://shop.example\"";
 
 /// The port of HTTP where nothing else is said.
 const PORT: u16 = 7280;
@@ -39,6 +45,8 @@ pub struct Server {
     pub tokens: Option<TokenFile>,
     /// The certificate that is served; plain HTTP without one.
     pub tls: Option<TlsPair>,
+    /// The pages of other sites that a browser may call from: exact origins, such as `https://shop.example`.
+    pub cors: Vec<String>,
     /// Whether anybody may use an address beyond this machine.
     pub insecure: bool,
     /// The longest body of a request, in bytes, also after it was unpacked; 1 KiB to 1 GiB.
@@ -61,6 +69,7 @@ impl Server {
             probes: probes_of(section)?,
             tokens: tokens_of(section),
             tls: tls_of(section),
+            cors: read_each(section, "cors", SITE_HINT, parse_site).unwrap_or_default(),
             insecure: section.truth("insecure").unwrap_or(false),
             max_body: section.size("max_body", 1 << 10..=1 << 30).unwrap_or(2 << 20),
         };
@@ -138,6 +147,22 @@ fn tls_of(section: &Section<'_>) -> Option<TlsPair> {
             reader.await_change(&key);
             None
         }
+    }
+}
+
+/// The origin of a page, as a browser writes it into a request.
+fn parse_site(text: &str) -> Result<String, String> {
+    if text.contains('*') {
+        return Err(format!("{text:?} stands for many sites; each is named by itself"));
+    }
+    let url = Url::parse(text).map_err(|error| format!("{text:?} is no origin: {error}"))?;
+    let origin = url.origin().ascii_serialization();
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("{text:?} is no origin of the web"));
+    }
+    match origin == text {
+        true => Ok(origin),
+        false => Err(format!("{text:?} is no origin; that of such a page is {origin:?}")),
     }
 }
 

@@ -68,6 +68,60 @@ fn pages_of_other_sites_are_kept_out() {
 }
 
 #[test]
+fn pages_that_are_listed_may_call_as_soon_as_they_are_and_as_long() {
+    const SHOP: &str = "https://shop.example";
+    let ground = Ground::new();
+    let (pusher, table) = token(&ground, "shop", "push", "mail");
+    ground.write("tokens.toml", table);
+    let allow = |sites: &str| {
+        let server =
+            format!("[server]\ntokens = \"tokens.toml\"\ncors = [{sites}]\n[topics.mail]\n");
+        ground.manifest("", &[server]);
+    };
+    allow("\"https://else.example\"");
+    let daemon = ground.start();
+    let at = address(&daemon);
+    let asks = [("access-control-request-method", "POST"), ("access-control-request-headers", "x")];
+    let before = |origin| {
+        let headers = [("origin", origin), asks[0], asks[1]];
+        ask(at, "OPTIONS /v1/topics/mail/jobs", &headers, b"")
+    };
+    let push =
+        |origin, token| ask(at, MAIL, &[JSON, ("origin", origin), ("authorization", token)], b"{}");
+    // Not listed yet.
+    let refused = before(SHOP);
+    assert_eq!((refused.problem().as_str(), refused.status), ("method", 405));
+    assert_eq!(refused.header("vary"), Some("origin"), "{refused:?}");
+    assert_eq!(push(SHOP, &pusher).problem(), "foreign-origin");
+    allow(&format!("\"{SHOP}\", \"http://localhost:3000\""));
+    eventually("the page is let in", || before(SHOP).status == 200);
+    let allowed = before(SHOP);
+    let header = |name: &str| allowed.header(&format!("access-control-{name}")).map(str::to_owned);
+    assert_eq!(header("allow-origin").as_deref(), Some(SHOP));
+    assert_eq!(header("allow-methods").as_deref(), Some("GET,HEAD,POST,DELETE"));
+    assert_eq!(
+        (header("allow-headers").as_deref(), header("max-age").as_deref()),
+        (Some("x"), Some("600"))
+    );
+    assert_eq!(header("allow-credentials"), None, "{allowed:?}");
+    assert!(allowed.header("x-request-id").is_some() && allowed.body.is_empty(), "{allowed:?}");
+    // The request itself needs its token all the same, and its refusal can be read.
+    let pushed = push(SHOP, &pusher);
+    assert_eq!((pushed.status, pushed.header("access-control-allow-origin")), (201, Some(SHOP)));
+    let nobody = push(SHOP, "Bearer duebox_guess");
+    assert_eq!((nobody.status, nobody.header("access-control-allow-origin")), (401, Some(SHOP)));
+    // Others are others, however like they look; and who is listed no more is out.
+    for other in ["https://shop.example.evil.example", "https://shop.example:8443", "null"] {
+        assert_eq!((before(other).status, push(other, &pusher).status), (405, 403), "{other}");
+    }
+    let plain = ask(at, "OPTIONS /v1/topics/mail/jobs", &[("origin", SHOP)], b"");
+    assert_eq!(plain.problem(), "method");
+    allow("");
+    eventually("the page is out", || push(SHOP, &pusher).status == 403);
+    assert_eq!(before(SHOP).status, 405);
+}
+
+#[test]
 fn an_address_that_is_taken_is_told_and_none_is_none() {
     let (ground, _daemon, at) = ground("[topics.mail]\n");
     let manifest = ground.path("duebox.toml");
