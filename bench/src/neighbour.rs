@@ -25,10 +25,12 @@ use crate::report;
 const RATIO_MAX: f64 = 2.0;
 /// How long after the push the first quiet job falls due, ms.
 const LEAD_MS: u64 = 1_000;
-/// How often more hostile jobs are pushed if there are less than enough.
-const FEED_EVERY: Duration = Duration::from_millis(50);
-/// Hostile jobs of one push: one of a thousand keeps Redis for 5 ms, whoever runs the jobs then.
-const PUSHED_AT_ONCE: usize = 100;
+/// How often it is looked whether hostile jobs run.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Hostile jobs of one push.
+const PUSHED_AT_ONCE: usize = 1_000;
+/// Seconds for which there are hostile jobs beyond those of the stretch.
+const SPARE_S: u64 = 5;
 const HOSTILE: &str = "hostile";
 
 /// Measures how late a topic's jobs are beside a hostile topic, against how late they are alone
@@ -61,8 +63,8 @@ struct Harm {
     module: Option<&'static str>,
     concurrency: u32,
     ttr: &'static str,
-    /// Jobs that are ready or running at any time.
-    jobs: u64,
+    /// More than can run in a second.
+    jobs_a_second: u64,
 }
 
 const HARMS: [Harm; 8] = [
@@ -70,14 +72,14 @@ const HARMS: [Harm; 8] = [
     harm("memory hog", "memory_hog", 64),
     harm("log flood", "log_flood", 64),
     harm("endless host calls", "endless_host_calls", 64),
-    Harm { ttr: "5s", jobs: 400, ..harm("sleepers", "sleeps_for_an_hour", 200) },
+    Harm { ttr: "5s", ..harm("sleepers", "sleeps_for_an_hour", 200) },
     harm("huge memory.fill", "endless_memory_fill", 64),
     harm("stack overflow", "stack_overflow", 64),
-    Harm { module: None, jobs: 20_000, ..harm("masses of jobs", "", 64) },
+    Harm { module: None, jobs_a_second: 60_000, ..harm("masses of jobs", "", 64) },
 ];
 
 const fn harm(name: &'static str, module: &'static str, concurrency: u32) -> Harm {
-    Harm { name, module: Some(module), concurrency, ttr: "1s", jobs: 400 }
+    Harm { name, module: Some(module), concurrency, ttr: "1s", jobs_a_second: 10_000 }
 }
 
 /// A quiet topic alone, and beside one kind of harm.
@@ -133,11 +135,9 @@ async fn measure(args: &Args, harm: &Harm) -> anyhow::Result<Row> {
     ground.wait_until_served(&mut daemon).await?;
     let alone = quiet(args, &ground, &mut daemon, "alone").await?;
     let hostile = TopicName::new(HOSTILE)?;
-    let feeder = tokio::spawn(feed(ground.queue.clone(), hostile.clone(), harm.jobs));
+    stock(&ground.queue, &hostile, harm.jobs_a_second * (args.seconds + SPARE_S)).await?;
     wait_until_leased(&ground, &hostile).await?;
     let beside = quiet(args, &ground, &mut daemon, "beside").await?;
-    ensure!(!feeder.is_finished(), "the hostile jobs ended: {:?}", feeder.await);
-    feeder.abort();
     let depths = ground.queue.depths(&[hostile]).await?;
     let left = depths.first().map_or(0, |depths| depths.ready + depths.unack);
     ensure!(left > 0, "the hostile jobs were over before the quiet ones");
@@ -193,28 +193,24 @@ async fn quiet(
     lateness::read(&daemon.lines(), &due_of)
 }
 
-/// Keeps so many hostile jobs ready or running.
-async fn feed(queue: Queue, topic: TopicName, enough: u64) -> anyhow::Result<()> {
-    let mut pushed = 0_u64;
-    loop {
-        let depths = queue.depths(std::slice::from_ref(&topic)).await?;
-        let there = depths.first().map_or(0, |depths| depths.ready + depths.unack);
-        let missing = enough.saturating_sub(there);
-        let mut jobs = Vec::new();
-        for number in pushed..pushed + missing {
-            jobs.push(NewJob {
+/// Pushes so many hostile jobs, none of which starts while the topic is paused: a stretch is then measured
+/// beside those who run them, not beside who pushes them.
+async fn stock(queue: &Queue, topic: &TopicName, jobs: u64) -> anyhow::Result<()> {
+    queue.pause(topic).await?;
+    for start in (0..jobs).step_by(PUSHED_AT_ONCE) {
+        let mut some = Vec::new();
+        for number in start..jobs.min(start + PUSHED_AT_ONCE as u64) {
+            some.push(NewJob {
                 id: JobId::new(format!("hostile-{number:08}"))?,
                 due: Due::Now,
                 payload: Bytes::from_static(b"{}"),
                 options: Options::default(),
             });
         }
-        pushed += missing;
-        for some in jobs.chunks(PUSHED_AT_ONCE) {
-            queue.push(&topic, some, IfExists::Reject).await?;
-        }
-        tokio::time::sleep(FEED_EVERY).await;
+        queue.push(topic, &some, IfExists::Reject).await?;
     }
+    queue.resume(topic).await?;
+    Ok(())
 }
 
 async fn wait_until_leased(ground: &Ground, topic: &TopicName) -> anyhow::Result<()> {
@@ -223,7 +219,7 @@ async fn wait_until_leased(ground: &Ground, topic: &TopicName) -> anyhow::Result
         if depths.first().is_some_and(|depths| depths.unack > 0) {
             return Ok(());
         }
-        tokio::time::sleep(FEED_EVERY).await;
+        tokio::time::sleep(LOOK_EVERY).await;
     }
     anyhow::bail!("no hostile job was leased")
 }

@@ -1,14 +1,17 @@
 //! Who else has jobs. Redis does one thing at a time: while it runs a turn of a thousand jobs, some ms, the
-//! turns of all other topics wait. A topic that is alone takes as many as it can, which costs least; where
-//! others have had jobs lately, all take turns of a size at which nobody waits long.
+//! turns of all other topics wait. A topic that is alone takes as many as it can, which costs least; beside
+//! others that are busy, all take turns of a size at which nobody waits long; and beside one that needs
+//! little, turns so short that it hardly waits at all.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use duebox_queue::BATCH_MAX;
 
-/// Jobs of one turn where others have jobs too: about a ms of Redis' time.
-const SHARED: usize = BATCH_MAX / 8;
+/// Jobs of one turn where others are busy too: about a ms of Redis' time.
+const BESIDE_BUSY: usize = BATCH_MAX / 8;
+/// Jobs of one turn where another topic needs less than that a turn: some 0.2 ms.
+const BESIDE_QUIET: usize = BATCH_MAX / 32;
 /// For how long a topic that has had a job counts.
 const LATELY: Duration = Duration::from_secs(10);
 
@@ -16,11 +19,19 @@ const LATELY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Default)]
 pub struct Company(Arc<Mutex<Seen>>);
 
-/// The topics that have had jobs last: the last one, and the last other one.
 #[derive(Debug, Default)]
 struct Seen {
     joined: u64,
-    last: Option<(u64, Instant)>,
+    /// Topics whose last turn was a long one.
+    busy: Last,
+    /// Topics whose last turn was a short one.
+    quiet: Last,
+}
+
+/// The topics that have had jobs last: the last one, and the last other one.
+#[derive(Debug, Default)]
+struct Last {
+    one: Option<(u64, Instant)>,
     other: Option<(u64, Instant)>,
 }
 
@@ -45,21 +56,39 @@ impl Company {
 }
 
 impl Member {
-    /// This topic has had a job.
-    pub fn had_jobs(&self, now: Instant) {
+    /// This topic has had so many jobs in one turn.
+    pub fn had_jobs(&self, jobs: usize, now: Instant) {
         let mut seen = self.company.seen();
-        if seen.last.is_some_and(|(id, _)| id != self.id) {
-            seen.other = seen.last;
+        match jobs < BESIDE_QUIET {
+            true => seen.quiet.note(self.id, now),
+            false => seen.busy.note(self.id, now),
         }
-        seen.last = Some((self.id, now));
     }
 
     /// How many jobs a turn of this topic may take, of each kind.
     pub fn batch_max(&self, now: Instant) -> usize {
         let seen = self.company.seen();
-        let another = [seen.last, seen.other].into_iter().flatten().find(|(id, _)| *id != self.id);
-        let lately = another.is_some_and(|(_, at)| now.saturating_duration_since(at) < LATELY);
-        if lately { SHARED } else { BATCH_MAX }
+        if seen.quiet.has_another(self.id, now) {
+            BESIDE_QUIET
+        } else if seen.busy.has_another(self.id, now) {
+            BESIDE_BUSY
+        } else {
+            BATCH_MAX
+        }
+    }
+}
+
+impl Last {
+    fn note(&mut self, id: u64, now: Instant) {
+        if self.one.is_some_and(|(one, _)| one != id) {
+            self.other = self.one;
+        }
+        self.one = Some((id, now));
+    }
+
+    fn has_another(&self, id: u64, now: Instant) -> bool {
+        let another = [self.one, self.other].into_iter().flatten().find(|(seen, _)| *seen != id);
+        another.is_some_and(|(_, at)| now.saturating_duration_since(at) < LATELY)
     }
 }
 
@@ -73,15 +102,25 @@ mod tests {
         let (one, two) = (company.join(), company.join());
         let now = Instant::now();
         assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BATCH_MAX));
-        one.had_jobs(now);
-        one.clone().had_jobs(now);
-        assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, SHARED));
-        two.had_jobs(now);
-        assert_eq!((one.batch_max(now), two.batch_max(now)), (SHARED, SHARED));
+        one.had_jobs(BATCH_MAX, now);
+        one.clone().had_jobs(BATCH_MAX, now);
+        assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BESIDE_BUSY));
+        two.had_jobs(BESIDE_BUSY, now);
+        assert_eq!((one.batch_max(now), two.batch_max(now)), (BESIDE_BUSY, BESIDE_BUSY));
         let later = now + LATELY / 2;
-        one.had_jobs(later);
-        assert_eq!((one.batch_max(later), two.batch_max(later)), (SHARED, SHARED));
+        one.had_jobs(BATCH_MAX, later);
+        assert_eq!((one.batch_max(later), two.batch_max(later)), (BESIDE_BUSY, BESIDE_BUSY));
         let last = now + LATELY;
-        assert_eq!((one.batch_max(last), two.batch_max(last)), (BATCH_MAX, SHARED));
+        assert_eq!((one.batch_max(last), two.batch_max(last)), (BATCH_MAX, BESIDE_BUSY));
+    }
+
+    #[test]
+    fn beside_a_topic_that_needs_little_they_are_shortest() {
+        let company = Company::default();
+        let (busy, quiet) = (company.join(), company.join());
+        let now = Instant::now();
+        busy.had_jobs(BATCH_MAX, now);
+        quiet.had_jobs(1, now);
+        assert_eq!((busy.batch_max(now), quiet.batch_max(now)), (BESIDE_QUIET, BESIDE_BUSY));
     }
 }

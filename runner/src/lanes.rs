@@ -27,8 +27,10 @@ use crate::gate::{Gate, Line, Pass};
 use crate::guest_threads::{TURN_MAX, Threads};
 
 use self::crossing::{Crossing, Stretch};
+use self::quick_time::QuickTime;
 
 mod crossing;
+mod quick_time;
 
 /// The part of all slots that is kept for topics with less than their share of it: one in so many.
 const SLOTS_KEPT_ONE_IN: usize = 4;
@@ -108,6 +110,7 @@ pub struct Ground {
 pub struct Share {
     slots: Arc<Line>,
     turns: Arc<Line>,
+    quick_time: Arc<QuickTime>,
     /// Its place among the topics.
     pub member: Member,
 }
@@ -124,6 +127,7 @@ impl Ground {
         Share {
             slots: self.slots.line(concurrency),
             turns: self.threads.turns.line(usize::MAX),
+            quick_time: Arc::default(),
             member: self.company.join(),
         }
     }
@@ -148,8 +152,6 @@ struct State {
     lanes: usize,
     /// Lanes whose job has yielded or waits: whatever else comes is for others.
     aside: usize,
-    /// The last jobs took long: the next lane begins on a slow thread.
-    is_long: bool,
     running: usize,
     ended: Vec<Ended>,
     notify_at_waiting: usize,
@@ -248,14 +250,10 @@ impl Shared {
     fn open_lane(self: &Arc<Self>, state: &mut State) {
         state.lanes += 1;
         let (threads, lane) = (&self.ground.threads, Crossing::new(Arc::clone(self)));
-        match state.is_long {
-            true => drop(threads.slow.spawn(lane.slow())),
-            false => drop(threads.quick.spawn(lane.quick())),
+        match self.share.quick_time.is_left(Instant::now()) {
+            true => drop(threads.quick.spawn(lane.quick())),
+            false => drop(threads.slow.spawn(lane.slow())),
         }
-    }
-
-    fn set_long(&self, is_long: bool) {
-        self.state().is_long = is_long;
     }
 
     /// Waits for one of the slots that all topics share.

@@ -55,7 +55,9 @@ impl Crossing {
         let closed = poll_fn(|context| {
             let began = Instant::now();
             let polled = self.lane.as_mut().poll(context);
-            self.stretch.keep(began.elapsed());
+            let ended = Instant::now();
+            self.stretch.keep(ended - began);
+            self.shared.share.quick_time.spend(ended, ended - began);
             match polled {
                 Poll::Ready(()) => Poll::Ready(true),
                 Poll::Pending if self.stretch.is_long() => Poll::Ready(false),
@@ -63,14 +65,12 @@ impl Crossing {
             }
         });
         if !closed.await {
-            self.shared.set_long(true);
             let slow = self.shared.ground.threads.slow.clone();
             slow.spawn(self.slow());
         }
     }
 
-    /// Runs the lane on a slow thread until it closes. If what it did there was short, the topic's next
-    /// lane begins on a quick one again.
+    /// Runs the lane on a slow thread until it closes.
     pub(super) async fn slow(mut self) {
         loop {
             let turn = self.shared.share.turns.enter(usize::MAX).await;
@@ -88,9 +88,6 @@ impl Crossing {
                 break;
             }
             woken().await;
-        }
-        if !self.stretch.is_long() {
-            self.shared.set_long(false);
         }
     }
 }

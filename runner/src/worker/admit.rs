@@ -36,7 +36,7 @@ impl Worker {
         }
         self.more |= leases.len() == call.jobs || withdrawn + expired > 0;
         if !leases.is_empty() {
-            self.parts.member.had_jobs(Instant::now());
+            self.parts.member.had_jobs(leases.len(), Instant::now());
         }
         self.expired(expired, call);
         add(&self.parts.counters.leased, leases.len());

@@ -1,0 +1,60 @@
+//! How much of the quick threads a topic may have: a tenth of one thread's time, and a little at once. What a
+//! topic needs beyond that it has on the slow threads, where all there is left is shared out by topic.
+//! So topics that compute, fail or run in masses leave the quick threads to those that need little.
+//!
+//! It is the virtual scheduling algorithm of ITU-T I.371: what was spent pushes a time to come away.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One part in so many of a thread's time.
+const ONE_IN: u32 = 10;
+/// What may be spent at once by a topic that has spent nothing for long.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// What a topic has spent lately.
+#[derive(Debug, Default)]
+pub(super) struct QuickTime {
+    /// When all of it will have been made good.
+    good_at: Mutex<Option<Instant>>,
+}
+
+impl QuickTime {
+    /// So much was spent until now.
+    pub(super) fn spend(&self, now: Instant, time: Duration) {
+        let mut good_at = self.good_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *good_at = Some(good_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
+    }
+
+    /// Whether more may be spent.
+    pub(super) fn is_left(&self, now: Instant) -> bool {
+        let good_at = *self.good_at.lock().unwrap_or_else(PoisonError::into_inner);
+        good_at.is_none_or(|at| at.saturating_duration_since(now) < AT_ONCE * ONE_IN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_of_the_time_can_be_spent_for_ever() {
+        let (time, start) = (QuickTime::default(), Instant::now());
+        for ms in 0..1_000 {
+            let now = start + Duration::from_millis(10 * ms);
+            assert!(time.is_left(now));
+            time.spend(now, Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn who_spends_more_waits_until_it_is_made_good() {
+        let (time, now) = (QuickTime::default(), Instant::now());
+        time.spend(now, AT_ONCE - Duration::from_millis(1));
+        assert!(time.is_left(now));
+        time.spend(now, Duration::from_millis(2));
+        assert!(!time.is_left(now));
+        assert!(!time.is_left(now + Duration::from_millis(10)));
+        assert!(time.is_left(now + Duration::from_millis(11)));
+    }
+}
