@@ -15,6 +15,7 @@
 //! | `prune.rs` | prune, tidy |
 //! | `pause.rs` | pause, resume |
 //! | `get.rs` | get |
+//! | `live.rs` | the live jobs that come first |
 //! | `list.rs` | pages of dead and done jobs |
 //! | `find.rs` | topics by their keys |
 //! | `shards.rs` | the slots a topic is split over |
@@ -42,6 +43,7 @@ mod keys;
 mod kv;
 mod lease;
 mod list;
+mod live;
 mod orders;
 mod outbox;
 mod pause;
@@ -73,6 +75,7 @@ pub use lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use list::{
     Cursor, CursorError, DeadQuery, DeadSummary, DoneSummary, Page, PageOrder, PageQuery,
 };
+pub use live::LiveJob;
 pub use outbox::Relayed;
 pub use prune::{Keep, Swept, Tidied};
 pub use pull::{Held, Pull, PullError, Pulled, TokenError, check_consumer};

@@ -17,6 +17,7 @@ mod get;
 mod keys;
 mod lease;
 mod list;
+mod live;
 mod pause;
 mod promote;
 mod push;
