@@ -335,6 +335,8 @@ impl Daemon {
             bells: self.bells.clone(),
             probes: self.probes(),
             pushes: Arc::clone(&self.pushes),
+            watched: self.watched.subscribe(),
+            runner_id: Arc::clone(&self.runner_id),
         };
         self.server = Some(Server::start(addresses, ground).await?);
         Ok(())

@@ -14,6 +14,8 @@
 //! | `jobs.rs` | one job: looking at it, taking it back, changing when it runs |
 //! | `leases.rs` · `settle.rs` | pull consumers |
 //! | `topics.rs` · `dead.rs` · `schedules.rs` | what operators look after |
+//! | `live.rs` · `samples.rs` | a topic's jobs one by one; how topics did lately |
+//! | `page.rs` · `session.rs` · `sessions.rs` | the page for people, and who has logged in there |
 //! | `command.rs` · `command_index.rs` | the protocol of add, pop, finish and delete |
 
 mod body;
@@ -25,8 +27,10 @@ mod exchange;
 mod jobs;
 mod leases;
 mod listener;
+mod live;
 mod many;
 mod openapi;
+mod page;
 mod params;
 mod path;
 pub(crate) mod probes;
@@ -34,8 +38,11 @@ mod problem;
 mod push;
 mod push_lines;
 mod raw;
+mod samples;
 mod schedules;
 pub(crate) mod schema;
+mod session;
+mod sessions;
 mod settle;
 mod state;
 mod tokens;
@@ -61,11 +68,14 @@ use utoipa_axum::routes;
 
 pub(crate) use self::listener::Listening;
 use self::problem::{INTERNAL, METHOD, Problem, UNKNOWN_PATH};
+use self::samples::Samples;
+use self::sessions::Sessions;
 use self::state::{Parts, ServerState};
 use self::tokens::{Takes, taking};
 use crate::daemon::Finder;
 use crate::manifest;
 use crate::pushes::Pushes;
+use crate::status::AllWatched;
 use crate::tls::TlsPair;
 use crate::tokens::Scope;
 
@@ -88,6 +98,10 @@ pub(crate) struct Ground {
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
     /// Where it is counted what was pushed.
     pub(crate) pushes: Arc<Pushes>,
+    /// The topics that the daemon's handlers serve.
+    pub(crate) watched: watch::Receiver<AllWatched>,
+    /// Names the daemon among all.
+    pub(crate) runner_id: Arc<str>,
 }
 
 /// The addresses that are served.
@@ -122,6 +136,8 @@ pub(crate) struct Server {
     stop: watch::Sender<bool>,
     drain: watch::Sender<Duration>,
     serving: JoinSet<anyhow::Result<()>>,
+    /// Who looks at topics for the page.
+    _looking: JoinSet<anyhow::Result<()>>,
     /// The address of the probes, which answers to the end.
     _probed: JoinSet<anyhow::Result<()>>,
     _never: watch::Sender<bool>,
@@ -133,7 +149,8 @@ impl Server {
     /// # Errors
     /// For people, if Redis cannot be reached.
     pub(crate) async fn start(addresses: Addresses, ground: Ground) -> anyhow::Result<Self> {
-        let Ground { threads, redis, prefix, finder, bells, probes, pushes } = ground;
+        let Ground { threads, redis, prefix, finder, bells, probes, pushes, watched, runner_id } =
+            ground;
         // The connection lives on the threads of the server.
         let queue = threads.spawn(async move { Queue::connect(&redis, &prefix).await }).await??;
         let (stop, stops) = watch::channel(false);
@@ -143,11 +160,19 @@ impl Server {
             finder: finder.clone(),
             bells,
             pushes,
+            watched,
+            runner_id,
+            sessions: Sessions::default(),
+            samples: Samples::default(),
             stops: stops.clone(),
             threads: threads.clone(),
         });
         let drain = watch::Sender::new(Duration::ZERO);
         let (mut serving, mut probed) = (JoinSet::new(), JoinSet::new());
+        let mut looking = JoinSet::new();
+        if addresses.api.is_some() {
+            looking.spawn_on(samples::keep(state.clone()), &threads);
+        }
         let (never, never_stops) = watch::channel(false);
         let served = [
             (addresses.api, true, app(&state, probes.clone())?),
@@ -171,7 +196,7 @@ impl Server {
                 tasks.spawn_on(serve, &threads);
             }
         }
-        Ok(Self { stop, drain, serving, _probed: probed, _never: never })
+        Ok(Self { stop, drain, serving, _looking: looking, _probed: probed, _never: never })
     }
 
     /// Takes no more connections to the API, and lets what has begun end within so long. Probes on an address
@@ -194,6 +219,7 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
         .routes(routes!(jobs::get))
         .routes(routes!(topics::list))
         .routes(routes!(topics::show))
+        .routes(routes!(samples::list))
         .routes(routes!(schedules::list));
     let push = OpenApiRouter::new()
         .routes(routes!(push::push))
@@ -212,6 +238,7 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
         .routes(routes!(topics::resume))
         .routes(routes!(topics::reload))
         .routes(routes!(topics::rollback))
+        .routes(routes!(live::list))
         .routes(routes!(dead::list, dead::purge))
         .routes(routes!(dead::show, dead::purge_one))
         .routes(routes!(dead::requeue_one))
@@ -219,12 +246,16 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
         .routes(routes!(schedules::run));
     // A command says in its body which topic it is about, and is looked at there.
     let commands = OpenApiRouter::new().routes(routes!(command::command));
+    // Who opens a session shows a token in it.
+    let sessions =
+        OpenApiRouter::new().routes(routes!(session::show, session::open, session::close));
     let api = OpenApiRouter::with_openapi(openapi::document())
         .merge(taking(Takes::Any, any))
         .merge(taking(Takes::One(Scope::Push), push))
         .merge(taking(Takes::One(Scope::Consume), consume))
         .merge(taking(Takes::One(Scope::Admin), admin))
-        .merge(commands);
+        .merge(commands)
+        .merge(sessions);
     let (router, mut document) = api.split_for_parts();
     openapi::add_problems(&mut document);
     let contract = openapi::Served::of(&document)?;
@@ -232,7 +263,7 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let authenticate = middleware::from_fn_with_state(state.clone(), tokens::authenticate);
     let cors = middleware::from_fn_with_state(state.clone(), cors::cors);
     let router = router.with_state(state.clone()).layer(authenticate);
-    Ok(dressed(whole(router.merge(contract).merge(probes)).layer(cors)))
+    Ok(dressed(whole(router.merge(contract).merge(page::router()).merge(probes)).layer(cors)))
 }
 
 /// Routes, and what is answered where there are none.

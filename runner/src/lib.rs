@@ -25,6 +25,7 @@ pub mod in_flight;
 pub mod keeper;
 pub mod kv;
 pub mod lanes;
+pub mod latest;
 mod leased_job;
 pub mod lines;
 pub mod manifest;

@@ -46,9 +46,9 @@ impl Record {
         }
     }
 
-    /// Writes the line.
-    pub fn log(&self, topic: &TopicName, settled: Settled) {
-        let (verdict, class, reason) = match &self.outcome {
+    /// The verdict, the class of a failure, and why; empty where there is nothing to say.
+    pub fn said(&self) -> (&'static str, &'static str, &str) {
+        match &self.outcome {
             Outcome::Acked => ("ack", "", ""),
             Outcome::Failed(failure) => {
                 let class = failure.class.name();
@@ -57,7 +57,12 @@ impl Record {
             }
             Outcome::Snoozed { reason, .. } => ("snooze", "", reason.as_str()),
             Outcome::HostFault(reason) => ("release", "", reason.as_str()),
-        };
+        }
+    }
+
+    /// Writes the line.
+    pub fn log(&self, topic: &TopicName, settled: Settled) {
+        let (verdict, class, reason) = self.said();
         if settled == Settled::Lost {
             warn!(%topic, job_id = %self.id, attempt = self.attempt, verdict,
                 "the lease was gone when the verdict came; another runner has the job, or settled it");

@@ -19,6 +19,7 @@ use crate::breaker::{Breaker, Standing};
 use crate::counters::Counters;
 use crate::figures::{Figures, Sums};
 use crate::history::{Event, History};
+use crate::latest::Latest;
 use crate::manifest::{ManifestError, percent};
 use crate::outage::Outage;
 
@@ -155,6 +156,8 @@ pub struct Serving {
     pub counters: Arc<Counters>,
     /// What its attempts came to and cost.
     pub figures: Arc<Figures>,
+    /// Its last attempts here.
+    pub latest: Arc<Latest>,
     /// Whether its jobs may start.
     pub breaker: Arc<Breaker>,
 }
@@ -245,6 +248,12 @@ impl Refusal {
 }
 
 impl Watched {
+    /// What there is to tell of it now, with all of its history.
+    pub fn told(&self) -> TopicStatus {
+        let mut room = usize::MAX;
+        self.status(&mut room)
+    }
+
     fn news(&self) -> Mark {
         let modules = self.serving.as_ref().map(|serving| {
             let handlers = &serving.bound.borrow().handlers;

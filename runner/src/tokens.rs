@@ -123,6 +123,16 @@ impl Tokens {
         }
         found
     }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Token>> {
+        self.0.iter()
+    }
+
+    /// The same token as the file has it now, if it still has it.
+    pub fn again(&self, token: &Token) -> Option<Arc<Token>> {
+        self.0.iter().find(|known| bool::from(known.hash.ct_eq(&token.hash))).cloned()
+    }
 }
 
 impl WrittenToken {
@@ -173,6 +183,20 @@ impl TopicRange {
 }
 
 impl Token {
+    /// What it allows, as the file says it.
+    pub fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    /// What topics it is for: names, and prefixes with `*` at their ends.
+    pub fn topics(&self) -> Vec<String> {
+        let written = |range: &TopicRange| {
+            let end = if range.is_prefix { "*" } else { "" };
+            format!("{}{end}", range.start)
+        };
+        self.topics.iter().map(written).collect()
+    }
+
     /// Whether it allows this.
     pub fn has(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
@@ -189,12 +213,20 @@ impl Token {
 /// # Errors
 /// If the machine gives no random bytes.
 pub fn make() -> std::io::Result<(String, String)> {
-    let mut bytes = [0; RANDOM];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
+    let token = format!("{PREFIX}{}", random()?);
     let hash = Sha256::digest(token.as_bytes());
     let hex = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok((token, hex))
+}
+
+/// 256 random bits, as letters, digits, `-` and `_`.
+///
+/// # Errors
+/// If the machine gives no random bytes.
+pub fn random() -> std::io::Result<String> {
+    let mut bytes = [0; RANDOM];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 fn hash_of_hex(hex: &str) -> Option<[u8; 32]> {

@@ -27,6 +27,7 @@ use crate::counters::Counters;
 use crate::figures::Figures;
 use crate::in_flight::InFlight;
 use crate::lanes::{Lanes, Load};
+use crate::latest::Latest;
 use crate::lines::Lines;
 use crate::outage::{Outage, RETRY_FIRST};
 use crate::pace::Pace;
@@ -82,6 +83,8 @@ pub struct WorkerParts {
     pub counters: Arc<Counters>,
     /// What its attempts came to and cost.
     pub figures: Arc<Figures>,
+    /// Its last attempts.
+    pub latest: Arc<Latest>,
     /// Its place among the topics that have jobs.
     pub member: Member,
     /// Whether its jobs may start.

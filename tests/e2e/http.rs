@@ -7,4 +7,5 @@ pub(crate) mod client;
 mod command;
 mod consume;
 mod operate;
+mod page;
 mod push;

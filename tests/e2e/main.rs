@@ -51,8 +51,9 @@ mod consumer;
 mod doctor;
 mod repair;
 
-// What applications and operators do over HTTP.
+// What applications and operators do over HTTP, and people in a browser.
 mod http;
+mod page;
 
 // What befalls a runner.
 mod death;

@@ -155,6 +155,7 @@ impl Daemon {
             orders: watch::Sender::new(Order::Work),
             counters: Arc::default(),
             figures: Arc::default(),
+            latest: Arc::default(),
             breaker: Arc::new(Breaker::new(Instant::now())),
             each: Vec::with_capacity(shards.len()),
         };
@@ -176,6 +177,7 @@ impl Daemon {
             poke: Arc::clone(&poke),
             counters: Arc::clone(&beside.counters),
             figures: Arc::clone(&beside.figures),
+            latest: Arc::clone(&beside.latest),
             member: beside.share.member.clone(),
             breaker: Arc::clone(&beside.breaker),
             outage: Arc::clone(&self.outage),

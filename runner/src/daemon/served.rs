@@ -14,6 +14,7 @@ use crate::breaker::Breaker;
 use crate::counters::{Counters, Fate, read};
 use crate::figures::{Figures, Sums};
 use crate::lanes::Share;
+use crate::latest::Latest;
 use crate::manifest::{Topic, percent};
 use crate::poke::Poke;
 use crate::record::millis;
@@ -37,6 +38,7 @@ pub(super) struct Workers {
     pub(super) orders: watch::Sender<Order>,
     pub(super) counters: Arc<Counters>,
     pub(super) figures: Arc<Figures>,
+    pub(super) latest: Arc<Latest>,
     pub(super) breaker: Arc<Breaker>,
     pub(super) each: Vec<ShardWorker>,
 }
@@ -101,6 +103,7 @@ impl Served {
             bound: workers.binding.subscribe(),
             counters: Arc::clone(&workers.counters),
             figures: Arc::clone(&workers.figures),
+            latest: Arc::clone(&workers.latest),
             breaker: Arc::clone(&workers.breaker),
         })
     }

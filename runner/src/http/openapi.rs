@@ -25,6 +25,7 @@ use super::schema::{DurationText, IfExistsWord, JobOptions};
         (name = "topics", description = "Depths, handlers, and what holds for a topic"),
         (name = "dead", description = "Dead jobs: look at them, give them another life, forget them"),
         (name = "schedules", description = "Jobs that the manifest asks for at fixed times"),
+        (name = "session", description = "Sessions of the page, from a token"),
         (name = "commands", description = "The protocol of add, pop, finish and delete"),
     ),
 )]

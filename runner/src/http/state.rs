@@ -10,9 +10,12 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::problem::{Problem, UNKNOWN_TOPIC};
+use super::samples::Samples;
+use super::sessions::Sessions;
 use crate::daemon::{Finder, rules};
 use crate::manifest::{Manifest, Topic, nearest};
 use crate::pushes::{Pushes, Source};
+use crate::status::AllWatched;
 
 /// What the handlers share; cheap to clone.
 #[derive(Clone)]
@@ -28,6 +31,14 @@ pub(crate) struct Parts {
     pub(crate) bells: Bells,
     /// Where it is counted what was pushed.
     pub(crate) pushes: Arc<Pushes>,
+    /// The topics that this daemon's handlers serve, as they are now.
+    pub(crate) watched: watch::Receiver<AllWatched>,
+    /// Names this daemon among all.
+    pub(crate) runner_id: Arc<str>,
+    /// Sessions of the page.
+    pub(crate) sessions: Sessions,
+    /// How topics did lately.
+    pub(crate) samples: Samples,
     /// Where the handlers run.
     pub(crate) threads: Handle,
     /// True from the moment at which the daemon stops.

@@ -15,6 +15,7 @@ use duebox_job::TopicName;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::problem::{FORBIDDEN, FOREIGN, Problem, UNAUTHORIZED};
+use super::session;
 use super::state::ServerState;
 use super::{cors, path};
 use crate::tokens::{Scope, Token};
@@ -85,7 +86,7 @@ impl Caller {
     }
 }
 
-fn unauthorized(why: &str) -> Problem {
+pub(super) fn unauthorized(why: &str) -> Problem {
     let remedy = "send Authorization: Bearer TOKEN, with a token that duebox token new made";
     Problem::new(UNAUTHORIZED, why, remedy).of("Authorization")
 }
@@ -105,7 +106,10 @@ pub(super) async fn authenticate(
     }
     let caller = match (&manifest.server.tokens, sent_token(request.headers())) {
         (None, _) => Caller::Anybody,
-        (Some(_), None) => Caller::Nobody,
+        (Some(tokens), None) => match session::caller(&server, &tokens.tokens, &request) {
+            Ok(caller) => caller,
+            Err(problem) => return problem.into_response(),
+        },
         (Some(tokens), Some(sent)) => match tokens.tokens.find(sent) {
             Some(token) => Caller::Known(token),
             None => return challenged(unauthorized("this is no token that is known")),
@@ -161,7 +165,7 @@ fn check_origin(request: &Request, is_listed: bool, is_alone: bool) -> Result<()
     }
 }
 
-fn host_of<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> Option<&'r str> {
+pub(super) fn host_of<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> Option<&'r str> {
     let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str))
 }

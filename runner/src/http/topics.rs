@@ -1,6 +1,6 @@
 //! `/v1/topics`: how many jobs each topic has in each state, who serves it, and what holds for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -16,7 +16,10 @@ use super::state::{ServerState, known};
 use super::tokens::Caller;
 use crate::manifest::{Manifest, Topic};
 use crate::orders::{Answer, Order, Told};
-use crate::status::{Status, TopicStatus};
+use crate::status::{Status, TopicStatus, Watched};
+
+/// Topics that are asked for in one pipeline, so that none holds Redis up for more than a millisecond or so.
+const TOPICS_A_PIPELINE: usize = 50;
 
 /// All topics.
 #[derive(Serialize, ToSchema)]
@@ -28,7 +31,7 @@ pub(super) struct TopicList {
 }
 
 /// How a topic is doing.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub(super) struct TopicState {
     /// Its name.
     topic: String,
@@ -53,7 +56,7 @@ pub(super) struct TopicState {
     /// True if no job of it is started.
     paused: bool,
     /// How long the oldest ready job has been due; none if there is none.
-    late_ms: Option<u64>,
+    pub(super) late_ms: Option<u64>,
     /// How soon the next job falls due; none if there is none.
     next_due_in_ms: Option<u64>,
     /// Daemons that serve it by a handler.
@@ -61,9 +64,9 @@ pub(super) struct TopicState {
     /// The modules that serve it now, by their SHA-256; more than one while daemons differ.
     digests: BTreeSet<String>,
     /// Attempts that were run, by all daemons since they started.
-    attempts: u64,
+    pub(super) attempts: u64,
     /// Of these, those that failed.
-    failed: u64,
+    pub(super) failed: u64,
     /// Daemons that hold its jobs back, since they fail and fail.
     breakers_open: usize,
 }
@@ -117,21 +120,35 @@ pub(super) async fn list(
     State(server): State<ServerState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<TopicList>, Problem> {
+    server.samples.are_wanted();
+    let (now_ms, states) = states(&server, |name| caller.sees(name)).await?;
+    Ok(Json(TopicList { now_ms, topics: states.into_iter().map(|(_, state)| state).collect() }))
+}
+
+/// How the topics are doing that are meant, and Redis' clock when it was asked.
+pub(super) async fn states(
+    server: &ServerState,
+    are_meant: impl Fn(&TopicName) -> bool,
+) -> Result<(u64, Vec<(TopicName, TopicState)>), Problem> {
     let manifest = server.manifest();
     let mut names: BTreeSet<TopicName> = server.queue.topics().await?.into_iter().collect();
     names.extend(manifest.topics.keys().cloned());
-    let names: Vec<TopicName> = names.into_iter().filter(|name| caller.sees(name)).collect();
-    let depths = server.queue.depths(&names).await?;
+    let names: Vec<TopicName> = names.into_iter().filter(are_meant).collect();
+    let mut depths = Vec::with_capacity(names.len());
+    for some in names.chunks(TOPICS_A_PIPELINE) {
+        depths.extend(server.queue.depths(some).await?);
+    }
     let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
-    let runners = statuses(&server).await?;
-    let told = |name: &TopicName| {
-        let topics = runners.iter().flat_map(|runner| &runner.topics);
-        topics.filter(|told| told.topic == name.as_str()).collect::<Vec<_>>()
-    };
-    let state = |(name, depths): (&TopicName, &Depths)| {
-        TopicState::of(name, manifest.topic_for(name), depths, &told(name))
-    };
-    Ok(Json(TopicList { now_ms, topics: names.iter().zip(&depths).map(state).collect() }))
+    let runners = statuses(server).await?;
+    let mut told: HashMap<&str, Vec<&TopicStatus>> = HashMap::new();
+    for status in runners.iter().flat_map(|runner| &runner.topics) {
+        told.entry(&status.topic).or_default().push(status);
+    }
+    let states = names.iter().zip(&depths).map(|(name, depths)| {
+        let told = told.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        (name.clone(), TopicState::of(name, manifest.topic_for(name), depths, told))
+    });
+    Ok((now_ms, states.collect()))
 }
 
 /// Look at a topic
@@ -147,6 +164,7 @@ pub(super) async fn show(
     TopicPath(name): TopicPath,
 ) -> Result<Json<TopicDetail>, Problem> {
     known(&server, &name).await?;
+    server.samples.are_wanted();
     let manifest: &Manifest = &server.manifest();
     let depths = server.queue.depths(std::slice::from_ref(&name)).await?;
     let settings = manifest.topic_for(&name);
@@ -253,13 +271,25 @@ async fn give(
     }
 }
 
-/// What running daemons say of themselves; of other versions, as far as it can be read.
+/// What running daemons say of themselves; of other versions, as far as it can be read. They say it every ten
+/// seconds; of this one it is known how it stands now.
 async fn statuses(server: &ServerState) -> Result<Vec<Status>, Problem> {
     let told = server.queue.statuses().await?;
-    Ok(told.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect())
+    let read = |(_, text): &(_, String)| serde_json::from_str::<Status>(text).ok();
+    let mut all: Vec<Status> = told.iter().filter_map(read).collect();
+    let own = all.iter_mut().filter(|status| *status.runner == *server.runner_id);
+    for status in own {
+        status.topics = server.watched.borrow().iter().map(Watched::told).collect();
+    }
+    Ok(all)
 }
 
 impl TopicState {
+    /// Jobs that run or are to run.
+    pub(super) fn live(&self) -> u64 {
+        self.pending + self.ready + self.blocked + self.unack + self.retry
+    }
+
     fn of(
         name: &TopicName,
         settings: Option<&Topic>,

@@ -240,6 +240,7 @@ impl Worker {
     }
 
     fn settled(&mut self, records: &[Record], words: &[Settled]) {
+        self.parts.latest.note(records, words);
         let is_pressed = telemetry::is_pressed();
         for (record, settled) in records.iter().zip(words) {
             self.parts.counters.settled(*settled, record.class());

@@ -3,19 +3,11 @@
 
 use duebox_harness::{Daemon, eventually};
 
-use super::client::{address, ask, get, ground, post};
+use super::client::{address, ask, get, ground, post, token};
 use crate::ground::Ground;
 
 const MAIL: &str = "POST /v1/topics/mail/jobs";
 const JSON: (&str, &str) = ("content-type", "application/json");
-
-/// Makes a token, and answers it and its table.
-fn token(ground: &Ground, name: &str, scopes: &str, topics: &str) -> (String, String) {
-    let words = ["token", "new", name, "--scopes", scopes, "--topics", topics, "--json"];
-    let made: serde_json::Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
-    let text = |field: &str| made[field].as_str().unwrap().to_owned();
-    (format!("Bearer {}", text("token")), text("table"))
-}
 
 #[test]
 fn a_token_allows_its_scopes_on_its_topics_and_is_read_anew_when_the_file_changes() {

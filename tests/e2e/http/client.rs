@@ -36,6 +36,14 @@ pub(crate) fn ground(topics: &str) -> (Ground, Daemon, SocketAddr) {
     (ground, daemon, at)
 }
 
+/// Makes a token, and answers it as a header has it, and its table.
+pub(crate) fn token(ground: &Ground, name: &str, scopes: &str, topics: &str) -> (String, String) {
+    let words = ["token", "new", name, "--scopes", scopes, "--topics", topics, "--json"];
+    let made: Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
+    let text = |field: &str| made[field].as_str().unwrap().to_owned();
+    (format!("Bearer {}", text("token")), text("table"))
+}
+
 /// A request that begins with this line, such as `GET /livez`, with these headers and this body, on a
 /// connection of its own.
 pub(crate) fn ask(at: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
@@ -57,7 +65,10 @@ pub(crate) fn post(at: SocketAddr, path: &str, json: &str) -> Answer {
 
 /// A request as bytes.
 pub(crate) fn request(line: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut text = format!("{line} HTTP/1.1\r\nhost: localhost\r\n");
+    let mut text = format!("{line} HTTP/1.1\r\n");
+    if headers.iter().all(|(name, _)| *name != "host") {
+        text.push_str("host: localhost\r\n");
+    }
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }

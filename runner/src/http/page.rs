@@ -1,0 +1,122 @@
+//! `GET /`: the page for people, embedded in the binary as it was written: no build step, and nothing is
+//! asked of any other server.
+//!
+//! The page holds no data and so needs no token; all it shows it asks of the API. A strict policy keeps it
+//! from running any script that is not its own, and text from becoming markup, whatever a payload says.
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use sha2::{Digest as _, Sha256};
+
+/// What the browser may do with what is served here.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// One file of the page.
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    content: &'static str,
+}
+
+macro_rules! files {
+    ($($path:literal $kind:literal $file:literal)*) => {
+        [$(File { path: $path, kind: $kind, content: include_str!(concat!("page/", $file)) }),*]
+    };
+}
+
+/// All files of the page.
+static FILES: [File; 12] = files! {
+    "/" "text/html; charset=utf-8" "index.html"
+    "/page/page.css" "text/css; charset=utf-8" "page.css"
+    "/page/icon.svg" "image/svg+xml" "icon.svg"
+    "/page/page.js" "text/javascript; charset=utf-8" "page.js"
+    "/page/api.js" "text/javascript; charset=utf-8" "api.js"
+    "/page/dom.js" "text/javascript; charset=utf-8" "dom.js"
+    "/page/chart.js" "text/javascript; charset=utf-8" "chart.js"
+    "/page/topics.js" "text/javascript; charset=utf-8" "topics.js"
+    "/page/topic.js" "text/javascript; charset=utf-8" "topic.js"
+    "/page/jobs.js" "text/javascript; charset=utf-8" "jobs.js"
+    "/page/actions.js" "text/javascript; charset=utf-8" "actions.js"
+    "/page/keys.js" "text/javascript; charset=utf-8" "keys.js"
+};
+
+/// The routes of the page.
+pub(super) fn router() -> Router {
+    FILES.iter().fold(Router::new(), |router, file| {
+        let tag = file.tag();
+        router.route(file.path, get(async move |headers: HeaderMap| file.answer(&headers, &tag)))
+    })
+}
+
+impl File {
+    /// What tells one version of it from another.
+    fn tag(&self) -> String {
+        let hash = Sha256::digest(self.content.as_bytes());
+        let hex: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        // Weak: the same file goes out packed and as it is.
+        format!("W/\"{hex}\"")
+    }
+
+    /// The file, or that the browser has it already.
+    fn answer(&self, headers: &HeaderMap, tag: &str) -> Response {
+        let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+        let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
+        let mut answer = match is_known {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false => ([(header::CONTENT_TYPE, self.kind)], self.content).into_response(),
+        };
+        let to = answer.headers_mut();
+        if let Ok(tag) = HeaderValue::from_str(tag) {
+            to.insert(header::ETAG, tag);
+        }
+        let fixed: [(HeaderName, &'static str); 6] = [
+            (header::CACHE_CONTROL, "no-cache"),
+            (header::CONTENT_SECURITY_POLICY, POLICY),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::X_FRAME_OPTIONS, "DENY"),
+            (header::REFERRER_POLICY, "no-referrer"),
+            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        ];
+        for (name, value) in fixed {
+            to.insert(name, HeaderValue::from_static(value));
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_asks_nothing_of_others_and_makes_no_markup_of_text() {
+        for file in &FILES {
+            let bare = file.content.replace("http://www.w3.org/2000/svg", "");
+            for bad in
+                ["://", "innerHTML", "outerHTML", "insertAdjacent", "eval(", "document.write"]
+            {
+                assert!(!bare.contains(bad), "{} has {bad}", file.path);
+            }
+        }
+        let html = FILES[0].content;
+        assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains(" on"));
+    }
+
+    #[test]
+    fn a_file_that_the_browser_has_is_not_sent_again() {
+        let (file, mut headers) = (&FILES[1], HeaderMap::new());
+        let tag = file.tag();
+        assert_eq!(file.answer(&headers, &tag).status(), StatusCode::OK);
+        headers.insert(
+            header::IF_NONE_MATCH,
+            HeaderValue::from_str(&format!("\"x\", {tag}")).unwrap(),
+        );
+        assert_eq!(file.answer(&headers, &tag).status(), StatusCode::NOT_MODIFIED);
+        headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"x\""));
+        assert_eq!(file.answer(&headers, &tag).status(), StatusCode::OK);
+    }
+}

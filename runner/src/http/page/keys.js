@@ -1,0 +1,90 @@
+// The keyboard, and what it does; and whether the page is light or dark.
+
+import { open } from './actions.js';
+import { button, el } from './dom.js';
+
+const KEYS = [
+  ['/', 'filter the topics'],
+  ['j  k', 'next, previous'],
+  ['Enter', 'open what is marked'],
+  ['g', 'back to the topics'],
+  ['p', 'push a job (in a topic)'],
+  ['t', 'light, dark, as the system'],
+  ['Esc', 'close, or back'],
+  ['?', 'these keys'],
+];
+
+export function showKeys() {
+  if (document.querySelector('dialog[open]')) return;
+  const dialog = el('dialog', { class: 'ask', id: 'keys', 'aria-labelledby': 'keys-title' },
+    el('h2', { id: 'keys-title' }, 'Keys'),
+    el('dl', { class: 'keylist' }, KEYS.map(([key, what]) => [
+      el('dt', {}, key.split('  ').map((one) => el('kbd', {}, one))), el('dd', {}, what),
+    ])));
+  dialog.append(el('div', { class: 'buttons' }, button('Close', () => dialog.close(), { class: 'main' })));
+  open(dialog);
+}
+
+const THEMES = ['system', 'light', 'dark'];
+
+function storedTheme() {
+  try {
+    return THEMES.includes(localStorage.theme) ? localStorage.theme : 'system';
+  } catch {
+    return 'system';
+  }
+}
+
+export function applyTheme(theme = storedTheme()) {
+  document.documentElement.dataset.theme = theme;
+  const label = { system: 'Auto', light: 'Light', dark: 'Dark' }[theme];
+  document.getElementById('theme').textContent = label;
+}
+
+export function nextTheme() {
+  const next = THEMES[(THEMES.indexOf(storedTheme()) + 1) % THEMES.length];
+  try {
+    localStorage.theme = next;
+  } catch {
+    // Where nothing may be kept the choice holds for this page.
+  }
+  applyTheme(next);
+}
+
+/** Marks the next or the previous of the links that the view has. */
+function move(view, by) {
+  const links = view?.links?.() ?? [];
+  if (!links.length) return;
+  const at = links.indexOf(document.activeElement);
+  const next = at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by));
+  links[next].focus();
+  links[next].scrollIntoView({ block: 'nearest' });
+}
+
+/** Follows the keyboard. `view` tells which view stands there. */
+export function followKeys(view) {
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target.matches('input, textarea, select');
+    if (document.querySelector('dialog[open]')) return;
+    if (event.key === 'Escape') {
+      if (isTyping) event.target.blur();
+      else if (location.hash.startsWith('#/topics/')) location.hash = '#/';
+      return;
+    }
+    if (isTyping) return;
+    const actions = {
+      '/': () => (view()?.focusFilter ? view().focusFilter() : (location.hash = '#/')),
+      '?': showKeys,
+      j: () => move(view(), 1),
+      k: () => move(view(), -1),
+      g: () => (location.hash = '#/'),
+      t: nextTheme,
+      p: () => view()?.push?.(),
+    };
+    const act = actions[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+}

@@ -1,0 +1,198 @@
+// The page: who looks, at what, and how often. It asks once a second as long as it is seen, less often where
+// answers are slow, and says so when there is none; it goes on by itself when there is one again.
+
+import { Refused, ask, get, post } from './api.js';
+import { sayRefused } from './actions.js';
+import { Series } from './chart.js';
+import { el, setText } from './dom.js';
+import { applyTheme, followKeys, nextTheme, showKeys } from './keys.js';
+import { TopicPage } from './topic.js';
+import { TopicList } from './topics.js';
+
+const EVERY_MS = 1_000;
+const SLOWEST_MS = 10_000;
+/** A look may take a quarter of the time: whoever is slow is asked less. */
+const REST = 4;
+
+const place = (id) => document.getElementById(id);
+
+class App {
+  constructor() {
+    this.all = new Map();
+    this.session = { scopes: [] };
+    this.fails = 0;
+    this.clockAhead = 0;
+    this.wait = null;
+  }
+
+  may(scope) {
+    return this.session.scopes.includes(scope) || this.session.scopes.includes('admin');
+  }
+
+  /** How a topic did lately, as far as it is known. */
+  series(topic) {
+    if (!this.all.has(topic)) this.all.set(topic, new Series());
+    return this.all.get(topic);
+  }
+
+  /** Redis' clock, as far as it is known. */
+  now() {
+    return Date.now() + this.clockAhead;
+  }
+
+  saw(states, nowMs) {
+    if (nowMs) this.clockAhead = nowMs - Date.now();
+    for (const state of states) this.series(state.topic).add(this.now(), state);
+  }
+
+  async start() {
+    this.session = await get('/session');
+    place('banner').hidden = true;
+    const { login, session, name } = this.session;
+    place('logout').hidden = !session || login;
+    place('who').hidden = !name;
+    setText(place('who'), name ?? '');
+    if (login) {
+      this.show(new Login(this));
+      return;
+    }
+    const { topics, now_ms: nowMs } = await get('/v1/topics');
+    const samples = await get('/v1/samples');
+    for (const [topic, seen] of Object.entries(samples.topics)) this.series(topic).seed(samples.at_ms, seen);
+    this.saw(topics, nowMs);
+    this.route();
+  }
+
+  route() {
+    if (this.session.login) return;
+    const [, kind, name] = /^#\/(topics)\/(.+)$/.exec(location.hash) ?? [];
+    this.show(kind ? new TopicPage(this, decodeURIComponent(name)) : new TopicList(this));
+    this.refresh();
+  }
+
+  show(view) {
+    this.view?.close();
+    this.view = view;
+    document.title = view.title === 'Topics' ? 'Duebox' : `${view.title} · Duebox`;
+    for (const dialog of document.querySelectorAll('dialog')) dialog.close();
+    place('main').replaceChildren(view.node);
+    window.scrollTo(0, 0);
+    view.focus?.();
+  }
+
+  /** Asks now, and again and again from then on. */
+  async refresh() {
+    clearTimeout(this.wait);
+    this.view?.refreshLists?.();
+    await this.look();
+  }
+
+  async look() {
+    const began = performance.now();
+    const { view } = this;
+    if (document.hidden || !view) return;
+    try {
+      await (view.refresh ? view.refresh() : undefined);
+      if (view === this.view) this.answered();
+    } catch (error) {
+      if (view === this.view) this.refused(error);
+    }
+    if (view !== this.view || view instanceof Login) return;
+    const took = performance.now() - began;
+    const rest = this.fails ? Math.min(SLOWEST_MS, EVERY_MS * 2 ** (this.fails - 1)) : Math.min(SLOWEST_MS, took * REST);
+    clearTimeout(this.wait);
+    this.wait = setTimeout(() => this.look(), Math.max(EVERY_MS - took, rest));
+  }
+
+  answered() {
+    this.fails = 0;
+    place('banner').hidden = true;
+    place('live').className = 'live on';
+    setText(place('live'), 'live');
+  }
+
+  refused(error) {
+    if (!(error instanceof Refused)) throw error;
+    if (error.status === 401) {
+      this.again();
+      return;
+    }
+    this.fails = Math.min(this.fails + 1, 5);
+    const isAway = error.status === 0 || error.kind === 'redis';
+    setText(place('banner'), sentences(error.message, isAway ? 'Trying again by itself.' : error.remedy));
+    place('banner').hidden = false;
+    place('live').className = 'live off';
+    setText(place('live'), error.status ? 'refused' : 'away');
+    if (error.kind === 'redis') setText(place('live'), 'Redis is away');
+  }
+
+  /** Begins anew: the session is over, or has begun. */
+  again() {
+    clearTimeout(this.wait);
+    return this.start().catch((error) => {
+      this.refused(error);
+      this.wait = setTimeout(() => this.again(), EVERY_MS * 2);
+    });
+  }
+
+  async logOut() {
+    try {
+      await ask('DELETE', '/session');
+      this.all.clear();
+      await this.again();
+    } catch (error) {
+      sayRefused(error);
+    }
+  }
+}
+
+/** Texts of the daemon as sentences that stand behind each other. */
+function sentences(...texts) {
+  const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.');
+  return texts.filter(Boolean).map(sentence).join(' ');
+}
+
+/** Where a token is asked for. */
+class Login {
+  constructor(app) {
+    this.title = 'Log in';
+    this.token = el('input', { type: 'password', id: 'token', autocomplete: 'current-password', required: true, spellcheck: 'false' });
+    const wrong = el('p', { class: 'wrong', role: 'alert', id: 'wrong' });
+    const form = el('form', { class: 'login panel' },
+      el('h1', {}, 'Log in'),
+      el('p', {}, 'Show a token that ', el('code', {}, 'duebox token new'), ' made. It is sent once, and not kept: this browser gets a session for twelve hours.'),
+      el('label', {}, 'Token', this.token), wrong,
+      el('button', { type: 'submit', class: 'main', id: 'login' }, 'Log in'));
+    form.addEventListener('submit', async (event) => {
+      event.preventDefault();
+      try {
+        await post('/session', { token: this.token.value });
+        this.token.value = '';
+        await app.again();
+      } catch (error) {
+        if (!(error instanceof Refused)) throw error;
+        wrong.textContent = error.status === 401 ? 'This token is not known here.' : sentences(error.message, error.remedy);
+      }
+    });
+    this.node = form;
+  }
+
+  focus() {
+    this.token.focus();
+  }
+
+  close() {}
+}
+
+const app = new App();
+applyTheme();
+place('theme').addEventListener('click', nextTheme);
+place('help').addEventListener('click', showKeys);
+place('logout').addEventListener('click', () => app.logOut());
+followKeys(() => app.view);
+window.addEventListener('hashchange', () => app.route());
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) clearTimeout(app.wait);
+  else if (app.view) app.refresh();
+});
+app.again();

@@ -1,0 +1,175 @@
+// The page of one topic: its states, how it did lately, who serves it and what became of its modules, its
+// jobs, and its dead.
+
+import { get, topicPath } from './api.js';
+import * as actions from './actions.js';
+import { Sparkline } from './chart.js';
+import { button, bytes, count, el, fill, many, setText, short, span, when } from './dom.js';
+import { DeadJobs, LatestJobs } from './jobs.js';
+import { STATES, badges } from './topics.js';
+
+/** How many refreshes of the topic come to one of its lists of jobs. */
+const LISTS_EVERY = 2;
+
+const FATES = {
+  served: ['good', 'serves'],
+  refused: ['bad', 'refused'],
+  rolled_back: ['bad', 'rolled back'],
+  rolled_back_by_hand: ['warn', 'rolled back by hand'],
+  left: ['calm', 'left'],
+};
+
+export class TopicPage {
+  constructor(app, name) {
+    this.app = app;
+    this.name = name;
+    this.title = name;
+    this.turn = 0;
+    this.series = app.series(name);
+    this.marks = el('span', { class: 'badges' });
+    this.buttons = el('div', { class: 'actions' });
+    this.states = el('div', { class: 'tiles', id: 'states' });
+    this.mix = el('div', { class: 'mix', 'aria-hidden': 'true' });
+    this.sparks = ['rate', 'depth', 'late'].map((kind) => new Sparkline(kind));
+    this.handler = el('div', { class: 'panel-body', id: 'handler' });
+    this.history = el('div', { class: 'panel-body', id: 'history' });
+    const later = () => app.refresh();
+    this.latest = app.may('admin') && new LatestJobs(name, later);
+    this.dead = app.may('admin') && new DeadJobs(app, name, later);
+    this.node = el('article', { class: 'topic' }, this.head(), this.states, this.mix, this.charts(),
+      el('div', { class: 'two' }, panel('Handler', this.handler), panel('Reloads', this.history)),
+      this.dead && this.dead.node, this.latest && this.latest.node,
+      !this.dead && el('p', { class: 'empty' }, 'Jobs are shown to tokens with the scope admin.'));
+  }
+
+  head() {
+    return el('div', { class: 'head' },
+      el('a', { class: 'back', href: '#/' }, '← Topics'),
+      el('div', { class: 'bar' }, el('h1', { id: 'name' }, this.name), this.marks, el('span', { class: 'grow' }), this.buttons));
+  }
+
+  charts() {
+    return el('div', { class: 'charts' }, this.sparks.map((spark) =>
+      el('figure', { class: 'panel' }, el('figcaption', {}, spark.line.title, spark.reach), spark.node)));
+  }
+
+  async refresh() {
+    const state = await get(topicPath(this.name));
+    this.state = state;
+    // This request tells no clock of Redis; the list's is not far from this one.
+    this.series.add(this.app.now(), state);
+    this.show();
+    if (this.dead && this.turn % LISTS_EVERY === 0) {
+      await Promise.all([this.latest.refresh(), this.dead.refresh(state)]);
+    }
+    this.turn += 1;
+  }
+
+  show() {
+    const { state } = this;
+    const marks = badges(state);
+    fill(this.marks, marks.map((mark) => mark.textContent).join(), () => marks);
+    this.showButtons();
+    const words = { pending: 'Not yet due' };
+    const all = [...STATES.map(([name, title]) => [name, words[name] ?? title, state[name]]), ['done', 'Done, kept', state.done]];
+    const shown = all.filter(([name, , number]) => number > 0 || (name !== 'blocked' && name !== 'done'));
+    fill(this.states, JSON.stringify(shown), () => shown.map(([name, title, number]) =>
+      el('div', { class: `tile s-${name}${number ? '' : ' none'}`, 'data-state': name }, el('b', {}, count(number)), el('span', {}, title))));
+    fill(this.mix, JSON.stringify(shown), () => shown.filter(([name, , number]) => number && name !== 'done').map(([name, , number]) => {
+      const part = el('i', { class: `s-${name}` });
+      part.style.flexGrow = String(Math.sqrt(number));
+      return part;
+    }));
+    this.sparks.forEach((spark) => spark.show(this.series));
+    this.showHandler();
+    this.showHistory();
+  }
+
+  showButtons() {
+    const { state, app, name } = this;
+    const isAdmin = app.may('admin');
+    const told = state.served_by.find((served) => served.before);
+    const key = [state.paused, isAdmin, told?.before, told?.digest].join();
+    const later = () => app.refresh();
+    fill(this.buttons, key, () => [
+      app.may('push') && button('Push a job', () => this.push(), { class: 'main', id: 'push' }),
+      isAdmin && (state.paused
+        ? button('Resume', () => actions.resume(name, later), { id: 'resume' })
+        : button('Pause', () => actions.pause(name, this.state, later), { id: 'pause' })),
+      isAdmin && !state.pulled && button('Look for changes', () => actions.reload(name, later), { id: 'reload' }),
+      isAdmin && !state.pulled && button('Roll back', () => actions.rollback(name, told?.digest ?? '', told?.before ?? '', later),
+        { id: 'rollback', disabled: !told, title: told ? '' : 'No module served before this one' }),
+    ]);
+  }
+
+  showHandler() {
+    const { state } = this;
+    const modules = new Map();
+    for (const served of state.served_by) {
+      for (const module of served.modules) {
+        const sums = modules.get(module.digest) ?? { jobs: 0, failed: 0, wall: 0, wallMax: 0, memory: 0 };
+        sums.jobs += module.jobs;
+        sums.failed += module.failed;
+        sums.wall += module.wall_ms;
+        sums.wallMax = Math.max(sums.wallMax, module.wall_max_ms);
+        sums.memory = Math.max(sums.memory, module.memory_peak_bytes);
+        modules.set(module.digest, sums);
+      }
+      if (served.digest && !modules.has(served.digest)) modules.set(served.digest, null);
+    }
+    const now = new Set(state.digests);
+    const canaries = new Map(state.served_by.filter((served) => served.canary).map((served) => [served.canary.digest, served.canary.percent]));
+    const before = new Set(state.served_by.map((served) => served.before));
+    const withdrawn = new Set(state.served_by.map((served) => served.withdrawn));
+    const roles = (digest) => [now.has(digest) && 'serves', canaries.has(digest) && `canary ${canaries.get(digest)} %`,
+      before.has(digest) && 'before', withdrawn.has(digest) && 'withdrawn'].filter(Boolean);
+    const shown = [...modules].map(([digest, sums]) => ({ digest, sums, roles: roles(digest) }));
+    fill(this.handler, JSON.stringify([shown, state.handler, state.runners, state.pulled]), () => [
+      el('p', { class: 'path' }, state.handler ?? (state.pulled ? 'None: consumers lease its jobs over HTTP or with duebox pull.' : 'Not in this daemon’s manifest.')),
+      el('p', { class: 'faint' }, `Served by ${many(state.runners, 'daemon')}.`),
+      shown.length > 0 && el('table', { class: 'plain' },
+        el('thead', {}, el('tr', {}, ['Module', 'Attempts', 'Failed', 'Mean', 'Longest', 'Memory'].map((title, at) =>
+          el('th', { scope: 'col', class: at ? 'number' : '' }, title)))),
+        el('tbody', {}, shown.map(({ digest, sums, roles: words }) => el('tr', {},
+          el('th', { scope: 'row', title: digest }, el('code', {}, short(digest)), words.map((word) => el('span', { class: `badge ${word === 'serves' ? 'good' : 'calm'}` }, word))),
+          (sums ? [count(sums.jobs), count(sums.failed), sums.jobs ? span(sums.wall / sums.jobs) : '–', span(sums.wallMax), bytes(sums.memory)] : ['0', '0', '–', '–', '–'])
+            .map((text) => el('td', { class: 'number' }, text)))))),
+    ]);
+  }
+
+  showHistory() {
+    const events = this.state.served_by.flatMap((served) => served.history.map((event) => ({ ...event, runner: served.runner })));
+    events.sort((one, other) => other.at_ms - one.at_ms);
+    const isMany = new Set(this.state.served_by.map((served) => served.runner)).size > 1;
+    // Anew each half minute too, since the times are told from now.
+    const key = `${Math.floor(Date.now() / 30_000)} ${JSON.stringify(events)}`;
+    fill(this.history, key, () => (events.length === 0
+      ? el('p', { class: 'faint' }, this.state.pulled ? 'It has no module.' : 'Nothing has changed since the daemons started.')
+      : el('ol', { class: 'timeline' }, events.map((event) => {
+        const [kind, word] = FATES[event.fate] ?? ['calm', event.fate];
+        return el('li', { class: kind },
+          el('div', {}, el('b', {}, `${event.role === 'canary' ? 'canary ' : ''}${word}`), ' ',
+            event.digest && el('code', { title: event.digest }, short(event.digest)), ' ', when(event.at_ms),
+            isMany && el('span', { class: 'faint' }, ` in ${event.runner}`)),
+          event.reason && el('p', { class: 'reason' }, event.reason));
+      }))));
+  }
+
+  push() {
+    if (this.state && this.app.may('push')) actions.pushOne(this.name, () => this.app.refresh());
+  }
+
+  links() {
+    return [...this.node.querySelectorAll('.jobs button.id')];
+  }
+
+  refreshLists() {
+    this.turn = 0;
+  }
+
+  close() {}
+}
+
+function panel(title, body) {
+  return el('section', { class: 'panel', 'aria-label': title }, el('h2', {}, title), body);
+}

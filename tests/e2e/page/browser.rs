@@ -1,0 +1,212 @@
+//! A headless Chromium, driven through chromedriver by the WebDriver protocol: plain HTTP and JSON, for which
+//! the tests have a client already. Dropping it ends the browser and the driver.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use duebox_harness::eventually;
+use serde_json::{Value, json};
+
+use crate::http::client::ask;
+
+/// The name under which WebDriver hands out an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Keys that are no letters, as WebDriver writes them.
+pub(super) const ENTER: &str = "\u{e007}";
+pub(super) const ESCAPE: &str = "\u{e00c}";
+
+/// A browser with one window.
+pub(super) struct Browser {
+    driver: Child,
+    /// What the driver says; it ends when nobody listens.
+    said: Lines<BufReader<ChildStdout>>,
+    at: SocketAddr,
+    session: String,
+}
+
+/// A window's size, and whether its system is dark.
+#[derive(Clone, Copy)]
+pub(super) struct Window {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) is_dark: bool,
+}
+
+pub(super) const DESK: Window = Window { width: 1280, height: 900, is_dark: false };
+pub(super) const PHONE: Window = Window { width: 390, height: 844, is_dark: false };
+
+impl Browser {
+    /// Starts a browser whose window is as a desk's.
+    pub(super) fn start() -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!("no chromedriver: {error}; run: apt-get install chromium chromium-driver")
+            });
+        let said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut browser = Self { driver, said, at, session: String::new() };
+        let said = browser.said.by_ref().map_while(Result::ok);
+        let port =
+            said.filter_map(|line| Some(line.rsplit_once("successfully on port ")?.1.to_owned()));
+        let port = port.map(|port| port.trim_end_matches('.').to_owned()).next();
+        browser.at.set_port(port.expect("chromedriver says its port").parse().unwrap());
+        // Root has no sandbox of its own, and containers have little shared memory.
+        let args = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
+        let options = json!({ "args": args });
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let made = browser.post("/session", &wanted);
+        browser.session = format!("/session/{}", made["sessionId"].as_str().unwrap());
+        browser.resize(DESK);
+        browser
+    }
+
+    /// Sends a command to the driver, which must follow it.
+    #[track_caller]
+    fn send(&self, line: &str, body: &[u8]) -> Value {
+        let answer = ask(self.at, line, &[("content-type", "application/json")], body);
+        assert_eq!(answer.status, 200, "{line}: {}", answer.text());
+        answer.json()["value"].take()
+    }
+
+    #[track_caller]
+    fn post(&self, path: &str, body: &Value) -> Value {
+        self.send(&format!("POST {}{path}", self.session), body.to_string().as_bytes())
+    }
+
+    fn devtools(&self, command: &str, params: Value) {
+        self.post("/goog/cdp/execute", &json!({ "cmd": command, "params": params }));
+    }
+
+    pub(super) fn resize(&self, window: Window) {
+        let Window { width, height, is_dark } = window;
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.devtools("Emulation.setDeviceMetricsOverride", size);
+        let scheme = if is_dark { "dark" } else { "light" };
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.devtools("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    pub(super) fn go(&self, url: &str) {
+        self.post("/url", &json!({ "url": url }));
+    }
+
+    /// What a script answers.
+    #[track_caller]
+    pub(super) fn run(&self, script: &str) -> Value {
+        self.post("/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// What a script hands to its last argument, later.
+    #[track_caller]
+    pub(super) fn run_later(&self, script: &str) -> Value {
+        self.post("/execute/async", &json!({ "script": script, "args": [] }))
+    }
+
+    /// Waits until a script answers true.
+    #[track_caller]
+    pub(super) fn wait(&self, what: &str, script: &str) {
+        eventually(what, || self.run(&format!("return Boolean({script})")) == true);
+    }
+
+    /// Waits until something is there and says this, among other things.
+    #[track_caller]
+    pub(super) fn reads(&self, selector: &str, text: &str) {
+        let script = format!(
+            "[...document.querySelectorAll({})].some((node) => node.textContent.includes({}))",
+            json!(selector),
+            json!(text)
+        );
+        self.wait(&format!("{selector} says {text:?}"), &script);
+    }
+
+    /// Waits until nothing such is there.
+    #[track_caller]
+    pub(super) fn is_gone(&self, selector: &str) {
+        let script = format!("!document.querySelector({})?.checkVisibility()", json!(selector));
+        self.wait(&format!("{selector} is gone"), &script);
+    }
+
+    /// Clicks on what is found there, as a person would: it must be seen and nothing may lie over it.
+    #[track_caller]
+    pub(super) fn click(&self, selector: &str) {
+        let there = format!(
+            "document.querySelector({0})?.checkVisibility() && !document.querySelector({0}).disabled",
+            json!(selector)
+        );
+        self.wait(&format!("{selector} can be clicked"), &there);
+        let found = self.element(selector);
+        self.post(&format!("/element/{found}/click"), &json!({}));
+    }
+
+    /// Types into what is found there.
+    #[track_caller]
+    pub(super) fn write(&self, selector: &str, text: &str) {
+        self.wait(selector, &format!("document.querySelector({})", json!(selector)));
+        let found = self.element(selector);
+        self.post(&format!("/element/{found}/value"), &json!({ "text": text }));
+    }
+
+    /// Presses a key, wherever the focus is.
+    #[track_caller]
+    pub(super) fn press(&self, key: &str) {
+        let strokes =
+            json!([{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }]);
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": strokes });
+        self.post("/actions", &json!({ "actions": [keyboard] }));
+    }
+
+    #[track_caller]
+    fn element(&self, selector: &str) -> String {
+        let by = json!({ "using": "css selector", "value": selector });
+        self.post("/element", &by)[ELEMENT].as_str().unwrap().to_owned()
+    }
+
+    /// The cookies of the page, those too that no script can read.
+    pub(super) fn cookies(&self) -> Vec<Value> {
+        let cookies = self.send(&format!("GET {}/cookie", self.session), b"");
+        cookies.as_array().cloned().unwrap_or_default()
+    }
+
+    /// What the browser had to complain of since it was asked last.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let entries = self.post("/se/log", &json!({ "type": "browser" }));
+        let entries = entries.as_array().cloned().unwrap_or_default();
+        entries.iter().filter_map(|entry| entry["message"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// Keeps what is seen as `target/page/NAME.png`.
+    pub(super) fn keep(&self, name: &str) {
+        let png = self.send(&format!("GET {}/screenshot", self.session), b"");
+        let png = STANDARD.decode(png.as_str().unwrap()).unwrap();
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("target/page");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("{name}.png")), png).unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() && !std::thread::panicking() {
+            self.send(&format!("DELETE {}", self.session), b"");
+        } else if !self.session.is_empty() {
+            // Whatever is wrong is told already; the browser must go all the same.
+            let end = || ask(self.at, &format!("DELETE {}", self.session), &[], b"");
+            drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(end)));
+        }
+        drop(self.driver.kill());
+        drop(self.driver.wait());
+    }
+}
