@@ -280,6 +280,7 @@ impl Shared {
         let mut slot = Some(self.slot().await);
         let mut slot_since = Instant::now();
         let mut waited = false;
+        let mut gave_way = slot_since;
         while let Some(task) = self.next() {
             if waited {
                 stretch.begin();
@@ -287,6 +288,7 @@ impl Shared {
             let ended;
             (ended, waited) = self.run(task).await;
             self.end(ended);
+            stretch.give_way(&mut gave_way);
             if slot_since.elapsed() > TURN_MAX {
                 drop(slot.take());
                 tokio::task::yield_now().await;

@@ -5,18 +5,24 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Shared;
 use crate::guest_threads::TURN_MAX;
+
+/// How often a slow thread lets others have its core between jobs; to ask costs a microsecond.
+const GIVE_WAY_EVERY: Duration = Duration::from_micros(100);
 
 /// For how long a lane has kept a thread: since its job began, or since the first of several jobs that
 /// never waited.
 #[derive(Default)]
 pub(super) struct Stretch {
     kept_ns: AtomicU64,
+    /// The thread is a slow one.
+    is_slow: AtomicBool,
 }
 
 impl Stretch {
@@ -28,6 +34,15 @@ impl Stretch {
     fn keep(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.kept_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// On a slow thread, lets the kernel run whoever waits for its core, unless it has just done so at `last`:
+    /// by itself it would look at the next tick, in up to 4 ms.
+    pub(super) fn give_way(&self, last: &mut Instant) {
+        if self.is_slow.load(Ordering::Relaxed) && last.elapsed() > GIVE_WAY_EVERY {
+            thread::yield_now();
+            *last = Instant::now();
+        }
     }
 
     fn is_long(&self) -> bool {
@@ -72,6 +87,7 @@ impl Crossing {
 
     /// Runs the lane on a slow thread until it closes.
     pub(super) async fn slow(mut self) {
+        self.stretch.is_slow.store(true, Ordering::Relaxed);
         loop {
             let turn = self.shared.share.turns.enter(usize::MAX).await;
             let closed = poll_fn(|context| {
@@ -84,6 +100,7 @@ impl Crossing {
             });
             let closed = closed.await;
             drop(turn);
+            thread::yield_now();
             if closed {
                 break;
             }
