@@ -90,6 +90,14 @@ fn a_job_dies_is_looked_at_requeued_and_acked() {
     browser.click("#requeue");
     browser.reads("#toasts", "is requeued");
     browser.reads("#attempts", "done");
+    // What is marked stays marked while the page goes on looking.
+    browser.press("j");
+    browser.wait("an attempt is marked", "document.activeElement.matches('.jobs button.id')");
+    browser.run("window.marked = document.activeElement; window.asked = performance.now()");
+    let later = "performance.getEntriesByType('resource').filter((entry) => \
+        entry.startTime > window.asked && entry.name.includes('/jobs')).length > 1";
+    browser.wait("it has looked again", later);
+    assert_eq!(browser.run("return document.activeElement === window.marked"), true);
     browser.reads("#states [data-state=dead] b", "0");
     daemon.wait_for_line("the job is done", |line| {
         line.has("settled", "done") && line.has("job_id", MARKUP_ID)
@@ -256,6 +264,10 @@ fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
     browser.reads("#keys", "filter the topics");
     browser.press(ESCAPE);
     browser.is_gone("#keys");
+    for theme in ["light", "dark", "system"] {
+        browser.press("t");
+        assert_eq!(browser.run("return document.documentElement.dataset.theme"), theme);
+    }
     // A page that is not seen asks for nothing.
     browser.run(
         "Object.defineProperty(document, 'hidden', { configurable: true, value: true }); \

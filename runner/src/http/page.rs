@@ -78,7 +78,7 @@ impl File {
             (header::CONTENT_SECURITY_POLICY, POLICY),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::X_FRAME_OPTIONS, "DENY"),
-            (header::REFERRER_POLICY, "no-referrer"),
+            (header::REFERRER_POLICY, "same-origin"),
             (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         ];
         for (name, value) in fixed {

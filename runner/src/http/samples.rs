@@ -143,6 +143,19 @@ impl Samples {
         }
     }
 
+    /// Attempts a second between the last look and now, or the look before where the last is too new; none if
+    /// nobody has looked lately.
+    pub(super) fn rate(&self, topic: &TopicName, now_ms: u64, attempts: u64) -> Option<f64> {
+        let looks = self.looks();
+        let seen = looks.topics.get(topic)?;
+        let pairs = looks.at_ms.iter().rev().zip(seen.iter().rev());
+        let is_far = |at_ms: u64| now_ms.saturating_sub(at_ms) >= EVERY.as_millis() as u64 / 2;
+        let (at_ms, sample) = pairs.take(2).find(|(at_ms, _)| is_far(**at_ms))?;
+        let ms = now_ms.saturating_sub(*at_ms);
+        let ran = attempts.saturating_sub(sample.attempts);
+        (ms <= GAP_MS).then(|| ran as f64 * 1_000.0 / ms as f64)
+    }
+
     fn list(&self, sees: impl Fn(&TopicName) -> bool) -> SampleList {
         let looks = self.looks();
         let seen = looks.topics.iter().filter(|(name, _)| sees(name));
@@ -207,6 +220,10 @@ mod tests {
         assert_eq!(all.topics["old"].attempts.first(), Some(&10));
         assert_eq!(all.topics["new"].attempts, [65, 66, 67, 68, 69]);
         assert_eq!(samples.list(|name| *name == new).topics.len(), 1);
+        // From the last look, or from the one before it; and not from one of long ago.
+        let rate = |now_ms| samples.rate(&old, now_ms, 79);
+        assert_eq!((rate(700_000), rate(691_000)), (Some(1.0), Some(1.0)));
+        assert_eq!((rate(760_000), samples.rate(&new, 650_000, 9)), (None, None));
         samples.note(700_000, std::iter::empty());
         assert!(samples.list(|_| true).topics.is_empty());
         samples.note(800_000, std::iter::empty());

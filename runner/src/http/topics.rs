@@ -67,6 +67,9 @@ pub(super) struct TopicState {
     pub(super) attempts: u64,
     /// Of these, those that failed.
     pub(super) failed: u64,
+    /// Attempts a second, over the last 5 to 20 s; none in the first seconds after nobody has asked for an
+    /// hour.
+    attempts_per_s: Option<f64>,
     /// Daemons that hold its jobs back, since they fail and fail.
     breakers_open: usize,
 }
@@ -146,7 +149,11 @@ pub(super) async fn states(
     }
     let states = names.iter().zip(&depths).map(|(name, depths)| {
         let told = told.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
-        (name.clone(), TopicState::of(name, manifest.topic_for(name), depths, told))
+        (
+            name.clone(),
+            TopicState::of(name, manifest.topic_for(name), depths, told)
+                .rated(server, name, now_ms),
+        )
     });
     Ok((now_ms, states.collect()))
 }
@@ -176,6 +183,7 @@ pub(super) async fn show(
     let told: Vec<&TopicStatus> = served_by.iter().map(|served| &served.status).collect();
     let depths = depths.first().cloned().unwrap_or_default();
     let state = TopicState::of(&name, settings, &depths, &told);
+    let state = state.rated(&server, &name, depths.now_ms);
     let handler = settings.and_then(|topic| topic.handler.as_deref());
     let handler = handler.map(|path| path.display().to_string());
     Ok(Json(TopicDetail { state, handler, served_by }))
@@ -290,6 +298,12 @@ impl TopicState {
         self.pending + self.ready + self.blocked + self.unack + self.retry
     }
 
+    /// The same with its rate, as far as it is known.
+    fn rated(mut self, server: &ServerState, name: &TopicName, now_ms: u64) -> Self {
+        self.attempts_per_s = server.samples.rate(name, now_ms, self.attempts);
+        self
+    }
+
     fn of(
         name: &TopicName,
         settings: Option<&Topic>,
@@ -317,6 +331,7 @@ impl TopicState {
             digests: digests.collect(),
             attempts: told.iter().map(|told| told.total.jobs).sum(),
             failed: told.iter().map(|told| told.total.failed).sum(),
+            attempts_per_s: None,
             breakers_open: told.iter().filter(|told| told.breaker.is_some()).count(),
         }
     }

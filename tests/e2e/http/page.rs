@@ -21,7 +21,7 @@ fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
         }
         assert!(!policy.contains("unsafe"), "{policy}");
         assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
-        assert_eq!(file.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(file.header("referrer-policy"), Some("same-origin"));
         let known = [("if-none-match", file.header("etag").unwrap())];
         assert_eq!(ask(at, &format!("GET {path}"), &known, b"").status, 304, "{path}");
     }
@@ -68,6 +68,11 @@ fn jobs_are_told_one_by_one_and_topics_look_back() {
     assert_eq!((of("retry"), of("pending")), (vec!["fails".into()], vec!["later".into()]));
     assert_eq!(get(at, "/v1/topics/work/jobs?limit=0").problem(), "bad-request");
     assert_eq!(get(at, "/v1/topics/none/jobs").problem(), "unknown-topic");
+    eventually("the rate is told", || {
+        get(at, "/v1/topics/work").json()["attempts_per_s"]
+            .as_f64()
+            .is_some_and(|rate| rate < 100.0)
+    });
     // What this daemon ran is told at once, and not with its next word in Redis.
     assert_eq!(get(at, "/v1/topics").json()["topics"][0]["attempts"], 1);
     eventually("a look is kept that saw both", || {

@@ -146,9 +146,15 @@ impl Browser {
             "document.querySelector({0})?.checkVisibility() && !document.querySelector({0}).disabled",
             json!(selector)
         );
-        self.wait(&format!("{selector} can be clicked"), &there);
-        let found = self.element(selector);
-        self.post(&format!("/element/{found}/click"), &json!({}));
+        // What is drawn anew, or lies under a message, between two questions is looked for again.
+        eventually(&format!("{selector} is clicked"), || {
+            if self.run(&format!("return Boolean({there})")) != true {
+                return false;
+            }
+            let found = self.element(selector);
+            let line = format!("POST {}/element/{found}/click", self.session);
+            ask(self.at, &line, &[("content-type", "application/json")], b"{}").status == 200
+        });
     }
 
     /// Types into what is found there.

@@ -84,18 +84,60 @@ export function bytes(number) {
 export const short = (digest) => digest.slice(0, 12);
 export const many = (number, one, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
 
+/** How far Redis' clock is ahead of this one: the times that are told are by it. */
+export const clock = { ahead: 0, now: () => Date.now() + clock.ahead };
+
 /** How long ago, or how soon, a time is. */
-export function since(atMs, nowMs = Date.now()) {
-  const away = nowMs - atMs;
+function since(atMs) {
+  const away = clock.now() - atMs;
   if (Math.abs(away) < 1_000) return 'now';
   return away > 0 ? `${span(away)} ago` : `in ${span(-away)}`;
 }
 
-const clock = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+const exactly = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 
-/** A time as people say it, with the exact one in its title. */
-export function when(atMs, nowMs) {
+/** A time as people say it, with the exact one in its title; `tellTimes` keeps it true. */
+export function when(atMs) {
   const exact = new Date(atMs);
   const isTime = !Number.isNaN(exact.getTime());
-  return el('time', { datetime: isTime ? exact.toISOString() : '', title: isTime ? clock.format(exact) : '' }, since(atMs, nowMs));
+  const node = el('time', { datetime: isTime ? exact.toISOString() : '', title: isTime ? exactly.format(exact) : '' }, since(atMs));
+  node.atMs = atMs;
+  return node;
+}
+
+/** Says all times of a node anew. */
+export function tellTimes(node) {
+  for (const time of node.querySelectorAll('time')) setText(time, since(time.atMs));
+}
+
+/** The rows of a table. One whose item is as it was keeps its node, and with it the focus and a click that has
+    begun; `make` makes the row of an item that is new. */
+export class Rows {
+  constructor(heads, make, className = 'plain') {
+    this.make = make;
+    this.known = new Map();
+    this.body = el('tbody');
+    this.empty = el('p', { class: 'faint', hidden: true });
+    this.table = el('table', { class: className, hidden: true },
+      el('thead', {}, el('tr', {}, heads.map((title) => el('th', { scope: 'col' }, title)))), this.body);
+    this.node = el('div', {}, this.table, this.empty);
+  }
+
+  show(items, emptyText) {
+    const rows = new Map(items.map((item) => {
+      const key = JSON.stringify(item);
+      return [key, this.known.get(key) ?? this.make(item)];
+    }));
+    for (const [key, row] of this.known) if (!rows.has(key)) row.remove();
+    let place = this.body.firstChild;
+    for (const row of rows.values()) {
+      if (row === place) place = place.nextSibling;
+      else this.body.insertBefore(row, place);
+    }
+    this.known = rows;
+    this.table.hidden = items.length === 0;
+    this.empty.hidden = items.length > 0;
+    setText(this.empty, emptyText);
+    tellTimes(this.body);
+  }
 }

@@ -3,7 +3,7 @@
 
 import { Refused, get, topicPath } from './api.js';
 import * as actions from './actions.js';
-import { button, count, el, fill, setText, short, span, when } from './dom.js';
+import { Rows, button, count, el, setText, short, span, when } from './dom.js';
 
 const PAGE = 25;
 
@@ -14,9 +14,6 @@ const STATE_WORDS = { unack: 'running', ready: 'ready', blocked: 'blocked', retr
 const TIME_WORDS = { unack: 'lease ends', ready: 'due', blocked: 'due', retry: 'next try', pending: 'due' };
 
 const chip = (state) => el('span', { class: `chip s-${state}` }, STATE_WORDS[state] ?? state);
-
-/** The head of a table. */
-const heads = (...titles) => el('thead', {}, el('tr', {}, titles.map((title) => el('th', { scope: 'col' }, title))));
 
 /** A cell that says what it is where there is no head to say it. */
 const cell = (label, ...children) => el('td', { 'data-label': label }, ...children);
@@ -37,11 +34,11 @@ export class DeadJobs {
     this.requeueAll = button('Requeue all', act(actions.requeueAll), { id: 'requeue-all' });
     this.purge = button('Purge', act(actions.purge), { id: 'purge', class: 'danger quiet' });
     this.number = el('span', { class: 'shown' });
-    this.list = el('div', {});
+    this.list = new Rows(['Job', 'Died', 'Class', 'Attempt', 'Reason', ''], (job) => this.row(job), 'plain cards');
     this.more = button('Show more', () => this.showMore(), { class: 'quiet', hidden: true });
     this.node = el('section', { class: 'panel jobs', id: 'dead', 'aria-label': 'Dead letters' },
       el('div', { class: 'bar' }, el('h2', {}, 'Dead letters'), this.number, el('span', { class: 'grow' }), this.choice, this.requeueAll, this.purge),
-      this.list, this.more);
+      this.list.node, this.more);
   }
 
   choose() {
@@ -65,10 +62,7 @@ export class DeadJobs {
     setText(this.purge, wanted ? `Purge ${wanted}` : 'Purge');
     for (const node of [this.requeueAll, this.purge]) node.disabled = state.dead === 0;
     this.more.hidden = !page.next || this.limit >= 1_000;
-    const minute = Math.floor(Date.now() / 10_000);
-    fill(this.list, `${minute} ${JSON.stringify(page.jobs)}`, () => (page.jobs.length === 0
-      ? el('p', { class: 'faint' }, state.dead ? 'None of them is of this class, among the last ones.' : 'No job of it is dead.')
-      : el('table', { class: 'plain cards' }, heads('Job', 'Died', 'Class', 'Attempt', 'Reason', ''), el('tbody', {}, page.jobs.map((job) => this.row(job))))));
+    this.list.show(page.jobs, state.dead ? 'None of them is of this class, among the last ones.' : 'No job of it is dead.');
   }
 
   row(job) {
@@ -84,24 +78,24 @@ export class LatestJobs {
   constructor(topic, done) {
     this.topic = topic;
     this.done = done;
-    this.live = el('div', { id: 'live-jobs' });
-    this.attempts = el('div', { id: 'attempts' });
+    this.live = new Rows(['Job', 'State', 'When'], (job) => this.job(job), 'plain cards lines');
+    this.attempts = new Rows(['Job', 'Came to', 'Took', 'When'], (attempt) => this.attempt(attempt), 'plain cards lines');
+    this.live.node.id = 'live-jobs';
+    this.attempts.node.id = 'attempts';
     this.node = el('div', { class: 'two' },
-      el('section', { class: 'panel jobs', 'aria-label': 'Running and next' }, el('h2', {}, 'Running and next'), this.live),
-      el('section', { class: 'panel jobs', 'aria-label': 'Latest attempts' }, el('h2', {}, 'Latest attempts', el('small', {}, 'in this daemon')), this.attempts));
+      el('section', { class: 'panel jobs', 'aria-label': 'Running and next' }, el('h2', {}, 'Running and next'), this.live.node),
+      el('section', { class: 'panel jobs', 'aria-label': 'Latest attempts' }, el('h2', {}, 'Latest attempts', el('small', {}, 'in this daemon')), this.attempts.node));
   }
 
   async refresh() {
     const { jobs, latest } = await get(`${topicPath(this.topic, 'jobs')}?limit=8`);
-    const moment = Math.floor(Date.now() / 2_000);
-    fill(this.live, `${moment} ${JSON.stringify(jobs)}`, () => (jobs.length === 0
-      ? el('p', { class: 'faint' }, 'No job of it waits or runs.')
-      : el('table', { class: 'plain' }, heads('Job', 'State', 'When'), el('tbody', {}, jobs.map((job) => el('tr', {},
-        el('th', { scope: 'row' }, opener(this.topic, job.id, this.done)), el('td', {}, chip(job.state)),
-        el('td', {}, el('span', { class: 'faint' }, `${TIME_WORDS[job.state]} `), when(job.at_ms))))))));
-    fill(this.attempts, `${moment} ${JSON.stringify(latest)}`, () => (latest.length === 0
-      ? el('p', { class: 'faint' }, 'This daemon has run no job of it since it started.')
-      : el('table', { class: 'plain' }, heads('Job', 'Came to', 'Took', 'When'), el('tbody', {}, latest.map((attempt) => this.attempt(attempt))))));
+    this.live.show(jobs, 'No job of it waits or runs.');
+    this.attempts.show(latest, 'This daemon has run no job of it since it started.');
+  }
+
+  job(job) {
+    return el('tr', {}, el('th', { scope: 'row' }, opener(this.topic, job.id, this.done)), el('td', {}, chip(job.state)),
+      el('td', {}, el('span', { class: 'faint' }, `${TIME_WORDS[job.state]} `), when(job.at_ms)));
   }
 
   attempt(attempt) {
@@ -168,9 +162,9 @@ function evidence(job) {
 function facts(job) {
   const info = job.dead?.info ?? job.done?.info ?? job.last_error ?? {};
   const all = [
-    ['Due', job.due_at_ms !== undefined && when(job.due_at_ms, job.now_ms)],
-    ['Died', job.dead && when(job.dead.died_at_ms, job.now_ms)],
-    ['Done', job.done && when(job.done.done_at_ms, job.now_ms)],
+    ['Due', job.due_at_ms !== undefined && when(job.due_at_ms)],
+    ['Died', job.dead && when(job.dead.died_at_ms)],
+    ['Done', job.done && when(job.done.done_at_ms)],
     ['Attempt', info.attempt],
     ['Took', info.wall_ms !== undefined && span(info.wall_ms)],
     ['Module', info.digest && el('code', { title: info.digest }, short(info.digest))],
@@ -179,7 +173,7 @@ function facts(job) {
     ['Snoozes', job.snoozes || undefined],
     ['Key', job.key],
     ['Held by', job.lease && (job.lease.holder ?? 'nobody known')],
-    ['Lease ends', job.lease && when(job.lease.expires_at_ms, job.now_ms)],
+    ['Lease ends', job.lease && when(job.lease.expires_at_ms)],
   ];
   return el('dl', { class: 'facts' }, all.filter(([, value]) => value !== undefined && value !== false && value !== null)
     .map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value))));

@@ -4,7 +4,7 @@
 import { Refused, ask, get, post } from './api.js';
 import { sayRefused } from './actions.js';
 import { Series } from './chart.js';
-import { el, setText } from './dom.js';
+import { clock, el, setText } from './dom.js';
 import { applyTheme, followKeys, nextTheme, showKeys } from './keys.js';
 import { TopicPage } from './topic.js';
 import { TopicList } from './topics.js';
@@ -21,7 +21,6 @@ class App {
     this.all = new Map();
     this.session = { scopes: [] };
     this.fails = 0;
-    this.clockAhead = 0;
     this.wait = null;
   }
 
@@ -35,14 +34,9 @@ class App {
     return this.all.get(topic);
   }
 
-  /** Redis' clock, as far as it is known. */
-  now() {
-    return Date.now() + this.clockAhead;
-  }
-
   saw(states, nowMs) {
-    if (nowMs) this.clockAhead = nowMs - Date.now();
-    for (const state of states) this.series(state.topic).add(this.now(), state);
+    if (nowMs) clock.ahead = nowMs - Date.now();
+    for (const state of states) this.series(state.topic).add(clock.now(), state);
   }
 
   async start() {

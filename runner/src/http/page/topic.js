@@ -4,7 +4,7 @@
 import { get, topicPath } from './api.js';
 import * as actions from './actions.js';
 import { Sparkline } from './chart.js';
-import { button, bytes, count, el, fill, many, setText, short, span, when } from './dom.js';
+import { button, bytes, clock, count, el, fill, many, short, span, tellTimes, when } from './dom.js';
 import { DeadJobs, LatestJobs } from './jobs.js';
 import { STATES, badges } from './topics.js';
 
@@ -56,8 +56,7 @@ export class TopicPage {
   async refresh() {
     const state = await get(topicPath(this.name));
     this.state = state;
-    // This request tells no clock of Redis; the list's is not far from this one.
-    this.series.add(this.app.now(), state);
+    this.series.add(clock.now(), state);
     this.show();
     if (this.dead && this.turn % LISTS_EVERY === 0) {
       await Promise.all([this.latest.refresh(), this.dead.refresh(state)]);
@@ -141,9 +140,8 @@ export class TopicPage {
     const events = this.state.served_by.flatMap((served) => served.history.map((event) => ({ ...event, runner: served.runner })));
     events.sort((one, other) => other.at_ms - one.at_ms);
     const isMany = new Set(this.state.served_by.map((served) => served.runner)).size > 1;
-    // Anew each half minute too, since the times are told from now.
-    const key = `${Math.floor(Date.now() / 30_000)} ${JSON.stringify(events)}`;
-    fill(this.history, key, () => (events.length === 0
+    tellTimes(this.history);
+    fill(this.history, JSON.stringify(events), () => (events.length === 0
       ? el('p', { class: 'faint' }, this.state.pulled ? 'It has no module.' : 'Nothing has changed since the daemons started.')
       : el('ol', { class: 'timeline' }, events.map((event) => {
         const [kind, word] = FATES[event.fate] ?? ['calm', event.fate];

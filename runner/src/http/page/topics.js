@@ -73,6 +73,7 @@ export class TopicList {
       this.seen.unobserve(row.node);
       row.node.remove();
       this.rows.delete(name);
+      this.app.all.delete(name);
       isOther = true;
     }
     for (const state of list.topics) {
