@@ -222,6 +222,7 @@ fn job(payload: Bytes) -> anyhow::Result<Invocation> {
         due_at_ms: 1_763_740_800_000,
         headers: BTreeMap::new(),
         ttr: Duration::from_secs(30),
+        span: None,
     })
 }
 

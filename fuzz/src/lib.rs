@@ -80,6 +80,7 @@ impl Stage {
             due_at_ms: 1_763_740_800_000,
             headers: BTreeMap::from([("trace".to_owned(), "t-1".to_owned())]),
             ttr,
+            span: None,
         };
         let report = self.runtime.block_on(handler.run(job, Interrupt::new(), Arc::new(world)));
         let said = lines.0.load(Ordering::Relaxed);

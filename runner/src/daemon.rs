@@ -33,6 +33,7 @@ use self::reload::Changes;
 use self::rules::AllRules;
 use self::served::{Leaving, Served};
 use crate::company::Company;
+use crate::events::{Events, Telling};
 use crate::file_limit;
 use crate::guest_threads::GuestThreads;
 use crate::handler_log::HandlerLog;
@@ -54,6 +55,7 @@ use crate::signal::{Signal, Signals};
 use crate::status::{self, AllWatched, Refusal};
 use crate::supervisor;
 use crate::timer::Timer;
+use crate::traces::{Exporting, Traces};
 use crate::watch::Watch;
 
 mod bind;
@@ -148,6 +150,10 @@ struct Daemon {
     outage: Arc<Outage>,
     relay: Relay,
     pushes: Arc<Pushes>,
+    traces: Traces,
+    exporting: Exporting,
+    events: Events,
+    telling: Telling,
     kv_traffic: Arc<Traffic>,
     timer: Timer,
     topics: BTreeMap<TopicName, Served>,
@@ -213,6 +219,12 @@ impl Daemon {
             }),
             company: Company::default(),
         };
+        let runner_id: Arc<str> =
+            format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..)).into();
+        let (traces, exporting) = Traces::start(threads.network.handle(), &runner_id);
+        traces.send_to(manifest.runner.otlp.as_ref());
+        let (events, telling) = Events::start(settings.clone(), manifest.redis.prefix.clone());
+        events.keep(manifest.runner.events);
         let schedules = watch::Sender::new(manifest.schedules.clone().into());
         let manifest = Arc::new(manifest);
         let known = Known { manifest: Arc::clone(&manifest), served: BTreeMap::new() };
@@ -237,11 +249,15 @@ impl Daemon {
             orders,
             judge_at: tokio::time::interval(JUDGE_EVERY),
             ground,
-            runner_id: format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..)).into(),
+            runner_id,
             health: Arc::default(),
             outage: Arc::default(),
             relay: Relay::default(),
             pushes: Arc::default(),
+            traces,
+            exporting,
+            events,
+            telling,
             kv_traffic,
             timer,
             topics: BTreeMap::new(),
@@ -337,6 +353,8 @@ impl Daemon {
             pushes: Arc::clone(&self.pushes),
             watched: self.watched.subscribe(),
             runner_id: Arc::clone(&self.runner_id),
+            traces: self.traces.clone(),
+            events: self.events.clone(),
         };
         self.server = Some(Server::start(addresses, ground).await?);
         Ok(())
@@ -429,6 +447,7 @@ impl Daemon {
             }
         };
         tokio::join!(close, end);
+        tokio::join!(self.traces.stop(self.exporting), self.events.stop(self.telling));
         self.background.shutdown().await;
         // Without an answer the word lapses by itself.
         let forget = self.queue.forget_status(&self.runner_id);

@@ -13,6 +13,7 @@
 //! | `push.rs` · `many.rs` · `push_lines.rs` · `raw.rs` | pushing jobs: one, an array, a stream, bytes |
 //! | `jobs.rs` | one job: looking at it, taking it back, changing when it runs |
 //! | `leases.rs` · `settle.rs` | pull consumers |
+//! | `events.rs` | what becomes of jobs, while it happens |
 //! | `topics.rs` · `dead.rs` · `schedules.rs` | what operators look after |
 //! | `live.rs` · `samples.rs` | a topic's jobs one by one; how topics did lately |
 //! | `page.rs` · `session.rs` · `sessions.rs` | the page for people, and who has logged in there |
@@ -23,6 +24,7 @@ mod command;
 mod command_index;
 mod cors;
 mod dead;
+pub(crate) mod events;
 mod exchange;
 mod jobs;
 mod leases;
@@ -60,7 +62,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
 use utoipa_axum::router::OpenApiRouter;
@@ -73,11 +75,13 @@ use self::sessions::Sessions;
 use self::state::{Parts, ServerState};
 use self::tokens::{Takes, taking};
 use crate::daemon::Finder;
+use crate::events::Events;
 use crate::manifest;
 use crate::pushes::Pushes;
 use crate::status::AllWatched;
 use crate::tls::TlsPair;
 use crate::tokens::Scope;
+use crate::traces::Traces;
 
 /// Answers from this size on are packed, for those who take gzip.
 const PACKED_FROM: u16 = 1_024;
@@ -102,6 +106,10 @@ pub(crate) struct Ground {
     pub(crate) watched: watch::Receiver<AllWatched>,
     /// Names the daemon among all.
     pub(crate) runner_id: Arc<str>,
+    /// Where pushes are recorded.
+    pub(crate) traces: Traces,
+    /// Where it is told what became of jobs.
+    pub(crate) events: Events,
 }
 
 /// The addresses that are served.
@@ -149,7 +157,7 @@ impl Server {
     /// # Errors
     /// For people, if Redis cannot be reached.
     pub(crate) async fn start(addresses: Addresses, ground: Ground) -> anyhow::Result<Self> {
-        let Ground { threads, redis, prefix, finder, bells, probes, pushes, watched, runner_id } =
+        let Ground { threads, redis, prefix, finder, bells, probes, pushes, watched, runner_id, traces, events } =
             ground;
         // The connection lives on the threads of the server.
         let queue = threads.spawn(async move { Queue::connect(&redis, &prefix).await }).await??;
@@ -164,6 +172,9 @@ impl Server {
             runner_id,
             sessions: Sessions::default(),
             samples: Samples::default(),
+            traces,
+            events,
+            readers: events::Readers::default(),
             stops: stops.clone(),
             threads: threads.clone(),
         });
@@ -232,7 +243,8 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
         .routes(routes!(settle::nack))
         .routes(routes!(settle::drop_job))
         .routes(routes!(settle::release))
-        .routes(routes!(settle::extend));
+        .routes(routes!(settle::extend))
+        .routes(routes!(events::stream));
     let admin = OpenApiRouter::new()
         .routes(routes!(topics::pause))
         .routes(routes!(topics::resume))
@@ -279,7 +291,10 @@ fn dressed(router: Router) -> Router {
         .layer(RequestDecompressionLayer::new())
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(exchange::exchange))
-        .layer(CompressionLayer::new().compress_when(SizeAbove::new(PACKED_FROM)))
+        .layer(CompressionLayer::new().compress_when(
+            // Events are told one by one, not when enough of them fill a block.
+            SizeAbove::new(PACKED_FROM).and(NotForContentType::SSE),
+        ))
 }
 
 /// The answer of a handler that panicked.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
-use duebox_sandbox::{Digest, Interrupt, Invocation, Report, World};
+use duebox_sandbox::{Digest, Interrupt, Invocation, Report, Traced, World};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
@@ -72,12 +72,14 @@ pub struct Remains {
     pub trace: Option<String>,
     /// The last lines of its log, if it failed.
     pub log_tail: Vec<String>,
+    /// Its place in a trace and the calls below it, if it is recorded.
+    pub traced: Option<Box<Traced>>,
 }
 
 impl Remains {
     fn of(report: Report) -> (Outcome, Self) {
-        let Report { outcome, result, follow_ups, trace, log_tail, .. } = report;
-        (outcome, Self { result, follow_ups, trace, log_tail })
+        let Report { outcome, result, follow_ups, trace, log_tail, traced, .. } = report;
+        (outcome, Self { result, follow_ups, trace, log_tail, traced })
     }
 }
 

@@ -29,11 +29,13 @@ use tokio::sync::watch;
 use self::depths::{Depths, Seen};
 use self::page::Page;
 use self::process::Process;
+use crate::events::Events;
 use crate::gate::Gate;
 use crate::health::Health;
 use crate::outage::Outage;
 use crate::pushes::Pushes;
 use crate::status::AllWatched;
+use crate::traces::Traces;
 
 /// Topics that a page tells of; how many more there are is told too.
 pub const TOPICS_MAX: usize = 1_000;
@@ -54,6 +56,10 @@ pub struct Sources {
     pub traffic: Vec<(&'static str, Arc<Traffic>)>,
     /// What was pushed.
     pub pushes: Arc<Pushes>,
+    /// What was recorded.
+    pub traces: Traces,
+    /// What was told.
+    pub events: Events,
     /// What the guests hold.
     pub sandbox: Arc<Sandbox>,
     /// Places for guests that run.

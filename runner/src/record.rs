@@ -1,11 +1,11 @@
 //! What the log says of one attempt, once the queue has its verdict: one line, at info. Of its cost it
 //! says what is not zero.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duebox_job::{FailureClass, JobId, Outcome, TopicName};
 use duebox_queue::Settled;
-use duebox_sandbox::Digest;
+use duebox_sandbox::{Digest, Traced};
 use tracing::{info, warn};
 
 use crate::cost::Cost;
@@ -24,13 +24,17 @@ pub struct Record {
     pub cost: Cost,
     /// How long after its due time it was started.
     pub late: Duration,
+    /// When it was started; for one that no module has begun, when that was known.
+    pub started_at: Instant,
+    /// Its place in a trace and the calls below it, if it is recorded.
+    pub traced: Option<Box<Traced>>,
 }
 
 impl Record {
     /// Of an attempt that no module has begun.
     pub fn not_run(id: JobId, attempt: u32, outcome: Outcome) -> Self {
-        let (cost, late) = (Cost::default(), Duration::ZERO);
-        Self { id, attempt, outcome, digest: None, cost, late }
+        let (cost, late, started_at) = (Cost::default(), Duration::ZERO, Instant::now());
+        Self { id, attempt, outcome, digest: None, cost, late, started_at, traced: None }
     }
 
     /// What came of it, and what it cost, by the module that ran it; none if none did.

@@ -126,6 +126,7 @@ fn invocation(topic: &TopicName, case: usize, smoke: &SmokeCase, settings: &Topi
         due_at_ms: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0),
         headers: BTreeMap::new(),
         ttr: settings.ttr.min(CASE_MAX),
+        span: None,
     }
 }
 

@@ -112,6 +112,11 @@ impl Tokens {
         tokens.collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether this one is among them, just as it is.
+    pub fn have(&self, token: &Token) -> bool {
+        self.0.iter().any(|known| **known == *token)
+    }
+
     /// The one that was sent, if it is one of them. However much of it is right takes the same time.
     pub fn find(&self, sent: &str) -> Option<Arc<Token>> {
         let hash: [u8; 32] = Sha256::digest(sent.as_bytes()).into();

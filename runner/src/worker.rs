@@ -24,6 +24,7 @@ use crate::binding::Bound;
 use crate::breaker::{Breaker, Changes};
 use crate::company::Member;
 use crate::counters::Counters;
+use crate::events::Events;
 use crate::figures::Figures;
 use crate::in_flight::InFlight;
 use crate::lanes::{Lanes, Load};
@@ -36,6 +37,7 @@ use crate::record::Record;
 use crate::redis_clock::RedisClock;
 use crate::relay::Relay;
 use crate::timer::Timer;
+use crate::traces::Traces;
 
 use self::probe::Probe;
 
@@ -93,6 +95,10 @@ pub struct WorkerParts {
     pub outage: Arc<Outage>,
     /// Who brings follow-up jobs to their topics.
     pub relay: Relay,
+    /// Where it is recorded what an attempt came to, and told what became of jobs.
+    pub traces: Traces,
+    /// The same for those who integrate.
+    pub events: Events,
     /// What ends its waits.
     pub timer: Timer,
     /// What it is told.

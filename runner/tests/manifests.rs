@@ -122,6 +122,9 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
     assert_eq!((redis.prefix.as_str(), redis.poll), ("shop", Duration::from_millis(500)));
     assert_eq!((manifest.runner.threads, manifest.runner.max_jobs), (3, 100));
     assert_eq!(manifest.runner.log, "warn,duebox=debug");
+    let collector = manifest.runner.otlp.as_ref().map(url::Url::as_str);
+    assert_eq!(collector, Some("https://collector.example:4318/tenant"));
+    assert_eq!(manifest.runner.events, 5_000);
     assert_eq!(manifest.server.cors, ["https://shop.example", "http://localhost:3000"]);
     let cache = CacheFolder { path: "./compiled".into(), is_named: true };
     assert_eq!((manifest.runner.memory, &manifest.runner.cache), (2 << 30, &Some(cache)));

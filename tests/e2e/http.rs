@@ -6,6 +6,8 @@ mod bad_input;
 pub(crate) mod client;
 mod command;
 mod consume;
+mod events;
 mod operate;
 mod page;
 mod push;
+mod tls;

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "measured figures are printed beside the result")]
 
 // The ground.
+mod collector;
 mod counter;
 mod exposition;
 mod flow;
@@ -50,6 +51,7 @@ mod walk_through;
 mod consumer;
 mod doctor;
 mod repair;
+mod top;
 
 // What applications and operators do over HTTP, and people in a browser.
 mod http;
@@ -73,6 +75,7 @@ mod sidecar;
 // What those see who look after it.
 mod metrics;
 mod probes;
+mod traces;
 
 // What it says of its handlers, and does about one that fails and fails.
 mod breaker;

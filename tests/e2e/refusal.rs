@@ -121,7 +121,6 @@ fn manifests_that_cannot_be_read() {
         ("[topics.\"a b\"]\nhandler = \"work.wat\"", ["a b", "hint"]),
         ("[topics.work]\nhandler = \"${DUEBOX_TEST_UNSET}\"", ["DUEBOX_TEST_UNSET", "hint"]),
         ("[server]\ncors = [\"https://*.example\"]", ["cors", "each is named by itself"]),
-        ("[runner]\notlp = \"http://127.0.0.1:4318\"", ["otlp", "not supported"]),
     ] {
         ground.manifest("", &[topics.to_owned()]);
         let said = refused(&ground, BAD_INPUT);

@@ -69,6 +69,11 @@ impl Queue {
         format!("{}:runners", self.prefix)
     }
 
+    /// The stream of what became of jobs, in a slot of its own.
+    pub(crate) fn events_key(&self) -> String {
+        format!("{}:events", self.prefix)
+    }
+
     /// What a runner says of itself.
     pub(crate) fn runner_key(&self, runner_id: &str) -> String {
         format!("{}:runner:{runner_id}", self.prefix)

@@ -25,6 +25,7 @@
 //! | `pull.rs` | pull: lease with a wait; settle and extend by id and token |
 //! | `doctor.rs` | examine: what bad producers left, found and put right |
 //! | `runners.rs` | what running daemons say of themselves |
+//! | `events.rs` | what became of jobs, as a stream that others read |
 //! | `traffic.rs` | how long Redis takes to answer |
 //! | `wake.rs` | the wake-up of a sleeping runner |
 //! | `bell.rs` | the same for many who wait in one process |
@@ -35,6 +36,7 @@ mod connection;
 mod dead;
 mod doctor;
 mod error;
+mod events;
 mod find;
 mod get;
 mod inspect;
@@ -67,6 +69,7 @@ pub use connection::ConnectionSettings;
 pub use dead::{Requeued, RequeuedMany};
 pub use doctor::{Checkup, Finding, FindingKind, Unexamined};
 pub use error::QueueError;
+pub use events::{Event, EventPage, EventPlace, EventPlaceError, KeptEvent};
 pub use find::KeyScan;
 pub use inspect::Depths;
 pub use job::{Buried, Finished, Job, JobState, LeaseHeld};

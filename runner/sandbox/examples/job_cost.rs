@@ -134,5 +134,6 @@ fn job(payload: &Bytes) -> Result<Invocation, AnyError> {
         due_at_ms: 1_763_740_800_000,
         headers: BTreeMap::new(),
         ttr: Duration::from_secs(30),
+        span: None,
     })
 }

@@ -15,6 +15,7 @@ use crate::limits::Grants;
 use crate::log::JobLog;
 use crate::meter::Meter;
 use crate::said::Said;
+use crate::span::{Target, Traced, new_id};
 use crate::traffic::Traffic;
 use crate::wasi::Wasi;
 use crate::world::World;
@@ -47,6 +48,8 @@ pub(crate) struct Guest {
     pub(crate) seen: Seen,
     pub(crate) traffic: Traffic,
     pub(crate) exchanges: Exchanges,
+    /// What is noted of an attempt that has a place in a trace.
+    pub(crate) traced: Option<Box<Traced>>,
     /// When the instance was made; none while a snapshot is taken, when time stands still.
     pub(crate) born: Option<Instant>,
     /// Set while the instance waits for memory to start with.
@@ -59,7 +62,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) fn new(
-        invocation: Invocation,
+        mut invocation: Invocation,
         grants: Arc<Grants>,
         log: Arc<JobLog>,
         world: Arc<World>,
@@ -68,6 +71,7 @@ impl Guest {
         memory_export: Option<ModuleExport>,
     ) -> Self {
         let clock = Clock::start(invocation.ttr);
+        let traced = invocation.span.take().map(|span| Box::new(Traced::at(*span)));
         Self {
             invocation,
             grants,
@@ -83,6 +87,7 @@ impl Guest {
             seen: Seen::default(),
             traffic: Traffic::default(),
             exchanges: Exchanges::default(),
+            traced,
             born: Some(clock.started),
             waits_for_memory: false,
             headers: None,
@@ -94,7 +99,7 @@ impl Guest {
     /// must not run backwards.
     pub(crate) fn start_over(
         &mut self,
-        invocation: Invocation,
+        mut invocation: Invocation,
         log: Arc<JobLog>,
         world: Arc<World>,
     ) {
@@ -102,6 +107,7 @@ impl Guest {
             wasi.say_to(&log);
         }
         self.clock = Clock::start(invocation.ttr);
+        self.traced = invocation.span.take().map(|span| Box::new(Traced::at(*span)));
         self.invocation = invocation;
         self.log = log;
         self.world = world;
@@ -111,6 +117,20 @@ impl Guest {
         self.traffic = Traffic::default();
         self.exchanges = Exchanges::default();
         self.headers = None;
+    }
+
+    /// A call that leads out of the sandbox begins; its number, if the attempt has a place in a trace.
+    pub(crate) fn begins(&mut self, target: Target) -> Option<usize> {
+        self.traced.as_mut().map(|traced| traced.begins(new_id(), target))
+    }
+
+    /// That call is over; and why it came to nothing, if it did.
+    pub(crate) fn ended(
+        &mut self,
+        call: Option<usize>,
+        failed: impl FnOnce() -> Option<String>,
+    ) -> Option<&mut Target> {
+        self.traced.as_mut()?.ended(call?, failed())
     }
 
     /// Drops the WASI context with all that is open there; the next call makes a new one.

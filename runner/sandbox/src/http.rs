@@ -24,3 +24,5 @@ pub use address::is_public;
 pub use client::{HttpClient, HttpConfig};
 pub use grant::{HttpGrant, Origin, OriginError};
 pub(crate) use imports::{Exchanges, IMPORTS, PREFIX, link};
+pub(crate) use marks::{TRACEPARENT, TRACESTATE, Trace};
+pub use trust::trusting_tls;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{JobId, TopicName};
 
+use crate::span::Span;
+
 /// What a handler is told about the job it runs on.
 #[derive(Debug, Clone)]
 pub struct Invocation {
@@ -26,4 +28,7 @@ pub struct Invocation {
     pub headers: BTreeMap<String, String>,
     /// Wall clock of this attempt, counted from the call of [`Handler::run`](crate::Handler::run).
     pub ttr: Duration,
+    /// The attempt's place in a trace; none if nothing of it is to be recorded. What its guest sends and pushes
+    /// is then in the trace of the job's own header, if it has one.
+    pub span: Option<Box<Span>>,
 }

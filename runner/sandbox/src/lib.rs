@@ -50,6 +50,7 @@ mod sandbox;
 mod segments;
 mod shelf;
 mod snapshot;
+mod span;
 mod stdio;
 mod tail;
 mod traffic;
@@ -58,7 +59,7 @@ mod world;
 
 pub use digest::Digest;
 pub use handler::Handler;
-pub use http::{HttpClient, HttpConfig, HttpGrant, Origin, OriginError, is_public};
+pub use http::{HttpClient, HttpConfig, HttpGrant, Origin, OriginError, is_public, trusting_tls};
 pub use interrupt::{Interrupt, InterruptReason};
 pub use invocation::Invocation;
 pub use kv::{
@@ -70,4 +71,5 @@ pub use missing::{Grant, Missing};
 pub use refusal::{LoadError, SandboxError};
 pub use report::Report;
 pub use sandbox::{Sandbox, SandboxConfig};
+pub use span::{HostCall, Span, Target, Traced};
 pub use world::World;

@@ -15,7 +15,9 @@ use wasmtime::Caller;
 use crate::abi::{DENIED, INVALID, TOO_LARGE};
 use crate::block;
 use crate::guest::Guest;
+use crate::http::{TRACEPARENT, TRACESTATE, Trace};
 use crate::memory::{View, job_view};
+use crate::span::Target;
 
 /// Its name.
 pub(crate) const NAME: &str = "push";
@@ -57,8 +59,34 @@ fn take(guest: &mut Guest, head: &[u8], body: &[u8]) -> Result<(), i32> {
     }
     let payload = Bytes::copy_from_slice(body);
     let Head { topic, due, options, .. } = head;
+    let options = in_trace(guest, &topic, &id, options);
+    let follow_ups = &mut guest.said.follow_ups;
     follow_ups.add(FollowUp { topic, id, due, payload, options }, bytes);
     Ok(())
+}
+
+/// The options of a follow-up, with its place in the trace of the job that asks for it; unless the guest gave
+/// it one, or its headers have no room.
+fn in_trace(guest: &mut Guest, topic: &TopicName, id: &JobId, options: Options) -> Options {
+    let call = match guest.traced {
+        Some(_) => guest.begins(Target::Push { topic: topic.clone(), id: id.clone() }),
+        None => None,
+    };
+    guest.ended(call, || None);
+    if options.headers().contains_key(TRACEPARENT) {
+        return options;
+    }
+    let own = guest.traced.as_ref().zip(call);
+    let own = own.and_then(|(traced, call)| Some((&traced.span, traced.calls.get(call)?.id)));
+    let of_job = |name| guest.invocation.headers.get(name).cloned();
+    let (parent, state) = match own {
+        Some((span, push)) => (Some(span.parent_of(push)), Some(span.state.clone())),
+        None => (of_job(TRACEPARENT).filter(|parent| Trace::is_one(parent)), of_job(TRACESTATE)),
+    };
+    let Some(parent) = parent else { return options };
+    let mut headers = BTreeMap::from([(TRACEPARENT.to_owned(), parent)]);
+    headers.extend(state.filter(|state| !state.is_empty()).map(|s| (TRACESTATE.to_owned(), s)));
+    options.clone().with_headers(headers).unwrap_or(options)
 }
 
 /// Whether an entry of the grant lets a topic pass: its name, or a prefix of it and a `*`.

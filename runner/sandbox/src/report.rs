@@ -7,6 +7,7 @@ use duebox_job::{FollowUp, Outcome};
 
 use crate::failure::{self, End};
 use crate::guest::Guest;
+use crate::span::Traced;
 
 /// What one run came to.
 #[derive(Debug, Clone)]
@@ -42,6 +43,8 @@ pub struct Report {
     pub bytes_out: u64,
     /// Lines, or calls of `log`, that were over the log's budget.
     pub log_lines_dropped: u32,
+    /// The attempt's place in a trace and the calls below it, if it was given one.
+    pub traced: Option<Box<Traced>>,
 }
 
 impl Report {
@@ -68,6 +71,7 @@ impl Report {
             bytes_in: guest.traffic.bytes_in(),
             bytes_out: guest.traffic.bytes_out(),
             log_lines_dropped: guest.log.dropped(),
+            traced: guest.traced.take(),
         }
     }
 
@@ -87,6 +91,7 @@ impl Report {
             bytes_in: 0,
             bytes_out: 0,
             log_lines_dropped: 0,
+            traced: None,
         }
     }
 

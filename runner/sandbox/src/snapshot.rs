@@ -156,6 +156,7 @@ fn guest(linked: &InstancePre<Guest>, limits: &Limits, grants: &Grants) -> Resul
         due_at_ms: 0,
         headers: BTreeMap::new(),
         ttr: TIME_MAX,
+        span: None,
     };
     // Beside the budget of all: it lives for a moment, and no job waits with it.
     let meter = Meter::new(limits, Arc::new(Account::of(Arc::<Budget>::default())));

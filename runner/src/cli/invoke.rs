@@ -129,6 +129,7 @@ pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Fail
         due_at_ms: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0),
         headers,
         ttr: ground.ttr,
+        span: None,
     };
     let kept = Arc::new(Kept::default());
     let logs: Arc<dyn LogSink> = kept.clone();

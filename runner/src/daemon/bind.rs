@@ -182,6 +182,8 @@ impl Daemon {
             breaker: Arc::clone(&beside.breaker),
             outage: Arc::clone(&self.outage),
             relay: self.relay.clone(),
+            traces: self.traces.clone(),
+            events: self.events.clone(),
             timer: self.timer.clone(),
             orders: beside.orders.subscribe(),
             runner_id: Arc::clone(&self.runner_id),

@@ -16,6 +16,7 @@ impl Daemon {
         let (served, outage) = (Arc::clone(&self.names), Arc::clone(&self.outage));
         let (sandbox, pushes) = (Arc::clone(&self.sandbox), Arc::clone(&self.pushes));
         let (jobs, kv) = (self.queue.traffic(), Arc::clone(&self.kv_traffic));
+        let (traces, events) = (self.traces.clone(), self.events.clone());
         let (slots, slots_max) = (self.ground.slots.clone(), self.manifest.runner.max_jobs);
         Box::new(move |queue| {
             let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.traffic())];
@@ -27,6 +28,8 @@ impl Daemon {
                 outage,
                 traffic,
                 pushes,
+                traces,
+                events,
                 sandbox,
                 slots,
                 slots_max,

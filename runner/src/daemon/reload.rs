@@ -193,6 +193,8 @@ impl Daemon {
                 info!(topic = %wanted.place.entry, "its secrets have changed: jobs that start now read the new ones");
             }
         }
+        self.traces.send_to(runner.otlp.as_ref());
+        self.events.keep(runner.events);
         self.awaited.clear();
         self.refused.send_replace(None);
         self.schedules.send_if_modified(|schedules| {

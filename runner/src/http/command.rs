@@ -29,6 +29,7 @@ use crate::consumer::{Answer, Consumer, Said};
 use crate::leased_job::token_text;
 use crate::manifest::Manifest;
 use crate::tokens::Scope;
+use crate::traces::Came;
 use crate::written_job::bytes_of_json;
 
 /// What a job is leased for before its own TTR is known.
@@ -162,6 +163,8 @@ struct Desk<'a> {
     caller: &'a Caller,
     /// The client's name, if it does not give one.
     name: String,
+    /// The place in a trace that the request came with.
+    came: Came,
 }
 
 /// Carry out a command: add, pop, finish or delete
@@ -184,8 +187,8 @@ pub(super) async fn command(
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
     let bytes = body::json_bytes(&headers, body, manifest.server.max_body).await?;
-    let desk =
-        Desk { server: &server, manifest: &manifest, caller: &caller, name: caller.name(peer) };
+    let (name, came) = (caller.name(peer), Came::with(&headers));
+    let desk = Desk { server: &server, manifest: &manifest, caller: &caller, name, came };
     let answer = match body::read::<Worded>(&bytes)?.command {
         Word::Pop => return desk.pop(body::read(&bytes)?).await,
         Word::Add => desk.add(body::read(&bytes)?).await?,
@@ -243,9 +246,8 @@ impl Desk<'_> {
         let due = if delay.is_zero() { Due::Now } else { Due::In(delay) };
         let queue = self.server.queue_of(&name, topic).await?;
         let job = NewJob { id, due, payload, options };
-        let pushed = queue.push(&name, &[job], topic.if_exists).await?;
-        self.server.pushed(&pushed);
-        let pushed = pushed.first().copied().unwrap_or(Pushed::Exists);
+        let pushed = self.server.push(queue, &name, vec![job], topic.if_exists, &self.came).await?;
+        let pushed = pushed.first().map_or(Pushed::Exists, |(_, pushed)| *pushed);
         Ok(match word_of(pushed, topic.if_exists) {
             (_, None) => CommandAnswer::done(&text),
             (_, Some(why)) => CommandAnswer::refused(Some(&text), why),
@@ -323,7 +325,8 @@ impl Desk<'_> {
         let topic = settings(self.manifest, &name)?;
         let consumer = Consumer { queue: &self.server.queue, name: &name, topic };
         match consumer.settle(&id, &token, Said::Ack { result: None }).await? {
-            Answer::Settled(_) => {
+            Answer::Settled(settled) => {
+                self.server.told_settled(&name, &id, settled);
                 self.index().forget(&text).await?;
                 Ok(CommandAnswer::done(&text))
             }

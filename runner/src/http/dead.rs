@@ -166,7 +166,10 @@ pub(super) async fn requeue_one(
 ) -> Result<Json<RequeueAnswer>, Problem> {
     let words = server.queue.requeue(&topic, std::slice::from_ref(&id)).await?;
     match words.first() {
-        Some(Requeued::Ok) => Ok(Json(RequeueAnswer { requeued: 1, exists: 0 })),
+        Some(Requeued::Ok) => {
+            server.events.happened(&topic, &id, "requeued");
+            Ok(Json(RequeueAnswer { requeued: 1, exists: 0 }))
+        }
         Some(Requeued::Exists) => Err(Problem::new(
             EXISTS,
             format!("the dead job {id} of {topic} was not requeued: one of its id is alive"),
@@ -191,6 +194,7 @@ pub(super) async fn requeue(
 ) -> Result<Json<RequeueAnswer>, Problem> {
     known(&server, &name).await?;
     let many = server.queue.requeue_matching(&name, &which.query()?).await?;
+    server.events.happened_to(&name, many.requeued, "requeued", None);
     Ok(Json(RequeueAnswer { requeued: many.requeued, exists: many.exists }))
 }
 
@@ -208,7 +212,10 @@ pub(super) async fn purge_one(
 ) -> Result<Json<PurgeAnswer>, Problem> {
     match server.queue.prune(&topic, std::slice::from_ref(&id)).await? {
         0 => Err(not_dead(&topic, &id, server.queue.get(&topic, &id).await?.as_ref())),
-        purged => Ok(Json(PurgeAnswer { purged })),
+        purged => {
+            server.events.happened(&topic, &id, "purged");
+            Ok(Json(PurgeAnswer { purged }))
+        }
     }
 }
 
@@ -227,6 +234,7 @@ pub(super) async fn purge(
 ) -> Result<Json<PurgeAnswer>, Problem> {
     known(&server, &name).await?;
     let purged = server.queue.purge_matching(&name, &which.query()?).await?;
+    server.events.happened_to(&name, purged, "purged", None);
     Ok(Json(PurgeAnswer { purged }))
 }
 

@@ -97,6 +97,9 @@ pub(super) async fn cancel(
     if cancelled == Cancelled::None {
         return Err(does_not_wait(&server, &topic, &id).await);
     }
+    if cancelled != Cancelled::Leased {
+        server.events.happened(&topic, &id, "cancelled");
+    }
     Ok(answer(&topic, &id, cancelled.word()))
 }
 
@@ -160,7 +163,10 @@ async fn change(
             "compare the clock of the daemon with that of Redis",
         )
         .of("at")),
-        moved => Ok(answer(topic, id, moved.word())),
+        moved => {
+            server.events.happened(topic, id, "rescheduled");
+            Ok(answer(topic, id, moved.word()))
+        }
     }
 }
 

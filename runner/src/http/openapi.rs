@@ -22,6 +22,7 @@ use super::schema::{DurationText, IfExistsWord, JobOptions};
     tags(
         (name = "jobs", description = "Push jobs, look at them, take them back"),
         (name = "consumers", description = "Take jobs that are due, and say what came of each"),
+        (name = "events", description = "What becomes of jobs, while it happens"),
         (name = "topics", description = "Depths, handlers, and what holds for a topic"),
         (name = "dead", description = "Dead jobs: look at them, give them another life, forget them"),
         (name = "schedules", description = "Jobs that the manifest asks for at fixed times"),

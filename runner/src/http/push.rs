@@ -25,6 +25,7 @@ use super::raw;
 use super::schema::{IdText, IfExistsWord, TopicText};
 use super::state::{ServerState, settings};
 use crate::manifest::Topic;
+use crate::traces::Came;
 use crate::written_job::{Frame, NoJob, WrittenJob};
 
 /// The header that makes a push repeatable.
@@ -108,6 +109,8 @@ pub(super) struct Wish {
     pub(super) if_exists: IfExists,
     /// The id of a job that has none; of several, what they begin with.
     pub(super) key: Option<JobId>,
+    /// The place in a trace that the request came with.
+    pub(super) came: Came,
 }
 
 /// How a push went, where its id was alive or not.
@@ -161,7 +164,7 @@ pub(super) async fn push(
             let json = body::whole(body, manifest.server.max_body).await?;
             if json.trim_ascii_start().starts_with(b"[") {
                 let jobs = Many::read(&json)?.jobs(frame(topic), wish.key.as_ref())?;
-                return push_many(&server, &name, topic, &jobs, wish.if_exists).await;
+                return push_many(&server, &name, topic, jobs, &wish).await;
             }
             let job =
                 WrittenJob::read(&json).and_then(|job| job.job(frame(topic), wish.key.as_ref()));
@@ -185,8 +188,9 @@ pub(super) fn frame(topic: &Topic) -> Frame {
 }
 
 fn wish(topic: &Topic, if_exists: Option<IfExists>, headers: &HeaderMap) -> Result<Wish, Problem> {
+    let came = Came::with(headers);
     let Some(key) = headers.get(IDEMPOTENCY_KEY) else {
-        return Ok(Wish { if_exists: if_exists.unwrap_or(topic.if_exists), key: None });
+        return Ok(Wish { if_exists: if_exists.unwrap_or(topic.if_exists), key: None, came });
     };
     let key = key.to_str().map_err(|error| error.to_string());
     let key = key.and_then(|key| JobId::new(key).map_err(|error| error.to_string()));
@@ -194,7 +198,7 @@ fn wish(topic: &Topic, if_exists: Option<IfExists>, headers: &HeaderMap) -> Resu
         Problem::bad(why, "send 1 to 256 visible ASCII characters, such as a UUID")
             .of("Idempotency-Key")
     })?;
-    Ok(Wish { if_exists: if_exists.unwrap_or(IfExists::Keep), key: Some(key) })
+    Ok(Wish { if_exists: if_exists.unwrap_or(IfExists::Keep), key: Some(key), came })
 }
 
 async fn push_one(
@@ -206,9 +210,9 @@ async fn push_one(
 ) -> Result<Response, Problem> {
     let queue = server.queue_of(name, topic).await?;
     let id = job.id.to_string();
-    let answers = queue.push(name, &[job], wish.if_exists).await?;
-    server.pushed(&answers);
-    let pushed = answers.first().copied().ok_or_else(no_answer)?;
+    let answers = server.push(queue, name, vec![job], wish.if_exists, &wish.came).await?;
+    let (_, pushed) = answers.first().ok_or_else(no_answer)?;
+    let pushed = *pushed;
     let went = Went::of(pushed, wish.if_exists);
     if went == Went::Refused {
         return Err(refusal(pushed, name, &id));
@@ -228,21 +232,20 @@ async fn push_many(
     server: &ServerState,
     name: &TopicName,
     topic: &Topic,
-    jobs: &[NewJob],
-    if_exists: IfExists,
+    jobs: Vec<NewJob>,
+    wish: &Wish,
 ) -> Result<Response, Problem> {
     let queue = server.queue_of(name, topic).await?;
-    let words = queue.push(name, jobs, if_exists).await?;
-    server.pushed(&words);
-    let count = |went| words.iter().filter(|word| Went::of(**word, if_exists) == went).count();
-    let one =
-        |(job, word): (&NewJob, &Pushed)| OneOfMany { id: job.id.to_string(), result: word.word() };
+    let answers = server.push(queue, name, jobs, wish.if_exists, &wish.came).await?;
+    let is = |went, word| Went::of(word, wish.if_exists) == went;
+    let count = |went| answers.iter().filter(|(_, word)| is(went, *word)).count();
+    let one = |(id, word): &(JobId, Pushed)| OneOfMany { id: id.to_string(), result: word.word() };
     let answer = ManyAnswer {
         topic: name.to_string(),
         pushed: count(Went::Stored),
         existing: count(Went::Existing),
         refused: count(Went::Refused),
-        jobs: jobs.iter().zip(&words).map(one).collect(),
+        jobs: answers.iter().map(one).collect(),
     };
     Ok(Json(answer).into_response())
 }

@@ -200,12 +200,12 @@ impl Stream {
             };
             said.push(Outcome { line: number, id: None, result, error });
         }
-        let words = queue.push(&self.name, &jobs, self.wish.if_exists).await?;
-        self.server.pushed(&words);
-        for ((at, job), pushed) in places.into_iter().zip(&jobs).zip(words) {
+        let Wish { if_exists, came, .. } = &self.wish;
+        let answers = self.server.push(queue, &self.name, jobs, *if_exists, came).await?;
+        for (at, (id, pushed)) in places.into_iter().zip(answers) {
             let (result, why) = word_of(pushed, self.wish.if_exists);
             let outcome = &mut said[at];
-            (outcome.id, outcome.result) = (Some(job.id.to_string()), result);
+            (outcome.id, outcome.result) = (Some(id.to_string()), result);
             outcome.error = why.map(str::to_owned);
         }
         Ok(text_of(&said))

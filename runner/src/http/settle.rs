@@ -199,11 +199,11 @@ async fn settle(
     let consumer = Consumer { queue: &server.queue, name: &name, topic };
     consumer.check(&said).map_err(senseless)?;
     match consumer.settle(&id, &token, said).await? {
-        Answer::Settled(settled) => Ok(Json(SettleAnswer {
-            topic: name.to_string(),
-            id: id.to_string(),
-            result: settled.word(),
-        })),
+        Answer::Settled(settled) => {
+            server.told_settled(&name, &id, settled);
+            let (topic, id) = (name.to_string(), id.to_string());
+            Ok(Json(SettleAnswer { topic, id, result: settled.word() }))
+        }
         Answer::Lost(job) => Err(lost(&name, &id, job.as_deref())),
     }
 }

@@ -4,18 +4,21 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use duebox_job::TopicName;
-use duebox_queue::{Bells, Pushed, Queue};
+use duebox_job::{JobId, TopicName};
+use duebox_queue::{Bells, IfExists, NewJob, Pushed, Queue, QueueError, Settled};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::events::Readers;
 use super::problem::{Problem, UNKNOWN_TOPIC};
 use super::samples::Samples;
 use super::sessions::Sessions;
 use crate::daemon::{Finder, rules};
+use crate::events::Events;
 use crate::manifest::{Manifest, Topic, nearest};
 use crate::pushes::{Pushes, Source};
 use crate::status::AllWatched;
+use crate::traces::{Came, Traces};
 
 /// What the handlers share; cheap to clone.
 #[derive(Clone)]
@@ -39,6 +42,12 @@ pub(crate) struct Parts {
     pub(crate) sessions: Sessions,
     /// How topics did lately.
     pub(crate) samples: Samples,
+    /// Where pushes are recorded.
+    pub(crate) traces: Traces,
+    /// Where it is told what became of jobs.
+    pub(crate) events: Events,
+    /// Those who read them.
+    pub(crate) readers: Readers,
     /// Where the handlers run.
     pub(crate) threads: Handle,
     /// True from the moment at which the daemon stops.
@@ -55,10 +64,38 @@ impl ServerState {
         self.finder.manifest()
     }
 
-    /// Counts the jobs that a push stored.
-    pub(super) fn pushed(&self, words: &[Pushed]) {
+    /// Pushes jobs, in the trace that the request came with; counts and tells those that are stored.
+    pub(super) async fn push(
+        &self,
+        queue: &Queue,
+        topic: &TopicName,
+        mut jobs: Vec<NewJob>,
+        if_exists: IfExists,
+        came: &Came,
+    ) -> Result<Vec<(JobId, Pushed)>, QueueError> {
+        let pushing = self.traces.pushing(came);
+        pushing.mark(&mut jobs);
+        let answer = queue.push(topic, &jobs, if_exists).await;
+        let failed = match &answer {
+            Err(error) => Some(error.to_string()),
+            Ok(words) => Some("some were refused".to_owned())
+                .filter(|_| words.iter().any(|word| !word.is_stored() && *word != Pushed::Kept)),
+        };
+        self.traces.pushed(pushing, topic, &jobs, failed);
+        let words = answer?;
         let stored = words.iter().filter(|word| word.is_stored()).count();
         self.pushes.pushed(Source::Http, stored);
+        for (job, _) in jobs.iter().zip(&words).filter(|(_, word)| word.is_stored()) {
+            self.events.happened(topic, &job.id, "pushed");
+        }
+        Ok(jobs.into_iter().map(|job| job.id).zip(words).collect())
+    }
+
+    /// Tells what became of a job that a consumer settled.
+    pub(super) fn told_settled(&self, topic: &TopicName, id: &JobId, settled: Settled) {
+        if let Some(event) = crate::events::word(settled) {
+            self.events.happened(topic, id, event);
+        }
     }
 
     /// Waits until the daemon stops.

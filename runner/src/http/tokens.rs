@@ -18,7 +18,7 @@ use super::problem::{FORBIDDEN, FOREIGN, Problem, UNAUTHORIZED};
 use super::session;
 use super::state::ServerState;
 use super::{cors, path};
-use crate::tokens::{Scope, Token};
+use crate::tokens::{Scope, Token, Tokens};
 
 /// Who sends a request.
 #[derive(Debug, Clone)]
@@ -46,6 +46,16 @@ impl Caller {
         match self {
             Self::Known(token) => token.name.clone(),
             Self::Anybody | Self::Nobody => format!("http-{}", peer.ip().to_canonical()),
+        }
+    }
+
+    /// Whether they may still what they might, now that these are the tokens.
+    pub(super) fn holds(&self, tokens: Option<&Tokens>) -> bool {
+        match (self, tokens) {
+            (Self::Anybody, tokens) => tokens.is_none(),
+            (Self::Known(token), Some(tokens)) => tokens.have(token),
+            (Self::Known(_), None) => true,
+            (Self::Nobody, _) => false,
         }
     }
 

@@ -46,8 +46,10 @@ pub(super) const RUNNER: Keys = Keys {
         "log_format",
         "memory",
         "cache",
+        "otlp",
+        "events",
     ],
-    later: &["otlp"],
+    later: &[],
     base: None,
 };
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
+use url::Url;
 
 use super::reader::Reader;
 use super::section::Section;
@@ -33,6 +34,10 @@ pub struct Runner {
     pub log: String,
     /// How it is written.
     pub log_format: LogFormat,
+    /// The collector of traces, which takes them at `/v1/traces` below this; none records none.
+    pub otlp: Option<Url>,
+    /// Events that Redis keeps, 0 to 10,000,000; 0 tells none.
+    pub events: u32,
 }
 
 /// A directory for compiled modules.
@@ -75,6 +80,8 @@ impl Runner {
                 .unwrap_or(25 * second),
             log: read_log(section).unwrap_or_else(|| "info".to_owned()),
             log_format: read_log_format(section).unwrap_or(LogFormat::Auto),
+            otlp: read_otlp(section),
+            events: section.whole("events", 0..=10_000_000).unwrap_or(0),
         }
     }
 }
@@ -97,6 +104,29 @@ fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
         return None;
     }
     Some(CacheFolder { path: reader.folder().join(text), is_named: true })
+}
+
+/// Reads `otlp`: the address of a collector, or the empty text for none.
+fn read_otlp(section: &Section<'_>) -> Option<Url> {
+    let text = section.text("otlp").filter(|text| !text.is_empty())?;
+    let refuse = |why: &str| {
+        let hint = "write scheme, host and port of a collector of OTLP over HTTP, such as \"http://127.0.0.1:4318\"";
+        section.reader().refuse(section.value_at("otlp"), format!("`otlp` {why}"), hint);
+        None
+    };
+    let Ok(url) = Url::parse(&text) else { return refuse(&format!("is no URL: {text:?}")) };
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return refuse(&format!("is no address of HTTP: {text:?}"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return refuse(
+            "holds a user; what a collector wants to be told stands in OTEL_EXPORTER_OTLP_HEADERS",
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return refuse(&format!("is more than an address: {text:?}"));
+    }
+    Some(url)
 }
 
 fn cores() -> usize {

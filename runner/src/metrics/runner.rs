@@ -42,6 +42,23 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
         ),
         sources.health.manifest_since(),
     )?;
+    let outcomes = |counts: &[(&'static str, u64)]| {
+        counts
+            .iter()
+            .map(|(outcome, count)| (vec![word("outcome", outcome)], *count))
+            .collect::<Vec<_>>()
+    };
+    page.counters(
+        &About::new(
+            "trace_spans",
+            "Spans of traces, by what became of them; failed: the collector did not take them.",
+        ),
+        outcomes(&sources.traces.counts()),
+    )?;
+    page.counters(
+        &About::new("events", "Events of jobs, by what became of them; dropped: Redis was away, or there were too many."),
+        outcomes(&sources.events.counts()),
+    )?;
     page.counter(
         &About::new(
             "log_lines_dropped",

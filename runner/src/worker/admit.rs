@@ -94,6 +94,7 @@ impl Worker {
             due_at_ms: lease.due_at_ms,
             headers,
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
+            span: self.parts.traces.place(options.headers()),
         };
         let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
         self.holds(key);
@@ -115,6 +116,8 @@ impl Worker {
             let fate = if call.expired_info.is_empty() { Fate::Discard } else { Fate::Dead };
             self.parts.counters.failed(fate, FailureClass::Expired, jobs as usize);
             add(&self.parts.counters.expired, jobs as usize);
+            let class = Some(FailureClass::Expired);
+            self.parts.events.happened_to(&self.parts.topic, jobs, "expired", class);
             warn!(topic = %self.parts.topic, jobs, class = FailureClass::Expired.name(),
                 "not started within their ttl after they fell due");
         }

@@ -71,8 +71,9 @@ impl Worker {
         self.parts.figures.ran_all(attempts.filter_map(Record::ran));
     }
 
-    fn judge(&mut self, ended: Ended, binding: &Binding) {
+    fn judge(&mut self, mut ended: Ended, binding: &Binding) {
         let Some(held) = self.in_flight.take(ended.key) else { return };
+        let traced = ended.remains.traced.take();
         let digest = Some(ended.digest);
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
         let verdict = if is_fault && held.interrupt.reason().is_some() {
@@ -96,6 +97,8 @@ impl Worker {
             digest,
             cost: ended.cost,
             late: self.clock.late(held.lease.due_at_ms, ended.started_at),
+            started_at: ended.started_at,
+            traced,
         });
         self.verdicts.push(held.lease.settle(verdict));
     }
@@ -244,6 +247,8 @@ impl Worker {
         let is_pressed = telemetry::is_pressed();
         for (record, settled) in records.iter().zip(words) {
             self.parts.counters.settled(*settled, record.class());
+            self.parts.events.settled(&self.parts.topic, record, *settled);
+            self.parts.traces.settled(&self.parts.topic, record, *settled);
             if self.lines.has(*settled, is_pressed) {
                 record.log(&self.parts.topic, *settled);
             }
@@ -284,6 +289,13 @@ impl Worker {
                 _ => {}
             }
             self.log_reclaimed(&id, became);
+            let (topic, events) = (&self.parts.topic, &self.parts.events);
+            match became {
+                Settled::Dead | Settled::Discarded => {
+                    events.failed(topic, &id, became.word(), FailureClass::Crashed);
+                }
+                _ => events.happened(topic, &id, "reclaimed"),
+            }
         }
     }
 
@@ -313,6 +325,9 @@ impl Worker {
         if jobs > 0 {
             let fate = if are_discarded { Fate::Discard } else { Fate::Dead };
             self.parts.counters.failed(fate, FailureClass::BadDue, jobs as usize);
+            let event = if are_discarded { "discarded" } else { "dead" };
+            let class = Some(FailureClass::BadDue);
+            self.parts.events.happened_to(&self.parts.topic, jobs, event, class);
             warn!(topic = %self.parts.topic, jobs, class = FailureClass::BadDue.name(),
                 "dead: their due time is no unix time in milliseconds");
         }

@@ -165,6 +165,7 @@ impl Module {
             due_at_ms: attempt.due_at_ms,
             headers: attempt.headers.clone(),
             ttr: attempt.ttr,
+            span: None,
         };
         let sink = Arc::clone(&logs) as _;
         let world = match &self.outside {

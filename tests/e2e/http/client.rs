@@ -130,7 +130,7 @@ impl Connection {
     }
 
     /// The next piece of an answer that comes in pieces; empty at its end.
-    fn chunk(&mut self) -> Vec<u8> {
+    pub(crate) fn chunk(&mut self) -> Vec<u8> {
         let length = usize::from_str_radix(&self.line().unwrap(), 16).unwrap();
         let mut chunk = vec![0; length + 2];
         self.reader.read_exact(&mut chunk).unwrap();

@@ -14,6 +14,7 @@ use crate::budget::Share;
 use crate::guest::Guest;
 use crate::limits::Grants;
 use crate::memory::{Fault, View, job_view};
+use crate::span::Target;
 use crate::world::World;
 
 /// The imports there are, and whether each takes a pointer.
@@ -63,10 +64,12 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         Box::new(async move {
             let request = prepare(&mut caller, call)?;
             let answer = match request {
-                Ok((request, held)) => {
+                Ok((request, held, call)) => {
                     let guest = caller.data();
                     let (grants, world) = (Arc::clone(&guest.grants), Arc::clone(&guest.world));
-                    send(&grants, &world, request, held).await
+                    let answer = send(&grants, &world, request, held).await;
+                    note(caller.data_mut(), call, &answer);
+                    answer
                 }
                 Err(error) => Err(error),
             };
@@ -80,11 +83,14 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
 /// Head and body, each with pointer and length, and the time in milliseconds.
 type Call = (u32, u32, u32, u32, u32);
 
+/// A request that may be sent, what it holds of the memory of all guests, and its number in the trace.
+type Prepared = (Request, Share, Option<usize>);
+
 /// Checks a call and takes the request out of the guest's memory. What came of the one before is let go.
 fn prepare(
     caller: &mut Caller<'_, Guest>,
     (hp, hl, bp, bl, timeout_ms): Call,
-) -> Result<Result<(Request, Share), HttpError>, Fault> {
+) -> Result<Result<Prepared, HttpError>, Fault> {
     let view = job_view(caller, SEND)?;
     let (head, body) = (view.read(hp, hl)?, view.read(bp, bl)?);
     let request = Request::read(head, timeout_ms);
@@ -93,12 +99,43 @@ fn prepare(
         held.grow(body.len()).map_err(HttpError::of_memory)?;
         Ok(request.with_body(body))
     });
-    let Guest { exchanges, invocation, .. } = view.guest;
-    exchanges.last = None;
+    let guest = view.guest;
+    guest.exchanges.last = None;
     Ok(copied.map(|mut request| {
-        marks::add(&mut request.headers, invocation, &mut exchanges.trace);
-        (request, held)
+        let call = match guest.traced {
+            Some(_) => guest.begins(target(&request)),
+            None => None,
+        };
+        let Guest { exchanges, invocation, traced, .. } = guest;
+        let own = traced
+            .as_ref()
+            .zip(call)
+            .and_then(|(traced, call)| Some((&traced.span, traced.calls.get(call)?.id)));
+        marks::add(&mut request.headers, invocation, &mut exchanges.trace, own);
+        (request, held, call)
     }))
+}
+
+/// Where a request goes, as a trace tells it: without path and query, which may hold secrets.
+fn target(request: &Request) -> Target {
+    Target::Http {
+        method: request.method.to_string(),
+        host: request.url.host_str().unwrap_or_default().to_owned(),
+        port: request.url.port(),
+        status: None,
+    }
+}
+
+/// Notes what came of a request.
+fn note(guest: &mut Guest, call: Option<usize>, answer: &Result<Response, HttpError>) {
+    let failed = || match answer {
+        Ok(response) if response.status >= 500 => Some(format!("status {}", response.status)),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    if let (Some(Target::Http { status, .. }), Ok(response)) = (guest.ended(call, failed), answer) {
+        *status = Some(response.status);
+    }
 }
 
 async fn send(

@@ -8,16 +8,23 @@ use rand::RngExt as _;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::invocation::Invocation;
+use crate::span::Span;
 
 /// Which attempt the request is part of.
 pub(super) const ATTEMPT: &str = "duebox-attempt";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-const TRACEPARENT: &str = "traceparent";
-const TRACESTATE: &str = "tracestate";
+pub(crate) const TRACEPARENT: &str = "traceparent";
+pub(crate) const TRACESTATE: &str = "tracestate";
 
 /// Adds the marks that the guest has not set. `trace` is that of the job, begun with its first request if the
 /// job came without one.
-pub(super) fn add(headers: &mut HeaderMap, job: &Invocation, trace: &mut Option<Trace>) {
+/// `own` is the place of the attempt and of this request, where they are recorded.
+pub(super) fn add(
+    headers: &mut HeaderMap,
+    job: &Invocation,
+    trace: &mut Option<Trace>,
+    own: Option<(&Span, u64)>,
+) {
     set(headers, ATTEMPT, &job.attempt.to_string());
     if !headers.contains_key(IDEMPOTENCY_KEY) {
         set(headers, IDEMPOTENCY_KEY, &idempotency_key(&job.topic, &job.id));
@@ -25,9 +32,15 @@ pub(super) fn add(headers: &mut HeaderMap, job: &Invocation, trace: &mut Option<
     if headers.contains_key(TRACEPARENT) {
         return;
     }
-    let trace = trace.get_or_insert_with(|| Trace::of(job));
-    set(headers, TRACEPARENT, &trace.parent());
-    if let Some(state) = &trace.state
+    let (parent, state) = match own {
+        Some((span, request)) => (span.parent_of(request), Some(span.state.as_str())),
+        None => {
+            let trace = trace.get_or_insert_with(|| Trace::of(job));
+            (trace.parent(), trace.state.as_deref())
+        }
+    };
+    set(headers, TRACEPARENT, &parent);
+    if let Some(state) = state.filter(|state| !state.is_empty())
         && !headers.contains_key(TRACESTATE)
     {
         set(headers, TRACESTATE, state);
@@ -72,6 +85,11 @@ impl Trace {
             Some(trace) => Self { state: job.headers.get(TRACESTATE).cloned(), ..trace },
             None => Self { id: hex(16), flags: "01".to_owned(), state: None },
         }
+    }
+
+    /// Whether this is a `traceparent`.
+    pub(crate) fn is_one(parent: &str) -> bool {
+        Self::read(parent).is_some()
     }
 
     /// Reads a `traceparent` as W3C Trace Context has it: version, trace, span, flags, and in later versions

@@ -13,6 +13,7 @@ use crate::abi::{CONFLICT, INVALID, NAMESPACE, NOT_FOUND, TOO_LARGE, UNAVAILABLE
 use crate::guest::Guest;
 use crate::log::Level;
 use crate::memory::{View, job_view, look};
+use crate::span::Target;
 
 /// What the names of these imports begin with.
 pub(crate) const PREFIX: &str = "kv_";
@@ -55,7 +56,10 @@ async fn get(
         Ok(asked) => asked,
         Err(code) => return Ok(code),
     };
-    let found = match asked.store.get(&asked.topic, &asked.key).await {
+    let call = caller.data_mut().begins(Target::Kv(GET));
+    let found = asked.store.get(&asked.topic, &asked.key).await;
+    note(&mut caller, call, &found);
+    let found = match found {
         Ok(found) => found,
         Err(error) => return Ok(refused(&caller, GET, &error)),
     };
@@ -97,7 +101,10 @@ async fn set(
     };
     view.guest.traffic.took(value.len());
     let value = Bytes::copy_from_slice(&view.bytes[value]);
-    Ok(match asked.store.set(&asked.topic, &asked.key, value, ttl, condition).await {
+    let call = caller.data_mut().begins(Target::Kv(SET));
+    let written = asked.store.set(&asked.topic, &asked.key, value, ttl, condition).await;
+    note(&mut caller, call, &written);
+    Ok(match written {
         Ok(true) => 0,
         Ok(false) => CONFLICT,
         Err(error) => refused(&caller, SET, &error),
@@ -109,7 +116,10 @@ async fn delete(mut caller: Caller<'_, Guest>, kp: u32, kl: u32) -> wasmtime::Re
         Ok(asked) => asked,
         Err(code) => return Ok(code),
     };
-    Ok(match asked.store.delete(&asked.topic, &asked.key).await {
+    let call = caller.data_mut().begins(Target::Kv(DELETE));
+    let deleted = asked.store.delete(&asked.topic, &asked.key).await;
+    note(&mut caller, call, &deleted);
+    Ok(match deleted {
         Ok(true) => 0,
         Ok(false) => NOT_FOUND,
         Err(error) => refused(&caller, DELETE, &error),
@@ -129,13 +139,21 @@ async fn add(
         Ok(asked) => asked,
         Err(code) => return Ok(code),
     };
-    let sum = match asked.store.add(&asked.topic, &asked.key, delta).await {
+    let call = caller.data_mut().begins(Target::Kv(ADD));
+    let sum = asked.store.add(&asked.topic, &asked.key, delta).await;
+    note(&mut caller, call, &sum);
+    let sum = match sum {
         Ok(sum) => sum,
         Err(error) => return Ok(refused(&caller, ADD, &error)),
     };
     let View { bytes, guest, .. } = look(&mut caller, ADD)?;
     fill(&guest.traffic, &mut bytes[target], &sum.to_le_bytes());
     Ok(0)
+}
+
+/// Notes in the trace what came of a call.
+fn note<T>(caller: &mut Caller<'_, Guest>, call: Option<usize>, answer: &Result<T, KvError>) {
+    caller.data_mut().ended(call, || answer.as_ref().err().map(KvError::to_string));
 }
 
 /// What is asked for, and who is asked.

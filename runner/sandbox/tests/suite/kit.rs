@@ -71,6 +71,7 @@ pub(crate) fn job() -> Invocation {
         due_at_ms: 1_763_740_800_000,
         headers: BTreeMap::from([("trace".to_owned(), "t-1".to_owned())]),
         ttr: Duration::from_secs(60),
+        span: None,
     }
 }
 

@@ -1,0 +1,120 @@
+//! A place in a trace, as headers carry it: `traceparent` and `tracestate` of W3C Trace Context, read and
+//! written by the library's propagator.
+
+use std::collections::{BTreeMap, HashMap};
+
+use axum::http::HeaderMap;
+use opentelemetry::Context;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+
+/// The header that says where in a trace one is.
+pub(crate) const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// The place that a request came with, if it is one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Came(pub(super) Option<SpanContext>);
+
+impl Came {
+    /// What the headers of a request say. Two places are none.
+    pub(crate) fn with(headers: &HeaderMap) -> Self {
+        let mut found = headers.get_all(TRACEPARENT).iter();
+        let (Some(parent), None) = (found.next(), found.next()) else { return Self(None) };
+        let text = |value: &axum::http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        let states: Vec<String> = headers.get_all(TRACESTATE).iter().map(text).collect();
+        Self(read(&text(parent), Some(states.join(",")).filter(|state| !state.is_empty())))
+    }
+}
+
+/// What the headers of a job say.
+pub(super) fn of_job(headers: &BTreeMap<String, String>) -> Option<SpanContext> {
+    read(headers.get(TRACEPARENT)?, headers.get(TRACESTATE).cloned())
+}
+
+/// The headers that carry a place on.
+pub(super) fn headers(place: &SpanContext) -> BTreeMap<String, String> {
+    let mut carrier = HashMap::new();
+    let context = Context::new().with_remote_span_context(place.clone());
+    TraceContextPropagator::new().inject_context(&context, &mut carrier);
+    carrier.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// A place below another one, or at the beginning of a trace.
+pub(super) fn below(parent: Option<&SpanContext>) -> SpanContext {
+    let id = SpanId::from(fastrand::u64(1..));
+    match parent {
+        Some(parent) => SpanContext::new(
+            parent.trace_id(),
+            id,
+            parent.trace_flags(),
+            false,
+            parent.trace_state().clone(),
+        ),
+        None => {
+            let trace = TraceId::from(fastrand::u128(1..));
+            SpanContext::new(trace, id, TraceFlags::SAMPLED, false, TraceState::NONE)
+        }
+    }
+}
+
+fn read(parent: &str, state: Option<String>) -> Option<SpanContext> {
+    let carried = Carried { parent, state };
+    let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &carried);
+    let place = context.span().span_context().clone();
+    place.is_valid().then_some(place)
+}
+
+struct Carried<'a> {
+    parent: &'a str,
+    state: Option<String>,
+}
+
+impl Extractor for Carried<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        match key {
+            TRACEPARENT => Some(self.parent),
+            TRACESTATE => self.state.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec![TRACEPARENT, TRACESTATE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn a_place_is_carried_on_as_it_came() {
+        let mut headers = HeaderMap::new();
+        headers.insert(TRACEPARENT, PARENT.parse().unwrap());
+        headers.append(TRACESTATE, "a=1".parse().unwrap());
+        headers.append(TRACESTATE, "b=2".parse().unwrap());
+        let came = Came::with(&headers).0.unwrap();
+        let carried = super::headers(&came);
+        assert_eq!(carried[TRACEPARENT], PARENT);
+        assert_eq!(carried[TRACESTATE], "a=1,b=2");
+        assert_eq!(of_job(&carried), Some(came.clone()));
+        let below = below(Some(&came));
+        assert_eq!(below.trace_id(), came.trace_id());
+        assert!(below.span_id() != came.span_id() && below.is_sampled());
+        headers.append(TRACEPARENT, PARENT.parse().unwrap());
+        assert_eq!(Came::with(&headers).0, None, "two places are none");
+    }
+
+    #[test]
+    fn what_is_no_place_is_none() {
+        for bad in ["", "00-ab", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"] {
+            assert_eq!(read(bad, None), None, "{bad}");
+        }
+        let new = below(None);
+        assert!(new.is_valid() && new.is_sampled());
+    }
+}

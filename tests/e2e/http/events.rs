@@ -1,0 +1,299 @@
+//! What becomes of jobs, as those hear it who listen: server-sent events over a plain socket.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use duebox_harness::{Daemon, eventually};
+use serde_json::Value;
+
+use super::client::{Connection, address, ask, get, post, request};
+use crate::flow::PUPPET;
+use crate::ground::{Ground, topic};
+
+/// An event as it came.
+#[derive(Debug, Clone)]
+struct Event {
+    id: String,
+    event: String,
+    data: Value,
+}
+
+/// One who listens.
+struct Listener {
+    connection: Connection,
+    text: String,
+}
+
+impl Listener {
+    /// Listens under this path, behind the event of this id if there is one.
+    fn open(at: SocketAddr, path: &str, after: Option<&str>, token: Option<&str>) -> Self {
+        let mut headers = Vec::new();
+        headers.extend(after.map(|id| ("last-event-id", id)));
+        headers.extend(token.map(|token| ("authorization", token)));
+        let mut connection = Connection::open(at);
+        connection.send(&request(&format!("GET {path}"), &headers, b""));
+        let head = connection.head();
+        assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
+        Self { connection, text: String::new() }
+    }
+
+    /// The next event; none at the end.
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some((frame, rest)) = self.text.split_once("\n\n") {
+                let (frame, rest) = (frame.to_owned(), rest.to_owned());
+                self.text = rest;
+                match read(&frame) {
+                    Some(event) => return Some(event),
+                    None => continue,
+                }
+            }
+            let chunk = self.connection.chunk();
+            if chunk.is_empty() {
+                return None;
+            }
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Vec<Event> {
+        (0..count).map(|_| self.next().expect("one more event")).collect()
+    }
+}
+
+/// The event of a frame; none where it has no data.
+fn read(frame: &str) -> Option<Event> {
+    let fields: BTreeMap<&str, &str> =
+        frame.lines().filter_map(|line| line.split_once(": ")).collect();
+    let of = |name: &str| fields.get(name).copied().unwrap_or_default().to_owned();
+    let data = fields.get("data")?;
+    Some(Event { id: of("id"), event: of("event"), data: serde_json::from_str(data).unwrap() })
+}
+
+/// What happened to which job, in any order.
+fn told(events: &[Event]) -> BTreeSet<String> {
+    let one = |event: &Event| {
+        assert_eq!(event.data["event"], event.event.as_str(), "{event:?}");
+        assert!(event.data["at_ms"].as_u64().is_some_and(|ms| ms > 1_700_000_000_000), "{event:?}");
+        let text = |name: &str| event.data[name].as_str().unwrap_or("-").to_owned();
+        let attempt = event.data["attempt"].as_u64().unwrap_or(0);
+        format!("{} {} {} {attempt} {}", text("topic"), text("id"), event.event, text("class"))
+    };
+    events.iter().map(one).collect()
+}
+
+/// `work` does what its payload says; `mail` is for pull consumers.
+fn ground(runner: &str) -> (Ground, Daemon, SocketAddr) {
+    let ground = Ground::new();
+    ground.write("puppet.wat", PUPPET);
+    let work = topic("work", "puppet.wat", "max_attempts = 2\nbackoff = \"10ms\"");
+    ground.manifest(runner, &[work, "[topics.mail]\n".to_owned()]);
+    let daemon = ground.start();
+    let at = address(&daemon);
+    (ground, daemon, at)
+}
+
+fn push(at: SocketAddr, topic: &str, id: &str, payload: &str) {
+    let job = serde_json::json!({ "id": id, "payload": payload });
+    let pushed = post(at, &format!("/v1/topics/{topic}/jobs"), &job.to_string());
+    assert_eq!(pushed.status, 201, "{pushed:?}");
+}
+
+#[test]
+fn without_a_word_in_the_manifest_nothing_is_kept_and_that_is_told() {
+    let (ground, daemon, at) = ground("");
+    let refused = get(at, "/v1/events");
+    assert_eq!((refused.problem().as_str(), refused.status), ("events-off", 409));
+    assert!(refused.json()["remedy"].as_str().unwrap().contains("runner.events"), "{refused:?}");
+    push(at, "work", "a", "");
+    daemon.wait_for_line("the verdict", |line| line.has("job_id", "a"));
+    assert_eq!(ground.redis.cli(&["EXISTS", "duebox:events"]), "0");
+}
+
+#[test]
+fn what_becomes_of_a_job_is_told_from_the_push_to_its_end() {
+    let (_ground, _daemon, at) = ground("events = 1000");
+    let mut listener = Listener::open(at, "/v1/events", None, None);
+    push(at, "work", "good", "");
+    assert_eq!(told(&listener.take(2)), set(&["work good pushed 0 -", "work good acked 1 -"]));
+    push(at, "work", "bad", "N");
+    let dead = ["work bad pushed 0 -", "work bad retried 1 nack", "work bad dead 2 nack"];
+    assert_eq!(told(&listener.take(3)), set(&dead));
+    assert_eq!(post(at, "/v1/topics/work/dead/bad/requeue", "").status, 200);
+    let events = listener.take(3);
+    let again = ["work bad requeued 0 -", "work bad retried 1 nack", "work bad dead 2 nack"];
+    assert_eq!(told(&events), set(&again));
+    let digest = events[2].data["digest"].as_str().unwrap();
+    assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
+    // A consumer's verdict is told; one that was lost is none.
+    push(at, "mail", "m", "");
+    let leased = post(at, "/v1/topics/mail/leases", "").json();
+    let token = leased["jobs"][0]["token"].as_str().unwrap().to_owned();
+    let ack = |token: &str| {
+        post(at, "/v1/topics/mail/jobs/m/ack", &serde_json::json!({ "token": token }).to_string())
+    };
+    assert_eq!(ack("1763742600123456").status, 409);
+    assert_eq!(ack(&token).status, 200);
+    assert_eq!(ack(&token).status, 409);
+    push(at, "mail", "n", "");
+    assert_eq!(ask(at, "DELETE /v1/topics/mail/jobs/n", &[], b"").status, 200);
+    let mail =
+        ["mail m pushed 0 -", "mail m acked 0 -", "mail n pushed 0 -", "mail n cancelled 0 -"];
+    assert_eq!(told(&listener.take(4)), set(&mail));
+}
+
+fn set(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn whoever_comes_again_has_missed_nothing_and_gets_nothing_twice() {
+    const JOBS: usize = 1_500;
+    let (ground, daemon, at) = ground("events = 100000");
+    let jobs: String = (0..JOBS).map(|n| format!("{{\"id\":\"{n}\"}}\n")).collect();
+    let lines = [("content-type", "application/x-ndjson")];
+    assert_eq!(ask(at, "POST /v1/topics/work/jobs", &lines, jobs.as_bytes()).status, 200);
+    let store = ground.store();
+    let (mut seen, mut last) = (Vec::new(), "0-0".to_owned());
+    // Each time it takes some, and goes in the middle of what it is sent.
+    for part in [1, 7, 300, 501, 1_000] {
+        let mut listener = Listener::open(at, "/v1/events?topic=wo*", Some(&last), None);
+        seen.extend(listener.take(part));
+        last.clone_from(&seen.last().unwrap().id);
+    }
+    eventually("all jobs are done", || store.live_count("work") == 0);
+    let mut listener = Listener::open(at, "/v1/events?topic=work", Some(&last), None);
+    seen.extend(listener.take(2 * JOBS - seen.len()));
+    assert!(seen.windows(2).all(|pair| place(&pair[0]) < place(&pair[1])), "not in their order");
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for event in &seen {
+        let id = event.data["id"].as_str().unwrap();
+        *count.entry(format!("{} {id}", event.event)).or_default() += 1;
+    }
+    assert_eq!(count.len(), 2 * JOBS);
+    assert!(count.values().all(|times| *times == 1));
+    drop(daemon);
+}
+
+/// Where in the stream an event stands.
+fn place(event: &Event) -> (u64, u64) {
+    let (ms, number) = event.id.split_once('-').unwrap();
+    (ms.parse().unwrap(), number.parse().unwrap())
+}
+
+#[test]
+fn a_place_that_is_kept_no_more_is_told_and_bad_ones_are_refused() {
+    let (ground, _daemon, at) = ground("events = 10");
+    let mut listener = Listener::open(at, "/v1/events", None, None);
+    push(at, "mail", "first", "");
+    let first = listener.take(1).remove(0);
+    let jobs: String = (0..1_000).map(|n| format!("{{\"id\":\"{n}\"}}\n")).collect();
+    let lines = [("content-type", "application/x-ndjson")];
+    assert_eq!(ask(at, "POST /v1/topics/mail/jobs", &lines, jobs.as_bytes()).status, 200);
+    let length = || ground.redis.cli(&["XLEN", "duebox:events"]).parse::<usize>().unwrap();
+    let last = || ground.redis.cli(&["XREVRANGE", "duebox:events", "+", "-", "COUNT", "1"]);
+    eventually("the last one is told", || last().contains("999"));
+    assert!(length() < 500, "{} are kept", length());
+    let mut again = Listener::open(at, "/v1/events", Some(&first.id), None);
+    let gap = again.next().unwrap();
+    assert_eq!((gap.event.as_str(), gap.data["after"].as_str()), ("gap", Some(first.id.as_str())));
+    assert_eq!(again.next().unwrap().event, "pushed");
+    for (path, field) in [
+        ("/v1/events?after=now", "after"),
+        ("/v1/events?topic=a%20b", "topic"),
+        ("/v1/events?topics=a", "query"),
+    ] {
+        let refused = get(at, path);
+        assert_eq!(
+            (refused.status, &refused.json()["field"]),
+            (400, &Value::from(field)),
+            "{path}"
+        );
+    }
+    let refused = ask(at, "GET /v1/events", &[("last-event-id", "x")], b"");
+    assert_eq!(refused.json()["field"], "Last-Event-ID");
+}
+
+#[test]
+fn a_token_hears_of_its_topics_until_it_is_taken_back() {
+    let (ground, _daemon, _at) = ground("");
+    let token = |name: &str, scope: &str, topics: &str| {
+        let words = ["token", "new", name, "--scopes", scope, "--topics", topics, "--json"];
+        let made: Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
+        let text = |field: &str| made[field].as_str().unwrap().to_owned();
+        (format!("Bearer {}", text("token")), text("table"))
+    };
+    let (pusher, push_table) = token("shop", "push", "*");
+    let (reader, read_table) = token("post", "consume", "mail");
+    ground.write("tokens.toml", format!("{push_table}\n{read_table}\n"));
+    let server = "[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n".to_owned();
+    ground.manifest("events = 1000", &[server]);
+    let daemon = ground.start();
+    let at = address(&daemon);
+    let none = get(at, "/v1/events");
+    assert_eq!((none.problem().as_str(), none.status), ("unauthorized", 401));
+    let wrong = ask(at, "GET /v1/events", &[("authorization", &pusher)], b"");
+    assert!(wrong.status == 403 && wrong.text().contains("consume"), "{wrong:?}");
+    let mut listener = Listener::open(at, "/v1/events", None, Some(&reader));
+    let headers = [("content-type", "application/json"), ("authorization", pusher.as_str())];
+    for path in ["/v1/topics/fax/jobs", "/v1/topics/mail/jobs"] {
+        assert_eq!(ask(at, &format!("POST {path}"), &headers, b"{}").status, 201);
+    }
+    assert_eq!(listener.next().unwrap().data["topic"], "mail");
+    ground.write("tokens.toml", &push_table);
+    let end = listener.next().unwrap();
+    assert_eq!((end.event.as_str(), end.data["reason"].as_str()), ("end", Some("forbidden")));
+    assert!(listener.next().is_none());
+}
+
+#[test]
+fn a_drain_ends_the_stream_and_says_so() {
+    let (_ground, mut daemon, at) = ground("events = 1000");
+    let mut listener = Listener::open(at, "/v1/events", None, None);
+    assert!(daemon.terminate().success());
+    let end = listener.next().unwrap();
+    assert_eq!((end.event.as_str(), end.data["reason"].as_str()), ("end", Some("draining")));
+    assert!(listener.next().is_none());
+}
+
+#[test]
+fn there_is_room_for_so_many_who_listen_and_who_goes_makes_room() {
+    let (_ground, _daemon, at) = ground("events = 1000");
+    let mut listeners: Vec<Listener> =
+        (0..32).map(|_| Listener::open(at, "/v1/events", None, None)).collect();
+    let refused = get(at, "/v1/events");
+    assert_eq!((refused.problem().as_str(), refused.status), ("readers", 429));
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    listeners.pop();
+    let head = || {
+        let mut connection = Connection::open(at);
+        connection.send(&request("GET /v1/events", &[], b""));
+        connection.head().status
+    };
+    eventually("there is room again", || head() == 200);
+}
+
+#[test]
+fn who_takes_nothing_is_cut_off_and_told() {
+    let (_ground, daemon, at) = ground("events = 100000");
+    let mut slow = Listener::open(at, "/v1/events", None, None);
+    // More than the sockets of both sides hold.
+    let long = "x".repeat(240);
+    let lines = [("content-type", "application/x-ndjson")];
+    for part in 0..20 {
+        let jobs: String = (0..2_000)
+            .map(|n| format!("{{\"id\":\"{long}-{part}-{n}\",\"in\":\"1h\"}}\n"))
+            .collect();
+        let pushed = ask(at, "POST /v1/topics/mail/jobs", &lines, jobs.as_bytes());
+        assert_eq!(pushed.status, 200);
+    }
+    let mut quick = Listener::open(at, "/v1/events?after=0-0", None, None);
+    assert_eq!(quick.take(40_000).len(), 40_000);
+    daemon.wait_for_line("the end", |line| line.message().contains("is cut off"));
+    let mut last = None;
+    while let Some(event) = slow.next() {
+        last = Some(event);
+    }
+    let last = last.unwrap();
+    assert_eq!((last.event.as_str(), last.data["reason"].as_str()), ("end", Some("too_slow")));
+}
