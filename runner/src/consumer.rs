@@ -76,6 +76,17 @@ pub enum Said {
     },
 }
 
+impl Said {
+    /// What failed, if the job did.
+    pub fn class(&self) -> Option<FailureClass> {
+        match self {
+            Self::Nack { .. } => Some(FailureClass::Nack),
+            Self::Drop { .. } => Some(FailureClass::Drop),
+            Self::Ack { .. } | Self::Release { .. } => None,
+        }
+    }
+}
+
 /// What became of a settled job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {

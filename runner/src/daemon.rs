@@ -10,6 +10,7 @@
 //! has run. Guests have threads of their own; Redis, timers and heartbeats keep theirs.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use self::reload::Changes;
 use self::rules::AllRules;
 use self::served::{Leaving, Served};
 use crate::company::Company;
+use crate::consumed::Consumed;
 use crate::events::{Events, Telling};
 use crate::file_limit;
 use crate::guest_threads::GuestThreads;
@@ -150,6 +152,7 @@ struct Daemon {
     outage: Arc<Outage>,
     relay: Relay,
     pushes: Arc<Pushes>,
+    consumed: Arc<Consumed>,
     traces: Traces,
     exporting: Exporting,
     events: Events,
@@ -254,6 +257,7 @@ impl Daemon {
             outage: Arc::default(),
             relay: Relay::default(),
             pushes: Arc::default(),
+            consumed: Arc::default(),
             traces,
             exporting,
             events,
@@ -280,7 +284,7 @@ impl Daemon {
         };
         daemon.judge_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
         daemon.take(loaded);
-        daemon.begin(given).await;
+        daemon.begin(given, addresses.api.as_ref().map(http::Listening::address)).await;
         if let Err(error) = daemon.open(addresses, settings, threads.http).await {
             stop_managed(daemon.managed.take()).await;
             return Err(error);
@@ -292,7 +296,7 @@ impl Daemon {
     }
 
     /// Starts the workers and everything that serves them.
-    async fn begin(&mut self, orders: mpsc::Sender<String>) {
+    async fn begin(&mut self, orders: mpsc::Sender<String>, api: Option<SocketAddr>) {
         self.bind_all().await;
         self.bind_listed().await;
         let (queue, pokes, outage) = (&self.queue, &self.pokes, &self.outage);
@@ -321,7 +325,7 @@ impl Daemon {
         let told = self.watched.subscribe();
         let refused = self.refused.subscribe();
         let runner_id = Arc::clone(&self.runner_id);
-        let tell = status::tell(queue.clone(), runner_id, told, refused, Arc::clone(outage));
+        let tell = status::tell(queue.clone(), (runner_id, api), told, refused, Arc::clone(outage));
         self.background.spawn(look);
         self.background.spawn(tell);
         self.background.spawn(listen);
@@ -353,6 +357,7 @@ impl Daemon {
             pushes: Arc::clone(&self.pushes),
             watched: self.watched.subscribe(),
             runner_id: Arc::clone(&self.runner_id),
+            consumed: Arc::clone(&self.consumed),
             traces: self.traces.clone(),
             events: self.events.clone(),
         };

@@ -8,7 +8,7 @@
 //! | `listener.rs` · `exchange.rs` | connections; what happens to every request |
 //! | `state.rs` | what the handlers work with |
 //! | `problem.rs` · `openapi.rs` · `schema.rs` | errors; the contract |
-//! | `path.rs` · `params.rs` · `body.rs` | what a request says, read within bounds |
+//! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | what a request says, read within bounds; what it takes |
 //! | `tokens.rs` · `cors.rs` | who sends a request, and whether they may; pages of other sites |
 //! | `push.rs` · `many.rs` · `push_lines.rs` · `raw.rs` | pushing jobs: one, an array, a stream, bytes |
 //! | `jobs.rs` | one job: looking at it, taking it back, changing when it runs |
@@ -19,6 +19,7 @@
 //! | `page.rs` · `session.rs` · `sessions.rs` | the page for people, and who has logged in there |
 //! | `command.rs` · `command_index.rs` | the protocol of add, pop, finish and delete |
 
+mod accept;
 mod body;
 mod command;
 mod command_index;
@@ -74,6 +75,7 @@ use self::samples::Samples;
 use self::sessions::Sessions;
 use self::state::{Parts, ServerState};
 use self::tokens::{Takes, taking};
+use crate::consumed::Consumed;
 use crate::daemon::Finder;
 use crate::events::Events;
 use crate::manifest;
@@ -106,6 +108,8 @@ pub(crate) struct Ground {
     pub(crate) watched: watch::Receiver<AllWatched>,
     /// Names the daemon among all.
     pub(crate) runner_id: Arc<str>,
+    /// Where it is counted what consumers settled.
+    pub(crate) consumed: Arc<Consumed>,
     /// Where pushes are recorded.
     pub(crate) traces: Traces,
     /// Where it is told what became of jobs.
@@ -157,8 +161,20 @@ impl Server {
     /// # Errors
     /// For people, if Redis cannot be reached.
     pub(crate) async fn start(addresses: Addresses, ground: Ground) -> anyhow::Result<Self> {
-        let Ground { threads, redis, prefix, finder, bells, probes, pushes, watched, runner_id, traces, events } =
-            ground;
+        let Ground {
+            threads,
+            redis,
+            prefix,
+            finder,
+            bells,
+            probes,
+            pushes,
+            consumed,
+            traces,
+            events,
+            watched,
+            runner_id,
+        } = ground;
         // The connection lives on the threads of the server.
         let queue = threads.spawn(async move { Queue::connect(&redis, &prefix).await }).await??;
         let (stop, stops) = watch::channel(false);
@@ -172,6 +188,7 @@ impl Server {
             runner_id,
             sessions: Sessions::default(),
             samples: Samples::default(),
+            consumed,
             traces,
             events,
             readers: events::Readers::default(),
@@ -274,7 +291,8 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let contract = Router::new().route("/openapi.json", get(openapi::serve)).with_state(contract);
     let authenticate = middleware::from_fn_with_state(state.clone(), tokens::authenticate);
     let cors = middleware::from_fn_with_state(state.clone(), cors::cors);
-    let router = router.with_state(state.clone()).layer(authenticate);
+    let accept = middleware::from_fn(accept::accept);
+    let router = router.with_state(state.clone()).layer(accept).layer(authenticate);
     Ok(dressed(whole(router.merge(contract).merge(page::router()).merge(probes)).layer(cors)))
 }
 

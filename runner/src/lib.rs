@@ -8,6 +8,7 @@ pub mod binding;
 pub mod breaker;
 pub mod cli;
 pub mod company;
+pub mod consumed;
 pub mod consumer;
 pub mod cost;
 pub mod counters;

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use self::depths::{Depths, Seen};
 use self::page::Page;
 use self::process::Process;
+use crate::consumed::Consumed;
 use crate::events::Events;
 use crate::gate::Gate;
 use crate::health::Health;
@@ -56,6 +57,8 @@ pub struct Sources {
     pub traffic: Vec<(&'static str, Arc<Traffic>)>,
     /// What was pushed.
     pub pushes: Arc<Pushes>,
+    /// What pull consumers settled.
+    pub consumed: Arc<Consumed>,
     /// What was recorded.
     pub traces: Traces,
     /// What was told.
@@ -137,7 +140,7 @@ impl Collector for OwnFigures {
         let page = &mut Page::new(encoder);
         runner::write(page, sources)?;
         self.depths.write(page)?;
-        topics::write(page, &watched)?;
+        topics::write(page, &watched, &sources.consumed)?;
         modules::write(page, &watched)
     }
 }

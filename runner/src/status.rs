@@ -4,6 +4,7 @@
 //! It is written every ten seconds, and within one of a change; one round trip whatever the number of
 //! topics. A daemon that died without a word is forgotten after thirty seconds.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,9 @@ pub struct Status {
     pub version: String,
     /// Its process on its machine.
     pub pid: u32,
+    /// Where it serves the API, as it was bound; none if it serves none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub api: Option<SocketAddr>,
     /// When it was ready, in unix ms by its own clock.
     pub started_at_ms: u64,
     /// When it said this, by the same clock.
@@ -178,10 +182,10 @@ struct Mark {
     events: u64,
 }
 
-/// Keeps telling Redis of a runner, until the sender is gone.
+/// Keeps telling Redis of a runner, whose name and address these are, until the sender is gone.
 pub async fn tell(
     queue: Queue,
-    runner_id: Arc<str>,
+    (runner_id, api): (Arc<str>, Option<SocketAddr>),
     mut topics: watch::Receiver<AllWatched>,
     refused: watch::Receiver<Option<Refusal>>,
     outage: Arc<Outage>,
@@ -204,6 +208,7 @@ pub async fn tell(
         }
         let now = Instant::now();
         let mut status = Status::new(&runner_id, started_at_ms, &watched);
+        status.api = api;
         status.manifest_refused.clone_from(&news.1);
         // Texts and numbers: there is nothing in it that JSON could not hold.
         let json = serde_json::to_string(&status).unwrap_or_default();
@@ -222,6 +227,7 @@ impl Status {
             runner: runner_id.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
+            api: None,
             started_at_ms,
             told_at_ms: now_ms(),
             topics: topics.collect(),

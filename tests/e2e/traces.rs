@@ -207,6 +207,9 @@ fn a_collector_comes_and_goes_with_the_manifest_and_its_absence_costs_no_job() {
     let warned = daemon.count(|line| line.message().contains("does not take them"));
     assert_eq!(warned, 1, "it is told once");
     manifest(&ground, &collector, &collector.origin());
+    eventually("the collector is back", || {
+        daemon.count(|line| line.message() == "traces are sent") == 3
+    });
     push(at, "order", "back", "ack", &[]);
     wait_until_done(&daemon, "back");
     eventually("spans come again", || {

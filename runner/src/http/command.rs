@@ -326,7 +326,7 @@ impl Desk<'_> {
         let consumer = Consumer { queue: &self.server.queue, name: &name, topic };
         match consumer.settle(&id, &token, Said::Ack { result: None }).await? {
             Answer::Settled(settled) => {
-                self.server.told_settled(&name, &id, settled);
+                self.server.settled(&name, &id, settled, None);
                 self.index().forget(&text).await?;
                 Ok(CommandAnswer::done(&text))
             }

@@ -142,8 +142,9 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_headers(HEADERS_MAX)
-        .max_buf_size(HEAD_MAX)
-        .pipeline_flush(true);
+        // Bounds what waits to be written, too; with its flushing of pipelines the library would hold answers
+        // without end for who does not read them.
+        .max_buf_size(HEAD_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -33,12 +33,13 @@ use super::schema::{DurationText, IfExistsWord, JobOptions};
 struct Document;
 
 /// What any request may be answered with, and what it means there.
-const ANY: [(&str, &str); 9] = [
+const ANY: [(&str, &str); 10] = [
     ("400", "The request makes no sense"),
     ("401", "A token is needed, and this is none"),
     ("403", "The token does not allow this"),
     ("404", "There is no such topic, job, schedule or path"),
     ("405", "The path has no such method"),
+    ("406", "The answer has no form that is accepted"),
     ("408", "The request came too slowly"),
     ("431", "The headers are too large"),
     ("500", "Duebox failed; its log says how"),

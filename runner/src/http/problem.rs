@@ -65,6 +65,11 @@ pub(super) const MEDIA: Kind =
     kind("media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has a type that is not taken");
 pub(super) const FULL: Kind =
     kind("full", StatusCode::TOO_MANY_REQUESTS, "as many jobs wait as the topic allows");
+pub(super) const NOT_ACCEPTABLE: Kind = kind(
+    "not-acceptable",
+    StatusCode::NOT_ACCEPTABLE,
+    "there is no answer in a form that is accepted",
+);
 pub(super) const EVENTS_OFF: Kind = kind("events-off", StatusCode::CONFLICT, "events are not kept");
 pub(super) const READERS_FULL: Kind =
     kind("readers", StatusCode::TOO_MANY_REQUESTS, "as many read events as may");

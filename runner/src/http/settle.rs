@@ -198,9 +198,10 @@ async fn settle(
     let topic = settings(&manifest, &name)?;
     let consumer = Consumer { queue: &server.queue, name: &name, topic };
     consumer.check(&said).map_err(senseless)?;
+    let class = said.class();
     match consumer.settle(&id, &token, said).await? {
         Answer::Settled(settled) => {
-            server.told_settled(&name, &id, settled);
+            server.settled(&name, &id, settled, class);
             let (topic, id) = (name.to_string(), id.to_string());
             Ok(Json(SettleAnswer { topic, id, result: settled.word() }))
         }

@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{FailureClass, JobId, TopicName};
 use duebox_queue::{Bells, IfExists, NewJob, Pushed, Queue, QueueError, Settled};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -13,6 +13,7 @@ use super::events::Readers;
 use super::problem::{Problem, UNKNOWN_TOPIC};
 use super::samples::Samples;
 use super::sessions::Sessions;
+use crate::consumed::Consumed;
 use crate::daemon::{Finder, rules};
 use crate::events::Events;
 use crate::manifest::{Manifest, Topic, nearest};
@@ -42,6 +43,8 @@ pub(crate) struct Parts {
     pub(crate) sessions: Sessions,
     /// How topics did lately.
     pub(crate) samples: Samples,
+    /// Where it is counted what consumers settled.
+    pub(crate) consumed: Arc<Consumed>,
     /// Where pushes are recorded.
     pub(crate) traces: Traces,
     /// Where it is told what became of jobs.
@@ -91,10 +94,19 @@ impl ServerState {
         Ok(jobs.into_iter().map(|job| job.id).zip(words).collect())
     }
 
-    /// Tells what became of a job that a consumer settled.
-    pub(super) fn told_settled(&self, topic: &TopicName, id: &JobId, settled: Settled) {
-        if let Some(event) = crate::events::word(settled) {
-            self.events.happened(topic, id, event);
+    /// Counts and tells what became of a job that a consumer settled, who said that this had failed.
+    pub(super) fn settled(
+        &self,
+        topic: &TopicName,
+        id: &JobId,
+        settled: Settled,
+        class: Option<FailureClass>,
+    ) {
+        self.consumed.settled(topic, settled, class);
+        let Some(event) = crate::events::word(settled) else { return };
+        match class.filter(|_| matches!(event, "retried" | "dead" | "discarded")) {
+            Some(class) => self.events.failed(topic, id, event, class),
+            None => self.events.happened(topic, id, event),
         }
     }
 

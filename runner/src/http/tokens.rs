@@ -150,8 +150,9 @@ fn sent_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Refuses what a browser sends for another site that is not listed; and, where everybody on this machine may do everything,
-/// what comes under a name that is not this machine's, as pages do that have their name point here.
+/// Refuses what a browser sends for another site that is not listed; and, where everybody on this machine may
+/// do everything, what comes under a name that is not this machine's, as pages do that have their name point
+/// here.
 fn check_origin(request: &Request, is_listed: bool, is_alone: bool) -> Result<(), Problem> {
     let headers = request.headers();
     let host = host_of(headers, request.uri());

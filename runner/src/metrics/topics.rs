@@ -1,5 +1,6 @@
 //! What the workers of each topic did in this process, and what its guests cost.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use duebox_job::FailureClass;
@@ -7,6 +8,7 @@ use duebox_job::FailureClass;
 use super::TOPICS_MAX;
 use super::page::{About, Labels, Page, topic, word};
 use crate::breaker::Standing;
+use crate::consumed::{Consumed, Label};
 use crate::counters::{Counters, Fate, read};
 use crate::figures::Sums;
 use crate::status::{Serving, Watched};
@@ -18,23 +20,43 @@ struct Told<'w> {
     sums: Sums,
 }
 
-pub(super) fn write(page: &mut Page<'_>, watched: &[Watched]) -> fmt::Result {
+pub(super) fn write(page: &mut Page<'_>, watched: &[Watched], consumed: &Consumed) -> fmt::Result {
     let told: Vec<Told<'_>> = watched.iter().take(TOPICS_MAX).filter_map(Told::of).collect();
+    let consumed = consumed.all(TOPICS_MAX);
+    write_settled(page, &told, &consumed)?;
     write_work(page, &told)?;
     write_guests(page, &told)
+}
+
+/// What handlers and pull consumers settled; a topic may have known both.
+fn write_settled(
+    page: &mut Page<'_>,
+    told: &[Told<'_>],
+    consumed: &[(String, Label, u64)],
+) -> fmt::Result {
+    let mut series: BTreeMap<(&str, Label), u64> = BTreeMap::new();
+    let by_handlers = told.iter().flat_map(Told::settled);
+    let by_consumers =
+        consumed.iter().map(|(topic, label, jobs)| ((topic.as_str(), *label), *jobs));
+    for (key, jobs) in by_handlers.chain(by_consumers) {
+        *series.entry(key).or_default() += jobs;
+    }
+    let labelled = |((name, (verdict, class)), jobs)| {
+        (vec![topic(name), word("verdict", verdict), word("class", class)], jobs)
+    };
+    page.counters(
+        &About::new(
+            "jobs_settled",
+            "Jobs whose lease ended with a verdict, by the verdict and what they failed of.",
+        ),
+        series.into_iter().map(labelled),
+    )
 }
 
 fn write_work(page: &mut Page<'_>, told: &[Told<'_>]) -> fmt::Result {
     page.counters(
         &About::new("jobs_leased", "Jobs that this runner took from Redis to run."),
         told.iter().map(|told| told.counted(|counters| read(&counters.leased))),
-    )?;
-    page.counters(
-        &About::new(
-            "jobs_settled",
-            "Jobs whose lease ended with a verdict, by the verdict and what they failed of.",
-        ),
-        told.iter().flat_map(Told::settled),
     )?;
     page.counters(
         &About::new(
@@ -122,11 +144,9 @@ impl<'w> Told<'w> {
     }
 
     /// Jobs by their verdict; of failures only the classes that there were.
-    fn settled(&self) -> impl Iterator<Item = (Labels<'w>, u64)> {
+    fn settled(&self) -> impl Iterator<Item = ((&'w str, Label), u64)> {
         let counters = &*self.serving.counters;
-        let labelled = |verdict, class: &'static str, jobs| {
-            (vec![topic(self.name), word("verdict", verdict), word("class", class)], jobs)
-        };
+        let labelled = |verdict, class: &'static str, jobs| ((self.name, (verdict, class)), jobs);
         let mut series = vec![
             labelled("ack", "", read(&counters.acked)),
             labelled("snooze", "", read(&counters.snoozed)),

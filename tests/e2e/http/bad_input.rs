@@ -6,6 +6,24 @@ const TOPICS: &str = "[server]\nmax_body = \"64KiB\"\n[topics.mail]\n";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
+fn what_nobody_would_take_is_not_done() {
+    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+    let push = |accept: &str| {
+        let headers = [("content-type", "application/json"), ("accept", accept)];
+        ask(at, "POST /v1/topics/mail/jobs", &headers, b"{}")
+    };
+    let refused = push("text/html");
+    assert_eq!((refused.problem().as_str(), refused.status), ("not-acceptable", 406));
+    assert_eq!(refused.json()["field"], "Accept");
+    assert_eq!(push("application/json;q=0, text/html").status, 406);
+    let depth = get(at, "/v1/topics/mail").json();
+    assert_eq!((&depth["ready"], &depth["pending"]), (&0.into(), &0.into()), "{depth}");
+    for accept in ["application/json", "text/html, */*;q=0.1", "application/*"] {
+        assert_eq!(push(accept).status, 201, "{accept}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let (ground, _daemon, at) = ground(TOPICS);
     let jobs = "/v1/topics/mail/jobs";

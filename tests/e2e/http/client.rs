@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use duebox_harness::{Daemon, patience};
+use redis::io::tcp::socket2::{Domain, Socket, Type};
 use serde_json::Value;
 
 use crate::ground::Ground;
@@ -80,8 +81,19 @@ pub(crate) fn request(line: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<
 }
 
 impl Connection {
+    /// One that takes only a few KiB before somebody reads them.
+    pub(crate) fn open_narrow(at: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4 << 10).unwrap();
+        socket.connect(&at.into()).unwrap();
+        Self::of(socket.into())
+    }
+
     pub(crate) fn open(at: SocketAddr) -> Self {
-        let stream = TcpStream::connect(at).unwrap();
+        Self::of(TcpStream::connect(at).unwrap())
+    }
+
+    fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(patience())).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { reader: BufReader::new(stream) }

@@ -30,8 +30,12 @@ impl Listener {
         let mut headers = Vec::new();
         headers.extend(after.map(|id| ("last-event-id", id)));
         headers.extend(token.map(|token| ("authorization", token)));
-        let mut connection = Connection::open(at);
-        connection.send(&request(&format!("GET {path}"), &headers, b""));
+        Self::on(Connection::open(at), path, &headers)
+    }
+
+    /// Listens on this connection.
+    fn on(mut connection: Connection, path: &str, headers: &[(&str, &str)]) -> Self {
+        connection.send(&request(&format!("GET {path}"), headers, b""));
         let head = connection.head();
         assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
         Self { connection, text: String::new() }
@@ -276,7 +280,7 @@ fn there_is_room_for_so_many_who_listen_and_who_goes_makes_room() {
 #[test]
 fn who_takes_nothing_is_cut_off_and_told() {
     let (_ground, daemon, at) = ground("events = 100000");
-    let mut slow = Listener::open(at, "/v1/events", None, None);
+    let mut slow = Listener::on(Connection::open_narrow(at), "/v1/events", &[]);
     // More than the sockets of both sides hold.
     let long = "x".repeat(240);
     let lines = [("content-type", "application/x-ndjson")];
@@ -296,4 +300,43 @@ fn who_takes_nothing_is_cut_off_and_told() {
     }
     let last = last.unwrap();
     assert_eq!((last.event.as_str(), last.data["reason"].as_str()), ("end", Some("too_slow")));
+}
+
+#[test]
+fn the_example_of_the_page_prints_what_it_says() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/events.md"));
+    let page = page.unwrap();
+    let example = page.split("```\n$ ").nth(1).unwrap().split("```").next().unwrap();
+    let (command, printed) = example.split_once('\n').unwrap();
+    let ground = Ground::new();
+    ground.write("puppet.wat", PUPPET);
+    ground.manifest("events = 1000", &[topic("order.close", "puppet.wat", "")]);
+    let daemon = ground.start();
+    let at = address(&daemon);
+    let command = format!("exec {} -s", command.replace("localhost:7280", &at.to_string()));
+    let mut curl = std::process::Command::new("sh")
+        .args(["-c", &command])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(curl.stdout.take().unwrap()));
+    let mut lines = lines.map(Result::unwrap);
+    // It listens once it was greeted.
+    assert_eq!(lines.next().as_deref(), Some("retry: 1000"));
+    push(at, "order.close", "42", "");
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        let line = lines.next().unwrap();
+        found.extend(line.strip_prefix("data: ").map(str::to_owned));
+    }
+    curl.kill().unwrap();
+    curl.wait().unwrap();
+    let fields = |json: &str| -> BTreeSet<String> {
+        let data: serde_json::Map<String, Value> = serde_json::from_str(json).unwrap();
+        let named = data.iter().filter(|(name, _)| !matches!(name.as_str(), "digest" | "at_ms"));
+        named.map(|(name, value)| format!("{name}={value}")).collect()
+    };
+    let said: BTreeSet<_> =
+        printed.lines().filter_map(|line| line.strip_prefix("data: ")).map(fields).collect();
+    assert_eq!(found.iter().map(|json| fields(json)).collect::<BTreeSet<_>>(), said);
 }

@@ -49,7 +49,8 @@ fn connect(at: SocketAddr, trusted: &Pair) -> Option<Stream> {
 
 /// What the path answers on a connection that stays open.
 fn status(stream: &mut Stream, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: identity\r\n\r\n");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: identity\r\n\r\n");
     stream.get_mut().write_all(request.as_bytes()).unwrap();
     let (mut first, mut length) = (String::new(), 0);
     stream.read_line(&mut first).unwrap();

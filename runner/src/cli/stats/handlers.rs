@@ -45,6 +45,9 @@ pub(in crate::cli) struct HandlerStats {
     history: Vec<Told>,
 }
 
+/// Daemons whose addresses are told.
+const APIS_MAX: usize = 20;
+
 /// What running daemons say of themselves; of other versions, as far as it can be read.
 pub(super) async fn look(queue: &Queue, wanted: &[TopicName]) -> Result<Vec<Status>, Failure> {
     let told = queue.statuses().await?;
@@ -156,6 +159,8 @@ pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
         lines.extend(history::troubles(topic, &stats.history));
     }
     lines.extend(refused);
+    let api = |runner: &Status| Some(format!("{} serves HTTP on {}", runner.runner, runner.api?));
+    lines.extend(runners.iter().filter_map(api).take(APIS_MAX));
     if by_module {
         let histories = topics.iter().map(|(topic, stats)| (*topic, stats.history.as_slice()));
         lines.extend(history::table(histories));
@@ -266,6 +271,7 @@ mod tests {
             runner: "5-a".to_owned(),
             version: "1".to_owned(),
             pid: 5,
+            api: None,
             started_at_ms: 0,
             told_at_ms: 60_000,
             topics: vec![topic],

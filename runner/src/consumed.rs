@@ -1,0 +1,62 @@
+//! What pull consumers settled over HTTP in this process: told in the metrics beside what handlers did. A
+//! topic is one of the manifest or of its patterns, so there are no more of them than are served.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use duebox_job::{FailureClass, TopicName};
+use duebox_queue::Settled;
+
+/// Counts since the start.
+#[derive(Debug, Default)]
+pub struct Consumed(Mutex<BTreeMap<TopicName, BTreeMap<Label, u64>>>);
+
+/// What became of jobs: the word of the verdict, and that of the class of what failed.
+pub type Label = (&'static str, &'static str);
+
+impl Consumed {
+    /// A consumer's verdict is settled, and what it said had failed; one that was lost is none.
+    pub fn settled(&self, topic: &TopicName, settled: Settled, class: Option<FailureClass>) {
+        let verdict = match settled {
+            Settled::Done => "ack",
+            Settled::Retry => "retry",
+            Settled::Dead => "dead",
+            Settled::Discarded => "discard",
+            Settled::Snoozed => "snooze",
+            Settled::Released => "release",
+            Settled::Cancelled | Settled::Superseded => "overtaken",
+            Settled::Lost => return,
+        };
+        let has_failed = matches!(settled, Settled::Retry | Settled::Dead | Settled::Discarded);
+        let class = class.filter(|_| has_failed).map_or("", FailureClass::name);
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(topic.base()).or_default().entry((verdict, class)).or_default() += 1;
+    }
+
+    /// What was settled of so many topics, in the order of their names.
+    pub fn all(&self, topics: usize) -> Vec<(String, Label, u64)> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(topic, counts): (&TopicName, &BTreeMap<Label, u64>)| {
+            let name = topic.to_string();
+            counts.iter().map(|(label, jobs)| (name.clone(), *label, *jobs)).collect::<Vec<_>>()
+        };
+        counts.iter().take(topics).flat_map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_are_counted_by_topic_and_class_and_lost_ones_are_not() {
+        let (consumed, mail) = (Consumed::default(), TopicName::new("mail").unwrap());
+        consumed.settled(&mail, Settled::Done, None);
+        consumed.settled(&mail, Settled::Done, Some(FailureClass::Nack));
+        consumed.settled(&mail, Settled::Dead, Some(FailureClass::Drop));
+        consumed.settled(&mail, Settled::Lost, None);
+        let told = |verdict, class, jobs| ("mail".to_owned(), (verdict, class), jobs);
+        assert_eq!(consumed.all(10), [told("ack", "", 2), told("dead", "drop", 1)]);
+        assert_eq!(consumed.all(0), []);
+    }
+}
