@@ -20,7 +20,7 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
 use duebox_queue::{Bells, ConnectionSettings, Queue, Traffic};
-use duebox_sandbox::{HttpClient, Sandbox, World};
+use duebox_sandbox::{HttpClient, LogSink, Sandbox, World};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -153,6 +153,7 @@ struct Daemon {
     relay: Relay,
     pushes: Arc<Pushes>,
     consumed: Arc<Consumed>,
+    handler_log: Arc<HandlerLog>,
     traces: Traces,
     exporting: Exporting,
     events: Events,
@@ -212,13 +213,14 @@ impl Daemon {
             }
         };
         let kv_traffic = kv.traffic();
+        let handler_log = Arc::<HandlerLog>::default();
         let ground = Ground {
             threads: threads.guests.threads(manifest.runner.threads),
             slots: Ground::slots(manifest.runner.max_jobs),
             world: Arc::new(World {
                 http: Some(HttpClient::new(threads.network.handle().clone())),
                 kv: Some(Arc::new(kv)),
-                ..World::of(Arc::new(HandlerLog))
+                ..World::of(Arc::clone(&handler_log) as Arc<dyn LogSink>)
             }),
             company: Company::default(),
         };
@@ -258,6 +260,7 @@ impl Daemon {
             relay: Relay::default(),
             pushes: Arc::default(),
             consumed: Arc::default(),
+            handler_log,
             traces,
             exporting,
             events,

@@ -32,6 +32,7 @@ use self::process::Process;
 use crate::consumed::Consumed;
 use crate::events::Events;
 use crate::gate::Gate;
+use crate::handler_log::HandlerLog;
 use crate::health::Health;
 use crate::outage::Outage;
 use crate::pushes::Pushes;
@@ -57,6 +58,8 @@ pub struct Sources {
     pub traffic: Vec<(&'static str, Arc<Traffic>)>,
     /// What was pushed.
     pub pushes: Arc<Pushes>,
+    /// What handlers said and had no place in the log.
+    pub handler_log: Arc<HandlerLog>,
     /// What pull consumers settled.
     pub consumed: Arc<Consumed>,
     /// What was recorded.

@@ -16,7 +16,7 @@ impl Daemon {
         let (served, outage) = (Arc::clone(&self.names), Arc::clone(&self.outage));
         let (sandbox, pushes) = (Arc::clone(&self.sandbox), Arc::clone(&self.pushes));
         let (jobs, kv) = (self.queue.traffic(), Arc::clone(&self.kv_traffic));
-        let consumed = Arc::clone(&self.consumed);
+        let (consumed, handler_log) = (Arc::clone(&self.consumed), Arc::clone(&self.handler_log));
         let (traces, events) = (self.traces.clone(), self.events.clone());
         let (slots, slots_max) = (self.ground.slots.clone(), self.manifest.runner.max_jobs);
         Box::new(move |queue| {
@@ -30,6 +30,7 @@ impl Daemon {
                 traffic,
                 pushes,
                 consumed,
+                handler_log,
                 traces,
                 events,
                 sandbox,

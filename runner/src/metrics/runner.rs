@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::Sources;
-use super::page::{About, Page, word};
+use super::page::{About, Page, topic, word};
+use super::{Sources, TOPICS_MAX};
 use crate::health::Phase;
 use crate::pushes::Source;
 use crate::telemetry;
@@ -58,6 +58,14 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     page.counters(
         &About::new("events", "Events of jobs, by what became of them; dropped: Redis was away, or there were too many."),
         outcomes(&sources.events.counts()),
+    )?;
+    let left_out = sources.handler_log.left_out(TOPICS_MAX);
+    page.counters(
+        &About::new(
+            "handler_log_lines_left_out",
+            "Lines of handlers beyond their topic's share while stderr was too slow.",
+        ),
+        left_out.iter().map(|(name, lines)| (vec![topic(name)], *lines)),
     )?;
     page.counter(
         &About::new(
