@@ -119,6 +119,9 @@ fn read_otlp(section: &Section<'_>) -> Option<Url> {
         return refuse(&format!("is no address of HTTP: {text:?}"));
     }
     if !url.username().is_empty() || url.password().is_some() {
+        if let Some(at) = section.value_at("otlp") {
+            section.reader().conceal(at);
+        }
         return refuse(
             "holds a user; what a collector wants to be told stands in OTEL_EXPORTER_OTLP_HEADERS",
         );
