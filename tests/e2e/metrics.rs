@@ -155,3 +155,33 @@ fn example(file: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.parent().unwrap().join("examples/observability").join(file)
 }
+
+#[test]
+fn what_consumers_settle_is_counted_by_verdict_and_class() {
+    let (_ground, _daemon, at) = crate::http::client::ground("[topics.mail]\nmax_attempts = 1\n");
+    let settle = |id: &str, verdict: &str| {
+        let job = serde_json::json!({ "id": id }).to_string();
+        assert_eq!(crate::http::client::post(at, "/v1/topics/mail/jobs", &job).status, 201);
+        let leased = crate::http::client::post(at, "/v1/topics/mail/leases", "").json();
+        let token = serde_json::json!({ "token": leased["jobs"][0]["token"] }).to_string();
+        let path = format!("/v1/topics/mail/jobs/{id}/{verdict}");
+        let first = crate::http::client::post(at, &path, &token).status;
+        // What was settled before is lost, and counts no more.
+        let second = crate::http::client::post(at, &path, &token).status;
+        assert_eq!((first, second), (200, 409), "{verdict}");
+    };
+    for (id, verdict) in [("a", "ack"), ("b", "nack"), ("c", "drop"), ("d", "ack")] {
+        settle(id, verdict);
+    }
+    let page = page(at);
+    assert_eq!(page.faults(), Vec::<String>::new());
+    let settled = |verdict, class| {
+        let labels = [("topic", "mail"), ("verdict", verdict), ("class", class)];
+        page.value("duebox_jobs_settled_total", &labels)
+    };
+    assert_eq!(
+        (settled("ack", ""), settled("dead", "nack"), settled("dead", "drop")),
+        (2.0, 1.0, 1.0)
+    );
+    assert_eq!(page.value("duebox_jobs_settled_total", &[]), 4.0);
+}

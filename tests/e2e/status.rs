@@ -248,3 +248,13 @@ fn a_hundred_idle_topics_cost_one_word_in_ten_seconds() {
     let listed: u64 = store.ask(cmd("ZCARD").arg("duebox:runners"));
     assert_eq!(listed, 1);
 }
+
+#[test]
+fn a_daemon_tells_the_address_that_it_was_given() {
+    let ground = Ground::new();
+    ground.manifest("", &["[topics.mail]\n".to_owned()]);
+    let daemon = ground.start();
+    let told = || stats(&ground, &[])["runners"][0]["api"].as_str().map(str::to_owned);
+    eventually("it has told of itself", || told().is_some());
+    assert_eq!(told(), Some(crate::http::client::address(&daemon).to_string()));
+}
