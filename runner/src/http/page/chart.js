@@ -74,7 +74,8 @@ export class Sparkline {
     this.node.append(this.value, this.svg);
   }
 
-  show(series) {
+  /** Draws a series; what is not known of it is a dash. */
+  show(series, isKnown = true) {
     const values = this.line.values(series);
     const last = values.at(-1) ?? 0;
     const most = Math.max(this.line.floor, ...values);
@@ -83,7 +84,7 @@ export class Sparkline {
     const width = Math.min(WINDOW_MS, Math.max(LEAST_MS, end - (series.points[0]?.at ?? end)));
     const reach = `${Math.round(width / 60_000)} min`;
     setText(this.reach, `last ${reach}`);
-    setText(this.value, this.line.say(last));
+    setText(this.value, isKnown ? this.line.say(last) : '–');
     this.node.classList.toggle('none', last === 0);
     this.svg.setAttribute('aria-label', `${this.line.title} in the last ${reach}: now ${this.line.say(last)}, at most ${this.line.say(Math.max(0, ...values))}`);
     if (values.length < 2) return;

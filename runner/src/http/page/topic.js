@@ -79,7 +79,7 @@ export class TopicPage {
       part.style.flexGrow = String(Math.sqrt(number));
       return part;
     }));
-    this.sparks.forEach((spark) => spark.show(this.series));
+    this.sparks.forEach((spark, at) => spark.show(this.series, at > 0 || !state.pulled));
     this.showHandler();
     this.showHistory();
   }
@@ -124,8 +124,8 @@ export class TopicPage {
       before.has(digest) && 'before', withdrawn.has(digest) && 'withdrawn'].filter(Boolean);
     const shown = [...modules].map(([digest, sums]) => ({ digest, sums, roles: roles(digest) }));
     fill(this.handler, JSON.stringify([shown, state.handler, state.runners, state.pulled]), () => [
-      el('p', { class: 'path' }, state.handler ?? (state.pulled ? 'None: consumers lease its jobs over HTTP or with duebox pull.' : 'Not in this daemon’s manifest.')),
-      el('p', { class: 'faint' }, `Served by ${many(state.runners, 'daemon')}.`),
+      el('p', { class: state.handler ? 'path' : 'faint' }, state.handler ?? (state.pulled ? 'None: consumers lease its jobs over HTTP or with duebox pull.' : 'Not in this daemon’s manifest.')),
+      !state.pulled && el('p', { class: 'faint' }, `Served by ${many(state.runners, 'daemon')}.`),
       shown.length > 0 && el('table', { class: 'plain' },
         el('thead', {}, el('tr', {}, ['Module', 'Attempts', 'Failed', 'Mean', 'Longest', 'Memory'].map((title, at) =>
           el('th', { scope: 'col', class: at ? 'number' : '' }, title)))),

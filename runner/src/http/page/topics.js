@@ -196,7 +196,8 @@ class Row {
   show() {
     if (!this.sparks) this.draw();
     const { state } = this;
-    this.sparks.forEach((spark) => spark.show(this.series));
+    // What consumers settle is not told from daemon to daemon.
+    this.sparks.forEach((spark, at) => spark.show(this.series, at > 0 || !state.pulled));
     STATES.filter(([name]) => name !== 'blocked').forEach(([name], at) => {
       const number = name === 'ready' ? state.ready + state.blocked : state[name];
       setText(this.counts[at], count(number));
