@@ -60,7 +60,15 @@ impl Browser {
         let port = port.map(|port| port.trim_end_matches('.').to_owned()).next();
         browser.at.set_port(port.expect("chromedriver says its port").parse().unwrap());
         // Root has no sandbox of its own, and containers have little shared memory.
-        let args = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
+        let args = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+            "--disable-background-timer-throttling",
+            "--disable-backgrounding-occluded-windows",
+            "--disable-renderer-backgrounding",
+        ];
         let options = json!({ "args": args });
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
@@ -195,6 +203,9 @@ impl Browser {
 
     /// Keeps what is seen as `target/page/NAME.png`.
     pub(super) fn keep(&self, name: &str) {
+        // A picture that is asked for while the window still takes its size may never come.
+        let drawn = "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))";
+        self.run_later(drawn);
         let png = self.send(&format!("GET {}/screenshot", self.session), b"");
         let png = STANDARD.decode(png.as_str().unwrap()).unwrap();
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("target/page");
