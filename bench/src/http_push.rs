@@ -40,9 +40,7 @@ async fn push(settings: &Settings, jobs: u64, connections: u64, batch: u64) -> a
         ground.manifest_head(settings.in_flight, &format!("{QUIET},duebox::http=info"))
     );
     let mut daemon = Daemon::start(&ground.write_manifest(&text)?);
-    let line =
-        daemon.wait_for_line("where it serves HTTP", |line| line.message() == "HTTP is served");
-    let at: SocketAddr = line.str("address").parse().context("where it serves is no address")?;
+    let at = served_at(&daemon)?;
     let share = jobs / connections;
     let mut bodies: Vec<Vec<Vec<u8>>> = Vec::new();
     for connection in 0..connections {
@@ -61,6 +59,13 @@ async fn push(settings: &Settings, jobs: u64, connections: u64, batch: u64) -> a
     ensure_stored(&ground, share * connections).await?;
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
     Ok((share * connections) as f64 / took_s)
+}
+
+/// Where a daemon serves HTTP, as it logs at info.
+pub(crate) fn served_at(daemon: &Daemon) -> anyhow::Result<SocketAddr> {
+    let line =
+        daemon.wait_for_line("where it serves HTTP", |line| line.message() == "HTTP is served");
+    line.str("address").parse().context("where it serves is no address")
 }
 
 /// Whole requests, head and body, with so many jobs each.
@@ -109,7 +114,7 @@ fn push_all(at: SocketAddr, requests: &[Vec<u8>], batch: u64) -> anyhow::Result<
 }
 
 /// Status and body of the next answer.
-fn answer(connection: &mut BufReader<TcpStream>) -> anyhow::Result<(u16, Vec<u8>)> {
+pub(crate) fn answer(connection: &mut BufReader<TcpStream>) -> anyhow::Result<(u16, Vec<u8>)> {
     let mut line = String::new();
     connection.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());

@@ -122,6 +122,7 @@ rows! {
     IdleTrips: Idle, "idle, 100 topics: Redis round trips", "/s", AtMost(2.0);
     IdleDaemon: Idle, "idle, 100 topics: processor, daemon", "% core", AtMost(0.5);
     IdleRedis: Idle, "idle, 100 topics: processor, Redis", "% core", AtMost(0.5);
+    IdleReads: Idle, "  Redis' reads of a socket", "/s", None;
     IdleCommands: Idle, "  Redis commands, inside scripts too", "/s", None;
     RedisBytes: Memory, "Redis' memory a pending job", "B", AtMost(430.0);
     RestMemory: Memory, "daemon's memory at rest, 20 modules", "MB", AtMost(60.0);

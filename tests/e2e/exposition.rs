@@ -155,7 +155,7 @@ impl Page {
         for (name, _) in histograms {
             for count in self.all(&format!("{name}_count"), &[]) {
                 let bucket_name = format!("{name}_bucket");
-                let mut last = 0.0;
+                let (mut last, mut bound) = (0.0, "");
                 let own = |sample: &&Sample| {
                     let mut labels = sample.labels.clone();
                     labels.remove("le");
@@ -164,8 +164,13 @@ impl Page {
                 for bucket in self.all(&bucket_name, &[]).filter(own) {
                     assert!(bucket.value >= last, "{bucket:?}");
                     last = bucket.value;
+                    bound = &bucket.labels["le"];
                 }
-                assert_eq!(last, count.value, "{name}: +Inf holds all");
+                assert_eq!(
+                    (bound, last),
+                    ("+Inf", count.value),
+                    "{name}: the last bucket holds all"
+                );
             }
         }
     }

@@ -128,8 +128,7 @@ impl<'p> Page<'p> {
         for (labels, counted) in series {
             let bound = |bound: Option<std::time::Duration>| match bound {
                 Some(bound) => bound.as_secs_f64(),
-                // What the encoder writes as +Inf.
-                None => f64::MAX,
+                None => f64::INFINITY,
             };
             let buckets: Vec<(f64, u64)> =
                 counted.buckets.iter().map(|(upper, count)| (bound(*upper), *count)).collect();
