@@ -37,6 +37,7 @@ mod shards;
 // What the whole queue promises, and what the pages say.
 mod cluster;
 mod command_flow;
+mod examples;
 mod expiry;
 mod first_steps;
 mod follow_ups;
