@@ -16,7 +16,7 @@ use crate::figures::Figures;
 use crate::ground::{Ground, TOPIC, new_jobs, push_to};
 use crate::http_push;
 use crate::lateness::{self, Lateness};
-use crate::machine::threads_cpu_s;
+use crate::machine::cpu_s;
 use crate::rows::Row;
 use crate::settings::Settings;
 
@@ -53,10 +53,10 @@ pub(crate) async fn measure_idle(settings: &Settings, figures: &mut Figures) -> 
     let at = http_push::served_at(&daemon)?;
     tokio::time::sleep(SETTLE).await;
     let trips = round_trips(at)?;
-    let (before, daemon_before_s) = (ground.load().await?, threads_cpu_s(daemon.pid())?);
+    let (before, daemon_before_s) = (ground.load().await?, cpu_s(daemon.pid())?);
     let started = Instant::now();
     tokio::time::sleep(Duration::from_secs(settings.idle_s)).await;
-    let daemon_s = threads_cpu_s(daemon.pid())? - daemon_before_s;
+    let daemon_s = cpu_s(daemon.pid())? - daemon_before_s;
     let load = ground.load_since(before, 0).await?;
     let took_s = started.elapsed().as_secs_f64();
     let trips = round_trips(at)? - trips;
