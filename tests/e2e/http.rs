@@ -7,6 +7,7 @@ pub(crate) mod client;
 mod command;
 mod consume;
 mod events;
+mod guide;
 mod operate;
 mod page;
 mod push;
