@@ -18,6 +18,7 @@ pub mod events;
 pub mod figures;
 pub mod file_limit;
 pub mod gate;
+pub mod gathered;
 pub mod guest_threads;
 pub mod handler_log;
 pub mod health;

@@ -1,7 +1,7 @@
 //! The log: to stderr, for people on a terminal and as one JSON object a line elsewhere.
 //!
-//! Lines pass through a bounded buffer and a thread of their own, so that a slow reader of stderr
-//! never holds up a job. When the buffer is full lines are dropped and counted; the count is known
+//! Lines pass through a bounded buffer and a thread of their own, which writes them in bursts, so that a
+//! slow reader of stderr never holds up a job. When the buffer is full lines are dropped and counted; the count is known
 //! to [`Telemetry::dropped_lines`].
 
 use std::io::{self, IsTerminal};
@@ -14,6 +14,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use crate::gathered::Gathered;
 use crate::manifest::LogFormat;
 
 /// How long a lost line counts as pressure on the log.
@@ -88,7 +89,7 @@ impl Telemetry {
             .lossy(true)
             .buffered_lines_limit(LINES_WAITING_MAX)
             .thread_name("duebox-log")
-            .finish(io::stderr());
+            .finish(Gathered::new(io::stderr()));
         let dropped = stderr.error_counter();
         let (filter_layer, filter) = reload::Layer::new(parse_filter(filter)?);
         let (writer_layer, writer) = reload::Layer::new(writer_for(format, stderr.clone()));

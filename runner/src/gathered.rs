@@ -1,0 +1,89 @@
+//! Lines gathered into few writes: at most one a millisecond, but for those that a full buffer asks for. A
+//! write for each line would wake whoever reads them for each line, which costs a busy daemon and its
+//! reader more of a processor than the jobs that the lines tell of.
+
+use std::io::{self, BufWriter, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a line waits at most for others to go with.
+const EVERY: Duration = Duration::from_millis(1);
+/// Bytes that are gathered at most.
+const BYTES_MAX: usize = 64 << 10;
+
+/// Gathers what is written to it until it is flushed; flushes keep their distance. For a thread that does
+/// nothing else.
+pub struct Gathered<W: Write> {
+    lines: BufWriter<W>,
+    flushed_at: Option<Instant>,
+}
+
+impl<W: Write> Gathered<W> {
+    /// Over a writer that takes what was gathered.
+    pub fn new(to: W) -> Self {
+        Self { lines: BufWriter::with_capacity(BYTES_MAX, to), flushed_at: None }
+    }
+}
+
+impl<W: Write> Write for Gathered<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.lines.write(bytes)
+    }
+
+    /// What comes first is written at once, what comes soon after it a little later.
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(at) = self.flushed_at
+            && let Some(rest) = EVERY.checked_sub(at.elapsed())
+        {
+            thread::sleep(rest);
+        }
+        self.flushed_at = Some(Instant::now());
+        self.lines.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps each write, and when it came.
+    #[derive(Default)]
+    struct Writes(Vec<(Vec<u8>, Instant)>);
+
+    impl Write for &mut Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push((bytes.to_vec(), Instant::now()));
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_between_two_flushes_are_one_write_and_writes_keep_their_distance() {
+        let mut writes = Writes::default();
+        let mut lines = Gathered::new(&mut writes);
+        for burst in 0..10 {
+            for line in 0..10 {
+                writeln!(lines, "{burst} {line}").unwrap();
+            }
+            lines.flush().unwrap();
+        }
+        drop(lines);
+        assert_eq!(writes.0.len(), 10);
+        assert!(writes.0.windows(2).all(|two| two[1].1 - two[0].1 >= EVERY / 2), "too close");
+        let all: Vec<u8> = writes.0.into_iter().flat_map(|(bytes, _)| bytes).collect();
+        assert!(all.starts_with(b"0 0\n0 1\n") && all.ends_with(b"9 8\n9 9\n"));
+    }
+
+    #[test]
+    fn what_no_buffer_holds_is_written_without_a_flush() {
+        let mut writes = Writes::default();
+        let mut lines = Gathered::new(&mut writes);
+        lines.write_all(&vec![b'x'; 3 * BYTES_MAX]).unwrap();
+        drop(lines);
+        assert_eq!(writes.0.iter().map(|(bytes, _)| bytes.len()).sum::<usize>(), 3 * BYTES_MAX);
+    }
+}
