@@ -1,7 +1,8 @@
 //! What `./dev bench neighbour` measures: how late a quiet topic's jobs come to their verdict when they have
 //! the daemon for themselves, and how late beside a topic of handlers that mean harm. Each kind of
-//! harm has a daemon and a Redis of its own and two stretches of the same quiet jobs, alone and beside;
-//! what is judged is the one against the other. Every quiet job must be acked once, in time or late.
+//! harm has a daemon and a Redis of its own, and rounds of two stretches of the same quiet jobs, one
+//! alone and one beside, so that a noisy minute of the machine weighs on both; what is judged is the
+//! median of the one against the median of the other. Every quiet job must be acked once, in time or late.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -13,11 +14,12 @@ use bytes::Bytes;
 use clap::Parser;
 use duebox_harness::Daemon;
 use duebox_job::{JobId, Options, TopicName};
-use duebox_queue::{Due, IfExists, NewJob, Queue};
+use duebox_queue::{Depths, Due, IfExists, NewJob, Queue};
 use serde::Serialize;
 
+use crate::figures::median;
 use crate::ground::Ground;
-use crate::lateness::{self, Lateness};
+use crate::lateness::{self, Lateness, Quantiles};
 use crate::machine::Machine;
 use crate::report;
 
@@ -25,12 +27,14 @@ use crate::report;
 const RATIO_MAX: f64 = 2.0;
 /// How long after the push the first quiet job falls due, ms.
 const LEAD_MS: u64 = 1_000;
-/// How often it is looked whether hostile jobs run.
+/// How often it is looked what hostile jobs do.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often at most.
+const LOOKS_MAX: usize = 600;
 /// Hostile jobs of one push.
 const PUSHED_AT_ONCE: usize = 1_000;
-/// Seconds for which there are hostile jobs beyond those of the stretch.
-const SPARE_S: u64 = 5;
+/// Seconds of each round for which there are hostile jobs beyond those of the stretch.
+const SPARE_S: u64 = 2;
 const HOSTILE: &str = "hostile";
 
 /// Measures how late a topic's jobs are beside a hostile topic, against how late they are alone
@@ -39,8 +43,11 @@ pub(crate) struct Args {
     /// Quiet jobs a second
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=2_000))]
     rate: u64,
+    /// Rounds of a stretch alone and a stretch beside
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
     /// Seconds of each stretch
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// The kinds of harm, by their names in the table; all without it
     #[arg(long)]
@@ -86,11 +93,39 @@ const fn harm(name: &'static str, module: &'static str, concurrency: u32) -> Har
 #[derive(Debug, Serialize)]
 struct Row {
     harm: &'static str,
-    alone: Lateness,
-    beside: Lateness,
-    /// Of the 99th percentiles from due time to verdict.
+    rounds: Vec<Round>,
+    /// From due time to verdict, the median of the rounds.
+    alone: Late,
+    beside: Late,
+    /// Of the 99th percentiles.
     ratio: f64,
     passed: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Round {
+    alone: Lateness,
+    beside: Lateness,
+    /// Hostile jobs that ended a second meanwhile.
+    hostile_per_second: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Late {
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+impl Late {
+    fn median(rounds: &[Round], stretch: impl Fn(&Round) -> &Lateness) -> Self {
+        let of = |quantile: fn(&Quantiles) -> f64| {
+            let mut all: Vec<f64> =
+                rounds.iter().map(|round| quantile(&stretch(round).logged)).collect();
+            all.sort_by(f64::total_cmp);
+            median(&all)
+        };
+        Self { p50_ms: of(|logged| logged.p50_ms), p99_ms: of(|logged| logged.p99_ms) }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -133,17 +168,31 @@ async fn measure(args: &Args, harm: &Harm) -> anyhow::Result<Row> {
     let ground = Ground::prepare().await?;
     let mut daemon = Daemon::start(&ground.write_manifest(&manifest(args, harm, &ground)?)?);
     ground.wait_until_served(&mut daemon).await?;
-    let alone = quiet(args, &ground, &mut daemon, "alone").await?;
     let hostile = TopicName::new(HOSTILE)?;
-    stock(&ground.queue, &hostile, harm.jobs_a_second * (args.seconds + SPARE_S)).await?;
-    wait_until_leased(&ground, &hostile).await?;
-    let beside = quiet(args, &ground, &mut daemon, "beside").await?;
-    let depths = ground.queue.depths(&[hostile]).await?;
-    let left = depths.first().map_or(0, |depths| depths.ready + depths.unack);
-    ensure!(left > 0, "the hostile jobs were over before the quiet ones");
+    ground.queue.pause(&hostile).await?;
+    let seconds = args.rounds * (args.seconds + SPARE_S);
+    stock(&ground.queue, &hostile, harm.jobs_a_second * seconds).await?;
+    let mut rounds = Vec::new();
+    for round in 0..args.rounds {
+        let alone = quiet(args, &ground, &mut daemon, &format!("alone-{round}")).await?;
+        ground.queue.resume(&hostile).await?;
+        let before = wait_for(&ground, &hostile, |depths| depths.unack > 0).await?;
+        let beside = quiet(args, &ground, &mut daemon, &format!("beside-{round}")).await?;
+        let after = wait_for(&ground, &hostile, |depths| depths.ready > 0)
+            .await
+            .context("the hostile jobs were over before the quiet ones")?;
+        let ms = after.now_ms.saturating_sub(before.now_ms).max(1);
+        let ended = before.ready.saturating_sub(after.ready);
+        ground.queue.pause(&hostile).await?;
+        wait_for(&ground, &hostile, |depths| depths.unack == 0).await?;
+        let hostile_per_second = ended as f64 * 1_000.0 / ms as f64;
+        rounds.push(Round { alone, beside, hostile_per_second });
+    }
     daemon.kill();
-    let ratio = beside.logged.p99_ms / alone.logged.p99_ms;
-    Ok(Row { harm: harm.name, alone, beside, ratio, passed: ratio <= RATIO_MAX })
+    let alone = Late::median(&rounds, |round| &round.alone);
+    let beside = Late::median(&rounds, |round| &round.beside);
+    let ratio = beside.p99_ms / alone.p99_ms;
+    Ok(Row { harm: harm.name, rounds, alone, beside, ratio, passed: ratio <= RATIO_MAX })
 }
 
 fn manifest(args: &Args, harm: &Harm, ground: &Ground) -> anyhow::Result<String> {
@@ -193,10 +242,9 @@ async fn quiet(
     lateness::read(&daemon.lines(), &due_of)
 }
 
-/// Pushes so many hostile jobs, none of which starts while the topic is paused: a stretch is then measured
-/// beside those who run them, not beside who pushes them.
+/// Pushes so many hostile jobs while their topic is paused: a stretch is then measured beside those who run
+/// them, not beside who pushes them.
 async fn stock(queue: &Queue, topic: &TopicName, jobs: u64) -> anyhow::Result<()> {
-    queue.pause(topic).await?;
     for start in (0..jobs).step_by(PUSHED_AT_ONCE) {
         let mut some = Vec::new();
         for number in start..jobs.min(start + PUSHED_AT_ONCE as u64) {
@@ -209,29 +257,34 @@ async fn stock(queue: &Queue, topic: &TopicName, jobs: u64) -> anyhow::Result<()
         }
         queue.push(topic, &some, IfExists::Reject).await?;
     }
-    queue.resume(topic).await?;
     Ok(())
 }
 
-async fn wait_until_leased(ground: &Ground, topic: &TopicName) -> anyhow::Result<()> {
-    for _ in 0..600 {
+/// Waits until it is so with the topic, at most 30 s.
+async fn wait_for(
+    ground: &Ground,
+    topic: &TopicName,
+    is_so: impl Fn(&Depths) -> bool,
+) -> anyhow::Result<Depths> {
+    for _ in 0..LOOKS_MAX {
         let depths = ground.queue.depths(std::slice::from_ref(topic)).await?;
-        if depths.first().is_some_and(|depths| depths.unack > 0) {
-            return Ok(());
+        if let Some(depths) = depths.into_iter().next().filter(|depths| is_so(depths)) {
+            return Ok(depths);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    anyhow::bail!("no hostile job was leased")
+    anyhow::bail!("the hostile jobs did neither begin nor end in time")
 }
 
 fn table(args: &Args, machine: &Machine, rows: &[Row]) -> String {
     let Machine { processor, cores, kernel, redis, commit } = machine;
     let mut text = format!(
         "\n{processor}, {cores} cores, Linux {kernel}, Redis {redis}, commit {commit}\n\
-         {} quiet jobs a second for {} s; ms from due time to verdict\n\n\
+         {} quiet jobs a second for {} s, median of {} rounds; ms from due time to verdict\n\n\
          {:<20} {:>17} {:>17} {:>7}\n{:<20} {:>8} {:>8} {:>8} {:>8} {:>7}\n",
         args.rate,
         args.seconds,
+        args.rounds,
         "",
         "alone",
         "beside it",
@@ -243,8 +296,7 @@ fn table(args: &Args, machine: &Machine, rows: &[Row]) -> String {
         "p99",
         "ratio",
     );
-    for Row { harm, alone, beside, ratio, passed } in rows {
-        let (alone, beside) = (alone.logged, beside.logged);
+    for Row { harm, alone, beside, ratio, passed, .. } in rows {
         let word = if *passed { "pass" } else { "MISS" };
         text.push_str(&format!(
             "{harm:<20} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {ratio:>6.2}× ≤ {RATIO_MAX} {word}\n",
