@@ -1,7 +1,8 @@
 //! Who else has jobs. Redis does one thing at a time: while it runs a turn of a thousand jobs, some ms, the
 //! turns of all other topics wait. A topic that is alone takes as many as it can, which costs least; beside
 //! others that are busy, all take turns of a size at which nobody waits long; and beside one that needs
-//! little, turns so short that it hardly waits at all.
+//! little, turns so short that it hardly waits at all. If that one has jobs all the time, the busy ones rest
+//! after each turn for as long as it took, so that they never have Redis and the processors to themselves.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,10 +11,15 @@ use duebox_queue::BATCH_MAX;
 
 /// Jobs of one turn where others are busy too: about a ms of Redis' time.
 const BESIDE_BUSY: usize = BATCH_MAX / 8;
-/// Jobs of one turn where another topic needs less than that a turn: some 0.2 ms.
-const BESIDE_QUIET: usize = BATCH_MAX / 32;
+/// Jobs of one turn where another topic needs less than that a turn: some 0.4 ms.
+const BESIDE_QUIET: usize = BATCH_MAX / 16;
 /// For how long a topic that has had a job counts.
 const LATELY: Duration = Duration::from_secs(10);
+/// For how long after a quiet topic's job the busy ones rest: for one that has jobs more seldom, short turns
+/// do.
+const RESTS_FOR: Duration = Duration::from_secs(1);
+/// How long a rest is at most, however long a turn took.
+const REST_MAX: Duration = Duration::from_millis(5);
 
 /// All topics of a daemon. Clones are the same company.
 #[derive(Debug, Clone, Default)]
@@ -68,12 +74,20 @@ impl Member {
     /// How many jobs a turn of this topic may take, of each kind.
     pub fn batch_max(&self, now: Instant) -> usize {
         let seen = self.company.seen();
-        if seen.quiet.has_another(self.id, now) {
+        if seen.quiet.has_another(self.id, now, LATELY) {
             BESIDE_QUIET
-        } else if seen.busy.has_another(self.id, now) {
+        } else if seen.busy.has_another(self.id, now, LATELY) {
             BESIDE_BUSY
         } else {
             BATCH_MAX
+        }
+    }
+
+    /// How long this topic should take no turn after a full one that took so long.
+    pub fn rest(&self, turn: Duration, now: Instant) -> Duration {
+        match self.company.seen().quiet.has_another(self.id, now, RESTS_FOR) {
+            true => turn.min(REST_MAX),
+            false => Duration::ZERO,
         }
     }
 }
@@ -86,9 +100,9 @@ impl Last {
         self.one = Some((id, now));
     }
 
-    fn has_another(&self, id: u64, now: Instant) -> bool {
+    fn has_another(&self, id: u64, now: Instant, lately: Duration) -> bool {
         let another = [self.one, self.other].into_iter().flatten().find(|(seen, _)| *seen != id);
-        another.is_some_and(|(_, at)| now.saturating_duration_since(at) < LATELY)
+        another.is_some_and(|(_, at)| now.saturating_duration_since(at) < lately)
     }
 }
 
@@ -122,5 +136,19 @@ mod tests {
         busy.had_jobs(BATCH_MAX, now);
         quiet.had_jobs(1, now);
         assert_eq!((busy.batch_max(now), quiet.batch_max(now)), (BESIDE_QUIET, BESIDE_BUSY));
+    }
+
+    #[test]
+    fn a_busy_topic_rests_as_long_as_it_worked_while_a_quiet_one_has_jobs() {
+        let company = Company::default();
+        let (busy, quiet) = (company.join(), company.join());
+        let (now, turn) = (Instant::now(), Duration::from_micros(700));
+        busy.had_jobs(BATCH_MAX, now);
+        assert_eq!(busy.rest(turn, now), Duration::ZERO, "it is alone");
+        quiet.had_jobs(1, now);
+        assert_eq!(busy.rest(turn, now), turn);
+        assert_eq!(busy.rest(Duration::from_secs(9), now), REST_MAX);
+        assert_eq!(quiet.rest(turn, now), Duration::ZERO, "the other one is busy");
+        assert_eq!(busy.rest(turn, now + RESTS_FOR), Duration::ZERO);
     }
 }

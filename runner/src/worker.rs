@@ -126,7 +126,7 @@ pub struct Worker {
     /// When the first lease of any runner expires unless it is renewed, as of the last look.
     expiry: Option<Instant>,
     settle_at: Option<Instant>,
-    /// After Redis refused something: not before this.
+    /// When the next turn may be at the earliest: after Redis refused something, or as a rest.
     not_before: Instant,
     retry: Duration,
     drain_until: Option<Instant>,
@@ -231,14 +231,16 @@ impl Worker {
         for moment in moments.into_iter().flatten() {
             until = until.min(moment);
         }
-        let look_at = wanted.then_some(self.look_at.max(self.not_before));
         until = until.max(self.not_before);
+        let look_at = wanted.then_some(self.look_at.max(self.not_before));
+        let rested_at = (self.not_before > now).then_some(self.not_before);
+        let on_time_at = [look_at, rested_at].into_iter().flatten().min();
         let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
             () = self.parts.lanes.changed(self.pace.ahead() / 2, enough) => {}
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
-            // Jobs fall due at a millisecond; for all else the next one is soon enough.
-            () = on_time(&self.parts.timer, look_at) => {}
+            // Jobs fall due at a millisecond, and a rest is less; for all else the next one is soon enough.
+            () = on_time(&self.parts.timer, on_time_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
             () = next_order(&mut self.parts.orders) => {}
             // It lives as long as the worker, so a change is all that can come of it.

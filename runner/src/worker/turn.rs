@@ -42,10 +42,16 @@ impl Worker {
     pub(super) async fn take_turn(&mut self, now: Instant) {
         self.take_ended(now);
         let plan = self.plan(now);
+        let is_full = plan.settle.len() >= plan.batch_max;
         if let Some((reply, sent_at)) = self.send(&plan).await {
             self.apply(plan, reply, sent_at);
         }
         self.give_up_asked_probe();
+        if is_full && self.drain_until.is_none() {
+            let ended = Instant::now();
+            let rest = self.parts.member.rest(ended - now, ended);
+            self.not_before = self.not_before.max(ended + rest);
+        }
     }
 
     /// Takes the verdicts of jobs that have ended, as many as fit into a turn.
