@@ -10,6 +10,8 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::Shared;
 use crate::guest_threads::TURN_MAX;
 
@@ -68,11 +70,11 @@ impl Crossing {
     /// Runs the lane on a quick thread until it closes or has to go over.
     pub(super) async fn quick(mut self) {
         let closed = poll_fn(|context| {
-            let began = Instant::now();
+            let began = thread_time();
             let polled = self.lane.as_mut().poll(context);
-            let ended = Instant::now();
-            self.stretch.keep(ended - began);
-            self.shared.share.quick_time.spend(ended, ended - began);
+            let taken = thread_time().saturating_sub(began);
+            self.stretch.keep(taken);
+            self.shared.share.quick_time.spend(Instant::now(), taken);
             match polled {
                 Poll::Ready(()) => Poll::Ready(true),
                 Poll::Pending if self.stretch.is_long() => Poll::Ready(false),
@@ -80,6 +82,7 @@ impl Crossing {
             }
         });
         if !closed.await {
+            self.shared.share.quick_time.overstay(Instant::now());
             let slow = self.shared.ground.threads.slow.clone();
             slow.spawn(self.slow());
         }
@@ -107,6 +110,14 @@ impl Crossing {
             woken().await;
         }
     }
+}
+
+/// What this thread has had of a processor so far. By the wall clock a lane would be charged for what others
+/// took while it waited for the core.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Waits for whoever has been given the task's waker in this poll.

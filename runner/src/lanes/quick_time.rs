@@ -1,6 +1,7 @@
 //! How much of the quick threads a topic may have: a tenth of one thread's time, and a little at once. What a
 //! topic needs beyond that it has on the slow threads, where all there is left is shared out by topic.
-//! So topics that compute, fail or run in masses leave the quick threads to those that need little.
+//! Whoever keeps a quick thread for as long as it may have it at all comes to none for a while. So topics that
+//! compute, fail or run in masses leave the quick threads to those that need little.
 //!
 //! It is the virtual scheduling algorithm of ITU-T I.371: what was spent pushes a time to come away.
 
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 const ONE_IN: u32 = 10;
 /// What may be spent at once by a topic that has spent nothing for long.
 const AT_ONCE: Duration = Duration::from_millis(10);
+/// For how long a topic that has overstayed begins nothing on quick threads.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// What a topic has spent lately.
 #[derive(Debug, Default)]
@@ -24,6 +27,12 @@ impl QuickTime {
     pub(super) fn spend(&self, now: Instant, time: Duration) {
         let mut good_at = self.good_at.lock().unwrap_or_else(PoisonError::into_inner);
         *good_at = Some(good_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
+    }
+
+    /// A job had to be taken from its quick thread.
+    pub(super) fn overstay(&self, now: Instant) {
+        let mut good_at = self.good_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *good_at = good_at.max(Some(now + AWAY + AT_ONCE * ONE_IN));
     }
 
     /// Whether more may be spent.
@@ -56,5 +65,14 @@ mod tests {
         assert!(!time.is_left(now));
         assert!(!time.is_left(now + Duration::from_millis(10)));
         assert!(time.is_left(now + Duration::from_millis(11)));
+    }
+
+    #[test]
+    fn who_overstays_is_away_for_a_while_and_not_for_longer_the_more_often() {
+        let (time, now) = (QuickTime::default(), Instant::now());
+        assert!(time.is_left(now));
+        (0..100).for_each(|_| time.overstay(now));
+        assert!(!time.is_left(now + AWAY));
+        assert!(time.is_left(now + AWAY + Duration::from_millis(1)));
     }
 }
