@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Milliseconds that each measurement runs
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     millis: u64,
+    /// One handler and mode, as the table names it; all without it
+    #[arg(long)]
+    only: Option<String>,
     /// The folder of noop-rust.wasm, noop-as.wasm and noop-go.wasm
     #[arg(long, default_value = "handlers/build")]
     handlers: PathBuf,
@@ -78,10 +81,14 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<String> {
     let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };
     let sandbox = Sandbox::new(&config)?;
     let mut rows = Vec::new();
+    let is_wanted = |name: &str| args.only.as_ref().is_none_or(|only| only == name);
     for (module, mode, instances, target) in cases() {
+        let name = format!("{module}, {mode}");
+        if !is_wanted(&name) {
+            continue;
+        }
         let handler = load(&sandbox, &args.handlers, module, instances)?;
         let one = repeat(args, || cost(args, &handler, 1))?;
-        let name = format!("{module}, {mode}");
         if instances == FRESH {
             let two = repeat(args, || cost(args, &handler, 2))?;
             let ratio = one.iter().zip(&two).map(|(one, two)| one.passed_us / two.passed_us);
@@ -102,10 +109,14 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<String> {
         ("loading a cached Go module", "noop-go", FRESH),
         ("loading a cached Go snapshot", "noop-go", SNAPSHOT),
     ] {
+        if !is_wanted(name) {
+            continue;
+        }
         let figures = cached_load_ms(args, &config, module, instances)?;
         let (name, target) = (name.to_owned(), Target::AtMost(5.0));
         rows.push(Row { name, unit: "ms", target, figures, passed: Vec::new() });
     }
+    ensure!(!rows.is_empty(), "no handler and mode is named so; see the table without --only");
     rows.sort_by_key(|row| row.unit != "µs/job");
     Ok(table(args, &rows))
 }
@@ -117,7 +128,7 @@ pub(crate) fn processor_us(
     module: &str,
     mode: &str,
 ) -> anyhow::Result<f64> {
-    let args = Args { payload, repeats: 5, millis: 200, handlers: handlers.to_owned() };
+    let args = Args { payload, repeats: 5, millis: 200, only: None, handlers: handlers.to_owned() };
     let case = cases().into_iter().find(|case| (case.0, case.1) == (module, mode));
     let (_, _, instances, _) = case.with_context(|| format!("no case {module}, {mode}"))?;
     let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };

@@ -106,7 +106,7 @@ fn number(guest: &Guest, key: u32) -> Option<u64> {
         3 => Some(guest.invocation.attempt.into()),
         4 => Some(guest.invocation.max_attempts.into()),
         5 => Some(guest.invocation.due_at_ms),
-        6 => Some(guest.clock.deadline_ms),
+        6 => Some(guest.clock.deadline_ms()),
         8 => Some(unix_ms()),
         9 => Some(millis(guest.clock.left())),
         _ => None,

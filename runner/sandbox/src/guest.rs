@@ -1,6 +1,7 @@
 //! The host's side of one running instance: what the imports read and what the guest has said so far. It
 //! lives as long as the instance; where that runs another job, all that belongs to the job is new.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -68,9 +69,9 @@ impl Guest {
         world: Arc<World>,
         meter: Meter,
         fuel: u64,
-        memory_export: Option<ModuleExport>,
+        began: Instant,
     ) -> Self {
-        let clock = Clock::start(invocation.ttr);
+        let clock = Clock::start(began, invocation.ttr);
         let traced = invocation.span.take().map(|span| Box::new(Traced::at(*span)));
         Self {
             invocation,
@@ -81,14 +82,14 @@ impl Guest {
             clock,
             fuel,
             phase: Phase::Starting,
-            memory_export,
+            memory_export: None,
             memory: None,
             said: Said::default(),
             seen: Seen::default(),
             traffic: Traffic::default(),
             exchanges: Exchanges::default(),
             traced,
-            born: Some(clock.started),
+            born: Some(began),
             waits_for_memory: false,
             headers: None,
             wasi: None,
@@ -102,11 +103,12 @@ impl Guest {
         mut invocation: Invocation,
         log: Arc<JobLog>,
         world: Arc<World>,
+        began: Instant,
     ) {
         if let Some(wasi) = &self.wasi {
             wasi.say_to(&log);
         }
-        self.clock = Clock::start(invocation.ttr);
+        self.clock = Clock::start(began, invocation.ttr);
         self.traced = invocation.span.take().map(|span| Box::new(Traced::at(*span)));
         self.invocation = invocation;
         self.log = log;
@@ -170,23 +172,29 @@ impl Guest {
 }
 
 /// The time of one attempt.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Clock {
     pub(crate) started: Instant,
     pub(crate) deadline: Instant,
-    /// The deadline in unix milliseconds.
-    pub(crate) deadline_ms: u64,
+    /// The deadline in unix milliseconds, once it was asked for.
+    deadline_ms: Cell<Option<u64>>,
 }
 
 /// A ttr beyond this is as good as none: 100 years.
 const TTR_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Clock {
-    fn start(ttr: Duration) -> Self {
-        let ttr = ttr.min(TTR_MAX);
-        let started = Instant::now();
-        let deadline_ms = unix_ms().saturating_add(millis(ttr));
-        Self { started, deadline: started.checked_add(ttr).unwrap_or(started), deadline_ms }
+    fn start(began: Instant, ttr: Duration) -> Self {
+        let deadline = began.checked_add(ttr.min(TTR_MAX)).unwrap_or(began);
+        Self { started: began, deadline, deadline_ms: Cell::new(None) }
+    }
+
+    /// The deadline in unix milliseconds, the same whenever it is asked for.
+    pub(crate) fn deadline_ms(&self) -> u64 {
+        let ms = self.deadline_ms.get();
+        let ms = ms.unwrap_or_else(|| unix_ms().saturating_add(millis(self.left())));
+        self.deadline_ms.set(Some(ms));
+        ms
     }
 
     /// What is left of the ttr.

@@ -171,17 +171,18 @@ impl Handler {
         world: Arc<World>,
     ) -> Report {
         let (began, mut processor) = (Instant::now(), Processor::default());
-        let mut attempt = pin!(self.attempt(invocation, interrupt, world));
+        let mut attempt = pin!(self.attempt(began, invocation, interrupt, world));
         let report = std::future::poll_fn(|context| {
             let _running = self.0.ticker.run();
             processor.poll(began, attempt.as_mut(), context)
         });
         let report = report.await;
-        report.took(began.elapsed(), processor.taken())
+        report.took(processor.passed(began), processor.taken())
     }
 
     async fn attempt(
         &self,
+        began: Instant,
         invocation: Invocation,
         interrupt: Interrupt,
         world: Arc<World>,
@@ -190,7 +191,7 @@ impl Handler {
         if let Some(reason) = interrupt.reason() {
             return Report::not_begun(reason.describe().to_owned());
         }
-        let mut instance = match loaded.instance(invocation, world) {
+        let mut instance = match loaded.instance(began, invocation, world) {
             Ok(instance) => instance,
             Err(error) => return Report::not_begun(format!("no store: {error:#}")),
         };
@@ -238,7 +239,12 @@ impl Loaded {
     }
 
     /// An instance for one job: a warm one where there is one, else a store for a new one.
-    fn instance(&self, invocation: Invocation, world: Arc<World>) -> wasmtime::Result<Instance> {
+    fn instance(
+        &self,
+        began: Instant,
+        invocation: Invocation,
+        world: Arc<World>,
+    ) -> wasmtime::Result<Box<Instance>> {
         let log = Arc::new(JobLog::new(
             invocation.id.clone(),
             invocation.topic.clone(),
@@ -250,13 +256,14 @@ impl Loaded {
         if self.keeps_instances()
             && let Some(mut instance) = self.common.shelf.take(self.number)
         {
-            instance.start_over(invocation, log, world)?;
+            instance.start_over(invocation, log, world, began)?;
             return Ok(instance);
         }
         let meter = Meter::new(&self.limits, Arc::clone(&self.account));
         let grants = Arc::clone(&self.grants);
-        let guest =
-            Guest::new(invocation, grants, log, world, meter, self.limits.fuel, self.memory);
+        let fuel = self.limits.fuel;
+        let mut guest = Guest::new(invocation, grants, log, world, meter, fuel, began);
+        guest.memory_export = self.memory;
         Instance::new(self, guest)
     }
 

@@ -2,6 +2,7 @@
 //! of a warm topic, or of a snapshot to which it is put back, runs the next as long as every job ended well.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use wasmtime::{
     Extern, Memory, ModuleExport, Store, TypedFunc, UpdateDeadline, WasmParams, WasmResults,
@@ -35,7 +36,7 @@ enum Exports {
 
 impl Instance {
     /// A store for a new instance.
-    pub(crate) fn new(loaded: &Loaded, guest: Guest) -> wasmtime::Result<Self> {
+    pub(crate) fn new(loaded: &Loaded, guest: Guest) -> wasmtime::Result<Box<Self>> {
         let mut store = Store::try_new(loaded.engine(), guest)?;
         store.limiter(|guest| &mut guest.meter);
         // At every tick the guest gives way, which is when `run` sees an interrupt. It would see the
@@ -49,7 +50,7 @@ impl Instance {
         if loaded.imports_wasi() {
             store.set_hostcall_fuel(wasi::CALL_BYTES_MAX);
         }
-        let mut instance = Self { store, exports: None, parts: None, jobs: 1 };
+        let mut instance = Box::new(Self { store, exports: None, parts: None, jobs: 1 });
         instance.wind_up()?;
         Ok(instance)
     }
@@ -60,9 +61,10 @@ impl Instance {
         invocation: Invocation,
         log: Arc<JobLog>,
         world: Arc<World>,
+        began: Instant,
     ) -> wasmtime::Result<()> {
         let guest = self.store.data_mut();
-        guest.start_over(invocation, log, world);
+        guest.start_over(invocation, log, world, began);
         if self.parts.is_some() {
             guest.born = Some(guest.clock.started);
         }
@@ -126,7 +128,8 @@ impl Instance {
         let exports = match self.exports.clone() {
             Some(exports) => exports,
             None => {
-                let exports = self.instantiate(loaded).await?;
+                // Beside the rest of the job, which is the smaller for it, and that often handed on.
+                let exports = Box::pin(self.instantiate(loaded)).await?;
                 self.exports.insert(exports).clone()
             }
         };

@@ -35,6 +35,11 @@ impl Processor {
         polled
     }
 
+    /// What passed since the job began; if it never gave way, that is known already.
+    pub(crate) fn passed(&self, began: Instant) -> Duration {
+        if self.stretches == 1 { self.taken } else { began.elapsed() }
+    }
+
     pub(crate) fn taken(&self) -> Duration {
         self.taken
     }

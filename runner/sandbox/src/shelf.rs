@@ -11,22 +11,22 @@ pub(crate) const WARM_MAX: u32 = 64;
 
 /// The instances that wait, newest last, each with the number of its module.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<VecDeque<(u64, Instance)>>);
+pub(crate) struct Shelf(Mutex<VecDeque<(u64, Box<Instance>)>>);
 
 impl Shelf {
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(u64, Instance)>> {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(u64, Box<Instance>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the instance of a module that was put back last: what it uses is still at hand.
-    pub(crate) fn take(&self, module: u64) -> Option<Instance> {
+    pub(crate) fn take(&self, module: u64) -> Option<Box<Instance>> {
         let mut kept = self.kept();
         let at = kept.iter().rposition(|(owner, _)| *owner == module)?;
         kept.remove(at).map(|(_, instance)| instance)
     }
 
     /// Puts an instance back for the next job.
-    pub(crate) fn put(&self, module: u64, instance: Instance) {
+    pub(crate) fn put(&self, module: u64, instance: Box<Instance>) {
         let mut kept = self.kept();
         kept.push_back((module, instance));
         let oldest = if kept.len() > WARM_MAX as usize { kept.pop_front() } else { None };

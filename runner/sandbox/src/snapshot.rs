@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{JobId, Outcome, TopicName};
@@ -160,10 +160,10 @@ fn guest(linked: &InstancePre<Guest>, limits: &Limits, grants: &Grants) -> Resul
     };
     // Beside the budget of all: it lives for a moment, and no job waits with it.
     let meter = Meter::new(limits, Arc::new(Account::of(Arc::<Budget>::default())));
-    let memory = linked.module().get_export_index("memory");
     let grants = Arc::new(grants.clone());
     let mut guest =
-        Guest::new(invocation, grants, Arc::new(log), world, meter, limits.fuel, memory);
+        Guest::new(invocation, grants, Arc::new(log), world, meter, limits.fuel, Instant::now());
+    guest.memory_export = linked.module().get_export_index("memory");
     guest.born = None;
     Ok(guest)
 }
