@@ -75,13 +75,14 @@ fn say_with(mut command: Command, input: &[u8]) -> Said {
     }
 }
 
-/// A folder with two modules and a manifest whose Redis is `url`.
+/// A folder with two modules and a manifest whose Redis is `url`. Nothing in it serves HTTP: tests run at once,
+/// and would want the same port.
 fn folder(url: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("echo.wat"), ECHO).unwrap();
     std::fs::write(folder.path().join("trap.wat"), TRAP).unwrap();
     let manifest = format!(
-        "[redis]\nurl = \"{url}\"\n[topics.\"order.close\"]\nhandler = \"echo.wat\"\n\
+        "[redis]\nurl = \"{url}\"\n[server]\nlisten = \"\"\n[topics.\"order.close\"]\nhandler = \"echo.wat\"\n\
          sandbox = {{ payload = \"1KiB\" }}\n[topics.slow]\nhandler = \"trap.wat\"\ndelay = \"1h\"\n"
     );
     std::fs::write(folder.path().join("duebox.toml"), manifest).unwrap();
