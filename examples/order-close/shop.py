@@ -33,7 +33,8 @@ class Callback(http.server.BaseHTTPRequestHandler):
 
 
 def say(line):
-    print(f"{time.monotonic() - began:5.1f} s  {line}", flush=True)
+    # Each request has a thread: with its end in the same write, a line stays whole.
+    print(f"{time.monotonic() - began:5.1f} s  {line}\n", end="", flush=True)
 
 
 def ask(url, value=None):

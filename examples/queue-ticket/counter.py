@@ -62,7 +62,8 @@ def cancel(guest):
 
 
 def say(line):
-    print(f"minute {(time.time() - opened) / MINUTE:4.1f}  {line}", flush=True)
+    # Each request has a thread: with its end in the same write, a line stays whole.
+    print(f"minute {(time.time() - opened) / MINUTE:4.1f}  {line}\n", end="", flush=True)
 
 
 fallen_due = queue.Queue()

@@ -17,7 +17,9 @@ class Jobs(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def work(self, job, body):
-        print("job", job, "attempt", self.headers["duebox-attempt"], body.decode(), flush=True)
+        # Each request has a thread: with its end in the same write, a line stays whole.
+        attempt = self.headers["duebox-attempt"]
+        print(f"job {job} attempt {attempt} {body.decode()}\n", end="", flush=True)
         return 503 if body == b"later" else 422 if body == b"nonsense" else 204
 
 
