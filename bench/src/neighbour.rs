@@ -44,10 +44,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=2_000))]
     rate: u64,
     /// Rounds of a stretch alone and a stretch beside
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
     /// Seconds of each stretch
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// The kinds of harm, by their names in the table; all without it
     #[arg(long)]

@@ -96,8 +96,8 @@ impl Guest {
         }
     }
 
-    /// Turns to the next job. What belongs to the instance stays: its memory, and its WASI, whose clock
-    /// must not run backwards.
+    /// Turns to the next job, after it has [let go](Self::let_go) of the last. What belongs to the
+    /// instance stays: its memory, and its WASI, whose clock must not run backwards.
     pub(crate) fn start_over(
         &mut self,
         mut invocation: Invocation,
@@ -106,7 +106,7 @@ impl Guest {
         began: Instant,
     ) {
         if let Some(wasi) = &self.wasi {
-            wasi.say_to(&log);
+            wasi.output.say_to(&log);
         }
         self.clock = Clock::start(began, invocation.ttr);
         self.traced = invocation.span.take().map(|span| Box::new(Traced::at(*span)));
@@ -114,11 +114,7 @@ impl Guest {
         self.log = log;
         self.world = world;
         self.meter.start_over();
-        self.said = Said::default();
-        self.seen = Seen::default();
         self.traffic = Traffic::default();
-        self.exchanges = Exchanges::default();
-        self.headers = None;
     }
 
     /// A call that leads out of the sandbox begins; its number, if the attempt has a place in a trace.
@@ -166,7 +162,7 @@ impl Guest {
     /// Says what the guest left unfinished on its output.
     pub(crate) fn finish_output(&self) {
         if let Some(wasi) = &self.wasi {
-            self.traffic.took(wasi.finish());
+            self.traffic.took(wasi.output.finish());
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Context;
 use std::time::Instant;
 
 use wasmtime::{Engine, ExternType, InstancePre, ModuleExport, Store, Trap};
@@ -170,51 +171,32 @@ impl Handler {
         interrupt: Interrupt,
         world: Arc<World>,
     ) -> Report {
-        let (began, mut processor) = (Instant::now(), Processor::default());
-        let mut attempt = pin!(self.attempt(began, invocation, interrupt, world));
-        let report = std::future::poll_fn(|context| {
-            let _running = self.0.ticker.run();
-            processor.poll(began, attempt.as_mut(), context)
-        });
-        let report = report.await;
-        report.took(processor.passed(began), processor.taken())
-    }
-
-    async fn attempt(
-        &self,
-        began: Instant,
-        invocation: Invocation,
-        interrupt: Interrupt,
-        world: Arc<World>,
-    ) -> Report {
-        let loaded = &*self.0;
+        let (loaded, mut processor) = (&*self.0, Processor::start());
         if let Some(reason) = interrupt.reason() {
             return Report::not_begun(reason.describe().to_owned());
         }
-        let mut instance = match loaded.instance(began, invocation, world) {
+        let mut instance = match loaded.instance(processor.began, invocation, world) {
             Ok(instance) => instance,
             Err(error) => return Report::not_begun(format!("no store: {error:#}")),
         };
-        let deadline = tokio::time::Instant::from_std(instance.store.data().clock.deadline);
-        let end = tokio::select! {
-            biased;
-            answer = instance.answer(loaded) => match answer {
-                Ok(_) if instance.is_out_of_fuel() => End::Broken(Trap::OutOfFuel.into()),
-                Ok(verdict) => End::Answered(verdict),
-                Err(error) => End::Broken(error),
-            },
-            reason = interrupt.raised() => End::Interrupted(reason),
-            () = tokio::time::sleep_until(deadline) => End::TimedOut,
+        let end = {
+            let mut end = pin!(loaded.end(&mut instance, interrupt));
+            let poll = |context: &mut Context<'_>| {
+                let _running = loaded.ticker.run();
+                processor.poll(end.as_mut(), context)
+            };
+            std::future::poll_fn(poll).await
         };
-        let fuel_used = instance.fuel_used();
         let ended_well = end.is_verdict();
+        let fuel_used = instance.fuel_used();
         let guest = instance.store.data_mut();
         guest.finish_output();
-        let report = Report::new(end, guest, fuel_used);
+        let mut report = Report::new(end, guest, fuel_used);
         if ended_well && loaded.keeps_instances() && instance.is_good_for_more(loaded) {
             instance.store.data_mut().let_go();
             loaded.common.shelf.put(loaded.number, instance);
         }
+        (report.wall, report.cpu) = processor.finish();
         report
     }
 }
@@ -265,6 +247,32 @@ impl Loaded {
         let mut guest = Guest::new(invocation, grants, log, world, meter, fuel, began);
         guest.memory_export = self.memory;
         Instance::new(self, guest)
+    }
+
+    /// Runs an instance until it answers, or what stops it first.
+    async fn end(&self, instance: &mut Instance, interrupt: Interrupt) -> End {
+        let deadline = tokio::time::Instant::from_std(instance.store.data().clock.deadline);
+        let answer = {
+            // Both stay where they are, and what only a guest that gives way needs is not made before.
+            let answer = pin!(instance.answer(self));
+            let stopped = pin!(async {
+                tokio::select! {
+                    biased;
+                    reason = interrupt.raised() => End::Interrupted(reason),
+                    () = tokio::time::sleep_until(deadline) => End::TimedOut,
+                }
+            });
+            tokio::select! {
+                biased;
+                answer = answer => answer,
+                end = stopped => return end,
+            }
+        };
+        match answer {
+            Ok(_) if instance.is_out_of_fuel() => End::Broken(Trap::OutOfFuel.into()),
+            Ok(verdict) => End::Answered(verdict),
+            Err(error) => End::Broken(error),
+        }
     }
 
     /// Makes an instance; where the memory of all guests is spent, as soon as there is room for it.

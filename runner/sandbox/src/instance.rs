@@ -28,7 +28,6 @@ pub(crate) struct Instance {
 }
 
 /// What the host calls, looked up once.
-#[derive(Clone)]
 enum Exports {
     Pull { handle: TypedFunc<u32, i32> },
     Push { handle: TypedFunc<(u32, u32), i32>, alloc: TypedFunc<u32, u32>, memory: Memory },
@@ -125,24 +124,21 @@ impl Instance {
 
     /// Runs the job to its verdict.
     pub(crate) async fn answer(&mut self, loaded: &Loaded) -> wasmtime::Result<i32> {
-        let exports = match self.exports.clone() {
-            Some(exports) => exports,
-            None => {
-                // Beside the rest of the job, which is the smaller for it, and that often handed on.
-                let exports = Box::pin(self.instantiate(loaded)).await?;
-                self.exports.insert(exports).clone()
-            }
-        };
-        let store = &mut self.store;
+        if self.exports.is_none() {
+            // Beside the rest of the job, which is the smaller for it, and that often handed on.
+            self.exports = Some(Box::pin(self.instantiate(loaded)).await?);
+        }
+        let Self { store, exports, .. } = self;
         // A payload that is longer than wasm32 can count is refused by the runner long before.
         let length = u32::try_from(store.data().invocation.payload.len()).unwrap_or(u32::MAX);
         match exports {
-            Exports::Pull { handle } => handle.call_async(store, length).await,
-            Exports::Push { handle, alloc, memory } => {
+            Some(Exports::Pull { handle }) => handle.call_async(store, length).await,
+            Some(Exports::Push { handle, alloc, memory }) => {
                 let pointer = alloc.call_async(&mut *store, length).await?;
-                hand_over(store, memory, pointer, length)?;
+                hand_over(store, *memory, pointer, length)?;
                 handle.call_async(store, (pointer, length)).await
             }
+            None => Err(wasmtime::Error::msg("the instance was not made")),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The processor's time that a job takes. The thread's own clock is a call of the kernel, 1.1 µs on a
 //! virtual machine, and two of them a job; the wall clock takes 0.04 µs, and says the same of a
 //! stretch in which nothing else got the thread. So the first stretch, which is all that a short job has
-//! and ends within a tick, goes by the wall clock, and every later one by the thread's.
+//! and ends within a tick, goes by the wall clock, and every later one by the thread's. Of a job that gave way,
+//! the microseconds after its last stretch are not counted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,37 +12,43 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What a job has taken so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Processor {
+    pub(crate) began: Instant,
+    /// In the stretches that are over, of a job that gave way.
     taken: Duration,
     stretches: u64,
 }
 
 impl Processor {
-    /// Polls the job, and counts the stretch that it takes. `now` is when the job began.
+    /// A job begins.
+    pub(crate) fn start() -> Self {
+        Self { began: Instant::now(), taken: Duration::ZERO, stretches: 0 }
+    }
+
+    /// Polls the job, and counts the stretch that it takes if it gives way.
     pub(crate) fn poll<F: Future>(
         &mut self,
-        began: Instant,
         job: Pin<&mut F>,
         context: &mut Context<'_>,
     ) -> Poll<F::Output> {
         let before = (self.stretches > 0).then(thread_time);
         let polled = job.poll(context);
-        self.taken += match before {
-            None => began.elapsed(),
-            Some(before) => thread_time().saturating_sub(before),
-        };
-        self.stretches = self.stretches.saturating_add(1);
+        if before.is_some() || polled.is_pending() {
+            self.taken += match before {
+                None => self.began.elapsed(),
+                Some(before) => thread_time().saturating_sub(before),
+            };
+            self.stretches = self.stretches.saturating_add(1);
+        }
         polled
     }
 
-    /// What passed since the job began; if it never gave way, that is known already.
-    pub(crate) fn passed(&self, began: Instant) -> Duration {
-        if self.stretches == 1 { self.taken } else { began.elapsed() }
-    }
-
-    pub(crate) fn taken(&self) -> Duration {
-        self.taken
+    /// What passed since the job began, and what it took of a processor: of one that never gave way all
+    /// that passed.
+    pub(crate) fn finish(&self) -> (Duration, Duration) {
+        let passed = self.began.elapsed();
+        (passed, if self.stretches == 0 { passed } else { self.taken })
     }
 }
 

@@ -94,9 +94,4 @@ impl Report {
             traced: None,
         }
     }
-
-    /// With the times that the run took.
-    pub(crate) fn took(self, wall: Duration, cpu: Duration) -> Self {
-        Self { wall, cpu, ..self }
-    }
 }

@@ -1,5 +1,6 @@
 //! Standard output of a WASI module as log lines. A line is said when it ends, or when it is longer
-//! than a line may be; what is unfinished when the guest ends is said then. At most one line is held.
+//! than a line may be; what is unfinished when the guest ends is said then. At most one line of each
+//! stream is held.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,49 +19,45 @@ const LINE_MAX: usize = 8 << 10;
 /// Bytes taken from the guest in one write.
 const WRITE_MAX: usize = 64 << 10;
 
+/// What a guest says on its output streams, and to whom. Clones are the same output.
+#[derive(Clone)]
+pub(crate) struct Output(Arc<Mutex<State>>);
+
 /// One of a guest's output streams. Clones are the same stream.
 #[derive(Clone)]
 pub(crate) struct LineStream {
+    output: Output,
     level: Level,
-    state: Arc<Mutex<State>>,
 }
 
 struct State {
     log: Arc<JobLog>,
-    /// The line that has no end yet.
-    unfinished: Vec<u8>,
+    /// The lines that have no end yet, of standard output and of that for errors.
+    unfinished: [Vec<u8>; 2],
     /// Bytes taken from the guest for this job.
     taken: usize,
 }
 
-impl LineStream {
-    pub(crate) fn new(log: Arc<JobLog>, level: Level) -> Self {
-        let state = State { log, unfinished: Vec::new(), taken: 0 };
-        Self { level, state: Arc::new(Mutex::new(state)) }
+impl Output {
+    pub(crate) fn new(log: Arc<JobLog>) -> Self {
+        Self(Arc::new(Mutex::new(State { log, unfinished: Default::default(), taken: 0 })))
+    }
+
+    /// Standard output.
+    pub(crate) fn stdout(&self) -> LineStream {
+        LineStream { output: self.clone(), level: Level::Info }
+    }
+
+    /// Output for errors.
+    pub(crate) fn stderr(&self) -> LineStream {
+        LineStream { output: self.clone(), level: Level::Warn }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, mut bytes: &[u8]) {
-        let mut state = self.state();
-        let State { log, unfinished, taken } = &mut *state;
-        *taken = taken.saturating_add(bytes.len());
-        while !bytes.is_empty() {
-            let room = &bytes[..bytes.len().min(LINE_MAX - unfinished.len())];
-            let ended = room.iter().position(|byte| *byte == b'\n');
-            let (piece, used) = ended.map_or((room, room.len()), |end| (&room[..end], end + 1));
-            unfinished.extend_from_slice(piece);
-            bytes = &bytes[used..];
-            if ended.is_some() || unfinished.len() == LINE_MAX {
-                log.say(self.level, unfinished);
-                unfinished.clear();
-            }
-        }
-    }
-
-    /// From now on it says its lines to another job's log.
+    /// From now on lines are said to another job's log.
     pub(crate) fn say_to(&self, log: &Arc<JobLog>) {
         self.state().log = Arc::clone(log);
     }
@@ -69,11 +66,33 @@ impl LineStream {
     pub(crate) fn finish(&self) -> usize {
         let mut state = self.state();
         let State { log, unfinished, taken } = &mut *state;
-        if !unfinished.is_empty() {
-            log.say(self.level, unfinished);
-            unfinished.clear();
+        for (line, level) in unfinished.iter_mut().zip([Level::Info, Level::Warn]) {
+            if !line.is_empty() {
+                log.say(level, line);
+                line.clear();
+            }
         }
         std::mem::take(taken)
+    }
+}
+
+impl LineStream {
+    fn take(&self, mut bytes: &[u8]) {
+        let mut state = self.output.state();
+        let State { log, unfinished: [out, err], taken } = &mut *state;
+        let line = if self.level == Level::Info { out } else { err };
+        *taken = taken.saturating_add(bytes.len());
+        while !bytes.is_empty() {
+            let room = &bytes[..bytes.len().min(LINE_MAX - line.len())];
+            let ended = room.iter().position(|byte| *byte == b'\n');
+            let (piece, used) = ended.map_or((room, room.len()), |end| (&room[..end], end + 1));
+            line.extend_from_slice(piece);
+            bytes = &bytes[used..];
+            if ended.is_some() || line.len() == LINE_MAX {
+                log.say(self.level, line);
+                line.clear();
+            }
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::guest::Guest;
 use crate::limits::Grants;
 use crate::log::{JobLog, Level};
 use crate::refusal::LoadError;
-use crate::stdio::LineStream;
+use crate::stdio::Output;
 
 /// The namespace of its imports.
 pub(crate) const NAMESPACE: &str = "wasi_snapshot_preview1";
@@ -59,7 +59,7 @@ pub(crate) fn check_dirs(grants: &Grants) -> Result<(), LoadError> {
 /// One instance's WASI.
 pub(crate) struct Wasi {
     pub(crate) context: WasiP1Ctx,
-    output: [LineStream; 2],
+    pub(crate) output: Output,
     /// Directories that it was given.
     dirs: usize,
 }
@@ -68,10 +68,9 @@ impl Wasi {
     /// With a `frozen` clock for a snapshot: an early time that stands still, so that no instance that
     /// starts from it ever sees time run backwards.
     pub(crate) fn new(grants: &Grants, log: &Arc<JobLog>, frozen: bool) -> Self {
-        let stdout = LineStream::new(Arc::clone(log), Level::Info);
-        let stderr = LineStream::new(Arc::clone(log), Level::Warn);
+        let output = Output::new(Arc::clone(log));
         let mut builder = WasiCtxBuilder::new();
-        builder.stdout(stdout.clone()).stderr(stderr.clone());
+        builder.stdout(output.stdout()).stderr(output.stderr());
         builder.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
         if frozen {
             builder.wall_clock(Frozen).monotonic_clock(Frozen);
@@ -95,7 +94,7 @@ impl Wasi {
         if !grants.dirs.is_empty() {
             context.ctx().table.set_max_capacity(HELD_MAX);
         }
-        Self { context, output: [stdout, stderr], dirs }
+        Self { context, output, dirs }
     }
 
     /// Whether all that it was given is open, and nothing else: no file that a job left behind.
@@ -108,17 +107,6 @@ impl Wasi {
         }
         // Input, output and errors are streams; before the guest first asks, there is nothing at all.
         held == 0 || (dirs == self.dirs && held == dirs + STREAMS)
-    }
-
-    /// From now on its output goes to another job's log.
-    pub(crate) fn say_to(&self, log: &Arc<JobLog>) {
-        self.output.iter().for_each(|stream| stream.say_to(log));
-    }
-
-    /// Says what the guest left unfinished on its output, and answers how many bytes of output it had
-    /// in all.
-    pub(crate) fn finish(&self) -> usize {
-        self.output.iter().map(LineStream::finish).sum()
     }
 }
 
