@@ -19,13 +19,12 @@ mkdir -p "$out"
 
 build_go() {
   need_go >&2
-  (cd "$peers/$1" && GOFLAGS=${2:-} GOWORK=off GOTOOLCHAIN=local timeout 600 "$go" build -o "$out/$1.new" .) \
+  (cd "$peers/$1" && GOFLAGS= GOWORK=off GOTOOLCHAIN=local timeout 600 "$go" build -o "$out/$1.new" .) \
     && mv -f "$out/$1.new" "$out/$1"
 }
 
 build_asynq() { build_go asynq; }
-# Its sums are not in the repository yet: they are taken from Go's database when it is first built.
-build_delayqueue() { build_go delayqueue -mod=mod; }
+build_delayqueue() { build_go delayqueue; }
 
 build_bullmq() {
   need_assemblyscript >&2
