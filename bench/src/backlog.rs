@@ -1,6 +1,10 @@
 //! The backlog: the same drain and the same lateness while more and more jobs wait for a day that
 //! has not come. The waiting ones are pushed by plain commands, as a producer without a library
 //! would, and must all be there at the end.
+//!
+//! A hash of Redis that has grown past a power of two moves to a larger table bucket by bucket, with every
+//! access, and each access costs more until it is done: past 4,194,304 jobs that takes as many accesses. So the
+//! judged drains wait until it has moved, and one before that shows what it costs.
 
 use anyhow::ensure;
 use redis::aio::ConnectionManager;
@@ -26,6 +30,11 @@ pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyho
     for (number, &backlog) in settings.backlogs.iter().enumerate() {
         fill(&mut ground, backlog, settings.payload, far_ms).await?;
         let is_last = number + 1 == settings.backlogs.len();
+        if is_last {
+            let drain = drain::on(&ground, settings, RUST, settings.jobs, settings.in_flight);
+            figures.add(Row::BacklogGrowing, drain.await?.per_s);
+        }
+        finish_growing(&ground, backlog).await?;
         let mut rates = Vec::new();
         let mut late_ms = Vec::new();
         for _ in 0..settings.repeats {
@@ -71,6 +80,21 @@ async fn fill(
         ground.standing = until;
     }
     ground.ensure_clean().await
+}
+
+/// Looks for what is not there until every bucket of the tables must have moved: each look moves one.
+async fn finish_growing(ground: &Ground, backlog: u64) -> anyhow::Result<()> {
+    let mut connection = ground.queue.redis();
+    let nobody = vec!["-"; usize::try_from(BATCH)?];
+    let (mut in_jobs, mut in_pending) = (redis::cmd("HMGET"), redis::cmd("ZMSCORE"));
+    in_jobs.arg(ground.key("jobs")).arg(&nobody);
+    in_pending.arg(ground.key("pending")).arg(&nobody);
+    let mut look = redis::pipe();
+    look.add_command(in_jobs).ignore().add_command(in_pending).ignore();
+    for _ in 0..backlog.div_ceil(BATCH) {
+        let () = look.query_async(&mut connection).await?;
+    }
+    Ok(())
 }
 
 async fn push_plainly(

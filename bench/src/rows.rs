@@ -115,6 +115,7 @@ rows! {
     BacklogDrain: Backlog, "backlog: drain against that with 1,000", "%", AtLeast(85.0);
     BacklogLate: Backlog, "backlog: p99 lateness against that with 1,000", "×", AtMost(2.0);
     BacklogDrainRate: Backlog, "  drain beside the backlog", "jobs/s", None;
+    BacklogGrowing: Backlog, "  the same while Redis' tables grow", "jobs/s", None;
     BacklogLateP99: Backlog, "  p99 lateness beside the backlog", "ms", None;
     TopicsLate: Topics, "1,000 topics: p99 lateness", "ms", AtMost(10.0);
     TopicsCpu: Topics, "1,000 topics: Redis' processor against one topic", "×", AtMost(2.0);
