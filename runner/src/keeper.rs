@@ -17,7 +17,7 @@ use crate::verdict::info_of;
 /// How often the house is kept.
 const EVERY: Duration = Duration::from_secs(10);
 /// Topics that are looked at in one pipeline.
-const TOPICS_A_LOOK: usize = 200;
+const TOPICS_A_LOOK: usize = 125;
 /// Batches pruned of one topic before the next has its turn.
 const BATCHES_A_TOPIC: usize = 20;
 /// Runner's deaths allowed to a job of a topic that no manifest here describes.

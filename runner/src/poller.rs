@@ -1,8 +1,7 @@
 //! What wakes the workers: the wake channel, for pushes through scripts, and a look at every topic
 //! each `redis.poll`, for what plain commands pushed, other runners left behind, or a lost wake-up.
 //!
-//! Both look at all topics at once, so that idle topics cost one round trip a poll however many
-//! there are.
+//! Both look at many topics at once: a hundred idle ones cost one round trip a poll.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,8 +19,8 @@ use crate::poke::Poke;
 /// The workers that can be poked, each by its shard's name; in the order of the names.
 pub type Pokes = Arc<ArcSwap<Vec<(TopicName, Arc<Poke>)>>>;
 
-/// Topics that are looked at in one pipeline.
-const TOPICS_A_LOOK: usize = 1_000;
+/// Topics that are looked at in one pipeline: some 0.9 ms of Redis' time, for which all others wait.
+const TOPICS_A_LOOK: usize = 125;
 
 /// Looks at every topic each `poll`, for ever.
 pub async fn look(queue: Queue, pokes: Pokes, poll: Duration, outage: Arc<Outage>) {

@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Rounds for one topic before the next has its turn.
 const ROUNDS_A_TOPIC: usize = 50;
 /// Outboxes that are looked at in one pipeline.
-const TOPICS_A_LOOK: usize = 1_000;
+const TOPICS_A_LOOK: usize = 250;
 
 /// Where workers say that an outbox has something. Clones are the same.
 #[derive(Clone, Default)]
