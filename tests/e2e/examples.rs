@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use duebox_harness::{Daemon, duebox_binary};
+use duebox_harness::{Daemon, RedisServer, duebox_binary};
 use tempfile::TempDir;
 
 use crate::http::client::address;
@@ -18,13 +18,15 @@ const API: &str = "127.0.0.1:7280";
 /// What the examples call the application that they talk to.
 const APPLICATIONS: [&str; 3] = ["SHOP", "MERCHANT", "COUNTER"];
 
-/// An example in a folder laid out as the repository is, and its daemon.
+/// An example in a folder laid out as the repository is, and its daemon. The example would have the daemon start
+/// a Redis; a test has one that ends with it, however it ends.
 struct Example {
     dir: TempDir,
     name: &'static str,
     application: String,
     served: String,
     _daemon: Daemon,
+    _redis: RedisServer,
 }
 
 impl Example {
@@ -46,13 +48,14 @@ impl Example {
         symlink(duebox_binary(), at("target/release/duebox")).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let application = format!("http://127.0.0.1:{port}");
+        let redis = RedisServer::start();
         let daemon = Daemon::start_with(&folder.join("duebox.toml"), |command| {
-            command.current_dir(&folder);
+            command.current_dir(&folder).env("DUEBOX_REDIS_URL", redis.url());
             command.envs(APPLICATIONS.map(|name| (name, &application)));
         });
         daemon.wait_for_line("ready", |line| line.message() == "ready");
         let served = address(&daemon).to_string();
-        Self { dir, name, application, served, _daemon: daemon }
+        Self { dir, name, application, served, _daemon: daemon, _redis: redis }
     }
 
     fn folder(&self) -> PathBuf {

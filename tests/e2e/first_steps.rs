@@ -115,7 +115,7 @@ fn the_ten_minutes_of_the_readme_do_what_they_say() {
     for topic in ["order.close", "shop.activation", "payment.poll"] {
         assert!(told.contains(topic), "{told}");
     }
-    let daemon = desk.start();
+    let mut daemon = desk.start();
     let printed = desk.run(push);
     assert!(printed.contains("order.close"), "{printed}");
     eventually("the order is closed", || desk.closed("A-1042") == 1);
@@ -125,6 +125,7 @@ fn the_ten_minutes_of_the_readme_do_what_they_say() {
     let served = address(&daemon).to_string();
     let printed = desk.run(&http.replace(API, &served));
     assert!(printed.contains(r#""id":"43","result":"pushed""#), "{printed}");
+    assert!(daemon.terminate().success());
 }
 
 #[test]
@@ -136,7 +137,7 @@ fn the_page_of_the_quickstart_does_what_it_says() {
     // A terminal keeps the aliases that the blocks before have set.
     let aliases = push.lines().filter(|line| line.starts_with("alias "));
     let aliases: String = aliases.map(|line| format!("{line}\n")).collect();
-    let daemon = desk.start();
+    let mut daemon = desk.start();
     let printed = desk.run(push);
     assert!(printed.contains("payment.poll"), "{printed}");
     eventually("the order is closed", || desk.closed("A-1042") == 1);
@@ -149,4 +150,5 @@ fn the_page_of_the_quickstart_does_what_it_says() {
     eventually("what plain commands pushed has run", || {
         verdicts(&daemon).iter().any(|verdict| verdict.topic == "order.close" && verdict.id == "43")
     });
+    assert!(daemon.terminate().success());
 }
