@@ -19,7 +19,7 @@ mkdir -p "$out"
 
 build_go() {
   need_go >&2
-  (cd "$peers/$1" && GOFLAGS= GOWORK=off GOTOOLCHAIN=local timeout 600 "$go" build -o "$out/$1.new" .) \
+  (cd "$peers/$1" && GOFLAGS='' GOWORK=off GOTOOLCHAIN=local timeout 600 "$go" build -o "$out/$1.new" .) \
     && mv -f "$out/$1.new" "$out/$1"
 }
 

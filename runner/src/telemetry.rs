@@ -1,8 +1,8 @@
 //! The log: to stderr, for people on a terminal and as one JSON object a line elsewhere.
 //!
 //! Lines pass through a bounded buffer and a thread of their own, which writes them in bursts, so that a
-//! slow reader of stderr never holds up a job. When the buffer is full lines are dropped and counted; the count is known
-//! to [`Telemetry::dropped_lines`].
+//! slow reader of stderr never holds up a job. When the buffer is full lines are dropped and counted; the
+//! count is known to [`Telemetry::dropped_lines`].
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;

@@ -234,10 +234,12 @@ impl Worker {
         until = until.max(self.not_before);
         let look_at = wanted.then_some(self.look_at.max(self.not_before));
         let rested_at = (self.not_before > now).then_some(self.not_before);
+        // What a drain waits for may come about in a rest as well; nobody else could do anything then.
+        let cares = rested_at.is_none() || self.drain_until.is_some();
         let on_time_at = [look_at, rested_at].into_iter().flatten().min();
         let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
-            () = self.parts.lanes.changed(self.pace.ahead() / 2, enough) => {}
+            () = self.parts.lanes.changed(self.pace.ahead() / 2, enough), if cares => {}
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
             // Jobs fall due at a millisecond, and a rest is less; for all else the next one is soon enough.
             () = on_time(&self.parts.timer, on_time_at) => {}

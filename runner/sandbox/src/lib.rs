@@ -68,6 +68,7 @@ pub use kv::{
 pub use limits::{Grants, Instances, Limits};
 pub use log::{JobContext, Level, LogSink};
 pub use missing::{Grant, Missing};
+pub use processor::thread_time;
 pub use refusal::{LoadError, SandboxError};
 pub use report::Report;
 pub use sandbox::{Sandbox, SandboxConfig};

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use duebox_sandbox::thread_time;
 
 use super::Shared;
 use crate::guest_threads::TURN_MAX;
@@ -18,8 +18,8 @@ use crate::guest_threads::TURN_MAX;
 /// How often a slow thread lets others have its core between jobs; to ask costs a microsecond.
 const GIVE_WAY_EVERY: Duration = Duration::from_micros(100);
 
-/// For how long a lane has kept a thread: since its job began, or since the first of several jobs that
-/// never waited.
+/// For how much of a processor a lane has kept a quick thread: since its job began, or since the first of several
+/// jobs that never waited.
 #[derive(Default)]
 pub(super) struct Stretch {
     kept_ns: AtomicU64,
@@ -70,6 +70,7 @@ impl Crossing {
     /// Runs the lane on a quick thread until it closes or has to go over.
     pub(super) async fn quick(mut self) {
         let closed = poll_fn(|context| {
+            // By the wall clock it would be charged for what others took while it waited for the core.
             let began = thread_time();
             let polled = self.lane.as_mut().poll(context);
             let taken = thread_time().saturating_sub(began);
@@ -96,10 +97,7 @@ impl Crossing {
             let closed = poll_fn(|context| {
                 // Timers and sockets are kept by the quick threads, which are never late.
                 let _quick = self.shared.ground.threads.quick.enter();
-                let began = Instant::now();
-                let polled = self.lane.as_mut().poll(context);
-                self.stretch.keep(began.elapsed());
-                Poll::Ready(polled.is_ready())
+                Poll::Ready(self.lane.as_mut().poll(context).is_ready())
             });
             let closed = closed.await;
             drop(turn);
@@ -110,14 +108,6 @@ impl Crossing {
             woken().await;
         }
     }
-}
-
-/// What this thread has had of a processor so far. By the wall clock a lane would be charged for what others
-/// took while it waited for the core.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Waits for whoever has been given the task's waker in this poll.
