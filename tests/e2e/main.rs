@@ -58,7 +58,8 @@ mod top;
 mod http;
 mod page;
 
-// What befalls a runner.
+// What befalls a runner, and what it leaves to others.
+mod ahead;
 mod death;
 mod drain;
 mod hostile;
