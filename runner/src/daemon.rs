@@ -9,6 +9,8 @@
 //! It starts whole or not at all: an unreachable or unfit Redis, or one refused module, and nothing
 //! has run. Guests have threads of their own; Redis, timers and heartbeats keep theirs.
 
+use crate::background::rules;
+use crate::deploy::modules;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,53 +29,51 @@ use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
 
-use self::entry::{EntryName, entries};
-use self::finder::{FOUND_MAX, Known};
-use self::modules::{Files, Modules};
+use self::file_watch::Watch;
 use self::reload::Changes;
-use self::rules::AllRules;
 use self::served::{Leaving, Served};
-use crate::company::Company;
-use crate::consumed::Consumed;
-use crate::events::{Events, Telling};
-use crate::file_limit;
-use crate::guest_threads::GuestThreads;
-use crate::handler_log::HandlerLog;
-use crate::health::{Health, Phase};
-use crate::history::History;
+use self::signals::{Signal, Signals};
+use crate::background::maintenance::{self, Retentions};
+use crate::background::poller::{self, Pokes};
+use crate::background::relay::Relay;
+use crate::background::rules::AllRules;
+use crate::background::scheduler::{self, Schedules};
+use crate::background::topic_discovery::{FOUND_MAX, Known};
+use crate::deploy::entry::{EntryName, entries};
+use crate::deploy::history::History;
+use crate::deploy::module_file;
+use crate::deploy::modules::{Files, Modules};
+use crate::executor::Ground;
+use crate::executor::threads::GuestThreads;
+use crate::executor::timer::Timer;
 use crate::http::{self, Addresses, Server};
-use crate::keeper::{self, Retentions};
-use crate::kv::RedisKv;
-use crate::lanes::Ground;
 use crate::manifest::{Manifest, RedisUrl, Surroundings};
-use crate::module_file;
-use crate::outage::Outage;
-use crate::poller::{self, Pokes};
-use crate::pushes::Pushes;
-use crate::redis_server::{ManagedRedis, fitness};
-use crate::relay::Relay;
-use crate::scheduler::{self, Schedules};
-use crate::signal::{Signal, Signals};
-use crate::status::{self, AllWatched, Refusal};
-use crate::supervisor;
-use crate::timer::Timer;
-use crate::traces::{Exporting, Traces};
-use crate::watch::Watch;
+use crate::observe::events::{Events, Telling};
+use crate::observe::health::{Health, Phase};
+use crate::observe::log::handler_log::HandlerLog;
+use crate::observe::pull_counters::Consumed;
+use crate::observe::push_counters::Pushes;
+use crate::observe::traces::{Exporting, Traces};
+use crate::redis_host::fitness;
+use crate::redis_host::handler_store::RedisKv;
+use crate::redis_host::managed::ManagedRedis;
+use crate::redis_host::outage::Outage;
+use crate::report::status::{self, AllWatched, Refusal};
+use crate::worker::batch_limits::Company;
 
 mod bind;
-mod entry;
-mod finder;
-mod modules;
-mod probed;
+pub mod file_limit;
+pub mod file_watch;
+mod probe_routes;
 mod reload;
 mod rollback;
-pub(crate) mod rules;
-mod seat;
 mod served;
-mod watched;
+pub mod signals;
+pub mod systemd;
+mod topic_status;
 
-pub use self::finder::Finder;
-pub use self::modules::BadModules;
+pub use crate::background::topic_discovery::Finder;
+pub use crate::deploy::modules::BadModules;
 
 /// Threads for Redis, timers and the workers' bookkeeping.
 const CONTROL_THREADS: usize = 2;
@@ -293,7 +293,7 @@ impl Daemon {
             return Err(error);
         }
         daemon.health.enters(Phase::Serving);
-        supervisor::ready();
+        systemd::ready();
         info!(topics = daemon.topics.len(), runner = %daemon.runner_id, "ready");
         Ok(daemon)
     }
@@ -312,7 +312,8 @@ impl Daemon {
             self.finder.clone(),
             orders,
         );
-        let keep = keeper::keep(queue.clone(), Arc::clone(&self.retentions), Arc::clone(outage));
+        let keep =
+            maintenance::keep(queue.clone(), Arc::clone(&self.retentions), Arc::clone(outage));
         let (pushes, times) = (&self.pushes, self.schedules.subscribe());
         let relay = self.relay.clone().run(
             queue.clone(),
@@ -337,7 +338,7 @@ impl Daemon {
         self.background.spawn(rules);
         self.background.spawn(find);
         self.background.spawn(keep_time);
-        self.background.spawn(supervisor::pulse(Arc::clone(&self.health)));
+        self.background.spawn(systemd::pulse(Arc::clone(&self.health)));
     }
 
     /// Serves HTTP.
@@ -381,14 +382,14 @@ impl Daemon {
         loop {
             match self.serve_until(changed(&watch), &mut signals).await {
                 Err(Signal::Stop) => break,
-                Err(Signal::Reload) => supervisor::reloading(),
+                Err(Signal::Reload) => systemd::reloading(),
                 Ok(()) => {}
             }
             let Some(changes) = self.changes(&mut signals).await else { break };
             if self.apply_changes(changes).await {
                 watch.follow(&self.seen);
             }
-            supervisor::ready();
+            systemd::ready();
         }
         tokio::select! {
             () = self.drain() => {}
@@ -404,7 +405,7 @@ impl Daemon {
                 Ok(changes) => return Some(changes),
                 Err(Signal::Stop) => return None,
                 // It looks already; what changes from now on is a change of its own.
-                Err(Signal::Reload) => supervisor::reloading(),
+                Err(Signal::Reload) => systemd::reloading(),
             }
         }
     }
@@ -434,7 +435,7 @@ impl Daemon {
     async fn drain(mut self) {
         let began = Instant::now();
         self.health.enters(Phase::Draining);
-        supervisor::stopping(self.manifest.runner.drain_timeout);
+        systemd::stopping(self.manifest.runner.drain_timeout);
         let until = began + self.manifest.runner.drain_timeout;
         info!("draining: what has not started is given back, what runs may finish");
         let served = self.topics.into_iter();

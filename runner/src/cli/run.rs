@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use tracing::warn;
 
 use super::Common;
-use super::failure::{Failure, split_remedy};
+use super::support::failure::{Failure, split_remedy};
 use crate::daemon::{self, BadModules};
 use crate::manifest::Manifest;
-use crate::telemetry::Telemetry;
+use crate::observe::log::Telemetry;
 
 pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
     let manifest = Manifest::load_with(common.manifest(), &common.surroundings())?;

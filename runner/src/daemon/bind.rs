@@ -12,18 +12,18 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Daemon;
-use super::entry::{EntryName, entry_of};
-use super::finder::Known;
-use super::modules::Place;
-use super::rules;
 use super::served::{Served, ShardWorker, Workers, binding, tell_canary};
-use crate::binding::{Binding, CanaryHandler, Handlers};
-use crate::breaker::Breaker;
-use crate::keeper::{Pulled, Retention};
-use crate::lanes::Lanes;
+use crate::background::maintenance::{Pulled, Retention};
+use crate::background::rules;
+use crate::background::topic_discovery::Known;
+use crate::background::wake_up::Poke;
+use crate::deploy::binding::{Binding, CanaryHandler, Handlers};
+use crate::deploy::breaker::Breaker;
+use crate::deploy::entry::{EntryName, entry_of};
+use crate::deploy::modules::Place;
+use crate::executor::Lanes;
 use crate::manifest::Topic;
-use crate::poke::Poke;
-use crate::verdict::buried_info;
+use crate::worker::verdict::buried_info;
 use crate::worker::{Order, Worker, WorkerParts};
 
 /// Topics that are served because they match a pattern, at most.

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::entry::{EntryName, entries};
-use super::modules::{self, Files, Loaded, Module, Place, Recipe, Wanted};
-use super::seat::Seat;
 use super::{Daemon, rollback};
-use crate::history::{Fate, History, Role};
+use crate::deploy::deployment::Seat;
+use crate::deploy::entry::{EntryName, entries};
+use crate::deploy::history::{Fate, History, Role};
+use crate::deploy::module_file::{Fingerprint, ModuleError, fingerprint};
+use crate::deploy::modules::{self, Files, Loaded, Module, Place, Recipe, Wanted};
 use crate::manifest::{Manifest, ManifestError};
-use crate::module_file::{Fingerprint, ModuleError, fingerprint};
-use crate::status::Refusal;
-use crate::telemetry;
+use crate::observe::log;
+use crate::report::status::Refusal;
 
 /// What a look at the files found.
 pub(super) struct Changes {
@@ -179,7 +179,7 @@ impl Daemon {
             warn!(key, "changed in the manifest: takes effect at the next start");
         }
         let runner = &manifest.runner;
-        if let Err(error) = telemetry::change(&runner.log, runner.log_format) {
+        if let Err(error) = log::change(&runner.log, runner.log_format) {
             warn!(%error, "the log stays as it was");
         }
         let wanted = modules::wanted(&manifest).into_iter().map(|wanted| wanted.place);

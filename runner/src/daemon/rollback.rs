@@ -8,15 +8,15 @@ use duebox_sandbox::Digest;
 use tracing::{debug, error, info, warn};
 
 use super::Daemon;
-use super::entry::{EntryName, entries, entry_of};
-use super::modules::Place;
-use super::seat::{Seat, Tally, Verdict};
 use super::served::Workers;
-use crate::breaker::Standing;
-use crate::figures::Figures;
-use crate::history::{Fate, Role};
+use crate::background::control_channel::{Answer, Came, Order, Wish};
+use crate::deploy::breaker::Standing;
+use crate::deploy::deployment::{Seat, Tally, Verdict};
+use crate::deploy::entry::{EntryName, entries, entry_of};
+use crate::deploy::history::{Fate, Role};
+use crate::deploy::modules::Place;
 use crate::manifest::Rollback;
-use crate::orders::{Answer, Came, Order, Wish};
+use crate::observe::module_stats::Figures;
 
 impl Daemon {
     /// True while a module is on trial.

@@ -9,16 +9,16 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::binding::{Binding, CanaryHandler, Handlers};
-use crate::breaker::Breaker;
-use crate::counters::{Counters, Fate, read};
-use crate::figures::{Figures, Sums};
-use crate::lanes::Share;
-use crate::latest::Latest;
+use crate::background::wake_up::Poke;
+use crate::deploy::binding::{Binding, CanaryHandler, Handlers};
+use crate::deploy::breaker::Breaker;
+use crate::executor::Share;
 use crate::manifest::{Topic, percent};
-use crate::poke::Poke;
-use crate::record::millis;
-use crate::status::Serving;
+use crate::observe::counters::{Counters, Fate, read};
+use crate::observe::log::attempt_log::millis;
+use crate::observe::module_stats::{Figures, Sums};
+use crate::observe::recent_attempts::Latest;
+use crate::report::status::Serving;
 use crate::worker::Order;
 
 /// A topic that is served.

@@ -1,0 +1,42 @@
+//! What the daemon has told of itself: every topic that its handlers serve, and every entry that waits for
+//! a good module, each with what became of its modules.
+
+use std::collections::BTreeMap;
+
+use super::Daemon;
+use crate::deploy::deployment::Seat;
+use crate::deploy::entry::{EntryName, entries, entry_of};
+use crate::deploy::modules::Place;
+use crate::report::status::{AllWatched, Serving, Watched};
+
+impl Daemon {
+    /// The topics to tell of, as they are now.
+    pub(super) fn watched(&self) -> AllWatched {
+        let mut all = BTreeMap::new();
+        for (name, served) in &self.topics {
+            let entry = entry_of(&self.manifest, name).map(|(entry, _)| entry);
+            if let (Some(entry), Some(serving)) = (entry, served.serving()) {
+                all.insert(
+                    name.to_string(),
+                    self.watched_by(name.to_string(), entry, Some(serving)),
+                );
+            }
+        }
+        for (entry, topic) in entries(&self.manifest) {
+            let has_module = self.modules.contains_key(&Place::handler(entry.clone()));
+            if topic.handler.is_some() && !has_module {
+                let name = entry.to_string();
+                all.entry(name.clone()).or_insert_with(|| self.watched_by(name, entry, None));
+            }
+        }
+        all.into_values().collect()
+    }
+
+    fn watched_by(&self, topic: String, entry: EntryName, serving: Option<Serving>) -> Watched {
+        let history = self.histories.get(&entry).cloned().unwrap_or_default();
+        let entry_name = entry.to_string();
+        let seat = self.modules.get(&Place::handler(entry));
+        let (before, withdrawn) = (seat.and_then(Seat::before), seat.and_then(Seat::withdrawn));
+        Watched { topic, entry: entry_name, serving, before, withdrawn, history }
+    }
+}
