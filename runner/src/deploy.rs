@@ -5,8 +5,11 @@
 pub mod binding;
 pub mod breaker;
 pub(crate) mod deployment;
+pub(crate) mod deployments;
 pub(crate) mod entry;
 pub mod history;
 pub mod module_file;
 pub mod modules;
+pub(crate) mod reload;
+pub(crate) mod rollback;
 pub mod smoke;

@@ -24,7 +24,6 @@ use self::fair_semaphore::{Gate, Line, Pass};
 use self::threads::{TURN_MAX, Threads};
 use crate::deploy::binding::{self, Bound};
 use crate::observe::cost::Cost;
-use crate::worker::batch_limits::{Company, Member};
 
 use self::cpu_allowance::QuickTime;
 use self::demotion::{Crossing, Stretch};
@@ -107,8 +106,6 @@ pub struct Ground {
     pub slots: Gate,
     /// What they reach outside of the sandbox.
     pub world: Arc<World>,
-    /// Which of their topics have jobs.
-    pub company: Company,
 }
 
 /// What a topic has of the ground that others want, too. Clones are the same topic's.
@@ -117,8 +114,6 @@ pub struct Share {
     slots: Arc<Line>,
     turns: Arc<Line>,
     quick_time: Arc<QuickTime>,
-    /// Its place among the topics.
-    pub member: Member,
 }
 
 impl Ground {
@@ -134,7 +129,6 @@ impl Ground {
             slots: self.slots.line(concurrency),
             turns: self.threads.turns.line(usize::MAX),
             quick_time: Arc::default(),
-            member: self.company.join(),
         }
     }
 }

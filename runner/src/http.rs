@@ -171,33 +171,19 @@ impl Server {
             threads: threads.clone(),
         });
         let drain = watch::Sender::new(Duration::ZERO);
+        let (never, never_stops) = watch::channel(false);
+        let acceptor = Acceptor { threads: &threads, finder: &finder, drain: &drain };
         let (mut serving, mut probed) = (JoinSet::new(), JoinSet::new());
         let mut looking = JoinSet::new();
-        if addresses.api.is_some() {
+        if let Some(listening) = addresses.api {
             looking.spawn_on(samples::keep(state.clone()), &threads);
+            info!(address = %listening.address(), "HTTP is served");
+            let router = app(&state, probes.clone())?;
+            acceptor.accept(&mut serving, listening, true, router, stops);
         }
-        let (never, never_stops) = watch::channel(false);
-        let served = [
-            (addresses.api, true, app(&state, probes.clone())?),
-            (addresses.probes, false, dressed(whole(probes))),
-        ];
-        for (listening, is_api, router) in served {
-            if let Some(listening) = listening {
-                let told = if is_api { "HTTP is served" } else { "probes are served" };
-                info!(address = %listening.address(), "{told}");
-                let finder = finder.clone();
-                // As the manifest says when a connection comes in.
-                let tls = move || {
-                    let manifest = finder.manifest();
-                    manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
-                };
-                let (stops, tasks) = match is_api {
-                    true => (stops.clone(), &mut serving),
-                    false => (never_stops.clone(), &mut probed),
-                };
-                let serve = listening.serve(router, tls, stops, drain.subscribe());
-                tasks.spawn_on(serve, &threads);
-            }
+        if let Some(listening) = addresses.probes {
+            info!(address = %listening.address(), "probes are served");
+            acceptor.accept(&mut probed, listening, false, dressed(whole(probes)), never_stops);
         }
         Ok(Self { stop, drain, serving, _looking: looking, _probed: probed, _never: never })
     }
@@ -213,6 +199,33 @@ impl Server {
                 warn!(%error, "HTTP was not served to the end");
             }
         }
+    }
+}
+
+/// What the connections of all addresses share.
+struct Acceptor<'a> {
+    threads: &'a Handle,
+    finder: &'a Finder,
+    drain: &'a watch::Sender<Duration>,
+}
+
+impl Acceptor<'_> {
+    /// Serves the connections of an address until it stops. Only the API has TLS.
+    fn accept(
+        &self,
+        tasks: &mut JoinSet<anyhow::Result<()>>,
+        listening: Listening,
+        is_api: bool,
+        router: Router,
+        stops: watch::Receiver<bool>,
+    ) {
+        let finder = self.finder.clone();
+        // As the manifest says when a connection comes in.
+        let tls = move || {
+            let manifest = finder.manifest();
+            manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
+        };
+        tasks.spawn_on(listening.serve(router, tls, stops, self.drain.subscribe()), self.threads);
     }
 }
 

@@ -20,23 +20,41 @@ const STEPS_A_LOOK: usize = 16;
 /// Topics that were found and wait for their worker.
 pub(crate) const FOUND_MAX: usize = 1_000;
 
-/// What is known of topics, for whoever meets a name.
-pub(crate) struct Known {
-    pub(crate) manifest: Arc<Manifest>,
+/// What is known of topics.
+struct Known {
+    manifest: Arc<Manifest>,
     /// The topics that are served, each with the number of its shards.
-    pub(crate) served: BTreeMap<TopicName, u32>,
+    served: BTreeMap<TopicName, u32>,
 }
 
 /// Where names are held against the manifest.
 #[derive(Clone)]
 pub struct Finder {
-    pub(crate) known: Arc<ArcSwap<Known>>,
-    pub(crate) found: mpsc::Sender<TopicName>,
-    /// The patterns are others now: it is to be looked anew.
-    pub(crate) anew: Arc<Notify>,
+    known: Arc<ArcSwap<Known>>,
+    found: mpsc::Sender<TopicName>,
+    /// The patterns have changed: the scan starts again.
+    anew: Arc<Notify>,
 }
 
 impl Finder {
+    /// A finder of the topics that the patterns of a manifest match, and where it sends their names.
+    pub(crate) fn new(manifest: Arc<Manifest>) -> (Self, mpsc::Receiver<TopicName>) {
+        let known = Known { manifest, served: BTreeMap::new() };
+        let (sender, found) = mpsc::channel(FOUND_MAX);
+        let known = Arc::new(ArcSwap::from_pointee(known));
+        (Self { known, found: sender, anew: Arc::default() }, found)
+    }
+
+    /// Takes the manifest that holds now, and the topics that are served, each with the number of its shards.
+    pub(crate) fn know(&self, manifest: Arc<Manifest>, served: BTreeMap<TopicName, u32>) {
+        self.known.store(Arc::new(Known { manifest, served }));
+    }
+
+    /// Starts the scan again, such as for new patterns.
+    pub(crate) fn look_anew(&self) {
+        self.anew.notify_one();
+    }
+
     /// Somebody met this topic, or this shard of one. If it is to be served and is not yet, the daemon
     /// hears of it; where too many wait to be heard of, it is met again later.
     pub fn met(&self, topic: &TopicName) {

@@ -5,20 +5,22 @@ use std::sync::Arc;
 use axum::Router;
 use duebox_queue::Queue;
 
-use super::Daemon;
+use super::Supervisor;
 use crate::http::probes::Probes;
 use crate::report::metrics::{Metrics, Sources};
 
-impl Daemon {
+impl Supervisor {
     /// Makes the routes of the probes, over the connection to Redis of whoever serves them.
     pub(super) fn probes(&self) -> Box<dyn FnOnce(Queue) -> Router + Send> {
-        let (health, watched) = (Arc::clone(&self.health), self.watched.subscribe());
-        let (served, outage) = (Arc::clone(&self.names), Arc::clone(&self.outage));
-        let (sandbox, pushes) = (Arc::clone(&self.sandbox), Arc::clone(&self.pushes));
-        let (jobs, kv) = (self.queue.traffic(), Arc::clone(&self.kv_traffic));
-        let (consumed, handler_log) = (Arc::clone(&self.consumed), Arc::clone(&self.handler_log));
-        let (traces, events) = (self.traces.clone(), self.events.clone());
-        let (slots, slots_max) = (self.ground.slots.clone(), self.manifest.runner.max_jobs);
+        let (services, records) = (&self.services, &self.services.records);
+        let (health, watched) = (Arc::clone(&records.health), self.published.watched.subscribe());
+        let (served, outage) = (Arc::clone(&self.published.names), Arc::clone(&services.outage));
+        let (sandbox, pushes) = (Arc::clone(&services.sandbox), Arc::clone(&records.pushes));
+        let (jobs, kv) = (services.queue.traffic(), Arc::clone(&services.store_traffic));
+        let consumed = Arc::clone(&records.consumed);
+        let handler_log = Arc::clone(&records.handler_log);
+        let (traces, events) = (records.traces.clone(), records.events.clone());
+        let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);
         Box::new(move |queue| {
             let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.traffic())];
             let metrics = Metrics::new(Sources {

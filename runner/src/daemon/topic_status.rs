@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use super::Daemon;
-use crate::deploy::deployment::Seat;
+use super::Supervisor;
+use crate::deploy::deployment::Deployment;
 use crate::deploy::entry::{EntryName, entries, entry_of};
 use crate::deploy::modules::Place;
 use crate::report::status::{AllWatched, Serving, Watched};
 
-impl Daemon {
+impl Supervisor {
     /// The topics to tell of, as they are now.
     pub(super) fn watched(&self) -> AllWatched {
         let mut all = BTreeMap::new();
-        for (name, served) in &self.topics {
+        for (name, served) in &self.topics.served {
             let entry = entry_of(&self.manifest, name).map(|(entry, _)| entry);
             if let (Some(entry), Some(serving)) = (entry, served.serving()) {
                 all.insert(
@@ -23,7 +23,7 @@ impl Daemon {
             }
         }
         for (entry, topic) in entries(&self.manifest) {
-            let has_module = self.modules.contains_key(&Place::handler(entry.clone()));
+            let has_module = self.deployments.at(&Place::handler(entry.clone())).is_some();
             if topic.handler.is_some() && !has_module {
                 let name = entry.to_string();
                 all.entry(name.clone()).or_insert_with(|| self.watched_by(name, entry, None));
@@ -33,10 +33,11 @@ impl Daemon {
     }
 
     fn watched_by(&self, topic: String, entry: EntryName, serving: Option<Serving>) -> Watched {
-        let history = self.histories.get(&entry).cloned().unwrap_or_default();
+        let history = self.deployments.history_of(&entry).cloned().unwrap_or_default();
         let entry_name = entry.to_string();
-        let seat = self.modules.get(&Place::handler(entry));
-        let (before, withdrawn) = (seat.and_then(Seat::before), seat.and_then(Seat::withdrawn));
+        let deployment = self.deployments.at(&Place::handler(entry));
+        let (before, withdrawn) =
+            (deployment.and_then(Deployment::before), deployment.and_then(Deployment::withdrawn));
         Watched { topic, entry: entry_name, serving, before, withdrawn, history }
     }
 }

@@ -1,8 +1,8 @@
-//! Seats: at each place of the manifest one module serves, and the one before stays at hand until the
-//! next swap, so that it can come back at once.
+//! A deployment: one module serves at each place of the manifest, and the one before is kept until the next
+//! swap, so that it can come back at once.
 //!
-//! A new module is on trial for a while: it is held against the one before by what their attempts came
-//! to. What was rolled back is not taken again until its file, or what the manifest says of it, changes.
+//! A new module is on trial for a while: it is compared with the one before by the results of their
+//! attempts. What was rolled back is not taken again until its file, or its entry in the manifest, changes.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use super::modules::{Module, Recipe};
 use crate::manifest::{Rollback, Topic};
 use crate::observe::module_stats::Sums;
 
-/// Who serves at a place, and who served there before.
-pub(crate) struct Seat {
+/// The module that serves at a place, and the one that served there before.
+pub(crate) struct Deployment {
     pub(crate) module: Module,
     before: Option<Module>,
     trial: Option<Trial>,
@@ -48,7 +48,7 @@ pub(crate) struct Verdict {
     pub(crate) before: (Digest, Tally),
 }
 
-impl Seat {
+impl Deployment {
     /// The first module of a place.
     pub(crate) fn new(module: Module) -> Self {
         Self { module, before: None, trial: None, withdrawn: None }
@@ -75,9 +75,9 @@ impl Seat {
         self.module.give_secrets(topic)
     }
 
-    /// Seats a module. Another build than the one that served goes on trial for this long. True if it is
+    /// Replaces the module. Another build than the one that served goes on trial for this long. True if it is
     /// another.
-    pub(crate) fn take(&mut self, module: Module, window: Duration, began_with: Tally) -> bool {
+    pub(crate) fn replace(&mut self, module: Module, window: Duration, began_with: Tally) -> bool {
         self.withdrawn = None;
         let is_other = module.handler.digest() != self.digest();
         let left = std::mem::replace(&mut self.module, module);
@@ -88,7 +88,7 @@ impl Seat {
         is_other
     }
 
-    /// Seats the module before again. The digest of the one that goes; none if there is none before.
+    /// Puts the module before back. The digest of the one that goes; `None` if there is none before.
     pub(crate) fn go_back(&mut self) -> Option<Digest> {
         let before = self.before.take()?;
         let left = std::mem::replace(&mut self.module, before);

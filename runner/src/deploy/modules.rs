@@ -1,5 +1,5 @@
-//! The handler modules: one for each place of the manifest, which is an entry's handler or its canary,
-//! compiled beside the one in service before it takes its seat.
+//! The handler modules: one for each place of the manifest, which is an entry's handler or its canary.
+//! Each is compiled next to the one in service before it replaces it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,11 @@ use std::sync::Arc;
 use duebox_sandbox::{Digest, Grants, Handler, Limits, Sandbox, SandboxConfig};
 use tracing::warn;
 
-use super::deployment::Seat;
 use super::entry::{EntryName, entries};
 use super::history::Role;
 use super::module_file::{self, Fingerprint, ModuleError};
 use crate::manifest::{Manifest, SmokeCase, Topic};
 
-/// The modules in service.
-pub(crate) type Modules = BTreeMap<Place, Seat>;
 /// The files the daemon lives by, each as it was when it was last acted on.
 pub(crate) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
 

@@ -16,7 +16,7 @@ pub(crate) const FAILED: u8 = 1;
 
 /// A command that ended early, with what stderr gets and the exit code.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     exit: u8,
     text: String,
 }
@@ -93,7 +93,7 @@ impl Failure {
     }
 
     /// Tells the user and gives the exit code. With stderr gone there is nobody left to tell.
-    pub(crate) fn report(self) -> ExitCode {
+    pub fn report(self) -> ExitCode {
         if !self.text.is_empty() {
             writeln!(io::stderr(), "{}", self.text).unwrap_or_default();
         }

@@ -22,6 +22,11 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
         &About::new("jobs_pushed", "Jobs that this process stored, by who asked for them; other producers show in queue_jobs only."),
         Source::ALL.map(|source| (vec![word("source", source.word())], sources.pushes.count(source))),
     )?;
+    write_manifest(page, sources)?;
+    write_records(page, sources)
+}
+
+fn write_manifest(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let (applied, refused) = sources.health.manifest_reloads();
     page.counters(
         &About::new("manifest_reloads", "Changed manifests, by what became of them."),
@@ -41,7 +46,11 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
             "When the manifest in service was taken, in unix seconds.",
         ),
         sources.health.manifest_since(),
-    )?;
+    )
+}
+
+/// Spans, events and log lines, and how many of them were lost.
+fn write_records(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let outcomes = |counts: &[(&'static str, u64)]| {
         counts
             .iter()
