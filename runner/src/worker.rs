@@ -20,30 +20,34 @@ use duebox_queue::{BATCH_MAX, Queue, Settlement, Verdict};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::binding::Bound;
-use crate::breaker::{Breaker, Changes};
-use crate::company::Member;
-use crate::counters::Counters;
-use crate::events::Events;
-use crate::figures::Figures;
-use crate::in_flight::InFlight;
-use crate::lanes::{Lanes, Load};
-use crate::latest::Latest;
-use crate::lines::Lines;
-use crate::outage::{Outage, RETRY_FIRST};
-use crate::pace::{Pace, START_WITHIN};
-use crate::poke::Poke;
-use crate::record::Record;
-use crate::redis_clock::RedisClock;
-use crate::relay::Relay;
-use crate::timer::Timer;
-use crate::traces::Traces;
+use self::batch_limits::Member;
+use self::in_flight::InFlight;
+use self::prefetch::{Pace, START_WITHIN};
+use crate::background::relay::Relay;
+use crate::background::wake_up::Poke;
+use crate::deploy::binding::Bound;
+use crate::deploy::breaker::{Breaker, Changes};
+use crate::executor::timer::Timer;
+use crate::executor::{Lanes, Load};
+use crate::observe::counters::Counters;
+use crate::observe::events::Events;
+use crate::observe::log::attempt_log::Record;
+use crate::observe::log::sampling::Lines;
+use crate::observe::module_stats::Figures;
+use crate::observe::recent_attempts::Latest;
+use crate::observe::traces::Traces;
+use crate::redis_host::clock::RedisClock;
+use crate::redis_host::outage::{Outage, RETRY_FIRST};
 
-use self::probe::Probe;
+use self::half_open::Probe;
 
 mod admit;
-mod probe;
+pub mod batch_limits;
+mod half_open;
+pub mod in_flight;
+pub mod prefetch;
 mod turn;
+pub mod verdict;
 
 /// How long a verdict may wait for others to share its turn.
 const LINGER: Duration = Duration::from_millis(2);

@@ -34,6 +34,7 @@
 mod bell;
 mod connection;
 mod dead;
+mod dead_info;
 mod doctor;
 mod error;
 mod events;
@@ -67,6 +68,7 @@ mod withdraw;
 pub use bell::{Bell, Bells};
 pub use connection::ConnectionSettings;
 pub use dead::{Requeued, RequeuedMany};
+pub use dead_info::DeadInfo;
 pub use doctor::{Checkup, Finding, FindingKind, Unexamined};
 pub use error::QueueError;
 pub use events::{Event, EventPage, EventPlace, EventPlaceError, KeptEvent};

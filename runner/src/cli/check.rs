@@ -12,12 +12,13 @@ use duebox_sandbox::{Digest, Sandbox, SandboxConfig};
 use serde::Serialize;
 
 use self::grants::GrantLines;
-use super::failure::{BAD_INPUT, Failure, split_remedy};
-use super::{CheckArgs, Common, output};
+use super::support::failure::{BAD_INPUT, Failure, split_remedy};
+use super::support::output;
+use super::{CheckArgs, Common};
+use crate::deploy::module_file::{self, ModuleError};
 use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic, Warnings};
-use crate::module_file::{self, ModuleError};
+use crate::observe::log::colours_wanted;
 use crate::schedule::Schedule;
-use crate::telemetry::colours_wanted;
 
 /// What was found, as JSON has it.
 #[derive(Serialize)]

@@ -9,8 +9,9 @@ use duebox_job::{FailureClass, Policy, TopicName};
 use duebox_queue::{Checkup, Finding, Queue, Unexamined};
 use serde::Serialize;
 
-use super::failure::{FAILED, Failure};
-use super::{Common, output, target, value};
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
+use super::{Common, value};
 use crate::manifest::Manifest;
 
 /// Find what bad producers left in Redis, and put it right

@@ -9,7 +9,7 @@ use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{MEDIA_TYPE, Problem};
-use super::schema::{DurationText, IfExistsWord, JobOptions};
+use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
 
 /// The document, before the routes are added.
 #[derive(utoipa::OpenApi)]

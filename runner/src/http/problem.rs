@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::value::BadValue;
+use crate::service::value::BadValue;
 
 /// The media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";

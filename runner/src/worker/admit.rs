@@ -8,11 +8,11 @@ use duebox_sandbox::Invocation;
 use tracing::warn;
 
 use super::Worker;
-use crate::binding::{self, Binding};
-use crate::counters::{Fate, add};
-use crate::lanes::{Remains, Task};
-use crate::record::Record;
-use crate::verdict::Attempt;
+use super::verdict::Attempt;
+use crate::deploy::binding::{self, Binding};
+use crate::executor::{Remains, Task};
+use crate::observe::counters::{Fate, add};
+use crate::observe::log::attempt_log::Record;
 
 impl Worker {
     /// Takes what a lease call gave, sent at `sent_at` and asked at `asked_at_us` by Redis' clock. Where

@@ -11,14 +11,14 @@ use duebox_queue::{
 };
 use tracing::{error, info, warn};
 
+use super::verdict::{Attempt, buried_info};
 use super::{DRAIN_GRACE, RECLAIM_EVERY, SLEEP_MAX, Worker};
-use crate::binding::{self, Binding};
-use crate::counters::{Fate, add};
-use crate::lanes::Ended;
-use crate::outage::{self, RETRY_FIRST};
-use crate::record::Record;
-use crate::telemetry;
-use crate::verdict::{Attempt, buried_info};
+use crate::deploy::binding::{self, Binding};
+use crate::executor::Ended;
+use crate::observe::counters::{Fate, add};
+use crate::observe::log;
+use crate::observe::log::attempt_log::Record;
+use crate::redis_host::outage::{self, RETRY_FIRST};
 
 /// What one turn is made of; kept until it has an answer.
 struct Plan {
@@ -252,7 +252,7 @@ impl Worker {
 
     fn settled(&mut self, records: &[Record], words: &[Settled]) {
         self.parts.latest.note(records, words);
-        let is_pressed = telemetry::is_pressed();
+        let is_pressed = log::is_pressed();
         for (record, settled) in records.iter().zip(words) {
             self.parts.counters.settled(*settled, record.class());
             self.parts.events.settled(&self.parts.topic, record, *settled);
