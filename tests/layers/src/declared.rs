@@ -49,11 +49,8 @@ pub const CRATES: &[Crate] = &[
         name: "duebox_queue",
         src: "runner/queue/src",
         rows: &[
+            &["control", "operate", "produce", "store", "work"],
             &["client"],
-            &["control", "operate"],
-            &["work"],
-            &["produce"],
-            &["store"],
             &["topic"],
             &["wire"],
             &["error"],
