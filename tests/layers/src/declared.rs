@@ -61,7 +61,8 @@ pub const CRATES: &[Crate] = &[
         name: "duebox_sandbox",
         src: "runner/sandbox/src",
         rows: &[
-            &["sandbox", "handler"],
+            &["sandbox"],
+            &["handler"],
             &["outcome"],
             &["module"],
             &["instance"],

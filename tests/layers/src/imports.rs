@@ -65,7 +65,7 @@ impl Collector<'_> {
         self.found.push(Import {
             line: span.start().line,
             from: self.module.first().cloned(),
-            written: segments.join("::"),
+            written: segments.strip_suffix(&["self".to_owned()]).unwrap_or(segments).join("::"),
             target: match path.first().map(String::as_str) {
                 None | Some("*") => Target::WholeRoot,
                 Some(_) => self.target(&path, HOPS_MAX),

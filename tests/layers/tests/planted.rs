@@ -64,7 +64,7 @@ fn layers_of_one_row_do_not_import_each_other() {
 #[test]
 fn nested_use_is_taken_apart() {
     let text = "use std::fmt;\nuse crate::{\n    inner::deep::Deep,\n    outer::{\n        self,\n        f as g,\n    },\n};\npub(crate) mod deep { pub(crate) struct Deep; }\n";
-    let found = [(5, "crate::outer::self"), (6, "crate::outer::f")];
+    let found = [(5, "crate::outer"), (6, "crate::outer::f")];
     assert_eq!(faults(&[("inner.rs", text)]), backwards(&found));
 }
 
