@@ -47,3 +47,8 @@ pub const DELAY_MAX_MS: u64 = 10 * 365 * 86_400_000;
 /// Absolute due times are unix milliseconds within these bounds; outside them a producer has mixed
 /// up its units (seconds below, microseconds above).
 pub const DUE_MS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000_000..=100_000_000_000_000;
+
+/// The README's code is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
