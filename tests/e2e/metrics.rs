@@ -117,14 +117,14 @@ fn dashboard_and_alerts_ask_for_what_is_there() {
             .collect();
         assert!(absent.is_empty(), "{file} asks for what is not there: {absent:?}");
     }
-    let manual = include_str!("../../docs/operations.md");
+    let manual = include_str!("../../docs/guide/operations.md");
     let told = asked(manual);
     let plain = |name: &&String| name.starts_with("duebox_") && !name.ends_with("_sum");
     let base =
         |name: &String| name.trim_end_matches("_bucket").trim_end_matches("_count").to_owned();
     let untold: Vec<String> =
         known.iter().filter(plain).map(base).filter(|name| !told.contains(name)).collect();
-    assert!(untold.is_empty(), "docs/operations.md does not explain {untold:?}");
+    assert!(untold.is_empty(), "docs/guide/operations.md does not explain {untold:?}");
 }
 
 /// Prometheus' own judge, where it is installed.

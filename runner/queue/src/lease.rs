@@ -14,7 +14,7 @@ use crate::settle::millis;
 use crate::{BATCH_MAX, QueueError};
 
 /// Failures, crashes and snoozes share one number in Redis: failures + this × crashes + 1,000 × this ×
-/// snoozes (docs/queue.md, "Keys").
+/// snoozes (docs/reference/queue.md, "Keys").
 pub(crate) const CRASH: u64 = 1_000_000;
 pub(crate) const SNOOZE: u64 = 1_000 * CRASH;
 
