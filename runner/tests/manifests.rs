@@ -403,7 +403,7 @@ fn a_problem_has_a_place_that_editors_can_jump_to() {
 
 #[test]
 fn the_manifest_of_the_docs_is_accepted() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/manifest.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/manifest.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let example = docs.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &surroundings());
@@ -412,7 +412,7 @@ fn the_manifest_of_the_docs_is_accepted() {
 
 #[test]
 fn every_manifest_of_the_sandbox_guide_is_accepted_and_every_class_is_named() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sandbox.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/sandbox.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let examples: Vec<&str> =
         docs.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();

@@ -44,6 +44,7 @@ mod follow_ups;
 mod kept;
 mod keys;
 mod limits;
+mod links;
 mod pause;
 mod priorities;
 mod walk_through;

@@ -32,7 +32,7 @@ pub use outcome::{Failure, FailureClass, Outcome, Policy};
 pub use rate::{Rate, RateError};
 pub use topic::{TopicError, TopicName};
 
-/// Attempts a job may have in all; the failure counter in Redis holds no more (docs/queue.md, "Keys").
+/// Attempts a job may have in all; the failure counter in Redis holds no more (docs/reference/queue.md, "Keys").
 pub const ATTEMPTS_MAX: u32 = 999_999;
 
 /// Runs of a job that may end with its runner's death; the same counter holds no more.

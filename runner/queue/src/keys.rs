@@ -13,7 +13,7 @@ pub(crate) struct TopicKeys {
 }
 
 impl TopicKeys {
-    /// The names of all keys (docs/queue.md).
+    /// The names of all keys (docs/reference/queue.md).
     #[cfg(test)]
     pub(crate) const NAMES: [&'static str; 29] = [
         "jobs",

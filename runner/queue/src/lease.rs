@@ -14,7 +14,7 @@ use crate::settle::millis;
 use crate::{BATCH_MAX, QueueError};
 
 /// What a job has behind it. In Redis it is one number: failures + 1,000,000 × crashes + 1,000,000,000 ×
-/// snoozes + 2,000,000,000,000,000 for a suspect (docs/queue.md, "Keys").
+/// snoozes + 2,000,000,000,000,000 for a suspect (docs/reference/queue.md, "Keys").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Attempts {
     pub(crate) failures: u32,

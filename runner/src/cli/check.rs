@@ -193,7 +193,7 @@ fn add_canary(topics: &mut [TopicLine], name: &str, topic: &Topic, digest: Diges
 fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> Problem {
     let (message, hint) = split_remedy(&why.to_string());
     let hint = hint.unwrap_or_else(|| {
-        "name a handler module that exists; sdk/ABI.md says what it must have".to_owned()
+        "name a handler module that exists; docs/reference/abi.md says what it must have".to_owned()
     });
     Problem {
         file: file_of(topic).unwrap_or_default(),

@@ -16,7 +16,7 @@ use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
 #[openapi(
     info(
         title = "Duebox",
-        description = "Background jobs at the right moment: push them, pull them, look after them. Errors are problems (RFC 9457) with a stable type and a remedy; see docs/http.md.",
+        description = "Background jobs at the right moment: push them, pull them, look after them. Errors are problems (RFC 9457) with a stable type and a remedy; see docs/reference/http.md.",
     ),
     components(schemas(Problem, JobOptions, IfExistsWord, DurationText)),
     tags(

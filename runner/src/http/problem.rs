@@ -18,7 +18,7 @@ use crate::service::value::BadValue;
 /// The media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// What kind of problem it is: stable, and documented in docs/http.md.
+/// What kind of problem it is: stable, and documented in docs/reference/http.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) slug: &'static str,

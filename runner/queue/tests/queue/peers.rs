@@ -1,5 +1,5 @@
 //! The faults of other queues, each tried on this one. What they are and where they were found is in
-//! docs/queue.md, "Faults of others". A cron line that fires once a replica is in `tick.rs`, and end
+//! docs/internals/queue-tests.md, "Faults of other queues". A cron line that fires once a replica is in `tick.rs`, and end
 //! to end in the tests of schedules.
 
 use std::time::Duration;

@@ -112,7 +112,9 @@ impl Ground {
             let (message, remedy) = split_remedy(&error.to_string());
             let hint = match &error {
                 LoadError::NotGranted(missing) => flags_for(missing),
-                _ => remedy.unwrap_or_else(|| "sdk/ABI.md says what a handler must have".into()),
+                _ => remedy.unwrap_or_else(|| {
+                    "docs/reference/abi.md says what a handler must have".into()
+                }),
             };
             Failure::bad_input(format!("module {file}: {message}"), hint)
         })

@@ -89,7 +89,7 @@ struct Told<'a> {
 ///
 /// Server-sent events, one for each thing that happens: `event` says what, `data` is a JSON object, `id` is for
 /// `Last-Event-ID`. Of those that the token's topics cover. `gap` says that events before it are not kept any
-/// more, `end` that the connection ends, and why. See docs/events.md.
+/// more, `end` that the connection ends, and why. See docs/guide/events.md.
 #[utoipa::path(
     get,
     path = "/v1/events",
