@@ -6,7 +6,7 @@
 //! long ones stand in nobody's way. All topics together hold at most `max_jobs` slots, of which a part
 //! is kept for topics that have few.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -95,6 +95,19 @@ pub struct Load {
     pub running: usize,
     /// Jobs that have run and were not taken yet.
     pub ended: usize,
+    /// Lanes that are open and have not come to start a job: they wait for a slot or a thread.
+    pub opening: usize,
+    /// Since when the first of the waiting jobs waits.
+    pub waiting_since: Option<Instant>,
+    /// When the job was started that runs longest, of those that have yielded or waited.
+    pub longest_since: Option<Instant>,
+}
+
+impl Load {
+    /// How long the longest of the running jobs has run.
+    pub fn longest(&self, now: Instant) -> Duration {
+        self.longest_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
 }
 
 /// What the guests of all topics share.
@@ -147,11 +160,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Task>,
-    waiting_since: Option<Instant>,
+    /// Each with when it came.
+    waiting: VecDeque<(Instant, Task)>,
     lanes: usize,
-    /// Lanes whose job has yielded or waits: whatever else comes is for others.
-    aside: usize,
+    /// Jobs that have yielded or wait, each by its start and key: whatever else comes is for other lanes.
+    aside: BTreeSet<(Instant, u64)>,
     running: usize,
     ended: Vec<Ended>,
     notify_at_waiting: usize,
@@ -176,10 +189,9 @@ impl Lanes {
         let mut state = self.0.state();
         let now = Instant::now();
         state.busy_since.get_or_insert(now);
-        state.waiting_since.get_or_insert(now);
-        state.waiting.extend(tasks);
+        state.waiting.extend(tasks.into_iter().map(|task| (now, task)));
         let free = self.0.ground.threads.each.min(state.waiting.len());
-        let wanted = concurrency.min(state.aside + free);
+        let wanted = concurrency.min(state.aside.len() + free);
         while state.lanes < wanted {
             self.0.open_lane(&mut state);
         }
@@ -188,7 +200,14 @@ impl Lanes {
     /// How full the lanes are.
     pub fn load(&self) -> Load {
         let state = self.0.state();
-        Load { waiting: state.waiting.len(), running: state.running, ended: state.ended.len() }
+        Load {
+            waiting: state.waiting.len(),
+            running: state.running,
+            ended: state.ended.len(),
+            opening: state.lanes - state.running,
+            waiting_since: state.waiting.front().map(|(since, _)| *since),
+            longest_since: state.aside.first().map(|(since, _)| *since),
+        }
     }
 
     /// Waits until something has changed that a worker may care for: fewer than `waiting` jobs wait,
@@ -221,14 +240,13 @@ impl Lanes {
         (ended, busy)
     }
 
-    /// Takes back the jobs that wait, if none has been started for `stall`.
+    /// Takes back all jobs that wait, if the first of them has waited for `stall`.
     pub fn take_waiting(&self, stall: Duration) -> Vec<u64> {
         let mut state = self.0.state();
-        if state.waiting_since.is_none_or(|since| since.elapsed() < stall) {
+        if state.waiting.front().is_none_or(|(since, _)| since.elapsed() < stall) {
             return Vec::new();
         }
-        state.waiting_since = None;
-        state.waiting.drain(..).map(|task| task.key).collect()
+        state.waiting.drain(..).map(|(_, task)| task.key).collect()
     }
 }
 
@@ -267,10 +285,10 @@ impl Shared {
 
     /// The job of a lane has yielded or waits: opens one more if a job waits for one and the topic
     /// may have it.
-    fn stand_aside(self: &Arc<Self>) {
+    fn stand_aside(self: &Arc<Self>, started_at: Instant, key: u64) {
         let concurrency = self.concurrency();
         let mut state = self.state();
-        state.aside += 1;
+        state.aside.insert((started_at, key));
         if !state.waiting.is_empty() && state.lanes < concurrency {
             self.open_lane(&mut state);
         }
@@ -303,12 +321,15 @@ impl Shared {
         let concurrency = self.concurrency();
         let mut state = self.state();
         let task = if state.lanes > concurrency { None } else { state.waiting.pop_front() };
-        let Some(task) = task else {
+        let Some((_, task)) = task else {
             state.lanes -= 1;
+            // A worker whose jobs could not start in time leases again when no lane is opening any more.
+            if state.lanes == state.running {
+                self.changed.notify_one();
+            }
             return None;
         };
         state.running += 1;
-        state.waiting_since = (!state.waiting.is_empty()).then(Instant::now);
         if state.waiting.len() == state.notify_at_waiting {
             self.changed.notify_one();
         }
@@ -322,6 +343,7 @@ impl Shared {
         let started_at = Instant::now();
         let handler = binding.handlers.of(&task.invocation.id);
         let digest = handler.digest();
+        let key = task.key;
         let run = handler.run(task.invocation, task.interrupt, world);
         // A panic of the host must cost neither the lane nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
@@ -329,7 +351,7 @@ impl Shared {
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
             Poll::Pending => {
                 if !std::mem::replace(&mut waited, true) {
-                    self.stand_aside();
+                    self.stand_aside(started_at, key);
                 }
                 Poll::Pending
             }
@@ -337,7 +359,7 @@ impl Shared {
         })
         .await;
         if waited {
-            self.state().aside -= 1;
+            self.state().aside.remove(&(started_at, key));
         }
         let wall = started_at.elapsed();
         let cost = report.as_ref().map_or(Cost::of_wall(wall), |report| Cost::of(report, wall));
@@ -348,7 +370,7 @@ impl Shared {
                 (Outcome::HostFault(why), Remains::default())
             }
         };
-        (Ended { key: task.key, outcome, remains, digest, started_at, cost }, waited)
+        (Ended { key, outcome, remains, digest, started_at, cost }, waited)
     }
 
     fn end(&self, ended: Ended) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use duebox_job::{JobId, Options, TopicName};
 
 use crate::job::{Buried, Finished, Job, JobState, LeaseHeld};
-use crate::lease::{CRASH, SNOOZE};
+use crate::lease::Attempts;
 use crate::reply::{array, bytes, info_value, score, text};
 use crate::script::{self, GET};
 use crate::{Queue, QueueError};
@@ -115,7 +115,7 @@ impl Said {
         let lease = self.lease();
         let successor_due_at_ms = self.number("pending").filter(|_| lease.is_some());
         let attempts = self.number("attempts").unwrap_or(0);
-        let counted = |attempts: u64| u32::try_from(attempts).unwrap_or(u32::MAX);
+        let attempts = Attempts::unpack(attempts);
         let dead = self.number("dead").map(|died_at_ms| Buried {
             died_at_ms,
             info: info_value(&self.take("dead:info").unwrap_or_default()),
@@ -136,9 +136,9 @@ impl Said {
             due_at_ms,
             payload: self.take(payload),
             options: Options::from_json(&self.take(options).unwrap_or_default()),
-            failures: counted(attempts % CRASH),
-            crashes: counted(attempts % SNOOZE / CRASH),
-            snoozes: counted(attempts / SNOOZE),
+            failures: attempts.failures,
+            crashes: attempts.crashes,
+            snoozes: attempts.snoozes,
             lease,
             successor_due_at_ms,
             last_error: self.take("error").map(|error| info_value(&error)),

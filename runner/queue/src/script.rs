@@ -45,13 +45,15 @@ pub(crate) static PUSH: LuaScript =
 pub(crate) static PROMOTE: LuaScript =
     script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury", "scores");
 pub(crate) static LEASE: LuaScript = script!(
-    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores"
+    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores",
+    "tokens"
 );
 pub(crate) static SETTLE: LuaScript =
     script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
-pub(crate) static EXTEND: LuaScript = script!("extend", "number");
-pub(crate) static RECLAIM: LuaScript =
-    script!("reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+pub(crate) static EXTEND: LuaScript = script!("extend", "number", "tokens");
+pub(crate) static RECLAIM: LuaScript = script!(
+    "reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "tokens"
+);
 pub(crate) static CANCEL: LuaScript =
     script!("cancel", "option", "rules", "failures", "ready", "wake", "turns");
 pub(crate) static RESCHEDULE: LuaScript =
@@ -65,7 +67,7 @@ pub(crate) static RELAY: LuaScript = script!(
 pub(crate) static OUTBOX: LuaScript = script!("outbox", "number");
 pub(crate) static RELAYED: LuaScript = script!("relayed");
 pub(crate) static CONFIGURE: LuaScript = script!("configure", "wake");
-pub(crate) static GET: LuaScript = script!("get");
+pub(crate) static GET: LuaScript = script!("get", "tokens");
 pub(crate) static LIST: LuaScript = script!("list", "number");
 pub(crate) static PAUSE: LuaScript = script!("pause", "wake");
 pub(crate) static TICK: LuaScript = script!("tick", "number", "wake");

@@ -1,4 +1,4 @@
--- Extends leases. The new token is the old one plus the extension, so a repeated call answers the
+-- Extends leases. The new token is the old one plus the extension, and even, so a repeated call answers the
 -- same; a stale token answers `lost`. Who holds the new tokens is noted, for those who look.
 --
 -- KEYS  unack holders
@@ -25,7 +25,7 @@ local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
 local answers, extended, held = {}, {}, {}
 for i, id in ipairs(ids) do
   local token = ARGV[3 * i]
-  local later = whole(tonumber(token) + tonumber(ARGV[3 * i + 1]) * 1000)
+  local later = extended_token(token, tonumber(ARGV[3 * i + 1]))
   if scores[i] == token then
     extended[#extended + 1] = later
     extended[#extended + 1] = id

@@ -19,7 +19,9 @@ if place then tell('blocked', string.match(place, '^[^%z]*%z(%d+)%z') or '') end
 local token = redis.call('ZSCORE', UNACK, id)
 if token then
   tell('unack', token)
-  tell('call', redis.call('ZRANGEBYSCORE', HOLDERS, token, token, 'LIMIT', 0, 1)[1])
+  -- A call is noted under its even token.
+  local noted = is_ahead(token) and whole(tonumber(token) - 1) or token
+  tell('call', redis.call('ZRANGEBYSCORE', HOLDERS, noted, noted, 'LIMIT', 0, 1)[1])
 end
 tell('payload', redis.call('HGET', JOBS, id))
 tell('options', redis.call('HGET', OPTS, id))

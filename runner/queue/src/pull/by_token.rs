@@ -10,7 +10,7 @@ use redis::Value;
 
 use super::PullError;
 use super::wish::check_consumer;
-use crate::lease::{CRASH, SNOOZE};
+use crate::lease::Attempts;
 use crate::reply::{bytes, score, text};
 use crate::{Extension, Lease, Queue, QueueError, Settled, Token, Turn, Verdict, script};
 
@@ -73,13 +73,13 @@ impl Queue {
             Value::Nil => 0,
             value => score(text(value)?),
         };
-        let counted = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        let Attempts { failures, crashes, snoozes } = Attempts::unpack(attempts);
         Ok(Some(Held {
             token: Token::expiring_at_us(score(text(&token)?)),
             options: Options::from_json(&options),
-            failures: counted(attempts % CRASH),
-            crashes: counted(attempts % SNOOZE / CRASH),
-            snoozes: counted(attempts / SNOOZE),
+            failures,
+            crashes,
+            snoozes,
         }))
     }
 

@@ -29,13 +29,15 @@ pub(crate) static PUSH: RawScript =
 pub(crate) static PROMOTE: RawScript =
     script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury", "scores");
 pub(crate) static LEASE: RawScript = script!(
-    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores"
+    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores",
+    "tokens"
 );
 pub(crate) static SETTLE: RawScript =
     script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
-pub(crate) static EXTEND: RawScript = script!("extend", "number");
-pub(crate) static RECLAIM: RawScript =
-    script!("reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+pub(crate) static EXTEND: RawScript = script!("extend", "number", "tokens");
+pub(crate) static RECLAIM: RawScript = script!(
+    "reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "tokens"
+);
 pub(crate) static CANCEL: RawScript =
     script!("cancel", "option", "rules", "failures", "ready", "wake", "turns");
 pub(crate) static RESCHEDULE: RawScript =
@@ -49,7 +51,7 @@ pub(crate) static RELAY: RawScript = script!(
 pub(crate) static RELAYED: RawScript = script!("relayed");
 pub(crate) static OUTBOX: RawScript = script!("outbox", "number");
 pub(crate) static CONFIGURE: RawScript = script!("configure", "wake");
-pub(crate) static GET: RawScript = script!("get");
+pub(crate) static GET: RawScript = script!("get", "tokens");
 pub(crate) static LIST: RawScript = script!("list", "number");
 pub(crate) static PAUSE: RawScript = script!("pause", "wake");
 pub(crate) static PRUNE: RawScript = script!("prune", "number");
