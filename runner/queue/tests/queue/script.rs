@@ -25,40 +25,94 @@ pub(crate) struct RawScript {
 }
 
 pub(crate) static PUSH: RawScript =
-    script!("push", "due", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static PROMOTE: RawScript =
-    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury", "scores");
-pub(crate) static LEASE: RawScript = script!(
-    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores"
+    script!("produce/push", "due", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static PROMOTE: RawScript = script!(
+    "work/promote",
+    "number",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "turns",
+    "bury",
+    "scores"
 );
-pub(crate) static SETTLE: RawScript =
-    script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
-pub(crate) static EXTEND: RawScript = script!("extend", "number");
-pub(crate) static RECLAIM: RawScript =
-    script!("reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
+pub(crate) static LEASE: RawScript = script!(
+    "work/lease",
+    "number",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "bury",
+    "scores"
+);
+pub(crate) static SETTLE: RawScript = script!(
+    "work/settle",
+    "number",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "bury"
+);
+pub(crate) static EXTEND: RawScript = script!("work/extend", "number");
+pub(crate) static RECLAIM: RawScript = script!(
+    "work/reclaim",
+    "number",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "bury"
+);
 pub(crate) static CANCEL: RawScript =
-    script!("cancel", "option", "rules", "failures", "ready", "wake", "turns");
+    script!("produce/cancel", "option", "rules", "failures", "ready", "wake", "turns");
 pub(crate) static RESCHEDULE: RawScript =
-    script!("reschedule", "due", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static REQUEUE: RawScript =
-    script!("requeue", "option", "rules", "failures", "ready", "wake", "turns", "live", "place");
-pub(crate) static RELAY: RawScript = script!(
-    "relay", "number", "due", "option", "rules", "failures", "ready", "wake", "turns", "live",
+    script!("produce/reschedule", "due", "option", "rules", "failures", "ready", "wake", "turns");
+pub(crate) static REQUEUE: RawScript = script!(
+    "operate/requeue",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "live",
     "place"
 );
-pub(crate) static RELAYED: RawScript = script!("relayed");
-pub(crate) static OUTBOX: RawScript = script!("outbox", "number");
-pub(crate) static CONFIGURE: RawScript = script!("configure", "wake");
-pub(crate) static GET: RawScript = script!("get");
-pub(crate) static LIST: RawScript = script!("list", "number");
-pub(crate) static PAUSE: RawScript = script!("pause", "wake");
-pub(crate) static PRUNE: RawScript = script!("prune", "number");
-pub(crate) static SWEEP: RawScript = script!("sweep", "number");
-pub(crate) static KV_GET: RawScript = script!("kv_get", "over");
-pub(crate) static KV_SET: RawScript = script!("kv_set", "number", "over", "kv");
-pub(crate) static KV_DELETE: RawScript = script!("kv_delete", "over", "kv");
-pub(crate) static KV_ADD: RawScript = script!("kv_add", "over", "kv");
-pub(crate) static KV_SWEEP: RawScript = script!("kv_sweep", "number", "kv");
+pub(crate) static RELAY: RawScript = script!(
+    "produce/relay",
+    "number",
+    "due",
+    "option",
+    "rules",
+    "failures",
+    "ready",
+    "wake",
+    "turns",
+    "live",
+    "place"
+);
+pub(crate) static RELAYED: RawScript = script!("produce/relayed");
+pub(crate) static OUTBOX: RawScript = script!("produce/outbox", "number");
+pub(crate) static CONFIGURE: RawScript = script!("topic/configure", "wake");
+pub(crate) static GET: RawScript = script!("operate/get");
+pub(crate) static LIST: RawScript = script!("operate/list", "number");
+pub(crate) static PAUSE: RawScript = script!("operate/pause", "wake");
+pub(crate) static PRUNE: RawScript = script!("operate/prune", "number");
+pub(crate) static SWEEP: RawScript = script!("operate/sweep", "number");
+pub(crate) static KV_GET: RawScript = script!("store/get", "over");
+pub(crate) static KV_SET: RawScript = script!("store/set", "number", "over", "kv");
+pub(crate) static KV_DELETE: RawScript = script!("store/delete", "over", "kv");
+pub(crate) static KV_ADD: RawScript = script!("store/add", "over", "kv");
+pub(crate) static KV_SWEEP: RawScript = script!("store/sweep", "number", "kv");
 
 impl RawScript {
     /// Calls the script on the topic's keys, which its header names.

@@ -1,0 +1,94 @@
+//! Cancels jobs before they run.
+
+use duebox_job::{JobId, TopicName};
+use redis::Value;
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::BATCH_MAX;
+use crate::wire::reply::{array, text, unexpected};
+use crate::wire::script::{self, CANCEL};
+
+/// What became of a cancelled job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It is gone.
+    Cancelled,
+    /// A runner has it: it is not tried again, and its successor, if any, is gone.
+    Leased,
+    /// No such job is live.
+    None,
+}
+
+impl Cancelled {
+    /// The queue's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Leased => "leased",
+            Self::None => "none",
+        }
+    }
+}
+
+impl Queue {
+    /// Cancels one job.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn cancel(&self, topic: &TopicName, id: &JobId) -> Result<Cancelled, QueueError> {
+        let words = self.cancel_many(topic, std::slice::from_ref(id)).await?;
+        words.into_iter().next().ok_or_else(|| QueueError::Answer("none".to_owned()))
+    }
+
+    /// Cancels jobs, every [`BATCH_MAX`] of a shard in one atomic transition. O(log n) each, in each
+    /// shard of the topic.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn cancel_many(
+        &self,
+        topic: &TopicName,
+        ids: &[JobId],
+    ) -> Result<Vec<Cancelled>, QueueError> {
+        let shards = self.shards(topic).await?;
+        let mut words = Vec::with_capacity(ids.len());
+        for batch in ids.chunks(BATCH_MAX) {
+            let call = |shard: TopicName| {
+                let mut call = CANCEL.call(&self.keys.of(&shard));
+                for id in batch {
+                    call.arg(id.as_bytes());
+                }
+                call
+            };
+            let mut met = vec![Cancelled::None; batch.len()];
+            for answer in script::run(&self.connection, shards.all().map(call).collect()).await? {
+                for (met, value) in met.iter_mut().zip(array(answer?)?) {
+                    *met = met.or(Cancelled::read(&value)?);
+                }
+            }
+            words.append(&mut met);
+        }
+        Ok(words)
+    }
+}
+
+impl Cancelled {
+    /// What became of an id that two shards were asked for.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Leased, _) | (_, Self::Leased) => Self::Leased,
+            (Self::Cancelled, _) | (_, Self::Cancelled) => Self::Cancelled,
+            (Self::None, Self::None) => Self::None,
+        }
+    }
+
+    fn read(value: &Value) -> Result<Self, QueueError> {
+        match text(value)? {
+            "cancelled" => Ok(Self::Cancelled),
+            "leased" => Ok(Self::Leased),
+            "none" => Ok(Self::None),
+            _ => Err(unexpected(value)),
+        }
+    }
+}
