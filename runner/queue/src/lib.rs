@@ -49,12 +49,14 @@ pub use crate::produce::outbox::Relayed;
 pub use crate::produce::push::{Due, IfExists, NewJob, Pushed};
 pub use crate::produce::reschedule::Rescheduled;
 pub use crate::produce::ticks::{ScheduleState, Tick, Ticked};
-pub use crate::store::kv::{KV_BYTES_MAX, KV_NAMES_MAX, KvCondition, KvEntry, KvWrite};
+pub use crate::store::kv::{KvCondition, KvEntry, KvWrite};
 pub use crate::topic::limits::Rules;
 pub use crate::topic::shards::Shards;
-pub use crate::wire::BATCH_MAX;
 pub use crate::wire::connection::ConnectionSettings;
+pub use crate::wire::constants::{BATCH_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
 pub use crate::wire::latency::Traffic;
+#[doc(hidden)]
+pub use crate::wire::script::digest_and_keys;
 pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use crate::work::listen::{Wake, WakeListener};
 pub use crate::work::pull::{Held, Pull, PullError, Pulled, TokenError, check_consumer};

@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::Shards;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, count};
 use crate::wire::script::{self, FORGET_SHARDS, LOCATE};
 

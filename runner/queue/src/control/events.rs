@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, bytes, text};
 use crate::wire::script;
 

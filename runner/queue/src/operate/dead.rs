@@ -8,7 +8,7 @@ use crate::client::Queue;
 use crate::error::QueueError;
 use crate::operate::list::{DeadQuery, PageOrder, PageQuery};
 use crate::topic::shards::Shards;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::TopicKeys;
 use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, REQUEUE};

@@ -9,14 +9,10 @@ use duebox_job::{JobId, Options, TopicName};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::operate::job::{Buried, Finished, Job, JobState, LeaseHeld};
+use crate::wire::attempts::Attempts;
 use crate::wire::reply::{array, bytes, info_value, score, text};
+use crate::wire::score::due_of_ready;
 use crate::wire::script::{self, GET};
-use crate::work::lease::{CRASH, SNOOZE};
-
-/// By how much a priority other than normal moves a job's score in `ready`, in ms.
-const PRIORITY_STEP: f64 = 2e14;
-/// The latest due time, in unix ms.
-const DUE_MAX: f64 = 1e14;
 
 impl Queue {
     /// All that is known of an id; none if nothing is. O(log n), in each shard of the topic.
@@ -115,8 +111,8 @@ impl Said {
         let due_at_ms = self.due_at_ms(state);
         let lease = self.lease();
         let successor_due_at_ms = self.number("pending").filter(|_| lease.is_some());
-        let attempts = self.number("attempts").unwrap_or(0);
-        let counted = |attempts: u64| u32::try_from(attempts).unwrap_or(u32::MAX);
+        let Attempts { failures, crashes, snoozes } =
+            Attempts::unpack(self.number("attempts").unwrap_or(0));
         let dead = self.number("dead").map(|died_at_ms| Buried {
             died_at_ms,
             info: info_value(&self.take("dead:info").unwrap_or_default()),
@@ -137,9 +133,9 @@ impl Said {
             due_at_ms,
             payload: self.take(payload),
             options: Options::from_json(&self.take(options).unwrap_or_default()),
-            failures: counted(attempts % CRASH),
-            crashes: counted(attempts % SNOOZE / CRASH),
-            snoozes: counted(attempts / SNOOZE),
+            failures,
+            crashes,
+            snoozes,
             lease,
             successor_due_at_ms,
             last_error: self.take("error").map(|error| info_value(&error)),
@@ -175,17 +171,4 @@ impl Said {
             JobState::Dead | JobState::Done | JobState::Held => None,
         }
     }
-}
-
-/// The due time behind a score in `ready`, which is moved by the job's priority.
-pub(crate) fn due_of_ready(score: &str) -> u64 {
-    let score = score.parse::<f64>().unwrap_or(0.0);
-    let due = if score > DUE_MAX {
-        score - PRIORITY_STEP
-    } else if score < 0.0 {
-        score + PRIORITY_STEP
-    } else {
-        score
-    };
-    due.max(0.0) as u64
 }

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::operate::get::due_of_ready;
 use crate::wire::keys::TopicKeys;
 use crate::wire::reply::{array, count, optional_score, read_time, score, text};
+use crate::wire::score::due_of_ready;
 use crate::wire::script::{self, PEEK};
 
 /// How many jobs of a topic are in each state.

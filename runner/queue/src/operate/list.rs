@@ -13,12 +13,9 @@ use serde::Serialize;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::{BATCH_MAX, TIME_MAX};
 use crate::wire::reply::{array, bytes, count, info_value, score, text, unexpected};
 use crate::wire::script::{self, LIST};
-
-/// The latest time a page can reach to, unix ms.
-const LATEST_MS: u64 = 1_000_000_000_000_000;
 
 /// Which jobs a page is to hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,7 +136,7 @@ impl FromStr for Cursor {
         let error = || CursorError(text.to_owned());
         let (time, id) = text.split_once(':').ok_or_else(error)?;
         let ended_at_ms: u64 = time.parse().map_err(|_| error())?;
-        if id.is_empty() || ended_at_ms > LATEST_MS {
+        if id.is_empty() || ended_at_ms > TIME_MAX {
             return Err(error());
         }
         Ok(Self { ended_at_ms, id: JobId::from_redis(id.to_owned()) })
@@ -198,8 +195,8 @@ impl Queue {
         let call = |shard: TopicName| {
             let mut call = LIST.call(&self.keys.of(&shard));
             call.arg(yard).arg(query.order.word()).arg(class);
-            call.arg(query.since_ms.unwrap_or(0).min(LATEST_MS));
-            call.arg(query.until_ms.unwrap_or(LATEST_MS).min(LATEST_MS));
+            call.arg(query.since_ms.unwrap_or(0).min(TIME_MAX));
+            call.arg(query.until_ms.unwrap_or(TIME_MAX).min(TIME_MAX));
             match &query.after {
                 Some(cursor) => call.arg(cursor.ended_at_ms).arg(cursor.id.as_bytes()),
                 None => call.arg("").arg(""),

@@ -6,10 +6,10 @@ use redis::Value;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::operate::get::due_of_ready;
 use crate::operate::job::JobState;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, bytes, score, text};
+use crate::wire::score::due_of_ready;
 use crate::wire::script;
 
 /// A live job.

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, count, unexpected};
 use crate::wire::script::{self, KV_SWEEP, LuaScript, PRUNE, SWEEP};

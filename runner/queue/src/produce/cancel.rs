@@ -5,7 +5,7 @@ use redis::Value;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, CANCEL};
 

@@ -22,7 +22,7 @@ use redis::{Cmd, Value};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::spread_by;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, score, text, unexpected};
 use crate::wire::script::{self, OUTBOX, RELAY, RELAYED};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::spread_by;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::TopicKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, text, unexpected};

@@ -10,15 +10,10 @@ use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::{BATCH_MAX, KV_NAMES_MAX};
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
 use crate::wire::script::{self, KV_ADD, KV_DELETE, KV_GET, KV_SET, KV_SWEEP, LuaScript};
-
-/// Names that the store of one topic may hold.
-pub const KV_NAMES_MAX: usize = 100_000;
-/// What the names and values of one topic may take together, in bytes.
-pub const KV_BYTES_MAX: usize = 64 << 20;
 
 /// Calls of one verb that make room for what it writes: the last of all names is over by then.
 const ROUNDS_MAX: usize = 1 + KV_NAMES_MAX / BATCH_MAX;
@@ -50,7 +45,7 @@ pub enum KvWrite<T> {
     Done(T),
     /// The condition does not hold; nothing was written.
     Conflict,
-    /// There is no room: [`KV_NAMES_MAX`], [`KV_BYTES_MAX`]. Nothing was written.
+    /// There is no room: [`KV_NAMES_MAX`], [`KV_BYTES_MAX`](crate::KV_BYTES_MAX). Nothing was written.
     Full,
     /// What is there is no whole number of 64 bits, or the sum would be none. Nothing was written.
     NotANumber,

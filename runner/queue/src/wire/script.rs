@@ -1,7 +1,7 @@
-//! The Lua scripts, and how a pipeline of them is sent.
+//! The Lua scripts, and how a pipeline of calls is sent.
 //!
-//! Scripts are called by their digest. Where Redis has forgotten them (a restart, SCRIPT FLUSH, a
-//! failover) they are loaded and just those calls that were not carried out are sent again, in their
+//! A script is called by its digest. Where Redis has forgotten the scripts (a restart, SCRIPT FLUSH, a
+//! failover), they are loaded, and only the calls that were not carried out are sent again, in their
 //! old order.
 
 use std::sync::OnceLock;
@@ -11,252 +11,113 @@ use redis::{Cmd, Pipeline, Script, ServerErrorKind, Value};
 use crate::error::QueueError;
 use crate::wire::connection::Connection;
 use crate::wire::keys::TopicKeys;
+use crate::wire::source::{self, Source};
 
-/// Puts a script together from its file and the parts it includes.
-macro_rules! script {
-    ($name:literal $(, $part:literal)*) => {
-        LuaScript {
-            parts: &[
-                include_str!("../lua/include/now.lua"),
-                $(include_str!(concat!("../lua/include/", $part, ".lua")),)*
-            ],
-            body: include_str!(concat!("../lua/", $name, ".lua")),
-            read: OnceLock::new(),
-        }
+/// Declares the scripts by their files.
+macro_rules! scripts {
+    ($($name:ident = $path:literal),* $(,)?) => {
+        $(pub(crate) static $name: LuaScript = LuaScript {
+            body: include_str!(concat!("../lua/", $path, ".lua")),
+            assembled: OnceLock::new(),
+        };)*
+
+        /// All scripts by their paths under `lua/`.
+        static ALL: &[(&str, &LuaScript)] = &[$(($path, &$name)),*];
+
+        /// The files of all scripts and their texts.
+        #[cfg(test)]
+        pub(super) static BODIES: &[(&str, &str)] =
+            &[$(($path, include_str!(concat!("../lua/", $path, ".lua")))),*];
     };
 }
 
+scripts! {
+    PUSH = "produce/push",
+    PROMOTE = "work/promote",
+    LEASE = "work/lease",
+    SETTLE = "work/settle",
+    EXTEND = "work/extend",
+    RECLAIM = "work/reclaim",
+    CANCEL = "produce/cancel",
+    RESCHEDULE = "produce/reschedule",
+    REQUEUE = "operate/requeue",
+    RELAY = "produce/relay",
+    OUTBOX = "produce/outbox",
+    RELAYED = "produce/relayed",
+    CONFIGURE = "topic/configure",
+    GET = "operate/get",
+    LIST = "operate/list",
+    PAUSE = "operate/pause",
+    TICK = "produce/tick",
+    PRUNE = "operate/prune",
+    SWEEP = "operate/sweep",
+    KV_GET = "store/get",
+    KV_SET = "store/set",
+    KV_DELETE = "store/delete",
+    KV_ADD = "store/add",
+    KV_SWEEP = "store/sweep",
+    PEEK = "operate/peek",
+    LOCATE = "topic/locate",
+    FORGET_SHARDS = "topic/forget_shards",
+    DOCTOR_TYPES = "doctor/types",
+    DOCTOR_STAGE = "doctor/stage",
+    DOCTOR_JOBS = "doctor/jobs",
+    DOCTOR_SIDE = "doctor/side",
+    DOCTOR_TURNS = "doctor/turns",
+    DOCTOR_LINE = "doctor/line",
+    DOCTOR_GRAVE = "doctor/grave",
+    DOCTOR_OUTBOX = "doctor/outbox",
+    DOCTOR_KV = "doctor/kv",
+}
+
 pub(crate) struct LuaScript {
-    parts: &'static [&'static str],
     body: &'static str,
-    read: OnceLock<Read>,
+    assembled: OnceLock<Assembled>,
 }
 
-/// What Rust must know of a script to call it.
-struct Read {
-    source: String,
+/// A script as it is loaded and called.
+struct Assembled {
+    source: Source,
     digest: String,
-    /// The names of the keys it takes, in their order: what its header says after `-- KEYS`.
-    keys: Vec<&'static str>,
 }
-
-pub(crate) static PUSH: LuaScript =
-    script!("produce/push", "due", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static PROMOTE: LuaScript = script!(
-    "work/promote",
-    "number",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "turns",
-    "bury",
-    "scores"
-);
-pub(crate) static LEASE: LuaScript = script!(
-    "work/lease",
-    "number",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "bury",
-    "scores"
-);
-pub(crate) static SETTLE: LuaScript = script!(
-    "work/settle",
-    "number",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "bury"
-);
-pub(crate) static EXTEND: LuaScript = script!("work/extend", "number");
-pub(crate) static RECLAIM: LuaScript = script!(
-    "work/reclaim",
-    "number",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "bury"
-);
-pub(crate) static CANCEL: LuaScript =
-    script!("produce/cancel", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static RESCHEDULE: LuaScript =
-    script!("produce/reschedule", "due", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static REQUEUE: LuaScript = script!(
-    "operate/requeue",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "live",
-    "place"
-);
-pub(crate) static RELAY: LuaScript = script!(
-    "produce/relay",
-    "number",
-    "due",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "live",
-    "place"
-);
-pub(crate) static OUTBOX: LuaScript = script!("produce/outbox", "number");
-pub(crate) static RELAYED: LuaScript = script!("produce/relayed");
-pub(crate) static CONFIGURE: LuaScript = script!("topic/configure", "wake");
-pub(crate) static GET: LuaScript = script!("operate/get");
-pub(crate) static LIST: LuaScript = script!("operate/list", "number");
-pub(crate) static PAUSE: LuaScript = script!("operate/pause", "wake");
-pub(crate) static TICK: LuaScript = script!("produce/tick", "number", "wake");
-pub(crate) static PRUNE: LuaScript = script!("operate/prune", "number");
-pub(crate) static SWEEP: LuaScript = script!("operate/sweep", "number");
-pub(crate) static KV_GET: LuaScript = script!("store/get", "over");
-pub(crate) static KV_SET: LuaScript = script!("store/set", "number", "over", "kv");
-pub(crate) static KV_DELETE: LuaScript = script!("store/delete", "over", "kv");
-pub(crate) static KV_ADD: LuaScript = script!("store/add", "over", "kv");
-pub(crate) static KV_SWEEP: LuaScript = script!("store/sweep", "number", "kv");
-pub(crate) static PEEK: LuaScript = script!("operate/peek");
-pub(crate) static LOCATE: LuaScript = script!("topic/locate");
-pub(crate) static FORGET_SHARDS: LuaScript = script!("topic/forget_shards");
-
-pub(crate) static DOCTOR_TYPES: LuaScript = script!("doctor/types", "number", "doctor");
-pub(crate) static DOCTOR_STAGE: LuaScript = script!(
-    "doctor/stage",
-    "number",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "bury",
-    "doctor",
-    "doctor_job"
-);
-pub(crate) static DOCTOR_JOBS: LuaScript = script!(
-    "doctor/jobs",
-    "number",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "live",
-    "bury",
-    "doctor",
-    "doctor_job"
-);
-pub(crate) static DOCTOR_SIDE: LuaScript =
-    script!("doctor/side", "number", "option", "rules", "ready", "wake", "turns", "doctor");
-pub(crate) static DOCTOR_TURNS: LuaScript =
-    script!("doctor/turns", "number", "option", "rules", "ready", "wake", "turns", "doctor");
-pub(crate) static DOCTOR_LINE: LuaScript = script!(
-    "doctor/line",
-    "number",
-    "option",
-    "rules",
-    "failures",
-    "ready",
-    "wake",
-    "turns",
-    "bury",
-    "doctor",
-    "doctor_job"
-);
-pub(crate) static DOCTOR_GRAVE: LuaScript = script!("doctor/grave", "number", "doctor");
-pub(crate) static DOCTOR_OUTBOX: LuaScript = script!("doctor/outbox");
-pub(crate) static DOCTOR_KV: LuaScript = script!("doctor/kv", "number", "doctor");
-
-static ALL: [&LuaScript; 36] = [
-    &PUSH,
-    &PROMOTE,
-    &LEASE,
-    &SETTLE,
-    &EXTEND,
-    &RECLAIM,
-    &CANCEL,
-    &RESCHEDULE,
-    &REQUEUE,
-    &OUTBOX,
-    &RELAY,
-    &RELAYED,
-    &CONFIGURE,
-    &GET,
-    &LIST,
-    &PAUSE,
-    &TICK,
-    &PRUNE,
-    &SWEEP,
-    &KV_GET,
-    &KV_SET,
-    &KV_DELETE,
-    &KV_ADD,
-    &KV_SWEEP,
-    &PEEK,
-    &LOCATE,
-    &FORGET_SHARDS,
-    &DOCTOR_TYPES,
-    &DOCTOR_STAGE,
-    &DOCTOR_JOBS,
-    &DOCTOR_SIDE,
-    &DOCTOR_TURNS,
-    &DOCTOR_LINE,
-    &DOCTOR_GRAVE,
-    &DOCTOR_OUTBOX,
-    &DOCTOR_KV,
-];
 
 impl LuaScript {
     /// Starts a call on a topic's keys; arguments are added to what it returns.
     pub(crate) fn call(&self, keys: &TopicKeys) -> Cmd {
-        let read = self.read();
+        let Assembled { source, digest } = self.assembled();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&read.digest).arg(read.keys.len());
-        for name in &read.keys {
+        call.arg(digest).arg(source.keys.len());
+        for name in &source.keys {
             call.arg(keys.key(name));
         }
         call
     }
 
-    fn read(&self) -> &Read {
-        self.read.get_or_init(|| {
-            let header = self.body.lines().find_map(|line| line.strip_prefix("-- KEYS"));
-            let keys: Vec<_> = header.unwrap_or_default().split_whitespace().collect();
-            let parts: String = self.parts.concat();
-            let source = format!("{}{parts}{}", key_locals(&keys), self.body);
-            Read { digest: Script::new(&source).get_hash().to_owned(), source, keys }
+    fn assembled(&self) -> &Assembled {
+        self.assembled.get_or_init(|| {
+            // A test assembles every script, so that this fails in no release.
+            let source = source::assemble(self.body).unwrap_or_else(|error| Source {
+                text: format!("return redis.error_reply('DUEBOX {error}')"),
+                keys: Vec::new(),
+            });
+            Assembled { digest: Script::new(&source.text).get_hash().to_owned(), source }
         })
     }
 }
 
-/// The line that gives a script its keys as locals: `dead:info` becomes `DEAD_INFO`.
-fn key_locals(keys: &[&str]) -> String {
-    let name = |key: &&str| key.replace(':', "_").to_uppercase();
-    let names: Vec<String> = keys.iter().map(name).collect();
-    format!("local {} = unpack(KEYS)\n", names.join(", "))
+/// The digest of a script and the names of its keys, for tests that call it with raw arguments.
+#[doc(hidden)]
+pub fn digest_and_keys(path: &str) -> Option<(String, Vec<&'static str>)> {
+    let script = ALL.iter().find(|(found, _)| *found == path)?.1;
+    let Assembled { source, digest } = script.assembled();
+    Some((digest.clone(), source.keys.clone()))
 }
 
 /// Loads every script.
 pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
     let mut loads = Pipeline::with_capacity(ALL.len());
-    for script in ALL {
-        loads.cmd("SCRIPT").arg("LOAD").arg(&script.read().source);
+    for (_, script) in ALL {
+        loads.cmd("SCRIPT").arg("LOAD").arg(&script.assembled().source.text);
     }
     for answer in connection.send(&loads).await? {
         refuse_error(answer)?;
@@ -310,31 +171,5 @@ fn refuse_error(answer: Value) -> Result<Value, QueueError> {
     match answer {
         Value::ServerError(error) => Err(QueueError::from(redis::RedisError::from(error))),
         value => Ok(value),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A script gets the keys that its header names: they must be keys, and all be used.
-    #[test]
-    fn headers_name_the_keys_that_scripts_use() {
-        for script in ALL {
-            let Read { source, keys, .. } = script.read();
-            assert!(!keys.is_empty() && !source.contains("KEYS["), "{keys:?}");
-            for key in keys {
-                assert!(TopicKeys::NAMES.contains(key), "{key}");
-                let local = key.replace(':', "_").to_uppercase();
-                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-                let uses = source.split(|c| !is_part(c)).filter(|word| *word == local).count();
-                assert!(uses > 1, "{local} is declared and not used: {keys:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn keys_become_locals() {
-        assert_eq!(key_locals(&["jobs", "dead:info"]), "local JOBS, DEAD_INFO = unpack(KEYS)\n");
     }
 }

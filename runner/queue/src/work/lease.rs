@@ -8,16 +8,11 @@ use duebox_job::{JobId, Options};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::{BATCH_MAX, CRASH, SNOOZE};
 use crate::wire::keys::TopicKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
 use crate::wire::script::LEASE;
-
-/// Failures, crashes and snoozes share one number in Redis: failures + this × crashes + 1,000 × this ×
-/// snoozes (docs/queue.md, "Keys").
-pub(crate) const CRASH: u64 = 1_000_000;
-pub(crate) const SNOOZE: u64 = 1_000 * CRASH;
 
 /// What an answer with jobs begins with: ok or again, the token, two counts, a wait, the width.
 const HEAD: usize = 6;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::work::lease::{Lease, LeaseCall, Leased};
 use crate::work::listen::{Wake, WakeListener};
 use crate::work::turn::{Promotion, ReclaimRule, Turn, TurnReply};

@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::TopicKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, unexpected};

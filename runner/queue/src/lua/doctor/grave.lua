@@ -3,6 +3,8 @@
 -- KEYS  dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
 -- ARGV  cursor, count, repair, part (dead, dead:jobs …), info for a dead job that has none
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- @include now
+-- @include doctor
 local part, info = ARGV[4], ARGV[5]
 local KEY = ({
   ['dead'] = DEAD, ['dead:jobs'] = DEAD_JOBS, ['dead:opts'] = DEAD_OPTS, ['dead:info'] = DEAD_INFO,

@@ -3,6 +3,12 @@
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, info of an orphan ('' forgets it)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- @include now
+-- @include wake
+-- @include turns
+-- @include live
+-- @include doctor
+-- @include doctor_job
 local orphan_info = ARGV[4]
 
 if not count or not orphan_info then return refuse('the doctor looks at 1 to 1000 payloads') end

@@ -5,6 +5,9 @@
 -- ARGV  cursor, count, repair, part (kv:rev, kv:at, bytes), for bytes the most names that are counted
 -- Returns the next cursor, 'many' where there are too many names to count, then kind, name, detail, what
 --         was done or '' for each finding
+-- @include now
+-- @include number
+-- @include doctor
 local part, most = ARGV[4], read_whole(ARGV[5], 0, 1e6)
 -- Ten years, which is the longest that a value can be kept for, and some more.
 local TTL_MAX_MS = 3.2e11

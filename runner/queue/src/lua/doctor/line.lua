@@ -4,6 +4,11 @@
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, part (blocked, blocked:at)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- @include now
+-- @include wake
+-- @include turns
+-- @include doctor
+-- @include doctor_job
 local part = ARGV[4]
 
 if not count then return refuse('the doctor looks at 1 to 1000 ids') end

@@ -4,6 +4,7 @@
 -- KEYS  outbox
 -- ARGV  field, value as it was read for each entry (1 to 1000)
 -- Returns the key they went to, then 1 or 0 for each: 0 if it has changed meanwhile
+-- @include now
 
 if #ARGV < 2 or #ARGV > 2000 or #ARGV % 2 ~= 0 then return refuse('the doctor moves 1 to 1000 entries') end
 local broken = OUTBOX .. ':broken:' .. whole(now_ms)

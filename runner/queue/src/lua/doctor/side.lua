@@ -5,6 +5,10 @@
 -- ARGV  cursor, count, repair, part (opts, attempts, errors, turns:of, unique)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding. The kind
 --         `options` is none yet: the caller sees whether the detail can be read as options
+-- @include now
+-- @include wake
+-- @include turns
+-- @include doctor
 local part = ARGV[4]
 
 if not count then return refuse('the doctor looks at 1 to 1000 ids') end

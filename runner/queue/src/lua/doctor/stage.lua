@@ -5,6 +5,12 @@
 -- ARGV  cursor, count, repair, stage (pending, ready, retry, unack), info of a bad due time ('' forgets
 --       the job)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- @include now
+-- @include ready
+-- @include wake
+-- @include turns
+-- @include doctor
+-- @include doctor_job
 local stage, bad_due_info = ARGV[4], ARGV[5]
 local KEY = ({ pending = PENDING, ready = READY, retry = RETRY, unack = UNACK })[stage]
 

@@ -4,6 +4,11 @@
 -- KEYS  opts ready meta blocked blocked:at turns turns:of
 -- ARGV  cursor (0), count (unused), repair, turns it counts at most
 -- Returns 0, then kind, key, detail, what was done or '' for each finding; or the word `many`
+-- @include now
+-- @include number
+-- @include wake
+-- @include turns
+-- @include doctor
 local most = read_whole(ARGV[4], 1, 100000)
 
 if not most then return refuse('the doctor counts 1 to 100000 turns') end

@@ -4,6 +4,8 @@
 -- KEYS  jobs opts pending ready unack retry attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info done done:jobs done:info done:result outbox inbox unique ticks kv kv:rev kv:at
 -- ARGV  cursor (0), count, repair
 -- Returns 0, then kind, key, detail, what was done or '' for each finding
+-- @include now
+-- @include doctor
 local WANTED = {
   hash = {
     JOBS, OPTS, ATTEMPTS, ERRORS, META, BLOCKED_AT, TURNS, TURNS_OF, DEAD_JOBS, DEAD_OPTS, DEAD_INFO,

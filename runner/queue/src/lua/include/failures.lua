@@ -1,6 +1,5 @@
 -- What a job has behind it: failures + 1,000,000 × crashes + 1,000,000,000 × snoozes, and what it
 -- failed of last.
-local CRASH, SNOOZE = 1e6, 1e9
 local function failures_of(id)
   return tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
 end

@@ -3,6 +3,7 @@
 -- KEYS  pending ready blocked:at unack retry jobs opts attempts errors turns:of holders unique dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
 -- ARGV  id
 -- Returns name and value of each thing there is to say
+-- @include now
 local id = ARGV[1]
 
 if not id or #ARGV > 1 then return refuse('get takes one id') end

@@ -2,21 +2,23 @@
 -- of the one before, whether that entry is still there or not.
 --
 -- KEYS  dead dead:info done done:info
--- ARGV  yard (dead, done), order (newest, oldest), class or '', since and until in ms (0 to 1e15),
+-- ARGV  yard (dead, done), order (newest, oldest), class or '', since and until in ms (0 to TIME_MAX),
 --       time and id of the last entry seen (or '' and ''), n (1 to 1000)
 -- Returns more (0 or 1), time and id of the last entry looked at (or '' and ''), and id, time, info
 -- or '' for each of at most n that are of the class
+-- @include now
+-- @include number
 local LOOKED_AT_MAX = 1000
 local yards = { dead = { DEAD, DEAD_INFO }, done = { DONE, DONE_INFO } }
 local yard, newest, class = yards[ARGV[1] or ''], ARGV[2] == 'newest', ARGV[3] or ' '
-local since, latest = read_whole(ARGV[4], 0, 1e15), read_whole(ARGV[5], 0, 1e15)
-local seen_at, seen, n = ARGV[6] or '', ARGV[7] or '', read_whole(ARGV[8], 1, 1000)
+local since, latest = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, TIME_MAX)
+local seen_at, seen, n = ARGV[6] or '', ARGV[7] or '', read_whole(ARGV[8], 1, BATCH_MAX)
 
 if not yard then return refuse('list knows the dead and the done') end
 if not newest and ARGV[2] ~= 'oldest' then return refuse('list goes from the newest or the oldest') end
 if not string.find(class, '^[a-z_]*$') then return refuse('list knows no such class') end
 if not since or not latest then return refuse('list takes a span of time in ms') end
-if seen_at ~= '' and not read_whole(seen_at, 0, 1e15) then
+if seen_at ~= '' and not read_whole(seen_at, 0, TIME_MAX) then
   return refuse('list goes on behind a time in ms and an id')
 end
 if not n then return refuse('list takes 1 to 1000 jobs') end

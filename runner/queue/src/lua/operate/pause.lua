@@ -3,6 +3,8 @@
 -- KEYS  meta
 -- ARGV  pause | resume
 -- Returns 1 if that changed anything, else 0
+-- @include now
+-- @include wake
 local wish = ARGV[1]
 
 if wish ~= 'pause' and wish ~= 'resume' then return refuse('pause knows pause and resume') end

@@ -4,12 +4,14 @@
 -- KEYS  dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
 -- ARGV  yard (dead, done), then 'before', age in ms, n | 'above', count, n | 'ids', ids (1 to 1000)
 -- Returns the count forgotten
+-- @include now
+-- @include number
 local yards = {
   dead = { entries = DEAD, parts = { DEAD_JOBS, DEAD_OPTS, DEAD_INFO } },
   done = { entries = DONE, parts = { DONE_JOBS, DONE_INFO, DONE_RESULT } },
 }
 local yard, by = yards[ARGV[1] or ''], ARGV[2]
-local bound, n = read_whole(ARGV[3], 0, 1e15), read_whole(ARGV[4], 1, 1000)
+local bound, n = read_whole(ARGV[3], 0, TIME_MAX), read_whole(ARGV[4], 1, BATCH_MAX)
 
 if not yard then return refuse('prune knows the dead and the done') end
 local ids

@@ -4,7 +4,11 @@
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  ids (1 to 1000)
 -- Returns a word for each id: ok, exists, none
-if #ARGV < 1 or #ARGV > 1000 then return refuse('requeue takes 1 to 1000 ids') end
+-- @include now
+-- @include failures
+-- @include live
+-- @include place
+if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('requeue takes 1 to 1000 ids') end
 local words = {}
 for i, id in ipairs(ARGV) do
   local payload = redis.call('HGET', DEAD_JOBS, id)

@@ -3,7 +3,9 @@
 -- KEYS  unique inbox
 -- ARGV  n (1 to 1000), of each kind
 -- Returns how many ids, and how many follow-ups, were forgotten
-local n = read_whole(ARGV[1], 1, 1000)
+-- @include now
+-- @include number
+local n = read_whole(ARGV[1], 1, BATCH_MAX)
 
 if not n then return refuse('sweep takes 1 to 1000 marks of each kind') end
 local function forget(marks)

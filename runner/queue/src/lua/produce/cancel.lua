@@ -4,7 +4,11 @@
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of
 -- ARGV  ids (1 to 1000)
 -- Returns a word for each id: cancelled, leased, none
-if #ARGV < 1 or #ARGV > 1000 then return refuse('cancel takes 1 to 1000 ids') end
+-- @include now
+-- @include failures
+-- @include wake
+-- @include turns
+if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('cancel takes 1 to 1000 ids') end
 local words, idle = {}, {}
 for i, id in ipairs(ARGV) do
   local removed = redis.call('ZREM', PENDING, id) + redis.call('ZREM', READY, id)

@@ -3,7 +3,9 @@
 -- KEYS  outbox
 -- ARGV  entries (1 to 1000), bytes (one entry is always read)
 -- Returns now in unix ms, then field, value for each entry
-local n, bytes_max = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 1e15)
+-- @include now
+-- @include number
+local n, bytes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, TIME_MAX)
 
 if not n or not bytes_max then return refuse('outbox reads 1 to 1000 entries, up to some bytes') end
 local answer, bytes = { whole(now_ms) }, 0

@@ -3,10 +3,17 @@
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique
 -- ARGV  mode (reject, keep, replace), then id, due, payload, options for each job
 -- Returns a word for each job: pushed, exists, kept, replaced, successor, held, full, bad_due
+-- @include now
+-- @include due
+-- @include rules
+-- @include failures
+-- @include ready
+-- @include wake
+-- @include turns
 local mode = ARGV[1]
 local count = (#ARGV - 1) / 4
 
-if count < 1 or count > 1000 or count ~= math.floor(count) then
+if count < 1 or count > BATCH_MAX or count ~= math.floor(count) then
   return refuse('push takes 1 to 1000 jobs of id, due, payload and options')
 end
 if mode ~= 'reject' and mode ~= 'keep' and mode ~= 'replace' then

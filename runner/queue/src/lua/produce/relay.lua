@@ -5,7 +5,13 @@
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique inbox
 -- ARGV  not after (unix ms), then mark, id, due, payload, options for each job (1 to 100)
 -- Returns late; or a word for each job: pushed, kept, known, bad_due
-local not_after = read_whole(ARGV[1], 0, 1e15)
+-- @include now
+-- @include number
+-- @include due
+-- @include failures
+-- @include live
+-- @include place
+local not_after = read_whole(ARGV[1], 0, TIME_MAX)
 local count = (#ARGV - 1) / 5
 local WEEK_MS = 604800000
 
@@ -14,7 +20,7 @@ if not not_after or count < 1 or count > 100 or count ~= math.floor(count) then
 end
 if now_ms > not_after then return 'late' end
 
-local over = redis.call('ZRANGEBYSCORE', INBOX, '-inf', whole(now_ms), 'LIMIT', 0, 1000)
+local over = redis.call('ZRANGEBYSCORE', INBOX, '-inf', whole(now_ms), 'LIMIT', 0, BATCH_MAX)
 if #over > 0 then redis.call('ZREM', INBOX, unpack(over)) end
 
 local function push(id, due, payload, options)

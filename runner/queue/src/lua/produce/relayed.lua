@@ -4,6 +4,7 @@
 -- KEYS  inbox
 -- ARGV  marks (1 to 100)
 -- Returns the count of marks found
+-- @include now
 local KEPT_MS = 120000
 if #ARGV < 1 or #ARGV > 100 then return refuse('relayed takes 1 to 100 marks') end
 local found = 0

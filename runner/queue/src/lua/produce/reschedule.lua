@@ -4,6 +4,12 @@
 -- KEYS  pending ready unack retry attempts errors opts meta blocked blocked:at turns turns:of
 -- ARGV  id, due
 -- Returns the stage it waits in now (pending, ready, retry, blocked), or leased, bad_due, none
+-- @include now
+-- @include due
+-- @include rules
+-- @include failures
+-- @include wake
+-- @include turns
 local id, due = ARGV[1], read_due(ARGV[2] or '')
 
 if not due then return 'bad_due' end

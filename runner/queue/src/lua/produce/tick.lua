@@ -6,24 +6,27 @@
 --       until when they are now, payload, then the times of the ticks, all in unix ms
 -- Returns ok and a word for each tick: pushed, kept (live), held (done, and held as unique);
 --         taken and what is so: until, the line; early and the ms until `until`
+-- @include now
+-- @include number
+-- @include wake
 local schedule, line, payload = ARGV[1], ARGV[2], ARGV[5]
 local expected, until_text = ARGV[3], ARGV[4]
 local count = #ARGV - 5
 
-local until_ms = read_whole(until_text, 1e11, 1e14)
+local until_ms = read_whole(until_text, DUE_MIN, DUE_MAX)
 if schedule == '' or not until_ms then
   return refuse('tick takes a schedule and the unix ms until which its ticks are dealt with')
 end
-if expected ~= '' and not read_whole(expected, 1e11, 1e14) then
+if expected ~= '' and not read_whole(expected, DUE_MIN, DUE_MAX) then
   return refuse('tick expects unix ms or nothing')
 end
-if count > 1000 then
+if count > BATCH_MAX then
   return refuse('tick takes 0 to 1000 ticks')
 end
 local ids, seen = {}, {}
 for i = 1, count do
   local time = ARGV[5 + i]
-  if not read_whole(time, 1e11, until_ms) or seen[time] then
+  if not read_whole(time, DUE_MIN, until_ms) or seen[time] then
     return refuse('tick ' .. i .. ' is no time, is after the end, or comes twice')
   end
   seen[time] = true
@@ -33,7 +36,7 @@ end
 if until_ms > now_ms then return { 'early', whole(until_ms - now_ms) } end
 local known = redis.call('HMGET', TICKS, schedule, schedule .. ':line')
 -- What somebody wrote by hand and is no time is nothing.
-local current = read_whole(known[1], 1e11, 1e14) and known[1] or ''
+local current = read_whole(known[1], DUE_MIN, DUE_MAX) and known[1] or ''
 if current ~= expected then return { 'taken', current, known[2] or '' } end
 
 local words = { 'ok' }

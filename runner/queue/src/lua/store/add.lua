@@ -5,6 +5,9 @@
 -- ARGV  name (1 to 256 bytes), delta (a whole number of 64 bits)
 -- Returns the word ok | full | again (see kv_set) | nan (no number, or the sum is none of 64 bits), and
 --         with ok the sum, as text: Lua's own numbers have 53 bits
+-- @include now
+-- @include over
+-- @include kv
 local name, delta = ARGV[1], ARGV[2]
 
 if not is_name(name) then return refuse('a name has 1 to 256 bytes') end

@@ -3,6 +3,7 @@
 -- KEYS  kv kv:rev kv:at
 -- ARGV  name
 -- Returns the value and its revision; nothing if there is none
+-- @include over
 local name = ARGV[1]
 
 local value = redis.call('HGET', KV, name)

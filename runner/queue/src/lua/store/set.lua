@@ -4,11 +4,15 @@
 -- KEYS  kv kv:rev kv:at meta
 -- ARGV  name (1 to 256 bytes), value (to 65536), ttl in ms (0 for ever), condition
 -- Returns ok | conflict | full, or 'again': what is over made some room, and another call may make more
+-- @include now
+-- @include number
+-- @include over
+-- @include kv
 local name, value, condition = ARGV[1], ARGV[2], ARGV[4]
-local ttl = read_whole(ARGV[3], 0, 315360000000)
+local ttl = read_whole(ARGV[3], 0, DELAY_MAX_MS)
 
 if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
-if not value or #value > 65536 then return refuse('a value has at most 65536 bytes') end
+if not value or #value > KV_VALUE_BYTES_MAX then return refuse('a value has at most 65536 bytes') end
 if not ttl then return refuse('a value is kept for 0 to 315360000000 ms') end
 if condition ~= 'always' and condition ~= 'absent' and not read_whole(condition, 0, 2 ^ 53) then
   return refuse('set knows no condition ' .. tostring(condition))

@@ -3,6 +3,8 @@
 -- KEYS  meta jobs unack unique inbox
 -- ARGV  field, value for each rule; an empty value switches it off
 -- Returns 1 if anything has changed
+-- @include now
+-- @include wake
 local FIELDS = {
   per_key = true, order = true, max_pending = true, max_running = true, rate = true, burst = true,
   ttl = true, priorities = true, shards = true,

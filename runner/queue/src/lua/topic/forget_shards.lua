@@ -3,6 +3,7 @@
 -- KEYS  meta
 -- ARGV  the number of shards, and the numbers there were, as the caller knows them
 -- Returns 1 if they are forgotten
+-- @include now
 local count, seen = ARGV[1], ARGV[2]
 if #ARGV ~= 2 or not tonumber(count) then return refuse('forget_shards takes a number and those there were') end
 if (redis.call('HGET', META, 'shards') or '1') ~= count then return 0 end

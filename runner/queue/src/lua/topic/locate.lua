@@ -3,7 +3,8 @@
 -- KEYS  jobs unack unique
 -- ARGV  ids
 -- Returns for each id 2 if it is live or leased, 1 if it is held after its job was done, else 0
-if #ARGV < 1 or #ARGV > 1000 then return refuse('locate takes 1 to 1000 ids') end
+-- @include now
+if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('locate takes 1 to 1000 ids') end
 local unack = redis.call('ZMSCORE', UNACK, unpack(ARGV))
 local held_until = redis.call('ZMSCORE', UNIQUE, unpack(ARGV))
 local found = {}

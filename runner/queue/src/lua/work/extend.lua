@@ -4,6 +4,8 @@
 -- KEYS  unack holders
 -- ARGV  the holder's name, then id, token, extension in ms for each lease
 -- Returns the new token, or lost, for each lease
+-- @include now
+-- @include number
 local holder = ARGV[1]
 local count = (#ARGV - 1) / 3
 

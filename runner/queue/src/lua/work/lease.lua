@@ -10,6 +10,15 @@
 --         job of the topic has any, options or '' and attempts or ''
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
+-- @include now
+-- @include number
+-- @include option
+-- @include rules
+-- @include failures
+-- @include wake
+-- @include turns
+-- @include bury
+-- @include scores
 local n, lease_ms, call = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 86400000), ARGV[3]
 local bytes_max, min_age = read_whole(ARGV[4], 0, 1e15), read_whole(ARGV[5], 0, 1e12)
 local expired_info = ARGV[6]

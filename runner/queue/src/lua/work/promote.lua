@@ -8,7 +8,15 @@
 -- KEYS  pending ready unack retry attempts errors meta jobs opts dead dead:jobs dead:opts dead:info blocked blocked:at turns turns:of
 -- ARGV  n (1 to 1000), skip, what is done with a due time that is none (dead, discard)
 -- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in µs
-local n, skip = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 0, 1e15)
+-- @include now
+-- @include number
+-- @include rules
+-- @include failures
+-- @include ready
+-- @include turns
+-- @include bury
+-- @include scores
+local n, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
 
 if not n or not skip then
   return refuse('promote takes 1 to 1000 ids and a skip of 0 or more')
@@ -61,10 +69,10 @@ local function score_at(stage, rank)
   return tonumber(found[2] or ''), found[2]
 end
 local earliest, earliest_text = score_at(PENDING, 0)
-if earliest and (earliest < 1e11 or score_at(PENDING, -1) > 1e14) then
+if earliest and (earliest < DUE_MIN or score_at(PENDING, -1) > DUE_MAX) then
   bury_bad_dues('-inf', '(0')
-  bury_bad_dues('(0', '(100000000000')
-  bury_bad_dues('(100000000000000', '+inf')
+  bury_bad_dues('(0', '(' .. whole(DUE_MIN))
+  bury_bad_dues('(' .. whole(DUE_MAX), '+inf')
   earliest, earliest_text = score_at(PENDING, 0)
 end
 local retry_at, retry_text = score_at(RETRY, 0)
@@ -115,7 +123,7 @@ if #ids > 0 then
     if dues[i] ~= text then
       text = dues[i]
       local score = tonumber(text)
-      is_bad = score ~= 0 and score < 1e11
+      is_bad = score ~= 0 and score < DUE_MIN
       due = score == 0 and now or text
     end
     if is_bad then

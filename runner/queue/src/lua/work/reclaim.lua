@@ -6,6 +6,14 @@
 --       buried ('' forgets them instead)
 -- Returns ms until the next lease expires or '', then id, word (retry, dead, discarded, superseded,
 --         cancelled)
+-- @include now
+-- @include number
+-- @include option
+-- @include rules
+-- @include failures
+-- @include wake
+-- @include turns
+-- @include bury
 local n, crashes_max = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 1e9)
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
 

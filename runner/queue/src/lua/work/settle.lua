@@ -13,6 +13,14 @@
 --         drop     info
 -- Returns for acks that stand together a word of a letter each (d: done, l: lost), for each other job one
 --         of done, superseded, cancelled, released, retry, snoozed, dead, lost
+-- @include now
+-- @include number
+-- @include rules
+-- @include failures
+-- @include ready
+-- @include wake
+-- @include turns
+-- @include bury
 local EXTRAS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
 local DELAY_MAX = 1e12
 
@@ -22,7 +30,7 @@ local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
 -- beyond id, token and verdict.
 local function fault(at)
   local verdict = ARGV[at + 2] or ''
-  local extras = EXTRAS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, 1000)
+  local extras = EXTRAS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, BATCH_MAX)
   if not extras and verdict == 'ack' then return 'it acks not 1 to 1000 jobs' end
   if not extras then return 'no verdict ' .. verdict end
   if not string.find(ARGV[at + 1], '^%d+$') then return 'no token' end
@@ -35,10 +43,10 @@ local function fault(at)
     return 'its due time is no whole number of ms'
   end
   local nack = verdict == 'nack' and at + 3 or verdict == 'snooze' and at + 5
-  if nack and not (delay_at(nack) and read_whole(ARGV[nack + 1], 1, 999999)) then
+  if nack and not (delay_at(nack) and read_whole(ARGV[nack + 1], 1, ATTEMPTS_MAX)) then
     return 'its attempts in all are not 1 to 999999, or its delay is none'
   end
-  if verdict == 'snooze' and not read_whole(ARGV[at + 4], 0, 1000000) then
+  if verdict == 'snooze' and not read_whole(ARGV[at + 4], 0, SNOOZES_MAX) then
     return 'its snoozes in all are not 0 to 1000000'
   end
   return nil, extras
@@ -60,7 +68,7 @@ while at <= #ARGV do
   end
   at = at + 3 + extras
 end
-if count < 1 or count > 1000 then return refuse('settle takes 1 to 1000 jobs') end
+if count < 1 or count > BATCH_MAX then return refuse('settle takes 1 to 1000 jobs') end
 
 local tokens = #ids > 0 and redis.call('ZMSCORE', UNACK, unpack(ids))
 local newer = #ids > 0 and redis.call('ZMSCORE', PENDING, unpack(ids))

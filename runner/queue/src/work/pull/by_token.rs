@@ -12,9 +12,10 @@ use super::PullError;
 use super::options::check_consumer;
 use crate::client::Queue;
 use crate::error::QueueError;
+use crate::wire::constants::{CRASH, SNOOZE};
 use crate::wire::reply::{bytes, score, text};
 use crate::wire::script;
-use crate::work::lease::{CRASH, Lease, SNOOZE, Token};
+use crate::work::lease::{Lease, Token};
 use crate::work::settle::{Settled, Verdict};
 use crate::work::turn::{Extension, Turn};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wire::BATCH_MAX;
+use crate::wire::constants::BATCH_MAX;
 use crate::work::lease::{Lease, LeaseCall};
 
 /// The longest name of a consumer, in bytes.
