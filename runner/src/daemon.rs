@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{Bells, ConnectionSettings, Queue, Traffic};
+use duebox_queue::{ConnectionSettings, LatencyStats, Queue, WakeUpHub};
 use duebox_sandbox::{HttpClient, LogSink, Sandbox, World};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc, watch};
@@ -158,7 +158,7 @@ struct Daemon {
     exporting: Exporting,
     events: Events,
     telling: Telling,
-    kv_traffic: Arc<Traffic>,
+    kv_traffic: Arc<LatencyStats>,
     timer: Timer,
     topics: BTreeMap<TopicName, Served>,
     /// Topics that were left, while what they had in flight ends.
@@ -171,7 +171,7 @@ struct Daemon {
     found: mpsc::Receiver<TopicName>,
     pokes: Pokes,
     /// What wakes pull consumers that wait over HTTP.
-    bells: Bells,
+    bells: WakeUpHub,
     retentions: Retentions,
     rules: watch::Sender<AllRules>,
     schedules: watch::Sender<Schedules>,
@@ -274,7 +274,7 @@ impl Daemon {
             finder,
             found,
             pokes: Pokes::default(),
-            bells: Bells::default(),
+            bells: WakeUpHub::default(),
             retentions: Retentions::default(),
             rules: watch::Sender::new(Arc::new([])),
             schedules,
@@ -458,7 +458,7 @@ impl Daemon {
         tokio::join!(self.traces.stop(self.exporting), self.events.stop(self.telling));
         self.background.shutdown().await;
         // Without an answer the word lapses by itself.
-        let forget = self.queue.forget_status(&self.runner_id);
+        let forget = self.queue.remove_status(&self.runner_id);
         drop(tokio::time::timeout(FORGET_MAX, forget).await);
         stop_managed(self.managed).await;
         // Who looks after the process was answered until now.

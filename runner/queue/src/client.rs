@@ -1,4 +1,5 @@
-//! The handle on the queue: one connection, the prefix of its keys, and what is known of topics.
+//! The handle on the queue: one connection, the prefix of its keys, and a cache of the number of
+//! shards.
 
 mod limits;
 mod shards;
@@ -9,11 +10,11 @@ use crate::error::QueueError;
 use crate::topic::shards::KnownShards;
 use crate::wire::connection::{Connection, ConnectionSettings};
 use crate::wire::keys::Keys;
-use crate::wire::latency::Traffic;
+use crate::wire::latency::LatencyStats;
 use crate::wire::reply::read_time;
 use crate::wire::script;
 
-/// A handle on the queue: cheap to clone, and shared by all who use one Redis.
+/// The queue on one Redis. Cheap to clone; clones share the connection.
 #[derive(Clone)]
 pub struct Queue {
     pub(crate) connection: Connection,
@@ -22,27 +23,43 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Connects to Redis and loads the scripts.
+    /// Connects to Redis and loads the scripts. All keys begin with `prefix`, `duebox` by convention.
     ///
     /// # Errors
     /// [`QueueError`] if the address is malformed, or Redis does not answer within 5 s or refuses.
+    ///
+    /// # Example
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use duebox_queue::{ConnectionSettings, Queue};
+    ///
+    /// # let server = duebox_harness::RedisServer::start();
+    /// # let url = server.url();
+    /// let queue = Queue::connect(&ConnectionSettings::new(url), "duebox").await?;
+    /// assert!(queue.topics().await?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn connect(settings: &ConnectionSettings, prefix: &str) -> Result<Self, QueueError> {
         let connection = Connection::open(settings).await?;
         script::load(&connection).await?;
         Ok(Self { connection, keys: Keys::new(prefix), known_shards: Arc::default() })
     }
 
-    /// What this handle and its clones asked of Redis so far, and how long the answers took.
-    pub fn traffic(&self) -> Arc<Traffic> {
-        Arc::clone(self.connection.traffic())
+    /// How long Redis took to answer this handle and its clones.
+    pub fn latency_stats(&self) -> Arc<LatencyStats> {
+        Arc::clone(self.connection.latency_stats())
     }
 
-    /// The connection itself, for questions that are not about jobs (INFO, CONFIG).
+    /// The connection, for questions that are not about jobs (INFO, CONFIG). Its type belongs to the
+    /// redis crate and may change with that crate's version.
+    #[cfg(feature = "redis-connection")]
     pub fn redis(&self) -> redis::aio::ConnectionManager {
         self.connection.manager()
     }
 
-    /// Redis' clock, unix ms.
+    /// The clock of Redis, unix ms.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.

@@ -4,5 +4,6 @@ pub(crate) mod lease;
 pub(crate) mod listen;
 pub(crate) mod pull;
 pub(crate) mod settle;
+mod settle_leases;
 pub(crate) mod turn;
 pub(crate) mod wake_up;

@@ -15,12 +15,12 @@ impl Daemon {
         let (health, watched) = (Arc::clone(&self.health), self.watched.subscribe());
         let (served, outage) = (Arc::clone(&self.names), Arc::clone(&self.outage));
         let (sandbox, pushes) = (Arc::clone(&self.sandbox), Arc::clone(&self.pushes));
-        let (jobs, kv) = (self.queue.traffic(), Arc::clone(&self.kv_traffic));
+        let (jobs, kv) = (self.queue.latency_stats(), Arc::clone(&self.kv_traffic));
         let (consumed, handler_log) = (Arc::clone(&self.consumed), Arc::clone(&self.handler_log));
         let (traces, events) = (self.traces.clone(), self.events.clone());
         let (slots, slots_max) = (self.ground.slots.clone(), self.manifest.runner.max_jobs);
         Box::new(move |queue| {
-            let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.traffic())];
+            let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.latency_stats())];
             let metrics = Metrics::new(Sources {
                 queue: queue.clone(),
                 served,

@@ -4,29 +4,29 @@ use duebox_job::TopicName;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::topic::limits::Rules;
+use crate::topic::limits::Limits;
 use crate::wire::reply::count;
 use crate::wire::script::{self, CONFIGURE};
 
 impl Queue {
-    /// Makes rules hold for a shard of a topic, for all who use it. Answers whether they were others before.
+    /// Sets the limits of one shard for all its users. True if they were others before.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn configure(&self, topic: &TopicName, rules: &Rules) -> Result<bool, QueueError> {
+    pub async fn configure(&self, topic: &TopicName, rules: &Limits) -> Result<bool, QueueError> {
         let mut changed = self.configure_all(&[(topic, rules)]).await?;
         Ok(changed.pop().unwrap_or_default())
     }
 
-    /// The same for several shards, in one pipeline.
+    /// Sets the limits of several shards, in one pipeline.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn configure_all(
         &self,
-        rules: &[(&TopicName, &Rules)],
+        rules: &[(&TopicName, &Limits)],
     ) -> Result<Vec<bool>, QueueError> {
-        let configure = |(topic, rules): &(&TopicName, &Rules)| {
+        let configure = |(topic, rules): &(&TopicName, &Limits)| {
             let mut call = CONFIGURE.call(&self.keys.of(topic));
             for (field, value) in rules.fields() {
                 call.arg(field).arg(value);

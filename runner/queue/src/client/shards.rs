@@ -12,14 +12,14 @@ use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, count};
 use crate::wire::script::{self, FORGET_SHARDS, LOCATE};
 
-/// What a shard has as long as it has anything that may be asked for.
+/// Keys that exist as long as a shard holds anything that a call may ask for.
 const KEPT: [&str; 7] = ["jobs", "unack", "dead", "done", "unique", "outbox", "inbox"];
-/// What `locate` answers for an id that is live or leased.
+/// The answer of `locate` for an id that is live or leased.
 const LIVE: u64 = 2;
 
 impl Queue {
-    /// Over how many slots a topic is split, as of a second ago at most. One of its shards but the
-    /// first is by itself.
+    /// The shards of a topic, as of at most a second ago. A shard other than the first counts as a
+    /// topic of one shard.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -33,7 +33,7 @@ impl Queue {
         }
     }
 
-    /// The same of several topics, in one pipeline; none where it is known of all of them.
+    /// The shards of several topics, in one pipeline. No round trip if all are cached.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -56,10 +56,10 @@ impl Queue {
         Ok(all)
     }
 
-    /// The shard in which each of some jobs lives, or is to live: where its id is known from earlier
-    /// numbers of shards, or else at home. Jobs are given by their key, or their id where they have
-    /// none, and by their id. Two pushes of one id at once, of which one does not know the number of
-    /// shards yet, may both find it nowhere.
+    /// The shard of each job: where its id is already known under an earlier number of shards, else
+    /// its home. A job is given by its key (or its id, where it has no key) and by its id. If two
+    /// pushes of one id run at once and one of them has a stale number of shards, neither may find
+    /// the other.
     pub(crate) async fn places(
         &self,
         topic: &TopicName,
@@ -92,9 +92,8 @@ impl Queue {
         Ok(places)
     }
 
-    /// Forgets the earlier numbers of a topic's shards if nothing is left in any of them. Who changes
-    /// the number calls it before, so that the numbers there were do not add up for ever. Answers
-    /// whether only the present one is known now.
+    /// Forgets earlier numbers of shards if their shards are empty. Call it before the number changes
+    /// again, so that the list stays short. True if only the current number is known now.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -122,7 +121,7 @@ impl Queue {
         Ok(is_done)
     }
 
-    /// Which of these ids, at most [`BATCH_MAX`], are live or leased in any of a topic's shards.
+    /// True for each id, at most [`BATCH_MAX`], that is live or leased in any shard of the topic.
     pub(crate) async fn live_anywhere(
         &self,
         shards: &Shards,
@@ -146,7 +145,7 @@ impl Queue {
         call
     }
 
-    /// The same, as of now.
+    /// The shards of a topic, without the cache.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.

@@ -1,5 +1,5 @@
-//! What became of jobs, as a stream that others read: `PREFIX:events`, in a slot of its own, of which Redis
-//! keeps the newest. It is told after the fact and moves nothing: no verb reads it.
+//! Events: what happened to jobs, as the stream `PREFIX:events` in a slot of its own. Redis keeps the
+//! newest. Events are appended after the fact; no verb reads them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,40 +13,40 @@ use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, bytes, text};
 use crate::wire::script;
 
-/// One thing that happened to a job, or to several of which only the number is known.
+/// One event of a job, or of several jobs of which only the number is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The job's topic.
     pub topic: TopicName,
-    /// The job; none where only the number of jobs is known.
+    /// The job; none if only the number of jobs is known.
     pub id: Option<JobId>,
-    /// What happened, in one word.
+    /// What happened, as one word.
     pub event: &'static str,
-    /// In which attempt, from 1; none if in none.
+    /// The attempt, from 1; none if it belongs to no attempt.
     pub attempt: Option<u32>,
-    /// What it failed of, if it did.
+    /// The failure class, if it failed.
     pub class: Option<FailureClass>,
-    /// The SHA-256 of the module that ran it, in hex; none if none did.
+    /// The SHA-256 of the module that ran it, in hex; none if no module did.
     pub digest: Option<String>,
-    /// When it was known, in unix ms.
+    /// The time, unix ms.
     pub at_ms: u64,
     /// How many jobs.
     pub jobs: u64,
 }
 
-/// The place of an event in the stream. Later ones are greater.
+/// The id of an event in the stream. Later events have greater ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct EventPlace {
+pub struct EventId {
     ms: u64,
     number: u64,
 }
 
-/// An event as the stream has it, its fields as they were written.
+/// An event as the stream stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptEvent {
-    /// Its place.
-    pub place: EventPlace,
-    /// Its fields; what is no UTF-8 is replaced.
+pub struct StoredEvent {
+    /// Its id.
+    pub place: EventId,
+    /// Its fields; invalid UTF-8 is replaced.
     pub fields: Vec<(String, String)>,
 }
 
@@ -54,28 +54,28 @@ pub struct KeptEvent {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventPage {
     /// The events, in their order.
-    pub events: Vec<KeptEvent>,
-    /// The place of the oldest one that is kept; none if there is none at all.
-    pub first: Option<EventPlace>,
+    pub events: Vec<StoredEvent>,
+    /// The id of the oldest event in the stream; none if the stream is empty.
+    pub first: Option<EventId>,
 }
 
-/// The text is no place in the stream.
+/// The text is not an event id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is no id of an event: two whole numbers with a dash between them")]
-pub struct EventPlaceError;
+pub struct EventIdError;
 
 impl Queue {
-    /// Adds events to the stream, at most 1,000, of which about the newest `keep` stay.
+    /// Appends events, at most 1,000; about the newest `keep` stay.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused one.
-    pub async fn tell_events(&self, events: &[Event], keep: u32) -> Result<(), QueueError> {
-        let calls = events.iter().take(BATCH_MAX).map(|event| self.tell_event(event, keep));
+    pub async fn append_events(&self, events: &[Event], keep: u32) -> Result<(), QueueError> {
+        let calls = events.iter().take(BATCH_MAX).map(|event| self.append_event(event, keep));
         let answers = script::run(&self.connection, calls.collect()).await?;
         answers.into_iter().try_for_each(|answer| answer.map(drop))
     }
 
-    fn tell_event(&self, event: &Event, keep: u32) -> Cmd {
+    fn append_event(&self, event: &Event, keep: u32) -> Cmd {
         let mut add = redis::cmd("XADD");
         add.arg(self.keys.events_key()).arg("MAXLEN").arg("~").arg(keep).arg("*");
         add.arg("topic").arg(event.topic.as_str()).arg("event").arg(event.event);
@@ -98,13 +98,13 @@ impl Queue {
         add
     }
 
-    /// Up to `count` events behind a place, and where the stream begins now.
+    /// Up to `count` events after an id, and the id of the oldest event.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn events_after(
         &self,
-        place: EventPlace,
+        place: EventId,
         count: usize,
     ) -> Result<EventPage, QueueError> {
         let range = |from: String, count: usize| {
@@ -122,45 +122,45 @@ impl Queue {
         Ok(EventPage { events: next()?, first })
     }
 
-    /// The place of the newest event; before all others if there is none.
+    /// The id of the newest event; the smallest id if the stream is empty.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn last_event(&self) -> Result<EventPlace, QueueError> {
+    pub async fn last_event(&self) -> Result<EventId, QueueError> {
         let mut range = redis::cmd("XREVRANGE");
         range.arg(self.keys.events_key()).arg("+").arg("-").arg("COUNT").arg(1);
         let found = entries(script::run_one(&self.connection, range).await?)?;
-        Ok(found.first().map_or_else(EventPlace::default, |event| event.place))
+        Ok(found.first().map_or_else(EventId::default, |event| event.place))
     }
 }
 
-/// Entries of a stream, as Redis lists them.
-fn entries(answer: Value) -> Result<Vec<KeptEvent>, QueueError> {
+/// The entries of a stream reply.
+fn entries(answer: Value) -> Result<Vec<StoredEvent>, QueueError> {
     array(answer)?.into_iter().map(entry).collect()
 }
 
-fn entry(value: Value) -> Result<KeptEvent, QueueError> {
+fn entry(value: Value) -> Result<StoredEvent, QueueError> {
     let mut parts = array(value)?.into_iter();
     let (Some(place), Some(fields)) = (parts.next(), parts.next()) else {
         return Err(QueueError::Answer("an entry of a stream without fields".to_owned()));
     };
     let place = text(&place)?.parse();
-    let place = place.map_err(|error: EventPlaceError| QueueError::Answer(error.to_string()))?;
+    let place = place.map_err(|error: EventIdError| QueueError::Answer(error.to_string()))?;
     let lossy = |value| Ok(String::from_utf8_lossy(&bytes(value)?).into_owned());
     let words = array(fields)?.into_iter().map(lossy);
     let words = words.collect::<Result<Vec<String>, QueueError>>()?;
     let fields = words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-    Ok(KeptEvent { place, fields })
+    Ok(StoredEvent { place, fields })
 }
 
-impl EventPlace {
-    /// True of the place before all events.
+impl EventId {
+    /// True for the id before all events.
     pub fn is_start(self) -> bool {
         self == Self::default()
     }
 }
 
-impl KeptEvent {
+impl StoredEvent {
     /// The value of a field; empty if it has none of this name.
     pub fn field(&self, name: &str) -> &str {
         let found = self.fields.iter().find(|(found, _)| found == name);
@@ -168,20 +168,20 @@ impl KeptEvent {
     }
 }
 
-impl fmt::Display for EventPlace {
+impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.ms, self.number)
     }
 }
 
-impl FromStr for EventPlace {
-    type Err = EventPlaceError;
+impl FromStr for EventId {
+    type Err = EventIdError;
 
-    fn from_str(text: &str) -> Result<Self, EventPlaceError> {
-        let (ms, number) = text.split_once('-').ok_or(EventPlaceError)?;
+    fn from_str(text: &str) -> Result<Self, EventIdError> {
+        let (ms, number) = text.split_once('-').ok_or(EventIdError)?;
         let read = |digits: &str| {
             let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-            digits.parse().ok().filter(|_| is_plain).ok_or(EventPlaceError)
+            digits.parse().ok().filter(|_| is_plain).ok_or(EventIdError)
         };
         Ok(Self { ms: read(ms)?, number: read(number)? })
     }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_place_is_two_numbers_and_places_have_an_order() {
-        let place = |text: &str| text.parse::<EventPlace>();
+        let place = |text: &str| text.parse::<EventId>();
         let first = place("1763740800000-9").unwrap();
         assert_eq!(first.to_string(), "1763740800000-9");
         assert!(first < place("1763740800000-10").unwrap() && !first.is_start());

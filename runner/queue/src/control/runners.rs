@@ -1,5 +1,5 @@
-//! What running daemons say of themselves. What it is, is none of the queue's business: a text each,
-//! which goes by itself soon after its daemon does.
+//! The status of running daemons: a text each, which expires soon after its daemon dies. The queue
+//! does not read the texts.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,20 +10,20 @@ use crate::error::QueueError;
 use crate::wire::reply::{array, text};
 use crate::wire::script;
 
-/// How long a daemon's word stands that is not renewed.
+/// How long a status lasts unless it is renewed.
 const STANDS: Duration = Duration::from_secs(30);
-/// How long the name of a daemon that left without a word may stay listed.
+/// How long a daemon that vanished may stay in the list of names.
 const LISTED: Duration = Duration::from_secs(86_400);
-/// Daemons that are asked for at once.
+/// Statuses that are read at once.
 const RUNNERS_MAX: usize = 1_000;
 
 impl Queue {
-    /// Keeps what a runner says of itself for 30 seconds, in place of what it said before.
+    /// Publishes the status of a runner for 30 s; it replaces the one before.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn tell_status(&self, runner_id: &str, status: &str) -> Result<(), QueueError> {
-        // When it lapses is for Redis' clock; the scores only say which names are long out of use.
+    pub async fn publish_status(&self, runner_id: &str, status: &str) -> Result<(), QueueError> {
+        // Redis expires the key by its own clock; the scores only show which names are long unused.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (mut set, mut list) = (redis::cmd("SET"), redis::cmd("ZADD"));
         let mut tidy = redis::cmd("ZREMRANGEBYSCORE");
@@ -34,19 +34,18 @@ impl Queue {
         all_done(script::run(&self.connection, vec![set, list, tidy]).await?)
     }
 
-    /// Forgets what a runner said of itself: it ends.
+    /// Removes the status of a runner that ends.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn forget_status(&self, runner_id: &str) -> Result<(), QueueError> {
+    pub async fn remove_status(&self, runner_id: &str) -> Result<(), QueueError> {
         let (mut forget, mut unlist) = (redis::cmd("DEL"), redis::cmd("ZREM"));
         forget.arg(self.keys.runner_key(runner_id));
         unlist.arg(self.keys.runners_key()).arg(runner_id);
         all_done(script::run(&self.connection, vec![forget, unlist]).await?)
     }
 
-    /// What the runners that are alive said of themselves last, by their names; of more than 1,000, of
-    /// those that spoke last.
+    /// The statuses of live runners, by their names; the latest 1,000 of them.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -60,7 +59,7 @@ impl Queue {
             return Ok(Vec::new());
         }
         names.sort();
-        // One by one, for in a cluster they are in many slots.
+        // One GET each: in a cluster they are in many slots.
         let get = |name: &String| {
             let mut get = redis::cmd("GET");
             get.arg(self.keys.runner_key(name));

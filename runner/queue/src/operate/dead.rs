@@ -1,5 +1,5 @@
-//! Dead jobs by the many: another life for some, and an end for others. Who asks for all of a class, or
-//! of a span of time, is served oldest first in bounded batches, and what dies meanwhile is left alone.
+//! Requeues and deletes dead jobs in bulk. Jobs of a class or a span of time are handled oldest first
+//! in bounded batches; jobs that die meanwhile are left alone.
 
 use duebox_job::{JobId, TopicName};
 use redis::{Cmd, Value};
@@ -13,19 +13,19 @@ use crate::wire::keys::TopicKeys;
 use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, REQUEUE};
 
-/// What became of a requeued job.
+/// The result of a requeue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeued {
-    /// It is ready, with its options and without its attempts.
+    /// Ready, with its options and with no attempts.
     Ok,
     /// Its id is live again: it stays dead.
     Exists,
-    /// No such job is dead.
+    /// No dead job has this id.
     None,
 }
 
 impl Requeued {
-    /// The queue's word for it.
+    /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -44,19 +44,19 @@ impl Requeued {
     }
 }
 
-/// What became of dead jobs that were to be requeued.
+/// The result of requeueing all jobs of a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequeuedMany {
-    /// How many are ready.
+    /// Jobs that are ready now.
     pub requeued: u64,
-    /// How many stay dead, since their ids are live again.
+    /// Jobs that stay dead: their ids are live again.
     pub exists: u64,
-    /// The first of those that stay dead, at most [`BATCH_MAX`].
+    /// The first of those ids, at most [`BATCH_MAX`].
     pub exists_ids: Vec<JobId>,
 }
 
 impl Queue {
-    /// Gives dead jobs another life, every [`BATCH_MAX`] of a shard in one atomic transition.
+    /// Makes dead jobs ready again; every [`BATCH_MAX`] of a shard are one atomic transition.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -71,7 +71,7 @@ impl Queue {
             let mut met = vec![Requeued::None; batch.len()];
             let live = self.live_elsewhere(&shards, batch).await?;
             for shard in shards.all() {
-                // Who was not met yet may be dead in the next shard.
+                // A job that was not found yet may be dead in the next shard.
                 let left: Vec<usize> =
                     (0..batch.len()).filter(|&at| met[at] == Requeued::None && !live[at]).collect();
                 if left.is_empty() {
@@ -94,8 +94,8 @@ impl Queue {
         Ok(words)
     }
 
-    /// Which of these ids are live in any shard, where there are several: an id may be dead in one and
-    /// live in another, since the number of shards was changed between the two.
+    /// True for each id that is live in any shard, if there are several: an id may be dead in one
+    /// shard and live in another after the number of shards changed.
     async fn live_elsewhere(
         &self,
         shards: &Shards,
@@ -107,8 +107,8 @@ impl Queue {
         self.live_anywhere(shards, ids).await
     }
 
-    /// Gives every dead job another life that the query means, whatever its page size and order.
-    /// Costs a page and a script call for every [`BATCH_MAX`] dead jobs of the span.
+    /// Makes all dead jobs of a query ready again; the page size and order of the query are ignored.
+    /// Costs one page and one script call for every [`BATCH_MAX`] dead jobs of the span.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; batches before that one are requeued.
@@ -137,8 +137,8 @@ impl Queue {
         Ok(total)
     }
 
-    /// Forgets every dead job that the query means, whatever its page size and order. Answers how
-    /// many. Costs as much as [`Self::requeue_matching`].
+    /// Deletes all dead jobs of a query; its page size and order are ignored. Returns their number.
+    /// Costs as much as [`Self::requeue_matching`].
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; batches before that one are forgotten.
@@ -155,7 +155,7 @@ impl Queue {
         Ok(purged)
     }
 
-    /// The query's jobs that are dead now, oldest first, in pages as large as they can be.
+    /// The query's jobs that are dead now, oldest first, in pages of the largest size.
     async fn dead_until_now(&self, query: &DeadQuery) -> Result<DeadQuery, QueueError> {
         let now_ms = self.now_ms().await?;
         let page = PageQuery {
@@ -175,7 +175,7 @@ impl Queue {
         walk: &mut Option<DeadQuery>,
     ) -> Result<Option<Vec<JobId>>, QueueError> {
         while let Some(query) = walk {
-            let page = self.dead_page(topic, query).await?;
+            let page = self.list_dead(topic, query).await?;
             match page.next {
                 Some(cursor) => query.page.after = Some(cursor),
                 None => *walk = None,

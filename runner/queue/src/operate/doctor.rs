@@ -1,8 +1,8 @@
-//! The doctor: finds what bad producers and hands in Redis have left in a topic, and puts it right.
+//! The doctor finds what faulty producers and manual edits have left in a topic, and repairs it.
 //!
-//! Every key is read page by page under a cursor, and a page is read, judged and repaired by one
-//! script. So nobody comes between, the work goes on beside runners and producers, and what is whole
-//! is left alone. Without [`Checkup::repair`] nothing is written.
+//! Every key is read in pages under a cursor. One script reads, checks and repairs a page, so no
+//! other client interferes; runners and producers continue meanwhile, and valid entries are not
+//! touched. Without [`Checkup::repair`] nothing is written.
 
 mod finding;
 mod topics;
@@ -23,13 +23,13 @@ use crate::wire::script::{
 
 /// Ids on a page.
 const PAGE: u64 = 250;
-/// Payload bytes on a page, by the mean of the topic.
+/// Payload bytes on a page, by the topic's mean.
 const PAGE_BYTES: u64 = 1 << 20;
-/// Turns that are counted anew in one script: some milliseconds of Redis' time.
+/// Permits that one script counts: some milliseconds of Redis time.
 const TURNS_MAX: u64 = 10_000;
-/// Values of the store whose bytes are counted in one script, for the same reason.
+/// Values whose bytes one script counts, for the same reason.
 const VALUES_MAX: u64 = 10_000;
-/// Entries of the outbox on a page; each may hold many payloads.
+/// Outbox entries on a page; each may hold many payloads.
 const OUTBOX_PAGE: u64 = 10;
 
 const ORPHAN_INFO: &str = r#"{"class":"orphan","reason":"its payload was found in no state"}"#;
@@ -37,37 +37,37 @@ const BAD_DUE_INFO: &str =
     r#"{"class":"bad_due","reason":"its due time was no unix time in milliseconds"}"#;
 const NO_INFO: &str = r#"{"class":"orphan","reason":"what it died of was not written"}"#;
 
-/// What the doctor is to do.
+/// What the doctor does with its findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checkup {
-    /// Put right what is found; else nothing is written.
+    /// Repair what is found; else nothing is written.
     pub repair: bool,
-    /// Bury orphans; else they are forgotten.
+    /// Bury orphans; else delete them.
     pub bury_orphans: bool,
-    /// Bury jobs whose due time is none; else they are forgotten.
+    /// Bury jobs with an invalid due time; else delete them.
     pub bury_bad_dues: bool,
 }
 
 impl Checkup {
-    /// Looks and changes nothing.
+    /// Only reports.
     pub const LOOK: Self = Self { repair: false, bury_orphans: true, bury_bad_dues: true };
-    /// Puts right, and throws no payload away.
+    /// Repairs, and deletes no payload.
     pub const REPAIR: Self = Self { repair: true, ..Self::LOOK };
 }
 
-/// What of a topic could not be looked at.
+/// A part of a topic that was not examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unexamined {
-    /// Keys of a wrong type stand in the way, and were not to be repaired.
+    /// Everything: keys of a wrong type must be repaired first.
     AllButTypes,
-    /// There are too many turns to count them in one step.
+    /// Permits: there are too many to count in one step.
     Turns,
-    /// The store has too many values to count their bytes in one step.
+    /// Bytes of the store: it has too many values to count in one step.
     Values,
 }
 
 impl Unexamined {
-    /// The same for people.
+    /// The reason, as text.
     pub fn reason(self) -> &'static str {
         match self {
             Self::AllButTypes => "keys of a wrong type stand in the way of all other checks",
@@ -80,14 +80,13 @@ impl Unexamined {
 }
 
 impl Queue {
-    /// Looks at a topic, or at one of its shards, page by page, and gives each finding to `found` as
-    /// it comes. Costs about 7 µs of Redis' time a job, in steps of about a millisecond; the only keys
-    /// that are read at once are `turns:of` and the names of `kv`, up to 10,000 entries. Answers what was
-    /// not looked at.
+    /// Examines a shard page by page and passes each finding to `found`. Costs about 7 µs of Redis
+    /// time a job, in steps of about 1 ms. Only `turns:of` and the names of `kv` are read in one
+    /// step, up to 10,000 entries. Returns what was not examined.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused; what was found until then is as it was told,
-    /// and the whole can be repeated.
+    /// [`QueueError`] if Redis gave no answer or refused. The findings until then are valid, and the
+    /// call can be repeated.
     pub async fn examine(
         &self,
         topic: &TopicName,
@@ -131,7 +130,7 @@ impl Queue {
     }
 }
 
-/// A look at one topic.
+/// The examination of one shard.
 struct Look<'q, F> {
     queue: &'q Queue,
     topic: &'q TopicName,
@@ -143,7 +142,7 @@ struct Look<'q, F> {
 }
 
 impl<F: FnMut(Finding)> Look<'_, F> {
-    /// Goes through all pages of a key.
+    /// Examines all pages of a key.
     async fn pages(
         &mut self,
         script: &'static LuaScript,
@@ -160,13 +159,13 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         }
     }
 
-    /// Takes a step that has no pages. Answers how many findings there were.
+    /// Runs a step without pages; returns the number of findings.
     async fn step(&mut self, script: &'static LuaScript) -> Result<usize, QueueError> {
         let answer = self.call(script, "0", &[]).await?;
         self.tell(answer)
     }
 
-    /// Takes a step that counts something anew, unless there is too much of it.
+    /// Runs a step that counts something, unless there is too much of it.
     async fn counted(
         &mut self,
         script: &'static LuaScript,
@@ -189,7 +188,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         array(script::run_one(&self.queue.connection, call).await?)
     }
 
-    /// Tells what an answer holds after its first field.
+    /// Reports the findings of a reply, which follow its first field.
     fn tell(&mut self, answer: Vec<Value>) -> Result<usize, QueueError> {
         let mut fields = answer.into_iter().skip(1);
         let mut told = 0;
@@ -198,7 +197,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         {
             let (subject, detail) = (bytes(subject)?, bytes(detail)?);
             let (kind, detail) = match text(&kind)? {
-                // Only this side can tell whether options can be read.
+                // Only Rust can check options.
                 "options" => match Options::from_json(&detail) {
                     Ok(_) => continue,
                     Err(reason) => (FindingKind::BadOptions, reason),
@@ -219,7 +218,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         (self.found)(finding);
     }
 
-    /// How many payloads make a page: a script holds all of a page at once.
+    /// Payloads on a page: a script holds a whole page in memory.
     async fn payload_page(&self) -> Result<u64, QueueError> {
         let jobs = self.keys.key("jobs");
         let ask = |name: &str| -> Cmd {
@@ -241,7 +240,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         Ok((PAGE_BYTES / mean.max(1)).clamp(1, PAGE))
     }
 
-    /// Looks for outbox entries that no relay can read.
+    /// Finds outbox entries that the relay cannot read.
     async fn outbox(&mut self) -> Result<(), QueueError> {
         let mut cursor = "0".to_owned();
         loop {
@@ -280,7 +279,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
     }
 }
 
-/// An entry of the outbox: field `<token>:<id>`, value `<unix ms of the ack> <follow-ups>`.
+/// An outbox entry: field `<token>:<id>`, value `<unix ms of the ack> <follow-ups>`.
 fn read_outbox(field: &[u8], value: &[u8]) -> Result<(), String> {
     let token = field.split(|byte| *byte == b':').next().unwrap_or_default();
     if token.is_empty() || !token.iter().all(u8::is_ascii_digit) || token.len() == field.len() {

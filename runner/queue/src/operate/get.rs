@@ -1,5 +1,5 @@
-//! Looking up one job by its id, whatever state it is in and whichever shard of its topic it is in. One
-//! script, O(log n), and it writes nothing.
+//! Looks up one job by its id, in any state and any shard. One read-only script for each shard, O(log
+//! n).
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use duebox_job::{JobId, Options, TopicName};
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::operate::job::{Buried, Finished, Job, JobState, LeaseHeld};
+use crate::operate::job::{CurrentLease, DeadEntry, DoneEntry, Job, JobState};
 use crate::wire::attempts::Attempts;
 use crate::wire::reply::{array, bytes, info_value, score, text};
 use crate::wire::score::due_of_ready;
 use crate::wire::script::{self, GET};
 
 impl Queue {
-    /// All that is known of an id; none if nothing is. O(log n), in each shard of the topic.
+    /// Everything that is known of an id; none if it is unknown. O(log n) in each shard of the topic.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -43,8 +43,8 @@ impl Queue {
 }
 
 impl Job {
-    /// What is known of an id that another shard knows too: the live one, or else the one that ended
-    /// last, with what there is of the other's end.
+    /// Merges what two shards know of one id: the live job, else the one that ended last, with the
+    /// other's end.
     fn beside(self, other: Self) -> Self {
         let rank = |job: &Self| {
             let died_at = job.dead.as_ref().map(|dead| dead.died_at_ms);
@@ -60,7 +60,7 @@ impl Job {
     }
 }
 
-/// What the script said, by name.
+/// The script's reply, by name.
 struct Said(HashMap<String, Bytes>);
 
 impl Said {
@@ -93,7 +93,7 @@ impl Said {
     fn state(&self) -> Option<JobState> {
         let live = [
             ("unack", JobState::Unack),
-            // A newer push supersedes what waits elsewhere.
+            // A newer push replaces what waits elsewhere.
             ("pending", JobState::Pending),
             ("ready", JobState::Ready),
             ("blocked", JobState::Blocked),
@@ -113,11 +113,11 @@ impl Said {
         let successor_due_at_ms = self.number("pending").filter(|_| lease.is_some());
         let Attempts { failures, crashes, snoozes } =
             Attempts::unpack(self.number("attempts").unwrap_or(0));
-        let dead = self.number("dead").map(|died_at_ms| Buried {
+        let dead = self.number("dead").map(|died_at_ms| DeadEntry {
             died_at_ms,
             info: info_value(&self.take("dead:info").unwrap_or_default()),
         });
-        let done = self.number("done").map(|done_at_ms| Finished {
+        let done = self.number("done").map(|done_at_ms| DoneEntry {
             done_at_ms,
             info: info_value(&self.take("done:info").unwrap_or_default()),
             result: self.take("done:result"),
@@ -146,10 +146,10 @@ impl Said {
         }
     }
 
-    fn lease(&self) -> Option<LeaseHeld> {
+    fn lease(&self) -> Option<CurrentLease> {
         let token = self.text("unack")?;
         let holder = self.text("call").and_then(|call| call.rsplit_once(':')).map(|(name, _)| name);
-        Some(LeaseHeld {
+        Some(CurrentLease {
             holder: holder.map(str::to_owned),
             expires_at_ms: score(token) / 1_000,
             token: token.to_owned(),
@@ -157,8 +157,8 @@ impl Said {
         })
     }
 
-    /// A job that holds a turn stands in `ready` under the time at which it was let through, and has
-    /// its due time in `turns:of`.
+    /// A job that holds a permit of its key has the time at which it was admitted as its score in
+    /// `ready`, and its due time in `turns:of`.
     fn due_at_ms(&self, state: JobState) -> Option<u64> {
         let turn =
             self.text("turn").and_then(|turn| turn.split_once(' ')).map(|(due, _)| score(due));

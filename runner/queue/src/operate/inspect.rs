@@ -1,4 +1,4 @@
-//! Looking at the queue without changing it. Every question costs O(log n) or less a topic.
+//! Reads the state of the queue. Every question costs O(log n) or less a topic.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::wire::reply::{array, count, optional_score, read_time, score, text};
 use crate::wire::score::due_of_ready;
 use crate::wire::script::{self, PEEK};
 
-/// How many jobs of a topic are in each state.
+/// Jobs of a topic by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Depths {
     /// Not yet due.
     pub pending: u64,
     /// Due, waiting for a runner.
     pub ready: u64,
-    /// Due, waiting for the jobs of their key that go before them.
+    /// Due, waiting for earlier jobs of their key.
     pub blocked: u64,
     /// Leased to a runner.
     pub unack: u64,
@@ -32,31 +32,30 @@ pub struct Depths {
     pub done: u64,
     /// Acked jobs whose follow-ups are not all pushed yet.
     pub outbox: u64,
-    /// Ids of done jobs that are held, or were and are not swept yet.
+    /// Reserved ids of done jobs, some of which may have expired.
     pub held: u64,
-    /// True if no runner leases jobs of this topic.
+    /// True if the topic is paused.
     pub paused: bool,
     /// When the oldest ready job fell due, unix ms.
     pub oldest_ready_ms: Option<u64>,
-    /// When the next pending or retried job falls due, unix ms.
+    /// When the next job in pending or retry falls due, unix ms.
     pub next_due_ms: Option<u64>,
-    /// Redis' clock when it was asked, unix ms.
+    /// The clock of Redis at the time of the call, unix ms.
     pub now_ms: u64,
 }
 
-/// What is counted of a topic: stages, and what stands beside them.
+/// The zsets that are counted.
 const COUNTED: [&str; 8] =
     ["pending", "ready", "blocked", "unack", "retry", "dead", "done", "unique"];
-/// The scores of each priority in `ready`, whose oldest is the first of its range.
+/// The scores of each priority in `ready`; the first of each range is its oldest.
 const READY_RANGES: [(&str, &str); 3] = [("-inf", "(0"), ("0", "1e14"), ("(1e14", "+inf")];
-/// The stages in which jobs wait for a time.
+/// The states in which jobs wait for a time.
 const TIMED: [&str; 2] = ["pending", "retry"];
 /// Commands that [`Queue::depths`] sends for one topic.
 const DEPTH_COMMANDS: usize = COUNTED.len() + READY_RANGES.len() + TIMED.len() + 2;
 
 impl Queue {
-    /// Every topic that was pushed to or served, in the order of their names. Names that no topic
-    /// can have are left out.
+    /// All topics in `duebox:topics`, by name. Invalid names are left out.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -73,7 +72,7 @@ impl Queue {
         Ok(topics)
     }
 
-    /// Makes topics known in `duebox:topics`.
+    /// Adds topics to `duebox:topics`.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -89,7 +88,7 @@ impl Queue {
         script::run_one(&self.connection, add).await.map(drop)
     }
 
-    /// Whether a topic is known in `duebox:topics`: somebody served it, or pushed to it by a script.
+    /// True if a topic is in `duebox:topics`: a runner served it, or a script pushed to it.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -99,7 +98,7 @@ impl Queue {
         Ok(count(&script::run_one(&self.connection, member).await?)? > 0)
     }
 
-    /// How soon each topic has work for a runner, in one pipeline; none if nothing is known.
+    /// How soon each shard has work for a runner, in one pipeline; none if nothing is known to come.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -112,8 +111,8 @@ impl Queue {
         answers.into_iter().map(read).collect()
     }
 
-    /// How many jobs of each topic are in each state, in all its shards, in one pipeline; in two where
-    /// the number of shards is not known of all.
+    /// Jobs of each topic by state, over all its shards, in one pipeline; in two if the number of
+    /// shards is not cached for all.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -168,7 +167,7 @@ fn depth_commands(keys: &TopicKeys) -> Vec<Cmd> {
 }
 
 impl Depths {
-    /// Adds what [`depth_commands`] said of a shard.
+    /// Adds the replies of one shard to [`depth_commands`].
     fn add(&mut self, fields: Vec<Value>) -> Result<(), QueueError> {
         let mut fields = fields.into_iter();
         let mut next = || {
@@ -207,7 +206,7 @@ fn sooner(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
 
-/// The score of the first entry of a range, as Redis writes it.
+/// The first score of a range, as Redis writes it.
 fn first_score(range: Value) -> Result<Option<String>, QueueError> {
     match array(range)?.as_slice() {
         [_, first] => Ok(Some(text(first)?.to_owned())),

@@ -1,5 +1,5 @@
-//! A job as it is shown: its state, and all that is known of it. As JSON it leaves out what is not
-//! known, and has bytes that are no text in base64.
+//! A job with everything that is known of it, and its JSON form. JSON omits unknown fields and
+//! encodes bytes that are not UTF-8 in base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use duebox_job::{JobId, Options, Priority};
 use serde::{Serialize, Serializer};
 
-/// Where a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
@@ -15,22 +15,22 @@ pub enum JobState {
     Pending,
     /// Due, waiting for a runner.
     Ready,
-    /// Due, waiting for the jobs of its key that go before it.
+    /// Due, waiting for earlier jobs of its key.
     Blocked,
     /// Leased to a runner.
     Unack,
-    /// Failed or put off, waiting for its next attempt.
+    /// Failed or snoozed, waiting for its next attempt.
     Retry,
     /// Given up.
     Dead,
     /// Acked, and kept for a while.
     Done,
-    /// Acked and forgotten; only its id is still held (`unique_for`).
+    /// Acked and deleted; a push of its id is refused for a while (`unique_for`).
     Held,
 }
 
 impl JobState {
-    /// The queue's word for it.
+    /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -44,85 +44,85 @@ impl JobState {
         }
     }
 
-    /// True if the job runs or is to run.
+    /// True if the job runs or will run.
     pub fn is_live(self) -> bool {
         !matches!(self, Self::Dead | Self::Done | Self::Held)
     }
 }
 
-/// A job as [`Queue::get`] finds it. Where an id has several lives at once (one dead, one live), the
-/// state, payload and options are those of the live one, or else of the one that ended last.
+/// A job as [`Queue::get`](crate::Queue::get) finds it. An id may have one live job and a dead one.
+/// State, payload and options are then those of the live job, else of the one that ended last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// Its id.
     pub id: JobId,
     /// Where it is.
     pub state: JobState,
-    /// When it falls or fell due, unix ms; of a job in retry its next attempt. Not known of a leased
-    /// job without a key.
+    /// Its due time, unix ms; in retry that of the next attempt. Unknown for a leased job without a
+    /// key.
     pub due_at_ms: Option<u64>,
-    /// Its payload; none if it was cancelled while leased, or if only its id is left. Where a
-    /// successor waits it is the successor's.
+    /// The payload. None if the job was cancelled while leased, or if only its id is left. Where a
+    /// successor waits, the successor's.
     pub payload: Option<Bytes>,
-    /// Its own options, or why they cannot be read; as the payload, the successor's.
+    /// Its own options, or why they are invalid; the successor's where one waits.
     pub options: Result<Options, String>,
     /// Attempts that have failed so far.
     pub failures: u32,
-    /// Runs that ended with the runner's death, or a lost lease.
+    /// Runs that ended with the death of the runner or a lost lease.
     pub crashes: u32,
-    /// Times its handler put it off.
+    /// Times its handler snoozed it.
     pub snoozes: u32,
-    /// Who runs it; none unless it is leased.
-    pub lease: Option<LeaseHeld>,
-    /// When the job falls due that was pushed under the id of this leased one, unix ms.
+    /// The lease, if it is leased.
+    pub lease: Option<CurrentLease>,
+    /// The due time of the job that was pushed under this id while it was leased, unix ms.
     pub successor_due_at_ms: Option<u64>,
-    /// What its last attempt failed of: the same as a dead job keeps.
+    /// Why its last attempt failed, in the form that dead jobs keep.
     pub last_error: Option<serde_json::Value>,
-    /// How a job of this id died.
-    pub dead: Option<Buried>,
-    /// How a job of this id was done.
-    pub done: Option<Finished>,
-    /// Until when a push of this id is refused although it is done, unix ms.
+    /// The dead job of this id.
+    pub dead: Option<DeadEntry>,
+    /// The done job of this id.
+    pub done: Option<DoneEntry>,
+    /// The time until which a push of this done id is refused, unix ms.
     pub held_until_ms: Option<u64>,
-    /// Redis' clock when it was asked, unix ms.
+    /// The clock of Redis at the time of the call, unix ms.
     pub now_ms: u64,
 }
 
-/// A runner's claim on a job.
+/// The lease that a runner holds on a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LeaseHeld {
-    /// Who has it; not known of a lease that has expired, or was taken without a name.
+pub struct CurrentLease {
+    /// The runner. Unknown if the lease has expired or was taken without a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Until when it holds unless it is renewed, unix ms.
+    /// When it expires unless it is extended, unix ms.
     pub expires_at_ms: u64,
-    /// What fences it.
+    /// Its token.
     pub token: String,
-    /// True if the job was cancelled: it will not be tried again.
+    /// True if the job was cancelled: it is not tried again.
     pub cancelled: bool,
 }
 
-/// A death.
+/// A dead job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Buried {
-    /// When, unix ms.
+pub struct DeadEntry {
+    /// When it ended, unix ms.
     pub died_at_ms: u64,
-    /// Of what: class, reason and more.
+    /// Why it died: JSON with `class`, `reason` and more.
     pub info: serde_json::Value,
 }
 
-/// An end that went well.
+/// A done job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
-    /// When, unix ms.
+pub struct DoneEntry {
+    /// When it ended, unix ms.
     pub done_at_ms: u64,
-    /// Which attempt, by which module, and more.
+    /// How it was done: JSON with the attempt, the module and more.
     pub info: serde_json::Value,
-    /// What its handler gave as the result.
+    /// The result that its handler set.
     pub result: Option<Bytes>,
 }
 
-/// A job as JSON has it.
+/// The JSON form of a job.
 #[derive(Serialize)]
 struct ShownJob<'a> {
     id: String,
@@ -145,23 +145,23 @@ struct ShownJob<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    lease: Option<&'a LeaseHeld>,
+    lease: Option<&'a CurrentLease>,
     #[serde(skip_serializing_if = "Option::is_none")]
     successor_due_at_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<&'a serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dead: Option<&'a Buried>,
+    dead: Option<&'a DeadEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    done: Option<&'a Finished>,
+    done: Option<&'a DoneEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_until_ms: Option<u64>,
     now_ms: u64,
 }
 
-/// A good end as JSON has it.
+/// The JSON form of a done job.
 #[derive(Serialize)]
-struct ShownFinished<'a> {
+struct ShownDoneEntry<'a> {
     done_at_ms: u64,
     info: &'a serde_json::Value,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +170,7 @@ struct ShownFinished<'a> {
     result_base64: Option<String>,
 }
 
-/// Bytes as text where they are text, else in base64.
+/// Bytes as text if they are UTF-8, else in base64.
 fn shown(bytes: Option<&Bytes>) -> (Option<&str>, Option<String>) {
     match bytes.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
         None => (None, None),
@@ -208,10 +208,10 @@ impl Serialize for Job {
     }
 }
 
-impl Serialize for Finished {
+impl Serialize for DoneEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (result, result_base64) = shown(self.result.as_ref());
         let Self { done_at_ms, ref info, .. } = *self;
-        ShownFinished { done_at_ms, info, result, result_base64 }.serialize(serializer)
+        ShownDoneEntry { done_at_ms, info, result, result_base64 }.serialize(serializer)
     }
 }

@@ -1,8 +1,8 @@
-//! Pages of jobs that have ended, by the time of their end: the dead and the done.
+//! Pages of ended jobs, by the time of their end: the dead and the done.
 //!
-//! A page goes on behind the last entry of the one before it, whether that entry is still there or
-//! not; so a walk meets every job that stays, and none twice, whatever is buried, requeued or pruned
-//! meanwhile. A page costs O(log n) and the entries it looks at, at most [`BATCH_MAX`], in each shard.
+//! A page starts after the last entry of the page before, whether that entry still exists or not. So
+//! a walk meets every job that stays, and none twice, whatever else changes. A page costs O(log n)
+//! and at most [`BATCH_MAX`] entries in each shard.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,63 +17,63 @@ use crate::wire::constants::{BATCH_MAX, TIME_MAX};
 use crate::wire::reply::{array, bytes, count, info_value, score, text, unexpected};
 use crate::wire::script::{self, LIST};
 
-/// Which jobs a page is to hold.
+/// Selects the jobs of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageQuery {
-    /// Those that ended at this time or later, unix ms.
+    /// Jobs that ended at this time or later, unix ms.
     pub since_ms: Option<u64>,
-    /// Those that ended at this time or before, unix ms.
+    /// Jobs that ended at this time or before, unix ms.
     pub until_ms: Option<u64>,
-    /// From which end of the span the pages come.
+    /// The end of the span that comes first.
     pub order: PageOrder,
-    /// Where the page before it ended; none for the first.
+    /// The end of the page before; none for the first page.
     pub after: Option<Cursor>,
-    /// Jobs a page holds at most, 1 to [`BATCH_MAX`]; what is outside is moved to the nearest bound.
+    /// Jobs on a page, 1 to [`BATCH_MAX`]; other values are moved to the nearest bound.
     pub limit: usize,
 }
 
-/// Which dead jobs a page is to hold.
+/// Selects the dead jobs of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadQuery {
-    /// Only those of this class. A page looks at [`BATCH_MAX`] dead jobs at most, so one of a rare
-    /// class may hold few jobs, or none, and still have a next page.
+    /// Only jobs of this class. A page looks at [`BATCH_MAX`] dead jobs at most, so for a rare class
+    /// it may be empty and still have a next page.
     pub class: Option<FailureClass>,
     /// The span, the order and the size.
     pub page: PageQuery,
 }
 
-/// From which end pages come.
+/// The order of pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PageOrder {
-    /// What ended last comes first.
+    /// The latest end first.
     #[default]
     Newest,
-    /// What ended first comes first.
+    /// The earliest end first.
     Oldest,
 }
 
-/// Where a page ended: places are in the order of time, and of ids where that is the same.
+/// The place where a page ended. Places are ordered by time, then by id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     ended_at_ms: u64,
     id: JobId,
 }
 
-/// Why a text is no cursor.
+/// A text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} marks no place in a list; give what the page before it ended with")]
 pub struct CursorError(String);
 
-/// Some jobs that ended.
+/// One page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T> {
-    /// The jobs, in the order that was asked for.
+    /// The jobs, in the order of the query.
     pub jobs: Vec<T>,
-    /// Where the next page goes on; none if there is nothing behind this one.
+    /// The start of the next page; none after the last.
     pub next: Option<Cursor>,
 }
 
-/// A dead job in a list; [`Queue::get`] tells all of it.
+/// A dead job in a list; [`Queue::get`](crate::Queue::get) returns all of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadSummary {
     /// Its id, as text.
@@ -81,15 +81,15 @@ pub struct DeadSummary {
     pub id: JobId,
     /// When it died, unix ms.
     pub died_at_ms: u64,
-    /// What it died of; none if what was kept of it cannot be read.
+    /// Its failure class; none if it cannot be read.
     pub class: Option<String>,
-    /// What happened, for people.
+    /// The reason, as text.
     pub reason: Option<String>,
-    /// The attempt it died in, if it died in one.
+    /// The attempt it died in, if any.
     pub attempt: Option<u64>,
 }
 
-/// A done job in a list; [`Queue::get`] tells all of it.
+/// A done job in a list; [`Queue::get`](crate::Queue::get) returns all of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DoneSummary {
     /// Its id, as text.
@@ -97,13 +97,13 @@ pub struct DoneSummary {
     pub id: JobId,
     /// When it was done, unix ms.
     pub done_at_ms: u64,
-    /// Which attempt did it.
+    /// The attempt that succeeded.
     pub attempt: Option<u64>,
     /// How long that attempt ran, in ms.
     pub wall_ms: Option<f64>,
 }
 
-/// An entry as the script answers it.
+/// An entry of the script's reply.
 struct Entry {
     id: JobId,
     ended_at_ms: u64,
@@ -148,7 +148,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn dead_page(
+    pub async fn list_dead(
         &self,
         topic: &TopicName,
         query: &DeadQuery,
@@ -169,7 +169,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn done_page(
+    pub async fn list_done(
         &self,
         topic: &TopicName,
         query: &PageQuery,
@@ -223,8 +223,8 @@ impl PageOrder {
 }
 
 impl Page<Entry> {
-    /// One page of the pages of all shards. It ends where the first of them ends that goes on, since
-    /// nothing is known of what comes there later.
+    /// Merges the pages of all shards. The merged page ends where the first of them ends that has a
+    /// next one: nothing is known of what that shard holds later.
     fn merge(mut pages: Vec<Self>, query: &PageQuery) -> Self {
         if pages.len() == 1 {
             return pages.remove(0);

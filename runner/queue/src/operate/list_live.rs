@@ -1,5 +1,6 @@
-//! The live jobs of a topic that come first: those that run, and the next of each stage. Plain reads, which
-//! cost O(log n) and what they answer; a job that moves meanwhile may be met twice, or not at all.
+//! Lists the live jobs that come first: those that run, and the next of each state. These are plain
+//! reads at a cost of O(log n) and the reply. A job that moves meanwhile may be listed twice, or not
+//! at all.
 
 use duebox_job::{JobId, TopicName};
 use redis::Value;
@@ -17,13 +18,13 @@ use crate::wire::script;
 pub struct LiveJob {
     /// Its id.
     pub id: JobId,
-    /// Where it is.
+    /// Its state.
     pub state: JobState,
-    /// When it falls or fell due, or is tried again; of a leased one when its lease ends. Unix ms.
+    /// Its due time, or that of its next attempt; of a leased job the end of its lease. Unix ms.
     pub at_ms: u64,
 }
 
-/// The stages, in the order in which jobs of them are told.
+/// The states, in the order in which their jobs are listed.
 const STAGES: [(&str, JobState); 5] = [
     ("unack", JobState::Unack),
     ("ready", JobState::Ready),
@@ -33,12 +34,12 @@ const STAGES: [(&str, JobState); 5] = [
 ];
 
 impl Queue {
-    /// The first jobs of each stage, in the order of their times: at most `limit` of a stage, 1 to
-    /// [`BATCH_MAX`]; what is outside is moved to the nearest bound.
+    /// The first jobs of each state, by time: at most `limit` of a state, 1 to [`BATCH_MAX`]; other
+    /// values are moved to the nearest bound.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn live_jobs(
+    pub async fn list_live(
         &self,
         topic: &TopicName,
         limit: usize,
@@ -68,7 +69,7 @@ impl Queue {
     }
 }
 
-/// The jobs of a stage, as Redis answers them with their scores.
+/// Decodes the jobs of one state with their scores.
 fn read(state: JobState, answer: Value) -> Result<Vec<LiveJob>, QueueError> {
     let mut fields = array(answer)?.into_iter();
     let mut jobs = Vec::with_capacity(fields.len() / 2);

@@ -1,4 +1,4 @@
-//! Pausing a topic for all runners. It is written in Redis, so it survives their restarts.
+//! Pauses a topic for all runners. The pause is stored in Redis, so it survives their restarts.
 
 use duebox_job::TopicName;
 use redis::Value;
@@ -9,8 +9,8 @@ use crate::wire::reply::{count, text};
 use crate::wire::script::{self, PAUSE};
 
 impl Queue {
-    /// Lets no runner lease jobs of this topic any more; those that run now go on, and pushes are
-    /// stored. False if it was paused already.
+    /// Pauses a topic: no runner leases its jobs. Jobs that run continue, and pushes are stored.
+    /// False if it was paused before.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -19,7 +19,7 @@ impl Queue {
         self.set_paused(topic, "pause").await
     }
 
-    /// Lets runners lease jobs of this topic again, and wakes them. False if it was not paused.
+    /// Resumes a topic and wakes its runners. False if it was not paused.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -27,7 +27,7 @@ impl Queue {
         self.set_paused(topic, "resume").await
     }
 
-    /// Whether the topic is paused, as its first shard has it.
+    /// True if the topic is paused, by its first shard.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.

@@ -1,6 +1,6 @@
-//! Forgetting what has ended: dead and done jobs past their time, and marks of ids and follow-ups.
-//! Every call is bounded and says how much it forgot; no live key is touched. What goes by age or count
-//! is asked for shard by shard.
+//! Deletes what has ended: dead and done jobs past their retention, and expired marks and values.
+//! Every call is bounded and reports how much it deleted; live keys are not touched. Age and count
+//! apply to each shard.
 
 use std::time::Duration;
 
@@ -14,50 +14,51 @@ use crate::wire::millis::millis;
 use crate::wire::reply::{array, count, unexpected};
 use crate::wire::script::{self, KV_SWEEP, LuaScript, PRUNE, SWEEP};
 
-/// What a topic has as long as there is anything that may be forgotten of it.
+/// Keys of which one exists as long as a shard has something to delete.
 const FORGETTABLE: [&str; 5] = ["dead", "done", "unique", "inbox", "kv:at"];
-/// Entries of each kind that are forgotten of one topic while others wait for theirs.
+/// Entries of each kind that are deleted of one topic while others wait for their turn.
 const TOGETHER_MAX: usize = 100;
 
-/// What a topic keeps of jobs that have ended.
+/// How long, and how many, ended jobs a topic keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionLimits {
     /// How long a dead job is kept.
     pub dead_for: Duration,
-    /// How many of them are.
+    /// How many are kept.
     pub dead_most: u64,
     /// How long a done job is kept.
     pub done_for: Duration,
-    /// How many of them are.
+    /// How many are kept.
     pub done_most: u64,
 }
 
-/// What was forgotten in a round.
+/// What one call deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tidied {
+pub struct Pruned {
     /// Dead jobs.
     pub dead: u64,
     /// Done jobs.
     pub done: u64,
     /// Marks.
-    pub marks: Swept,
-    /// Values of the topic's store.
+    pub marks: PrunedMarks,
+    /// Values of the key-value store.
     pub values: u64,
-    /// There may be more to forget: ask again.
+    /// More may be left: call again.
     pub more: bool,
 }
 
-/// Marks that were forgotten.
+/// Expired marks that were deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Of ids that were held after their job was done.
+pub struct PrunedMarks {
+    /// Reserved ids of done jobs.
     pub held: u64,
-    /// Of follow-ups that were pushed here.
+    /// Marks of relayed follow-ups.
     pub follow_ups: u64,
 }
 
 impl Queue {
-    /// Forgets dead jobs that died longer ago than `age`, at most [`BATCH_MAX`]. Answers how many.
+    /// Deletes dead jobs that died longer ago than `age`, at most [`BATCH_MAX`]; returns their
+    /// number.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -65,7 +66,7 @@ impl Queue {
         self.prune_by(topic, "before", millis(age)).await
     }
 
-    /// Forgets the oldest dead jobs above `kept`, at most [`BATCH_MAX`]. Answers how many.
+    /// Deletes the oldest dead jobs above `kept`, at most [`BATCH_MAX`]; returns their number.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -73,7 +74,7 @@ impl Queue {
         self.prune_by(topic, "above", kept).await
     }
 
-    /// Forgets these dead jobs, every [`BATCH_MAX`] of a shard in one atomic transition. Answers how
+    /// Deletes these dead jobs; every [`BATCH_MAX`] of a shard are one atomic transition. Returns how
     /// many there were.
     ///
     /// # Errors
@@ -94,24 +95,31 @@ impl Queue {
         Ok(pruned)
     }
 
-    /// Forgets what a topic does not keep any more, and marks and values whose time is over: at most
-    /// [`BATCH_MAX`] of each, in one pipeline.
+    /// Deletes what a shard no longer keeps, and expired marks and values: at most [`BATCH_MAX`] of
+    /// each, in one pipeline.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn tidy(&self, topic: &TopicName, keep: &Keep) -> Result<Tidied, QueueError> {
+    pub async fn prune_ended(
+        &self,
+        topic: &TopicName,
+        keep: &RetentionLimits,
+    ) -> Result<Pruned, QueueError> {
         let calls = self.tidy_calls(topic, keep, BATCH_MAX);
-        Tidied::read(&mut script::run(&self.connection, calls).await?.into_iter(), BATCH_MAX)
+        Pruned::read(&mut script::run(&self.connection, calls).await?.into_iter(), BATCH_MAX)
     }
 
-    /// The same for several topics, at most 100 of each kind a topic. Where no topic has anything that
-    /// may be forgotten, it is one round trip and one command a topic; else there is one round trip more.
+    /// The same for several shards, at most 100 of each kind a shard. Takes one round trip and one
+    /// command a shard if there is nothing to delete; else one round trip more.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn tidy_all(&self, topics: &[(TopicName, Keep)]) -> Result<Vec<Tidied>, QueueError> {
-        let mut tidied = vec![Tidied::default(); topics.len()];
-        let exist = |(topic, _): &(TopicName, Keep)| {
+    pub async fn prune_ended_all(
+        &self,
+        topics: &[(TopicName, RetentionLimits)],
+    ) -> Result<Vec<Pruned>, QueueError> {
+        let mut tidied = vec![Pruned::default(); topics.len()];
+        let exist = |(topic, _): &(TopicName, RetentionLimits)| {
             let keys = self.keys.of(topic);
             let mut exist = redis::cmd("EXISTS");
             exist.arg(FORGETTABLE.map(|name| keys.key(name)).as_slice());
@@ -129,12 +137,12 @@ impl Queue {
         }
         let mut answers = script::run(&self.connection, calls).await?.into_iter();
         for tidied in asked {
-            *tidied = Tidied::read(&mut answers, TOGETHER_MAX)?;
+            *tidied = Pruned::read(&mut answers, TOGETHER_MAX)?;
         }
         Ok(tidied)
     }
 
-    fn tidy_calls(&self, topic: &TopicName, keep: &Keep, most: usize) -> Vec<Cmd> {
+    fn tidy_calls(&self, topic: &TopicName, keep: &RetentionLimits, most: usize) -> Vec<Cmd> {
         let keys = self.keys.of(topic);
         let prune = |yard: &str, by: &str, bound: u64| {
             let mut call = PRUNE.call(&keys);
@@ -156,14 +164,14 @@ impl Queue {
         ]
     }
 
-    /// Forgets marks whose time is over, at most [`BATCH_MAX`] of each kind.
+    /// Deletes expired marks, at most [`BATCH_MAX`] of each kind.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn sweep(&self, topic: &TopicName) -> Result<Swept, QueueError> {
+    pub async fn prune_marks(&self, topic: &TopicName) -> Result<PrunedMarks, QueueError> {
         let mut call = SWEEP.call(&self.keys.of(topic));
         call.arg(BATCH_MAX);
-        Swept::read(script::run_one(&self.connection, call).await?)
+        PrunedMarks::read(script::run_one(&self.connection, call).await?)
     }
 
     async fn prune_by(&self, topic: &TopicName, by: &str, bound: u64) -> Result<u64, QueueError> {
@@ -173,15 +181,15 @@ impl Queue {
     }
 }
 
-impl Tidied {
-    /// What the calls of one topic answered, each of which forgot `most` at most.
+impl Pruned {
+    /// Decodes the replies of one shard; each call deleted `most` at most.
     fn read(
         answers: &mut impl Iterator<Item = Result<Value, QueueError>>,
         most: usize,
     ) -> Result<Self, QueueError> {
         let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
         let pruned = [count(&next()?)?, count(&next()?)?, count(&next()?)?, count(&next()?)?];
-        let (marks, values) = (Swept::read(next()?)?, count(&next()?)?);
+        let (marks, values) = (PrunedMarks::read(next()?)?, count(&next()?)?);
         let largest = pruned.into_iter().chain([marks.held, marks.follow_ups, values]).max();
         Ok(Self {
             dead: pruned[0] + pruned[1],
@@ -193,7 +201,7 @@ impl Tidied {
     }
 }
 
-impl Swept {
+impl PrunedMarks {
     fn read(answer: Value) -> Result<Self, QueueError> {
         let marks = array(answer)?;
         let [held, follow_ups] = marks.as_slice() else {

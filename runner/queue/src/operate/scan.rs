@@ -1,4 +1,4 @@
-//! Finding topics by their keys: plain producers list theirs nowhere.
+//! Finds topics by their keys: plain producers do not list theirs.
 
 use duebox_job::TopicName;
 
@@ -7,10 +7,10 @@ use crate::error::QueueError;
 use crate::wire::reply::{array, text};
 use crate::wire::script;
 
-/// Keys that Redis is asked to look at in one step.
+/// Keys that Redis looks at in one step.
 const SCAN_COUNT: u64 = 1_000;
 
-/// How far a walk through the keys of Redis has come. It begins again at its end.
+/// The position of a walk through the keys of Redis. At the end it starts again.
 #[derive(Debug, Clone)]
 pub struct KeyScan {
     cursor: String,
@@ -23,15 +23,15 @@ impl Default for KeyScan {
 }
 
 impl KeyScan {
-    /// True before the first step, and whenever all keys have been looked at.
+    /// True before the first step, and after each complete walk.
     pub fn is_at_start(&self) -> bool {
         self.cursor == "0"
     }
 }
 
 impl Queue {
-    /// Takes a step through the keys of Redis, about 1,000 of them, and answers the topics met that
-    /// have waiting jobs. A topic may be met more than once.
+    /// Takes one step, about 1,000 keys, and returns the topics with waiting jobs that it met. A
+    /// topic may be met more than once.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; the next step is the same one then.

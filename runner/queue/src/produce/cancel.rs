@@ -9,19 +9,19 @@ use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, CANCEL};
 
-/// What became of a cancelled job.
+/// The result of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It is gone.
+    /// The job is removed.
     Cancelled,
-    /// A runner has it: it is not tried again, and its successor, if any, is gone.
+    /// A runner has it: this attempt may finish, no other follows. A successor is removed.
     Leased,
-    /// No such job is live.
+    /// No live job has this id.
     None,
 }
 
 impl Cancelled {
-    /// The queue's word for it.
+    /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
@@ -41,8 +41,8 @@ impl Queue {
         words.into_iter().next().ok_or_else(|| QueueError::Answer("none".to_owned()))
     }
 
-    /// Cancels jobs, every [`BATCH_MAX`] of a shard in one atomic transition. O(log n) each, in each
-    /// shard of the topic.
+    /// Cancels jobs. Every [`BATCH_MAX`] are one atomic transition in each shard of the topic. O(log
+    /// n) for each job and shard.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -74,7 +74,7 @@ impl Queue {
 }
 
 impl Cancelled {
-    /// What became of an id that two shards were asked for.
+    /// Combines the results of two shards.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Leased, _) | (_, Self::Leased) => Self::Leased,

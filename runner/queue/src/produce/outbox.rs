@@ -1,5 +1,5 @@
-//! The relay: follow-up jobs on their way from the outbox of the topic whose job asked for them, where
-//! they were put with its ack, to the topics that they are for.
+//! The relay moves follow-up jobs from the outbox of the parent's topic, where the ack stored them,
+//! to the topics they are for.
 //!
 //! ```text
 //!  ack ─▶ outbox ──1 read──▶ relay ──2 push, mark──▶ topic + inbox
@@ -7,10 +7,11 @@
 //!            └──3 delete───────┘ └──4 the mark may go in two minutes──▶ inbox
 //! ```
 //!
-//! Any runner may relay, several at once too, and any may die between two steps: nothing is lost,
-//! since an entry stays until its follow-ups are pushed; nothing is doubled, since a mark in the
-//! topic's `inbox` says that one was pushed, be it long done. The marks go only after the entry has
-//! gone, when everybody who read it before is too late: a push is refused [`STALE`] after its reading.
+//! Any runner may relay, several at once too, and any may die between two steps. Nothing is lost: an
+//! entry stays in the outbox until its follow-ups are pushed. Nothing is pushed twice: a mark in the
+//! target's `inbox` records each push, even after the job is done. A mark is removed only after its
+//! entry is gone and every earlier reader is too late: a push is refused [`STALE`] after its entry
+//! was read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,38 +28,39 @@ use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, score, text, unexpected};
 use crate::wire::script::{self, OUTBOX, RELAY, RELAYED};
 
-/// How long after its reading an entry may be pushed. Clocks of two Redis servers may differ by as
-/// much again before a mark could go too early.
+/// How long after it was read an entry may be pushed. The clocks of two Redis servers may differ by
+/// as much again before a mark could be removed too early.
 const STALE: Duration = Duration::from_secs(60);
-/// Entries that are read at once.
+/// Entries in one read.
 const ENTRIES_MAX: usize = 100;
-/// Bytes that are read at once, unless one entry alone has more.
+/// Bytes in one read, unless a single entry has more.
 const BYTES_MAX: usize = 8 << 20;
-/// Follow-ups that one script call pushes.
+/// Follow-ups in one script call.
 const PUSHED_MAX: usize = 100;
 
-/// What a round of the relay did.
+/// The result of one relay call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Relayed {
-    /// Outbox entries that were emptied.
+    /// Outbox entries that were removed.
     pub entries: u64,
     /// Follow-ups that were pushed.
     pub pushed: u64,
-    /// Follow-ups whose id was alive, or that were pushed before.
+    /// Follow-ups that were not pushed: their id is live, or an earlier relay pushed them.
     pub kept: u64,
-    /// What could not be relayed, for people. It was left where it is, unless its due time is none.
+    /// What could not be relayed, as messages. It stays in the outbox, except a follow-up with an
+    /// invalid due time.
     pub faults: Vec<String>,
-    /// There may be more entries: ask again.
+    /// More entries may be waiting: call again.
     pub more: bool,
 }
 
-/// The follow-ups of one ack, as they stand in the outbox.
+/// The follow-ups of one ack, as the outbox stores them.
 struct Entry {
     field: Bytes,
     value: Bytes,
 }
 
-/// One follow-up on its way.
+/// One follow-up that is to be pushed.
 struct Parcel {
     entry: Bytes,
     mark: Vec<u8>,
@@ -67,7 +69,7 @@ struct Parcel {
 }
 
 impl Queue {
-    /// Relays some of the follow-ups that wait in a topic's outbox.
+    /// Relays some of the follow-ups that wait in a shard's outbox.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused. What was not relayed is still there.
@@ -95,7 +97,7 @@ impl Queue {
             for some in parcels.chunks(PUSHED_MAX) {
                 let late = self.push_parcels(target, some, not_after_ms, &mut relayed).await?;
                 if late {
-                    // Whatever was pushed of it is marked; the rest is for a new reading.
+                    // What was pushed is marked; the rest is read again.
                     whole.retain(|entry| some.iter().all(|parcel| parcel.entry != *entry));
                 }
             }
@@ -116,7 +118,7 @@ impl Queue {
         Ok(relayed)
     }
 
-    /// How many acks of each topic have follow-ups that are not relayed yet, in one pipeline.
+    /// Outbox entries of each topic, in one pipeline.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -130,7 +132,7 @@ impl Queue {
         answers.into_iter().map(|answer| count(&answer?)).collect()
     }
 
-    /// Puts the follow-ups of each topic to the shards they are for.
+    /// Groups follow-ups by the shards they go to.
     async fn spread(
         &self,
         by_topic: BTreeMap<TopicName, Vec<Parcel>>,
@@ -149,8 +151,9 @@ impl Queue {
         Ok(by_shard)
     }
 
-    /// Sends those to a shard again that were pushed there under another number of shards, by a relay
-    /// that died before it emptied the outbox: the job may be long done, and only the mark tells.
+    /// Sends a follow-up to the shard of its mark: a relay under another number of shards pushed it
+    /// there and died before it removed the entry. Without this the job would run twice if it is done
+    /// by now.
     async fn follow_marks(
         &self,
         topic: &TopicName,
@@ -182,7 +185,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Some entries of an outbox, and when it is too late to push them, by Redis' clock in unix ms.
+    /// Some entries of an outbox, and the time after which they must not be pushed, unix ms.
     async fn read_outbox(&self, topic: &TopicName) -> Result<(Vec<Entry>, u64), QueueError> {
         let mut call = OUTBOX.call(&self.keys.of(topic));
         call.arg(ENTRIES_MAX).arg(BYTES_MAX);
@@ -195,7 +198,7 @@ impl Queue {
         Ok((entries, read_at_ms + millis(STALE)))
     }
 
-    /// Pushes follow-ups to one topic. True if it was too late for them.
+    /// Pushes follow-ups to one shard. True if it was too late for them.
     async fn push_parcels(
         &self,
         target: &TopicName,
@@ -256,7 +259,7 @@ impl Parcel {
 }
 
 impl Entry {
-    /// Its follow-ups, each with a mark that no other has.
+    /// Its follow-ups, each with a mark of its own.
     fn unpack(&self, source: &TopicName) -> Result<Vec<Parcel>, String> {
         let (acked_at_ms, follow_ups) = std::str::from_utf8(&self.value)
             .ok()

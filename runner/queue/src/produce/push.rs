@@ -1,4 +1,4 @@
-//! Pushing jobs.
+//! Pushes jobs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::wire::millis::millis;
 use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, PUSH};
 
-/// Batches that share a pipeline: what is under way at once stays small, however much is pushed.
+/// Batches in one pipeline: bounds what is in flight however many jobs are pushed.
 const PIPELINE_BATCHES: usize = 16;
-/// Payload bytes that share a batch, unless one job alone has more.
+/// Payload bytes in one batch, unless a single job has more.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// One job to push.
@@ -29,10 +29,29 @@ pub struct NewJob {
     pub id: JobId,
     /// When it falls due.
     pub due: Due,
-    /// What its handler gets.
+    /// The payload, as the handler receives it.
     pub payload: Bytes,
-    /// What it sets over its topic.
+    /// Options that replace those of its topic.
     pub options: Options,
+}
+
+impl NewJob {
+    /// A job that is due at once and sets no options.
+    pub fn new(id: JobId, payload: impl Into<Bytes>) -> Self {
+        Self { id, due: Due::Now, payload: payload.into(), options: Options::default() }
+    }
+
+    /// The same job with another due time.
+    #[must_use]
+    pub fn with_due(self, due: Due) -> Self {
+        Self { due, ..self }
+    }
+
+    /// The same job with options of its own, which go before those of its topic.
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
 }
 
 /// When a job falls due, by Redis' clock.
@@ -40,26 +59,26 @@ pub struct NewJob {
 pub enum Due {
     /// At once.
     Now,
-    /// After a while.
+    /// After a delay.
     In(Duration),
-    /// At a unix time in ms, within [`duebox_job::DUE_MS_RANGE`]; a past one is due at once.
+    /// At a unix time in ms, within [`duebox_job::DUE_MS_RANGE`]; a time in the past is due at once.
     At(u64),
 }
 
-/// What a push does where its id is live already.
+/// What a push does if its id is live already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
-    /// Refuse it, as `exists`.
+    /// Refuse the push: `exists`.
     #[default]
     Reject,
-    /// Leave the live one, as `kept`.
+    /// Keep the live job: `kept`.
     Keep,
-    /// Take its place; where it is leased, follow it.
+    /// Replace the live job; if it is leased, run after it.
     Replace,
 }
 
-/// What became of a push.
+/// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
     /// Stored.
@@ -68,13 +87,13 @@ pub enum Pushed {
     Exists,
     /// Ignored: the id is live.
     Kept,
-    /// Stored in place of the one that waited.
+    /// Stored instead of the job that waited.
     Replaced,
-    /// Stored behind the one that is leased.
+    /// Stored behind the leased job of this id.
     Successor,
-    /// Refused: a job of this id was done lately, and its topic holds ids for a while.
+    /// Refused: a job of this id is done, and its topic still reserves the id (`unique_for`).
     Held,
-    /// Refused: as many jobs wait as the topic allows.
+    /// Refused: the topic has as many waiting jobs as it allows.
     Full,
     /// Refused: the due time is outside [`duebox_job::DUE_MS_RANGE`].
     BadDue,
@@ -89,7 +108,7 @@ impl Pushed {
         }
     }
 
-    /// The queue's word for it.
+    /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pushed => "pushed",
@@ -138,7 +157,7 @@ impl IfExists {
     }
 }
 
-/// Jobs that share one script call, by their places among those that are pushed.
+/// Jobs of one script call, by their places in the slice that is pushed.
 struct Batch {
     shard: TopicName,
     at: Vec<usize>,
@@ -146,9 +165,9 @@ struct Batch {
 }
 
 impl Queue {
-    /// Pushes jobs and says of each what became of it. Every [`BATCH_MAX`] of them (fewer where
-    /// payloads are large) are one atomic transition, in each shard of the topic, and some batches
-    /// share a pipeline.
+    /// Pushes jobs and reports what became of each, in their order. Every [`BATCH_MAX`] of them
+    /// (fewer where payloads are large) are one atomic transition in each shard of the topic; batches
+    /// share pipelines.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; batches before the one that failed are
@@ -185,7 +204,7 @@ impl Queue {
     }
 }
 
-/// Puts jobs that live in one shard together, in their order.
+/// Groups jobs by shard, in their order.
 fn batches(jobs: &[NewJob], places: Vec<TopicName>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut open: BTreeMap<TopicName, usize> = BTreeMap::new();

@@ -9,7 +9,7 @@ use crate::produce::push::Due;
 use crate::wire::reply::{text, unexpected};
 use crate::wire::script::{self, RESCHEDULE};
 
-/// Where a rescheduled job waits now.
+/// The state of a job after a reschedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rescheduled {
     /// Not yet due.
@@ -20,16 +20,16 @@ pub enum Rescheduled {
     Retry,
     /// Due, behind other jobs of its key.
     Blocked,
-    /// A runner has it: nothing has changed.
+    /// A runner has it: nothing changed.
     Leased,
-    /// The due time is none: nothing has changed.
+    /// The due time is invalid: nothing changed.
     BadDue,
-    /// No such job waits.
+    /// No waiting job has this id.
     None,
 }
 
 impl Rescheduled {
-    /// The queue's word for it.
+    /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -44,8 +44,8 @@ impl Rescheduled {
 }
 
 impl Queue {
-    /// Changes when a waiting job falls due; [`Due::Now`] runs it now. O(log n), in each shard of the
-    /// topic.
+    /// Changes when a waiting job falls due; [`Due::Now`] makes it due now. O(log n) in each shard of
+    /// the topic.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.

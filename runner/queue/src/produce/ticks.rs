@@ -1,5 +1,5 @@
-//! Ticks of schedules: each is pushed once, however many runners see it, because what is known of a
-//! schedule moves on in the same transition that pushes, and only for a caller who knew it.
+//! Ticks of schedules. Each tick is pushed once however many runners see it: the script compares what
+//! the caller knows of the schedule with what Redis knows, and moves both on in the same transition.
 
 use std::time::Duration;
 
@@ -17,49 +17,49 @@ use crate::wire::script::{self, TICK};
 pub struct Tick<'a> {
     /// The schedule's name, without a colon.
     pub schedule: &'a str,
-    /// What the schedule says, as text: whoever finds another line knows that it was changed.
+    /// The schedule as text; a runner that reads another text knows that the schedule was changed.
     pub line: &'a str,
     /// Until when its ticks are dealt with, as far as the caller knows; unix ms.
     pub expected: Option<u64>,
-    /// Until when they are dealt with after this; unix ms, and not after now.
+    /// The time up to which ticks are handled after this call; unix ms, not in the future.
     pub until: u64,
-    /// What the jobs carry.
+    /// The payload of the jobs.
     pub payload: &'a [u8],
-    /// The ticks, unix ms, none after `until`; 0 to [`crate::BATCH_MAX`], earliest first. The job of
-    /// a tick has the id `<schedule>@<tick>` and falls due at it.
+    /// The ticks, unix ms, none after `until`, earliest first; 0 to [`crate::BATCH_MAX`]. The job of
+    /// a tick has the id `<schedule>@<tick>` and falls due at the tick.
     pub times: &'a [u64],
 }
 
-/// What became of ticks.
+/// The result of a tick call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ticked {
-    /// They are dealt with: for each, [`Pushed::Pushed`], [`Pushed::Kept`] or [`Pushed::Held`].
+    /// All were handled: for each [`Pushed::Pushed`], [`Pushed::Kept`] or [`Pushed::Held`].
     Done(Vec<Pushed>),
-    /// Nothing was done: somebody else has dealt with some of them, or nobody with any.
+    /// Nothing was done: Redis knows another time than `expected`.
     Taken {
-        /// Until when they are dealt with; unix ms.
+        /// The time up to which ticks were handled; unix ms.
         until: Option<u64>,
-        /// The line of whoever did.
+        /// The schedule's text in Redis.
         line: String,
     },
-    /// Nothing was done: by Redis' clock it is too early, by this much.
+    /// Nothing was done: by the clock of Redis it is too early, by this much.
     Early(Duration),
 }
 
-/// What Redis knows of a schedule.
+/// The state of a schedule in Redis.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScheduleState {
-    /// Until when its ticks are dealt with, pushed or passed over; unix ms. None if no runner has
-    /// seen the schedule yet.
+    /// The time up to which ticks were pushed or skipped; unix ms. None if no runner has seen the
+    /// schedule.
     pub until: Option<u64>,
     /// The last tick that was pushed; unix ms.
     pub last_run: Option<u64>,
-    /// True if its topic hands out nothing.
+    /// True if its topic is paused.
     pub paused: bool,
 }
 
 impl Queue {
-    /// Pushes the jobs of ticks, unless somebody was quicker.
+    /// Pushes the jobs of ticks, unless another runner was first.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer (repeating the call is harmless: it answers
@@ -84,7 +84,7 @@ impl Queue {
         Ticked::read(array(answer)?)
     }
 
-    /// What Redis knows of schedules, each given with its topic, and Redis' clock in unix ms; in one
+    /// The states of schedules, each given with its topic, and the clock of Redis in unix ms; in one
     /// pipeline.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! The store of a topic: small values by name, for the handlers of its jobs. It stands under the tag of
-//! the topic's first shard, whatever shard a job is in. One verb is one script; what is over is gone for
-//! every verb at once, and taken away by the writing ones and by the keeper, a bounded number a call.
+//! The key-value store of a topic: small values by name, for the handlers of its jobs. It lives in
+//! the topic's first shard, whatever shard a job is in. A verb is one script. An expired value is
+//! invisible at once; writes and maintenance delete expired values, a bounded number a call.
 
 use std::time::Duration;
 
@@ -15,44 +15,45 @@ use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
 use crate::wire::script::{self, KV_ADD, KV_DELETE, KV_GET, KV_SET, KV_SWEEP, LuaScript};
 
-/// Calls of one verb that make room for what it writes: the last of all names is over by then.
+/// Calls that one write makes at most to free space: after the last, every expired name is deleted.
 const ROUNDS_MAX: usize = 1 + KV_NAMES_MAX / BATCH_MAX;
 
-/// A value, and which writing of its name it is.
+/// A value and its revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KvEntry {
     /// The value.
     pub value: Bytes,
-    /// Its revision: no two writings of a name have the same. 0 for one that plain commands wrote.
+    /// The revision: no two writes of a name share one. 0 for a value that plain commands wrote.
     pub revision: u64,
 }
 
-/// When a value is written.
+/// The condition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KvCondition {
-    /// Whatever is there.
+    /// Always: write whatever the name holds.
     Always,
-    /// If nothing is under the name.
+    /// The name has no value.
     IfAbsent,
-    /// If what is there has this revision.
+    /// The value has this revision.
     IfRevision(u64),
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KvWrite<T> {
-    /// It is done.
+    /// Written.
     Done(T),
     /// The condition does not hold; nothing was written.
     Conflict,
-    /// There is no room: [`KV_NAMES_MAX`], [`KV_BYTES_MAX`](crate::KV_BYTES_MAX). Nothing was written.
+    /// The store is full ([`KV_NAMES_MAX`], [`KV_BYTES_MAX`](crate::KV_BYTES_MAX)); nothing was
+    /// written.
     Full,
-    /// What is there is no whole number of 64 bits, or the sum would be none. Nothing was written.
+    /// The value or the sum is not a 64-bit integer; nothing was written.
     NotANumber,
 }
 
 impl Queue {
-    /// The value under a name of the topic's store, if there is one and its time is not over.
+    /// The value of a name, unless there is none or it has expired.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -71,8 +72,9 @@ impl Queue {
         Ok(Some(KvEntry { value: bytes(value)?, revision }))
     }
 
-    /// Writes a value, for a time (1 ms to 10 years) or for ever, if the condition holds. A name has 1 to
-    /// 256 bytes, a value at most 64 KiB. Without an answer it was written or not.
+    /// Writes a value if the condition holds; without a `ttl` (1 ms to 10 years) it does not expire.
+    /// A name has 1 to 256 bytes, a value at most 64 KiB. Without an answer the value may have been
+    /// written.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -104,7 +106,7 @@ impl Queue {
         Ok(KvWrite::Full)
     }
 
-    /// Takes a value away. Answers whether there was one.
+    /// Deletes a value; false if there was none.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -114,8 +116,8 @@ impl Queue {
         Ok(count(&script::run_one(&self.connection, call).await?)? > 0)
     }
 
-    /// Adds to a number, which is 0 where there is none, and answers the sum. It is kept as decimal
-    /// digits, for as long as it would have been. Without an answer it was added or not.
+    /// Adds to a number and returns the sum. A missing value counts as 0. The number is stored as
+    /// decimal digits, and its expiry does not change. Without an answer it may have been added.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -143,11 +145,11 @@ impl Queue {
         Ok(KvWrite::Full)
     }
 
-    /// Takes values away whose time is over, at most [`BATCH_MAX`]. Answers how many.
+    /// Deletes expired values, at most [`BATCH_MAX`]; returns their number.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn kv_sweep(&self, topic: &TopicName) -> Result<u64, QueueError> {
+    pub async fn kv_prune(&self, topic: &TopicName) -> Result<u64, QueueError> {
         let mut call = self.kv_call(&KV_SWEEP, topic);
         call.arg(BATCH_MAX);
         count(&script::run_one(&self.connection, call).await?)

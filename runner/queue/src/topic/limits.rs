@@ -9,7 +9,7 @@ use crate::wire::millis::millis;
 
 /// The rules of a topic. The default has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rules {
+pub struct Limits {
     /// Jobs of one key that run at once; 0 ignores keys.
     pub per_key: u32,
     /// Whether the next of a key passes one that waits for its retry.
@@ -30,7 +30,7 @@ pub struct Rules {
     pub shards: u32,
 }
 
-impl Rules {
+impl Limits {
     pub(crate) fn fields(&self) -> [(&'static str, String); 9] {
         let number = |number: u64| if number == 0 { String::new() } else { number.to_string() };
         let word = |is: bool, word: &str| if is { word.to_owned() } else { String::new() };

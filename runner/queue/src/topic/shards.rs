@@ -1,7 +1,7 @@
-//! Shards: a hot topic is split over slots of Redis, each with keys of its own (`{topic}`, `{topic#1}`
-//! …). A job lives in the shard that its key says, or its id where it has no key, from its push to its
-//! end. How many shards there are stands in the `meta` of the first, and every number there ever was
-//! beside it: jobs that were pushed under another number are found where they are.
+//! Shards: a topic may be split over several hash slots of Redis. Each shard has keys of its own
+//! (`{topic}`, `{topic#1}` …). A job stays in one shard from push to end; its key selects the shard,
+//! or its id if it has no key. The `meta` key of the first shard stores the number of shards, and
+//! every earlier number, so that jobs pushed under an earlier number are still found.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,23 +13,23 @@ use redis::Value;
 use crate::error::QueueError;
 use crate::wire::reply::{array, text};
 
-/// How long the number of shards is believed: who changes it waits as long for the last pushes that
-/// do not know.
+/// How long the number of shards is cached. After a change, pushes may use the old number for this
+/// long.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// Topics whose shards are remembered; beyond it all are asked anew.
+/// Topics in the cache; when it is full, it is emptied.
 const REMEMBERED_MAX: usize = 20_000;
 
-/// Over how many slots a topic is split.
+/// The shards of one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shards {
     topic: TopicName,
     pub(crate) count: u32,
-    /// The numbers there ever were, this one among them.
+    /// Every number of shards the topic has had, the current one included.
     pub(crate) seen: Vec<u32>,
 }
 
 impl Shards {
-    /// A topic, or one of its shards, by itself.
+    /// A topic with one shard, or one shard on its own.
     pub(crate) fn one(topic: &TopicName) -> Self {
         Self { topic: topic.clone(), count: 1, seen: vec![1] }
     }
@@ -56,13 +56,13 @@ impl Shards {
         self.count
     }
 
-    /// Every shard in which jobs may be, those of earlier numbers too.
+    /// Every shard that may hold jobs, those of earlier numbers included.
     pub fn all(&self) -> impl Iterator<Item = TopicName> + '_ {
         let most = self.seen.iter().copied().max().unwrap_or(1);
         (0..most).map(|number| self.shard(number))
     }
 
-    /// One of them. A shard that is looked at by itself is the only one.
+    /// The shard with this number. A shard on its own is its only shard.
     fn shard(&self, number: u32) -> TopicName {
         if self.topic.shard_number() > 0 {
             return self.topic.clone();
@@ -70,18 +70,17 @@ impl Shards {
         self.topic.shard(number)
     }
 
-    /// True if all jobs of the topic are in one shard, and always were.
+    /// True if the topic has one shard and never had more.
     pub(crate) fn is_one(&self) -> bool {
         self.seen == [1]
     }
 
-    /// The shard for new jobs of this key, or of this id where they have none.
+    /// The shard of new jobs with this key, or with this id if they have no key.
     pub fn home(&self, key_or_id: &[u8]) -> TopicName {
         self.shard(crc32fast::hash(key_or_id) % self.count)
     }
 
-    /// The shards where jobs of this key or id went under other numbers than now, without the one
-    /// where they go now.
+    /// The shards where earlier numbers put jobs of this key or id, without their current home.
     pub(crate) fn old_homes(&self, key_or_id: &[u8]) -> Vec<TopicName> {
         let hash = crc32fast::hash(key_or_id);
         let home = hash % self.count;
@@ -93,12 +92,12 @@ impl Shards {
     }
 }
 
-/// What says in which shard of its topic a job lives: its key, so that jobs of one key meet, or its id.
+/// What selects a job's shard: its key, so that all jobs of a key share a shard, else its id.
 pub(crate) fn spread_by<'j>(id: &'j JobId, options: &'j Options) -> &'j [u8] {
     options.key().map_or(id.as_bytes(), str::as_bytes)
 }
 
-/// What is known of topics' shards, and since when.
+/// A cache of the shards of topics.
 #[derive(Default)]
 pub(crate) struct KnownShards(Mutex<HashMap<TopicName, (Instant, Shards)>>);
 
@@ -109,7 +108,7 @@ impl KnownShards {
         (since.elapsed() < BELIEVED).then(|| shards.clone())
     }
 
-    /// The number of shards may be another now.
+    /// Removes a topic whose number of shards may have changed.
     pub(crate) fn forget(&self, topic: &TopicName) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(topic);
     }
@@ -131,12 +130,12 @@ mod tests {
         Shards { topic: TopicName::new("t").unwrap(), count, seen: seen.to_vec() }
     }
 
-    /// The checksum is the one of zlib, which every language has.
+    /// The checksum is zlib's CRC-32, which every language has.
     #[test]
     fn a_job_goes_where_zlib_says() {
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let home = |count, id: &[u8]| shards(count, &[count]).home(id).shard_number();
-        // The one that docs/topics.md shows.
+        // The example of docs/topics.md.
         assert_eq!(home(7, b"123456789"), 5);
         assert_eq!(home(1, b"anything"), 0);
     }

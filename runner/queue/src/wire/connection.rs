@@ -1,7 +1,7 @@
-//! The connection to Redis: one, multiplexed, that comes back by itself.
+//! The connection to Redis: one, multiplexed, that reconnects by itself.
 //!
-//! Every wait is bounded. A command that got no answer within [`ANSWER_MAX`] has failed, and whether
-//! Redis carried it out is not known; verbs are made so that repeating them is safe.
+//! Every wait is bounded. A command without an answer within [`ANSWER_MAX`] has failed, and it is
+//! unknown whether Redis carried it out. Verbs are safe to repeat for that reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ErrorKind, IntoConnectionInfo, Pipeline, Value};
 
 use crate::error::QueueError;
-use crate::wire::latency::Traffic;
+use crate::wire::latency::LatencyStats;
 
-/// How long an answer may take. Shorter than a lease, longer than a Redis that forks to save.
+/// The longest wait for an answer: shorter than a lease, longer than a fork of Redis takes.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How long one attempt to connect may take.
+/// The longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long the other side may be silent, or leave what was sent unconfirmed.
+/// How long the server may be silent, or leave data unacknowledged, before the connection is dropped.
 const PEER_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How often a silent other side is asked whether it is there.
+/// Interval of keepalive probes on a silent connection.
 const PEER_ASK_EVERY: Duration = Duration::from_secs(3);
 
-/// Where Redis is and how to log in.
+/// The address of Redis and the login.
 #[derive(Clone)]
 pub struct ConnectionSettings {
     /// `redis://host:port/db` or `unix:///path/to.sock`.
     pub url: String,
-    /// The password; beats one in the url.
+    /// The password; it replaces one in the URL.
     pub password: Option<String>,
 }
 
@@ -43,7 +43,12 @@ impl fmt::Debug for ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// The address as it may be shown: what stands before an `@` is left out.
+    /// The settings for an address without a separate password.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), password: None }
+    }
+
+    /// The address without what stands before its `@`, so that it can be logged.
     pub fn public_url(&self) -> String {
         match (self.url.find("://"), self.url.rfind('@')) {
             (Some(scheme), Some(at)) if at > scheme => {
@@ -68,7 +73,7 @@ impl ConnectionSettings {
     }
 }
 
-/// A pipeline leaves at once, and a peer that vanished without a word is noticed within some seconds.
+/// Sends without delay, and notices a vanished server within seconds.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(PEER_SILENCE_MAX).with_interval(PEER_ASK_EVERY);
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
@@ -81,7 +86,7 @@ fn tcp_settings() -> TcpSettings {
 pub(crate) struct Connection {
     manager: ConnectionManager,
     settings: ConnectionSettings,
-    traffic: Arc<Traffic>,
+    latency: Arc<LatencyStats>,
 }
 
 impl Connection {
@@ -104,30 +109,31 @@ impl Connection {
         };
         let mut manager =
             ConnectionManager::new_with_config(client, config).await.map_err(refused)?;
-        // Whoever gives no password to a server that wants one is refused at the first command.
+        // A server that needs a password refuses the first command, not the connection.
         let () = redis::cmd("PING").query_async(&mut manager).await.map_err(refused)?;
-        Ok(Self { manager, settings: settings.clone(), traffic: Arc::default() })
+        Ok(Self { manager, settings: settings.clone(), latency: Arc::default() })
     }
 
-    /// Sends commands in one write and answers each with its value or its error.
+    /// Sends commands in one write; returns a value or an error for each.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>, QueueError> {
         let count = commands.len();
         let sent_at = Instant::now();
         let answers = self.manager.clone().send_packed_commands(commands, 0, count).await;
-        self.traffic.saw(sent_at.elapsed(), answers.is_ok());
-        let answers = answers?;
+        self.latency.saw(sent_at.elapsed(), answers.is_ok());
+        let answers = answers.map_err(QueueError::of_redis)?;
         if answers.len() == count {
             return Ok(answers);
         }
         Err(QueueError::Answer(format!("{} answers to {count} commands", answers.len())))
     }
 
+    #[cfg(feature = "redis-connection")]
     pub(crate) fn manager(&self) -> ConnectionManager {
         self.manager.clone()
     }
 
-    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
-        &self.traffic
+    pub(crate) fn latency_stats(&self) -> &Arc<LatencyStats> {
+        &self.latency
     }
 
     pub(crate) fn settings(&self) -> &ConnectionSettings {

@@ -1,5 +1,5 @@
-//! Every key of the queue, and nowhere else. All keys of a topic share the hash tag `{topic}`, so
-//! that a Redis Cluster keeps them in one slot and a script may touch them all.
+//! All key names of the queue. The keys of one topic share the hash tag `{topic}`: Redis Cluster
+//! keeps them in one slot, and one script may use them all.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct TopicKeys {
 }
 
 impl TopicKeys {
-    /// The names of all keys (docs/queue.md).
+    /// The names of all keys of a topic (docs/queue.md).
     #[cfg(test)]
     pub(crate) const NAMES: [&'static str; 29] = [
         "jobs",
@@ -67,58 +67,58 @@ impl Keys {
         TopicKeys { base: format!("{}:{{{}}}:", self.prefix, topic.tag()) }
     }
 
-    /// The set of topics seen; advisory, in a slot of its own.
+    /// The set of known topics; advisory, in a slot of its own.
     pub(crate) fn topics_key(&self) -> String {
         format!("{}:topics", self.prefix)
     }
 
-    /// The runners by the time at which their word lapses; advisory, in a slot of its own.
+    /// The runners by the time at which their status expires; advisory, in a slot of its own.
     pub(crate) fn runners_key(&self) -> String {
         format!("{}:runners", self.prefix)
     }
 
-    /// The stream of what became of jobs, in a slot of its own.
+    /// The stream of events, in a slot of its own.
     pub(crate) fn events_key(&self) -> String {
         format!("{}:events", self.prefix)
     }
 
-    /// What a runner says of itself.
+    /// The status of one runner.
     pub(crate) fn runner_key(&self, runner_id: &str) -> String {
         format!("{}:runner:{runner_id}", self.prefix)
     }
 
-    /// The channel of orders to all daemons.
-    pub(crate) fn orders_channel(&self) -> String {
+    /// The channel that reaches all daemons.
+    pub(crate) fn control_channel(&self) -> String {
         format!("{}:orders", self.prefix)
     }
 
-    /// The list of the answers to an order.
+    /// The list of replies to one message on the control channel.
     pub(crate) fn answers_key(&self, id: &str) -> String {
         format!("{}:answers:{id}", self.prefix)
     }
 
-    /// The pattern that every topic's wake channel matches.
+    /// The pattern of all wake-up channels.
     pub(crate) fn wake_pattern(&self) -> String {
         format!("{}:{{*}}:wake", glob_escaped(&self.prefix))
     }
 
-    /// The pattern that every key of every topic matches.
+    /// The pattern of all keys of all topics.
     pub(crate) fn key_pattern(&self) -> String {
         format!("{}:{{*}}:*", glob_escaped(&self.prefix))
     }
 
-    /// The pattern that the keys match in which jobs wait that were pushed by plain commands.
+    /// The pattern of all `pending` keys, which plain producers write.
     pub(crate) fn pending_pattern(&self) -> String {
         format!("{}:{{*}}:pending", glob_escaped(&self.prefix))
     }
 
-    /// The topic, or the shard of one, whose key this is.
+    /// The topic or shard that a key belongs to.
     pub(crate) fn topic_of_key(&self, key: &str) -> Option<TopicName> {
         let (tag, _) = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.split_once("}:")?;
         TopicName::from_tag(tag).ok()
     }
 
-    /// The topic, or the shard of one, whose wake channel this is.
+    /// The topic or shard that a wake-up channel belongs to.
     pub(crate) fn topic_of_channel(&self, channel: &str) -> Option<TopicName> {
         let tag =
             channel.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.strip_suffix("}:wake")?;

@@ -1,12 +1,12 @@
-//! What passed over one connection to Redis: round trips, how long they took, and how many failed. Counted
-//! where commands are sent, so that nothing is left out.
+//! Latency of the connection to Redis: round trips, how long they took, and how many failed. Every
+//! command is counted, because the count is taken where commands are sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use duebox_job::Durations;
 
-/// Bounds that tell a Redis next door from one across the town, and both from one that is in trouble.
+/// Bucket bounds: from a local Redis (100 µs) to one that is failing (5 s).
 const BOUNDS: [Duration; 14] = [
     Duration::from_micros(100),
     Duration::from_micros(250),
@@ -24,21 +24,21 @@ const BOUNDS: [Duration; 14] = [
     Duration::from_secs(5),
 ];
 
-/// The traffic of one connection. It only grows.
+/// Latency statistics of one connection. The counters only grow.
 #[derive(Debug)]
-pub struct Traffic {
-    /// How long each round trip took: a pipeline of commands is one. Those without an answer count too.
+pub struct LatencyStats {
+    /// Duration of each round trip. A pipeline is one round trip; a failed one counts too.
     pub round_trips: Durations,
     failed: AtomicU64,
 }
 
-impl Default for Traffic {
+impl Default for LatencyStats {
     fn default() -> Self {
         Self { round_trips: Durations::new(&BOUNDS), failed: AtomicU64::new(0) }
     }
 }
 
-impl Traffic {
+impl LatencyStats {
     pub(crate) fn saw(&self, took: Duration, is_answered: bool) {
         self.round_trips.add(took);
         if !is_answered {
@@ -46,7 +46,7 @@ impl Traffic {
         }
     }
 
-    /// Round trips that ended without an answer.
+    /// Round trips without an answer.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }

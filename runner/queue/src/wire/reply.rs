@@ -1,4 +1,4 @@
-//! Reads what scripts answer. An answer of another form than the verb's is an error that shows it.
+//! Decodes replies. A reply of an unexpected shape is an error that shows it.
 
 use bytes::Bytes;
 use redis::Value;
@@ -19,7 +19,7 @@ pub(crate) fn array(value: Value) -> Result<Vec<Value>, QueueError> {
     }
 }
 
-/// The bytes of a string, without a copy.
+/// The bytes of a string, not copied.
 pub(crate) fn bytes(value: Value) -> Result<Bytes, QueueError> {
     match value {
         Value::BulkString(bytes) => Ok(Bytes::from(bytes)),
@@ -28,7 +28,7 @@ pub(crate) fn bytes(value: Value) -> Result<Bytes, QueueError> {
     }
 }
 
-/// A word or a number as text.
+/// A string as text.
 pub(crate) fn text(value: &Value) -> Result<&str, QueueError> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| unexpected(value)),
@@ -45,18 +45,18 @@ pub(crate) fn count(value: &Value) -> Result<u64, QueueError> {
     }
 }
 
-/// A score as a whole number of 0 or more; hand-written scores may be anything.
+/// A score as a whole number, at least 0. A score that was written by hand may be anything.
 pub(crate) fn score(text: &str) -> u64 {
     text.parse::<f64>().map_or(0, |score| score.max(0.0) as u64)
 }
 
-/// A score that may be absent (an empty string).
+/// A score, or an empty string for none.
 pub(crate) fn optional_score(value: &Value) -> Result<Option<u64>, QueueError> {
     let text = text(value)?;
     Ok(if text.is_empty() { None } else { Some(score(text)) })
 }
 
-/// What is kept of a job's end, which is JSON; anything else as text.
+/// The JSON kept with an ended job; text that is not JSON becomes a JSON string.
 pub(crate) fn info_value(info: &[u8]) -> serde_json::Value {
     serde_json::from_slice(info)
         .unwrap_or_else(|_| serde_json::Value::String(String::from_utf8_lossy(info).into_owned()))

@@ -169,7 +169,7 @@ fn is_forgotten_script(answer: &Value) -> bool {
 
 fn refuse_error(answer: Value) -> Result<Value, QueueError> {
     match answer {
-        Value::ServerError(error) => Err(QueueError::from(redis::RedisError::from(error))),
+        Value::ServerError(error) => Err(QueueError::of_redis(redis::RedisError::from(error))),
         value => Ok(value),
     }
 }

@@ -1,8 +1,7 @@
-//! Listening for the wake-up of a sleeping runner: a push that is due before what it waits for; and for
-//! orders.
+//! A subscription to wake-ups and to the control channel.
 //!
-//! A wake-up may be lost while the connection is away; whoever listens is told when it is back, and
-//! looks for itself.
+//! Redis publishes a wake-up when a push makes a topic's earliest due time earlier. Messages are lost
+//! while the connection is down. The listener reports that, and its owner then looks at every topic.
 
 use duebox_job::TopicName;
 use futures_util::StreamExt;
@@ -12,65 +11,65 @@ use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::keys::Keys;
 
-/// What a listener heard.
+/// What a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wake {
+pub enum Notification {
     /// A job of this topic falls due earlier than was known.
-    Topic(TopicName),
-    /// Somebody tells all daemons this.
-    Order(String),
-    /// The connection is gone, and wake-ups with it: listen anew, and look at every topic.
+    WakeUp(TopicName),
+    /// A message to all daemons.
+    Control(String),
+    /// The connection is gone, and wake-ups with it: listen again, and look at every topic.
     Lost,
 }
 
 /// A subscription to the wake-ups of every topic, or of some.
-pub struct WakeListener {
+pub struct Listener {
     subscription: PubSub,
     keys: Keys,
 }
 
 impl Queue {
-    /// Subscribes to the wake-ups of every topic, and to orders.
+    /// Subscribes to the wake-ups of every topic, and to the control channel.
     ///
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
-    pub async fn listen(&self) -> Result<WakeListener, QueueError> {
+    pub async fn listen(&self) -> Result<Listener, QueueError> {
         let client = self.connection.settings().client()?;
-        let mut subscription = client.get_async_pubsub().await?;
-        subscription.psubscribe(self.keys.wake_pattern()).await?;
-        subscription.subscribe(self.keys.orders_channel()).await?;
-        Ok(WakeListener { subscription, keys: self.keys.clone() })
+        let mut subscription = client.get_async_pubsub().await.map_err(QueueError::of_redis)?;
+        subscription.psubscribe(self.keys.wake_pattern()).await.map_err(QueueError::of_redis)?;
+        subscription.subscribe(self.keys.control_channel()).await.map_err(QueueError::of_redis)?;
+        Ok(Listener { subscription, keys: self.keys.clone() })
     }
 
     /// Subscribes to the wake-ups of some topics; at least one.
     ///
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
-    pub async fn listen_to(&self, topics: &[TopicName]) -> Result<WakeListener, QueueError> {
+    pub async fn listen_to(&self, topics: &[TopicName]) -> Result<Listener, QueueError> {
         let client = self.connection.settings().client()?;
-        let mut subscription = client.get_async_pubsub().await?;
+        let mut subscription = client.get_async_pubsub().await.map_err(QueueError::of_redis)?;
         let channels: Vec<String> =
             topics.iter().map(|topic| self.keys.of(topic).key("wake")).collect();
-        subscription.subscribe(channels).await?;
-        Ok(WakeListener { subscription, keys: self.keys.clone() })
+        subscription.subscribe(channels).await.map_err(QueueError::of_redis)?;
+        Ok(Listener { subscription, keys: self.keys.clone() })
     }
 }
 
-impl WakeListener {
-    /// Waits for the next wake-up.
-    pub async fn next(&mut self) -> Wake {
+impl Listener {
+    /// Waits for the next notification.
+    pub async fn next(&mut self) -> Notification {
         loop {
             let Some(message) = self.subscription.on_message().next().await else {
-                return Wake::Lost;
+                return Notification::Lost;
             };
             let channel = message.get_channel_name();
-            if channel == self.keys.orders_channel() {
-                // What is no text is no order.
-                if let Ok(order) = message.get_payload() {
-                    return Wake::Order(order);
+            if channel == self.keys.control_channel() {
+                // A message that is not UTF-8 is ignored.
+                if let Ok(text) = message.get_payload() {
+                    return Notification::Control(text);
                 }
             } else if let Some(topic) = self.keys.topic_of_channel(channel) {
-                return Wake::Topic(topic);
+                return Notification::WakeUp(topic);
             }
         }
     }

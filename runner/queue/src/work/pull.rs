@@ -8,8 +8,8 @@
 mod by_token;
 mod options;
 
-pub use by_token::{Held, TokenError};
-pub use options::{Pull, PullError, check_consumer};
+pub use by_token::{LeasedJob, TokenError};
+pub use options::{PullOptions, PullOptionsError, check_consumer};
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::constants::BATCH_MAX;
 use crate::work::lease::{Lease, LeaseCall, Leased};
-use crate::work::listen::{Wake, WakeListener};
+use crate::work::listen::{Listener, Notification};
 use crate::work::turn::{Promotion, ReclaimRule, Turn, TurnReply};
-use crate::work::wake_up::{Bell, Heard};
+use crate::work::wake_up::{SleepEnd, WakeUpReceiver};
 
 /// The least sleep: what is said to come at once comes a little later at worst.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
@@ -46,9 +46,9 @@ pub struct Pulled {
 /// What wakes a pull that sleeps.
 enum Waker<'b> {
     /// A subscription of its own, once there is one.
-    Own(Option<WakeListener>),
+    Own(Option<Listener>),
     /// A bell.
-    Bell(&'b mut Bell),
+    WakeUpReceiver(&'b mut WakeUpReceiver),
 }
 
 /// What one look at a topic, or at one of its shards, brought.
@@ -78,7 +78,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer until the end of the wait, or refused; jobs may be
     /// leased all the same, and come back when their leases expire.
-    pub async fn pull(&self, topic: &TopicName, pull: &Pull) -> Result<Pulled, QueueError> {
+    pub async fn pull(&self, topic: &TopicName, pull: &PullOptions) -> Result<Pulled, QueueError> {
         self.pull_woken(topic, pull, Waker::Own(None)).await
     }
 
@@ -87,19 +87,19 @@ impl Queue {
     ///
     /// # Errors
     /// As [`pull`](Self::pull).
-    pub async fn pull_by_bell(
+    pub async fn pull_with_receiver(
         &self,
         topic: &TopicName,
-        pull: &Pull,
-        bell: &mut Bell,
+        pull: &PullOptions,
+        bell: &mut WakeUpReceiver,
     ) -> Result<Pulled, QueueError> {
-        self.pull_woken(topic, pull, Waker::Bell(bell)).await
+        self.pull_woken(topic, pull, Waker::WakeUpReceiver(bell)).await
     }
 
     async fn pull_woken(
         &self,
         topic: &TopicName,
-        pull: &Pull,
+        pull: &PullOptions,
         mut waker: Waker<'_>,
     ) -> Result<Pulled, QueueError> {
         let end = Instant::now() + pull.wait();
@@ -120,8 +120,8 @@ impl Queue {
             let rest = look.wait.unwrap_or(pull.poll()).clamp(SLEEP_MIN, pull.poll());
             let until = end.min(now + rest);
             match &mut waker {
-                Waker::Bell(bell) => {
-                    if let Heard::Over = bell.sleep(until).await {
+                Waker::WakeUpReceiver(bell) => {
+                    if let SleepEnd::Cancelled = bell.sleep(until).await {
                         return Ok(look.pulled);
                     }
                 }
@@ -155,7 +155,7 @@ impl Queue {
     async fn look(
         &self,
         shards: &mut [Shard],
-        pull: &Pull,
+        pull: &PullOptions,
         end: Instant,
     ) -> Result<Look, QueueError> {
         let mut all = Look::default();
@@ -174,7 +174,7 @@ impl Queue {
     async fn look_at(
         &self,
         shard: &mut Shard,
-        pull: &Pull,
+        pull: &PullOptions,
         call: &LeaseCall,
         end: Instant,
     ) -> Result<Look, QueueError> {
@@ -235,12 +235,12 @@ impl Retries {
 
 /// Sleeps until then, or until a wake-up comes. False if wake-ups come no more; it has slept to the
 /// end then, so that a connection that breaks at once does not keep the caller busy.
-async fn sleep_or_wake(listener: &mut WakeListener, until: Instant) -> bool {
+async fn sleep_or_wake(listener: &mut Listener, until: Instant) -> bool {
     tokio::select! {
         () = sleep_until(until) => true,
         heard = listener.next() => match heard {
-            Wake::Topic(_) | Wake::Order(_) => true,
-            Wake::Lost => {
+            Notification::WakeUp(_) | Notification::Control(_) => true,
+            Notification::Lost => {
                 sleep_until(until).await;
                 false
             }
@@ -333,10 +333,10 @@ mod tests {
     #[test]
     fn a_pull_may_move_between_threads() {
         fn moves<T: Send>(_: &T) {}
-        fn pulls(queue: &Queue, topic: &TopicName, pull: &Pull) {
+        fn pulls(queue: &Queue, topic: &TopicName, pull: &PullOptions) {
             moves(&queue.pull(topic, pull));
         }
-        let _: fn(&Queue, &TopicName, &Pull) = pulls;
+        let _: fn(&Queue, &TopicName, &PullOptions) = pulls;
     }
 
     #[test]

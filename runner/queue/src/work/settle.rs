@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{FollowUp, JobId};
+use duebox_job::{FailureClass, FollowUp, JobId};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
@@ -54,6 +54,24 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// A failed attempt: the job is tried again after `delay`, until it has had `max_attempts` (1 to
+    /// [`duebox_job::ATTEMPTS_MAX`]). A dead job keeps the reason.
+    pub fn nack(delay: Duration, max_attempts: u32, reason: &str) -> Self {
+        Self::Nack { delay, max_attempts, info: info_json(FailureClass::Nack, reason) }
+    }
+
+    /// A failure that another attempt would not help: the job goes to dead, and keeps the reason.
+    pub fn drop(reason: &str) -> Self {
+        Self::Drop { info: info_json(FailureClass::Drop, reason) }
+    }
+}
+
+/// What a dead job keeps of its death, as JSON.
+fn info_json(class: FailureClass, reason: &str) -> String {
+    serde_json::json!({ "class": class.name(), "reason": reason }).to_string()
+}
+
 /// What remains of a job that is done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finish {
@@ -69,7 +87,7 @@ pub struct Finish {
 
 /// A lease and the verdict that ends it. Borrowing one for a turn does not use it up, so that a turn
 /// without an answer can be repeated.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Settlement {
     id: JobId,
     token: Token,
@@ -102,7 +120,7 @@ pub enum Settled {
     Snoozed,
     /// Forgotten, as the topic wants for what would bury it.
     Discarded,
-    /// Buried.
+    /// DeadEntry.
     Dead,
     /// The token was stale: the lease had expired, or was settled before. Nothing has changed.
     Lost,
@@ -166,6 +184,10 @@ impl Settlement {
     /// The job it settles.
     pub fn id(&self) -> &JobId {
         &self.id
+    }
+
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
     }
 
     /// What stands together: acks under one token that follow each other; any other verdict alone.

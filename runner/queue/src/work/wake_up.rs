@@ -1,7 +1,7 @@
-//! Bells: one for each topic that somebody waits for, rung by whoever hears the wake-ups. So many who wait
-//! share one subscription.
+//! Wake-ups inside one process: one subscription to Redis serves any number of waiting pulls.
 //!
-//! A ring is remembered until who waits has heard it, so none is lost between a look and a sleep.
+//! The owner of the subscription notifies the hub. A receiver remembers a notification until it sleeps
+//! next, so none is lost between a look at the topic and the sleep that follows.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -11,52 +11,56 @@ use duebox_job::TopicName;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Bells that are kept before those that nobody hears are thrown away.
-const BELLS_MAX: usize = 1_024;
+/// Topics in the hub before those without a receiver are removed.
+const TOPICS_MAX: usize = 1_024;
 
-/// The bells of all topics. Clones are the same.
+/// Wakes the receivers of every topic. Clones share the receivers.
 #[derive(Clone, Default)]
-pub struct Bells(Arc<Mutex<HashMap<TopicName, watch::Sender<u64>>>>);
+pub struct WakeUpHub(Arc<Mutex<HashMap<TopicName, watch::Sender<u64>>>>);
 
-/// The bell of one topic, for one who waits; and what ends the wait before its time.
-pub struct Bell {
-    rung: watch::Receiver<u64>,
-    over: Pin<Box<dyn Future<Output = ()> + Send>>,
+/// Wakes one sleeping pull; ends its wait when the pull is cancelled.
+pub struct WakeUpReceiver {
+    notified: watch::Receiver<u64>,
+    cancelled: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// Why a sleep ended.
-pub(crate) enum Heard {
-    /// It is time to look again.
+pub(crate) enum SleepEnd {
+    /// It is time to look at the topic again.
     Look,
-    /// Nobody waits any more.
-    Over,
+    /// The pull was cancelled.
+    Cancelled,
 }
 
-impl Bells {
-    /// The bell of a topic. The wait ends, too, when `over` does.
-    pub fn bell(&self, topic: &TopicName, over: impl Future<Output = ()> + Send + 'static) -> Bell {
-        let mut bells = self.lock();
-        if bells.len() >= BELLS_MAX {
-            bells.retain(|_, bell| bell.receiver_count() > 0);
+impl WakeUpHub {
+    /// A receiver for one topic. Its waits end when `cancelled` completes.
+    pub fn subscribe(
+        &self,
+        topic: &TopicName,
+        cancelled: impl Future<Output = ()> + Send + 'static,
+    ) -> WakeUpReceiver {
+        let mut topics = self.lock();
+        if topics.len() >= TOPICS_MAX {
+            topics.retain(|_, sender| sender.receiver_count() > 0);
         }
-        let rung = bells.entry(topic.base()).or_default().subscribe();
-        Bell { rung, over: Box::pin(over) }
+        let notified = topics.entry(topic.base()).or_default().subscribe();
+        WakeUpReceiver { notified, cancelled: Box::pin(cancelled) }
     }
 
-    /// Rings for those who wait for a topic.
-    pub fn ring(&self, topic: &TopicName) {
-        let bells = self.lock();
-        if !bells.is_empty()
-            && let Some(bell) = bells.get(&topic.base())
+    /// Wakes the receivers of a topic.
+    pub fn notify(&self, topic: &TopicName) {
+        let topics = self.lock();
+        if !topics.is_empty()
+            && let Some(sender) = topics.get(&topic.base())
         {
-            bell.send_modify(|rung| *rung = rung.wrapping_add(1));
+            sender.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 
-    /// Rings for all who wait: wake-ups may have been lost.
-    pub fn ring_all(&self) {
-        for bell in self.lock().values() {
-            bell.send_modify(|rung| *rung = rung.wrapping_add(1));
+    /// Wakes all receivers: wake-ups may have been lost.
+    pub fn notify_all(&self) {
+        for sender in self.lock().values() {
+            sender.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 
@@ -65,18 +69,18 @@ impl Bells {
     }
 }
 
-impl Bell {
-    /// Sleeps until then, until it rings, or until the wait is over.
-    pub(crate) async fn sleep(&mut self, until: Instant) -> Heard {
+impl WakeUpReceiver {
+    /// Sleeps until `until`, until it is notified, or until the pull is cancelled.
+    pub(crate) async fn sleep(&mut self, until: Instant) -> SleepEnd {
         tokio::select! {
-            () = &mut self.over => Heard::Over,
-            () = sleep_until(until) => Heard::Look,
-            rung = self.rung.changed() => match rung {
-                Ok(()) => Heard::Look,
-                // Nobody rings any more: what comes is found by the poll.
+            () = &mut self.cancelled => SleepEnd::Cancelled,
+            () = sleep_until(until) => SleepEnd::Look,
+            notified = self.notified.changed() => match notified {
+                Ok(()) => SleepEnd::Look,
+                // The hub is gone: the poll finds what comes.
                 Err(_) => {
                     sleep_until(until).await;
-                    Heard::Look
+                    SleepEnd::Look
                 }
             },
         }
@@ -95,32 +99,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_ring_before_the_sleep_is_heard() {
-        let (bells, topic) = (Bells::default(), TopicName::new("a").unwrap());
-        let mut bell = bells.bell(&topic, pending());
-        bells.ring(&topic.shard(3));
-        assert!(matches!(bell.sleep(far()).await, Heard::Look));
-        bells.ring_all();
-        assert!(matches!(bell.sleep(far()).await, Heard::Look));
-        // Another topic's bell is another's.
-        bells.ring(&TopicName::new("b").unwrap());
-        let slept = tokio::time::timeout(Duration::from_millis(20), bell.sleep(far())).await;
+    async fn a_notification_before_the_sleep_ends_it() {
+        let (hub, topic) = (WakeUpHub::default(), TopicName::new("a").unwrap());
+        let mut receiver = hub.subscribe(&topic, pending());
+        hub.notify(&topic.shard(3));
+        assert!(matches!(receiver.sleep(far()).await, SleepEnd::Look));
+        hub.notify_all();
+        assert!(matches!(receiver.sleep(far()).await, SleepEnd::Look));
+        // A notification of another topic does not wake it.
+        hub.notify(&TopicName::new("b").unwrap());
+        let slept = tokio::time::timeout(Duration::from_millis(20), receiver.sleep(far())).await;
         assert!(slept.is_err());
     }
 
     #[tokio::test]
-    async fn who_has_gone_waits_no_more() {
-        let bells = Bells::default();
-        let mut bell = bells.bell(&TopicName::new("a").unwrap(), async {});
-        assert!(matches!(bell.sleep(far()).await, Heard::Over));
+    async fn a_cancelled_pull_stops_waiting() {
+        let hub = WakeUpHub::default();
+        let mut receiver = hub.subscribe(&TopicName::new("a").unwrap(), async {});
+        assert!(matches!(receiver.sleep(far()).await, SleepEnd::Cancelled));
     }
 
     #[test]
-    fn bells_that_nobody_hears_are_thrown_away() {
-        let bells = Bells::default();
-        for number in 0..3 * BELLS_MAX {
-            drop(bells.bell(&TopicName::new(&format!("t{number}")).unwrap(), pending()));
+    fn topics_without_a_receiver_are_removed() {
+        let hub = WakeUpHub::default();
+        for number in 0..3 * TOPICS_MAX {
+            drop(hub.subscribe(&TopicName::new(&format!("t{number}")).unwrap(), pending()));
         }
-        assert!(bells.lock().len() <= BELLS_MAX);
+        assert!(hub.lock().len() <= TOPICS_MAX);
     }
 }

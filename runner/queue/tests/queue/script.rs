@@ -2,7 +2,7 @@
 
 use redis::{Cmd, RedisResult, Value};
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 /// A script by its path under `lua/`.
 pub(crate) struct RawScript(&'static str);
@@ -35,23 +35,23 @@ impl RawScript {
     /// Calls the script on the topic's keys, which its header names.
     pub(crate) fn try_call<A: AsRef<[u8]>>(
         &self,
-        ground: &Ground,
+        fixture: &Fixture,
         args: &[A],
     ) -> RedisResult<Value> {
         let (digest, keys) = duebox_queue::digest_and_keys(self.0).unwrap();
         let mut call: Cmd = redis::cmd("EVALSHA");
         call.arg(digest).arg(keys.len());
         for key in keys {
-            call.arg(ground.key(key));
+            call.arg(fixture.key(key));
         }
         for arg in args {
             call.arg(arg.as_ref());
         }
-        ground.try_redis(&call)
+        fixture.try_redis(&call)
     }
 
     /// Calls the script, which must not refuse, and reads its answer.
-    pub(crate) fn call<T: redis::FromRedisValue>(&self, ground: &Ground, args: &[&str]) -> T {
-        redis::from_redis_value(self.try_call(ground, args).unwrap()).unwrap()
+    pub(crate) fn call<T: redis::FromRedisValue>(&self, fixture: &Fixture, args: &[&str]) -> T {
+        redis::from_redis_value(self.try_call(fixture, args).unwrap()).unwrap()
     }
 }

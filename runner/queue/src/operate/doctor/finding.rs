@@ -3,29 +3,29 @@
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
-/// One thing that is not as it should be.
+/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The topic; empty for what is of no topic.
+    /// The topic; empty if the fault belongs to no topic.
     pub topic: String,
     /// What is wrong.
     pub kind: FindingKind,
-    /// With what: a job's id; for some kinds a key's name, or the key of jobs.
+    /// What is affected: a job's id; for some kinds the name of a key, or a job key.
     #[serde(serialize_with = "as_text")]
     pub subject: Bytes,
-    /// The particulars, for people.
+    /// Details, as text.
     pub detail: String,
-    /// What was done about it; empty for nothing.
+    /// What was done about it; empty if nothing.
     pub done: String,
 }
 
 impl Finding {
-    /// The subject for people; bytes that are no text are replaced.
+    /// The subject as text; invalid UTF-8 is replaced.
     pub fn subject_text(&self) -> String {
         String::from_utf8_lossy(&self.subject).into_owned()
     }
 
-    /// True if it was put right.
+    /// True if it was repaired.
     pub fn is_repaired(&self) -> bool {
         !self.done.is_empty()
     }
@@ -35,45 +35,45 @@ fn as_text<S: Serializer>(subject: &Bytes, serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_str(&String::from_utf8_lossy(subject))
 }
 
-/// What can be wrong.
+/// The kinds of faults, each with its repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// A key of the queue is of another type: renamed.
+    /// A key has a wrong type: it is renamed.
     WrongType,
-    /// An id waits without a payload: removed.
+    /// An id waits without a payload: it is removed.
     NoPayload,
-    /// A due time is no unix time in milliseconds: to dead.
+    /// A due time is not unix milliseconds: the job goes to dead.
     BadDue,
-    /// Another score is no time: set to now.
+    /// Another score is not a time: it is set to now.
     BadScore,
-    /// An id is in two stages at once: left in one.
+    /// An id is in two states: it is left in one.
     TwoStages,
-    /// A payload is in no stage: to dead.
+    /// A payload is in no state: it goes to dead.
     Orphan,
-    /// Options without a job: removed.
+    /// Options without a job: they are removed.
     StrayOptions,
-    /// The options of a live job cannot be read: it goes to dead when it is leased. Only reported.
+    /// The options of a live job are invalid: reported only. The job goes to dead when it is leased.
     BadOptions,
-    /// Attempts, or an error, of no job that has begun: removed.
+    /// Attempts or an error of a job that has not begun: they are removed.
     StrayAttempts,
-    /// A turn of a key that no job holds: given to the next in line.
+    /// A permit of a key that no job holds: the next job gets it.
     StrayTurn,
-    /// The turns of a key are counted wrongly: counted anew.
+    /// The permits of a key are counted wrong: they are counted again.
     WrongTurns,
-    /// `blocked` and its index differ, or a member is none: made one.
+    /// `blocked` and its index differ, or a member is invalid: they are made to agree.
     LineMismatch,
-    /// A job waits in a line that nobody moves: let through.
+    /// A job waits in a queue of a key that nothing advances: it is admitted.
     StuckLine,
     /// The parts of a dead job do not match.
     DeadParts,
     /// The parts of a done job do not match.
     DoneParts,
-    /// Follow-ups that no relay can read: set aside.
+    /// Follow-ups that the relay cannot read: they are moved aside.
     BadOutbox,
-    /// What stands beside the values of the store belongs to none: removed.
+    /// Revisions or expiries without a value: they are removed.
     StoreParts,
-    /// The bytes of the store are counted wrongly: counted anew.
+    /// The bytes of the store are counted wrong: they are counted again.
     WrongBytes,
     /// The set of topics holds a name that no topic can have: removed.
     BadTopic,

@@ -13,14 +13,15 @@ use crate::error::QueueError;
 use crate::wire::reply::{array, bytes, count, text};
 use crate::wire::script;
 
-/// Keys that Redis is asked to look at in one step.
+/// Keys that Redis looks at in one step.
 const SCAN_COUNT: u64 = 1_000;
 
 impl Queue {
-    /// Compares the set of topics with the keys that there are, and answers all topics: those with
-    /// keys, shard by shard, and those of the set. A topic for which `is_served` holds may be without keys.
+    /// Compares the set of topics with the keys, and returns all topics: those with keys, shard by
+    /// shard, and those of the set. A topic for which `is_served` holds may have no keys.
     ///
-    /// Goes through all keys of the database with SCAN, in steps of 1,000: O(keys), and no step blocks.
+    /// Reads all keys of the database with SCAN, in steps of 1,000: O(keys), and no step blocks
+    /// Redis.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -53,7 +54,7 @@ impl Queue {
             let done = if repair { self.unlist(&name).await? } else { "" };
             tell(None, FindingKind::BadTopic, name, "no name of a topic", done.to_owned());
         }
-        // A topic of many shards may have keys in some of them alone.
+        // A topic with shards may have keys in some of them only.
         let with_keys: BTreeSet<TopicName> = topics.iter().map(TopicName::base).collect();
         for topic in listed.iter().filter(|topic| !with_keys.contains(*topic) && !is_served(topic))
         {
@@ -75,7 +76,7 @@ impl Queue {
         Ok(topics.into_iter().collect())
     }
 
-    /// The topics, and shards of topics, that have keys.
+    /// The topics, and shards, that have keys.
     async fn scan_topics(&self) -> Result<BTreeSet<TopicName>, QueueError> {
         let mut topics = BTreeSet::new();
         let mut cursor = "0".to_owned();
@@ -103,7 +104,7 @@ impl Queue {
         array(script::run_one(&self.connection, members).await?)?.into_iter().map(bytes).collect()
     }
 
-    /// The type of the key that should be the set of topics, if it is another.
+    /// The type of the key of topics, if it is not a set.
     async fn wrong_set(&self) -> Result<Option<String>, QueueError> {
         let mut ask = redis::cmd("TYPE");
         ask.arg(self.keys.topics_key());
@@ -127,8 +128,8 @@ impl Queue {
         script::run_one(&self.connection, remove).await.map(|_| "removed")
     }
 
-    /// Removes a topic without keys from the set. One that was pushed to meanwhile comes back: a push
-    /// through Duebox lists its topic after its job, so one of the two sees the other.
+    /// Removes a topic without keys from the set. A topic that is pushed to meanwhile comes back: a
+    /// push lists its topic after its job, so one of the two sees the other.
     async fn unlist_empty(&self, topic: &TopicName) -> Result<&'static str, QueueError> {
         self.unlist(topic.as_str().as_bytes()).await?;
         let keys = self.keys.of(topic);

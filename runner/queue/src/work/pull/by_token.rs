@@ -8,7 +8,7 @@ use bytes::Bytes;
 use duebox_job::{JobId, Options, TopicName};
 use redis::Value;
 
-use super::PullError;
+use super::PullOptionsError;
 use super::options::check_consumer;
 use crate::client::Queue;
 use crate::error::QueueError;
@@ -39,7 +39,7 @@ impl FromStr for Token {
 
 /// What must be known of a leased job to settle it: its own options, and how often it was tried.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct LeasedJob {
     /// The token of its lease.
     pub token: Token,
     /// The job's own options, or why they cannot be read.
@@ -57,7 +57,11 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn held(&self, topic: &TopicName, id: &JobId) -> Result<Option<Held>, QueueError> {
+    pub async fn leased_job(
+        &self,
+        topic: &TopicName,
+        id: &JobId,
+    ) -> Result<Option<LeasedJob>, QueueError> {
         let keys = self.keys.of(&self.shard_of_lease(topic, id, None).await?);
         let asked = [("ZSCORE", "unack"), ("HGET", "opts"), ("HGET", "attempts")];
         let asked = asked.map(|(command, name)| {
@@ -79,7 +83,7 @@ impl Queue {
             value => score(text(value)?),
         };
         let counted = |count| u32::try_from(count).unwrap_or(u32::MAX);
-        Ok(Some(Held {
+        Ok(Some(LeasedJob {
             token: Token::expiring_at_us(score(text(&token)?)),
             options: Options::from_json(&options),
             failures: counted(attempts % CRASH),
@@ -136,7 +140,7 @@ impl Queue {
         by: Duration,
     ) -> Result<Option<Token>, QueueError> {
         check_consumer(consumer)
-            .map_err(|error: PullError| QueueError::BadCall(error.to_string()))?;
+            .map_err(|error: PullOptionsError| QueueError::BadCall(error.to_string()))?;
         let topic = &self.shard_of_lease(topic, id, Some(token)).await?;
         let extend = &[Extension { id: id.clone(), token: token.clone(), by }];
         let reply = self.turn(topic, &Turn { holder: consumer, extend, ..Turn::default() }).await?;

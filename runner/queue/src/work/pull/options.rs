@@ -23,7 +23,7 @@ const CRASHED_INFO: &str = r#"{"class":"crashed","reason":"those who pulled it d
 
 /// A wish for jobs, with a wait.
 #[derive(Debug, Clone)]
-pub struct Pull {
+pub struct PullOptions {
     consumer: String,
     jobs: usize,
     lease: Duration,
@@ -45,7 +45,7 @@ pub struct Pull {
 
 /// Why a wish makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PullError {
+pub enum PullOptionsError {
     /// The consumer's name.
     #[error(
         "{0:?} is no name of a consumer; allowed are 1 to 128 visible ASCII characters, no spaces"
@@ -62,28 +62,28 @@ pub enum PullError {
     Wait,
 }
 
-impl Pull {
+impl PullOptions {
     /// A wish for up to `jobs` (1 to 1000), each held for `lease` (1 ms to one day), that waits for up
     /// to `wait` (60 s at most) if none is due. The consumer's name (1 to 128 visible ASCII characters)
     /// says later who holds a job.
     ///
     /// # Errors
-    /// [`PullError`] if one of them is out of range.
+    /// [`PullOptionsError`] if one of them is out of range.
     pub fn new(
         consumer: &str,
         jobs: usize,
         lease: Duration,
         wait: Duration,
-    ) -> Result<Self, PullError> {
+    ) -> Result<Self, PullOptionsError> {
         check_consumer(consumer)?;
         if !(1..=BATCH_MAX).contains(&jobs) {
-            return Err(PullError::Jobs(jobs));
+            return Err(PullOptionsError::Jobs(jobs));
         }
         if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
-            return Err(PullError::Lease);
+            return Err(PullOptionsError::Lease);
         }
         if wait > WAIT_MAX {
-            return Err(PullError::Wait);
+            return Err(PullOptionsError::Wait);
         }
         Ok(Self {
             consumer: consumer.to_owned(),
@@ -136,11 +136,11 @@ impl Pull {
 /// Whether a consumer may have this name: 1 to 128 visible ASCII characters.
 ///
 /// # Errors
-/// [`PullError::Consumer`], if not.
-pub fn check_consumer(name: &str) -> Result<(), PullError> {
+/// [`PullOptionsError::Consumer`], if not.
+pub fn check_consumer(name: &str) -> Result<(), PullOptionsError> {
     let is_visible = name.chars().all(|c| c.is_ascii_graphic());
     if name.is_empty() || name.len() > NAME_MAX || !is_visible {
-        return Err(PullError::Consumer(name.to_owned()));
+        return Err(PullOptionsError::Consumer(name.to_owned()));
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ mod tests {
     fn what_is_out_of_range_is_refused() {
         let second = Duration::from_secs(1);
         let refused = |consumer: &str, jobs, lease, wait| {
-            Pull::new(consumer, jobs, lease, wait).err().map(|error| error.to_string())
+            PullOptions::new(consumer, jobs, lease, wait).err().map(|error| error.to_string())
         };
         assert_eq!(refused("me:1", 1_000, LEASE_MAX, WAIT_MAX), None);
         assert_eq!(refused("m", 1, LEASE_MIN, Duration::ZERO), None);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn no_two_calls_have_the_same_name() {
-        let pull = Pull::new("me:1", 1, LEASE_MIN, WAIT_MAX).unwrap();
+        let pull = PullOptions::new("me:1", 1, LEASE_MIN, WAIT_MAX).unwrap();
         let name = || pull.call_beside(&[]).unwrap().call_id;
         let (one, other) = (name(), name());
         assert_ne!(one, other);

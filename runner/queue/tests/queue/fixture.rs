@@ -1,6 +1,6 @@
 //! What a test stands on: the shared server, a topic nobody else touches, and the verbs in short.
 //!
-//! Time is moved and not waited for: [`Ground::advance`] puts every time in the topic into the past,
+//! Time is moved and not waited for: [`Fixture::advance`] puts every time in the topic into the past,
 //! tokens included, which to the scripts is the same as having waited.
 
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(15);
 pub(crate) const BACKOFF: Duration = Duration::from_secs(60);
 /// Attempts that [`nack`] allows in all.
 pub(crate) const ATTEMPTS: u32 = 3;
-/// Crashes that [`Ground::reclaim`] allows.
+/// Crashes that [`Fixture::reclaim`] allows.
 pub(crate) const CRASHES: u32 = 3;
 
 /// Who holds the leases that tests extend.
@@ -44,7 +44,7 @@ fn shared_server() -> Arc<RedisServer> {
     })
 }
 
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub(crate) queue: Queue,
     pub(crate) topic: TopicName,
     prefix: String,
@@ -54,15 +54,15 @@ pub(crate) struct Ground {
     _server: Option<Arc<RedisServer>>,
 }
 
-impl Ground {
+impl Fixture {
     pub(crate) async fn new() -> Self {
         let server = shared_server();
-        let mut ground = Self::on(&server).await;
-        ground._server = Some(server);
-        ground
+        let mut fixture = Self::on(&server).await;
+        fixture._server = Some(server);
+        fixture
     }
 
-    /// On a server of the test's own, which must outlive the ground.
+    /// On a server of the test's own, which must outlive the fixture.
     pub(crate) async fn on(server: &RedisServer) -> Self {
         let number = TOPICS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("due[{number}]");
@@ -105,6 +105,11 @@ impl Ground {
 
     pub(crate) fn redis<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
         command.query(&mut *self.redis.borrow_mut()).unwrap()
+    }
+
+    /// Runs a pipeline of plain commands, none of which may fail.
+    pub(crate) fn exec(&self, commands: &redis::Pipeline) {
+        commands.exec(&mut *self.redis.borrow_mut()).unwrap();
     }
 
     pub(crate) fn try_redis(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
@@ -243,7 +248,7 @@ impl Ground {
         loop {
             let page = PageQuery { after, limit: BATCH_MAX, ..PageQuery::default() };
             let query = DeadQuery { page, ..DeadQuery::default() };
-            let page = self.queue.dead_page(&self.topic, &query).await.unwrap();
+            let page = self.queue.list_dead(&self.topic, &query).await.unwrap();
             ids.extend(page.jobs.into_iter().map(|job| job.id));
             after = page.next;
             if after.is_none() || ids.len() >= n {

@@ -4,47 +4,47 @@ use std::time::Duration;
 
 use duebox_queue::{Cancelled, Due, IfExists, Rescheduled, Settled, Verdict};
 
-use crate::ground::{BACKOFF, Ground, LEASE, id, job, job_in, nack};
+use crate::fixture::{BACKOFF, Fixture, LEASE, id, job, job_in, nack};
 use crate::snapshot::{Snapshot, ids};
 
 /// A job of id `a`, brought into a state by name.
-async fn put(ground: &Ground, state: &str) {
+async fn put(fixture: &Fixture, state: &str) {
     if state == "none" {
         return;
     }
     if state == "pending" {
-        ground.push_job(job_in("a", 60), IfExists::Reject).await;
+        fixture.push_job(job_in("a", 60), IfExists::Reject).await;
         return;
     }
-    ground.push("a").await;
+    fixture.push("a").await;
     if state == "ready" {
         return;
     }
-    let lease = ground.lease_only("a").await;
+    let lease = fixture.lease_only("a").await;
     match state {
         "retry" | "retried" => {
-            assert_eq!(ground.settle(lease, nack()).await, Settled::Retry);
+            assert_eq!(fixture.settle(lease, nack()).await, Settled::Retry);
             if state == "retried" {
-                ground.advance(BACKOFF, &mut []);
-                ground.promote().await;
+                fixture.advance(BACKOFF, &mut []);
+                fixture.promote().await;
             }
         }
         "released" => {
             let delay = BACKOFF;
-            assert_eq!(ground.settle(lease, Verdict::Release { delay }).await, Settled::Released);
+            assert_eq!(fixture.settle(lease, Verdict::Release { delay }).await, Settled::Released);
         }
-        "followed" => ground.plain_push("a", "newer", ground.now_ms() + 60_000),
+        "followed" => fixture.plain_push("a", "newer", fixture.now_ms() + 60_000),
         "leased" => {}
         _ => panic!("no state {state}"),
     }
 }
 
-async fn cancel(ground: &Ground) -> Cancelled {
-    ground.queue.cancel(&ground.topic, &id("a")).await.unwrap()
+async fn cancel(fixture: &Fixture) -> Cancelled {
+    fixture.queue.cancel(&fixture.topic, &id("a")).await.unwrap()
 }
 
-async fn reschedule(ground: &Ground, due: Due) -> Rescheduled {
-    ground.queue.reschedule(&ground.topic, &id("a"), due).await.unwrap()
+async fn reschedule(fixture: &Fixture, due: Due) -> Rescheduled {
+    fixture.queue.reschedule(&fixture.topic, &id("a"), due).await.unwrap()
 }
 
 #[tokio::test]
@@ -58,48 +58,48 @@ async fn cancelling_leaves_nothing_that_waits() {
         ("leased", Cancelled::Leased),
         ("followed", Cancelled::Leased),
     ] {
-        let ground = Ground::new().await;
-        put(&ground, state).await;
-        assert_eq!(cancel(&ground).await, expected, "{state}");
-        let after = ground.snapshot();
+        let fixture = Fixture::new().await;
+        put(&fixture, state).await;
+        assert_eq!(cancel(&fixture).await, expected, "{state}");
+        let after = fixture.snapshot();
         let waiting = [&after.pending, &after.ready, &after.retry].map(|stage| stage.len());
         assert_eq!(waiting, [0; 3], "{state}");
         assert!(after.jobs.is_empty() && after.opts.is_empty(), "{state}");
         assert!(after.attempts.is_empty(), "{state}");
         assert_eq!(after.unack.len(), usize::from(expected == Cancelled::Leased), "{state}");
         let again = if expected == Cancelled::Leased { Cancelled::Leased } else { Cancelled::None };
-        assert_eq!(cancel(&ground).await, again, "{state}");
+        assert_eq!(cancel(&fixture).await, again, "{state}");
     }
 }
 
 #[tokio::test]
 async fn a_lease_keeps_its_attempts_when_it_is_cancelled_and_loses_them_at_its_end() {
     for crash in [false, true] {
-        let ground = Ground::new().await;
-        put(&ground, "retried").await;
-        let mut lease = ground.lease_only("a").await;
-        assert_eq!(cancel(&ground).await, Cancelled::Leased);
-        assert_eq!(ids(&ground.snapshot().attempts), ["a"]);
+        let fixture = Fixture::new().await;
+        put(&fixture, "retried").await;
+        let mut lease = fixture.lease_only("a").await;
+        assert_eq!(cancel(&fixture).await, Cancelled::Leased);
+        assert_eq!(ids(&fixture.snapshot().attempts), ["a"]);
         if crash {
-            ground.advance(LEASE, &mut [&mut lease]);
-            assert_eq!(ground.reclaim().await.jobs, [(id("a"), Settled::Cancelled)]);
+            fixture.advance(LEASE, &mut [&mut lease]);
+            assert_eq!(fixture.reclaim().await.jobs, [(id("a"), Settled::Cancelled)]);
         } else {
-            assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done);
+            assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
         }
-        ground.promote().await;
-        assert_eq!(ground.keys(), Vec::<String>::new());
+        fixture.promote().await;
+        assert_eq!(fixture.keys(), Vec::<String>::new());
     }
 }
 
 #[tokio::test]
 async fn many_are_cancelled_each_with_its_word() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for name in ["a", "b", "c"] {
-        ground.push(name).await;
+        fixture.push(name).await;
     }
-    assert_eq!(ground.lease_up_to(1).await[0].id, id("a"));
+    assert_eq!(fixture.lease_up_to(1).await[0].id, id("a"));
     let all = ["a", "b", "c", "nobody", "b"].map(id);
-    let words = ground.queue.cancel_many(&ground.topic, &all).await.unwrap();
+    let words = fixture.queue.cancel_many(&fixture.topic, &all).await.unwrap();
     use Cancelled::{Cancelled as Gone, Leased, None};
     assert_eq!(words, [Leased, Gone, Gone, None, None]);
 }
@@ -116,11 +116,11 @@ async fn running_now_is_ready_wherever_it_waits() {
         ("leased", Rescheduled::Leased),
         ("followed", Rescheduled::Pending),
     ] {
-        let ground = Ground::new().await;
-        put(&ground, state).await;
-        let attempts = ground.snapshot().attempts;
-        assert_eq!(reschedule(&ground, Due::Now).await, expected, "{state}");
-        let after = ground.snapshot();
+        let fixture = Fixture::new().await;
+        put(&fixture, state).await;
+        let attempts = fixture.snapshot().attempts;
+        assert_eq!(reschedule(&fixture, Due::Now).await, expected, "{state}");
+        let after = fixture.snapshot();
         assert_eq!(after.attempts, attempts, "{state}");
         let waiting = [&after.pending, &after.ready, &after.retry].map(|stage| stage.len());
         match expected {
@@ -143,12 +143,12 @@ async fn putting_off_depends_on_attempts() {
         ("leased", Rescheduled::Leased),
         ("followed", Rescheduled::Pending),
     ] {
-        let ground = Ground::new().await;
-        put(&ground, state).await;
-        let before = ground.snapshot();
+        let fixture = Fixture::new().await;
+        put(&fixture, state).await;
+        let before = fixture.snapshot();
         let due = before.now_us / 1_000 + 7_200_000;
-        assert_eq!(reschedule(&ground, Due::At(due)).await, expected, "{state}");
-        let after = ground.snapshot();
+        assert_eq!(reschedule(&fixture, Due::At(due)).await, expected, "{state}");
+        let after = fixture.snapshot();
         let stage = match expected {
             Rescheduled::Pending => &after.pending,
             Rescheduled::Retry => &after.retry,
@@ -166,55 +166,55 @@ async fn putting_off_depends_on_attempts() {
 
 #[tokio::test]
 async fn a_bad_due_time_changes_nothing() {
-    let ground = Ground::new().await;
-    put(&ground, "retry").await;
-    let before = ground.snapshot().state();
+    let fixture = Fixture::new().await;
+    put(&fixture, "retry").await;
+    let before = fixture.snapshot().state();
     for due in [1, 99_999_999_999, 100_000_000_000_001, u64::MAX] {
-        assert_eq!(reschedule(&ground, Due::At(due)).await, Rescheduled::BadDue);
+        assert_eq!(reschedule(&fixture, Due::At(due)).await, Rescheduled::BadDue);
     }
-    assert_eq!(ground.snapshot().state(), before);
+    assert_eq!(fixture.snapshot().state(), before);
 }
 
 #[tokio::test]
 async fn the_newer_push_alone_is_rescheduled() {
-    let ground = Ground::new().await;
-    put(&ground, "retried").await;
-    ground.plain_push("a", "newer", ground.now_ms() + 60_000);
-    assert_eq!(ids(&ground.snapshot().ready), ["a"], "superseded there");
+    let fixture = Fixture::new().await;
+    put(&fixture, "retried").await;
+    fixture.plain_push("a", "newer", fixture.now_ms() + 60_000);
+    assert_eq!(ids(&fixture.snapshot().ready), ["a"], "superseded there");
     let later = Due::In(Duration::from_secs(90));
-    assert_eq!(reschedule(&ground, later).await, Rescheduled::Pending);
-    let after = ground.snapshot();
+    assert_eq!(reschedule(&fixture, later).await, Rescheduled::Pending);
+    let after = fixture.snapshot();
     assert_eq!(ids(&after.pending), ["a"]);
     assert!(after.ready.is_empty() && after.attempts.is_empty());
-    assert_eq!(reschedule(&ground, Due::Now).await, Rescheduled::Ready);
-    let lease = ground.lease_only("a").await;
+    assert_eq!(reschedule(&fixture, Due::Now).await, Rescheduled::Ready);
+    let lease = fixture.lease_only("a").await;
     assert_eq!((lease.payload.as_ref(), lease.failures), (b"newer".as_slice(), 0));
 }
 
 #[tokio::test]
 async fn a_successor_is_rescheduled_in_pending_and_spares_the_lease() {
-    let ground = Ground::new().await;
-    put(&ground, "retried").await;
-    let lease = ground.lease_only("a").await;
-    ground.push_job(job_in("a", 60), IfExists::Replace).await;
-    assert_eq!(reschedule(&ground, Due::Now).await, Rescheduled::Pending);
-    assert_eq!(ids(&ground.snapshot().attempts), ["a"]);
-    assert_eq!(ground.settle(lease, nack()).await, Settled::Superseded);
-    ground.promote().await;
-    assert_eq!(ground.lease_only("a").await.failures, 0);
-    assert_eq!(Snapshot::text(&ground.snapshot().jobs, "a"), "a");
+    let fixture = Fixture::new().await;
+    put(&fixture, "retried").await;
+    let lease = fixture.lease_only("a").await;
+    fixture.push_job(job_in("a", 60), IfExists::Replace).await;
+    assert_eq!(reschedule(&fixture, Due::Now).await, Rescheduled::Pending);
+    assert_eq!(ids(&fixture.snapshot().attempts), ["a"]);
+    assert_eq!(fixture.settle(lease, nack()).await, Settled::Superseded);
+    fixture.promote().await;
+    assert_eq!(fixture.lease_only("a").await.failures, 0);
+    assert_eq!(Snapshot::text(&fixture.snapshot().jobs, "a"), "a");
 }
 
 #[tokio::test]
 async fn a_job_rescheduled_in_ready_takes_its_new_place() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.advance(Duration::from_secs(9), &mut []);
-    ground.push_job(job("b"), IfExists::Reject).await;
-    let last = Due::At(ground.now_ms());
-    ground.queue.reschedule(&ground.topic, &id("a"), last).await.unwrap();
-    ground.advance(Duration::from_secs(9), &mut []);
-    let first = Due::At(ground.now_ms() - 60_000);
-    ground.queue.reschedule(&ground.topic, &id("b"), first).await.unwrap();
-    assert_eq!(ground.lease_up_to(1).await[0].id, id("b"));
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.advance(Duration::from_secs(9), &mut []);
+    fixture.push_job(job("b"), IfExists::Reject).await;
+    let last = Due::At(fixture.now_ms());
+    fixture.queue.reschedule(&fixture.topic, &id("a"), last).await.unwrap();
+    fixture.advance(Duration::from_secs(9), &mut []);
+    let first = Due::At(fixture.now_ms() - 60_000);
+    fixture.queue.reschedule(&fixture.topic, &id("b"), first).await.unwrap();
+    assert_eq!(fixture.lease_up_to(1).await[0].id, id("b"));
 }

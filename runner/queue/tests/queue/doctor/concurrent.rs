@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use duebox_job::{Options, Priority, TopicName};
 use duebox_queue::{
-    Checkup, Due, IfExists, LeaseCall, Leased, NewJob, Promotion, Queue, ReclaimRule, Rules, Turn,
+    Checkup, Due, IfExists, LeaseCall, Leased, Limits, NewJob, Promotion, Queue, ReclaimRule, Turn,
     Verdict,
 };
 
 use super::finish;
-use crate::ground::{Ground, drop_it, id, job, release};
+use crate::fixture::{Fixture, drop_it, id, job, release};
 
 /// Ids, keys and times that meet often.
 fn some_job() -> NewJob {
@@ -90,13 +90,13 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
 async fn beside_those_who_work_it_finds_nothing() {
     const ROUNDS: usize = 60;
     for rules in [
-        Rules { per_key: 1, priorities: true, ..Rules::default() },
-        Rules { per_key: 2, relaxed: true, max_running: 20, ..Rules::default() },
+        Limits { per_key: 1, priorities: true, ..Limits::default() },
+        Limits { per_key: 2, relaxed: true, max_running: 20, ..Limits::default() },
     ] {
-        let ground = Ground::new().await;
-        ground.queue.configure(&ground.topic, &rules).await.unwrap();
+        let fixture = Fixture::new().await;
+        fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
         let (steps, over) = (AtomicU32::new(0), AtomicBool::new(false));
-        let (queue, topic) = (&ground.queue, &ground.topic);
+        let (queue, topic) = (&fixture.queue, &fixture.topic);
         let work =
             futures_util::future::join_all((0..6).map(|_| live(queue, topic, &steps, &over)));
         let doctor = async {
