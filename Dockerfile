@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 #
 # The daemon in a small image: glibc, certificates and one binary. It runs as nobody in particular, on a
-# root file system that nobody can write, and needs no shell. docs/operations.md says how to deploy it.
+# root file system that nobody can write, and needs no shell. docs/guide/operations.md says how to deploy it.
 #
 #   docker build -t duebox .
 #   docker run --read-only --tmpfs /var/cache/duebox:mode=0700,uid=65532 \

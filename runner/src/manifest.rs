@@ -7,12 +7,13 @@
 //! filled in: whoever holds one need check nothing again. A manifest is refused whole, never in part.
 
 mod directory;
+mod environment;
 mod failures;
 mod json;
 mod keys;
 mod network;
 mod pattern;
-mod probed;
+mod probe_address;
 mod problem;
 mod reader;
 mod redis;
@@ -25,7 +26,6 @@ mod secret;
 mod section;
 mod server;
 mod smoke;
-mod surroundings;
 mod topic;
 mod topics;
 
@@ -38,11 +38,13 @@ use duebox_job::TopicName;
 use toml::de::DeTable;
 
 pub(crate) use self::directory::{check_guest_path, check_host_path};
+pub use self::environment::{Flags, Surroundings};
+pub use self::failures::BreakerRule;
 pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER, SERVER};
 pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 pub use self::pattern::{Patterns, TopicPattern};
-pub use self::probed::probed_address;
+pub use self::probe_address::probed_address;
 pub use self::problem::{LocatedProblem, ManifestError, Warnings};
 use self::reader::{Findings, Reader};
 pub use self::redis::{Redis, RedisUrl, Secret};
@@ -53,7 +55,6 @@ pub use self::secret::SecretSource;
 use self::section::Section;
 pub use self::server::{Server, TokenFile};
 pub use self::smoke::{Expected, SmokeCase};
-pub use self::surroundings::{Flags, Surroundings};
 pub use self::topic::{KeyOrder, Topic};
 use self::topics::Topics;
 use crate::schedule::Schedule;

@@ -8,10 +8,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use duebox::breaker::Rule;
 use duebox::manifest::{
-    CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Rollback, Secret, SecretSource,
-    Surroundings,
+    BreakerRule, CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Rollback, Secret,
+    SecretSource, Surroundings,
 };
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
@@ -110,7 +109,7 @@ fn what_is_not_written_has_the_value_of_the_reference() {
     assert_eq!((topic.per_key_concurrency, topic.order), (0, KeyOrder::Strict));
     assert_eq!((topic.shards, topic.priorities), (1, false));
     assert!(manifest.patterns.is_empty() && manifest.schedules.is_empty());
-    assert_eq!(topic.breaker, Rule { failures: 20, probe: seconds(30) });
+    assert_eq!(topic.breaker, BreakerRule { failures: 20, probe: seconds(30) });
 }
 
 #[test]
@@ -143,7 +142,7 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
     assert_eq!((config("region"), config("tier"), config("price")), ("eu", "gold", "$5"));
     assert_eq!((config("retries"), config("half"), config("on")), ("3", "0.5", "true"));
     assert_eq!((config("list"), config("nested")), (r#"[1,"eu"]"#, r#"{"day":"2026-11-21"}"#));
-    assert_eq!(close.breaker, Rule { failures: 5, probe: seconds(120) });
+    assert_eq!(close.breaker, BreakerRule { failures: 5, probe: seconds(120) });
     let plain = &manifest.topics[&TopicName::new("plain").unwrap()];
     assert_eq!(plain.breaker.failures, 0);
     assert_eq!(plain.handler.as_deref(), Some(Path::new("/opt/handlers/plain.wat")));
@@ -404,7 +403,7 @@ fn a_problem_has_a_place_that_editors_can_jump_to() {
 
 #[test]
 fn the_manifest_of_the_docs_is_accepted() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/manifest.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/manifest.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let example = docs.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &surroundings());
@@ -413,7 +412,7 @@ fn the_manifest_of_the_docs_is_accepted() {
 
 #[test]
 fn every_manifest_of_the_sandbox_guide_is_accepted_and_every_class_is_named() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sandbox.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/sandbox.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let examples: Vec<&str> =
         docs.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();

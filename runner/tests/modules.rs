@@ -6,8 +6,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use duebox::deploy::module_file::{self, ModuleError};
 use duebox::manifest::{Flags, Manifest, Surroundings, Topic};
-use duebox::module_file::{self, ModuleError};
 use duebox_job::TopicName;
 use duebox_sandbox::{Digest, Handler, Sandbox, SandboxConfig, SandboxError};
 

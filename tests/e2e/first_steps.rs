@@ -1,4 +1,4 @@
-//! What a newcomer types: the commands of "Ten minutes" in the README and of the quickstart's page, in their
+//! What a newcomer types: the commands of "Quick start" in the README and of the quickstart's page, in their
 //! order, in a folder laid out as the repository is, with the real binary, modules and shop. Only ports and
 //! what waits for a person are others: the shop has a port of its own, and `stats` shows itself once.
 
@@ -104,27 +104,29 @@ fn is_settled(daemon: &Daemon, topic: &str, count: usize) -> bool {
 }
 
 #[test]
-fn the_ten_minutes_of_the_readme_do_what_they_say() {
+fn the_quick_start_of_the_readme_does_what_it_says() {
     let desk = Desk::new();
-    let blocks = blocks("README.md", "Ten minutes");
-    let [shop, daemon, push, invoke, http] = &blocks[..] else { panic!("{blocks:#?}") };
-    assert_eq!(shop.trim(), "../../target/release/duebox-shop --token-file shop.token");
-    let run = "../../target/release/duebox run\n";
-    let check = daemon.strip_suffix(run).unwrap_or_else(|| panic!("{daemon}"));
-    let told = desk.run(check);
-    for topic in ["order.close", "shop.activation", "payment.poll"] {
-        assert!(told.contains(topic), "{told}");
-    }
+    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    let blocks = blocks("README.md", "Quick start");
+    let [terminals, push, more] = &blocks[..] else { panic!("{blocks:#?}") };
+    let two = "../../target/release/duebox-shop --token-file shop.token\n\
+               ../../target/release/duebox run\n";
+    assert_eq!(terminals, two);
     let mut daemon = desk.start();
     let printed = desk.run(push);
-    assert!(printed.contains("order.close"), "{printed}");
+    for topic in ["order.close", "shop.activation", "payment.poll"] {
+        assert!(printed.contains(topic), "{printed}");
+    }
+    let answers: Vec<&str> = printed.lines().rev().take(2).collect();
+    for answer in &answers {
+        assert!(readme.contains(&format!("\n{answer}\n")), "the README does not show {answer}");
+    }
     eventually("the order is closed", || desk.closed("A-1042") == 1);
     eventually("its job is done", || is_settled(&daemon, "order.close", 1));
-    let account = desk.run(invoke);
-    assert!(account.starts_with("verdict  ack"), "{account}");
-    let served = address(&daemon).to_string();
-    let printed = desk.run(&http.replace(API, &served));
-    assert!(printed.contains(r#""id":"43","result":"pushed""#), "{printed}");
+    let printed = desk.run(&more.replace(API, &address(&daemon).to_string()));
+    assert!(printed.starts_with("verdict  ack"), "{printed}");
+    let pushed = printed.lines().last().unwrap();
+    assert!(readme.contains(pushed), "the README does not show {pushed}");
     assert!(daemon.terminate().success());
 }
 

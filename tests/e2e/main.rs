@@ -44,6 +44,7 @@ mod follow_ups;
 mod kept;
 mod keys;
 mod limits;
+mod links;
 mod pause;
 mod priorities;
 mod walk_through;
@@ -58,7 +59,8 @@ mod top;
 mod http;
 mod page;
 
-// What befalls a runner.
+// What befalls a runner, and what it leaves to others.
+mod ahead;
 mod death;
 mod drain;
 mod hostile;

@@ -1,7 +1,7 @@
 //! The page that Prometheus scrapes: it is well formed, tells what was done, and is what the dashboard and the
 //! alerts ask for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -117,14 +117,44 @@ fn dashboard_and_alerts_ask_for_what_is_there() {
             .collect();
         assert!(absent.is_empty(), "{file} asks for what is not there: {absent:?}");
     }
-    let manual = include_str!("../../docs/operations.md");
-    let told = asked(manual);
-    let plain = |name: &&String| name.starts_with("duebox_") && !name.ends_with("_sum");
-    let base =
-        |name: &String| name.trim_end_matches("_bucket").trim_end_matches("_count").to_owned();
-    let untold: Vec<String> =
-        known.iter().filter(plain).map(base).filter(|name| !told.contains(name)).collect();
-    assert!(untold.is_empty(), "docs/operations.md does not explain {untold:?}");
+}
+
+/// Type and labels of each metric in the rows of docs/reference/metrics.md.
+fn reference() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let text = include_str!("../../docs/reference/metrics.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let read = |row: &str| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, name, kind, labels, ..] = &cells[..] else { panic!("{row}") };
+        let labels = labels.split(", ").map(|label| label.trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        let kind = if *kind == "info" { "gauge" } else { *kind };
+        (name.trim_matches('`').to_owned(), (kind.to_owned(), labels))
+    };
+    rows.map(read).collect()
+}
+
+#[test]
+fn the_reference_lists_every_metric_with_its_type_and_labels() {
+    let (_ground, _daemon, at) = busy();
+    let (page, listed) = (page(at), reference());
+    for (name, (_, kind)) in &page.families {
+        let known = listed.get(name);
+        let (listed_kind, listed_labels) =
+            known.unwrap_or_else(|| panic!("docs/reference/metrics.md does not list {name}"));
+        assert_eq!(kind, listed_kind, "{name}");
+        let count = format!("{name}_count");
+        for sample in page.all(name, &[]).chain(page.all(&count, &[])) {
+            let labels: BTreeSet<String> = sample.labels.keys().cloned().collect();
+            assert_eq!(&labels, listed_labels, "{name}");
+        }
+    }
+    // Redis reports a memory limit only if it has one.
+    let absent = |name: &&String| {
+        !page.families.contains_key(*name) && *name != "duebox_redis_memory_limit_bytes"
+    };
+    let absent: Vec<&String> = listed.keys().filter(absent).collect();
+    assert!(absent.is_empty(), "docs/reference/metrics.md lists what is not served: {absent:?}");
 }
 
 /// Prometheus' own judge, where it is installed.

@@ -63,7 +63,7 @@ fn modules_that_cannot_serve() {
         (
             "unknown.wat",
             importing("\"env\" \"launch\" (func)"),
-            ["unknown import env.launch", "sdk/ABI.md"],
+            ["unknown import env.launch", "docs/reference/abi.md"],
         ),
         (
             "ungranted.wat",

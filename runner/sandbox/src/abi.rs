@@ -1,4 +1,4 @@
-//! The namespace `duebox_v1`: what every handler can import (ABI.md, "Imports"). Each import is one
+//! The namespace `duebox_v1`: what every handler can import (docs/reference/abi.md, "Imports"). Each import is one
 //! function here; all of them check first and write last, so a call that faults has done nothing.
 
 use std::borrow::Cow;
@@ -185,7 +185,7 @@ pub(crate) fn copy(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
     length(count)
 }
 
-/// Copies what fits and answers the full length: `=n` of ABI.md.
+/// Copies what fits and answers the full length: `=n` of docs/reference/abi.md.
 pub(crate) fn fill(traffic: &Traffic, target: &mut [u8], source: &[u8]) -> i32 {
     copy(traffic, target, source);
     length(source.len())

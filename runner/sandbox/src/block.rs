@@ -1,4 +1,4 @@
-//! Blocks (ABI.md, "Rules"): lines `name: value\n` of at most 16 KiB. What is written here is
+//! Blocks (docs/reference/abi.md, "Rules"): lines `name: value\n` of at most 16 KiB. What is written here is
 //! well-formed whatever goes in; what is read is well-formed as a whole, or refused as a whole.
 
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@
 //!                                                            a warm topic keeps it for the next as it is
 //! ```
 //!
-//! The contract with the guest is ABI.md; this crate is its host side. What it keeps: nothing of one
+//! The contract with the guest is docs/reference/abi.md; this crate is its host side. What it keeps: nothing of one
 //! job is visible to the next, unless its topic keeps instances warm; a guest ends at its deadline whatever it does, also while it waits;
 //! it reaches only the memory, the log and the values it was granted; whatever a guest does is an
 //! [`Outcome`](duebox_job::Outcome), never a panic or an error of the host. Redis and the manifest

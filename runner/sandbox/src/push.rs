@@ -22,7 +22,7 @@ use crate::span::Target;
 /// Its name.
 pub(crate) const NAME: &str = "push";
 
-/// Takes a follow-up; 0, or an error of ABI.md.
+/// Takes a follow-up; 0, or an error of docs/reference/abi.md.
 pub(crate) fn push(
     mut caller: Caller<'_, Guest>,
     hp: u32,
@@ -113,7 +113,7 @@ struct Head {
 }
 
 impl Head {
-    /// Reads a head; `None` if it is no block, or anything in it is not as ABI.md says.
+    /// Reads a head; `None` if it is no block, or anything in it is not as docs/reference/abi.md says.
     fn read(head: &[u8]) -> Option<Self> {
         let (mut topic, mut id, mut due) = (None, None, None);
         let (mut options, mut headers) = (Options::default(), BTreeMap::new());

@@ -62,7 +62,7 @@ pub enum LoadError {
     Engine(String),
     /// No snapshot of the module can be taken.
     #[error(
-        "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (docs/manifest.md says what a snapshot needs)"
+        "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (docs/reference/manifest.md says what a snapshot needs)"
     )]
     Snapshot(String),
     /// A component, not a core module.
@@ -163,7 +163,7 @@ pub enum LoadError {
     Command,
     /// An import that is not part of the ABI.
     #[error(
-        "unknown import {module}.{name}; handlers import from duebox_v1, wasi_snapshot_preview1 and AssemblyScript's env only (sdk/ABI.md lists them)"
+        "unknown import {module}.{name}; handlers import from duebox_v1, wasi_snapshot_preview1 and AssemblyScript's env only (docs/reference/abi.md lists them)"
     )]
     UnknownImport {
         /// The import's namespace.
@@ -188,7 +188,7 @@ pub enum LoadError {
         why: String,
     },
     /// An import with another signature than the ABI's.
-    #[error("an import has the wrong type: {0}; sdk/ABI.md has the signatures")]
+    #[error("an import has the wrong type: {0}; docs/reference/abi.md has the signatures")]
     ImportType(String),
     /// A function that the host calls is one of the host's own.
     #[error("the export `{name}` is an imported function; define it in the module")]

@@ -8,9 +8,10 @@ use duebox_job::{TopicName, format_duration};
 use duebox_queue::DoneSummary;
 use serde::Serialize;
 
-use super::ended::{PageArgs, SpanArgs};
-use super::failure::Failure;
-use super::{Common, output, target, value};
+use super::support::ended_jobs::{PageArgs, SpanArgs};
+use super::support::failure::Failure;
+use super::support::{output, target};
+use super::{Common, value};
 
 /// Look at jobs that are done
 ///

@@ -9,8 +9,9 @@ use duebox_queue::{Job, LeaseHeld};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::failure::Failure;
-use super::{Common, output, target, value};
+use super::support::failure::Failure;
+use super::support::{output, target};
+use super::{Common, value};
 
 /// Show a job, whatever state it is in
 ///

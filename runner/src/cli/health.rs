@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use duebox_job::parse_duration;
 
-use super::failure::Failure;
-use super::{Common, output};
+use super::Common;
+use super::support::failure::Failure;
+use super::support::output;
 use crate::manifest::probed_address;
 
 /// The longest answer that is read, in bytes.

@@ -18,8 +18,9 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use self::model::{Model, Wish};
-use super::failure::Failure;
-use super::{Common, stats, target};
+use super::support::failure::Failure;
+use super::support::target;
+use super::{Common, stats};
 use crate::manifest::Manifest;
 
 /// How often Redis is looked at.

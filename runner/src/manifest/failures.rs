@@ -12,7 +12,6 @@ use super::keys::{BACKOFF, BREAKER, nearest};
 use super::reader::{Reader, kind};
 use super::section::{Section, Value};
 use super::topic::LONGEST;
-use crate::breaker::Rule;
 
 /// Failures in a row that a breaker may wait for.
 const FAILURES_MAX: u32 = 1_000_000;
@@ -68,6 +67,21 @@ fn read_waits(reader: &Reader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>>
     waits.into_iter().collect()
 }
 
+/// When the breaker of a topic opens, and how long it waits before it tries a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerRule {
+    /// Failures in a row that open it; 0 for never.
+    pub failures: u32,
+    /// How long it starts no job before it tries one.
+    pub probe: Duration,
+}
+
+impl Default for BreakerRule {
+    fn default() -> Self {
+        Self { failures: 20, probe: Duration::from_secs(30) }
+    }
+}
+
 /// The keys of a `breaker`, as far as they are written.
 #[derive(Default, Clone, Copy)]
 pub(super) struct BreakerSettings {
@@ -86,9 +100,9 @@ impl BreakerSettings {
     }
 
     /// Lays these settings over the defaults, and both over what goes where neither says anything.
-    pub(super) fn over(self, defaults: Self) -> Rule {
-        let base = Rule::default();
-        Rule {
+    pub(super) fn over(self, defaults: Self) -> BreakerRule {
+        let base = BreakerRule::default();
+        BreakerRule {
             failures: self.failures.or(defaults.failures).unwrap_or(base.failures),
             probe: self.probe.or(defaults.probe).unwrap_or(base.probe),
         }

@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_docs_name_every_key() {
-        let docs = include_str!("../../../docs/manifest.md");
+        let docs = include_str!("../../../docs/reference/manifest.md");
         for table in TABLES {
             for key in table.all_served().chain(table.all_later()) {
                 let named = [format!("`{key}`"), format!(".{key}`"), format!("[{key}]")];
@@ -263,7 +263,11 @@ mod tests {
                     || docs.contains(&format!("[[{key}]]"))
                     || docs.contains(&format!("[{key}."))
                     || docs.contains(&format!("{key} = "));
-                assert!(known, "docs/manifest.md does not name `{key}` in {}", table.place);
+                assert!(
+                    known,
+                    "docs/reference/manifest.md does not name `{key}` in {}",
+                    table.place
+                );
             }
         }
     }

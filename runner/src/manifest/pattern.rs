@@ -108,8 +108,8 @@ impl Patterns {
 
 #[cfg(test)]
 mod tests {
-    use super::super::topic::Settings;
     use super::*;
+    use crate::manifest::topic::Settings;
 
     fn pattern(text: &str) -> TopicPattern {
         match NameOrPattern::parse(text) {

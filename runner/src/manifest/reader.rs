@@ -12,10 +12,10 @@ use bytesize::ByteSize;
 use duebox_job::{DurationError, format_duration, parse_duration};
 use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 
+use super::environment::Surroundings;
 use super::keys::nearest;
 use super::problem::Problem;
 use super::section::Value;
-use super::surroundings::Surroundings;
 
 /// Collects the problems of one manifest and knows what surrounds it.
 pub(super) struct Reader<'s> {

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::redis_server::Fsync;
+use crate::redis_host::managed::Fsync;
 
+use super::environment::Setting;
 use super::keys::{MANAGED, PASSWORD};
 use super::reader::Reader;
 use super::section::Section;
-use super::surroundings::Setting;
 
 /// The largest password file, in bytes.
 const PASSWORD_BYTES_MAX: u64 = 4096;

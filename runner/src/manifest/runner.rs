@@ -7,9 +7,9 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
+use super::environment::Setting;
 use super::reader::Reader;
 use super::section::Section;
-use super::surroundings::Setting;
 
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;

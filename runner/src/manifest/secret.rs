@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
+use super::environment::Surroundings;
 use super::keys::SECRET;
 use super::reader::Reader;
 use super::section::{Section, Value};
-use super::surroundings::Surroundings;
 
 /// The largest secret, in bytes.
 const SECRET_BYTES_MAX: u64 = 64 << 10;

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
+use super::environment::Setting;
 use super::keys::TLS;
 use super::network::read_each;
 use super::section::Section;
-use super::surroundings::Setting;
-use crate::tls::TlsPair;
-use crate::tokens::Tokens;
+use crate::auth::tls::TlsPair;
+use crate::auth::tokens::Tokens;
 
 const LISTEN_HINT: &str =
     "write an address and a port, such as \"127.0.0.1:7280\", or \"\" for no HTTP at all";

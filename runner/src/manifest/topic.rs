@@ -15,13 +15,12 @@ use duebox_job::{
 use duebox_queue::IfExists;
 use duebox_sandbox::{Digest, Grants, Instances, Limits};
 
-use super::failures::{BreakerSettings, read_backoff, read_policies};
+use super::failures::{BreakerRule, BreakerSettings, read_backoff, read_policies};
 use super::rollout::{Canary, Rollback, RollbackSettings};
 use super::sandbox::SandboxSettings;
 use super::secret::SecretSource;
 use super::section::Section;
 use super::smoke::{SmokeCase, read_smoke};
-use crate::breaker::Rule;
 
 /// The longest delay, retention or backoff: ten years.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -82,7 +81,7 @@ pub struct Topic {
     /// Slots of Redis the topic is split over; 1 to 64.
     pub shards: u32,
     /// When its jobs are held back because its handler fails.
-    pub breaker: Rule,
+    pub breaker: BreakerRule,
     /// When a new module gives way to the one before.
     pub rollback: Rollback,
     /// Another module that runs a part of the jobs.

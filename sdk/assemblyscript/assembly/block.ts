@@ -1,4 +1,4 @@
-//! Blocks (`sdk/ABI.md`): lines `name: value` by which the host is told what a request or a follow-up is.
+//! Blocks (`docs/reference/abi.md`): lines `name: value` by which the host is told what a request or a follow-up is.
 //! What could make two lines of one is asked for here.
 
 /** Whether a block can have the name. */

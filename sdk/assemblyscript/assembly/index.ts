@@ -11,7 +11,7 @@
 //!       return run(payloadLength, decide);
 //!     }
 //!
-//! In layers: your function → Job, Verdict, Json, log → abi.ts, where the imports of sdk/ABI.md are
+//! In layers: your function → Job, Verdict, Json, log → abi.ts, where the imports of docs/reference/abi.md are
 //! called. AssemblyScript has no exceptions to catch: what can go wrong is a value here, and a
 //! `throw` or a failed `assert` ends the attempt with class trap and its message as the reason.
 

@@ -21,7 +21,7 @@ const (
 	attemptsMax = 999_999
 )
 
-// pushes is what the host makes of pushes, by the rules of sdk/ABI.md, so that a test refuses what
+// pushes is what the host makes of pushes, by the rules of docs/reference/abi.md, so that a test refuses what
 // the daemon would.
 type pushes struct {
 	allowed []string

@@ -16,7 +16,7 @@ const (
 	keysMax  = 100_000
 )
 
-// store is the topic's store as the host keeps it, by the rules of sdk/ABI.md. In a test no time goes by,
+// store is the topic's store as the host keeps it, by the rules of docs/reference/abi.md. In a test no time goes by,
 // so nothing in it runs out.
 type store struct {
 	values    map[string]string

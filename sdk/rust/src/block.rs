@@ -1,4 +1,4 @@
-//! Blocks (`sdk/ABI.md`): lines `name: value` by which the host is told what a request or a follow-up
+//! Blocks (`docs/reference/abi.md`): lines `name: value` by which the host is told what a request or a follow-up
 //! is, and tells what an answer's headers are.
 //!
 //! Invariant: a block has the lines it was given and no other; a name or a value that could make two

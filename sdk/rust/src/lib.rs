@@ -18,7 +18,7 @@
 //! ```
 //!
 //! In layers: your function → [`Job`], [`Verdict`], [`log`] → `abi`, the only place with `unsafe`,
-//! where the imports of `sdk/ABI.md` are called. On any other target than wasm32 those imports are
+//! where the imports of `docs/reference/abi.md` are called. On any other target than wasm32 those imports are
 //! answered by [`testing`], so that handlers compile and are tested natively.
 
 mod abi;

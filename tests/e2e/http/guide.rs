@@ -1,4 +1,4 @@
-//! The commands of docs/http.md, typed in their order. Only the address, the waits and the lease's token are
+//! The commands of docs/reference/http.md, typed in their order. Only the address, the waits and the lease's token are
 //! others than on the page.
 
 use std::process::Command;
@@ -11,7 +11,7 @@ const TOPICS: &str = "[topics.mail]\n[server]\ncors = [\"https://shop.example\"]
 
 /// The commands of the page, block by block, each with what the page shows of its answer.
 fn commands() -> Vec<Vec<(String, String)>> {
-    let page = include_str!("../../../docs/http.md");
+    let page = include_str!("../../../docs/reference/http.md");
     let mut blocks = Vec::new();
     for block in page.split("\n```\n$ ").skip(1) {
         let block = block.split("\n```").next().unwrap().replace("\\\n", " ");

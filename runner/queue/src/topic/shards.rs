@@ -135,7 +135,7 @@ mod tests {
     fn a_job_goes_where_zlib_says() {
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let home = |count, id: &[u8]| shards(count, &[count]).home(id).shard_number();
-        // The example of docs/topics.md.
+        // The example of docs/guide/topics.md.
         assert_eq!(home(7, b"123456789"), 5);
         assert_eq!(home(1, b"anything"), 0);
     }

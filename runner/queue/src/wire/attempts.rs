@@ -1,6 +1,6 @@
-//! What a job has behind it, as one number packs it (docs/queue.md, "Keys").
+//! What a job has behind it, as one number packs it (docs/reference/queue.md, "Keys").
 
-use crate::wire::constants::{CRASH, SNOOZE};
+use crate::wire::constants::{CRASH, SNOOZE, SUSPECT};
 
 /// How often a job was tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Attempts {
         Self {
             failures: counted(packed % CRASH),
             crashes: counted(packed % SNOOZE / CRASH),
-            snoozes: counted(packed / SNOOZE),
+            snoozes: counted(packed % SUSPECT / SNOOZE),
         }
     }
 }
@@ -35,6 +35,8 @@ mod tests {
     fn counts_are_packed_in_one_number() {
         let attempts = Attempts::unpack(3 + 2 * CRASH + 7 * SNOOZE);
         assert_eq!(attempts, Attempts { failures: 3, crashes: 2, snoozes: 7 });
+        assert_eq!(Attempts::unpack(SUSPECT + 4).failures, 4);
+        assert_eq!(Attempts::unpack(SUSPECT).snoozes, 0);
         assert_eq!(Attempts::unpack(0), Attempts::default());
     }
 }

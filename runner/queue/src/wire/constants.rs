@@ -11,11 +11,13 @@ pub const KV_NAMES_MAX: usize = 100_000;
 /// Bytes that the names and values of one topic's store take at most, together.
 pub const KV_BYTES_MAX: usize = 64 << 20;
 
-/// Failures, crashes and snoozes of a job share one number in Redis (docs/queue.md, "Keys"):
-/// failures + `CRASH` × crashes + `SNOOZE` × snoozes.
+/// Failures, crashes and snoozes of a job share one number in Redis (docs/reference/queue.md, "Keys"):
+/// failures + `CRASH` × crashes + `SNOOZE` × snoozes + `SUSPECT` for a suspect.
 pub(crate) const CRASH: u64 = 1_000_000;
 /// See [`CRASH`].
 pub(crate) const SNOOZE: u64 = 1_000 * CRASH;
+/// See [`CRASH`]. A suspect was leased ahead when its runner died, so it may have started.
+pub(crate) const SUSPECT: u64 = 2_000_000 * SNOOZE;
 
 /// By how much a priority other than normal moves a job's score in `ready`, in ms.
 pub(crate) const PRIORITY_STEP: u64 = 200_000_000_000_000;
@@ -28,10 +30,11 @@ pub(crate) const TIME_MAX: u64 = 1_000_000_000_000_000;
 pub(crate) const LEASE_MAX_MS: u64 = 86_400_000;
 
 /// The numbers by the names that scripts use.
-pub(super) const LUA: [(&str, u64); 15] = [
+pub(super) const LUA: [(&str, u64); 16] = [
     ("BATCH_MAX", BATCH_MAX as u64),
     ("CRASH", CRASH),
     ("SNOOZE", SNOOZE),
+    ("SUSPECT", SUSPECT),
     ("ATTEMPTS_MAX", ATTEMPTS_MAX as u64),
     ("SNOOZES_MAX", SNOOZES_MAX as u64),
     ("PRIORITY_STEP", PRIORITY_STEP),

@@ -17,7 +17,7 @@ pub(crate) struct TopicKeys {
 }
 
 impl TopicKeys {
-    /// The names of all keys of a topic (docs/queue.md).
+    /// The names of all keys of a topic (docs/reference/queue.md).
     #[cfg(test)]
     pub(crate) const NAMES: [&'static str; 29] = [
         "jobs",

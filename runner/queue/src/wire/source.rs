@@ -15,7 +15,7 @@ macro_rules! includes {
 }
 
 /// The files that scripts may include, by name.
-static INCLUDES: [(&str, &str); 17] = includes![
+static INCLUDES: [(&str, &str); 18] = includes![
     "bury",
     "doctor",
     "doctor_job",
@@ -31,6 +31,7 @@ static INCLUDES: [(&str, &str); 17] = includes![
     "ready",
     "rules",
     "scores",
+    "tokens",
     "turns",
     "wake",
 ];

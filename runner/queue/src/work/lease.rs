@@ -8,14 +8,15 @@ use duebox_job::{JobId, Options};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
-use crate::wire::constants::{BATCH_MAX, CRASH, SNOOZE};
+use crate::wire::attempts::Attempts;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::TopicKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
 use crate::wire::script::LEASE;
 
-/// What an answer with jobs begins with: ok or again, the token, two counts, a wait, the width.
-const HEAD: usize = 6;
+/// What an answer with jobs begins with: ok or again, the token, two counts, a wait, two counts, the width.
+const HEAD: usize = 8;
 /// Values that are given for a job: its id, due time and payload.
 const BARE: usize = 3;
 /// The same with its options and attempts.
@@ -41,6 +42,11 @@ impl Token {
     /// The token of a lease that expires then; one that no lease has is answered with `lost`.
     pub fn expiring_at_us(us: u64) -> Self {
         Self(Bytes::from(us.to_string()))
+    }
+
+    /// The token of the jobs that a call leases ahead, by that of the jobs that start at once.
+    fn ahead(&self) -> Self {
+        Self::expiring_at_us(self.expires_at_us() + 1)
     }
 
     /// When a lease with this token expires, by Redis' clock, in µs since the epoch.
@@ -81,6 +87,9 @@ pub struct Lease {
 pub struct LeaseCall {
     /// Jobs wanted, 1 to [`BATCH_MAX`].
     pub jobs: usize,
+    /// How many of them start at once; those beyond are leased ahead. If the runner dies, jobs that start at once
+    /// have crashed. Jobs leased ahead have not, but are handed out only to start at once from then on.
+    pub at_once: usize,
     /// How long the lease holds without being extended, 1 ms to one day.
     pub lease: Duration,
     /// Names this call; repeating it under the same id after a lost reply gives the same jobs. What
@@ -124,13 +133,16 @@ pub struct LeasedJobs {
     pub expired: u64,
     /// When more may be leased, if a rule held some back.
     pub wait: Option<Duration>,
+    /// Jobs that stay ready because they may have killed a runner and would not have started at once.
+    pub suspects: u64,
 }
 
 impl LeaseCall {
-    /// A call for up to `jobs`, each held for `lease`, of any size and age.
+    /// A call for up to `jobs` that start at once, each held for `lease`, of any size and age.
     pub fn new(jobs: usize, lease: Duration, call_id: impl Into<String>) -> Self {
         Self {
             jobs,
+            at_once: jobs,
             lease,
             call_id: call_id.into(),
             bytes_max: None,
@@ -144,6 +156,7 @@ impl LeaseCall {
         let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
         call.arg(self.jobs.min(BATCH_MAX)).arg(lease_ms).arg(&self.call_id);
         call.arg(self.bytes_max.unwrap_or(0)).arg(millis(self.min_age)).arg(&self.expired_info);
+        call.arg(self.at_once.min(BATCH_MAX));
         call
     }
 }
@@ -169,6 +182,9 @@ impl Leased {
         let token = Token::new(bytes(next()?)?);
         let (withdrawn, expired) = (count(&next()?)?, count(&next()?)?);
         let wait = read_wait(&next()?)?;
+        let at_once = usize::try_from(count(&next()?)?).unwrap_or_default();
+        let suspects = count(&next()?)?;
+        let ahead = token.ahead();
         // Options and attempts are left out where no job of the topic has any.
         let width = usize::try_from(count(&next()?)?).unwrap_or_default();
         let values = count_of_values - HEAD;
@@ -176,10 +192,10 @@ impl Leased {
             return Err(QueueError::Answer(format!("{values} values of jobs of {width}")));
         }
         let mut leases = Vec::with_capacity(values / width);
-        for _ in 0..values / width {
+        for i in 0..values / width {
             leases.push(Lease {
                 id: JobId::from_redis(bytes(next()?)?),
-                token: token.clone(),
+                token: if i < at_once { token.clone() } else { ahead.clone() },
                 due_at_ms: score(text(&next()?)?),
                 payload: bytes(next()?)?,
                 options: Ok(Options::default()),
@@ -189,14 +205,12 @@ impl Leased {
             });
             let Some(lease) = leases.last_mut().filter(|_| width == WHOLE) else { continue };
             lease.options = Options::from_json(&bytes(next()?)?);
-            let attempts = score(text(&next()?)?);
-            if attempts > 0 {
-                lease.failures = u32::try_from(attempts % CRASH).unwrap_or(u32::MAX);
-                lease.crashes = u32::try_from(attempts % SNOOZE / CRASH).unwrap_or(u32::MAX);
-                lease.snoozes = u32::try_from(attempts / SNOOZE).unwrap_or(u32::MAX);
-            }
+            let attempts = Attempts::unpack(score(text(&next()?)?));
+            lease.failures = attempts.failures;
+            lease.crashes = attempts.crashes;
+            lease.snoozes = attempts.snoozes;
         }
-        Ok(Self::Jobs(LeasedJobs { leases, withdrawn, expired, wait }))
+        Ok(Self::Jobs(LeasedJobs { leases, withdrawn, expired, wait, suspects }))
     }
 }
 

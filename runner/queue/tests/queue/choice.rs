@@ -151,6 +151,9 @@ impl World {
         self.serial += 1;
         let (jobs, lease) = (self.rng.usize(1..5), hours(self.rng.u64(1..4)));
         let mut call = LeaseCall::new(jobs, lease, format!("runner:{}", self.serial));
+        if self.rng.bool() {
+            call.at_once = self.rng.usize(..=jobs);
+        }
         call.expired_info = [EXPIRED_INFO, ""][usize::from(self.rng.u8(..4) == 0)].to_owned();
         if self.rng.u8(..8) == 0 {
             call.bytes_max = Some(self.rng.u64(1..8));

@@ -38,6 +38,8 @@ struct Scope {
     rules: Limits,
     /// The key that all jobs but plain ones have.
     key: Option<&'static str>,
+    /// Of the two jobs that a lease call takes, how many start at once.
+    at_once: &'static [usize],
     /// Verdicts beside ack, nack, drop and release.
     verdicts: fn() -> Vec<Verdict>,
 }
@@ -51,6 +53,7 @@ impl Default for Scope {
             steps: 7,
             rules: Limits::default(),
             key: None,
+            at_once: &[2],
             verdicts: Vec::new,
         }
     }
@@ -71,6 +74,13 @@ fn two_ids_and_two_pushes() {
 fn one_id_and_odd_due_times() {
     let plain_dues = &[0.0, 5.0, f64::INFINITY];
     explore(&Scope { plain_dues, ..Scope::default() });
+}
+
+/// Runners die with jobs that they had leased ahead: such a job is not buried before it has started.
+#[test]
+fn two_ids_leased_ahead() {
+    let (ids, pushes, at_once) = (&["a", "b"], 2, &[0, 1]);
+    explore(&Scope { ids, pushes, at_once, steps: 6, ..Scope::default() });
 }
 
 /// One job of a key at a time, and those that wait for it; one that is to be tried again keeps its
@@ -150,8 +160,8 @@ impl Search<'_> {
     /// Takes a step, which stays on the path; its reply reaches the runner or is lost.
     fn take(&mut self, world: &World, step: Step, lost: bool) -> World {
         let mut next = world.clone();
-        // Each step a microsecond later, so that no two tokens are equal.
-        let now_us = NOW_US + self.path.len() as u64;
+        // Each step two microseconds later, so that no two tokens are equal.
+        let now_us = NOW_US + 2 * self.path.len() as u64;
         self.path.push(step);
         let (step, path) = (&self.path[self.path.len() - 1], &self.path);
         let reply = next.model.apply(step, now_us);
@@ -178,7 +188,7 @@ impl Search<'_> {
             ] {
                 world = self.take(&world, step, false);
             }
-            world = self.take(&world, new_call(self.path.len()), false);
+            world = self.take(&world, new_call(self.path.len(), 2), false);
             let held = world.claims.iter().map(|claim| (claim.clone(), Verdict::Ack)).collect();
             world = self.take(&world, Step::Settle(held), false);
         }
@@ -217,7 +227,8 @@ impl World {
         moves.push((Step::Reclaim { delay: HOUR, discard: false }, false));
         moves.push((Step::Advance(HOUR), false));
         for lost in [false, true] {
-            moves.push((new_call(taken), lost));
+            let calls = scope.at_once.iter().map(|at_once| (new_call(taken, *at_once), lost));
+            moves.extend(calls);
             moves.extend(self.call.clone().map(|call| (Step::Lease(call), lost)));
         }
         for claim in &self.claims {
@@ -303,9 +314,9 @@ impl World {
 }
 
 /// A lease call unlike any before it in the trace: its id looks like a token of its moment.
-fn new_call(taken: usize) -> Step {
-    let call_id = (NOW_US + taken as u64).to_string();
-    Step::Lease(LeaseCall::new(2, HOUR, call_id))
+fn new_call(taken: usize, at_once: usize) -> Step {
+    let call_id = (NOW_US + 2 * taken as u64).to_string();
+    Step::Lease(LeaseCall { at_once, ..LeaseCall::new(2, HOUR, call_id) })
 }
 
 /// Puts in the place of each token its hour and its rank among the others.

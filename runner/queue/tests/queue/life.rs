@@ -73,7 +73,7 @@ pub(crate) struct World {
 }
 
 /// Every kind of answer there is: random lives that never get one of them try too little.
-pub(crate) const ANSWERS: [&str; 46] = [
+pub(crate) const ANSWERS: [&str; 47] = [
     "Pushed([Pushed",
     "Pushed([Exists",
     "Pushed([Kept",
@@ -88,6 +88,7 @@ pub(crate) const ANSWERS: [&str; 46] = [
     "withdrawn: 1",
     "expired: 1",
     "wait: Some(0ns)",
+    "suspects: 1",
     "snoozes: 1",
     "crashes: 1",
     "failures: 1",
@@ -291,7 +292,10 @@ impl Side {
             && let Some(first_given) = granted.jobs.first()
             && !self.model.holds(&call.call_id, first)
         {
-            instants = vec![first_given.claim.token_us - call.lease.as_micros() as u64];
+            // It is even, or the one after that: the clock was there, or one before.
+            let token_us = first_given.claim.token_us;
+            let at = token_us - token_us % 2 - call.lease.as_micros() as u64;
+            instants = vec![at - 1, at];
         }
         let wanted = now.state();
         let mut told = String::new();

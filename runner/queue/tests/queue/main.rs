@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
 // What the tests stand on.
+mod ahead;
 mod fixture;
 mod script;
 mod snapshot;

@@ -1,5 +1,5 @@
 //! The faults of other queues, each tried on this one. What they are and where they were found is in
-//! docs/queue.md, "Faults of others". A cron line that fires once a replica is in `tick.rs`, and end
+//! docs/internals/queue-tests.md, "Faults of other queues". A cron line that fires once a replica is in `tick.rs`, and end
 //! to end in the tests of schedules.
 
 use std::time::Duration;
@@ -149,7 +149,7 @@ async fn unbounded_range_in_one_script() {
     assert_eq!(fixture.promote_some(1_000, 0).await.moved, 1_000);
     assert_eq!(fixture.promote_some(100_000, 0).await.moved, 1_000, "the queue asks for no more");
     assert!(PROMOTE.try_call(&fixture, &["100000", "0", "dead"]).is_err());
-    assert!(LEASE_SCRIPT.try_call(&fixture, &["100000", "1000", "c", "0", "0", ""]).is_err());
+    assert!(LEASE_SCRIPT.try_call(&fixture, &["100000", "1000", "c", "0", "0", "", "1"]).is_err());
     assert!(RECLAIM.try_call(&fixture, &["100000", "3", "0", "{}"]).is_err());
     // A range of leases that ran out together is worked off in pieces, too.
     for _ in 0..2 {

@@ -121,6 +121,9 @@ async fn lease() {
             (&["1", "1000", "c", "0", "1.5", ""], "a bound of bytes, a least age"),
             (&["1", "1000", "c", "0", "nan", ""], "a bound of bytes, a least age"),
             (&["1", "1000", "c", "0", "0"], "a bound of bytes, a least age"),
+            (&["1", "1000", "c", "0", "0", ""], "0 to 1000 start at once"),
+            (&["1", "1000", "c", "0", "0", "", "1001"], "0 to 1000 start at once"),
+            (&["1", "1000", "c", "0", "0", "", "0.5"], "0 to 1000 start at once"),
         ],
     )
     .await;

@@ -23,6 +23,11 @@ pub(crate) struct Claim {
     pub(crate) due_ms: u64,
 }
 
+/// True if a lease with this token was made for a job that would not start at once.
+pub(crate) fn is_ahead(token_us: u64) -> bool {
+    token_us % 2 == 1
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Push(IfExists, Vec<NewJob>),
@@ -75,6 +80,7 @@ pub(crate) struct Granted {
     pub(crate) withdrawn: u64,
     pub(crate) expired: u64,
     pub(crate) wait: Option<Duration>,
+    pub(crate) suspects: u64,
 }
 
 /// What promoting answered.
@@ -218,9 +224,9 @@ impl Step {
 impl Reply {
     fn of_lease(leased: Leased) -> Self {
         match leased {
-            Leased::Jobs(LeasedJobs { leases, withdrawn, expired, wait }) => {
+            Leased::Jobs(LeasedJobs { leases, withdrawn, expired, wait, suspects }) => {
                 let jobs = leases.into_iter().map(Given::of).collect();
-                Self::Leased(Granted { jobs, withdrawn, expired, wait })
+                Self::Leased(Granted { jobs, withdrawn, expired, wait, suspects })
             }
             Leased::Empty { wait } => Self::Empty(wait),
             Leased::Limited { wait } => Self::Limited(wait),

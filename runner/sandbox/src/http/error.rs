@@ -29,7 +29,7 @@ impl HttpError {
         Self::Unavailable(spent.to_string())
     }
 
-    /// The error of ABI.md.
+    /// The error of docs/reference/abi.md.
     pub(crate) fn code(&self) -> i32 {
         match self {
             Self::Denied(_) => DENIED,

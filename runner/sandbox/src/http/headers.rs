@@ -1,4 +1,4 @@
-//! Headers between the blocks of ABI.md and HTTP. What the host decides about an exchange (who is asked, how
+//! Headers between the blocks of docs/reference/abi.md and HTTP. What the host decides about an exchange (who is asked, how
 //! long a body is, how a connection lives) no guest can say.
 
 use std::collections::BTreeMap;

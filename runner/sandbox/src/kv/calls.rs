@@ -163,7 +163,7 @@ struct Asked {
     key: Bytes,
 }
 
-/// Reads the key; an error of ABI.md if it is none, or if nobody keeps anything.
+/// Reads the key; an error of docs/reference/abi.md if it is none, or if nobody keeps anything.
 fn asked(view: &View<'_>, kp: u32, kl: u32) -> wasmtime::Result<Result<Asked, i32>> {
     let key = view.range(kp, kl)?;
     if !(1..=KEY_MAX).contains(&key.len()) {
@@ -189,7 +189,7 @@ fn ttl(ms: i64) -> Result<Option<Duration>, ()> {
     Ok((!ttl.is_zero()).then_some(ttl))
 }
 
-/// The error of ABI.md for what the store says. That it is away, the job's log tells too.
+/// The error of docs/reference/abi.md for what the store says. That it is away, the job's log tells too.
 fn refused(caller: &Caller<'_, Guest>, import: &str, error: &KvError) -> i32 {
     match error {
         KvError::Full => TOO_LARGE,

@@ -9,7 +9,7 @@ use duebox_job::TopicName;
 use duebox_sandbox::{Grant, Grants, HttpGrant, Missing, Origin};
 use ipnet::IpNet;
 
-use crate::cli::failure::Failure;
+use crate::cli::support::failure::Failure;
 use crate::cli::value;
 use crate::manifest::{Flags, SecretSource, Surroundings, check_guest_path, check_host_path};
 use crate::manifest::{NETWORK_HINT, ORIGIN_HINT, parse_network};

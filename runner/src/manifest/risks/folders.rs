@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::super::{Manifest, RedisUrl, Topic};
 use super::Risks;
+use crate::manifest::{Manifest, RedisUrl, Topic};
 
 /// Directories that hold what all of the machine shares. Below the second kind nothing is a handler's.
 const SHARED: [&str; 8] = ["/", "/etc", "/home", "/opt", "/run", "/tmp", "/usr", "/var"];

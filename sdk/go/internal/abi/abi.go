@@ -1,4 +1,4 @@
-// Package abi is the ABI of sdk/ABI.md as ordinary Go functions: the only place of the SDK that
+// Package abi is the ABI of docs/reference/abi.md as ordinary Go functions: the only place of the SDK that
 // knows of pointers and lengths. On other targets than wasm the imports are answered by [Host].
 package abi
 

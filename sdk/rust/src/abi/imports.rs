@@ -1,4 +1,4 @@
-//! The imports of namespace `duebox_v1` (`sdk/ABI.md`), each as a safe function.
+//! The imports of namespace `duebox_v1` (`docs/reference/abi.md`), each as a safe function.
 //!
 //! Invariant: a pointer handed to the host comes from a slice that is borrowed through the call,
 //! with that slice's own length. An import that a handler never reaches is not in its module.

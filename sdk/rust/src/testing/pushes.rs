@@ -1,5 +1,5 @@
 //! What the host makes of a push: the follow-up back from its head, or why it is refused. The rules
-//! are those of `sdk/ABI.md`, so that a test refuses what the daemon would.
+//! are those of `docs/reference/abi.md`, so that a test refuses what the daemon would.
 
 use std::time::Duration;
 

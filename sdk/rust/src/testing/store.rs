@@ -1,4 +1,4 @@
-//! The topic's store as the host keeps it, by the rules of `sdk/ABI.md`, so that a test refuses what the
+//! The topic's store as the host keeps it, by the rules of `docs/reference/abi.md`, so that a test refuses what the
 //! daemon would. In a test no time goes by, so nothing in it runs out.
 
 use std::collections::BTreeMap;

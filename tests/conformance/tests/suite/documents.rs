@@ -1,4 +1,4 @@
-//! The modules by hand that `sdk/ABI.md` shows are modules that run.
+//! The modules by hand that `docs/reference/abi.md` shows are modules that run.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use duebox_conformance::{Attempt, Module, repository};
 
 /// The blocks of wat in the document, as files in a folder that goes with the test.
 fn shown(home: &std::path::Path) -> Vec<Module> {
-    let text = std::fs::read_to_string(repository().join("sdk/ABI.md"));
-    let text = text.unwrap_or_else(|error| panic!("sdk/ABI.md: {error}"));
+    let text = std::fs::read_to_string(repository().join("docs/reference/abi.md"));
+    let text = text.unwrap_or_else(|error| panic!("docs/reference/abi.md: {error}"));
     let blocks = text.split("```wat\n").skip(1).map(|rest| rest.split("```").next());
     let file = |(index, block): (usize, Option<&str>)| {
         let path = home.join(format!("{index}.wat"));

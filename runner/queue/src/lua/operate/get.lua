@@ -4,6 +4,7 @@
 -- ARGV  id
 -- Returns name and value of each thing there is to say
 -- @include now
+-- @include tokens
 local id = ARGV[1]
 
 if not id or #ARGV > 1 then return refuse('get takes one id') end
@@ -20,7 +21,9 @@ if place then tell('blocked', string.match(place, '^[^%z]*%z(%d+)%z') or '') end
 local token = redis.call('ZSCORE', UNACK, id)
 if token then
   tell('unack', token)
-  tell('call', redis.call('ZRANGEBYSCORE', HOLDERS, token, token, 'LIMIT', 0, 1)[1])
+  -- A call is noted under its even token.
+  local noted = is_ahead(token) and whole(tonumber(token) - 1) or token
+  tell('call', redis.call('ZRANGEBYSCORE', HOLDERS, noted, noted, 'LIMIT', 0, 1)[1])
 end
 tell('payload', redis.call('HGET', JOBS, id))
 tell('options', redis.call('HGET', OPTS, id))

@@ -1,4 +1,4 @@
--- Extends leases. The new token is the old one plus the extension, so a repeated call answers the
+-- Extends leases. The new token is the old one plus the extension, and even, so a repeated call answers the
 -- same; a stale token answers `lost`. Who holds the new tokens is noted, for those who look.
 --
 -- KEYS  unack holders
@@ -6,15 +6,16 @@
 -- Returns the new token, or lost, for each lease
 -- @include now
 -- @include number
+-- @include tokens
 local holder = ARGV[1]
 local count = (#ARGV - 1) / 3
 
-if count < 1 or count > 1000 or count ~= math.floor(count) then
+if count < 1 or count > BATCH_MAX or count ~= math.floor(count) then
   return refuse('extend takes 1 to 1000 leases of id, token and extension')
 end
 local ids = {}
 for i = 1, count do
-  local token, delta_ms = ARGV[3 * i], read_whole(ARGV[3 * i + 1], 1, 86400000)
+  local token, delta_ms = ARGV[3 * i], read_whole(ARGV[3 * i + 1], 1, LEASE_MAX_MS)
   ids[i] = ARGV[3 * i - 1]
   if not string.match(token, '^%d+$') then
     return refuse('the token of lease ' .. i .. ' is no whole number')
@@ -27,7 +28,7 @@ local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
 local answers, extended, held = {}, {}, {}
 for i, id in ipairs(ids) do
   local token = ARGV[3 * i]
-  local later = whole(tonumber(token) + tonumber(ARGV[3 * i + 1]) * 1000)
+  local later = extended_token(token, tonumber(ARGV[3 * i + 1]))
   if scores[i] == token then
     extended[#extended + 1] = later
     extended[#extended + 1] = id

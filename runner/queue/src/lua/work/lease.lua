@@ -1,13 +1,15 @@
--- Leases the jobs that have been due longest, under one token for the call. What was superseded by a
+-- Leases the jobs that have been due longest. The first `at once` of a call start at once, the others are leased
+-- ahead, under another token; a suspect is not leased ahead but stays in ready. What was superseded by a
 -- newer push, or has no payload, is withdrawn; what was not started within its ttl is buried. The same
 -- call repeated before its token expires (its reply was lost) gets the same jobs again.
 --
 -- KEYS  ready unack pending jobs opts attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  n (1 to 1000), lease in ms, call id, payload bytes (0: any; one job is always leased), least
---       age since the due time in ms, info of expired jobs ('' forgets them)
--- Returns ok, again: the token, the counts withdrawn and expired, the ms after which more may be leased
---         or '', how many values are given for each job, and those: id, due, payload, and, unless no
---         job of the topic has any, options or '' and attempts or ''
+--       age since the due time in ms, info of expired jobs ('' forgets them), jobs that start at once
+-- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
+--         counts withdrawn and expired, the ms after which more may be leased or '', how many jobs start at
+--         once, how many suspects stay in ready, how many values are given for each job, and those: id, due,
+--         payload, and, unless no job of the topic has any, options or '' and attempts or ''
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
 -- @include now
@@ -19,9 +21,10 @@
 -- @include turns
 -- @include bury
 -- @include scores
-local n, lease_ms, call = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 86400000), ARGV[3]
-local bytes_max, min_age = read_whole(ARGV[4], 0, 1e15), read_whole(ARGV[5], 0, 1e12)
-local expired_info = ARGV[6]
+-- @include tokens
+local n, lease_ms, call = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
+local bytes_max, min_age = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, 1e12)
+local expired_info, at_once = ARGV[6], read_whole(ARGV[7], 0, BATCH_MAX)
 
 if not n then return refuse('lease takes 1 to 1000 jobs') end
 if not lease_ms then return refuse('a lease lasts 1 ms to one day') end
@@ -29,6 +32,7 @@ if not call or call == '' then return refuse('lease needs a call id') end
 if not bytes_max or not min_age or not expired_info then
   return refuse('lease needs a bound of bytes, a least age and the info of expired jobs')
 end
+if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at once') end
 
 -- When jobs fell due that were let through later than that.
 local function true_dues(ids, dues)
@@ -43,13 +47,19 @@ local function is_expired(due, options)
   return ttl > 0 and tonumber(due) + ttl < now_ms
 end
 
+local function is_suspect(attempts)
+  local counted = tonumber(attempts or 0) or 0
+  return counted >= SUSPECT or crashes_in(counted) > 0
+end
+
 -- Adds to `answer` those of `ids` that are to run, and returns those that are not: superseded ones,
--- ones without a payload, and, of jobs that a runner has not had yet, expired ones.
+-- ones without a payload, and, of jobs that a runner has not had yet, expired ones and suspects that would
+-- not start at once.
 local has_pending = redis.call('EXISTS', PENDING) == 1
 local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
 local width = is_bare and 3 or 5
 local function sort_out(answer, ids, dues, had)
-  local superseded, missing, expired, kept = {}, {}, {}, {}
+  local superseded, missing, expired, kept, suspects = {}, {}, {}, {}, {}
   local newer = has_pending and redis.call('ZMSCORE', PENDING, unpack(ids)) or {}
   local payloads = redis.call('HMGET', JOBS, unpack(ids))
   local options = not is_bare and redis.call('HMGET', OPTS, unpack(ids)) or {}
@@ -63,6 +73,8 @@ local function sort_out(answer, ids, dues, had)
       missing[#missing + 1] = id
     elseif may_expire and not attempts[i] and is_expired(dues[i], options[i]) then
       expired[#expired + 1] = { id = id, payload = payloads[i], options = options[i], info = expired_info }
+    elseif not had and #kept >= at_once and attempts[i] and is_suspect(attempts[i]) then
+      suspects[#suspects + 1] = id
     else
       kept[#kept + 1] = id
       answer[last + 1], answer[last + 2], answer[last + 3] = id, dues[i], payloads[i]
@@ -70,7 +82,7 @@ local function sort_out(answer, ids, dues, had)
       last = last + width
     end
   end
-  return superseded, missing, expired, kept
+  return superseded, missing, expired, kept, suspects
 end
 
 local function leave_turns(ids)
@@ -81,20 +93,24 @@ end
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 local held = redis.call('ZSCORE', HOLDERS, call)
 if held then
-  local answer = { 'again', held, 0, 0, '', width }
-  local ids = redis.call('ZRANGEBYSCORE', UNACK, held, held, 'LIMIT', 0, 1000)
-  if #ids > 0 then
-    local dues = {}
-    for i = 1, #ids do dues[i] = whole(math.floor(tonumber(held) / 1000) - lease_ms) end
-    true_dues(ids, dues)
-    local superseded = sort_out(answer, ids, dues, true)
-    if #superseded > 0 then
-      redis.call('ZREM', UNACK, unpack(superseded))
-      forget_failures(superseded)
-      leave_turns(superseded)
-      if let_through > 0 then wake(now_ms) end
+  local answer = { 'again', held, 0, 0, '', 0, 0, width }
+  for ahead = 0, 1 do
+    local token = whole(tonumber(held) + ahead)
+    local ids = redis.call('ZRANGEBYSCORE', UNACK, token, token, 'LIMIT', 0, BATCH_MAX)
+    if #ids > 0 then
+      local dues = {}
+      for i = 1, #ids do dues[i] = whole(math.floor(tonumber(held) / 1000) - lease_ms) end
+      true_dues(ids, dues)
+      local superseded, _, _, kept = sort_out(answer, ids, dues, true)
+      if ahead == 0 then answer[6] = #kept end
+      if #superseded > 0 then
+        redis.call('ZREM', UNACK, unpack(superseded))
+        forget_failures(superseded)
+        leave_turns(superseded)
+      end
     end
   end
+  if let_through > 0 then wake(now_ms) end
   return answer
 end
 
@@ -217,14 +233,22 @@ for i, id in ipairs(found) do
   ids[i], dues[i] = id, due_of(scores[i])
 end
 true_dues(ids, dues)
-local token = whole(now_us + lease_ms * 1000)
-local answer = { 'ok', token, 0, 0, '', width }
-local superseded, missing, expired, kept = sort_out(answer, ids, dues, false)
+local token = whole(token_at(now_us + lease_ms * 1000))
+local token_ahead = whole(tonumber(token) + 1)
+local answer = { 'ok', token, 0, 0, '', 0, 0, width }
+local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues, false)
+answer[6], answer[7] = math.min(at_once, #kept), #suspects
 
-if by_rank then
+if by_rank and #suspects == 0 then
   redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)
 else
-  redis.call('ZREM', READY, unpack(ids))
+  local stays = {}
+  for _, id in ipairs(suspects) do stays[id] = true end
+  local leaving = {}
+  for _, id in ipairs(ids) do
+    if not stays[id] then leaving[#leaving + 1] = id end
+  end
+  if #leaving > 0 then redis.call('ZREM', READY, unpack(leaving)) end
 end
 forget_failures(superseded)
 leave_turns(superseded)
@@ -244,15 +268,16 @@ if let_through > 0 then wake(now_ms) end
 if #kept > 0 then
   local to_unack = {}
   for i, id in ipairs(kept) do
-    to_unack[2 * i - 1], to_unack[2 * i] = token, id
+    to_unack[2 * i - 1], to_unack[2 * i] = i <= at_once and token or token_ahead, id
   end
   if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #kept then
     -- Somebody put a leased id into ready by hand: it is withdrawn, never leased twice.
     local scores = redis.call('ZMSCORE', UNACK, unpack(kept))
-    local own = { 'ok', token, answer[3], answer[4], '', width }
+    local own = { 'ok', token, answer[3], answer[4], '', 0, #suspects, width }
     for i = 1, #kept do
-      if scores[i] == token then
-        for from = 7 + width * (i - 1), 6 + width * i do own[#own + 1] = answer[from] end
+      if scores[i] == to_unack[2 * i - 1] then
+        if i <= at_once then own[6] = own[6] + 1 end
+        for from = 9 + width * (i - 1), 8 + width * i do own[#own + 1] = answer[from] end
       else
         own[3] = own[3] + 1
       end

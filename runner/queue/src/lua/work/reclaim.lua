@@ -1,5 +1,6 @@
--- Ends leases that have expired, oldest first: their runner died or was cut off. It counts as a crash
--- of the job and not as a failure; too many crashes bury it.
+-- Ends leases that have expired, oldest first: their runner died or was cut off. Of a job that started it
+-- counts as a crash and not as a failure; too many crashes bury it. A job that was leased ahead, and may not have
+-- started, becomes a suspect: the next lease hands it out only to start at once.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of
 -- ARGV  n (1 to 1000), crashes allowed (the job's own count goes before it), delay in ms, info of the
@@ -14,7 +15,8 @@
 -- @include wake
 -- @include turns
 -- @include bury
-local n, crashes_max = read_whole(ARGV[1], 1, 1000), read_whole(ARGV[2], 1, 1e9)
+-- @include tokens
+local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
 
 if not n then return refuse('reclaim takes 1 to 1000 leases') end
@@ -32,21 +34,25 @@ local ids = redis.call('ZRANGEBYSCORE', UNACK, '-inf', whole(now_us), 'LIMIT', 0
 if #ids == 0 then return { next_expiry() } end
 
 local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
+local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
 local forgotten, finished, deaths = {}, {}, {}
 local to_retry, to_attempts = {}, {}
 local answer = { '' }
 
 -- What becomes of a job whose runner died, and that has a payload and no successor.
-local function crash(id)
-  local options = redis.call('HGET', OPTS, id)
-  local failures = failures_of(id)
-  local crashes = math.floor(failures / CRASH) % 1000 + 1
-  if crashes < (option(options, 'max_crashes', 'number') or crashes_max) then
+local function crash(id, token)
+  local attempts = failures_of(id)
+  local function retry_with(counted)
     to_attempts[#to_attempts + 1] = id
-    to_attempts[#to_attempts + 1] = whole(failures + CRASH)
+    to_attempts[#to_attempts + 1] = whole(counted)
     to_retry[#to_retry + 1] = whole(now_ms + delay)
     to_retry[#to_retry + 1] = id
     return 'retry'
+  end
+  if is_ahead(token) then return retry_with(attempts % SUSPECT + SUSPECT) end
+  local options = redis.call('HGET', OPTS, id)
+  if crashes_in(attempts) + 1 < (option(options, 'max_crashes', 'number') or crashes_max) then
+    return retry_with(attempts % SUSPECT + CRASH)
   end
   if info == '' then return 'discarded' end
   deaths[#deaths + 1] = {
@@ -62,7 +68,7 @@ for i, id in ipairs(ids) do
   elseif redis.call('HEXISTS', JOBS, id) == 0 then
     word = 'cancelled'
   else
-    word = crash(id)
+    word = crash(id, tokens[i])
   end
   if word ~= 'retry' then
     forgotten[#forgotten + 1] = id

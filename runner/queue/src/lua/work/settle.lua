@@ -108,7 +108,8 @@ end
 
 -- A failed attempt, whose delay, attempts in all and info begin at an argument.
 local function fail(id, verdict, at)
-  local failures = failures_of(id)
+  -- A job with a verdict has not killed its runner: it is a suspect no more.
+  local failures = failures_of(id) % SUSPECT
   local dies = verdict == 'drop' or failures % CRASH + 1 >= tonumber(ARGV[at + 1])
   if not dies then
     add(to_attempts, id, whole(failures + 1))
@@ -137,8 +138,8 @@ local function put_back(id, at)
     return 'released'
   end
   if verdict ~= 'snooze' then return fail(id, verdict, at + 3) end
-  local failures = failures_of(id)
-  if math.floor(failures / SNOOZE) >= tonumber(ARGV[at + 4]) then return fail(id, 'nack', at + 5) end
+  local failures = failures_of(id) % SUSPECT
+  if snoozes_in(failures) >= tonumber(ARGV[at + 4]) then return fail(id, 'nack', at + 5) end
   add(to_attempts, id, whole(failures + SNOOZE))
   retry_in(id, delay)
   return 'snoozed'

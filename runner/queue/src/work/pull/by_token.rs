@@ -12,7 +12,7 @@ use super::PullOptionsError;
 use super::options::check_consumer;
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::constants::{CRASH, SNOOZE};
+use crate::wire::attempts::Attempts;
 use crate::wire::reply::{bytes, score, text};
 use crate::wire::script;
 use crate::work::lease::{Lease, Token};
@@ -82,13 +82,13 @@ impl Queue {
             Value::Nil => 0,
             value => score(text(value)?),
         };
-        let counted = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        let Attempts { failures, crashes, snoozes } = Attempts::unpack(attempts);
         Ok(Some(LeasedJob {
             token: Token::expiring_at_us(score(text(&token)?)),
             options: Options::from_json(&options),
-            failures: counted(attempts % CRASH),
-            crashes: counted(attempts % SNOOZE / CRASH),
-            snoozes: counted(attempts / SNOOZE),
+            failures,
+            crashes,
+            snoozes,
         }))
     }
 
