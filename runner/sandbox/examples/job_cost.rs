@@ -78,7 +78,11 @@ fn instances(mode: &str) -> Result<Instances, AnyError> {
         "snapshot" => (true, 1),
         "warm" => (false, 1_000),
         "warm-snapshot" => (true, 1_000),
-        _ => return Err(format!("unknown mode {mode}: use fresh, snapshot, warm or warm-snapshot").into()),
+        _ => {
+            return Err(
+                format!("unknown mode {mode}: use fresh, snapshot, warm or warm-snapshot").into()
+            );
+        }
     };
     Ok(Instances { snapshot, jobs_each })
 }
