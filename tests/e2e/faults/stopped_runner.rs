@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use duebox_harness::{Daemon, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
-use crate::support::log::{is_lost, is_said, is_verdict, tally, verdicts};
+use crate::support::log::{is_handler_line, is_lost, is_verdict, tally, verdicts};
 use crate::support::monitor::{Monitor, leases};
 use crate::support::producer::push_many;
 
@@ -25,13 +25,13 @@ fn closing(daemon: &mut Daemon, count: &str) -> i64 {
 
 #[test]
 fn late_verdicts_are_lost_and_counted_and_no_job_is_settled_twice() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(Duration::from_millis(60)).wat());
-    ground.manifest("lease = \"1s\"", &[topic(TOPIC, "work.wat", "concurrency = 16")]);
-    let store = ground.store();
-    let monitor = Monitor::start(&ground.redis);
-    let (mut first, mut second) = (ground.start(), ground.start());
-    let pushed = push_many(&ground, TOPIC, JOBS);
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(60)).wat());
+    fixture.manifest("lease = \"1s\"", &[topic(TOPIC, "work.wat", "concurrency = 16")]);
+    let store = fixture.store();
+    let monitor = Monitor::start(&fixture.redis);
+    let (mut first, mut second) = (fixture.start(), fixture.start());
+    let pushed = push_many(&fixture, TOPIC, JOBS);
     eventually("both work", || [&first, &second].iter().all(|d| d.count(is_verdict) > 16));
     first.signal("STOP");
     // The other ends the leases, and settles what the stopped one held.
@@ -54,11 +54,11 @@ fn late_verdicts_are_lost_and_counted_and_no_job_is_settled_twice() {
     let untold = pushed.iter().filter(|id| !times.contains_key(id.as_str()));
     assert_eq!(untold.filter(|id| !refused.contains(*id)).count(), 0, "some were never settled");
     // A job that ran twice is one that was taken over.
-    let ran = [&first, &second].map(|daemon| daemon.count(is_said)).iter().sum::<usize>();
+    let ran = [&first, &second].map(|daemon| daemon.count(is_handler_line)).iter().sum::<usize>();
     assert!(ran <= JOBS + reclaimed as usize, "{ran} runs of {JOBS} jobs");
     // Redis saw each lease end once.
     let mut ended: BTreeMap<String, i32> = BTreeMap::new();
-    for change in leases(&monitor.commands(&ground.redis), TOPIC) {
+    for change in leases(&monitor.commands(&fixture.redis), TOPIC) {
         *ended.entry(change.id).or_default() += if change.expires_us.is_some() { 1 } else { -1 };
     }
     assert!(ended.values().all(|open| *open == 0), "leases that ended twice or never");

@@ -122,10 +122,13 @@ fn without_token(line: &str) -> String {
 fn an_order_is_closed_by_a_callback_in_its_third_attempt() {
     let example = Example::start("order-close");
     let printed = example.play();
-    let told: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
+    let reported: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
     let shown = shown(&example, "text");
-    assert_eq!(told, shown.iter().map(|line| untimed(line)).collect::<Vec<_>>());
-    assert!(told[3].contains("answers 200") && told[4] == "the job is done", "{told:#?}");
+    assert_eq!(reported, shown.iter().map(|line| untimed(line)).collect::<Vec<_>>());
+    assert!(
+        reported[3].contains("answers 200") && reported[4] == "the job is done",
+        "{reported:#?}"
+    );
 }
 
 #[test]
@@ -169,12 +172,12 @@ fn a_merchant_is_notified_by_the_schedule_and_a_picture_is_drawn() {
     let shown = shown(&example, "text");
     let (last, rows) = rows.split_last().unwrap();
     assert_eq!((rows.len(), last.as_str()), (8, "drawn in attempts.svg"));
-    for (row, told) in rows.iter().zip(&shown[1..]) {
+    for (row, reported) in rows.iter().zip(&shown[1..]) {
         // Columns of a fixed width.
-        assert_eq!(row[..19], told[..19], "another plan than the page's");
+        assert_eq!(row[..19], reported[..19], "another plan than the page's");
         let (planned, came) = (seconds(&row[9..21]), seconds(&row[21..33]));
         assert!(came >= planned, "early: {row}");
-        assert_eq!(row[33..], told[33..]);
+        assert_eq!(row[33..], reported[33..]);
     }
     let picture = fs::read_to_string(example.folder().join("attempts.svg")).unwrap();
     let dots = |kind: &str| picture.matches(&format!("circle class=\"{kind}\"")).count();
@@ -201,16 +204,16 @@ fn seconds(span: &str) -> u64 {
 fn guests_are_reminded_and_missed_unless_they_cancel() {
     let example = Example::start("queue-ticket");
     let printed = example.play();
-    let mut told: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
+    let mut reported: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
     let shown = shown(&example, "text");
     let mut expected: Vec<&str> = shown.iter().map(|line| untimed(line)).collect();
-    let at = |what: &str| told.iter().position(|line| line.starts_with(what)).unwrap();
+    let at = |what: &str| reported.iter().position(|line| line.starts_with(what)).unwrap();
     assert!(at("a message to ann") < at("ann was here"));
     assert!(at("bob comes at minute 42") < at("a message to bob"));
     // A busy machine may swap what falls due close together.
-    told.sort_unstable();
+    reported.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

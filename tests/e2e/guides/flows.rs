@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use duebox_harness::{Daemon, RedisServer, duebox_binary, eventually};
 use tempfile::TempDir;
 
-use crate::support::log::{Verdict, said, verdicts};
+use crate::support::log::{Verdict, handler_lines, verdicts};
 
 const FLOWS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/flows");
 
@@ -58,7 +58,11 @@ fn done(daemon: &Daemon, topic: &str) -> Vec<String> {
 }
 
 fn ran(daemon: &Daemon, topic: &str) -> Vec<String> {
-    said(daemon).into_iter().filter(|line| line.topic == topic).map(|line| line.id).collect()
+    handler_lines(daemon)
+        .into_iter()
+        .filter(|line| line.topic == topic)
+        .map(|line| line.id)
+        .collect()
 }
 
 #[test]

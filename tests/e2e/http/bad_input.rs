@@ -1,13 +1,13 @@
 //! Requests as nobody should send them: each gets the documented answer, and the queue stays as it was.
 
-use crate::support::client::{Connection, ask, get, ground, post, request};
+use crate::support::client::{Connection, ask, fixture, get, post, request};
 
 const TOPICS: &str = "[server]\nmax_body = \"64KiB\"\n[topics.mail]\n";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
 fn what_nobody_would_take_is_not_done() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let push = |accept: &str| {
         let headers = [("content-type", "application/json"), ("accept", accept)];
         ask(at, "POST /v1/topics/mail/jobs", &headers, b"{}")
@@ -25,9 +25,9 @@ fn what_nobody_would_take_is_not_done() {
 
 #[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
-    let (ground, _daemon, at) = ground(TOPICS);
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let jobs = "/v1/topics/mail/jobs";
-    let before = ground.store().dump();
+    let before = fixture.store().dump();
     for (body, field) in [
         ("", None),
         ("{", None),
@@ -70,12 +70,12 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let long = format!("{{\"payload\":\"{}\"}}", "x".repeat(64 << 10));
     let answer = post(at, jobs, &long);
     assert_eq!((answer.problem().as_str(), answer.status), ("too-large", 413));
-    assert_eq!(ground.store().dump(), before);
+    assert_eq!(fixture.store().dump(), before);
 }
 
 #[test]
 fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_other_along() {
-    let (ground, _daemon, at) = ground(TOPICS);
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let push = |id: u32| {
         request("POST /v1/topics/mail/jobs", &[JSON], format!("{{\"id\":\"{id}\"}}").as_bytes())
     };
@@ -100,12 +100,12 @@ fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_othe
     let mut heads = Connection::open(at);
     heads.send(format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(80 << 10)).as_bytes());
     assert!(heads.next_answer().is_none_or(|answer| answer.status == 431));
-    assert_eq!(ground.store().live_count("mail"), 20);
+    assert_eq!(fixture.store().live_count("mail"), 20);
 }
 
 #[test]
 fn the_contract_is_served_and_every_answer_has_the_request_s_id() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     let contract = get(at, "/openapi.json").json();
     assert_eq!(contract["openapi"].as_str().map(|version| &version[..3]), Some("3.1"));
     let push = &contract["paths"]["/v1/topics/{topic}/jobs"]["post"];

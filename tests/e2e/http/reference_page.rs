@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::client::ground;
+use crate::support::client::fixture;
 
 const TOPICS: &str = "[topics.mail]\n[server]\ncors = [\"https://shop.example\"]\n";
 
@@ -33,7 +33,7 @@ fn typed(command: &str) -> String {
 
 #[test]
 fn the_commands_of_the_page_do_what_it_says() {
-    let (ground, _daemon, at) = ground(TOPICS);
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let blocks = commands();
     let [jobs, tokens, pages, protocol] = &blocks[..] else { panic!("{blocks:#?}") };
     let here = |command: &str| {
@@ -55,7 +55,7 @@ fn the_commands_of_the_page_do_what_it_says() {
 
     let [made] = &tokens[..] else { panic!("{tokens:#?}") };
     let words: Vec<&str> = made.0.split(' ').map(|word| word.trim_matches('\'')).collect();
-    assert!(ground.duebox(&words[1..]).contains("order.*"));
+    assert!(fixture.duebox(&words[1..]).contains("order.*"));
 
     let [preflight] = &pages[..] else { panic!("{pages:#?}") };
     let head = typed(&here(&preflight.0)).to_lowercase();

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::client::address;
-use crate::support::fixture::Ground;
+use crate::support::fixture::Fixture;
 
 type Pair = CertifiedKey<KeyPair>;
 type Stream = BufReader<StreamOwned<ClientConnection, TcpStream>>;
@@ -20,9 +20,9 @@ fn pair() -> Pair {
     rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap()
 }
 
-fn write(ground: &Ground, pair: &Pair) {
-    ground.write("cert.pem", pair.cert.pem());
-    ground.write("key.pem", pair.signing_key.serialize_pem());
+fn write(fixture: &Fixture, pair: &Pair) {
+    fixture.write("cert.pem", pair.cert.pem());
+    fixture.write("key.pem", pair.signing_key.serialize_pem());
 }
 
 /// A connection of somebody who trusts this certificate and no other; none if that is not agreed on.
@@ -70,22 +70,22 @@ fn status(stream: &mut Stream, path: &str) -> String {
 #[test]
 fn a_pair_that_is_swapped_on_disk_is_served_to_who_comes_next() {
     let (old, new) = (pair(), pair());
-    let ground = Ground::new();
-    write(&ground, &old);
+    let fixture = Fixture::new();
+    write(&fixture, &old);
     let server = "[server]\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n[topics.mail]\n";
-    ground.manifest("", &[server.to_owned()]);
-    let daemon = ground.start();
+    fixture.manifest("", &[server.to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let mut early = connect(at, &old).expect("the pair of the start is served");
     assert_eq!(status(&mut early, "/livez"), "HTTP/1.1 200 OK");
     assert!(connect(at, &new).is_none());
     // Half of the swap is no pair: the one before serves on.
-    ground.write("cert.pem", new.cert.pem());
+    fixture.write("cert.pem", new.cert.pem());
     daemon.wait_for_line("the half", |line| {
         line.message().contains("the manifest is refused") && line.message().contains("key.pem")
     });
     assert!(connect(at, &old).is_some() && connect(at, &new).is_none());
-    write(&ground, &new);
+    write(&fixture, &new);
     eventually("the new pair is served", || connect(at, &new).is_some());
     assert!(connect(at, &old).is_none());
     // Who was connected stays so.

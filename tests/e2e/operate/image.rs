@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use duebox_harness::{Daemon, duebox_binary, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::log::settled_as;
 use crate::support::producer::push_many;
@@ -50,20 +50,20 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
         println!("this machine gives us no file system of our own: not tested");
         return;
     }
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     // The folder of the test must be open to whom the daemon becomes.
-    let open = Command::new("chmod").arg("a+rx").arg(ground.path("")).status().unwrap();
+    let open = Command::new("chmod").arg("a+rx").arg(fixture.path("")).status().unwrap();
     assert!(open.success());
-    ground.write("one.wasm", Handler::says("one").wasm());
-    ground.write("two.wasm", Handler::says("two").wasm());
-    fs::create_dir(ground.path("volume")).unwrap();
-    let at = |name: &str| ground.path(name).display().to_string();
+    fixture.write("one.wasm", Handler::logs("one").wasm());
+    fixture.write("two.wasm", Handler::logs("two").wasm());
+    fs::create_dir(fixture.path("volume")).unwrap();
+    let at = |name: &str| fixture.path(name).display().to_string();
     let manifest = |module: &str| {
-        let redis = format!("[redis]\nurl = \"{}\"\n", ground.redis.url());
+        let redis = format!("[redis]\nurl = \"{}\"\n", fixture.redis.url());
         redis + &topic("work", &at(module), "")
     };
-    publish(&ground.path("volume"), 1, &manifest("one.wasm"));
-    let binary = ground.path("duebox");
+    publish(&fixture.path("volume"), 1, &manifest("one.wasm"));
+    let binary = fixture.path("duebox");
     fs::copy(duebox_binary(), &binary).unwrap();
     // The root of the image: all of it read-only, but for the cache, which is the daemon's alone.
     let script = format!(
@@ -73,9 +73,9 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
          && exec setpriv --reuid {USER} --regid {USER} --clear-groups --no-new-privs --bounding-set=-all \
             {} run --manifest {}",
         binary.display(),
-        ground.path("volume/duebox.toml").display()
+        fixture.path("volume/duebox.toml").display()
     );
-    let mut daemon = Daemon::start_with(&ground.path("volume/duebox.toml"), |command| {
+    let mut daemon = Daemon::start_with(&fixture.path("volume/duebox.toml"), |command| {
         let mut inside = Command::new("unshare");
         inside.args(["--mount", "sh", "-c", &script]);
         inside.env("DUEBOX_LOG_FORMAT", "json").env("DUEBOX_LISTEN", "127.0.0.1:0");
@@ -89,21 +89,21 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     assert!(status.lines().any(is_user), "{status}");
     let cached = format!("/proc/{}/root{CACHE}", daemon.pid());
     eventually("what was compiled is kept", || fs::read_dir(&cached).unwrap().next().is_some());
-    push_jobs(&ground, 3);
+    push_jobs(&fixture, 3);
     eventually("they are done", || daemon.count(|line| settled_as(line, "done")) == 3);
 
-    publish(&ground.path("volume"), 2, &manifest("two.wasm"));
+    publish(&fixture.path("volume"), 2, &manifest("two.wasm"));
     daemon.wait_for_line("the other module", |line| line.message().starts_with("a new module"));
-    push_jobs(&ground, 3);
+    push_jobs(&fixture, 3);
     eventually("they are done", || daemon.count(|line| settled_as(line, "done")) == 6);
     assert!(daemon.terminate().success());
 }
 
-fn push_jobs(ground: &Ground, count: usize) {
+fn push_jobs(fixture: &Fixture, count: usize) {
     // The command line reads a manifest of its own: that of the pod lies behind the link.
-    let text = fs::read_to_string(ground.path("volume/duebox.toml")).unwrap();
-    ground.write("duebox.toml", text);
-    push_many(ground, "work", count);
+    let text = fs::read_to_string(fixture.path("volume/duebox.toml")).unwrap();
+    fixture.write("duebox.toml", text);
+    push_many(fixture, "work", count);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn the_image_and_the_pod_agree() {
 
 #[test]
 fn the_manifests_of_the_examples_are_good() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let map = file("examples/sidecar/k8s/config.yaml");
     let (_, text) = map.split_once("duebox.toml: |\n").unwrap();
     let in_pod: String = text
@@ -161,10 +161,10 @@ fn the_manifests_of_the_examples_are_good() {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("handlers/build");
     for (name, text) in [("pod.toml", in_pod), ("compose.toml", beside)] {
         let text = text.replace("/opt/handlers/", &format!("{}/", handlers.display()));
-        ground.write(name, text);
+        fixture.write(name, text);
         let output = Command::new(duebox_binary())
             .args(["check", "--manifest", name])
-            .current_dir(ground.path(""))
+            .current_dir(fixture.path(""))
             .env("REDIS_URL", "redis://shop-redis:6379/0")
             .env("HANDLERS", &handlers)
             .output()

@@ -88,7 +88,7 @@ fn kill(pid: &str) {
 
 #[test]
 fn it_stops_with_the_daemon_and_has_its_data_at_the_next_start() {
-    let home = Home::new(&Handler::says("ran"));
+    let home = Home::new(&Handler::logs("ran"));
     let mut daemon = home.start();
     home.push(&["{}", "--id", "later", "--in", "10h"], 0);
     home.push(&["{}", "--id", "now"], 0);
@@ -111,7 +111,7 @@ fn it_stops_with_the_daemon_and_has_its_data_at_the_next_start() {
 #[test]
 fn what_a_killed_daemon_leaves_behind_is_adopted_or_loaded() {
     const JOBS: usize = 300;
-    let home = Home::new(&Handler::says("ran").naps(std::time::Duration::from_millis(20)));
+    let home = Home::new(&Handler::logs("ran").naps(std::time::Duration::from_millis(20)));
     let mut daemon = home.start();
     home.push(&["@lines", "--lines", "--id", "job"], JOBS);
     let mut settled = Vec::new();
@@ -142,7 +142,7 @@ fn what_a_killed_daemon_leaves_behind_is_adopted_or_loaded() {
 
 #[test]
 fn a_redis_that_dies_is_started_again() {
-    let home = Home::new(&Handler::says("ran").naps(std::time::Duration::from_millis(10)));
+    let home = Home::new(&Handler::logs("ran").naps(std::time::Duration::from_millis(10)));
     let mut daemon = home.start();
     home.push(&["@lines", "--lines", "--id", "job"], 400);
     eventually("some are settled", || daemon.count(is_verdict) >= 100);

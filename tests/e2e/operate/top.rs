@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use duebox_harness::{duebox_binary, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::producer::push_payload;
 use crate::support::puppet::PUPPET;
 
@@ -18,11 +18,11 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn open(ground: &Ground) -> Self {
+    fn open(fixture: &Fixture) -> Self {
         let top = format!(
             "stty cols 120 rows 30 && exec {} top --manifest {}",
             duebox_binary().display(),
-            ground.path("duebox.toml").display()
+            fixture.path("duebox.toml").display()
         );
         let mut script = Command::new("script")
             .args(["--quiet", "--return", "--flush", "--command", &top, "/dev/null"])
@@ -88,13 +88,13 @@ fn plain(written: &[u8]) -> String {
 
 #[test]
 fn a_dead_job_is_found_and_requeued_by_a_few_keys() {
-    let ground = Ground::new();
-    ground.write("puppet.wat", PUPPET);
-    ground.manifest("", &[topic("work", "puppet.wat", "max_attempts = 1")]);
-    let daemon = ground.start();
-    push_payload(&ground, "work", "ill-fated", "N");
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
+    fixture.manifest("", &[topic("work", "puppet.wat", "max_attempts = 1")]);
+    let daemon = fixture.start();
+    push_payload(&fixture, "work", "ill-fated", "N");
     daemon.wait_for_line("its death", |line| line.has("settled", "dead"));
-    let mut terminal = Terminal::open(&ground);
+    let mut terminal = Terminal::open(&fixture);
     terminal.shows("work");
     terminal.press("\r");
     terminal.shows("ill-fated");
@@ -111,15 +111,15 @@ fn a_dead_job_is_found_and_requeued_by_a_few_keys() {
 
 #[test]
 fn where_there_is_no_terminal_that_is_told() {
-    let ground = Ground::new();
-    ground.manifest("", &[]);
-    let manifest = ground.path("duebox.toml").display().to_string();
+    let fixture = Fixture::new();
+    fixture.manifest("", &[]);
+    let manifest = fixture.path("duebox.toml").display().to_string();
     let output = Command::new(duebox_binary())
         .args(["top", "--manifest", &manifest])
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("needs a terminal") && said.contains("duebox stats"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("needs a terminal") && printed.contains("duebox stats"), "{printed}");
 }

@@ -24,7 +24,7 @@ pub(super) const ESCAPE: &str = "\u{e00c}";
 pub(super) struct Browser {
     driver: Child,
     /// What the driver says; it ends when nobody listens.
-    said: Lines<BufReader<ChildStdout>>,
+    printed: Lines<BufReader<ChildStdout>>,
     at: SocketAddr,
     session: String,
 }
@@ -51,12 +51,12 @@ impl Browser {
             .unwrap_or_else(|error| {
                 panic!("no chromedriver: {error}; run: apt-get install chromium chromium-driver")
             });
-        let said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let printed = BufReader::new(driver.stdout.take().unwrap()).lines();
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut browser = Self { driver, said, at, session: String::new() };
-        let said = browser.said.by_ref().map_while(Result::ok);
-        let port =
-            said.filter_map(|line| Some(line.rsplit_once("successfully on port ")?.1.to_owned()));
+        let mut browser = Self { driver, printed, at, session: String::new() };
+        let printed = browser.printed.by_ref().map_while(Result::ok);
+        let port = printed
+            .filter_map(|line| Some(line.rsplit_once("successfully on port ")?.1.to_owned()));
         let port = port.map(|port| port.trim_end_matches('.').to_owned()).next();
         browser.at.set_port(port.expect("chromedriver says its port").parse().unwrap());
         // Root has no sandbox of its own, and containers have little shared memory.

@@ -7,8 +7,8 @@ use duebox_harness::{Daemon, eventually};
 use serde_json::json;
 
 use super::browser::{Browser, DESK, ENTER, ESCAPE, PHONE, Window};
-use crate::support::client::{address, ask, ground, post, token};
-use crate::support::fixture::{Ground, topic};
+use crate::support::client::{address, ask, fixture, post, token};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 
 /// What would run if a text became markup.
@@ -52,13 +52,13 @@ fn is_sound(browser: &Browser) {
 
 #[test]
 fn a_job_dies_is_looked_at_requeued_and_acked() {
-    let ground = Ground::new();
-    ground.write("close.wat", Handler::says("the shop is shut").nacks().wat());
-    ground.manifest(
+    let fixture = Fixture::new();
+    fixture.write("close.wat", Handler::logs("the shop is shut").nacks().wat());
+    fixture.manifest(
         "",
         &[topic("order.close", "close.wat", "max_attempts = 1"), "[topics.mail]\n".to_owned()],
     );
-    let daemon = ground.start();
+    let daemon = fixture.start();
     let browser = opened(address(&daemon), "");
     // From the list to the topic, and a job for it.
     browser.reads("#topics .c-topic", "order.close");
@@ -81,7 +81,7 @@ fn a_job_dies_is_looked_at_requeued_and_acked() {
     browser.press(ESCAPE);
     browser.is_gone("#job");
     // What it died of is put right: another module serves.
-    ground.write("close.wat", Handler::says("closed").wat());
+    fixture.write("close.wat", Handler::logs("closed").wat());
     browser
         .wait("the reload is told", "document.querySelectorAll('#history li.good').length === 2");
     browser.click("#dead button.id");
@@ -117,7 +117,7 @@ fn a_job_dies_is_looked_at_requeued_and_acked() {
 
 #[test]
 fn what_takes_away_asks_first_and_says_how_many() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     assert_eq!(
         post(at, "/v1/topics/mail/jobs", r#"[{"id":"1"},{"id":"2"},{"id":"3"}]"#).status,
         200
@@ -169,22 +169,22 @@ fn what_takes_away_asks_first_and_says_how_many() {
 }
 
 /// A daemon with a token for everything, and one that may only push to `mail`.
-fn guarded() -> (Ground, Daemon, SocketAddr, [String; 2]) {
-    let ground = Ground::new();
-    let (boss, boss_table) = token(&ground, "boss", "admin", "*");
-    let (shop, shop_table) = token(&ground, "shop", "push", "mail");
-    ground.write("tokens.toml", format!("{boss_table}\n{shop_table}\n"));
+fn guarded() -> (Fixture, Daemon, SocketAddr, [String; 2]) {
+    let fixture = Fixture::new();
+    let (boss, boss_table) = token(&fixture, "boss", "admin", "*");
+    let (shop, shop_table) = token(&fixture, "shop", "push", "mail");
+    fixture.write("tokens.toml", format!("{boss_table}\n{shop_table}\n"));
     let topics = "[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n";
-    ground.manifest("", &[topics.to_owned()]);
-    let daemon = ground.start();
+    fixture.manifest("", &[topics.to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let bare = |token: String| token.trim_start_matches("Bearer ").to_owned();
-    (ground, daemon, at, [bare(boss), bare(shop)])
+    (fixture, daemon, at, [bare(boss), bare(shop)])
 }
 
 #[test]
 fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
-    let (_ground, _daemon, at, [boss, shop]) = guarded();
+    let (_fixture, _daemon, at, [boss, shop]) = guarded();
     let browser = opened(at, "");
     browser.write("#token", "duebox_guess");
     browser.click("#login");
@@ -217,7 +217,7 @@ fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
     // The page's own request without its header is refused too.
     let bare = "const done = arguments[0]; fetch('/v1/topics/mail/resume', { method: 'POST' }).then((a) => done(a.status));";
     assert_eq!(browser.run_later(bare), 403);
-    assert!(browser.complaints().iter().any(|said| said.contains("403")));
+    assert!(browser.complaints().iter().any(|printed| printed.contains("403")));
     // After the end of the session the cookie is worth nothing.
     browser.click("#logout");
     browser.wait("the login is there", "document.querySelector('#token')");
@@ -235,9 +235,9 @@ fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
 
 #[test]
 fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
-    let (ground, _daemon, at) = ground("[topics.mail]\n");
+    let (fixture, _daemon, at) = fixture("[topics.mail]\n");
     let names: Vec<String> = (0..1_000).map(|n| format!("topic-{n:04}")).collect();
-    ground.redis.pipe(&format!("SADD duebox:topics {}\n", names.join(" ")));
+    fixture.redis.pipe(&format!("SADD duebox:topics {}\n", names.join(" ")));
     let browser = opened(at, "");
     let rows = "document.querySelectorAll('#topics tbody tr').length";
     browser.wait("all are listed", &format!("{rows} === 1001"));
@@ -284,18 +284,18 @@ fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
 
 #[test]
 fn it_says_what_is_away_and_goes_on_by_itself() {
-    let (mut ground, mut daemon, at) = ground("[topics.mail]\n");
+    let (mut fixture, mut daemon, at) = fixture("[topics.mail]\n");
     let browser = opened(at, "");
     browser.reads("#live", "live");
-    ground.redis.stop();
+    fixture.redis.stop();
     browser.reads("#banner", "Redis");
     browser.keep("redis-away-desk-light");
-    ground.redis.restart();
+    fixture.redis.restart();
     browser.is_gone("#banner");
     browser.reads("#live", "live");
     daemon.kill();
     browser.reads("#banner", "cannot be reached");
-    let manifest = ground.path("duebox.toml");
+    let manifest = fixture.path("duebox.toml");
     let again = Daemon::start_with(&manifest, |command| {
         command.env("DUEBOX_LISTEN", at.to_string());
     });

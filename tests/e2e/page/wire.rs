@@ -3,13 +3,13 @@
 use duebox_harness::eventually;
 use serde_json::Value;
 
-use crate::support::client::{address, ask, get, ground, post};
-use crate::support::fixture::{Ground, topic};
+use crate::support::client::{address, ask, fixture, get, post};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 
 #[test]
 fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let page = get(at, "/");
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     for path in page.text().split('"').filter(|text| text.starts_with("/page/")) {
@@ -40,29 +40,29 @@ fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
 
 #[test]
 fn jobs_are_told_one_by_one_and_topics_look_back() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("no").nacks().wat());
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("no").nacks().wat());
     let keys = "max_attempts = 2\nbackoff = [\"1h\"]";
-    ground.manifest("", &[topic("work", "work.wat", keys)]);
-    let daemon = ground.start();
+    fixture.manifest("", &[topic("work", "work.wat", keys)]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let jobs = r#"[{"id":"fails"},{"id":"later","in":"1h"}]"#;
     assert_eq!(post(at, "/v1/topics/work/jobs", jobs).status, 200);
     let list = || get(at, "/v1/topics/work/jobs").json();
     eventually("the attempt is told", || list()["latest"][0]["id"] == "fails");
-    let told = list();
-    let attempt = &told["latest"][0];
+    let reported = list();
+    let attempt = &reported["latest"][0];
     assert_eq!(
         (&attempt["settled"], &attempt["class"]),
         (&"retry".into(), &"nack".into()),
-        "{told}"
+        "{reported}"
     );
     assert_eq!(
         (&attempt["attempt"], attempt["digest"].as_str().map(str::len)),
         (&1.into(), Some(64))
     );
     let of = |state: &str| -> Vec<Value> {
-        let jobs = told["jobs"].as_array().unwrap().iter();
+        let jobs = reported["jobs"].as_array().unwrap().iter();
         jobs.filter(|job| job["state"] == state).map(|job| job["id"].clone()).collect()
     };
     assert_eq!((of("retry"), of("pending")), (vec!["fails".into()], vec!["later".into()]));

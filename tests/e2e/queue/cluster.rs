@@ -112,12 +112,12 @@ impl Life<'_> {
             ..Rules::default()
         };
         assert!(self.queue.configure(&self.topic, &rules).await.unwrap());
-        let keyed = || Options::default().with_key("k").unwrap();
+        let keyed_job = || Options::default().with_key("k").unwrap();
         let later = Due::In(Duration::from_secs(60));
         let jobs = [
-            job("first", Due::Now, keyed()),
-            job("second", Due::Now, keyed()),
-            job("third", Due::Now, keyed()),
+            job("first", Due::Now, keyed_job()),
+            job("second", Due::Now, keyed_job()),
+            job("third", Due::Now, keyed_job()),
             job("later", later, Options::default()),
             job("urgent", Due::Now, Options::default().with_priority(Priority::High)),
             job("bad", Due::At(5), Options::default()),

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use duebox_harness::{Daemon, eventually};
 use redis::{InfoDict, cmd};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
-use crate::support::log::{is_said, settled_as};
+use crate::support::log::{is_handler_line, settled_as};
 use crate::support::producer::{push, push_many};
 use crate::support::redis_state::{Store, key};
 
@@ -48,14 +48,14 @@ fn processor_time(daemon: &Daemon) -> Duration {
 
 #[test]
 fn it_sleeps_with_nothing_to_do() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let topics: Vec<String> =
         (0..50).map(|n| topic(&format!("work-{n}"), "work.wat", "")).collect();
-    ground.manifest("", &topics);
-    let daemon = ground.start();
-    let store = ground.store();
-    push(&ground, "work-0", "later", store.now_ms() + 3_600_000);
+    fixture.manifest("", &topics);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    push(&fixture, "work-0", "later", store.now_ms() + 3_600_000);
     // Fifty topics are fifty looks a poll, in one round trip.
     let (began, cpu) = (Instant::now(), processor_time(&daemon));
     eventually("the window is over", || began.elapsed() >= WINDOW);
@@ -68,14 +68,14 @@ fn it_sleeps_with_nothing_to_do() {
 /// were eleven round trips a second.
 #[test]
 fn a_hundred_idle_topics_are_looked_at_together() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let topics: Vec<String> =
         (0..100).map(|n| topic(&format!("work-{n}"), "work.wat", "")).collect();
-    let manifest = format!("[redis]\nurl = \"{}\"\n{}", ground.redis.url(), topics.concat());
-    ground.write("duebox.toml", manifest);
-    let _daemon = ground.start();
-    let store = ground.store();
+    let manifest = format!("[redis]\nurl = \"{}\"\n{}", fixture.redis.url(), topics.concat());
+    fixture.write("duebox.toml", manifest);
+    let _daemon = fixture.start();
+    let store = fixture.store();
     let reads = || -> u64 {
         let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
         info.get("total_reads_processed").unwrap()
@@ -99,33 +99,33 @@ fn a_hundred_idle_topics_are_looked_at_together() {
 
 #[test]
 fn it_sleeps_while_there_is_work_that_nobody_may_start() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(Duration::from_secs(7_200)).wat());
-    ground.manifest("", &[topic(TOPIC, "work.wat", "ttr = \"3h\"\nconcurrency = 2")]);
-    let daemon = ground.start();
-    let store = ground.store();
-    push(&ground, TOPIC, "0", 0);
-    daemon.wait_for_line("it runs", is_said);
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_secs(7_200)).wat());
+    fixture.manifest("", &[topic(TOPIC, "work.wat", "ttr = \"3h\"\nconcurrency = 2")]);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    push(&fixture, TOPIC, "0", 0);
+    daemon.wait_for_line("it runs", is_handler_line);
     // A due successor waits for the end of the lease; promote passes over it each time.
-    push(&ground, TOPIC, "0", 0);
+    push(&fixture, TOPIC, "0", 0);
     sleeps(&daemon, &store, "a due successor of a running job");
-    push_many(&ground, TOPIC, 50);
-    eventually("both lanes are taken", || daemon.count(is_said) == 2);
+    push_many(&fixture, TOPIC, 50);
+    eventually("both lanes are taken", || daemon.count(is_handler_line) == 2);
     sleeps(&daemon, &store, "fifty ready jobs behind two that run");
 }
 
 #[test]
 fn it_sleeps_while_a_topic_is_paused() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
-    ground.manifest("", &[topic(TOPIC, "work.wat", "")]);
-    let daemon = ground.start();
-    let store = ground.store();
-    ground.redis.cli(&["HSET", &key(TOPIC, "meta"), "paused", "1"]);
-    push_many(&ground, TOPIC, 50);
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    fixture.manifest("", &[topic(TOPIC, "work.wat", "")]);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    fixture.redis.cli(&["HSET", &key(TOPIC, "meta"), "paused", "1"]);
+    push_many(&fixture, TOPIC, 50);
     eventually("they are promoted", || store.stage(TOPIC, "ready").len() == 50);
     sleeps(&daemon, &store, "a paused topic");
-    assert_eq!(daemon.count(is_said), 0);
-    ground.redis.cli(&["HDEL", &key(TOPIC, "meta"), "paused"]);
+    assert_eq!(daemon.count(is_handler_line), 0);
+    fixture.redis.cli(&["HDEL", &key(TOPIC, "meta"), "paused"]);
     eventually("they run", || daemon.count(|line| settled_as(line, "done")) == 50);
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use duebox_harness::{Daemon, eventually};
 
-use crate::support::fixture::{Ground, built, topic};
-use crate::support::log::{is_verdict, said, verdicts};
+use crate::support::fixture::{Fixture, built, topic};
+use crate::support::log::{handler_lines, is_verdict, verdicts};
 use crate::support::producer::{Push, push_each};
 use crate::support::redis_state::Store;
-use crate::support::shop::Counter;
+use crate::support::shop::OpenShop;
 
 const JOBS: usize = 1_000;
 const DELAY_MAX_MS: u64 = 3_000;
@@ -32,8 +32,8 @@ const PAYMENT: &str = "payment.poll";
 const TOPICS: [&str; 3] = [ORDER, SHOP, PAYMENT];
 
 /// Ground on which all three handlers have three attempts each, and this shop.
-fn ground(counter: &Counter) -> Ground {
-    let ground = Ground::new();
+fn fixture(counter: &OpenShop) -> Fixture {
+    let fixture = Fixture::new();
     // Most of these jobs fail at first, and many in a row.
     let keys = |keys: &str| {
         format!("max_crashes = 9\nbreaker = {{ failures = 0 }}\n{keys}\n{}", counter.grant())
@@ -46,8 +46,8 @@ fn ground(counter: &Counter) -> Ground {
         topic(SHOP, &built("shop-activation"), &shop),
         topic(PAYMENT, &built("payment-poll"), &payment),
     ];
-    ground.manifest("lease = \"1s\"", &topics);
-    ground
+    fixture.manifest("lease = \"1s\"", &topics);
+    fixture
 }
 
 /// The `n`-th payload for a topic, what the payment's provider says at each look, and what becomes of
@@ -84,7 +84,7 @@ fn payload(topic: &str, n: usize) -> (String, &'static [&'static str], Fate) {
 }
 
 /// Writes the `n`-th order or payment into the shop's books.
-fn place(counter: &Counter, topic: &str, n: usize, states: &[&str]) {
+fn place(counter: &OpenShop, topic: &str, n: usize, states: &[&str]) {
     match topic {
         ORDER => counter.shop.books().place_order(&n.to_string(), states),
         PAYMENT => counter.shop.books().start_payment(&format!("pay_{n}"), states),
@@ -100,7 +100,7 @@ struct Ledger {
 impl Ledger {
     /// Jobs spread over the topics and over three seconds; some without a delay. The shop knows of
     /// each.
-    fn new(now_ms: u64, counter: &Counter, fates: impl Fn(&Fate) -> bool) -> Self {
+    fn new(now_ms: u64, counter: &OpenShop, fates: impl Fn(&Fate) -> bool) -> Self {
         let job = |n: usize| {
             let topic = TOPICS[n % 3];
             let (payload, states, fate) = payload(topic, n / 3);
@@ -113,7 +113,7 @@ impl Ledger {
         Self { jobs }
     }
 
-    fn push(&self, ground: &Ground) -> Vec<usize> {
+    fn push(&self, fixture: &Fixture) -> Vec<usize> {
         let counts =
             TOPICS.map(|topic| self.jobs.iter().filter(|job| job.0.topic == topic).count());
         let script: Vec<Push> = self
@@ -126,7 +126,7 @@ impl Ledger {
                 due_ms: job.due_ms,
             })
             .collect();
-        push_each(ground, &script);
+        push_each(fixture, &script);
         counts.to_vec()
     }
 
@@ -157,8 +157,8 @@ impl Ledger {
         assert_eq!(settled.len(), self.jobs.len());
         for (job, (words, class)) in &self.jobs {
             let found = &settled[&job.id];
-            let said: Vec<&str> = found.iter().map(|verdict| verdict.settled.as_str()).collect();
-            assert_eq!(&said, words, "{} {} {}", job.topic, job.id, job.payload);
+            let printed: Vec<&str> = found.iter().map(|verdict| verdict.settled.as_str()).collect();
+            assert_eq!(&printed, words, "{} {} {}", job.topic, job.id, job.payload);
             let attempts = found.iter().map(|verdict| verdict.attempt);
             assert!(attempts.eq(1..=words.len() as i64), "{found:?}");
             assert_eq!(found.last().unwrap().class, *class, "{}", job.payload);
@@ -169,7 +169,9 @@ impl Ledger {
     /// Each attempt has the handler's own line, and none of them is from before the due time.
     fn compare_with_handlers(&self, daemon: &Daemon) {
         let mut lines: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for line in said(daemon).into_iter().filter(|line| line.text.starts_with("verdict=")) {
+        for line in
+            handler_lines(daemon).into_iter().filter(|line| line.text.starts_with("verdict="))
+        {
             lines.entry(line.id.clone()).or_default().push(line);
         }
         for (job, (words, class)) in &self.jobs {
@@ -183,7 +185,7 @@ impl Ledger {
     }
 
     /// Each unpaid order was closed and each message sent, once, and nothing else was.
-    fn compare_with_shop(&self, counter: &Counter) {
+    fn compare_with_shop(&self, counter: &OpenShop) {
         let effects = |what: &str| {
             let lines = counter.ledger(what).into_iter().filter(|(_, _, effect)| *effect);
             let keys: Vec<String> = lines.map(|(_, key, _)| key).collect();
@@ -223,12 +225,12 @@ impl Ledger {
 
 #[test]
 fn a_thousand_jobs_end_as_their_handlers_say() {
-    let counter = Counter::open();
-    let ground = ground(&counter);
-    let daemon = ground.start();
-    let store = ground.store();
+    let counter = OpenShop::open();
+    let fixture = fixture(&counter);
+    let daemon = fixture.start();
+    let store = fixture.store();
     let ledger = Ledger::new(store.now_ms(), &counter, |_| true);
-    let counts = ledger.push(&ground);
+    let counts = ledger.push(&fixture);
     println!("pushed {counts:?} jobs with redis-cli");
     eventually("every attempt is settled", || daemon.count(is_verdict) >= ledger.verdicts());
     ledger.compare_with_log(&daemon);
@@ -250,14 +252,14 @@ fn a_thousand_jobs_end_as_their_handlers_say() {
 #[test]
 fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
     const DEATHS: usize = 4;
-    let counter = Counter::open();
-    let ground = ground(&counter);
-    let store = ground.store();
+    let counter = OpenShop::open();
+    let fixture = fixture(&counter);
+    let store = fixture.store();
     let ledger = Ledger::new(store.now_ms(), &counter, |_| true);
-    ledger.push(&ground);
+    ledger.push(&fixture);
     let mut heard = Vec::new();
     for death in 1..=DEATHS {
-        let mut daemon = ground.start();
+        let mut daemon = fixture.start();
         let part = ledger.verdicts() / 20;
         eventually("a part is settled", || {
             daemon.count(is_verdict) >= part || ledger.is_over(&store)
@@ -267,7 +269,7 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
         daemon.wait_exit();
         heard.extend(verdicts(&daemon));
     }
-    let mut last = ground.start();
+    let mut last = fixture.start();
     eventually("every job has ended", || ledger.is_over(&store));
     assert!(last.terminate().success());
     heard.extend(verdicts(&last));
@@ -283,12 +285,12 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
 
 #[test]
 fn of_topics_whose_jobs_are_acked_nothing_is_left() {
-    let counter = Counter::open();
-    let ground = ground(&counter);
-    let mut daemon = ground.start();
-    let store = ground.store();
+    let counter = OpenShop::open();
+    let fixture = fixture(&counter);
+    let mut daemon = fixture.start();
+    let store = fixture.store();
     let ledger = Ledger::new(store.now_ms(), &counter, |fate| fate.0.last() == Some(&"done"));
-    ledger.push(&ground);
+    ledger.push(&fixture);
     eventually("every attempt is settled", || daemon.count(is_verdict) >= ledger.verdicts());
     ledger.compare_with_log(&daemon);
     assert!(daemon.terminate().success());

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::fixture::{Ground, built, topic};
-use crate::support::log::said;
+use crate::support::fixture::{Fixture, built, topic};
+use crate::support::log::handler_lines;
 
 /// Reads what is granted, then tries all that is not.
 const SCRIPT: [(&str, &str); 20] = [
@@ -37,13 +37,13 @@ const SCRIPT: [(&str, &str); 20] = [
 ];
 
 /// A granted folder with links that lead out, and a secret beside it.
-fn lay_out(ground: &Ground) {
-    fs::create_dir_all(ground.path("rates/sub")).unwrap();
-    ground.write("rates/rates.csv", "EUR,1;USD,2\n");
-    ground.write("rates/sub/more.txt", "more");
-    ground.write("secret.txt", "nobody sees this");
-    symlink("../secret.txt", ground.path("rates/out")).unwrap();
-    symlink("/", ground.path("rates/to-root")).unwrap();
+fn lay_out(fixture: &Fixture) {
+    fs::create_dir_all(fixture.path("rates/sub")).unwrap();
+    fixture.write("rates/rates.csv", "EUR,1;USD,2\n");
+    fixture.write("rates/sub/more.txt", "more");
+    fixture.write("secret.txt", "nobody sees this");
+    symlink("../secret.txt", fixture.path("rates/out")).unwrap();
+    symlink("/", fixture.path("rates/to-root")).unwrap();
 }
 
 /// Every file of the granted folder with what it holds, and when it was changed.
@@ -88,26 +88,26 @@ fn lines_of(account: &str) -> Vec<String> {
 
 #[test]
 fn a_handler_in_go_reads_what_is_granted_and_changes_nothing() {
-    let ground = Ground::new();
-    lay_out(&ground);
-    let before = listing(&ground.path("rates"));
+    let fixture = Fixture::new();
+    lay_out(&fixture);
+    let before = listing(&fixture.path("rates"));
     let handler = built("std-go");
     let keys = "max_attempts = 1\nsandbox = { http = [], dirs = { \"/data\" = \"rates\" } }";
     let bare = topic("bare", &handler, "sandbox = { http = [] }");
-    ground.manifest("", &[topic("rates", &handler, keys), bare]);
+    fixture.manifest("", &[topic("rates", &handler, keys), bare]);
     let script = script();
 
-    let daemon = ground.start();
-    ground.duebox(&["push", "rates", "--id", "one", "--header", &script]);
+    let daemon = fixture.start();
+    fixture.duebox(&["push", "rates", "--id", "one", "--header", &script]);
     daemon.wait_for_line("the end of the job", |line| {
         line.has("job_id", "one") && line.has("settled", "done")
     });
-    let lines: Vec<String> = said(&daemon).into_iter().map(|line| line.text).collect();
+    let lines: Vec<String> = handler_lines(&daemon).into_iter().map(|line| line.text).collect();
     check("under the daemon", &lines);
 
     let bound = ["invoke", "--topic", "rates", "--header", &script, "--json"];
-    check("as bound", &lines_of(&ground.duebox(&bound)));
+    check("as bound", &lines_of(&fixture.duebox(&bound)));
     let flag = ["invoke", "--topic", "bare", "--dir", "/data=rates", "--header", &script, "--json"];
-    check("by a flag", &lines_of(&ground.duebox(&flag)));
-    assert_eq!(listing(&ground.path("rates")), before);
+    check("by a flag", &lines_of(&fixture.duebox(&flag)));
+    assert_eq!(listing(&fixture.path("rates")), before);
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use duebox_harness::{Daemon, LogLine, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
-use crate::support::log::{is_said, is_verdict, settled_as, verdicts};
+use crate::support::log::{is_handler_line, is_verdict, settled_as, verdicts};
 use crate::support::producer::{push, push_many, under_load};
 use crate::support::redis_state::Store;
 
@@ -28,21 +28,21 @@ const PACE_KEPT_MIN: f64 = 0.1;
 
 #[test]
 fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let mut topics = vec![topic("good", "good.wat", "concurrency = 4")];
-    ground.write("good.wat", Handler::says("fine").naps(Duration::from_millis(5)).wat());
+    fixture.write("good.wat", Handler::logs("fine").naps(Duration::from_millis(5)).wat());
     for (name, _, _) in HOSTILE {
-        ground.write(&format!("{name}.wat"), hostile(name));
+        fixture.write(&format!("{name}.wat"), hostile(name));
         let keys = "ttr = \"500ms\"\nmax_attempts = 1\nconcurrency = 3";
         topics.push(topic(name, &format!("{name}.wat"), keys));
     }
-    ground.manifest("", &topics);
-    let daemon = ground.start();
-    let store = ground.store();
-    let pushed = under_load(&ground, "good", || {
+    fixture.manifest("", &topics);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    let pushed = under_load(&fixture, "good", || {
         let alone = pace(&daemon, |done| done >= 200);
         for (name, _, _) in HOSTILE {
-            push_many(&ground, name, JOBS_EACH);
+            push_many(&fixture, name, JOBS_EACH);
         }
         let buried = |line: &LogLine| settled_as(line, "dead");
         let beside = pace(&daemon, |_| daemon.count(buried) == HOSTILE.len() * JOBS_EACH);
@@ -60,14 +60,14 @@ fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
 
 #[test]
 fn a_job_that_waits_holds_up_no_other_of_its_topic() {
-    let ground = Ground::new();
-    ground.write("long.wat", Handler::says("ran").naps(Duration::from_secs(3)).wat());
-    ground.manifest("", &[topic("long", "long.wat", "concurrency = 3")]);
-    let daemon = ground.start();
+    let fixture = Fixture::new();
+    fixture.write("long.wat", Handler::logs("ran").naps(Duration::from_secs(3)).wat());
+    fixture.manifest("", &[topic("long", "long.wat", "concurrency = 3")]);
+    let daemon = fixture.start();
     // One at a time, so that each finds the lanes of those before it taken.
     for id in ["a", "b", "c"] {
-        push(&ground, "long", id, 0);
-        daemon.wait_for_line(id, |line| is_said(line) && line.has("job_id", id));
+        push(&fixture, "long", id, 0);
+        daemon.wait_for_line(id, |line| is_handler_line(line) && line.has("job_id", id));
     }
     assert_eq!(daemon.count(is_verdict), 0, "they ran one after the other");
     eventually("three are done", || daemon.count(|line| settled_as(line, "done")) == 3);

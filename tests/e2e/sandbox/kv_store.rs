@@ -4,7 +4,7 @@
 use duebox_harness::eventually;
 use redis::cmd;
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::producer::push_many;
 use crate::support::redis_state::{Store, key};
 
@@ -47,16 +47,16 @@ fn kept(store: &Store) -> (usize, usize) {
 
 #[test]
 fn runners_and_shards_share_one_store_and_a_restart_finds_it() {
-    let ground = Ground::new();
-    ground.write("counts.wat", COUNTS);
-    ground.manifest("", &[counter("mail", "counts.wat", "shards = 4")]);
-    let store = ground.store();
-    let (mut first, _second) = (ground.start(), ground.start());
-    push_many(&ground, "mail", JOBS);
+    let fixture = Fixture::new();
+    fixture.write("counts.wat", COUNTS);
+    fixture.manifest("", &[counter("mail", "counts.wat", "shards = 4")]);
+    let store = fixture.store();
+    let (mut first, _second) = (fixture.start(), fixture.start());
+    push_many(&fixture, "mail", JOBS);
     eventually("all are counted", || kept(&store).0 == JOBS);
     assert!(first.terminate().success());
-    let _third = ground.start();
-    push_many(&ground, "mail", JOBS);
+    let _third = fixture.start();
+    push_many(&fixture, "mail", JOBS);
     eventually("more are counted", || kept(&store).0 == 2 * JOBS);
     // Nobody calls the store any more; the keepers take away what is over.
     eventually("the moments are forgotten", || kept(&store).1 == 1);
@@ -64,17 +64,17 @@ fn runners_and_shards_share_one_store_and_a_restart_finds_it() {
 
 #[test]
 fn a_redis_that_goes_away_is_told_to_the_handler_and_no_count_is_lost() {
-    let mut ground = Ground::persistent();
-    ground.write("counts.wat", COUNTS_ON);
-    ground.manifest("", &[counter("mail", "counts.wat", "")]);
-    let store = ground.store();
-    let daemon = ground.start();
-    push_many(&ground, "mail", 1);
+    let mut fixture = Fixture::persistent();
+    fixture.write("counts.wat", COUNTS_ON);
+    fixture.manifest("", &[counter("mail", "counts.wat", "")]);
+    let store = fixture.store();
+    let daemon = fixture.start();
+    push_many(&fixture, "mail", 1);
     eventually("it counts", || kept(&store).0 > 10);
-    ground.redis.stop();
-    let told = "kv_add: the store cannot be reached";
-    daemon.wait_for_line(told, |line| line.message().starts_with(told));
-    ground.redis.restart();
+    fixture.redis.stop();
+    let reported = "kv_add: the store cannot be reached";
+    daemon.wait_for_line(reported, |line| line.message().starts_with(reported));
+    fixture.redis.restart();
     eventually("its ack has come through", || store.live_count("mail") == 0);
     assert!(kept(&store).0 > 10);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duebox_harness::{Daemon, LogLine, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
 use crate::support::log::{is_verdict, settled_as};
 use crate::support::producer::{push, push_ids, push_many};
@@ -21,18 +21,18 @@ const FLOOR_MS: f64 = 5.0;
 
 #[test]
 fn sleepers_that_want_every_slot_leave_some_for_a_topic_that_comes_later() {
-    let ground = Ground::new();
-    ground.write("sleeps.wat", hostile("sleeps_for_an_hour"));
-    ground.write("good.wat", Handler::says("fine").naps(Duration::from_millis(1)).wat());
+    let fixture = Fixture::new();
+    fixture.write("sleeps.wat", hostile("sleeps_for_an_hour"));
+    fixture.write("good.wat", Handler::logs("fine").naps(Duration::from_millis(1)).wat());
     let sleeps = topic("sleeps", "sleeps.wat", "concurrency = 100\nttr = \"1h\"");
     let good = topic("good", "good.wat", "concurrency = 4");
-    ground.manifest("max_jobs = 16\ndrain_timeout = \"0s\"", &[sleeps, good]);
-    let daemon = ground.start();
-    push_many(&ground, "sleeps", 100);
+    fixture.manifest("max_jobs = 16\ndrain_timeout = \"0s\"", &[sleeps, good]);
+    let daemon = fixture.start();
+    push_many(&fixture, "sleeps", 100);
     let is_release = |line: &LogLine| line.has("verdict", "release");
     // What no lane could start is given back: so many sleep by then as may.
     eventually("sleepers have all slots they may", || daemon.count(is_release) > 0);
-    push_many(&ground, "good", QUIET);
+    push_many(&fixture, "good", QUIET);
     eventually("the others are done", || daemon.count(|l| settled_as(l, "done")) == QUIET);
     let has_slept =
         |line: &LogLine| is_verdict(line) && line.has("topic", "sleeps") && !is_release(line);
@@ -41,28 +41,28 @@ fn sleepers_that_want_every_slot_leave_some_for_a_topic_that_comes_later() {
 
 #[test]
 fn a_short_job_does_not_wait_for_endless_loops() {
-    let ground = Ground::new();
-    ground.write("loops.wat", hostile("endless_loop"));
-    ground.write("good.wat", Handler::says("fine").wat());
+    let fixture = Fixture::new();
+    fixture.write("loops.wat", hostile("endless_loop"));
+    fixture.write("good.wat", Handler::logs("fine").wat());
     let loops = topic("loops", "loops.wat", "concurrency = 64\nttr = \"500ms\"\nmax_attempts = 1");
     let good = topic("good", "good.wat", "");
-    ground.manifest("drain_timeout = \"0s\"", &[loops, good]);
-    let daemon = ground.start();
-    let alone = middle_ms(&ground, &daemon, "alone");
-    push_many(&ground, "loops", 2_000);
-    eventually("the loops run", || ground.store().stage("loops", "unack").len() >= 64);
-    let beside = middle_ms(&ground, &daemon, "beside");
-    assert!(ground.store().live_count("loops") > 64, "the loops were over before");
+    fixture.manifest("drain_timeout = \"0s\"", &[loops, good]);
+    let daemon = fixture.start();
+    let alone = middle_ms(&fixture, &daemon, "alone");
+    push_many(&fixture, "loops", 2_000);
+    eventually("the loops run", || fixture.store().stage("loops", "unack").len() >= 64);
+    let beside = middle_ms(&fixture, &daemon, "beside");
+    assert!(fixture.store().live_count("loops") > 64, "the loops were over before");
     println!("a short job: {alone:.2} ms alone, {beside:.2} ms beside 64 endless loops");
     assert!(beside <= RATIO_MAX * alone.max(FLOOR_MS), "{beside} ms, {alone} ms alone");
 }
 
 /// From due time to end of each of some jobs, the middle one, in ms.
-fn middle_ms(ground: &Ground, daemon: &Daemon, name: &str) -> f64 {
+fn middle_ms(fixture: &Fixture, daemon: &Daemon, name: &str) -> f64 {
     let mut times = Vec::new();
     for number in 0..QUIET {
         let id = format!("{name}-{number}");
-        push(ground, "good", &id, ground.store().now_ms());
+        push(fixture, "good", &id, fixture.store().now_ms());
         let is_its = |line: &LogLine| settled_as(line, "done") && line.has("job_id", &id);
         let line = daemon.wait_for_line(&id, is_its);
         times.push(line.decimal("late_ms").unwrap() + line.decimal("wall_ms").unwrap());
@@ -85,22 +85,22 @@ const ROUND: usize = 100;
 
 #[test]
 fn a_daemon_is_no_larger_after_more_hostile_jobs() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let keys = "max_attempts = 1\nmax_dead = 10\nconcurrency = 4\nbreaker = { failures = 0 }";
     let topics: Vec<String> = SHORT
         .iter()
         .map(|name| {
-            ground.write(&format!("{name}.wat"), hostile(name));
+            fixture.write(&format!("{name}.wat"), hostile(name));
             topic(name, &format!("{name}.wat"), keys)
         })
         .collect();
-    ground.manifest("log = \"info,handler=off\"", &topics);
-    let daemon = ground.start();
+    fixture.manifest("log = \"info,handler=off\"", &topics);
+    let daemon = fixture.start();
     let mut settled = 0;
     let mut round = |number: usize| {
         for name in SHORT {
             let ids: Vec<String> = (0..ROUND).map(|n| format!("{number}-{n}")).collect();
-            push_ids(&ground, name, &ids);
+            push_ids(&fixture, name, &ids);
         }
         settled += SHORT.len() * ROUND;
         eventually("a round is over", || daemon.count(is_verdict) == settled);

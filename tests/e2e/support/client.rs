@@ -7,11 +7,11 @@ use duebox_harness::{Daemon, patience};
 use redis::io::tcp::socket2::{Domain, Socket, Type};
 use serde_json::Value;
 
-use crate::support::fixture::Ground;
+use crate::support::fixture::Fixture;
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -29,37 +29,37 @@ pub(crate) fn address(daemon: &Daemon) -> SocketAddr {
 }
 
 /// Ground with these topics for pull consumers, its daemon, and where that serves HTTP.
-pub(crate) fn ground(topics: &str) -> (Ground, Daemon, SocketAddr) {
-    let ground = Ground::new();
-    ground.manifest("", &[topics.to_owned()]);
-    let daemon = ground.start();
+pub(crate) fn fixture(topics: &str) -> (Fixture, Daemon, SocketAddr) {
+    let fixture = Fixture::new();
+    fixture.manifest("", &[topics.to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
-    (ground, daemon, at)
+    (fixture, daemon, at)
 }
 
 /// Makes a token, and answers it as a header has it, and its table.
-pub(crate) fn token(ground: &Ground, name: &str, scopes: &str, topics: &str) -> (String, String) {
+pub(crate) fn token(fixture: &Fixture, name: &str, scopes: &str, topics: &str) -> (String, String) {
     let words = ["token", "new", name, "--scopes", scopes, "--topics", topics, "--json"];
-    let made: Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
+    let made: Value = serde_json::from_str(&fixture.duebox(&words)).unwrap();
     let text = |field: &str| made[field].as_str().unwrap().to_owned();
     (format!("Bearer {}", text("token")), text("table"))
 }
 
 /// A request that begins with this line, such as `GET /livez`, with these headers and this body, on a
 /// connection of its own.
-pub(crate) fn ask(at: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub(crate) fn ask(at: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
     let mut connection = Connection::open(at);
     connection.send(&request(line, headers, body));
     connection.answer()
 }
 
 /// A request without a body.
-pub(crate) fn get(at: SocketAddr, path: &str) -> Answer {
+pub(crate) fn get(at: SocketAddr, path: &str) -> Response {
     ask(at, &format!("GET {path}"), &[], b"")
 }
 
 /// A request with a JSON body.
-pub(crate) fn post(at: SocketAddr, path: &str, json: &str) -> Answer {
+pub(crate) fn post(at: SocketAddr, path: &str, json: &str) -> Response {
     let headers = [("content-type", "application/json")];
     ask(at, &format!("POST {path}"), &headers, json.as_bytes())
 }
@@ -109,17 +109,17 @@ impl Connection {
     }
 
     /// The next answer, which must come.
-    pub(crate) fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Response {
         self.next_answer().expect("an answer before the connection ends")
     }
 
     /// An answer that has no body, whatever its length says.
-    pub(crate) fn head(&mut self) -> Answer {
+    pub(crate) fn head(&mut self) -> Response {
         self.next_head().expect("an answer before the connection ends")
     }
 
     /// The next answer; none if the connection ends before it.
-    pub(crate) fn next_answer(&mut self) -> Option<Answer> {
+    pub(crate) fn next_answer(&mut self) -> Option<Response> {
         let mut answer = self.next_head()?;
         if let Some(length) = answer.header("content-length") {
             answer.body = vec![0; length.parse().unwrap()];
@@ -130,7 +130,7 @@ impl Connection {
         Some(answer)
     }
 
-    fn next_head(&mut self) -> Option<Answer> {
+    fn next_head(&mut self) -> Option<Response> {
         let first = self.line().filter(|line| !line.is_empty())?;
         let status = first.split(' ').nth(1).unwrap().parse().unwrap();
         let mut headers = Vec::new();
@@ -138,7 +138,7 @@ impl Connection {
             let (name, value) = line.split_once(':').unwrap();
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        Some(Answer { status, headers, body: Vec::new() })
+        Some(Response { status, headers, body: Vec::new() })
     }
 
     /// The next piece of an answer that comes in pieces; empty at its end.
@@ -173,7 +173,7 @@ impl Connection {
     }
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(found, _)| found == name);
         found.map(|(_, value)| value.as_str())

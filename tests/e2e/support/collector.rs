@@ -13,7 +13,7 @@ use prost::Message;
 
 /// A span as the tests look at it.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedSpan {
     pub(crate) name: String,
     /// As OTLP numbers them: 3 client, 4 producer, 5 consumer.
     pub(crate) kind: i32,
@@ -28,22 +28,22 @@ pub(crate) struct Seen {
 
 /// A request that was no batch of spans.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) headers: BTreeMap<String, String>,
 }
 
 #[derive(Default)]
-struct Kept {
-    spans: Vec<Seen>,
+struct Received {
+    spans: Vec<ReceivedSpan>,
     services: Vec<String>,
-    asked: Vec<Asked>,
+    asked: Vec<ReceivedRequest>,
 }
 
 /// The collector. It lives as long as the test's process.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<Received>>,
 }
 
 impl Collector {
@@ -52,7 +52,7 @@ impl Collector {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let kept = Arc::<Mutex<Kept>>::default();
+        let kept = Arc::<Mutex<Received>>::default();
         let taken = Arc::clone(&kept);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -68,11 +68,11 @@ impl Collector {
     }
 
     /// The spans of this name, in the order in which they came.
-    pub(crate) fn spans(&self, name: &str) -> Vec<Seen> {
+    pub(crate) fn spans(&self, name: &str) -> Vec<ReceivedSpan> {
         self.all().into_iter().filter(|span| span.name == name).collect()
     }
 
-    pub(crate) fn all(&self) -> Vec<Seen> {
+    pub(crate) fn all(&self) -> Vec<ReceivedSpan> {
         self.kept.lock().unwrap().spans.clone()
     }
 
@@ -81,12 +81,12 @@ impl Collector {
         self.kept.lock().unwrap().services.clone()
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<ReceivedRequest> {
         self.kept.lock().unwrap().asked.clone()
     }
 }
 
-impl Seen {
+impl ReceivedSpan {
     /// The value of an attribute; empty without it.
     pub(crate) fn attribute(&self, name: &str) -> &str {
         self.attributes.get(name).map_or("", String::as_str)
@@ -94,7 +94,7 @@ impl Seen {
 }
 
 /// Serves one connection to its end.
-fn serve(stream: TcpStream, kept: &Mutex<Kept>) {
+fn serve(stream: TcpStream, kept: &Mutex<Received>) {
     let mut reader = BufReader::new(stream);
     while let Some((path, headers, body)) = next_request(&mut reader) {
         let mut kept = kept.lock().unwrap();
@@ -103,7 +103,7 @@ fn serve(stream: TcpStream, kept: &Mutex<Kept>) {
             "200 OK"
         } else {
             let is_first = !kept.asked.iter().any(|asked| asked.path == path);
-            kept.asked.push(Asked { path: path.clone(), headers });
+            kept.asked.push(ReceivedRequest { path: path.clone(), headers });
             match path.as_str() {
                 "/drops" if is_first => return,
                 "/fails" if is_first => "503 Service Unavailable",
@@ -138,7 +138,7 @@ fn next_request(
     Some((path, headers, body))
 }
 
-fn take(kept: &mut Kept, body: &[u8]) {
+fn take(kept: &mut Received, body: &[u8]) {
     let request = ExportTraceServiceRequest::decode(body).unwrap();
     for resource in request.resource_spans {
         let attributes = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
@@ -149,9 +149,9 @@ fn take(kept: &mut Kept, body: &[u8]) {
     }
 }
 
-fn seen(span: Span) -> Seen {
+fn seen(span: Span) -> ReceivedSpan {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    Seen {
+    ReceivedSpan {
         trace: hex(&span.trace_id),
         id: hex(&span.span_id),
         parent: hex(&span.parent_span_id),

@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use crate::support::redis_state::Store;
 
 /// A Redis and a folder.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub(crate) redis: RedisServer,
     dir: TempDir,
 }
 
-impl Ground {
+impl Fixture {
     /// Ground whose Redis persists nothing.
     pub(crate) fn new() -> Self {
         Self::on(RedisServer::start())

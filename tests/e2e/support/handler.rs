@@ -14,7 +14,7 @@ pub(crate) struct Handler {
 
 impl Handler {
     /// Logs this word first of all, and acks.
-    pub(crate) fn says(word: &str) -> Self {
+    pub(crate) fn logs(word: &str) -> Self {
         assert!(word.chars().all(|c| c.is_ascii_alphanumeric() || c == ' '), "{word:?}");
         Self { word: word.to_owned(), nap: Duration::ZERO, verdict: 0, echo: false }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Verdict {
 
 /// One line that a handler logged.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct HandlerLine {
     pub(crate) topic: String,
     pub(crate) id: String,
     pub(crate) attempt: i64,
@@ -33,7 +33,7 @@ pub(crate) fn is_verdict(line: &LogLine) -> bool {
 }
 
 /// True for a line of a handler.
-pub(crate) fn is_said(line: &LogLine) -> bool {
+pub(crate) fn is_handler_line(line: &LogLine) -> bool {
     line.has("target", "handler")
 }
 
@@ -61,15 +61,15 @@ pub(crate) fn verdicts(daemon: &Daemon) -> Vec<Verdict> {
 }
 
 /// What handlers said so far, in its order.
-pub(crate) fn said(daemon: &Daemon) -> Vec<Said> {
-    let read = |line: &LogLine| Said {
+pub(crate) fn handler_lines(daemon: &Daemon) -> Vec<HandlerLine> {
+    let read = |line: &LogLine| HandlerLine {
         topic: line.str("topic").to_owned(),
         id: line.str("job_id").to_owned(),
         attempt: line.number("attempt").unwrap(),
         text: line.message().to_owned(),
         at_ms: line.str("timestamp").parse::<jiff::Timestamp>().unwrap().as_millisecond(),
     };
-    daemon.lines().iter().filter(|line| is_said(line)).map(read).collect()
+    daemon.lines().iter().filter(|line| is_handler_line(line)).map(read).collect()
 }
 
 /// How often each id stands here.

@@ -4,12 +4,12 @@ use duebox_shop::Shop;
 use tokio::runtime::Runtime;
 
 /// An open shop. Dropping it closes it.
-pub(crate) struct Counter {
+pub(crate) struct OpenShop {
     pub(crate) shop: Shop,
     _runtime: Runtime,
 }
 
-impl Counter {
+impl OpenShop {
     pub(crate) fn open() -> Self {
         let runtime = Runtime::new().unwrap();
         let shop = runtime.block_on(Shop::open(0, None)).unwrap();
