@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use axum::routing::get;
 use axum::{Router, middleware};
-use duebox_queue::{Bells, ConnectionSettings, Queue};
+use duebox_queue::{ConnectionSettings, Queue, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -74,7 +74,7 @@ pub(crate) struct Ground {
     /// Who knows the manifest and the topics that are served.
     pub(crate) finder: Finder,
     /// What wakes those who wait for jobs.
-    pub(crate) bells: Bells,
+    pub(crate) bells: WakeUpHub,
     /// Makes the routes for those who ask how the process is, over the server's connection to Redis.
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
     /// Where it is counted what was pushed.

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use duebox_job::{FailureClass, JobId, TopicName};
-use duebox_queue::{Bells, IfExists, NewJob, Pushed, Queue, QueueError, Settled};
+use duebox_queue::{IfExists, NewJob, Pushed, Queue, QueueError, Settled, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ pub(crate) struct Parts {
     /// Who knows the manifest and the topics that are served.
     pub(crate) finder: Finder,
     /// What wakes those who wait for jobs.
-    pub(crate) bells: Bells,
+    pub(crate) bells: WakeUpHub,
     /// Where it is counted what was pushed.
     pub(crate) pushes: Arc<Pushes>,
     /// The topics that this daemon's handlers serve, as they are now.

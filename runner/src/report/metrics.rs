@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{Queue, Traffic};
+use duebox_queue::{LatencyStats, Queue};
 use duebox_sandbox::Sandbox;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text as open_metrics};
@@ -55,7 +55,7 @@ pub struct Sources {
     /// How Redis is.
     pub outage: Arc<Outage>,
     /// What passed over each connection to Redis, by what it is for.
-    pub traffic: Vec<(&'static str, Arc<Traffic>)>,
+    pub traffic: Vec<(&'static str, Arc<LatencyStats>)>,
     /// What was pushed.
     pub pushes: Arc<Pushes>,
     /// What handlers said and had no place in the log.

@@ -212,7 +212,7 @@ pub async fn tell(
         status.manifest_refused.clone_from(&news.1);
         // Texts and numbers: there is nothing in it that JSON could not hold.
         let json = serde_json::to_string(&status).unwrap_or_default();
-        match queue.tell_status(&runner_id, &json).await {
+        match queue.publish_status(&runner_id, &json).await {
             Ok(()) => told = Some((now, news)),
             Err(error) => outage.noticed(&error),
         }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, JobId, Options, Outcome, Policy, TopicName};
 use duebox_queue::{
-    Bell, Held, Job, Lease, Pull, PullError, Pulled, Queue, QueueError, Settled, Token, Verdict,
-    check_consumer,
+    Job, Lease, LeasedJob, PullOptions, PullOptionsError, Pulled, Queue, QueueError, Settled,
+    Token, Verdict, WakeUpReceiver, check_consumer,
 };
 
 use crate::executor::Remains;
@@ -122,10 +122,10 @@ impl Consumer<'_> {
     ///
     /// # Errors
     /// As [`pull`](Self::pull).
-    pub async fn pull_by_bell(
+    pub async fn pull_with_receiver(
         &self,
         wish: &Wish<'_>,
-        bell: &mut Bell,
+        bell: &mut WakeUpReceiver,
     ) -> Result<Pulled, PullFailure> {
         self.pull_woken(wish, Some(bell)).await
     }
@@ -133,14 +133,14 @@ impl Consumer<'_> {
     async fn pull_woken(
         &self,
         wish: &Wish<'_>,
-        mut bell: Option<&mut Bell>,
+        mut bell: Option<&mut WakeUpReceiver>,
     ) -> Result<Pulled, PullFailure> {
         let end = Instant::now() + wish.wait;
         let mut wait = wish.wait;
         loop {
             let pull = self.pull_of(wish, wait)?;
             let mut pulled = match &mut bell {
-                Some(bell) => self.queue.pull_by_bell(self.name, &pull, bell).await?,
+                Some(bell) => self.queue.pull_with_receiver(self.name, &pull, bell).await?,
                 None => self.queue.pull(self.name, &pull).await?,
             };
             let given = pulled.leases.len();
@@ -161,8 +161,8 @@ impl Consumer<'_> {
         }
     }
 
-    fn pull_of(&self, wish: &Wish<'_>, wait: Duration) -> Result<Pull, PullError> {
-        let pull = Pull::new(wish.consumer, wish.jobs, wish.lease, wait)?;
+    fn pull_of(&self, wish: &Wish<'_>, wait: Duration) -> Result<PullOptions, PullOptionsError> {
+        let pull = PullOptions::new(wish.consumer, wish.jobs, wish.lease, wait)?;
         let mut pull = pull.with_poll(wish.poll);
         pull.bytes_max = wish.bytes_max;
         pull.min_age = wish.min_age;
@@ -196,7 +196,7 @@ impl Consumer<'_> {
         token: &Token,
         said: Said,
     ) -> Result<Answer, QueueError> {
-        let held = self.queue.held(self.name, id).await?;
+        let held = self.queue.leased_job(self.name, id).await?;
         let Some(held) = held.filter(|held| held.token == *token) else {
             return self.lost(id).await;
         };
@@ -223,7 +223,7 @@ impl Consumer<'_> {
         }
     }
 
-    fn verdict(&self, held: &Held, said: Said) -> Verdict {
+    fn verdict(&self, held: &LeasedJob, said: Said) -> Verdict {
         let failed =
             |class, reason, retry_after| Outcome::Failed(Failure { class, reason, retry_after });
         let (outcome, result) = match said {
@@ -272,7 +272,7 @@ impl Consumer<'_> {
 pub enum PullFailure {
     /// The wish is out of range.
     #[error(transparent)]
-    Wish(#[from] PullError),
+    Wish(#[from] PullOptionsError),
     /// Redis gave no answer, or refused.
     #[error(transparent)]
     Queue(#[from] QueueError),

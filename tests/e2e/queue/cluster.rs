@@ -11,9 +11,9 @@ use duebox_harness::{RedisServer, eventually};
 use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Priority, Rate, TopicName};
 use duebox_queue::{
     Cancelled, Checkup, ConnectionSettings, DeadQuery, Due, Extension, Finding, Finish, IfExists,
-    Keep, KvCondition, KvWrite, Lease, LeaseCall, Leased, NewJob, PageQuery, Promotion, Pushed,
-    Queue, ReclaimRule, Requeued, Rescheduled, Rules, Settled, Tick, Ticked, Turn, TurnReply,
-    Verdict,
+    KvCondition, KvWrite, Lease, LeaseCall, Leased, Limits, NewJob, PageQuery, Promotion, Pushed,
+    Queue, ReclaimRule, Requeued, Rescheduled, RetentionLimits, Settled, Tick, Ticked, Turn,
+    TurnReply, Verdict,
 };
 use redis::{Client, RedisResult, Script, cmd};
 
@@ -101,7 +101,7 @@ impl Life<'_> {
 
     /// Keys and turns, priorities, rate, every way to push, and every way to move what waits.
     async fn waits_and_moves(&mut self) {
-        let rules = Rules {
+        let rules = Limits {
             per_key: 1,
             max_pending: 8,
             max_running: 50,
@@ -109,7 +109,7 @@ impl Life<'_> {
             burst: 1_000,
             ttl: Duration::from_secs(3_600),
             priorities: true,
-            ..Rules::default()
+            ..Limits::default()
         };
         assert!(self.queue.configure(&self.topic, &rules).await.unwrap());
         let keyed_job = || Options::default().with_key("k").unwrap();
@@ -208,17 +208,17 @@ impl Life<'_> {
         let ticked = self.queue.tick(&self.topic, &tick).await.unwrap();
         assert_eq!(ticked, Ticked::Done(vec![Pushed::Pushed]));
         let page = PageQuery { limit: 10, ..PageQuery::default() };
-        let done = self.queue.done_page(&self.topic, &page).await.unwrap();
+        let done = self.queue.list_done(&self.topic, &page).await.unwrap();
         let query = DeadQuery { page, ..DeadQuery::default() };
-        let dead = self.queue.dead_page(&self.topic, &query).await.unwrap();
+        let dead = self.queue.list_dead(&self.topic, &query).await.unwrap();
         assert_eq!(dead.jobs.len(), 2);
         assert_eq!(done.jobs.len(), 1);
         let requeued = self.queue.requeue(&self.topic, &[id("second")]).await.unwrap();
         assert_eq!(requeued, [Requeued::Ok]);
         assert_eq!(self.queue.prune(&self.topic, &[id("third")]).await.unwrap(), 1);
         let day = Duration::from_secs(86_400);
-        let keep = Keep { dead_for: day, dead_most: 10, done_for: day, done_most: 0 };
-        assert_eq!(self.queue.tidy(&self.topic, &keep).await.unwrap().done, 1);
+        let keep = RetentionLimits { dead_for: day, dead_most: 10, done_for: day, done_most: 0 };
+        assert_eq!(self.queue.prune_ended(&self.topic, &keep).await.unwrap().done, 1);
         self.queue.shards(&self.topic).await.unwrap();
         assert_eq!(
             self.queue.outbox_lengths(std::slice::from_ref(&self.topic)).await.unwrap(),
@@ -235,7 +235,7 @@ impl Life<'_> {
         assert_eq!(queue.kv_add(topic, b"cursor", 2).await.unwrap(), KvWrite::Done(42));
         let entry = queue.kv_get(topic, b"cursor").await.unwrap().unwrap();
         assert_eq!(entry.value, "42");
-        assert_eq!(queue.kv_sweep(topic).await.unwrap(), 0, "its time is not over");
+        assert_eq!(queue.kv_prune(topic).await.unwrap(), 0, "its time is not over");
         assert!(queue.kv_delete(topic, b"cursor").await.unwrap());
     }
 
@@ -267,7 +267,7 @@ async fn is_split(redis: &RedisServer) {
         (0..20).map(|n| job(&format!("j{n}"), Due::Now, Options::default())).collect();
     let words = queue.push(&topic, &jobs[..1], IfExists::Reject).await.unwrap();
     assert_eq!(words, [Pushed::Pushed]);
-    let rules = Rules { shards: 2, ..Rules::default() };
+    let rules = Limits { shards: 2, ..Limits::default() };
     let shards = [topic.shard(0), topic.shard(1)];
     for shard in &shards {
         queue.configure(shard, &rules).await.unwrap();

@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use duebox_job::TopicName;
-use duebox_queue::{EventPage, EventPlace, KeptEvent};
+use duebox_queue::{EventId, EventPage, StoredEvent};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
@@ -153,13 +153,13 @@ fn answer(taken: mpsc::Receiver<Bytes>, last_word: Arc<OnceLock<Bytes>>) -> Resp
 }
 
 /// Where a reader wants to go on; none for now.
-fn place_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventPlace>, Problem> {
+fn place_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>, Problem> {
     let (text, field) = match headers.get(LAST_EVENT_ID) {
         Some(sent) => (Some(sent.to_str().unwrap_or_default()), "Last-Event-ID"),
         None => (after, "after"),
     };
     let place = text.map(str::parse).transpose();
-    place.map_err(|error: duebox_queue::EventPlaceError| {
+    place.map_err(|error: duebox_queue::EventIdError| {
         let remedy = "send the id of an event, 0-0 for all that are kept, or nothing";
         Problem::bad(error.to_string(), remedy).of(field)
     })
@@ -211,7 +211,7 @@ struct Reader {
     caller: Caller,
     pattern: Pattern,
     /// The last event that it has, or would have.
-    place: EventPlace,
+    place: EventId,
     frames: mpsc::Sender<Bytes>,
     _room: OwnedSemaphorePermit,
 }
@@ -324,7 +324,7 @@ impl Reader {
     }
 }
 
-fn frame(event: &KeptEvent) -> String {
+fn frame(event: &StoredEvent) -> String {
     let word = event.field("event");
     let told = Told {
         topic: event.field("topic"),
@@ -366,7 +366,7 @@ mod tests {
         let fields =
             [("topic", "mail"), ("event", "dead"), ("id", "a\nb"), ("attempt", "3"), ("at", "7")];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let event = KeptEvent { place: "5-1".parse().unwrap(), fields };
+        let event = StoredEvent { place: "5-1".parse().unwrap(), fields };
         let frame = frame(&event);
         assert_eq!(
             frame,

@@ -133,14 +133,14 @@ pub(super) async fn take(
     };
     let queue = server.queue_of(name, topic).await?;
     let stopped = server.stopped();
-    let mut bell = server.bells.bell(name, async move {
+    let mut bell = server.bells.subscribe(name, async move {
         tokio::select! {
             _ = gone => {}
             () = stopped => {}
         }
     });
     let consumer = Consumer { queue, name, topic };
-    let pulled = consumer.pull_by_bell(&wish, &mut bell).await.map_err(refused)?;
+    let pulled = consumer.pull_with_receiver(&wish, &mut bell).await.map_err(refused)?;
     let given = Given { server: server.clone(), topic: name.clone(), leases: pulled.leases };
     Ok(Taken { given, paused: pulled.paused, limited: pulled.limited })
 }
