@@ -43,15 +43,24 @@ pub enum BackoffError {
 impl Default for Backoff {
     fn default() -> Self {
         Self::Exponential {
-            base: Duration::from_secs(1),
-            factor: 2.0,
-            max: Duration::from_secs(3_600),
-            jitter: 0.2,
+            base: Self::DEFAULT_BASE,
+            factor: Self::DEFAULT_FACTOR,
+            max: Self::DEFAULT_MAX,
+            jitter: Self::DEFAULT_JITTER,
         }
     }
 }
 
 impl Backoff {
+    /// The default wait after the first failure.
+    pub const DEFAULT_BASE: Duration = Duration::from_secs(1);
+    /// The default growth from one failure to the next.
+    pub const DEFAULT_FACTOR: f64 = 2.0;
+    /// The default longest wait, before jitter.
+    pub const DEFAULT_MAX: Duration = Duration::from_secs(3_600);
+    /// The default random part of a wait.
+    pub const DEFAULT_JITTER: f64 = 0.2;
+
     /// Checks the numbers of an exponential backoff.
     ///
     /// # Errors

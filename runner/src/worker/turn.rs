@@ -234,7 +234,7 @@ impl Worker {
             self.more = false;
         }
         if let Some(promoted) = promoted {
-            self.clock.saw(sent_at, now, promoted_at_us);
+            self.clock.add_sample(sent_at, now, promoted_at_us);
             self.promoted(promoted, plan.skip, now, promoted_at_us);
             self.buried_bad(promoted.bad, plan.discards_bad);
         }
