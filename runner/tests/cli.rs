@@ -127,7 +127,7 @@ fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
         (&["invoke", "echo.wat", "--memory", "1KiB"], "from 64KiB to 4GiB"),
         (&["stats", "--manifest", "no.toml"], "no.toml"),
         (&["check", "--redis-url", "rediss://x"], "rediss:// is not supported"),
-        (&["check", "--log", "loud"], "\"loud\" is no level"),
+        (&["check", "--log", "loud"], "\"loud\" is not a level"),
         (&["run", "--log-format", "xml"], "must be one of auto, human, json"),
         (&["frobnicate"], "unrecognized subcommand"),
     ] {

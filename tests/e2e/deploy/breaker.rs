@@ -1,4 +1,4 @@
-//! A handler that fails and fails: its jobs are held back, and none of them pays for it.
+//! The circuit breaker holds back the jobs of a failing handler and spends none of their attempts.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn failed(line: &LogLine) -> bool {
     is_verdict(line) && line.has("class", "nack")
 }
 
-/// A handler that says its word, takes a while and nacks.
+/// A handler that logs a word, sleeps and nacks.
 fn failing() -> Handler {
     Handler::logs("failing").naps(Duration::from_millis(50)).nacks()
 }
@@ -49,7 +49,7 @@ fn the_jobs_of_a_failing_handler_wait_until_another_module_serves() {
         store.stage(TOPIC, "unack").is_empty()
     });
     let paid = store.attempts(TOPIC);
-    // Two run at once: what ended with the fifth, and what had begun until that was seen, ends too.
+    // Two run at once, so jobs that had started when the fifth failed end too.
     assert!((FAILURES..=FAILURES + 4).contains(&paid.len()), "{paid:?}");
     assert!(paid.values().all(|failures| *failures == 1), "{paid:?}");
     assert_eq!(store.stage(TOPIC, "retry").len(), paid.len());
@@ -64,12 +64,12 @@ fn the_jobs_of_a_failing_handler_wait_until_another_module_serves() {
 }
 
 #[test]
-fn one_job_is_tried_and_lets_the_others_pass() {
+fn a_successful_trial_job_closes_the_breaker() {
     let fixture = Fixture::new();
     fixture.write("puppet.wat", PUPPET);
     let keys = "concurrency = 1\nmax_attempts = 1\nbreaker = { failures = 5, probe = \"300ms\" }";
     fixture.manifest("", &[topic(TOPIC, "puppet.wat", keys)]);
-    // Seven that fail stand before thirty that do not: a napping handler has none leased ahead.
+    // Seven failing jobs precede thirty good ones. A slow handler leases no job ahead.
     let bad = (0..7).map(|n| puppet_job(&format!("bad-{n}"), "lzzzN", r#"{"priority":"high"}"#));
     let good = (0..30).map(|n| puppet_job(&format!("good-{n}"), "lz", "{}"));
     let daemon = fixture.start();
@@ -78,7 +78,7 @@ fn one_job_is_tried_and_lets_the_others_pass() {
     fixture.duebox(&["resume", TOPIC]);
     eventually("all are over", || daemon.count(is_over) == 37);
     assert_eq!(daemon.count(opens), 1);
-    // The sixth and the seventh are tried alone, and then a good one.
+    // The sixth and the seventh are tried one by one, then a good one.
     assert_eq!((daemon.count(stays_open), daemon.count(closes)), (2, 1));
     let log_between_tries = between(&daemon, stays_open, stays_open);
     assert_eq!(log_between_tries, 1, "more than one was tried at a time");
@@ -87,7 +87,7 @@ fn one_job_is_tried_and_lets_the_others_pass() {
     assert!(good.filter(|v| v.settled == "done").all(|v| v.attempt == 1), "a good one paid");
 }
 
-/// Asks for a wait of its own, and nacks.
+/// Nacks with its own wait.
 const POLLS: &str = r#"(module
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
   (func (export "handle") (param i32) (result i32)
@@ -95,7 +95,7 @@ const POLLS: &str = r#"(module
     (i32.const 1)))"#;
 
 #[test]
-fn a_handler_that_names_its_wait_has_not_failed() {
+fn a_nack_with_its_own_wait_is_not_a_failure() {
     let fixture = Fixture::new();
     fixture.write("polls.wat", POLLS);
     let keys = "concurrency = 1\nbreaker = { failures = 3, probe = \"1h\" }";
@@ -117,12 +117,12 @@ fn shards_share_one_breaker() {
     push_jobs(&fixture, TOPIC, &jobs);
     eventually("it was tried three times", || daemon.count(stays_open) >= 3);
     assert_eq!(daemon.count(opens), 1);
-    // What ran as it opened was over long before the first try.
+    // Jobs that ran when it opened ended long before the first trial.
     assert_eq!(between(&daemon, stays_open, stays_open), 1, "shards tried side by side");
     let paid = daemon.count(failed);
     assert!(paid <= 8 + 2 * 4 + daemon.count(stays_open) + 1, "{paid} attempts were spent");
 
-    // A rule of zero closes it for good.
+    // Setting `failures` to zero closes it permanently.
     fixture
         .manifest("", &[topic(TOPIC, "work.wat", &keys.replace("failures = 8", "failures = 0"))]);
     daemon.wait_for_line("it closes", closes);
@@ -130,12 +130,12 @@ fn shards_share_one_breaker() {
     assert_eq!((daemon.count(opens), daemon.count(failed)), (1, 400));
 }
 
-/// True for the last verdict of a job.
+/// Whether this is the last verdict of a job.
 fn is_over(line: &LogLine) -> bool {
     settled_as(line, "done") || settled_as(line, "dead")
 }
 
-/// How often the handler spoke after the first line of one kind, until the next of another.
+/// The number of handler lines between the first line of one kind and the next of another.
 fn between(daemon: &Daemon, from: fn(&LogLine) -> bool, until: fn(&LogLine) -> bool) -> usize {
     let lines = daemon.lines();
     let after = lines.iter().skip_while(|line| !from(line)).skip(1);

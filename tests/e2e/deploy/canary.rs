@@ -1,5 +1,4 @@
-//! A canary: another module runs a part of the jobs, the same jobs at each attempt, and its troubles are
-//! no trouble of the handler's.
+//! A canary runs a share of the jobs, the same jobs at each attempt. Its failures do not affect the main handler.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +17,7 @@ fn nacks(word: &str) -> Vec<u8> {
     Handler::logs(word).nacks().wasm()
 }
 
-/// A manifest in which jobs are tried three times, with a canary for so many percent of them.
+/// A manifest with three attempts and a canary for this percentage of the jobs.
 fn manifest(fixture: &Fixture, percent: &str) {
     let keys = format!(
         "max_attempts = 3\nbackoff = \"10ms\"\nbreaker = {{ failures = 0 }}\nrollback = {{ min_jobs = 0 }}\n\
@@ -27,7 +26,7 @@ fn manifest(fixture: &Fixture, percent: &str) {
     fixture.manifest("", &[topic(TOPIC, "module.wasm", &keys)]);
 }
 
-/// Runs jobs through their three attempts, and answers the modules that ran each.
+/// Runs jobs through three attempts and returns the modules that ran each.
 fn modules_of_jobs(fixture: &Fixture, daemon: &Daemon) -> BTreeMap<String, BTreeSet<String>> {
     let before = daemon.count(is_verdict);
     push_many(fixture, TOPIC, JOBS);
@@ -50,7 +49,7 @@ fn reports_canary(line: &LogLine, module: &[u8]) -> bool {
 }
 
 #[test]
-fn a_canary_runs_its_part_and_the_same_jobs_at_each_attempt() {
+fn a_canary_runs_its_share_and_the_same_jobs_at_each_attempt() {
     let fixture = Fixture::new();
     let (main, canary) = (nacks("main"), nacks("canary"));
     fixture.write("module.wasm", &main);
@@ -59,12 +58,12 @@ fn a_canary_runs_its_part_and_the_same_jobs_at_each_attempt() {
     let daemon = fixture.start();
     let first = modules_of_jobs(&fixture, &daemon);
     let on_canary = count_on(&first, &canary);
-    // Of 200 by a hash of their ids: five standard deviations are 35.
+    // The share of 200 jobs follows a hash of their ids; five standard deviations are 35.
     assert!((65..=135).contains(&on_canary), "{on_canary} of {JOBS} jobs met the canary");
     assert_eq!(on_canary + count_on(&first, &main), JOBS);
     assert_eq!(modules_of_jobs(&fixture, &daemon), first, "the ids alone decide");
 
-    // Its file is watched like the handler's; what is broken leaves the one in service.
+    // Its file is watched like the handler's; a broken one leaves the current module.
     fixture.write("canary.wasm", "no module");
     let refused = daemon.wait_for_line("the refusal", |line| line.has("role", "canary"));
     assert!(refused.message().contains("the module in service stays"), "{}", refused.text());
@@ -74,7 +73,7 @@ fn a_canary_runs_its_part_and_the_same_jobs_at_each_attempt() {
     let second = modules_of_jobs(&fixture, &daemon);
     assert_eq!(count_on(&second, &other), on_canary);
 
-    // A smaller part is a part of the same jobs; none is none.
+    // A smaller share is a subset of the same jobs; zero runs none.
     manifest(&fixture, "12.5");
     daemon.wait_for_line("the smaller part", |line| {
         reports_canary(line, &other) && line.decimal("percent") == Some(12.5)

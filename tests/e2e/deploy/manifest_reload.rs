@@ -1,5 +1,5 @@
-//! The manifest edited while jobs run: topics come, go and are bound anew, settings change, and a
-//! broken one changes nothing.
+//! Edits of the manifest while jobs run: topics are added, removed and rebound, and settings change. An invalid
+//! manifest changes nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::handler::{Handler, digest, hostile};
 use crate::support::log::{handler_lines, is_handler_line, settled_as, verdicts};
 use crate::support::producer::{push, push_many};
 
-/// Ground with modules of several kinds, and a manifest of one topic, `work`.
+/// A fixture with several modules and a manifest with the topic `work`.
 fn fixture(keys: &str) -> Fixture {
     let fixture = Fixture::new();
     fixture.write("one.wat", Handler::logs("one").wat());
@@ -31,10 +31,10 @@ fn wait_until_done(daemon: &Daemon, id: &str) -> LogLine {
 }
 
 #[test]
-fn a_topic_that_is_added_is_served() {
+fn an_added_topic_is_served() {
     let fixture = fixture("");
     let daemon = fixture.start();
-    // It waits for its topic: nobody serves it yet.
+    // The job waits, because no daemon serves its topic yet.
     push(&fixture, "more", "early", 0);
     push(&fixture, "work", "a", 0);
     wait_until_done(&daemon, "a");
@@ -48,7 +48,7 @@ fn a_topic_that_is_added_is_served() {
 }
 
 #[test]
-fn of_a_topic_that_is_removed_what_runs_finishes_and_the_rest_stays() {
+fn running_jobs_of_a_removed_topic_finish_and_the_rest_stays() {
     let fixture = fixture("");
     fixture.manifest(
         "",
@@ -70,7 +70,7 @@ fn of_a_topic_that_is_removed_what_runs_finishes_and_the_rest_stays() {
     assert_eq!(daemon.count(|line| settled_as(line, "done")), ran.len());
     assert_eq!((store.live("leaving"), store.stage("leaving", "ready")), (left.clone(), left));
     assert!(store.attempts("leaving").is_empty());
-    // Nobody serves it any more, while its neighbour goes on.
+    // No daemon serves it any more; the other topic continues.
     push(&fixture, "work", "after", 0);
     wait_until_done(&daemon, "after");
     assert_eq!(
@@ -83,7 +83,7 @@ fn of_a_topic_that_is_removed_what_runs_finishes_and_the_rest_stays() {
 }
 
 #[test]
-fn a_topic_is_bound_to_another_module() {
+fn a_topic_is_rebound_to_another_module() {
     let fixture = fixture("");
     let daemon = fixture.start();
     push(&fixture, "work", "a", 0);
@@ -97,7 +97,7 @@ fn a_topic_is_bound_to_another_module() {
 }
 
 #[test]
-fn settings_change_without_a_new_module() {
+fn settings_change_without_a_module_reload() {
     let fixture = fixture("");
     let with = |handler: &str, keys: &str| {
         fixture.manifest("", &[topic("work", handler, keys)]);
@@ -138,7 +138,7 @@ fn concurrency_changes_under_load() {
 }
 
 #[test]
-fn a_broken_manifest_changes_nothing_but_a_warning() {
+fn a_broken_manifest_only_causes_a_warning() {
     let fixture = fixture("");
     let daemon = fixture.start();
     let broken = ["[redis\n", "[topics.work]\nhandler = 7\n", "[topics.work]\nspeed = 1\n", ""];
@@ -174,7 +174,7 @@ fn a_new_topic_with_a_broken_module_waits_for_a_good_one() {
 }
 
 #[test]
-fn what_needs_a_restart_is_told_and_the_rest_applies() {
+fn changes_that_need_a_restart_are_reported_and_the_rest_applies() {
     let fixture = fixture("");
     let daemon = fixture.start();
     fixture.manifest(
@@ -192,7 +192,7 @@ fn what_needs_a_restart_is_told_and_the_rest_applies() {
 }
 
 #[test]
-fn a_hangup_signal_looks_at_the_files() {
+fn a_hangup_signal_reloads() {
     let fixture = fixture("");
     let daemon = fixture.start();
     daemon.signal("HUP");
@@ -206,7 +206,7 @@ fn a_hangup_signal_looks_at_the_files() {
 }
 
 #[test]
-fn a_module_that_is_not_the_pinned_one_is_refused_once_and_the_old_one_serves() {
+fn an_unpinned_module_is_refused_and_the_old_one_serves() {
     let fixture = fixture("");
     let daemon = fixture.start();
     let refused = |line: &LogLine| line.message().contains("is not the pinned one");
@@ -215,7 +215,7 @@ fn a_module_that_is_not_the_pinned_one_is_refused_once_and_the_old_one_serves() 
     daemon.wait_for_line("the warning", refused);
     push(&fixture, "work", "a", 0);
     wait_until_done(&daemon, "a");
-    // A further look at the files finds nothing new about the module.
+    // A further scan reports nothing new about the module.
     fixture.write("duebox.toml", "[redis\n");
     daemon.wait_for_line("the further look", |line| {
         line.message().starts_with("the manifest is refused")

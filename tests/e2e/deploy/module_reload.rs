@@ -1,5 +1,5 @@
-//! A module overwritten a hundred times under load, in each way that files get replaced: no job is
-//! lost or failed by it, the last module serves, and a broken one in between only warns.
+//! A module is overwritten a hundred times under load, by each way to replace a file. No job is lost or failed, the
+//! last module serves, and a broken one in between only causes a warning.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use crate::support::producer::{push, under_load};
 
 const TOPIC: &str = "work";
 const OVERWRITES: usize = 100;
-/// Before this one a truncated module is put in place.
+/// A truncated module is written before this build.
 const TRUNCATED_BEFORE: usize = 50;
 
 #[test]
@@ -33,9 +33,9 @@ fn by_renames() {
     assert_eq!(warnings, 1, "a rename shows no half-written module");
 }
 
-/// As Kubernetes does it: `module.wasm → ..data/module.wasm`, `..data → ..N`, and `..data` is swapped.
+/// Writes as Kubernetes does: `module.wasm → ..data/module.wasm`, `..data → ..N`, and `..data` is swapped.
 #[test]
-fn by_swaps_of_a_link() {
+fn by_symlink_swaps() {
     let warnings = overwrite_under_load("mount/module.wasm", |fixture, module| {
         let mount = fixture.path("mount");
         fs::create_dir_all(&mount).unwrap();
@@ -55,7 +55,7 @@ fn by_swaps_of_a_link() {
 }
 
 #[test]
-fn a_job_that_runs_finishes_on_the_module_it_started_with() {
+fn a_running_job_finishes_on_its_module() {
     let fixture = Fixture::new();
     let long = Handler::logs("long").naps(Duration::from_secs(2)).wasm();
     fixture.write("module.wasm", &long);
@@ -76,7 +76,7 @@ fn a_job_that_runs_finishes_on_the_module_it_started_with() {
     assert_eq!(daemon.count(is_verdict), 2);
 }
 
-/// Overwrites the module again and again while jobs run; answers how often the daemon warned.
+/// Overwrites the module repeatedly while jobs run; returns the number of warnings.
 fn overwrite_under_load(path: &str, place: impl Fn(&Fixture, &[u8])) -> usize {
     let fixture = Fixture::new();
     place(&fixture, &edition(0));
@@ -127,7 +127,7 @@ fn outlive_a_truncated_module(
     let warned = daemon.count(is_refusal);
     place(fixture, &whole[..whole.len() / 2]);
     eventually("the truncated module is refused", || daemon.count(is_refusal) > warned);
-    // Jobs that start after the refusal run on the module before.
+    // Jobs that start after the refusal run on the previous module.
     push(fixture, TOPIC, "probe", 0);
     let line = daemon
         .wait_for_line("the probe", |line| settled_as(line, "done") && line.has("job_id", "probe"));

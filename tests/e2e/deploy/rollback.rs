@@ -1,5 +1,5 @@
-//! Rollback: a new module that fails far more often than the one before gives way to it by itself, and
-//! any module does if somebody says so.
+//! A new module that fails far more often than the previous one is rolled back automatically. An operator can roll
+//! back any module.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::support::log::{is_verdict, settled_as, verdicts};
 use crate::support::producer::{push, push_many};
 
 const TOPIC: &str = "work";
-/// Jobs after which a new module is judged.
+/// Jobs after which a new module is evaluated.
 const MIN_JOBS: usize = 50;
 
 fn good() -> Vec<u8> {
@@ -24,7 +24,7 @@ fn bad() -> Vec<u8> {
     Handler::logs("bad").nacks().wasm()
 }
 
-/// A manifest under which a failed job is dead at once, and a new module is on trial for this long.
+/// A manifest without retries, in which a new module is on trial for this time.
 fn manifest(fixture: &Fixture, runner: &str, window: &str) {
     let keys = format!(
         "max_attempts = 1\nbreaker = {{ failures = 0 }}\nrollback = {{ window = \"{window}\", min_jobs = {MIN_JOBS} }}"
@@ -32,7 +32,7 @@ fn manifest(fixture: &Fixture, runner: &str, window: &str) {
     fixture.manifest(runner, &[topic(TOPIC, "module.wasm", &keys)]);
 }
 
-/// Runs so many jobs to their end.
+/// Runs this many jobs to their end.
 fn run_jobs(fixture: &Fixture, daemon: &Daemon, count: usize) {
     let before = daemon.count(is_verdict);
     push_many(fixture, TOPIC, count);
@@ -54,7 +54,7 @@ fn is_rollback(line: &LogLine) -> bool {
     line.message().starts_with("rolled back:")
 }
 
-/// Runs one job, and answers the module that ran it.
+/// Runs one job and returns the module that ran it.
 fn ran_on(fixture: &Fixture, daemon: &Daemon, id: &str) -> String {
     push(fixture, TOPIC, id, 0);
     let is_it = |line: &LogLine| is_verdict(line) && line.has("job_id", id);
@@ -62,7 +62,7 @@ fn ran_on(fixture: &Fixture, daemon: &Daemon, id: &str) -> String {
 }
 
 #[test]
-fn a_module_that_fails_far_more_often_gives_way_to_the_one_before() {
+fn a_module_that_fails_far_more_often_is_rolled_back() {
     let fixture = Fixture::new();
     fixture.write("module.wasm", good());
     manifest(&fixture, "", "1m");
@@ -77,24 +77,24 @@ fn a_module_that_fails_far_more_often_gives_way_to_the_one_before() {
     assert!(line.message().contains(&reported), "{}", line.text());
     assert_eq!(ran_on(&fixture, &daemon, "after"), digest(&good()));
 
-    // Neither a look nor a manifest that says the same of the topic brings it back.
+    // Neither a rescan nor a reload with the same settings restores it.
     manifest(&fixture, "lease = \"20s\"", "1m");
     daemon.wait_for_line("reload", |line| line.message() == "the manifest is reloaded");
     assert_eq!(ran_on(&fixture, &daemon, "reloaded"), digest(&good()));
-    // Its file, written anew, does; and it is judged anew.
+    // Rewriting its file restores it and starts a new trial.
     swap(&fixture, &daemon, &bad());
     assert_eq!(ran_on(&fixture, &daemon, "touched"), digest(&bad()));
     run_jobs(&fixture, &daemon, MIN_JOBS);
     eventually("the second rollback", || daemon.count(is_rollback) == 2);
     assert_eq!(ran_on(&fixture, &daemon, "again"), digest(&good()));
-    // A good one is taken like any other.
+    // A good module is loaded normally.
     let better = Handler::logs("better").wasm();
     swap(&fixture, &daemon, &better);
     assert_eq!(ran_on(&fixture, &daemon, "better"), digest(&better));
 }
 
 #[test]
-fn a_module_whose_failures_open_the_breaker_gives_way_at_once() {
+fn a_module_that_opens_the_breaker_is_rolled_back_at_once() {
     let fixture = Fixture::new();
     fixture.write("module.wasm", good());
     fixture.manifest("", &[topic(TOPIC, "module.wasm", "max_attempts = 1\nconcurrency = 1")]);
@@ -106,7 +106,7 @@ fn a_module_whose_failures_open_the_breaker_gives_way_at_once() {
     push_many(&fixture, TOPIC, 100);
     let line = daemon.wait_for_line("the rollback", is_rollback);
     assert!(line.has("digest", &digest(&good())), "{}", line.text());
-    // Most of them ran on the one before: the breaker closed with it.
+    // Most jobs ran on the previous module, because the rollback closed the breaker.
     eventually("all jobs are settled", || {
         daemon.count(|line| settled_as(line, "done"))
             + daemon.count(|line| settled_as(line, "dead"))
@@ -117,7 +117,7 @@ fn a_module_whose_failures_open_the_breaker_gives_way_at_once() {
 }
 
 #[test]
-fn a_module_that_is_as_bad_as_the_one_before_stays() {
+fn a_module_as_bad_as_the_previous_one_stays() {
     let fixture = Fixture::new();
     let worse = Handler::logs("worse").nacks().wasm();
     fixture.write("module.wasm", bad());
@@ -149,7 +149,7 @@ fn results(output: &Output) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn every_daemon_takes_a_module_back_that_people_do_not_want() {
+fn an_operator_rolls_back_every_daemon() {
     let fixture = Fixture::new();
     fixture.write("module.wasm", good());
     manifest(&fixture, "", "1m");
@@ -189,7 +189,7 @@ fn every_daemon_takes_a_module_back_that_people_do_not_want() {
 }
 
 #[test]
-fn daemons_say_for_themselves_what_they_serve() {
+fn each_daemon_reports_its_own_module() {
     let fixture = Fixture::new();
     fixture.write("module.wasm", good());
     manifest(&fixture, "", "1m");

@@ -1,4 +1,4 @@
-//! Smoke cases: a module that does not come to what they expect never runs a job.
+//! A module that fails a smoke case never runs a job.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn expecting(verdicts: &[&str]) -> String {
 }
 
 #[test]
-fn a_daemon_does_not_start_on_a_module_that_fails_them() {
+fn a_daemon_does_not_start_with_a_failing_module() {
     let fixture = Fixture::new();
     fixture.write("module.wasm", Handler::logs("no").nacks().wasm());
     fixture.manifest("", &[expecting(&["nack", "ack"])]);
@@ -34,7 +34,7 @@ fn a_daemon_does_not_start_on_a_module_that_fails_them() {
 }
 
 #[test]
-fn a_reload_keeps_the_module_that_passes_them_and_what_runs_on_it() {
+fn a_reload_keeps_the_passing_module_and_its_jobs() {
     let fixture = Fixture::new();
     let good = Handler::logs("good").naps(Duration::from_secs(1)).wasm();
     fixture.write("module.wasm", &good);
@@ -55,10 +55,10 @@ fn a_reload_keeps_the_module_that_passes_them_and_what_runs_on_it() {
         let is_it = |line: &_| settled_as(line, "done") && line.has("job_id", id);
         assert!(daemon.wait_for_line(id, is_it).has("digest", &digest(&good)), "{id}");
     }
-    // Cases run in a world of their own: of the bad module, no job and no line of info is seen.
+    // Smoke cases run without side effects: the bad module runs no job and logs no info line.
     assert_eq!(daemon.count(|line| line.has("digest", &digest(&bad)) && is_handler_line(line)), 0);
 
-    // The case was wrong: the manifest says so, and the module that lies there is taken.
+    // After a correction of the case the module on disk is loaded.
     fixture.manifest("", &[expecting(&["nack"])]);
     daemon.wait_for_line("the module is taken", |line| {
         line.message().starts_with("a new module serves") && line.has("digest", &digest(&bad))

@@ -1,5 +1,5 @@
-//! A runner that dies or stands still: its jobs move on within the lease, no attempt is spent, and
-//! nothing that was settled runs again.
+//! A runner that dies or hangs: its jobs move on within the lease, no attempt is spent, and no settled job runs
+//! again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const TOPIC: &str = "work";
 const HOURS: Duration = Duration::from_secs(7_200);
 
 #[test]
-fn killed_amid_ten_thousand_jobs_nothing_is_lost_and_nothing_settled_runs_again() {
+fn a_kill_amid_ten_thousand_jobs_loses_and_repeats_none() {
     const JOBS: usize = 10_000;
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(5)).wat());
@@ -28,7 +28,7 @@ fn killed_amid_ten_thousand_jobs_nothing_is_lost_and_nothing_settled_runs_again(
     eventually("a third is settled", || first.count(is_verdict) >= JOBS / 3);
     first.kill();
     first.wait_exit();
-    // What Redis still has is what was not settled: all of that must run again, and nothing else.
+    // Exactly the jobs that are still in Redis must run again.
     let left = store.live(TOPIC);
     let held = store.stage(TOPIC, "unack").len();
     println!("killed with {} of {JOBS} jobs left, {held} of them leased", left.len());
@@ -52,7 +52,7 @@ fn killed_amid_ten_thousand_jobs_nothing_is_lost_and_nothing_settled_runs_again(
 }
 
 #[test]
-fn a_dead_runners_job_is_with_another_within_the_lease_and_a_second() {
+fn a_dead_runners_job_moves_on_within_the_lease_and_a_second() {
     let fixture = two_runners("2s");
     push(&fixture, TOPIC, "long", 0);
     let mut first = fixture.start();
@@ -72,7 +72,7 @@ fn a_dead_runners_job_is_with_another_within_the_lease_and_a_second() {
 }
 
 #[test]
-fn a_runner_that_stood_still_longer_than_its_lease_settles_nothing() {
+fn a_runner_that_hung_longer_than_its_lease_settles_nothing() {
     let fixture = two_runners("1s");
     let long = Handler::logs("ran").naps(Duration::from_millis(2_500));
     fixture.write("quick.wat", long.wat());
@@ -82,9 +82,9 @@ fn a_runner_that_stood_still_longer_than_its_lease_settles_nothing() {
     first.signal("STOP");
     let mut second = up(&fixture.path("second.toml"));
     eventually("the second runner has them", || second.count(is_handler_line) == 3);
-    // The first comes back while the second holds the leases: its verdicts must not end those.
+    // The first runner returns while the second holds the leases, which its verdicts must not end.
     first.signal("CONT");
-    // The line comes when the guest has ended: it would have napped for hours.
+    // The line is logged when the guest was interrupted; it would have slept for hours.
     eventually("the late verdicts are refused", || first.count(is_lost) == 3);
     eventually("the second runner settles them", || second.count(is_verdict) == 3);
     assert!(first.terminate().success() && second.terminate().success());
@@ -101,7 +101,7 @@ fn a_job_longer_than_its_lease_stays_with_its_runner() {
     push(&fixture, TOPIC, "long", 0);
     let first = fixture.start();
     first.wait_for_line("the job runs", is_handler_line);
-    // It would take the job at once if the lease were let go.
+    // It would lease the job at once if the lease were released.
     let second = up(&fixture.path("second.toml"));
     let line = first.wait_for_line("its verdict", is_verdict);
     assert!(line.has("settled", "done"), "{}", line.text());
@@ -130,7 +130,7 @@ fn two_runners_share_a_topic_and_no_job_runs_twice() {
 }
 
 #[test]
-fn a_job_that_kills_its_runners_is_buried_as_crashed() {
+fn a_job_that_kills_its_runners_is_dead_as_crashed() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").naps(HOURS).wat());
     let keys = "max_crashes = 2\nttr = \"3h\"";
@@ -150,7 +150,7 @@ fn a_job_that_kills_its_runners_is_buried_as_crashed() {
     assert_eq!((store.live_count(TOPIC), daemon.count(is_handler_line)), (0, 0));
 }
 
-/// A runner whose handler naps for hours, and beside it the manifest of one whose handler does not.
+/// A runner whose handler sleeps for hours, and the manifest of one with a quick handler.
 fn two_runners(lease: &str) -> Fixture {
     let fixture = Fixture::new();
     fixture.write("long.wat", Handler::logs("ran").naps(HOURS).wat());

@@ -1,5 +1,4 @@
-//! SIGTERM: what runs may finish, what has not started is given back, and nothing of it costs an
-//! attempt or a job.
+//! SIGTERM: running jobs may finish, leased jobs that have not started are released, and no attempt or job is lost.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,10 +13,10 @@ use crate::support::producer::{push, push_many};
 const TOPIC: &str = "work";
 
 #[test]
-fn what_runs_finishes_and_what_has_not_started_is_given_back() {
+fn running_jobs_finish_and_others_are_released() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(700)).wat());
-    // Ten jobs are leased for ten lanes, and only two have a slot to run in.
+    // Ten jobs are leased, but only two have a permit to run.
     fixture.manifest("max_jobs = 2", &[topic(TOPIC, "work.wat", "concurrency = 10")]);
     let store = fixture.store();
     let pushed = push_many(&fixture, TOPIC, 10);
@@ -47,7 +46,7 @@ fn what_runs_finishes_and_what_has_not_started_is_given_back() {
 }
 
 #[test]
-fn a_job_longer_than_the_drain_is_given_back_unspent() {
+fn a_job_longer_than_the_drain_is_released() {
     let fixture = fixture_with_a_long_job("1s");
     let mut daemon = fixture.start();
     daemon.wait_for_line("the job runs", is_handler_line);
@@ -69,7 +68,7 @@ fn a_job_longer_than_the_drain_is_given_back_unspent() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_stops_at_once() {
     let fixture = fixture_with_a_long_job("60s");
     let mut daemon = fixture.start();
     daemon.wait_for_line("the job runs", is_handler_line);
@@ -80,7 +79,7 @@ fn a_second_signal_ends_it_at_once() {
     daemon.wait_exit();
     let took = asked_at.elapsed();
     assert!(took < Duration::from_secs(30), "it waited for the drain: {took:?}");
-    // The job is not lost: its lease stands, and will run out.
+    // The job is not lost: its lease will expire.
     let store = fixture.store();
     assert_eq!(store.stage(TOPIC, "unack"), BTreeSet::from(["long".to_owned()]));
     assert_eq!(store.live_count(TOPIC), 1);

@@ -1,5 +1,4 @@
-//! Redis goes away, stands still or forgets its scripts: the daemon waits, comes back by itself, and
-//! loses nothing.
+//! Redis goes away, hangs, or loses its scripts. The daemon waits, recovers without help, and loses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -47,7 +46,7 @@ fn redis_ends_and_starts_again_under_load() {
     let ran: BTreeSet<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     assert_eq!(ran, pushed);
     let settled = verdicts(&daemon);
-    // Settled twice is what must not be; where Redis settled and could not say so, it is lost.
+    // No job may be settled twice. If Redis settled it and the reply was lost, the verdict is lost.
     let times = tally(settled.iter().filter(|v| v.settled == "done").map(|verdict| &verdict.id));
     assert!(times.values().all(|times| *times == 1), "settled twice: {times:?}");
     assert!(settled.iter().all(|verdict| verdict.attempt == 1));
@@ -79,7 +78,7 @@ fn scripts_are_flushed_under_load() {
 }
 
 #[test]
-fn a_redis_that_stands_still_longer_than_the_lease_ends_the_guests() {
+fn a_redis_that_hangs_longer_than_the_lease_ends_the_guests() {
     let handler = Handler::logs("ran").naps(Duration::from_secs(7_200));
     let keys = "ttr = \"3h\"\nconcurrency = 3\nmax_crashes = 999";
     let fixture = fixture_with(Fixture::new(), &handler, "lease = \"1s\"", keys);
@@ -91,7 +90,7 @@ fn a_redis_that_stands_still_longer_than_the_lease_ends_the_guests() {
         line.message().starts_with("leases ran out and could not be renewed")
     });
     assert_eq!(daemon.count(is_handler_line), 3);
-    // The next to run have a quick handler; those that were ended can come back only as new runs.
+    // Later runs have a quick handler; interrupted jobs can only run again.
     fixture.write("work.wat", Handler::logs("again").wat());
     daemon
         .wait_for_line("the new module", |line| line.message().starts_with("a new module serves"));
@@ -105,7 +104,7 @@ fn a_redis_that_stands_still_longer_than_the_lease_ends_the_guests() {
 }
 
 #[test]
-fn jobs_that_ended_meanwhile_keep_their_verdict_through_a_short_outage() {
+fn verdicts_survive_a_short_outage() {
     let handler = Handler::logs("ran").naps(Duration::from_millis(300));
     let fixture = fixture_with(Fixture::new(), &handler, "lease = \"20s\"", "concurrency = 4");
     let daemon = fixture.start();

@@ -1,5 +1,4 @@
-//! Who may do what over HTTP: tokens with scopes and topics, pages of other sites, and an address that is
-//! taken.
+//! Access to the API: tokens with scopes and topics, pages of other sites, and an address that is in use.
 
 use duebox_harness::{Daemon, eventually};
 
@@ -10,7 +9,7 @@ const MAIL: &str = "POST /v1/topics/mail/jobs";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
-fn a_token_allows_its_scopes_on_its_topics_and_is_read_anew_when_the_file_changes() {
+fn a_token_allows_its_scopes_and_topics_and_follows_its_file() {
     let fixture = Fixture::new();
     let (pusher, push_table) = token(&fixture, "shop", "push", "mail,order.*");
     let (consumer, consume_table) = token(&fixture, "post", "consume", "*");
@@ -40,18 +39,18 @@ fn a_token_allows_its_scopes_on_its_topics_and_is_read_anew_when_the_file_change
     let topics = with("GET /v1/topics", &pusher).json();
     assert_eq!(topics["topics"].as_array().map(Vec::len), Some(1), "{topics}");
     assert_eq!(get(at, "/openapi.json").status, 200);
-    // Another file: one token goes, another comes.
+    // The new file removes one token and adds another.
     fixture.write("tokens.toml", &boss_table);
     eventually("the new token holds", || with("POST /v1/topics/mail/pause", &boss).status == 200);
     assert_eq!(with(MAIL, &pusher).status, 401);
-    // A broken file is refused, and the one before holds.
+    // An invalid file is refused, and the previous one stays in force.
     fixture.write("tokens.toml", "[boss]\n");
     daemon.wait_for_line("the refusal", |line| line.message().contains("tokens.toml"));
     assert_eq!(with("POST /v1/topics/mail/resume", &boss).status, 200);
 }
 
 #[test]
-fn pages_of_other_sites_are_kept_out() {
+fn pages_of_other_sites_are_refused() {
     let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let from = |origin: &str| ask(at, MAIL, &[JSON, ("origin", origin)], b"{}");
     assert_eq!(from("https://evil.example").problem(), "foreign-origin");
@@ -60,7 +59,7 @@ fn pages_of_other_sites_are_kept_out() {
 }
 
 #[test]
-fn pages_that_are_listed_may_call_as_soon_as_they_are_and_as_long() {
+fn listed_origins_may_call_while_they_are_listed() {
     const SHOP: &str = "https://shop.example";
     let fixture = Fixture::new();
     let (pusher, table) = token(&fixture, "shop", "push", "mail");
@@ -97,12 +96,12 @@ fn pages_that_are_listed_may_call_as_soon_as_they_are_and_as_long() {
     );
     assert_eq!(header("allow-credentials"), None, "{allowed:?}");
     assert!(allowed.header("x-request-id").is_some() && allowed.body.is_empty(), "{allowed:?}");
-    // The request itself needs its token all the same, and its refusal can be read.
+    // The request still needs its token, and the page can read its refusal.
     let pushed = push(SHOP, &pusher);
     assert_eq!((pushed.status, pushed.header("access-control-allow-origin")), (201, Some(SHOP)));
     let nobody = push(SHOP, "Bearer duebox_guess");
     assert_eq!((nobody.status, nobody.header("access-control-allow-origin")), (401, Some(SHOP)));
-    // Others are others, however like they look; and who is listed no more is out.
+    // Similar origins are refused, and so is a removed one.
     for other in ["https://shop.example.evil.example", "https://shop.example:8443", "null"] {
         assert_eq!((before(other).status, push(other, &pusher).status), (405, 403), "{other}");
     }
@@ -114,7 +113,7 @@ fn pages_that_are_listed_may_call_as_soon_as_they_are_and_as_long() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_and_none_is_none() {
+fn an_address_in_use_is_reported_and_an_empty_one_serves_no_http() {
     let (fixture, _daemon, at) = fixture("[topics.mail]\n");
     let manifest = fixture.path("duebox.toml");
     let listen = |address: String| {
@@ -126,7 +125,7 @@ fn an_address_that_is_taken_is_told_and_none_is_none() {
     assert_eq!(second.wait_exit().code(), Some(1));
     let reported = second.count(|line| line.text().contains("another process listens there"));
     assert_eq!(reported, 1, "{:?}", second.lines());
-    // An address beyond this machine needs a word.
+    // An address other than loopback needs `insecure`.
     let mut open = listen("0.0.0.0:0".to_owned());
     assert_eq!(open.wait_exit().code(), Some(2));
 }

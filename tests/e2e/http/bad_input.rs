@@ -1,4 +1,4 @@
-//! Requests as nobody should send them: each gets the documented answer, and the queue stays as it was.
+//! Malformed requests get the documented response and do not change the queue.
 
 use crate::support::client::{Connection, ask, fixture, get, post, request};
 
@@ -6,7 +6,7 @@ const TOPICS: &str = "[server]\nmax_body = \"64KiB\"\n[topics.mail]\n";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
-fn what_nobody_would_take_is_not_done() {
+fn oversized_and_malformed_http_is_refused() {
     let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let push = |accept: &str| {
         let headers = [("content-type", "application/json"), ("accept", accept)];
@@ -24,7 +24,7 @@ fn what_nobody_would_take_is_not_done() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_requests_are_refused_and_change_nothing() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     let jobs = "/v1/topics/mail/jobs";
     let before = fixture.store().dump();
@@ -74,7 +74,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_other_along() {
+fn pipelined_requests_are_answered_in_order() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     let push = |id: u32| {
         request("POST /v1/topics/mail/jobs", &[JSON], format!("{{\"id\":\"{id}\"}}").as_bytes())
@@ -84,7 +84,7 @@ fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_othe
     for id in 0..20 {
         assert_eq!(piped.answer().json()["id"], id.to_string());
     }
-    // A body that breaks off pushes nothing.
+    // A truncated body pushes nothing.
     let mut broken = Connection::open(at);
     let whole = push(99);
     broken.send(&whole[..whole.len() - 3]);
@@ -93,7 +93,7 @@ fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_othe
         assert_eq!(answer.status, 400, "{answer:?}");
     }
     assert_eq!(get(at, "/v1/topics/mail/jobs/99").problem(), "unknown-job");
-    // No HTTP at all.
+    // Not HTTP.
     let mut noise = Connection::open(at);
     noise.send(b"\x00\x01\x02 noise\r\n\r\n");
     assert!(noise.next_answer().is_none_or(|answer| answer.status == 400));
@@ -104,7 +104,7 @@ fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_othe
 }
 
 #[test]
-fn the_contract_is_served_and_every_answer_has_the_request_s_id() {
+fn the_contract_is_served_and_responses_have_a_request_id() {
     let (_fixture, _daemon, at) = fixture(TOPICS);
     let contract = get(at, "/openapi.json").json();
     assert_eq!(contract["openapi"].as_str().map(|version| &version[..3]), Some("3.1"));

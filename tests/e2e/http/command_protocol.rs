@@ -1,4 +1,4 @@
-//! The command protocol: add, pop, finish, delete; delivery again after the TTR.
+//! The command protocol: add, pop, finish, delete, and redelivery after the TTR.
 
 use std::net::SocketAddr;
 
@@ -40,7 +40,7 @@ fn a_job_goes_from_add_to_finish() {
 }
 
 #[test]
-fn a_job_that_is_not_finished_in_time_comes_again_and_a_late_finish_is_told() {
+fn an_unfinished_job_is_redelivered_and_a_late_finish_is_refused() {
     let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let add = json!({"command": "add", "topic": "mail", "id": "1", "TTR": 0.2, "body": "x"});
     assert_eq!(say(at, &add)["success"], true);
@@ -58,13 +58,13 @@ fn a_job_that_is_not_finished_in_time_comes_again_and_a_late_finish_is_told() {
     ] {
         let refused = say(at, &late);
         let error = refused["error"].as_str().unwrap_or_default();
-        // Unless the second TTR is over by now, too.
+        // Unless the second TTR has passed too.
         assert!(refused["success"] == false && error.contains("TTR"), "{refused}");
     }
 }
 
 #[test]
-fn what_is_no_command_is_refused() {
+fn invalid_commands_are_refused() {
     let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     for body in [
         "{}",

@@ -1,4 +1,4 @@
-//! What becomes of jobs, as those hear it who listen: server-sent events over a plain socket.
+//! Job events as server-sent events on a plain socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::support::client::{Connection, address, ask, get, post, request};
 use crate::support::fixture::{Fixture, topic};
 use crate::support::puppet::PUPPET;
 
-/// An event as it came.
+/// A received event.
 #[derive(Debug, Clone)]
 struct Event {
     id: String,
@@ -18,14 +18,14 @@ struct Event {
     data: Value,
 }
 
-/// One who listens.
+/// A client of the event stream.
 struct Listener {
     connection: Connection,
     text: String,
 }
 
 impl Listener {
-    /// Listens under this path, behind the event of this id if there is one.
+    /// Opens a stream on this path, after the event with this id if given.
     fn open(at: SocketAddr, path: &str, after: Option<&str>, token: Option<&str>) -> Self {
         let mut headers = Vec::new();
         headers.extend(after.map(|id| ("last-event-id", id)));
@@ -33,7 +33,7 @@ impl Listener {
         Self::on(Connection::open(at), path, &headers)
     }
 
-    /// Listens on this connection.
+    /// Opens a stream on this connection.
     fn on(mut connection: Connection, path: &str, headers: &[(&str, &str)]) -> Self {
         connection.send(&request(&format!("GET {path}"), headers, b""));
         let head = connection.head();
@@ -65,7 +65,7 @@ impl Listener {
     }
 }
 
-/// The event of a frame; none where it has no data.
+/// The event of a frame; `None` without data.
 fn read(frame: &str) -> Option<Event> {
     let fields: BTreeMap<&str, &str> =
         frame.lines().filter_map(|line| line.split_once(": ")).collect();
@@ -74,7 +74,7 @@ fn read(frame: &str) -> Option<Event> {
     Some(Event { id: of("id"), event: of("event"), data: serde_json::from_str(data).unwrap() })
 }
 
-/// What happened to which job, in any order.
+/// The events by job, in any order.
 fn reported(events: &[Event]) -> BTreeSet<String> {
     let one = |event: &Event| {
         assert_eq!(event.data["event"], event.event.as_str(), "{event:?}");
@@ -104,7 +104,7 @@ fn push(at: SocketAddr, topic: &str, id: &str, payload: &str) {
 }
 
 #[test]
-fn without_a_word_in_the_manifest_nothing_is_kept_and_that_is_told() {
+fn events_are_off_by_default_and_the_response_says_so() {
     let (fixture, daemon, at) = fixture("");
     let refused = get(at, "/v1/events");
     assert_eq!((refused.problem().as_str(), refused.status), ("events-off", 409));
@@ -115,7 +115,7 @@ fn without_a_word_in_the_manifest_nothing_is_kept_and_that_is_told() {
 }
 
 #[test]
-fn what_becomes_of_a_job_is_told_from_the_push_to_its_end() {
+fn events_cover_a_job_from_push_to_end() {
     let (_fixture, _daemon, at) = fixture("events = 1000");
     let mut listener = Listener::open(at, "/v1/events", None, None);
     push(at, "work", "good", "");
@@ -129,7 +129,7 @@ fn what_becomes_of_a_job_is_told_from_the_push_to_its_end() {
     assert_eq!(reported(&events), set(&again));
     let digest = events[2].data["digest"].as_str().unwrap();
     assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
-    // A consumer's verdict is told; one that was lost is none.
+    // A verdict of a consumer is an event; a lost one is not.
     push(at, "mail", "m", "");
     let leased = post(at, "/v1/topics/mail/leases", "").json();
     let token = leased["jobs"][0]["token"].as_str().unwrap().to_owned();
@@ -151,7 +151,7 @@ fn set(words: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn whoever_comes_again_has_missed_nothing_and_gets_nothing_twice() {
+fn a_reconnect_misses_and_repeats_no_event() {
     const JOBS: usize = 1_500;
     let (fixture, daemon, at) = fixture("events = 100000");
     let jobs: String = (0..JOBS).map(|n| format!("{{\"id\":\"{n}\"}}\n")).collect();
@@ -159,7 +159,7 @@ fn whoever_comes_again_has_missed_nothing_and_gets_nothing_twice() {
     assert_eq!(ask(at, "POST /v1/topics/work/jobs", &lines, jobs.as_bytes()).status, 200);
     let store = fixture.store();
     let (mut seen, mut last) = (Vec::new(), "0-0".to_owned());
-    // Each time it takes some, and goes in the middle of what it is sent.
+    // Each time it reads some events and disconnects in the middle.
     for part in [1, 7, 300, 501, 1_000] {
         let mut listener = Listener::open(at, "/v1/events?topic=wo*", Some(&last), None);
         seen.extend(listener.take(part));
@@ -179,14 +179,14 @@ fn whoever_comes_again_has_missed_nothing_and_gets_nothing_twice() {
     drop(daemon);
 }
 
-/// Where in the stream an event stands.
+/// The position of an event in the stream.
 fn place(event: &Event) -> (u64, u64) {
     let (ms, number) = event.id.split_once('-').unwrap();
     (ms.parse().unwrap(), number.parse().unwrap())
 }
 
 #[test]
-fn a_place_that_is_kept_no_more_is_told_and_bad_ones_are_refused() {
+fn a_pruned_position_is_reported_and_bad_ones_are_refused() {
     let (fixture, _daemon, at) = fixture("events = 10");
     let mut listener = Listener::open(at, "/v1/events", None, None);
     push(at, "mail", "first", "");
@@ -219,7 +219,7 @@ fn a_place_that_is_kept_no_more_is_told_and_bad_ones_are_refused() {
 }
 
 #[test]
-fn a_token_hears_of_its_topics_until_it_is_taken_back() {
+fn a_token_receives_events_of_its_topics_until_it_is_revoked() {
     let (fixture, _daemon, _at) = fixture("");
     let token = |name: &str, scope: &str, topics: &str| {
         let words = ["token", "new", name, "--scopes", scope, "--topics", topics, "--json"];
@@ -251,7 +251,7 @@ fn a_token_hears_of_its_topics_until_it_is_taken_back() {
 }
 
 #[test]
-fn a_drain_ends_the_stream_and_says_so() {
+fn a_drain_ends_the_stream_with_an_event() {
     let (_fixture, mut daemon, at) = fixture("events = 1000");
     let mut listener = Listener::open(at, "/v1/events", None, None);
     assert!(daemon.terminate().success());
@@ -261,7 +261,7 @@ fn a_drain_ends_the_stream_and_says_so() {
 }
 
 #[test]
-fn there_is_room_for_so_many_who_listen_and_who_goes_makes_room() {
+fn the_number_of_listeners_is_limited() {
     let (_fixture, _daemon, at) = fixture("events = 1000");
     let mut listeners: Vec<Listener> =
         (0..32).map(|_| Listener::open(at, "/v1/events", None, None)).collect();
@@ -278,10 +278,10 @@ fn there_is_room_for_so_many_who_listen_and_who_goes_makes_room() {
 }
 
 #[test]
-fn who_takes_nothing_is_cut_off_and_told() {
+fn a_slow_listener_is_disconnected() {
     let (_fixture, daemon, at) = fixture("events = 100000");
     let mut slow = Listener::on(Connection::open_narrow(at), "/v1/events", &[]);
-    // More than the sockets of both sides hold.
+    // More than the socket buffers of both sides.
     let long = "x".repeat(240);
     let lines = [("content-type", "application/x-ndjson")];
     for part in 0..20 {
@@ -303,7 +303,7 @@ fn who_takes_nothing_is_cut_off_and_told() {
 }
 
 #[test]
-fn the_example_of_the_page_prints_what_it_says() {
+fn the_example_prints_what_its_page_shows() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/events.md"));
     let page = page.unwrap();
@@ -322,7 +322,7 @@ fn the_example_of_the_page_prints_what_it_says() {
         .unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(curl.stdout.take().unwrap()));
     let mut lines = lines.map(Result::unwrap);
-    // It listens once it was greeted.
+    // The stream is open after the greeting.
     assert_eq!(lines.next().as_deref(), Some("retry: 1000"));
     push(at, "order.close", "42", "");
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What operators do over HTTP: looking at topics, pausing them, their modules, dead jobs, schedules.
+//! Operator requests: topics, pause, modules, dead jobs and schedules.
 
 use duebox_harness::eventually;
 
@@ -10,7 +10,7 @@ const TOPICS: &str = "[topics.mail]\n[[schedules]]\nname = \"nightly\"\ntopic = 
     every = \"1d\"\npayload = \"{}\"\n";
 
 #[test]
-fn a_topic_is_looked_at_and_paused() {
+fn a_topic_is_shown_and_paused() {
     let (_fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(post(at, "/v1/topics/mail/jobs", "[{},{\"in\":\"1h\"}]").status, 200);
     let list = get(at, "/v1/topics").json();
@@ -33,7 +33,7 @@ fn a_topic_is_looked_at_and_paused() {
 }
 
 #[test]
-fn a_waiting_job_is_changed_and_taken_back() {
+fn a_waiting_job_is_rescheduled_and_cancelled() {
     let (_fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(post(at, "/v1/topics/mail/jobs", r#"{"id":"1","in":"1h"}"#).status, 201);
     let path = "/v1/topics/mail/jobs/1";
@@ -47,7 +47,7 @@ fn a_waiting_job_is_changed_and_taken_back() {
 }
 
 #[test]
-fn dead_jobs_are_listed_shown_given_another_life_and_forgotten() {
+fn dead_jobs_are_listed_shown_requeued_and_purged() {
     let (_fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(
         post(at, "/v1/topics/mail/jobs", r#"[{"id":"1"},{"id":"2"},{"id":"3"}]"#).status,
@@ -71,7 +71,7 @@ fn dead_jobs_are_listed_shown_given_another_life_and_forgotten() {
     assert_eq!(get(at, &format!("{dead}/1")).problem(), "not-dead");
     assert_eq!(ask(at, &format!("POST {dead}/1/requeue"), &[], b"").problem(), "not-dead");
     assert_eq!(ask(at, &format!("DELETE {dead}/2"), &[], b"").json()["purged"], 1);
-    // Which are meant must be said.
+    // A filter is required.
     assert_eq!(ask(at, &format!("DELETE {dead}"), &[], b"").problem(), "bad-request");
     let requeue = "POST /v1/topics/mail/requeue?class=drop";
     assert_eq!(ask(at, requeue, &[], b"").json()["requeued"], 1);
@@ -92,7 +92,7 @@ fn schedules_are_listed_and_run() {
 }
 
 #[test]
-fn a_module_is_looked_for_and_taken_back() {
+fn a_module_is_reloaded_and_rolled_back() {
     let fixture = Fixture::new();
     fixture.write("one.wat", Handler::logs("one").wat());
     fixture.manifest("", &[topic("work", "one.wat", ""), "[topics.mail]\n".to_owned()]);

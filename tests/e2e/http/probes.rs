@@ -1,5 +1,5 @@
-//! Those who look after the process: what probes answer in each state it can be in, on the API's address and on
-//! their own; `duebox health`; and what systemd hears.
+//! Health probes in every state of the process, on the API address and on their own, `duebox health`, and the
+//! messages to systemd.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// A manifest whose probes have an address of their own.
+/// A manifest with a separate address for probes.
 fn write(fixture: &Fixture, more: &str) {
     let topics = topic(TOPIC, "work.wasm", "");
     let probes = "[server]\nprobes = \"127.0.0.1:0\"\n".to_owned();
@@ -83,7 +83,7 @@ fn probes_name_what_fails_and_recover_with_it() {
 }
 
 #[test]
-fn redis_that_is_away_is_named_and_kills_nobody() {
+fn an_absent_redis_is_reported_and_does_not_fail_liveness() {
     let fixture = fixture();
     let daemon = fixture.start();
     let at = probes(&daemon);
@@ -96,7 +96,7 @@ fn redis_that_is_away_is_named_and_kills_nobody() {
 }
 
 #[test]
-fn a_drain_is_told_at_once_and_probes_answer_to_its_end() {
+fn probes_report_a_drain_until_its_end() {
     let fixture = Fixture::new();
     fixture.write("work.wasm", Handler::logs("work").naps(Duration::from_secs(3_600)).wasm());
     let server = "[server]\nprobes = \"127.0.0.1:0\"\n".to_owned();
@@ -104,7 +104,7 @@ fn a_drain_is_told_at_once_and_probes_answer_to_its_end() {
         .manifest("drain_timeout = \"3s\"", &[topic(TOPIC, "work.wasm", "ttr = \"2h\""), server]);
     let mut daemon = fixture.start();
     let at = probes(&daemon);
-    // It runs for longer than the drain waits.
+    // The job runs longer than the drain timeout.
     push_many(&fixture, TOPIC, 1);
     eventually("it runs", || fixture.store().stage(TOPIC, "unack").len() == 1);
     daemon.signal("TERM");
@@ -115,7 +115,7 @@ fn a_drain_is_told_at_once_and_probes_answer_to_its_end() {
 }
 
 #[test]
-fn health_asks_where_the_manifest_says() {
+fn health_uses_the_address_of_the_manifest() {
     let fixture = fixture();
     let daemon = fixture.start();
     let at = probes(&daemon).to_string();
@@ -125,7 +125,7 @@ fn health_asks_where_the_manifest_says() {
     for probe in ["live", "startup"] {
         assert!(health(&fixture, &["--address", &at, "--probe", probe]).status.success());
     }
-    // A manifest that says it, and that is bad otherwise.
+    // A manifest with the address and an unrelated error.
     let text = fs::read_to_string(fixture.path("duebox.toml")).unwrap();
     let bad = text.replace("127.0.0.1:0", &at) + "[topics.\"bad name\"]\n";
     fixture.write("duebox.toml", bad);
@@ -140,7 +140,7 @@ fn health_asks_where_the_manifest_says() {
 }
 
 #[test]
-fn systemd_hears_of_start_reload_and_stop_and_that_threads_turn() {
+fn systemd_is_notified_of_start_reload_stop_and_liveness() {
     let fixture = fixture();
     let socket = UnixDatagram::bind(fixture.path("notify")).unwrap();
     socket.set_read_timeout(Some(patience())).unwrap();
@@ -168,10 +168,10 @@ fn systemd_hears_of_start_reload_and_stop_and_that_threads_turn() {
     assert!(daemon.wait_exit().success());
 }
 
-/// What a process inherits as the first of a container: children of others, and signals that have no effect
-/// unless it asks for them.
+/// Runs the daemon as process 1 of a container: it inherits orphans, and signals have no default
+/// effect.
 #[test]
-fn as_process_1_it_heeds_signals_and_buries_orphans() {
+fn as_process_1_it_handles_signals_and_reaps_orphans() {
     let can = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
     if !can.is_ok_and(|output| output.status.success()) {
         println!("this machine gives us no process namespace: not tested");
@@ -199,7 +199,7 @@ fn as_process_1_it_heeds_signals_and_buries_orphans() {
     assert!(daemon.wait_exit().success());
 }
 
-/// The first child of a process, dead ones too.
+/// The first child of a process, including zombies.
 fn child_of(pid: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()

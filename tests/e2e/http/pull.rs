@@ -1,5 +1,4 @@
-//! Pull consumers over HTTP: leases with a wait, verdicts with the lease's token, and what becomes of jobs
-//! whose consumer has gone.
+//! Pull consumers over HTTP: waiting leases, verdicts with lease tokens, and jobs of consumers that disconnect.
 
 use std::net::SocketAddr;
 
@@ -16,7 +15,7 @@ fn pull(at: SocketAddr, query: &str) -> Vec<Value> {
     answer.json()["jobs"].as_array().unwrap().clone()
 }
 
-/// Says something of a job with its token, and answers the status and the answer.
+/// Sends a verdict with its token and returns the status and the response.
 fn say(at: SocketAddr, job: &Value, verb: &str, more: Value) -> (u16, Value) {
     let mut body = json!({"token": job["token"]});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -45,7 +44,7 @@ fn jobs_are_pulled_and_settled_by_their_tokens() {
 }
 
 #[test]
-fn a_stale_token_changes_nothing_and_is_told_who_has_the_job() {
+fn a_stale_token_changes_nothing_and_gets_the_current_holder() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(post(at, "/v1/topics/mail/jobs", r#"{"id":"1"}"#).status, 201);
     let job = &pull(at, "consumer=me&lease=5m")[0];
@@ -65,12 +64,12 @@ fn a_stale_token_changes_nothing_and_is_told_who_has_the_job() {
 }
 
 #[test]
-fn who_waits_is_answered_when_a_job_falls_due() {
+fn a_waiting_lease_gets_a_job_when_it_falls_due() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     let wait = request("POST /v1/topics/mail/leases?wait=60s&max=1", &[], b"");
     let mut waiting: Vec<Connection> = (0..3).map(|_| Connection::open(at)).collect();
     waiting.iter_mut().for_each(|connection| connection.send(&wait));
-    // None of them has a subscription of its own.
+    // The waiting clients share one subscription.
     let listeners = fixture.redis.cli(&["PUBSUB", "NUMSUB", "duebox:{mail}:wake"]);
     assert_eq!(listeners.lines().nth(1), Some("0"));
     let jobs = r#"[{"id":"1"},{"id":"2","in":"300ms"},{"id":"3","in":"600ms"}]"#;
@@ -86,7 +85,7 @@ fn who_waits_is_answered_when_a_job_falls_due() {
 }
 
 #[test]
-fn what_was_leased_for_one_who_has_gone_is_another_s() {
+fn a_lease_for_a_disconnected_client_is_released() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     let wait = request("POST /v1/topics/mail/leases?wait=60s&lease=1h", &[], b"");
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Pushing over HTTP, and looking at what was pushed.
+//! Pushing jobs over HTTP and reading them back.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ const RAW: &str = "application/octet-stream";
 const LINES: [(&str, &str); 1] = [("content-type", "application/x-ndjson")];
 
 #[test]
-fn a_job_is_pushed_and_found_as_it_was_written() {
+fn a_pushed_job_is_read_back_unchanged() {
     let (_fixture, _daemon, at) = fixture(TOPICS);
     let body = r#"{"id":"a/1","in":"1h","payload":{"b": 1.50,"a":[]},"options":{"key":"k"}}"#;
     let pushed = post(at, "/v1/topics/plain/jobs", body);
@@ -22,7 +22,7 @@ fn a_job_is_pushed_and_found_as_it_was_written() {
     assert_eq!(job["payload"], r#"{"b": 1.50,"a":[]}"#, "{job}");
     assert_eq!((&job["state"], &job["key"]), (&"pending".into(), &"k".into()), "{job}");
     assert_eq!(get(at, "/v1/topics/plain/jobs/none").problem(), "unknown-job");
-    // The same as bytes.
+    // The same job with a binary payload.
     let headers = [
         ("content-type", RAW),
         ("duebox-id", "raw"),
@@ -37,7 +37,7 @@ fn a_job_is_pushed_and_found_as_it_was_written() {
 }
 
 #[test]
-fn a_push_that_is_repeated_pushes_nothing_twice() {
+fn a_repeated_push_is_idempotent() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     let headers = [("content-type", "application/json"), ("idempotency-key", "key-1")];
     let push = |body: &str| ask(at, "POST /v1/topics/plain/jobs", &headers, body.as_bytes());
@@ -53,7 +53,7 @@ fn a_push_that_is_repeated_pushes_nothing_twice() {
         assert_eq!(answer["jobs"][1]["id"], "key-1-2", "{answer}");
     }
     assert_eq!(fixture.store().live_count("plain"), 3);
-    // Without a key an id that is alive is refused, unless it is said what else.
+    // Without a key a live id is refused, unless `if_exists` says otherwise.
     let id = r#"{"id":"key-1","payload":"new"}"#;
     assert_eq!(post(at, "/v1/topics/plain/jobs", id).problem(), "exists");
     let replaced = post(at, "/v1/topics/plain/jobs?if_exists=replace", id);
@@ -73,7 +73,7 @@ fn an_array_is_pushed_whole_or_not_at_all() {
     assert_eq!((&answer["pushed"], &answer["refused"]), (&2_500.into(), &0.into()));
     assert_eq!(answer["jobs"].as_array().map(Vec::len), Some(2_500));
     assert_eq!(fixture.store().live_count("plain"), 2_500);
-    // What the topic refuses is told of each.
+    // The response reports each refused job.
     let answer = post(at, "/v1/topics/mail/jobs", "[{},{},{},{}]").json();
     assert_eq!((&answer["pushed"], &answer["refused"]), (&3.into(), &1.into()), "{answer}");
     assert_eq!(answer["jobs"][3]["result"], "full");
@@ -92,7 +92,7 @@ fn a_stream_is_answered_line_by_line() {
     assert_eq!(printed, ["pushed", "bad", "exists", "pushed"], "{lines:?}");
     assert_eq!(lines[3]["line"], 4);
     assert_eq!(fixture.store().live_count("plain"), 2);
-    // A long one, in many pieces.
+    // A long stream in many chunks.
     let many: String = (0..30_000).map(|n| format!("{{\"id\":\"n-{n}\"}}\n")).collect();
     let answer = ask(at, "POST /v1/topics/plain/jobs", &LINES, many.as_bytes());
     assert_eq!(answer.text().lines().count(), 30_000);

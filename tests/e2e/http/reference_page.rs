@@ -1,5 +1,5 @@
-//! The commands of docs/reference/http.md, typed in their order. Only the address, the waits and the lease's token are
-//! others than on the page.
+//! The commands of docs/reference/http.md, run in their order. Only the address, the waits and the lease token
+//! differ from the page.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::support::client::fixture;
 
 const TOPICS: &str = "[topics.mail]\n[server]\ncors = [\"https://shop.example\"]\n";
 
-/// The commands of the page, block by block, each with what the page shows of its answer.
+/// The commands of the page by block, each with the documented response.
 fn commands() -> Vec<Vec<(String, String)>> {
     let page = include_str!("../../../docs/reference/http.md");
     let mut blocks = Vec::new();
@@ -32,7 +32,7 @@ fn typed(command: &str) -> String {
 }
 
 #[test]
-fn the_commands_of_the_page_do_what_it_says() {
+fn the_commands_work_as_documented() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     let blocks = commands();
     let [jobs, tokens, pages, protocol] = &blocks[..] else { panic!("{blocks:#?}") };

@@ -1,5 +1,5 @@
-//! The doctor on the command line: beside a daemon at work it finds nothing, and what bad producers
-//! leave it finds, leaves alone or puts right, and says so in its exit code.
+//! `duebox doctor`: it finds nothing on a healthy queue under load, and finds or repairs what malformed producers
+//! leave. The exit code reports the result.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn kinds(lines: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn beside_a_daemon_at_work_it_finds_nothing() {
+fn it_finds_nothing_while_a_daemon_works() {
     const ROUNDS: usize = 12;
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(5)).wat());
@@ -53,7 +53,7 @@ fn beside_a_daemon_at_work_it_finds_nothing() {
             std::fs::write(&jobs, (0..30).map(job).collect::<String>()).unwrap();
             fixture.duebox(&["push", "fails", "--jobs", "jobs"]);
             if round == ROUNDS / 2 {
-                // What a dead runner leaves is reclaimed: it is nothing for the doctor.
+                // Leases of a dead runner are reclaimed and are not a finding.
                 first.kill();
             }
             let (code, lines) = doctor(&fixture, &["--repair"]);
@@ -69,7 +69,7 @@ fn beside_a_daemon_at_work_it_finds_nothing() {
 }
 
 #[test]
-fn what_bad_producers_leave_is_found_and_put_right() {
+fn malformed_keys_are_found_and_repaired() {
     let fixture = Fixture::new();
     fixture.manifest("", &["[topics.mail]\non = { bad_due = \"discard\" }\n".to_owned()]);
     assert_eq!(doctor(&fixture, &[]).0, 0);

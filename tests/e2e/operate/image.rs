@@ -1,5 +1,5 @@
-//! The daemon as it stands in its image and in a pod: nobody in particular, on a root file system that nobody can
-//! write, with the manifest in a ConfigMap. And the files that put it there: whether they agree with each other.
+//! The daemon in its container image and pod: an unprivileged user, a read-only root file system and a manifest in
+//! a ConfigMap. Also checks that the deployment files agree.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,9 +13,9 @@ use crate::support::handler::Handler;
 use crate::support::log::settled_as;
 use crate::support::producer::push_many;
 
-/// Who runs it in the image.
+/// The user in the image.
 const USER: &str = "65532";
-/// The folder that is written, as the image has it.
+/// The writable folder of the image.
 const CACHE: &str = "/var/cache/duebox";
 
 fn file(name: &str) -> String {
@@ -24,7 +24,7 @@ fn file(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A volume as kubelet writes one: each version in a folder of its own, and a link that is moved at once.
+/// A volume as the kubelet writes it: a folder for each version, and an atomically swapped link.
 fn publish(volume: &Path, version: u32, manifest: &str) {
     let folder = volume.join(format!("..v{version}"));
     fs::create_dir(&folder).unwrap();
@@ -38,20 +38,20 @@ fn publish(volume: &Path, version: u32, manifest: &str) {
     }
 }
 
-/// Whether this machine lets us make a file system of our own and become somebody else.
+/// Whether this machine allows a private mount namespace and another user.
 fn can_be_confined() -> bool {
     let words = ["--mount", "setpriv", "--reuid", USER, "--clear-groups", "true"];
     Command::new("unshare").args(words).output().is_ok_and(|output| output.status.success())
 }
 
 #[test]
-fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
+fn it_runs_unprivileged_on_a_read_only_root() {
     if !can_be_confined() {
         println!("this machine gives us no file system of our own: not tested");
         return;
     }
     let fixture = Fixture::new();
-    // The folder of the test must be open to whom the daemon becomes.
+    // The user of the daemon must be able to read the folder of the test.
     let open = Command::new("chmod").arg("a+rx").arg(fixture.path("")).status().unwrap();
     assert!(open.success());
     fixture.write("one.wasm", Handler::logs("one").wasm());
@@ -65,7 +65,7 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     publish(&fixture.path("volume"), 1, &manifest("one.wasm"));
     let binary = fixture.path("duebox");
     fs::copy(duebox_binary(), &binary).unwrap();
-    // The root of the image: all of it read-only, but for the cache, which is the daemon's alone.
+    // The root of the image is read-only, except for the cache.
     let script = format!(
         "mount -t tmpfs tmpfs /var/cache && mkdir -m 0700 {CACHE} && chown {USER}:{USER} {CACHE} \
          && mount -o remount,bind,ro / && mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp \
@@ -100,7 +100,7 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
 }
 
 fn push_jobs(fixture: &Fixture, count: usize) {
-    // The command line reads a manifest of its own: that of the pod lies behind the link.
+    // The command line has its own manifest, because that of the pod is behind the link.
     let text = fs::read_to_string(fixture.path("volume/duebox.toml")).unwrap();
     fixture.write("duebox.toml", text);
     push_many(fixture, "work", count);
@@ -128,14 +128,14 @@ fn the_image_and_the_pod_agree() {
     for kept in ["read_only: true", "no-new-privileges:true", "stop_grace_period"] {
         assert!(compose.contains(kept), "compose lost {kept}");
     }
-    // Without a shell, commands are lists.
+    // The image has no shell, so commands are lists.
     for line in image
         .lines()
         .filter(|line| line.trim_start().starts_with("CMD") || line.starts_with("ENTRYPOINT"))
     {
         assert!(line.contains('['), "{line} needs a shell");
     }
-    // What the build copies in must not be left out: the workspace has these members.
+    // The build must copy every member of the workspace.
     let workspace = file("Cargo.toml");
     let members = workspace.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
     let members: Vec<String> = serde_json::from_str(members).unwrap();
@@ -148,7 +148,7 @@ fn the_image_and_the_pod_agree() {
 }
 
 #[test]
-fn the_manifests_of_the_examples_are_good() {
+fn the_manifests_of_the_examples_are_valid() {
     let fixture = Fixture::new();
     let map = file("examples/sidecar/k8s/config.yaml");
     let (_, text) = map.split_once("duebox.toml: |\n").unwrap();

@@ -1,5 +1,5 @@
-//! The page that Prometheus scrapes: it is well formed, tells what was done, and is what the dashboard and the
-//! alerts ask for.
+//! The Prometheus page is well formed, reports what happened, and has every metric that the dashboard and the
+//! alerts query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -24,7 +24,7 @@ fn page(at: SocketAddr) -> Page {
     Page::read(answer.text())
 }
 
-/// A daemon that has done a bit of everything.
+/// A daemon that has run jobs of every kind.
 fn busy() -> (Fixture, Daemon, SocketAddr) {
     let fixture = Fixture::new();
     fixture.write("puppet.wat", PUPPET);
@@ -44,7 +44,7 @@ fn busy() -> (Fixture, Daemon, SocketAddr) {
 }
 
 #[test]
-fn a_page_tells_what_was_done_and_breaks_no_rule() {
+fn the_metrics_match_what_happened_and_are_well_formed() {
     let (fixture, _daemon, at) = busy();
     let fresh = page(at);
     assert_eq!(fresh.faults(), Vec::<String>::new());
@@ -83,7 +83,7 @@ fn a_page_tells_what_was_done_and_breaks_no_rule() {
 }
 
 #[test]
-fn who_asks_for_open_metrics_gets_it() {
+fn open_metrics_is_served_on_request() {
     let (_fixture, _daemon, at) = busy();
     let accept = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3";
     let answer = ask(at, "GET /metrics", &[("accept", accept)], b"");
@@ -95,7 +95,7 @@ fn who_asks_for_open_metrics_gets_it() {
 }
 
 #[test]
-fn dashboard_and_alerts_ask_for_what_is_there() {
+fn dashboard_and_alerts_query_existing_metrics() {
     let (_fixture, _daemon, at) = busy();
     let known = page(at).names();
     let asked = |text: &str| -> BTreeSet<String> {
@@ -110,7 +110,7 @@ fn dashboard_and_alerts_ask_for_what_is_there() {
         let asked = asked(&text);
         assert!(asked.len() > 10, "{file} asks for {asked:?}");
         all.extend(asked.clone());
-        // Redis tells of a bound only where it has one, and of its disk only where it writes to one.
+        // Redis reports a memory limit only if it has one, and disk errors only if it persists.
         let absent: Vec<_> = asked
             .difference(&known)
             .filter(|name| !name.starts_with("duebox_redis_memory_limit"))
@@ -157,9 +157,9 @@ fn the_reference_lists_every_metric_with_its_type_and_labels() {
     assert!(absent.is_empty(), "docs/reference/metrics.md lists what is not served: {absent:?}");
 }
 
-/// Prometheus' own judge, where it is installed.
+/// Checks with promtool, if it is installed.
 #[test]
-fn promtool_finds_no_fault() {
+fn promtool_accepts_the_metrics() {
     let run = |words: &[&str], input: &[u8]| {
         let mut command = Command::new("promtool");
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -187,7 +187,7 @@ fn example(file: &str) -> PathBuf {
 }
 
 #[test]
-fn what_consumers_settle_is_counted_by_verdict_and_class() {
+fn verdicts_of_consumers_are_counted_by_class() {
     let (_fixture, _daemon, at) =
         crate::support::client::fixture("[topics.mail]\nmax_attempts = 1\n");
     let settle = |id: &str, verdict: &str| {
@@ -197,7 +197,7 @@ fn what_consumers_settle_is_counted_by_verdict_and_class() {
         let token = serde_json::json!({ "token": leased["jobs"][0]["token"] }).to_string();
         let path = format!("/v1/topics/mail/jobs/{id}/{verdict}");
         let first = crate::support::client::post(at, &path, &token).status;
-        // What was settled before is lost, and counts no more.
+        // A second verdict is lost and not counted.
         let second = crate::support::client::post(at, &path, &token).status;
         assert_eq!((first, second), (200, 409), "{verdict}");
     };

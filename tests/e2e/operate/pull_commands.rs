@@ -1,5 +1,5 @@
-//! Pull consumers on the command line: jobs are pulled, extended and settled by their id and token,
-//! under the rules of the topic; what makes no sense is refused by name and changes nothing.
+//! Pull consumers on the command line: jobs are pulled, extended and settled by id and token, under the rules of
+//! the topic. Invalid commands are refused and change nothing.
 
 use std::process::{Command, Stdio};
 
@@ -40,7 +40,7 @@ fn lines(fixture: &Fixture, words: &[&str]) -> Vec<Value> {
     fixture.duebox(words).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Pulls one job, which must be this one, and answers its token.
+/// Pulls one job, which must be this one, and returns its token.
 fn pull(fixture: &Fixture, topic: &str, id: &str) -> String {
     let jobs = lines(fixture, &["pull", topic, "-n", "1", "--consumer", "me", "--json"]);
     assert_eq!((jobs.len(), jobs[0]["id"].as_str()), (1, Some(id)), "{jobs:?}");
@@ -52,12 +52,12 @@ fn get(fixture: &Fixture, topic: &str, id: &str) -> Value {
 }
 
 #[test]
-fn a_job_comes_with_all_that_it_was_pushed_with() {
+fn a_pulled_job_has_all_its_data() {
     let fixture = fixture();
     let push = ["push", "mail", "{\"to\":\"a\"}", "--id", "1", "--key", "k", "--header", "from=b"];
     fixture.duebox(&push);
     fixture.duebox(&["push", "mail", "--id", "2", "--max-attempts", "7", "--in", "1ms"]);
-    // Bytes that are no text, as a plain producer may push them.
+    // Bytes that are not UTF-8, from a plain producer.
     let _: u64 = fixture.store().ask(cmd("HSET").arg(key("mail", "jobs")).arg("2").arg(b"\xff"));
     let mut jobs = Vec::new();
     while jobs.len() < 2 {
@@ -73,14 +73,14 @@ fn a_job_comes_with_all_that_it_was_pushed_with() {
     assert!(expires > job["due_at_ms"].as_u64().unwrap());
     assert_eq!((&jobs[1]["max_attempts"], jobs[1].get("key")), (&7.into(), None));
     assert_eq!((&jobs[1]["payload_base64"], jobs[1].get("payload")), (&"/w==".into(), None));
-    // A table for people has the same.
+    // The table shows the same.
     fixture.duebox(&["push", "mail", "a\u{1b}[2J\nb", "--id", "3"]);
     let table = fixture.duebox(&["pull", "mail"]);
     assert!(table.contains("1 of 2") && table.contains("a\\u{1b}[2J…"), "{table}");
 }
 
 #[test]
-fn whoever_waits_gets_the_job_that_is_pushed() {
+fn a_waiting_pull_gets_the_next_push() {
     let fixture = fixture();
     let waiting = duebox(&fixture, &["pull", "mail", "--wait", "60s", "--json"]).spawn().unwrap();
     let count = |fixture: &Fixture| {
@@ -93,7 +93,7 @@ fn whoever_waits_gets_the_job_that_is_pushed() {
     let job: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &job["id"]), (Some(0), &"pushed".into()));
 
-    // A plain push wakes nobody: it is found by the poll.
+    // A plain push wakes no consumer; the poll finds it.
     let waiting = duebox(&fixture, &["pull", "mail", "--wait", "60s", "--json"]).spawn().unwrap();
     eventually("it listens", || count(&fixture) == "1");
     push(&fixture, "mail", "plain", 0);
@@ -144,7 +144,7 @@ fn every_verdict_follows_the_topic_and_the_job() {
             }
         }
     }
-    // The second attempt is the last of the topic's; another job has only one.
+    // The topic allows two attempts, and one job only one.
     fixture.duebox(&["run-now", "mail", "nacked"]);
     assert_eq!(settle("mail", "nacked", &["nack"]), "dead");
     fixture.duebox(&["push", "mail", "p", "--id", "once", "--max-attempts", "1"]);
@@ -152,7 +152,7 @@ fn every_verdict_follows_the_topic_and_the_job() {
     // The topic's policy for a nack.
     fixture.duebox(&["push", "plain", "p", "--id", "strict"]);
     assert_eq!(settle("plain", "strict", &["nack"]), "dead");
-    // A nack with a wait of its own.
+    // A nack with its own wait.
     fixture.duebox(&["push", "mail", "p", "--id", "soon"]);
     assert_eq!(settle("mail", "soon", &["nack", "--in", "1ms"]), "retry");
     let token = pull(&fixture, "mail", "soon");
@@ -161,7 +161,7 @@ fn every_verdict_follows_the_topic_and_the_job() {
 }
 
 #[test]
-fn a_lease_that_is_lost_is_named_and_nothing_changes() {
+fn a_lost_lease_is_reported_and_changes_nothing() {
     let fixture = fixture();
     fixture.duebox(&["push", "mail", "p", "--id", "1"]);
     let first = pull(&fixture, "mail", "1");
@@ -198,7 +198,7 @@ fn a_lease_that_is_lost_is_named_and_nothing_changes() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
+fn invalid_commands_are_refused() {
     let fixture = fixture();
     fixture.duebox(&["push", "mail", "p", "--id", "1"]);
     fixture.duebox(&["push", "plain", "p", "--id", "1"]);
@@ -245,7 +245,7 @@ fn what_makes_no_sense_is_refused_by_name() {
 }
 
 #[test]
-fn a_job_that_cannot_run_as_pushed_is_not_given() {
+fn a_malformed_job_is_not_pulled() {
     let fixture = fixture();
     let spoil = |topic: &str| {
         fixture.duebox(&["push", topic, "p", "--id", "bad"]);

@@ -1,4 +1,4 @@
-//! `duebox push` with bad input, on a Redis that holds jobs: not one key changes.
+//! `duebox push` with invalid input changes no key of Redis.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ fn duebox(fixture: &Fixture, args: &[&str], input: &str) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses before it reads closes the pipe: that is its right.
+    // A command that refuses before it reads may close the pipe.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
     let output = child.wait_with_output().unwrap();
     let printed = String::from_utf8(output.stderr).unwrap();
@@ -41,7 +41,7 @@ fn fixture() -> Fixture {
 }
 
 #[test]
-fn bad_input_leaves_every_key_as_it_was() {
+fn bad_input_changes_no_key() {
     let fixture = fixture();
     let before = fixture.store().dump();
     let (long_id, long_payload) = ("x".repeat(257), "x".repeat(101));
@@ -76,9 +76,9 @@ fn bad_input_leaves_every_key_as_it_was() {
 }
 
 #[test]
-fn an_id_that_is_alive_is_refused_and_stays_what_it_was() {
+fn a_live_id_is_refused_and_unchanged() {
     let fixture = fixture();
-    // An id that is free is stored: the refusals here are not those of a mute Redis.
+    // A free id is stored, so Redis itself does not refuse.
     let ended = duebox(&fixture, &["push", "work", "{\"new\":1}", "--id", "free"], "");
     assert_eq!(ended.code, Some(0), "{}", ended.printed);
     assert!(fixture.store().live("work").contains("free"));

@@ -1,5 +1,5 @@
-//! What people see of a job and do about it while a daemon runs: looked at wherever it is, run now, dug
-//! up and forgotten; and what the daemon forgets by itself.
+//! Operator commands on single jobs while a daemon runs: show, run now, requeue and purge. Also the automatic
+//! pruning of old jobs.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn ask(fixture: &Fixture, words: &[&str]) -> Value {
 }
 
 #[test]
-fn a_job_can_be_looked_at_from_its_push_to_its_grave() {
+fn a_job_is_shown_in_every_state() {
     let module = Handler::logs("working").naps(Duration::from_secs(3)).nacks().wat();
     let fixture = fixture(&module, "max_attempts = 2\nbackoff = \"1h\"");
     let daemon = fixture.start();
@@ -96,7 +96,7 @@ fn the_dead_of_one_class_run_again_and_the_others_are_purged() {
 }
 
 #[test]
-fn what_has_ended_is_forgotten_in_time() {
+fn ended_jobs_are_pruned() {
     let keys = "done_retention = \"1s\"\nunique_for = \"1s\"\nretention = \"1s\"\nmax_attempts = 1";
     let fixture = fixture(PUPPET, keys);
     let store = fixture.store();
@@ -113,7 +113,7 @@ fn what_has_ended_is_forgotten_in_time() {
 }
 
 #[test]
-fn a_dead_job_keeps_the_place_where_it_trapped() {
+fn a_dead_job_keeps_its_backtrace() {
     let fixture = fixture(&hostile("trap_unreachable"), "max_attempts = 1");
     let daemon = fixture.start();
     fixture.duebox(&["push", TOPIC, "--id", "1"]);

@@ -1,5 +1,4 @@
-//! What a daemon refuses to start on: each gets one message that names the thing and the remedy, an
-//! exit code that says whose fault it is, and leaves every key as it was.
+//! Errors at the start of a daemon: one message with the cause and the remedy, an exit code, and no changed key.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,7 +12,7 @@ use crate::support::producer::push;
 const BAD_INPUT: i32 = 2;
 const FAILED: i32 = 1;
 
-/// Starts a daemon that must refuse, and answers what it said.
+/// Starts a daemon that must refuse to start, and returns its log.
 fn refused(fixture: &Fixture, exit: i32) -> String {
     let before = fixture.store().dump();
     let mut daemon = Daemon::start(&fixture.path("duebox.toml"));
@@ -26,7 +25,7 @@ fn refused(fixture: &Fixture, exit: i32) -> String {
     printed
 }
 
-/// Ground with a job that waits, so that there is something to lose.
+/// A fixture with a waiting job, which must not change.
 fn fixture() -> Fixture {
     let fixture = Fixture::new();
     push(&fixture, "work", "waiting", 0);
@@ -109,7 +108,7 @@ fn every_bad_module_is_named_at_once() {
 }
 
 #[test]
-fn manifests_that_cannot_be_read() {
+fn invalid_manifests() {
     let fixture = fixture();
     fixture.write("work.wat", hostile("returns_seven"));
     for (topics, words) in [
@@ -120,7 +119,7 @@ fn manifests_that_cannot_be_read() {
         ("[topics.work]\nhandler = \"work.wat\"\nttr = 30", ["ttr", "hint"]),
         ("[topics.\"a b\"]\nhandler = \"work.wat\"", ["a b", "hint"]),
         ("[topics.work]\nhandler = \"${DUEBOX_TEST_UNSET}\"", ["DUEBOX_TEST_UNSET", "hint"]),
-        ("[server]\ncors = [\"https://*.example\"]", ["cors", "each is named by itself"]),
+        ("[server]\ncors = [\"https://*.example\"]", ["cors", "list each origin"]),
     ] {
         fixture.manifest("", &[topics.to_owned()]);
         let printed = refused(&fixture, BAD_INPUT);
@@ -134,7 +133,7 @@ fn manifests_that_cannot_be_read() {
 }
 
 #[test]
-fn a_redis_that_may_throw_jobs_away() {
+fn a_redis_that_may_evict_jobs() {
     let fixture = Fixture::on(RedisServer::with_args(&["--maxmemory-policy", "allkeys-lru"]));
     with_a_good_topic(&fixture);
     let printed = refused(&fixture, FAILED);
@@ -164,7 +163,7 @@ fn a_redis_that_is_too_old() {
 }
 
 #[test]
-fn a_redis_that_is_not_there_or_wants_a_password() {
+fn an_absent_redis_and_a_missing_password() {
     let mut fixture = Fixture::on(RedisServer::with_args(&["--requirepass", "open sesame"]));
     with_a_good_topic(&fixture);
     let printed = unconnected(&fixture);
@@ -185,7 +184,7 @@ fn a_redis_that_is_not_there_or_wants_a_password() {
 }
 
 #[test]
-fn missing_persistence_is_warned_about_and_no_more() {
+fn missing_persistence_is_only_a_warning() {
     let warned = |fixture: &Fixture| {
         with_a_good_topic(fixture);
         let daemon = fixture.start();
@@ -200,7 +199,7 @@ fn with_a_good_topic(fixture: &Fixture) {
     fixture.manifest("", &[topic("work", "work.wat", "")]);
 }
 
-/// A daemon that gets no connection: what it said.
+/// The log of a daemon that cannot connect.
 fn unconnected(fixture: &Fixture) -> String {
     let mut daemon = Daemon::start(&fixture.path("duebox.toml"));
     let status = daemon.wait_exit();
@@ -209,7 +208,7 @@ fn unconnected(fixture: &Fixture) -> String {
     printed.join("\n")
 }
 
-/// The port of a way to this Redis on which it says that it is of version 6.
+/// The port of a proxy through which this Redis reports version 6.
 fn older_version(redis: &RedisServer) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (port, redis_port) = (listener.local_addr().unwrap().port(), redis.port());

@@ -1,4 +1,4 @@
-//! What attempts cost, in the log and in `duebox stats`; and what a daemon says of itself while it lives.
+//! The cost of attempts in the log and in `duebox stats`, and the status that a daemon publishes.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn stats(fixture: &Fixture, words: &[&str]) -> Value {
 }
 
 #[test]
-fn a_line_says_what_its_attempt_cost_and_the_last_line_the_sums() {
+fn log_lines_show_the_cost_of_attempts_and_the_last_one_the_sums() {
     let fixture = Fixture::new();
     fixture.write("puppet.wat", PUPPET);
     fixture.manifest("", &[topic(TOPIC, "puppet.wat", "sandbox = { fuel = 1000000 }")]);
@@ -95,7 +95,7 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
     assert_eq!(text.matches("breaker open for").count(), 2, "{text}");
     assert!(text.contains("serves") && text.contains("served"), "{text}");
 
-    // One takes its leave, the other dies: its word lapses.
+    // One daemon stops, and the other dies, so its entry expires.
     assert!(daemons[0].terminate().success());
     let left = stats(&fixture, &[])["runners"].as_array().unwrap().len();
     assert_eq!(left, 1, "the daemon has ended and is still told of");
@@ -110,7 +110,7 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
 }
 
 #[test]
-fn stats_show_what_became_of_the_modules() {
+fn stats_show_the_state_of_modules() {
     let fixture = Fixture::new();
     let [good, better, canary] =
         ["good", "better", "canary"].map(|word| Handler::logs(word).wasm());
@@ -132,7 +132,7 @@ fn stats_show_what_became_of_the_modules() {
         text().lines().any(is_it)
     };
 
-    // A canary, with figures of its own.
+    // A canary with its own statistics.
     push_many(&fixture, TOPIC, 60);
     eventually("all that was done is told", || handler()["total"]["jobs"] == 60);
     let now = handler();
@@ -145,7 +145,7 @@ fn stats_show_what_became_of_the_modules() {
     assert!(fixture.duebox(&["stats", TOPIC]).contains("canary 50%"));
     assert!(quiet(), "{}", text());
 
-    // What is broken is told as long as nothing good came after it.
+    // A refused module is shown until a valid one follows.
     fixture.write("work.wasm", "no module");
     let broken = digest(b"no module");
     eventually("the refusal", || {
@@ -167,7 +167,7 @@ fn stats_show_what_became_of_the_modules() {
     assert!(listed.lines().any(is_listed), "{listed}");
     assert!(listed.contains("served last"), "{listed}");
 
-    // A canary's refusal goes with the canary, that of a pin with the pin.
+    // The refusal of a canary ends with the canary, and that of a pin with the pin.
     fixture.write("canary.wasm", "no canary");
     eventually("the canary's refusal", || {
         reported(&["canary", "refused at", "canary.wasm is refused"])
@@ -188,7 +188,7 @@ fn stats_show_what_became_of_the_modules() {
 }
 
 #[test]
-fn stats_show_a_manifest_that_is_refused_until_a_good_one_is_there() {
+fn stats_show_a_refused_manifest_until_a_valid_one() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").wat());
     let good = topic(TOPIC, "work.wat", "");
@@ -204,7 +204,7 @@ fn stats_show_a_manifest_that_is_refused_until_a_good_one_is_there() {
     eventually("it has told of itself", || stats(&fixture, &[])["runners"][0].is_object());
     assert_eq!(text(), None);
 
-    // Two problems: the first is told with its line, the other is counted.
+    // With two problems, the first is shown with its line and the other is counted.
     fixture.manifest("", &[good.clone(), "concurency = 3\nttl = 7\n".to_owned()]);
     eventually("it is told", || {
         reported("`concurency`") && reported("and 1 more") && reported("line ")
@@ -218,7 +218,7 @@ fn stats_show_a_manifest_that_is_refused_until_a_good_one_is_there() {
     assert_eq!(first["problems"], 2, "{first}");
     assert!(first["line"].as_u64().is_some_and(|line| line > 5), "{first}");
 
-    // Broken otherwise: it is refused since the same moment.
+    // With another problem, it is still refused since the same time.
     fixture.manifest("", &[good.clone(), "ttr = 7\n".to_owned()]);
     eventually("the other problem", || reported("`ttr`"));
     assert_eq!((&look()["since_ms"], &look()["problems"]), (&first["since_ms"], &1.into()));
@@ -229,7 +229,7 @@ fn stats_show_a_manifest_that_is_refused_until_a_good_one_is_there() {
 }
 
 #[test]
-fn a_hundred_idle_topics_cost_one_word_in_ten_seconds() {
+fn a_hundred_idle_topics_publish_once_in_ten_seconds() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").wat());
     let topics: Vec<String> =
@@ -244,7 +244,7 @@ fn a_hundred_idle_topics_cost_one_word_in_ten_seconds() {
     eventually("it has told of itself", || reported_at().is_some());
     let first = reported_at().unwrap();
     eventually("it has again", || reported_at().unwrap() > first);
-    // Nothing has changed, so it waited for its time.
+    // Nothing changed, so the next report waited for its interval.
     let between = Duration::from_millis(reported_at().unwrap() - first);
     assert!(between >= Duration::from_secs(9), "told again after {between:?}");
     let listed: u64 = store.ask(cmd("ZCARD").arg("duebox:runners"));
@@ -252,7 +252,7 @@ fn a_hundred_idle_topics_cost_one_word_in_ten_seconds() {
 }
 
 #[test]
-fn a_daemon_tells_the_address_that_it_was_given() {
+fn a_daemon_publishes_its_address() {
     let fixture = Fixture::new();
     fixture.manifest("", &["[topics.mail]\n".to_owned()]);
     let daemon = fixture.start();

@@ -1,5 +1,4 @@
-//! `duebox top` at a real terminal: a pty of `script`, keys as a person presses them, and the screen as it is
-//! written.
+//! `duebox top` on a pseudo-terminal of `script`, with real key presses.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -43,7 +42,7 @@ impl Terminal {
         Self { script, written }
     }
 
-    /// What was written since this was asked last holds these words, or will.
+    /// Waits until the output since the last call contains these words.
     fn shows(&self, words: &str) {
         eventually(words, || {
             let mut written = self.written.lock().unwrap();
@@ -62,13 +61,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Both fail only for a process that is gone already.
+        // Both fail only if the process has already ended.
         drop(self.script.kill());
         drop(self.script.wait());
     }
 }
 
-/// The text without what moves the cursor and sets colours.
+/// The text without escape sequences.
 fn plain(written: &[u8]) -> String {
     let text = String::from_utf8_lossy(written);
     let mut plain = String::new();
@@ -76,7 +75,7 @@ fn plain(written: &[u8]) -> String {
     while let Some(letter) = letters.next() {
         match letter {
             '\u{1b}' if letters.next() == Some('[') => {
-                // Up to the letter that ends the sequence.
+                // Skip to the letter that ends the sequence.
                 letters.by_ref().find(char::is_ascii_alphabetic);
             }
             '\u{1b}' => {}
@@ -87,7 +86,7 @@ fn plain(written: &[u8]) -> String {
 }
 
 #[test]
-fn a_dead_job_is_found_and_requeued_by_a_few_keys() {
+fn a_dead_job_is_requeued_with_the_keyboard() {
     let fixture = Fixture::new();
     fixture.write("puppet.wat", PUPPET);
     fixture.manifest("", &[topic("work", "puppet.wat", "max_attempts = 1")]);
@@ -110,7 +109,7 @@ fn a_dead_job_is_found_and_requeued_by_a_few_keys() {
 }
 
 #[test]
-fn where_there_is_no_terminal_that_is_told() {
+fn a_missing_terminal_is_an_error() {
     let fixture = Fixture::new();
     fixture.manifest("", &[]);
     let manifest = fixture.path("duebox.toml").display().to_string();

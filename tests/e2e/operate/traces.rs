@@ -1,5 +1,5 @@
-//! Traces, as a collector gets them: one from the push to the last verdict, through a retry and a follow-up
-//! job, with what the handlers called; and nothing where nobody wants them.
+//! Traces as a collector receives them: one from the push to the last verdict, through a retry and a follow-up job,
+//! with the calls of the handlers. Nothing is sent without a collector.
 
 use std::net::SocketAddr;
 
@@ -83,7 +83,7 @@ fn one_trace_leads_from_the_push_through_a_retry_and_a_follow_up_to_the_ack() {
     assert_eq!(ordered.attribute("duebox.verdict"), "ack");
     assert_eq!(ordered.attribute("duebox.handler.digest").len(), 64);
     assert!(order.ns.0 <= order.ns.1 && ordered.ns.0 < ordered.ns.1, "{ordered:?}");
-    // The follow-up is a step of the same trace.
+    // The follow-up belongs to the same trace.
     let asks = collector.spans("push ask");
     let asked: Vec<&ReceivedSpan> = asks.iter().filter(|span| span.trace == TRACE).collect();
     assert!(asked.len() == 1 && asked[0].parent == ordered.id && asked[0].kind == 4, "{asked:?}");
@@ -92,7 +92,7 @@ fn one_trace_leads_from_the_push_through_a_retry_and_a_follow_up_to_the_ack() {
     let verdicts: Vec<&str> = kid.iter().map(|span| span.attribute("duebox.verdict")).collect();
     assert_eq!(verdicts, ["nack", "ack"]);
     assert!(kid.iter().all(|span| span.parent == asked[0].id && span.state == "shop=1"), "{kid:?}");
-    // What the handler sent is a step below its attempt, and says so to the server.
+    // The request of the handler is a child of its attempt and carries its trace context.
     let requests = collector.spans("GET");
     for (attempt, reported) in kid.iter().zip(collector.asked()) {
         let request = requests.iter().find(|span| span.parent == attempt.id).unwrap();
@@ -103,7 +103,7 @@ fn one_trace_leads_from_the_push_through_a_retry_and_a_follow_up_to_the_ack() {
         assert_eq!(reported.headers["traceparent"], format!("00-{TRACE}-{}-01", request.id));
         assert_eq!(reported.headers["tracestate"], "shop=1");
     }
-    // A push without a place begins a trace of its own.
+    // A push without a trace context starts a new trace.
     let own = asks.iter().find(|span| span.trace != TRACE).unwrap();
     assert_eq!((own.parent.as_str(), own.attribute("messaging.message.id")), ("", "own"));
     let counted = one(&collector, "kv_add");
@@ -113,7 +113,7 @@ fn one_trace_leads_from_the_push_through_a_retry_and_a_follow_up_to_the_ack() {
 }
 
 #[test]
-fn each_attempt_is_a_step_below_the_push_and_a_failed_one_says_why() {
+fn attempts_are_children_of_the_push_and_failures_have_a_reason() {
     let collector = Collector::start();
     let fixture = fixture(&collector, &collector.origin());
     let daemon = fixture.start();
@@ -147,7 +147,7 @@ fn each_attempt_is_a_step_below_the_push_and_a_failed_one_says_why() {
 }
 
 #[test]
-fn what_is_not_to_be_recorded_is_passed_on_and_nothing_more() {
+fn an_unsampled_trace_is_only_propagated() {
     let collector = Collector::start();
     let fixture = fixture(&collector, &collector.origin());
     let daemon = fixture.start();
@@ -164,7 +164,7 @@ fn what_is_not_to_be_recorded_is_passed_on_and_nothing_more() {
         reported.starts_with(&format!("00-{TRACE}-")) && reported.ends_with("-00"),
         "{reported}"
     );
-    // A job keeps the place that it brought itself.
+    // A job keeps its own trace context.
     let job = serde_json::json!({ "id": "brought", "in": "1h",
         "options": { "headers": { "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" } } });
     let pushed = ask(
@@ -180,7 +180,7 @@ fn what_is_not_to_be_recorded_is_passed_on_and_nothing_more() {
 }
 
 #[test]
-fn a_collector_comes_and_goes_with_the_manifest_and_its_absence_costs_no_job() {
+fn a_missing_collector_costs_no_job() {
     let collector = Collector::start();
     let fixture = fixture(&collector, "");
     let daemon = fixture.start();
@@ -196,7 +196,7 @@ fn a_collector_comes_and_goes_with_the_manifest_and_its_absence_costs_no_job() {
     let ids = |name: &str| one(&collector, name).attribute("messaging.message.id").to_owned();
     assert_eq!((ids("push order"), ids("process order")), ("on".to_owned(), "on".to_owned()));
     eventually("they are counted", || counted(at, "exported") == 2.0);
-    // Nobody listens there.
+    // Nothing listens on this port.
     manifest(&fixture, &collector, "http://127.0.0.1:9");
     daemon.wait_for_line("elsewhere", |line| {
         line.message() == "traces are sent" && line.str("collector").contains(":9")
@@ -221,7 +221,7 @@ fn a_collector_comes_and_goes_with_the_manifest_and_its_absence_costs_no_job() {
 }
 
 #[test]
-fn what_waits_when_the_daemon_stops_is_sent() {
+fn pending_spans_are_sent_at_shutdown() {
     let collector = Collector::start();
     let fixture = fixture(&collector, &collector.origin());
     let mut daemon = fixture.start();

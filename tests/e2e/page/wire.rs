@@ -1,4 +1,4 @@
-//! The page as it is on the wire, and what the API tells for it: jobs one by one, and how topics did lately.
+//! The HTTP responses of the page, and the parts of the API that only the page uses.
 
 use duebox_harness::eventually;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 
 #[test]
-fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
+fn the_page_is_served_with_a_strict_policy() {
     let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let page = get(at, "/");
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
@@ -28,7 +28,7 @@ fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
     assert_eq!(get(at, "/page/none.js").problem(), "unknown-path");
     let popped = post(at, "/", r#"{"command":"pop","topic":"mail"}"#).json();
     assert_eq!(popped["success"], false, "{popped}");
-    // Where nobody is asked for a token there is no session either.
+    // Without tokens there are no sessions.
     let session = get(at, "/session").json();
     assert_eq!(
         (&session["login"], &session["scopes"]),
@@ -39,7 +39,7 @@ fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
 }
 
 #[test]
-fn jobs_are_told_one_by_one_and_topics_look_back() {
+fn the_api_lists_recent_jobs_and_topic_history() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("no").nacks().wat());
     let keys = "max_attempts = 2\nbackoff = [\"1h\"]";
@@ -73,7 +73,7 @@ fn jobs_are_told_one_by_one_and_topics_look_back() {
             .as_f64()
             .is_some_and(|rate| rate < 100.0)
     });
-    // What this daemon ran is told at once, and not with its next word in Redis.
+    // The daemon reports its own jobs before it publishes them in Redis.
     assert_eq!(get(at, "/v1/topics").json()["topics"][0]["attempts"], 1);
     eventually("a look is kept that saw both", || {
         let samples = get(at, "/v1/samples").json();

@@ -1,5 +1,4 @@
-//! Jobs that plain commands pushed as nobody should: each goes to dead with its class, and holds up
-//! none of the others.
+//! Malformed jobs from plain commands. Each becomes dead with its failure class and delays no other job.
 
 use std::fmt::Write as _;
 
@@ -14,7 +13,7 @@ use crate::support::redis_state::key;
 const TOPIC: &str = "work";
 
 #[test]
-fn bad_dues_options_and_payloads_end_dead_with_their_class() {
+fn malformed_jobs_are_dead_with_their_class() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").wat());
     fixture.manifest("", &[topic(TOPIC, "work.wat", "sandbox.payload = \"1KiB\"")]);
@@ -66,12 +65,12 @@ fn bad_dues_options_and_payloads_end_dead_with_their_class() {
     let ran: Vec<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     assert!(ran.iter().all(|id| id == "good" || id == "fits"), "{ran:?}");
     assert_eq!(store.live_count(TOPIC), 0);
-    // What is kept of a dead job is whole: its payload with it.
+    // A dead job keeps its payload.
     let payloads: usize = store.ask(redis::cmd("HLEN").arg(key(TOPIC, "dead:jobs")));
     assert_eq!(payloads, expected.len());
 }
 
-/// A push by hand, with whatever one may think of.
+/// A manual push with arbitrary fields.
 fn push_raw(fixture: &Fixture, id: &str, due: &str, payload: &str, options: Option<&str>) {
     let mut script = format!("MULTI\nHSET {} {id} '{payload}'\n", key(TOPIC, "jobs"));
     if let Some(options) = options {

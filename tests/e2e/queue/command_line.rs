@@ -1,4 +1,4 @@
-//! What a topic promises about ids, room and remains, seen through the command line as a person would.
+//! Reserved ids, `max_pending` and kept results, as the command line shows them.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn fixture(keys: &str) -> Fixture {
     fixture
 }
 
-/// Runs `duebox` with these words and `--json`: its exit code and what it printed.
+/// Runs `duebox` with these words and `--json`; returns the exit code and the output.
 fn ask(fixture: &Fixture, words: &[&str]) -> (i32, Value) {
     let output = Command::new(duebox_binary())
         .args(words)
@@ -37,7 +37,7 @@ fn ask(fixture: &Fixture, words: &[&str]) -> (i32, Value) {
     (code, answer)
 }
 
-/// Pushes a job under an id: the exit code and the queue's word.
+/// Pushes a job with an id; returns the exit code and the result.
 fn push(fixture: &Fixture, id: &str, more: &[&str]) -> (i32, String) {
     let words = [&["push", TOPIC, "l", "--id", id], more].concat();
     let (code, answer) = ask(fixture, &words);
@@ -49,7 +49,7 @@ fn word(code: i32, word: &str) -> (i32, String) {
 }
 
 #[test]
-fn an_id_is_held_for_a_while_after_its_job_is_done() {
+fn an_id_stays_reserved_after_its_job_is_done() {
     let fixture = fixture("unique_for = \"10m\"");
     let store = fixture.store();
     assert_eq!(push(&fixture, "42", &[]), word(0, "pushed"));
@@ -72,7 +72,7 @@ fn an_id_is_held_for_a_while_after_its_job_is_done() {
 }
 
 #[test]
-fn what_a_topic_does_about_a_live_id_is_its_own_to_say() {
+fn if_exists_of_the_topic_decides_about_a_live_id() {
     let later = ["--in", "1h"];
     for (mode, answer, kept) in [
         ("reject", word(1, "exists"), "l"),
@@ -92,9 +92,9 @@ fn what_a_topic_does_about_a_live_id_is_its_own_to_say() {
 }
 
 #[test]
-fn a_full_topic_refuses_by_name_until_there_is_room() {
+fn a_full_topic_refuses_pushes() {
     let fixture = fixture("max_pending = 3");
-    // The rule is for all who push; the first push writes it where they look, if no runner has.
+    // The rule applies to every producer; the first push writes it to Redis if no runner has.
     fixture.duebox(&["pause", TOPIC]);
     assert_eq!(push(&fixture, "1", &[]), word(0, "pushed"));
     assert_eq!(push(&fixture, "2", &["--in", "1h"]), word(0, "pushed"));
@@ -112,7 +112,7 @@ fn a_full_topic_refuses_by_name_until_there_is_room() {
     let store = fixture.store();
     assert_eq!(store.live(TOPIC), ["1", "2", "3"].map(str::to_owned).into());
     assert_eq!(push(&fixture, "6", &[]), word(1, "full"));
-    // One in place of another needs no room.
+    // A replacement does not need free capacity.
     assert_eq!(push(&fixture, "2", &["--if-exists", "replace"]), word(0, "replaced"));
     fixture.duebox(&["resume", TOPIC]);
     let daemon = fixture.start();
@@ -145,7 +145,7 @@ fn a_done_job_is_kept_with_its_result() {
 }
 
 #[test]
-fn a_job_is_put_off_as_often_as_it_may_and_no_attempt_is_spent() {
+fn snoozes_are_limited_and_spend_no_attempt() {
     let fixture = fixture("max_snoozes = 3\nmax_attempts = 1");
     let store = fixture.store();
     let daemon = fixture.start();

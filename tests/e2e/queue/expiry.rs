@@ -1,4 +1,4 @@
-//! Jobs that nobody started in time, and classes of failure for which a topic keeps no dead.
+//! Jobs that expire before their first start, and failure classes that a topic discards.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn ids(ids: &[&str]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-/// Puts a job's next attempt into the past, as if the time had gone by.
+/// Moves a job's next attempt into the past.
 fn make_overdue(store: &Store, id: &str, by_ms: u64) {
     let due = store.now_ms() - by_ms;
     let moved: u64 =
@@ -35,7 +35,7 @@ fn make_overdue(store: &Store, id: &str, by_ms: u64) {
 }
 
 #[test]
-fn jobs_found_too_late_are_dead_as_expired_and_one_that_was_started_is_not() {
+fn late_jobs_expire_unless_they_were_started() {
     let fixture = fixture("ttl = \"30s\"\nbackoff = \"1h\"");
     let store = fixture.store();
     push_payload(&fixture, TOPIC, "started", "ln");
@@ -43,7 +43,7 @@ fn jobs_found_too_late_are_dead_as_expired_and_one_that_was_started_is_not() {
     eventually("it waits for its retry", || store.stage(TOPIC, "retry").contains("started"));
     assert!(daemon.terminate().success());
 
-    // Nobody is up for a minute.
+    // No runner is up for a minute.
     let long_ago = store.now_ms() - MINUTE_MS;
     make_overdue(&store, "started", MINUTE_MS);
     for id in ["late-1", "late-2"] {
@@ -69,7 +69,7 @@ fn jobs_found_too_late_are_dead_as_expired_and_one_that_was_started_is_not() {
 }
 
 #[test]
-fn a_jobs_own_ttl_goes_before_the_topics() {
+fn the_ttl_of_a_job_overrides_that_of_its_topic() {
     let fixture = fixture("ttl = \"30s\"");
     let store = fixture.store();
     push_jobs(
@@ -80,7 +80,7 @@ fn a_jobs_own_ttl_goes_before_the_topics() {
             puppet_job("for-ever", "l", r#"{"ttl_ms":0}"#),
         ],
     );
-    // Both have been due for a minute by now, say.
+    // Pretend that both have been due for a minute.
     let ready = key(TOPIC, "ready");
     for id in ["short", "for-ever"] {
         let due = store.now_ms() - MINUTE_MS;
@@ -93,7 +93,7 @@ fn a_jobs_own_ttl_goes_before_the_topics() {
 }
 
 #[test]
-fn what_a_topic_discards_leaves_no_dead() {
+fn discarded_jobs_leave_no_dead_job() {
     let policies = "ttl = \"30s\"\n\
         on = { expired = \"discard\", bad_due = \"discard\", nack = \"discard\", bad_options = \"discard\" }";
     let fixture = fixture(policies);
@@ -115,7 +115,7 @@ fn what_a_topic_discards_leaves_no_dead() {
 }
 
 #[test]
-fn a_job_that_kills_its_runners_is_discarded_where_the_topic_says_so() {
+fn a_crashed_job_can_be_discarded() {
     let fixture = fixture("max_crashes = 1\non = { crashed = \"discard\" }\nttr = \"1h\"");
     let long = Handler::logs("ran").naps(std::time::Duration::from_secs(3_000));
     fixture.write("puppet.wat", long.wat());

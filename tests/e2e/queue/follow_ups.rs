@@ -1,5 +1,4 @@
-//! Follow-up jobs: pushed if, and only if, the job that asked was acked, each of them once, whoever
-//! dies on the way.
+//! Follow-up jobs are pushed if and only if their parent is acked, and each once, also when a runner dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +23,7 @@ use crate::support::redis_state::{Store, key};
 const PARENTS: &str = "order";
 const KIDS: [&str; 2] = ["kid.one", "kid.two"];
 
-/// A topic whose jobs ask for others, and the two topics of those.
+/// A topic whose jobs push follow-ups, and the two topics of these.
 fn family() -> Fixture {
     family_on(Fixture::new())
 }
@@ -42,12 +41,12 @@ fn family_on(fixture: Fixture) -> Fixture {
     fixture
 }
 
-/// The children of a parent with ids of their own, and the topic of each.
+/// The children of a parent that have their own ids, and the topic of each.
 fn children(parent: &str) -> [(String, &'static str); 3] {
     [(1, KIDS[0]), (2, KIDS[0]), (3, KIDS[1])].map(|(n, topic)| (format!("{parent}.{n}"), topic))
 }
 
-/// How often each child was stored in a topic, whoever did it and whenever.
+/// How often each child was stored in a topic by any runner.
 fn stored(commands: &[Command], topic: &str) -> BTreeMap<String, usize> {
     let jobs = key(topic, "jobs");
     let is_push = |c: &&Command| c.is("HSET") && c.words[1] == jobs;
@@ -98,7 +97,7 @@ fn each_child_runs_once_with_the_payload_it_was_given() {
 }
 
 #[test]
-fn killed_amid_two_thousand_parents_no_child_is_lost_and_none_is_pushed_twice() {
+fn a_kill_amid_two_thousand_parents_loses_and_repeats_no_child() {
     const JOBS: usize = 2_000;
     let fixture = family();
     let store = fixture.store();
@@ -135,7 +134,7 @@ fn killed_amid_two_thousand_parents_no_child_is_lost_and_none_is_pushed_twice() 
 }
 
 #[test]
-fn a_redis_that_is_cut_off_and_comes_back_has_every_child_once() {
+fn an_outage_loses_and_repeats_no_child() {
     const JOBS: usize = 300;
     let mut fixture = family_on(Fixture::persistent());
     let store = fixture.store();
@@ -159,7 +158,7 @@ fn a_redis_that_is_cut_off_and_comes_back_has_every_child_once() {
     eventually("all of it is told", || all_ran().len() >= expected.len());
     assert_eq!(all_ran(), expected);
     let ran = runs(&daemons);
-    // What was pushed once runs twice only where a lease ended while Redis was away.
+    // A job that was pushed once runs twice only if its lease expired during the outage.
     let lost: BTreeSet<String> = daemons
         .iter()
         .flat_map(|daemon| daemon.lines())
@@ -178,7 +177,7 @@ fn a_parent_that_nacks_has_no_children_until_it_acks() {
     let (daemon, store) = (fixture.start(), fixture.store());
     push_payload(&fixture, PARENTS, "p", "n");
     eventually("it waits for its retry", || store.stage(PARENTS, "retry").contains("p"));
-    // A later parent's children have come through the same relay.
+    // Children of a later parent passed the same relay.
     push_payload(&fixture, PARENTS, "q", "");
     eventually("the others ran", || runs(&[&daemon]).len() == 3);
     assert!(runs(&[&daemon]).iter().all(|child| child.contains(" q.")));
@@ -193,7 +192,7 @@ fn a_parent_that_nacks_has_no_children_until_it_acks() {
     assert_eq!(ran.len(), 6);
 }
 
-/// A runner that settles a parent, with children in the outbox, and is gone before it relays them.
+/// A runner that settles a parent with children in the outbox, and dies before it relays them.
 async fn ack_and_die(fixture: &Fixture, parent: &str) {
     let settings = ConnectionSettings { url: fixture.redis.url(), password: None };
     let queue = Queue::connect(&settings, "duebox").await.unwrap();
@@ -219,7 +218,7 @@ async fn ack_and_die(fixture: &Fixture, parent: &str) {
 }
 
 #[tokio::test]
-async fn what_a_dead_runner_left_in_the_outbox_is_relayed_by_another() {
+async fn the_outbox_of_a_dead_runner_is_relayed_by_another() {
     let fixture = family();
     let store = fixture.store();
     for parent in ["before", "meanwhile"] {
@@ -236,8 +235,8 @@ async fn what_a_dead_runner_left_in_the_outbox_is_relayed_by_another() {
         outbox(&store).is_empty() && KIDS.iter().all(|kid| store.live_count(kid) == 0)
     });
 
-    // A runner dies beside the one that is up. Of another the deletion was lost: it is relayed again,
-    // and no child runs again though all are done.
+    // One runner dies while another is up. One deletion from the outbox was lost, so it is relayed again,
+    // and no child runs again although all are done.
     for (field, value) in [before, meanwhile] {
         let _: u64 = store.ask(cmd("HSET").arg(key(PARENTS, "outbox")).arg(field).arg(value));
     }

@@ -1,5 +1,5 @@
-//! Jobs of one key run in the order of their pushes, as many at once as the topic says, whoever runs
-//! them; and one busy key does not hold up the others.
+//! Jobs with the same key run in the order of their pushes, with the concurrency of the topic, on all runners. A
+//! busy key does not delay other keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn fixture(keys: &str) -> Fixture {
     fixture
 }
 
-/// The same with a handler that naps so long.
+/// The same with a handler that sleeps this long.
 fn fixture_of(keys: &str, nap_ms: u64) -> Fixture {
     let fixture = fixture(keys);
     fixture.write("puppet.wat", Handler::logs("ran").naps(Duration::from_millis(nap_ms)).wat());
@@ -40,11 +40,11 @@ fn of_key<'c>(changes: &'c [Change], key: &str) -> Vec<&'c Change> {
     changes.iter().filter(|change| change.id.starts_with(&start)).collect()
 }
 
-/// The key's jobs were leased in the order of their pushes, none after another that came later.
+/// Checks that the jobs of the key were leased in the order of their pushes.
 fn in_push_order(changes: &[Change], key: &str, count: usize) {
     let changes: Vec<Change> = of_key(changes, key).into_iter().cloned().collect();
     let expected: Vec<String> = (0..count).map(|n| format!("{key}-{n}")).collect();
-    // A runner that ends gives back what it has not started: it is the next of its key again.
+    // A stopping runner releases jobs that have not started; they become the next of their key again.
     let mut started = started(&changes);
     started.dedup();
     assert_eq!(started, expected, "key {key}");
@@ -54,7 +54,7 @@ fn ran(daemons: &[&Daemon]) -> BTreeSet<String> {
     daemons.iter().flat_map(|daemon| handler_lines(daemon)).map(|line| line.id).collect()
 }
 
-/// The manifest's rules must be in Redis before the first push: it is the push that looks at them.
+/// The topic rules must be in Redis before the first push, which reads them.
 fn rules_stand(fixture: &Fixture, store: &Store) {
     let mut daemon = fixture.start();
     assert!(daemon.terminate().success());
@@ -63,7 +63,7 @@ fn rules_stand(fixture: &Fixture, store: &Store) {
 }
 
 #[test]
-fn a_busy_key_keeps_its_order_and_starves_nobody() {
+fn a_busy_key_keeps_its_order_and_starves_no_other_key() {
     const NOISY: usize = 1_000;
     const QUIET: usize = 10;
     const QUIET_KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -76,7 +76,7 @@ fn a_busy_key_keeps_its_order_and_starves_nobody() {
     }
     let monitor = Monitor::start(&fixture.redis);
     let (mut first, second) = (fixture.start(), fixture.start());
-    // One runner can be quick enough to leave the other nothing: it goes, and its turns with it.
+    // One runner may be fast enough to take all jobs; it stops and releases its key permits.
     eventually("a good part is done", || count_settled(&[&first, &second], "done") >= NOISY / 3);
     assert!(first.terminate().success());
     eventually("all are done", || store.live_count(TOPIC) == 0);
@@ -97,10 +97,10 @@ fn a_busy_key_keeps_its_order_and_starves_nobody() {
 }
 
 #[test]
-fn a_busy_key_starves_nobody_though_there_is_one_lane_for_all() {
+fn a_busy_key_starves_no_other_key_with_one_executor_task() {
     const NOISY: usize = 1_000;
     const QUIET_KEYS: [&str; 4] = ["w", "x", "y", "z"];
-    // Longer than what a runner leases ahead: it takes one job at a time.
+    // Longer than the prefetch of a runner, so it leases one job at a time.
     let fixture = fixture_of("per_key_concurrency = 1\nconcurrency = 1", 60);
     let store = fixture.store();
     rules_stand(&fixture, &store);
@@ -120,7 +120,7 @@ fn a_busy_key_starves_nobody_though_there_is_one_lane_for_all() {
 #[test]
 fn two_runners_share_the_keys_and_no_key_runs_twice_at_once() {
     const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-    // Longer than what a runner leases ahead, so that neither can take all of it.
+    // Longer than the prefetch of a runner, so that neither can take all jobs.
     let fixture = fixture_of("per_key_concurrency = 1\nconcurrency = 2", 80);
     let store = fixture.store();
     rules_stand(&fixture, &store);
@@ -142,7 +142,7 @@ fn two_runners_share_the_keys_and_no_key_runs_twice_at_once() {
 }
 
 #[test]
-fn as_many_of_a_key_run_at_once_as_the_topic_says() {
+fn the_concurrency_of_a_key_is_that_of_the_topic() {
     let fixture = fixture("per_key_concurrency = 3\nconcurrency = 2");
     let store = fixture.store();
     rules_stand(&fixture, &store);
@@ -155,12 +155,12 @@ fn as_many_of_a_key_run_at_once_as_the_topic_says() {
     let numbers = started(&changes).into_iter().map(|id| id[2..].parse::<usize>().unwrap());
     let numbers: Vec<usize> = numbers.collect();
     assert_eq!(numbers.len(), 90);
-    // Those of a key that are let through together may start in any order, and no others.
+    // Only concurrent jobs of a key may start in any order.
     let in_line = numbers.iter().enumerate().all(|(place, number)| place.abs_diff(*number) < 3);
     assert!(in_line, "{numbers:?}");
 }
 
-/// One job of key `k` fails first, two stand behind it, and another comes later without a key.
+/// One job of key `k` fails first, two follow it, and a job without a key follows later.
 fn one_fails_of_three(fixture: &Fixture) -> (Daemon, Store) {
     let store = fixture.store();
     rules_stand(fixture, &store);
@@ -195,7 +195,7 @@ fn with_a_strict_order_a_retry_blocks_its_key() {
 }
 
 #[test]
-fn with_a_relaxed_order_the_next_passes_a_retry() {
+fn with_a_relaxed_order_the_next_job_passes_a_retry() {
     let fixture = fixture("per_key_concurrency = 1\norder = \"relaxed\"\nbackoff = \"1h\"");
     let (daemon, store) = one_fails_of_three(&fixture);
     eventually("the others are done", || store.live(TOPIC) == ids(&["k-0"]));
@@ -207,7 +207,7 @@ fn with_a_relaxed_order_the_next_passes_a_retry() {
 }
 
 #[test]
-fn a_runner_that_dies_gives_its_keys_turns_back() {
+fn a_dead_runner_releases_its_key_permits() {
     let fixture = fixture("per_key_concurrency = 1\nconcurrency = 1");
     let store = fixture.store();
     rules_stand(&fixture, &store);
@@ -217,7 +217,7 @@ fn a_runner_that_dies_gives_its_keys_turns_back() {
     eventually("some ran in the first", || count_settled(&[&first], "done") >= 5);
     first.kill();
     eventually("all are done", || store.live_count(TOPIC) == 0);
-    // What the dead held runs again before what stands behind it; its attempts are not spent.
+    // The jobs of the dead runner run again before the following ones and spend no attempts.
     for key in ["k", "m"] {
         let lines = handler_lines(&second).into_iter().map(|line| line.id);
         let runs: Vec<usize> = lines
@@ -229,7 +229,7 @@ fn a_runner_that_dies_gives_its_keys_turns_back() {
 }
 
 #[test]
-fn the_next_of_a_key_follows_one_that_is_buried_with_its_runner() {
+fn the_next_job_of_a_key_follows_a_crashed_one() {
     let fixture = fixture("per_key_concurrency = 1\nmax_crashes = 1\nttr = \"1h\"");
     let store = fixture.store();
     rules_stand(&fixture, &store);

@@ -1,5 +1,4 @@
-//! What a job brings along itself, and what people do to it while it lives: ttr and attempts of its
-//! own, cancelled, and run again.
+//! Options of single jobs (ttr, attempts), and changes to waiting jobs: cancel and run again.
 
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ fn of(id: &'static str, settled: &'static str) -> impl Fn(&LogLine) -> bool {
 }
 
 #[test]
-fn a_ttr_and_attempts_of_its_own_beat_the_topics() {
+fn options_of_a_job_override_those_of_its_topic() {
     let long = Handler::logs("ran").naps(Duration::from_secs(7_200));
     let fixture = fixture(&long, "ttr = \"300ms\"\nmax_attempts = 2\nbackoff = [\"1ms\"]");
     let daemon = fixture.start();
@@ -41,7 +40,7 @@ fn a_ttr_and_attempts_of_its_own_beat_the_topics() {
 }
 
 #[test]
-fn a_cancelled_job_does_not_run_and_one_that_runs_is_not_tried_again() {
+fn a_cancelled_job_does_not_run_or_retry() {
     let handler = Handler::logs("ran").naps(Duration::from_millis(700)).nacks();
     let fixture = fixture(&handler, "backoff = [\"1ms\"]");
     let mut daemon = fixture.start();
@@ -51,7 +50,7 @@ fn a_cancelled_job_does_not_run_and_one_that_runs_is_not_tried_again() {
     daemon.wait_for_line("it runs", is_handler_line);
     assert!(fixture.duebox(&["cancel", TOPIC, "runs"]).contains("leased"));
     daemon.wait_for_line("its verdict", of("runs", "cancelled"));
-    // Due after the cancelled one would have been.
+    // Due after the cancelled job.
     fixture.duebox(&["push", TOPIC, "--id", "last", "--in", "1600ms", "--max-attempts", "1"]);
     daemon.wait_for_line("the last", of("last", "dead"));
     assert!(daemon.terminate().success());

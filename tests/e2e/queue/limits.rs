@@ -1,5 +1,4 @@
-//! What a topic may do at most, all runners together: jobs that start in a time, and jobs that run at
-//! once.
+//! Limits over all runners: starts per time and concurrent jobs.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +11,11 @@ use crate::support::monitor::{Monitor, calls, keeps_rate, leases, most_at_once, 
 use crate::support::puppet::{PUPPET, PuppetJob, count_settled, puppet_job, push_jobs};
 
 const TOPIC: &str = "mail";
-/// The longest there is.
+/// The longest poll interval.
 const POLL: Duration = Duration::from_secs(60);
 
-/// Ground on which only a word from Redis wakes a runner in time: it does not poll, nor does it look
-/// for leases that end before they do.
+/// A fixture in which only a wake-up through Redis wakes a runner in time: it does not poll, and does not check
+/// leases before they end.
 fn fixture(keys: &str) -> Fixture {
     fixture_with_lease("10m", keys)
 }
@@ -49,7 +48,7 @@ fn two_runners_together_start_no_more_than_the_rate_allows() {
     let changes = leases(&commands, TOPIC);
     assert_eq!(started(&changes).len(), JOBS);
     assert_eq!(keeps_rate(&changes, Duration::from_millis(20), 5), Ok(()));
-    // A turn has up to four scripts, and two runners may take one for each job.
+    // A turn has up to four scripts, and two runners may need one turn for each job.
     let asked: usize = calls(&commands).values().sum();
     let per_job = asked as f64 / JOBS as f64;
     println!("50/s over two runners: {JOBS} jobs in {took:?}, {per_job:.1} scripts a job");
@@ -71,7 +70,7 @@ fn a_limited_topic_sleeps() {
 }
 
 #[test]
-fn two_runners_together_run_no_more_at_once_than_the_topic_allows() {
+fn two_runners_together_keep_max_running() {
     const JOBS: usize = 120;
     let fixture = fixture("max_running = 3\nconcurrency = 2");
     let store = fixture.store();
@@ -79,7 +78,7 @@ fn two_runners_together_run_no_more_at_once_than_the_topic_allows() {
     let manifest = fixture.path("duebox.toml");
     let (first, second) = (up(&manifest), up(&manifest));
     push_jobs(&fixture, TOPIC, &jobs(JOBS, "z"));
-    // Without a word from whoever ends a lease, the others would sleep for a minute.
+    // Without a wake-up at the end of a lease, the other runners would sleep for a minute.
     eventually("all are done", || store.live_count(TOPIC) == 0);
     let changes = leases(&monitor.commands(&fixture.redis), TOPIC);
     assert_eq!((most_at_once(changes.iter()), started(&changes).len()), (3, JOBS));
@@ -90,11 +89,11 @@ fn two_runners_together_run_no_more_at_once_than_the_topic_allows() {
 }
 
 #[test]
-fn who_ends_the_last_lease_wakes_who_waits_for_its_place() {
+fn the_end_of_a_lease_wakes_a_waiting_runner() {
     let fixture = fixture("max_running = 1");
     let store = fixture.store();
     let mut daemons = [fixture.start(), fixture.start()];
-    // A nap of three seconds: whoever is told to end meanwhile ends it, and begins no other.
+    // A sleep of three seconds: a stopping runner finishes it and starts no other job.
     push_jobs(&fixture, TOPIC, &jobs(1, &format!("l{}", "z".repeat(150))));
     let has_it = |daemon: &Daemon| daemon.count(is_handler_line) == 1;
     eventually("one has it", || daemons.iter().any(has_it));
@@ -109,10 +108,10 @@ fn who_ends_the_last_lease_wakes_who_waits_for_its_place() {
 }
 
 #[test]
-fn a_runner_that_dies_gives_its_places_back() {
+fn a_dead_runner_releases_its_share_of_max_running() {
     let fixture = fixture_with_lease("1s", "max_running = 2\nttr = \"1h\"");
     let store = fixture.store();
-    // 200 naps of 20 ms: both places are held when the first runner is killed.
+    // 200 sleeps of 20 ms: both leases are held when the first runner is killed.
     push_jobs(&fixture, TOPIC, &jobs(2, &"z".repeat(200)));
     let mut first = fixture.start();
     eventually("both places are held", || store.stage(TOPIC, "unack").len() == 2);

@@ -1,5 +1,4 @@
-//! Topics that no entry of the manifest names, and a pattern stands for: however they come to be, they
-//! are found and served, by one module for all.
+//! Topics that only a pattern of the manifest matches are found and served, all with one module.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,7 @@ use crate::support::handler::{Handler, digest};
 use crate::support::log::{settled_as, verdicts};
 use crate::support::producer::{push, push_many};
 
-/// Ground with two modules, and a manifest of these topics.
+/// A fixture with two modules and a manifest with these topics.
 fn fixture(topics: &[String]) -> Fixture {
     let fixture = Fixture::new();
     fixture.write("one.wat", Handler::logs("one").wat());
@@ -34,11 +33,11 @@ fn served(daemon: &Daemon, name: &str) -> usize {
 }
 
 #[test]
-fn a_topic_that_is_pushed_to_is_found() {
+fn a_topic_is_found_after_a_push() {
     let fixture = fixture(&[topic("sms.*", "one.wat", "")]);
     fixture.duebox(&["push", "sms.early", "--id", "a"]);
     let mut daemon = fixture.start();
-    // Listed before the start; pushed through Duebox, which wakes; by plain commands, which do not.
+    // Topics listed before the start, pushed through Duebox with a wake-up, and pushed by plain commands.
     wait_until_done(&daemon, "sms.early", "a");
     fixture.duebox(&["push", "sms.eu", "--id", "b"]);
     wait_until_done(&daemon, "sms.eu", "b");
@@ -55,7 +54,7 @@ fn a_topic_that_is_pushed_to_is_found() {
 }
 
 #[test]
-fn the_closest_entry_serves() {
+fn the_most_specific_entry_serves() {
     let fixture = fixture(&[
         topic("*", "one.wat", "max_pending = 1000"),
         topic("sms.eu.*", "two.wat", ""),
@@ -72,7 +71,7 @@ fn the_closest_entry_serves() {
         fixture.duebox(&["push", name, "--id", name]);
         let line = wait_until_done(&daemon, name, name);
         assert!(line.has("digest", &digest_of(word)), "{name}: {}", line.text());
-        // The rules of the entry hold for the topic.
+        // The topic has the settings of the entry.
         assert_eq!(fixture.redis.cli(&["HGET", &format!("duebox:{{{name}}}:meta"), field]), value);
     }
 }
@@ -97,16 +96,16 @@ fn a_new_module_serves_all_topics_of_its_pattern() {
 }
 
 #[test]
-fn patterns_come_and_go_with_the_manifest() {
+fn patterns_follow_the_manifest() {
     let fixture = fixture(&[topic("own", "one.wat", "")]);
     fixture.duebox(&["push", "own", "--id", "a"]);
     let daemon = fixture.start();
     wait_until_done(&daemon, "own", "a");
     let pushed = push_many(&fixture, "sms.eu", 3);
-    // A pattern that comes finds what waits.
+    // A new pattern serves the waiting jobs.
     fixture.manifest("", &[topic("own", "one.wat", ""), topic("sms.*", "two.wat", "")]);
     eventually("what waits is run", || fixture.store().live_count("sms.eu") == 0);
-    // An entry of the topic's own takes it over.
+    // A table of the topic takes precedence.
     fixture.manifest(
         "",
         &[
@@ -118,7 +117,7 @@ fn patterns_come_and_go_with_the_manifest() {
     daemon.wait_for_line("the other module", |line| {
         line.message().starts_with("a new module serves") && line.has("topic", "sms.eu")
     });
-    // Without either it is left, and what is pushed waits.
+    // Without either, pushed jobs wait.
     fixture.manifest("", &[topic("own", "one.wat", "")]);
     daemon.wait_for_line("the farewell", |line| {
         line.has("topic", "sms.eu") && line.message().starts_with("unbound")
@@ -139,7 +138,7 @@ fn patterns_come_and_go_with_the_manifest() {
 }
 
 #[test]
-fn a_broken_module_of_a_pattern_is_refused_at_the_start_and_at_a_reload_the_old_one_stays() {
+fn a_broken_module_of_a_pattern_is_refused() {
     let fixture = fixture(&[topic("sms.*", "one.wat", "")]);
     let daemon = fixture.start();
     fixture.duebox(&["push", "sms.a", "--id", "first"]);
@@ -148,7 +147,7 @@ fn a_broken_module_of_a_pattern_is_refused_at_the_start_and_at_a_reload_the_old_
     daemon.wait_for_line("the refusal", |line| {
         line.has("topic", "sms.*") && line.message().contains("the module in service stays")
     });
-    // A topic that is found now is served by the old one, too.
+    // A topic that is found now is served by the old module too.
     fixture.duebox(&["push", "sms.b", "--id", "second"]);
     assert!(wait_until_done(&daemon, "sms.b", "second").has("digest", &digest_of("one")));
     drop(daemon);

@@ -1,5 +1,4 @@
-//! A paused topic: nothing of it starts, whoever serves it and however often they are restarted, until
-//! it is resumed.
+//! No job of a paused topic starts until it is resumed, whichever runner serves it and also after restarts.
 
 use duebox_harness::eventually;
 
@@ -22,20 +21,20 @@ fn jobs(start: &str, count: usize) -> Vec<PuppetJob> {
 }
 
 #[test]
-fn nothing_of_a_paused_topic_starts_until_it_is_resumed() {
+fn no_job_of_a_paused_topic_starts_until_it_is_resumed() {
     let fixture = fixture();
     let store = fixture.store();
     let (mut first, second) = (fixture.start(), fixture.start());
     fixture.duebox(&["pause", "mail"]);
     push_jobs(&fixture, "mail", &jobs("paused", 60));
-    // By plain commands, which tell nobody.
+    // By plain commands, which send no wake-up.
     push(&fixture, "mail", "plain", 0);
     push_jobs(&fixture, "report", &jobs("beside", 40));
     let of_paused =
         |line: &duebox_harness::LogLine| is_handler_line(line) && line.has("topic", "mail");
     eventually("the other topic works", || count_settled(&[&first, &second], "done") == 40);
     assert!(first.terminate().success());
-    // Whoever comes finds it paused.
+    // A new runner finds it paused.
     let third = fixture.start();
     push_jobs(&fixture, "report", &jobs("again", 40));
     eventually("the other topic works on", || {
@@ -51,13 +50,13 @@ fn nothing_of_a_paused_topic_starts_until_it_is_resumed() {
 }
 
 #[test]
-fn what_runs_when_its_topic_is_paused_is_settled_and_its_retry_waits() {
+fn a_running_job_of_a_paused_topic_is_settled_and_its_retry_waits() {
     let fixture = fixture();
     let store = fixture.store();
     let quick = topic("mail", "puppet.wat", "backoff = \"1ms\"");
     fixture.manifest("", &[quick]);
     let daemon = fixture.start();
-    // A nap of three seconds, then a nack.
+    // A sleep of three seconds, then a nack.
     push_jobs(&fixture, "mail", &[puppet_job("long", &format!("{}n", "z".repeat(150)), "{}")]);
     eventually("it runs", || store.stage("mail", "unack").contains("long"));
     fixture.duebox(&["pause", "mail"]);

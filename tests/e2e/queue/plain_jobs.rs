@@ -1,5 +1,5 @@
-//! A thousand jobs from plain producers through the three real handlers, which talk to a shop: each ends
-//! as its handler says, none early, none lost, and what the shop was asked for has its effect once.
+//! A thousand jobs from plain producers run through the three real handlers, which call a shop. Each ends with the
+//! expected verdict, none runs early or is lost, and each request to the shop takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const DELAY_MAX_MS: u64 = 3_000;
 /// What a runner's death adds to the count of a job's attempts; a failure adds 1.
 const CRASH: u64 = 1_000_000;
 
-/// What a payload must come to: the settled word of each attempt, and the class of the last.
+/// The expected result: the settlement of each attempt, and the class of the last.
 type Fate = (&'static [&'static str], &'static str);
 
 const ACKED: Fate = (&["done"], "");
@@ -31,10 +31,10 @@ const SHOP: &str = "shop.activation";
 const PAYMENT: &str = "payment.poll";
 const TOPICS: [&str; 3] = [ORDER, SHOP, PAYMENT];
 
-/// Ground on which all three handlers have three attempts each, and this shop.
+/// A fixture with all three handlers, three attempts each, and this shop.
 fn fixture(counter: &OpenShop) -> Fixture {
     let fixture = Fixture::new();
-    // Most of these jobs fail at first, and many in a row.
+    // Most of these jobs fail at first, many in a row.
     let keys = |keys: &str| {
         format!("max_crashes = 9\nbreaker = {{ failures = 0 }}\n{keys}\n{}", counter.grant())
     };
@@ -50,7 +50,7 @@ fn fixture(counter: &OpenShop) -> Fixture {
     fixture
 }
 
-/// The `n`-th payload for a topic, what the payment's provider says at each look, and what becomes of
+/// The `n`-th payload for a topic, the responses of the payment provider, and the expected result of
 /// the job.
 fn payload(topic: &str, n: usize) -> (String, &'static [&'static str], Fate) {
     let shop = |goods: u32, status: &str, opened_at: &str| {
@@ -92,14 +92,14 @@ fn place(counter: &OpenShop, topic: &str, n: usize, states: &[&str]) {
     }
 }
 
-/// The ledger: each job as it was pushed, with its fate.
+/// The ledger: each pushed job with its expected result.
 struct Ledger {
     jobs: Vec<(Push, Fate)>,
 }
 
 impl Ledger {
-    /// Jobs spread over the topics and over three seconds; some without a delay. The shop knows of
-    /// each.
+    /// Jobs spread over the topics and over three seconds; some without a delay. The shop knows
+    /// each of them.
     fn new(now_ms: u64, counter: &OpenShop, fates: impl Fn(&Fate) -> bool) -> Self {
         let job = |n: usize| {
             let topic = TOPICS[n % 3];
@@ -134,13 +134,13 @@ impl Ledger {
         self.jobs.iter().map(|(_, fate)| fate.0.len()).sum()
     }
 
-    /// The ids of a topic whose last word is this one.
+    /// The ids of a topic whose last settlement is this one.
     fn ending(&self, topic: &str, word: &str) -> BTreeSet<String> {
         let ends = |(job, fate): &&(Push, Fate)| job.topic == topic && fate.0.last() == Some(&word);
         self.jobs.iter().filter(ends).map(|(job, _)| job.id.clone()).collect()
     }
 
-    /// True once nothing is on its way any more, by what lies in Redis.
+    /// Whether no job is in progress any more, by the state of Redis.
     fn is_over(&self, store: &Store) -> bool {
         TOPICS.iter().all(|topic| {
             let none_in = |stage: &&str| store.stage(topic, stage).is_empty();
@@ -166,7 +166,7 @@ impl Ledger {
         }
     }
 
-    /// Each attempt has the handler's own line, and none of them is from before the due time.
+    /// Each attempt has a line of the handler, and none is earlier than the due time.
     fn compare_with_handlers(&self, daemon: &Daemon) {
         let mut lines: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for line in
@@ -248,9 +248,9 @@ fn a_thousand_jobs_end_as_their_handlers_say() {
     );
 }
 
-/// Deaths of the runner spend no attempt and lose no verdict: Redis ends up as if there were none.
+/// Deaths of the runner spend no attempt and lose no verdict. The final state of Redis is the same.
 #[test]
-fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
+fn a_thousand_jobs_end_as_their_handlers_say_while_runners_die() {
     const DEATHS: usize = 4;
     let counter = OpenShop::open();
     let fixture = fixture(&counter);
@@ -275,7 +275,7 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
     heard.extend(verdicts(&last));
     ledger.compare_with_redis(&store);
     ledger.compare_with_shop(&counter);
-    // No attempt was settled twice; those whose line died with the runner are not heard of.
+    // No attempt was settled twice. Attempts whose log line was lost with the runner are not counted.
     let mut attempts: Vec<_> = heard.iter().map(|v| (&v.id, v.attempt)).collect();
     attempts.sort_unstable();
     assert!(attempts.is_sorted_by(|a, b| a < b), "an attempt was settled twice");
@@ -284,7 +284,7 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
 }
 
 #[test]
-fn of_topics_whose_jobs_are_acked_nothing_is_left() {
+fn a_topic_with_only_acked_jobs_leaves_no_keys() {
     let counter = OpenShop::open();
     let fixture = fixture(&counter);
     let mut daemon = fixture.start();

@@ -1,6 +1,6 @@
-//! What has not started obeys: jobs of all lengths in one topic, quick ones first, so that the daemon believes
-//! that the slow ones behind them are quick, too. Pause, cancel, priority and ttl reach all but the job that
-//! runs, another daemon gets its half, and a runner that dies has crashed no job but that one.
+//! Jobs that were leased ahead but have not started still obey commands. Quick jobs come before slow ones, so the
+//! daemon expects the slow ones to be quick. Pause, cancel, priority and ttl apply to all but the running job.
+//! Another daemon gets its share, and a runner that dies has crashed only the running job.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use crate::support::log::{handler_lines, settled_as};
 use crate::support::puppet::{PUPPET, PuppetJob, count_settled, puppet_job, push_jobs};
 
 const TOPIC: &str = "work";
-/// Logs its payload and naps for 40 ms.
+/// Logs its payload and sleeps for 40 ms.
 const SLOW: &str = "lzz";
-/// Jobs that may start while a command is on its way: the one that runs, and what a busy machine lets pass.
+/// Jobs that may start before a command arrives: the running one, and some on a busy machine.
 const MEANWHILE: usize = 4;
 
 fn fixture(keys: &str) -> Fixture {
@@ -28,7 +28,7 @@ fn jobs(start: &str, count: usize, payload: &str, options: &str) -> Vec<PuppetJo
     (0..count).map(|n| puppet_job(&format!("{start}-{n:03}"), payload, options)).collect()
 }
 
-/// Pushes quick jobs, and behind them slow ones.
+/// Pushes quick jobs, then slow ones.
 fn push_mixed(fixture: &Fixture, slow: usize, options: &str) {
     let mut all = jobs("a-quick", 40, "l", "{}");
     all.extend(jobs("b-slow", slow, SLOW, options));
@@ -46,7 +46,7 @@ fn after_some_slow_ones(fixture: &Fixture) -> Daemon {
 }
 
 #[test]
-fn a_pause_holds_back_all_but_the_job_that_runs() {
+fn a_pause_stops_all_but_the_running_job() {
     let fixture = fixture("");
     push_mixed(&fixture, 300, "{}");
     let daemon = after_some_slow_ones(&fixture);
@@ -79,7 +79,7 @@ fn jobs_that_have_not_started_can_be_cancelled() {
 }
 
 #[test]
-fn a_job_of_high_priority_is_next() {
+fn a_high_priority_job_is_next() {
     let fixture = fixture("");
     push_mixed(&fixture, 300, "{}");
     let daemon = after_some_slow_ones(&fixture);
@@ -122,7 +122,7 @@ fn two_daemons_share_a_topic_of_slow_jobs() {
 }
 
 #[test]
-fn a_runner_that_dies_has_crashed_only_the_job_that_ran() {
+fn a_dead_runner_crashed_only_the_running_job() {
     let fixture = fixture("max_crashes = 3");
     let store = fixture.store();
     push_mixed(&fixture, 300, "{}");

@@ -1,5 +1,4 @@
-//! Topics without a handler: the daemon runs none of their jobs, and keeps them for pull consumers; and
-//! the rules of topics, which it writes into Redis for everybody.
+//! Topics without a handler: the daemon keeps their jobs for pull consumers and publishes the topic rules in Redis.
 
 use std::time::Duration;
 
@@ -47,15 +46,15 @@ fn jobs_of_a_topic_without_a_handler_wait_for_pull_consumers() {
     let taken = fixture.duebox(&["pull", "mail", "--lease", "1s", "--json"]);
     assert!(taken.replace(' ', "").contains("\"id\":\"a\""), "{taken}");
     assert_eq!(store.stage("mail", "unack").len(), 1);
-    // Nobody settles it and nobody pulls: the daemon ends the lease. A plain push is promoted.
+    // No consumer settles or pulls, so the daemon ends the lease. A plain push is promoted.
     push(&fixture, "mail", "b", 0);
     eventually("the lease is ended", || store.stage("mail", "unack").is_empty());
     eventually("what is due is promoted", || store.stage("mail", "ready").contains("b"));
     assert_eq!(store.attempts("mail")["a"], 1_000_000);
-    // A handler turns up, and runs what waits.
+    // A new handler runs the waiting jobs.
     fixture.manifest("", &[topic("mail", "one.wat", "")]);
     eventually("the jobs are run", || store.live_count("mail") == 0);
-    // It goes again: the topic is for pull consumers, and what is pushed waits.
+    // Without the handler the topic is for pull consumers again, and pushed jobs wait.
     fixture.manifest("", &[topic("own", "one.wat", ""), pulled("mail", "")]);
     eventually("it is for pull consumers again", || {
         let is_it = |line: &LogLine| line.message().starts_with("serving pull consumers");
@@ -95,12 +94,12 @@ fn rules_are_written_at_the_start_and_at_a_reload() {
     for field in ["rate", "burst", "ttl", "max_pending", "per_key", "order", "priorities"] {
         eventually("the old rules are gone", || rule(&fixture, "work", field).is_empty());
     }
-    // A topic that is removed keeps its rules: others may serve it.
+    // A removed topic keeps its rules, because other daemons may serve it.
     assert_eq!(rule(&fixture, "mail", "max_pending"), "1");
 }
 
 #[test]
-fn rules_of_a_reload_without_redis_are_written_when_it_is_back() {
+fn rules_are_written_after_an_outage() {
     let mut fixture = fixture(&[topic("work", "one.wat", "max_pending = 5")]);
     let daemon = fixture.start();
     assert_eq!(rule(&fixture, "work", "max_pending"), "5");

@@ -1,5 +1,5 @@
-//! The same id pushed again by plain commands, in every state a job can be in: what waits is replaced,
-//! what runs gets a successor, and a new push starts with all its attempts.
+//! The same id is pushed again by plain commands in every state. A waiting job is replaced, a running one gets a
+//! successor, and the new push starts with all its attempts.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn is_payload(payload: &'static str) -> impl Fn(&LogLine) -> bool {
 }
 
 #[test]
-fn what_is_pending_is_replaced_with_its_due_time() {
+fn a_pending_job_is_replaced_with_its_due_time() {
     let fixture = fixture(&Handler::logs("ran").echoes(), "");
     let daemon = fixture.start();
     let now_ms = fixture.store().now_ms();
@@ -49,7 +49,7 @@ fn what_is_pending_is_replaced_with_its_due_time() {
 }
 
 #[test]
-fn what_runs_gets_a_successor_that_runs_after_it() {
+fn a_running_job_gets_a_successor() {
     let handler = Handler::logs("ran").echoes().naps(Duration::from_millis(700));
     let fixture = fixture(&handler, "");
     let mut daemon = fixture.start();
@@ -60,14 +60,14 @@ fn what_runs_gets_a_successor_that_runs_after_it() {
     assert!(daemon.terminate().success());
     let lines = daemon.lines();
     let at = |wanted: &dyn Fn(&LogLine) -> bool| lines.iter().position(wanted).unwrap();
-    // The successor starts when the lease has ended, and not beside it.
+    // The successor starts after the lease has ended.
     assert!(at(&|line| settled_as(line, "done")) < at(&is_payload("second")));
     assert_eq!(ran(&daemon), ["first", "second"]);
     assert_eq!(fixture.store().keys(TOPIC).len(), 0);
 }
 
 #[test]
-fn a_failure_of_what_was_superseded_is_not_tried_again() {
+fn a_superseded_job_is_not_retried() {
     let handler = Handler::logs("ran").echoes().naps(Duration::from_millis(700)).nacks();
     let fixture = fixture(&handler, "max_attempts = 5\nbackoff = [\"1ms\"]");
     let daemon = fixture.start();
@@ -84,7 +84,7 @@ fn a_failure_of_what_was_superseded_is_not_tried_again() {
 }
 
 #[test]
-fn what_waits_for_a_retry_is_replaced_and_starts_anew() {
+fn a_retry_is_replaced_with_all_attempts() {
     let handler = Handler::logs("ran").echoes().nacks();
     let fixture = fixture(&handler, "max_attempts = 2\nbackoff = [\"1h\"]");
     let daemon = fixture.start();
@@ -98,7 +98,7 @@ fn what_waits_for_a_retry_is_replaced_and_starts_anew() {
 }
 
 #[test]
-fn a_dead_job_stays_dead_beside_its_new_push() {
+fn a_dead_job_stays_dead_after_a_new_push() {
     let fixture = fixture(&Handler::logs("ran").echoes().nacks(), "max_attempts = 1");
     let daemon = fixture.start();
     push(&fixture, "first", 0);

@@ -1,4 +1,4 @@
-//! Schedules: each tick becomes one job, whatever befalls the runners.
+//! Each tick of a schedule becomes exactly one job, also when runners die.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use crate::support::log::{HandlerLine, handler_lines, tally, verdicts};
 use crate::support::redis_state::{Store, key};
 
 const TOPIC: &str = "report";
-/// The span of the schedules that are set to have missed ticks.
+/// The interval of the schedules that have missed ticks.
 const SPAN_MS: u64 = 600_000;
-/// Ticks nearer than this are too near to say whether they are on time.
+/// Closer ticks cannot be told apart.
 const NEAR_MS: u64 = 20_000;
 
 fn schedule(name: &str, keys: &str) -> String {
@@ -46,8 +46,8 @@ fn tick_of(id: &str) -> u64 {
     id.split_once('@').unwrap().1.parse().unwrap()
 }
 
-/// Waits until each second from the first tick of `beat` to its last so far has become a job that ran,
-/// and answers the runs of those.
+/// Waits until each second from the first tick of `beat` to its last has become a job that ran,
+/// and returns those runs.
 fn seamless_beats(daemons: &[&Daemon]) -> Vec<String> {
     let beats = || runs(daemons).into_iter().filter(|id| id.starts_with("beat@"));
     let last = beats().map(|id| tick_of(&id)).max().unwrap();
@@ -66,7 +66,7 @@ fn all_once(runs: &[String]) {
     assert!(tally.values().all(|times| *times == 1), "a tick ran twice: {tally:?}");
 }
 
-/// Until when the ticks of a schedule are dealt with.
+/// The time up to which the ticks of a schedule were processed.
 fn dealt_with_until(store: &Store, name: &str) -> Option<u64> {
     store.ask(cmd("HGET").arg(key(TOPIC, "ticks")).arg(name))
 }
@@ -77,9 +77,9 @@ fn set_dealt_with_until(store: &Store, name: &str, line: &str, until: u64) {
     let _: u64 = store.ask(cmd("HSET").arg(ticks).arg(name).arg(until).arg(line_field).arg(line));
 }
 
-/// asynq#653, #395, #1013: each replica of a worker pushed each tick.
+/// A known bug elsewhere (asynq#653, #395, #1013): each replica pushed each tick.
 #[test]
-fn cron_is_not_doubled_by_replicas() {
+fn replicas_do_not_repeat_ticks() {
     let fixture = fixture_with(&[schedule("beat", "cron = \"* * * * * *\"\nmissed = \"all\"")]);
     let manifest = fixture.path("duebox.toml");
     let replicas = [up(&manifest), up(&manifest), up(&manifest)];
@@ -95,7 +95,7 @@ fn cron_is_not_doubled_by_replicas() {
 }
 
 #[test]
-fn schedules_that_are_far_off_cost_next_to_nothing() {
+fn distant_schedules_do_not_wake_the_daemon() {
     let far = |number: usize| schedule(&format!("far-{number}"), "cron = \"0 0 1 1 *\"");
     let fixture = fixture_with(&(0..200).map(far).collect::<Vec<_>>());
     let daemon = fixture.start();
@@ -105,11 +105,11 @@ fn schedules_that_are_far_off_cost_next_to_nothing() {
 }
 
 #[test]
-fn a_replica_that_dies_takes_no_tick_along() {
+fn a_dead_replica_loses_no_tick() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").wat());
     let beat = schedule("beat", "every = \"1s\"\nmissed = \"all\"");
-    // What the dead held is run by others soon.
+    // Other runners soon run the jobs of the dead one.
     let manifest = fixture.manifest("lease = \"5s\"", &[topic(TOPIC, "work.wat", ""), beat]);
     let (mut first, second) = (up(&manifest), up(&manifest));
     eventually("some ticks ran", || runs(&[&first, &second]).len() >= 3);
@@ -119,7 +119,7 @@ fn a_replica_that_dies_takes_no_tick_along() {
     let third = up(&manifest);
     eventually("the newcomer takes part", || !runs(&[&third]).is_empty());
     let all = seamless_beats(&[&first, &second, &third]);
-    // A job that the dead had not settled yet has run twice, and no other.
+    // Only a job that the dead runner had not settled has run twice.
     let unsettled: BTreeSet<String> = {
         let settled: BTreeSet<String> = verdicts(&first).into_iter().map(|v| v.id).collect();
         runs(&[&first]).into_iter().filter(|id| !settled.contains(id)).collect()
@@ -129,7 +129,7 @@ fn a_replica_that_dies_takes_no_tick_along() {
 }
 
 #[test]
-fn a_job_carries_the_payload_and_was_due_at_its_tick() {
+fn a_job_has_the_payload_and_is_due_at_its_tick() {
     let payload = "payload = '{\"kind\":\"daily\"}'";
     let fixture = fixture_with(&[schedule("beat", &format!("every = \"1s\"\n{payload}"))]);
     let store = fixture.store();
@@ -145,7 +145,7 @@ fn a_job_carries_the_payload_and_was_due_at_its_tick() {
 }
 
 #[test]
-fn ticks_that_were_missed_follow_the_policy() {
+fn missed_ticks_follow_the_policy() {
     let fixture = fixture_with(&[]);
     let store = fixture.store();
     eventually("no tick is near", || {
@@ -182,11 +182,11 @@ fn ticks_that_were_missed_follow_the_policy() {
 }
 
 #[test]
-fn an_outage_of_redis_loses_and_doubles_no_tick() {
+fn an_outage_loses_and_repeats_no_tick() {
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").wat());
     let beat = schedule("beat", "every = \"1s\"\nmissed = \"all\"");
-    // No lease ends meanwhile: a job that runs twice was pushed twice.
+    // No lease expires meanwhile, so a job that runs twice was pushed twice.
     let manifest = fixture.manifest("lease = \"10m\"", &[topic(TOPIC, "work.wat", ""), beat]);
     let (first, second) = (up(&manifest), up(&manifest));
     let daemons = [&first, &second];
@@ -196,14 +196,14 @@ fn an_outage_of_redis_loses_and_doubles_no_tick() {
         daemon.wait_for_line("the outage", |line| line.message().starts_with("Redis fails"));
     }
     fixture.redis.resume();
-    // Calls without an answer may have been carried out.
+    // Commands without a reply may have been executed.
     let so_far = runs(&daemons).len();
     eventually("ticks run again", || runs(&daemons).len() >= so_far + 5);
     all_once(&seamless_beats(&daemons));
 }
 
 #[test]
-fn a_schedule_that_redis_refuses_is_told_once_and_holds_up_no_other() {
+fn a_refused_schedule_is_reported_once_and_delays_no_other() {
     let bad = "[[schedules]]\nname = \"bad\"\ntopic = \"other\"\nevery = \"1s\"\n";
     let fixture = Fixture::new();
     fixture.write("work.wat", Handler::logs("ran").wat());
@@ -223,7 +223,7 @@ fn a_schedule_that_redis_refuses_is_told_once_and_holds_up_no_other() {
 }
 
 #[test]
-fn schedules_come_change_and_go_with_the_manifest() {
+fn schedules_follow_the_manifest() {
     let fixture = fixture_with(&[schedule("beat", "every = \"365d\"")]);
     let (daemon, store) = (fixture.start(), fixture.store());
     daemon.wait_for_line("it begins", |line| line.message() == "the schedule begins");
@@ -239,14 +239,14 @@ fn schedules_come_change_and_go_with_the_manifest() {
     let before = reloads();
     write_manifest(&fixture, &[schedule("new", "every = \"1s\"")]);
     eventually("it is reloaded", || reloads() > before);
-    // A look that had begun before is over when the other has ticked twice.
+    // After two ticks of the other schedule, an earlier scan has ended.
     let new_ticks = || dealt_with_until(&store, "new").unwrap();
     let at = new_ticks();
     eventually("the other ticks on", || new_ticks() > at + 1_000);
     let (stopped, at) = (dealt_with_until(&store, "beat"), new_ticks());
     eventually("the other ticks on", || new_ticks() > at + 2_000);
     assert_eq!(dealt_with_until(&store, "beat"), stopped, "it was taken out of the manifest");
-    // It comes back, and nothing else is forgotten of it.
+    // The restored schedule keeps its position.
     write_manifest(&fixture, &[schedule("beat", "every = \"1s\"\nmissed = \"all\"")]);
     eventually("it ticks again", || dealt_with_until(&store, "beat") > stopped);
     eventually("it has run", || {

@@ -1,5 +1,4 @@
-//! A topic that is split over slots of Redis: each job runs once wherever it was pushed, and a change of
-//! the number of shards loses none.
+//! A topic with several shards: each job runs once on any shard, and a change of their number loses none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,12 +19,12 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// Writes a manifest that splits the topic over so many shards.
+/// Writes a manifest with this number of shards.
 fn split(fixture: &Fixture, shards: u32, keys: &str) {
     fixture.manifest("", &[topic(TOPIC, "one.wat", &format!("shards = {shards}\n{keys}"))]);
 }
 
-/// Pushes jobs under the ids `name-1`, `name-2` … and answers what came of them, by the word.
+/// Pushes jobs with the ids `name-1`, `name-2` … and returns the number of each result.
 fn push_lines(fixture: &Fixture, name: &str, count: usize) -> BTreeMap<String, u64> {
     let mut lines = String::new();
     for n in 0..count {
@@ -57,7 +56,7 @@ fn assert_each_ran_once(daemon: &Daemon, ids: &BTreeSet<String>) {
     assert_eq!(ran, *ids);
     assert!(tally(printed.iter().map(|line| &line.id)).values().all(|times| *times == 1));
     assert!(tally(verdicts.iter().map(|verdict| &verdict.id)).values().all(|times| *times == 1));
-    // People see the topic, and not its shards.
+    // Commands show the topic, not its shards.
     assert!(verdicts.iter().all(|verdict| verdict.topic == TOPIC && verdict.settled == "done"));
 }
 
@@ -68,7 +67,7 @@ fn thousands_of_jobs_over_three_shards_run_once_each() {
     split(&fixture, 3, "");
     let mut daemon = fixture.start();
     assert_eq!(push_lines(&fixture, "job", JOBS)["pushed"], JOBS as u64);
-    // A plain producer that knows nothing of shards, and one that knows the last.
+    // A plain producer without knowledge of shards, and one that pushes to the last shard.
     let mut all = ids("job", JOBS);
     all.extend(push_many(&fixture, TOPIC, 500));
     eventually("every job is done", || daemon.count(|line| settled_as(line, "done")) >= JOBS + 500);
@@ -88,7 +87,7 @@ fn thousands_of_jobs_over_three_shards_run_once_each() {
 
 /// 4 → 2 → 5, with a backlog at each change.
 #[test]
-fn nothing_is_lost_when_the_number_of_shards_changes() {
+fn a_change_of_the_number_of_shards_loses_no_job() {
     const ROUND: usize = 400;
     let fixture = fixture();
     split(&fixture, 4, "");
@@ -100,7 +99,7 @@ fn nothing_is_lost_when_the_number_of_shards_changes() {
         if round == 0 {
             fixture.duebox(&["pause", TOPIC]);
         }
-        // What was pushed under other numbers is known: nothing is pushed twice.
+        // Ids that were pushed with other numbers of shards are known and not pushed twice.
         for earlier in 0..round {
             let again = push_lines(&fixture, &format!("round{earlier}"), ROUND);
             assert_eq!(again["kept"], ROUND as u64, "{shards} shards");
@@ -133,7 +132,7 @@ fn nothing_is_lost_when_the_number_of_shards_changes() {
 }
 
 #[test]
-fn another_number_waits_for_the_next_start_and_limits_are_shared() {
+fn a_new_number_of_shards_needs_a_restart_and_limits_are_divided() {
     let fixture = fixture();
     split(&fixture, 3, "max_running = 10\nmax_pending = 100\nrate = \"30/s\"\nburst = 6");
     let mut daemon = fixture.start();
@@ -162,10 +161,10 @@ fn another_number_waits_for_the_next_start_and_limits_are_shared() {
     second.wait_for_line("its job", |line| settled_as(line, "done") && line.has("job_id", "a"));
 }
 
-/// A runner of another manifest splits the topic over more, and dies: those that are left serve the
-/// shards it added.
+/// A runner with another manifest adds shards and dies; the remaining runners serve the
+/// added shards.
 #[test]
-fn shards_that_another_runner_added_are_served_too() {
+fn shards_added_by_another_runner_are_served() {
     let fixture = fixture();
     split(&fixture, 2, "");
     let mut first = fixture.start();

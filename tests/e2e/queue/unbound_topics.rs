@@ -1,5 +1,4 @@
-//! Topics that Redis knows and the manifest does not: a runner that died while it served one must
-//! not keep its jobs for ever.
+//! Topics that exist in Redis but not in the manifest: the jobs of a dead runner are reclaimed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,12 +24,12 @@ fn expired_leases_of_an_unbound_topic_are_reclaimed() {
     let store = fixture.store();
     assert_eq!(store.stage("old", "unack"), ids);
 
-    // Another application's daemon, which has never heard of the topic.
+    // A daemon of another application, which does not know the topic.
     let mut second =
         up(&fixture.manifest_named("second.toml", "", &[topic("new", "quick.wat", "")]));
     eventually("the leases are ended", || store.stage("old", "unack").is_empty());
     assert_eq!((store.stage("old", "retry"), store.live("old")), (ids.clone(), ids.clone()));
-    // A death is counted as one, and not as an attempt.
+    // A crash is counted as a crash and not as an attempt.
     assert!(store.attempts("old").values().all(|counted| *counted == 1_000_000));
     second.wait_for_line("the word about it", |line| {
         line.has("topic", "old") && line.message().starts_with("unbound")
@@ -40,7 +39,7 @@ fn expired_leases_of_an_unbound_topic_are_reclaimed() {
     assert_eq!(verdicts(&second).len(), 1, "it ran a job of a topic that is not its own");
     assert!(second.terminate().success());
 
-    // Whoever serves the topic next has the jobs, with all their attempts.
+    // The next runner of the topic gets the jobs with all their attempts.
     fixture.manifest("", &[topic("old", "quick.wat", "")]);
     let third = fixture.start();
     eventually("all are done", || third.count(|line| settled_as(line, "done")) == 5);
@@ -49,14 +48,14 @@ fn expired_leases_of_an_unbound_topic_are_reclaimed() {
 }
 
 #[test]
-fn what_handlers_kept_for_a_time_goes_from_an_unbound_topic_too() {
+fn expired_values_of_an_unbound_topic_are_pruned() {
     let fixture = Fixture::new();
     fixture.write("quick.wat", Handler::logs("ran").wat());
     let store = fixture.store();
     let on = |command: &str, name: &str, words: &[&str]| {
         let _: redis::Value = store.ask(redis::cmd(command).arg(key("old", name)).arg(words));
     };
-    // More than one batch that was over long ago, one value that is not, and one without a time.
+    // More than one batch of expired values, one live value, and one without an expiry.
     let _: redis::Value = store.ask(redis::cmd("SADD").arg("duebox:topics").arg("old"));
     let over: Vec<String> = (0..1_200).map(|number| format!("over-{number}")).collect();
     let values: Vec<&str> = over.iter().flat_map(|name| [name, "v"]).collect();

@@ -1,4 +1,4 @@
-//! An idle daemon sleeps until the next due time it knows; an earlier job wakes it.
+//! An idle daemon sleeps until the next due time that it knows, and an earlier job wakes it.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::producer::push;
 
 const TOPIC: &str = "work";
 
-/// A daemon that looks at its topic by itself only so often.
+/// A daemon with this poll interval.
 fn daemon(fixture: &Fixture, poll: &str) -> Daemon {
     fixture.write("work.wat", Handler::logs("ran").wat());
     let path = fixture.manifest("", &[topic(TOPIC, "work.wat", "")]);
@@ -33,7 +33,7 @@ fn an_earlier_job_wakes_a_sleeping_runner() {
     let took = pushed_at.elapsed();
     println!("poll 30 s: a job for now, after one for +10 s, was done {took:?} after its push");
     assert!(took < POLL / 10, "found by the poll, not by the wake-up: {took:?}");
-    // The later one is known since its push: its time needs no poll either, and is kept.
+    // The later job is known since its push, so it also starts on time without a poll.
     let line = daemon.wait_for_line("the later job", |line| {
         settled_as(line, "done") && line.has("job_id", "later")
     });

@@ -1,6 +1,5 @@
-//! Directories that a topic grants, read by a handler in Go with nothing but its own standard library: under
-//! the daemon, as `duebox invoke` binds it, and as a flag grants it. Whatever it tries, nothing is changed
-//! and nothing beside them is read.
+//! Directories that a topic grants, read by a Go handler with only its standard library. The grants come from the
+//! daemon, from `duebox invoke`, and from a flag. The handler changes nothing and reads nothing outside them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +11,7 @@ use serde_json::Value;
 use crate::support::fixture::{Fixture, built, topic};
 use crate::support::log::handler_lines;
 
-/// Reads what is granted, then tries all that is not.
+/// Reads the granted files, then tries everything else.
 const SCRIPT: [(&str, &str); 20] = [
     ("read /data/rates.csv", "12 bytes: EUR,1;USD,2\n"),
     ("read /data/sub/../sub/more.txt", "4 bytes: more"),
@@ -36,7 +35,7 @@ const SCRIPT: [(&str, &str); 20] = [
     ("list /", "refused"),
 ];
 
-/// A granted folder with links that lead out, and a secret beside it.
+/// A granted folder with links that point outside, and a secret next to it.
 fn lay_out(fixture: &Fixture) {
     fs::create_dir_all(fixture.path("rates/sub")).unwrap();
     fixture.write("rates/rates.csv", "EUR,1;USD,2\n");
@@ -46,7 +45,7 @@ fn lay_out(fixture: &Fixture) {
     symlink("/", fixture.path("rates/to-root")).unwrap();
 }
 
-/// Every file of the granted folder with what it holds, and when it was changed.
+/// Every file of the granted folder with its content and modification time.
 fn listing(folder: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -78,7 +77,7 @@ fn check(how: &str, lines: &[String]) {
     }
 }
 
-/// What an account of `duebox invoke` has of the handler's lines.
+/// The handler's lines in the report of `duebox invoke`.
 fn lines_of(account: &str) -> Vec<String> {
     let account: Value = serde_json::from_str(account).unwrap();
     assert_eq!(account["verdict"], "ack", "{account}");
@@ -87,7 +86,7 @@ fn lines_of(account: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_handler_in_go_reads_what_is_granted_and_changes_nothing() {
+fn a_go_handler_reads_granted_files_and_changes_nothing() {
     let fixture = Fixture::new();
     lay_out(&fixture);
     let before = listing(&fixture.path("rates"));

@@ -1,5 +1,4 @@
-//! Handlers that mean harm, or take their time: each ends as its class says, and what runs beside it
-//! goes on.
+//! Hostile and slow handlers: each ends with its failure class, and other topics keep running.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use crate::support::log::{is_handler_line, is_verdict, settled_as, verdicts};
 use crate::support::producer::{push, push_many, under_load};
 use crate::support::redis_state::Store;
 
-/// Module, class, and what the reason says.
+/// Module, class, and a part of the reason.
 const HOSTILE: [(&str, &str, &str); 7] = [
     ("endless_loop", "timeout", "ttr"),
     ("memory_hog", "out_of_memory", "memory"),
@@ -22,12 +21,12 @@ const HOSTILE: [(&str, &str, &str); 7] = [
     ("exits_with_zero", "exit", "exit"),
 ];
 const JOBS_EACH: usize = 6;
-/// The neighbour keeps at least this part of its pace. A few endless loops on few cores leave each of
-/// its jobs a wait of tens of milliseconds where it had none; hundreds would mean that its timers starve.
+/// The neighbour keeps at least this fraction of its throughput. A few endless loops on few cores add tens of
+/// milliseconds to each of its jobs; hundreds would mean that its timers starve.
 const PACE_KEPT_MIN: f64 = 0.1;
 
 #[test]
-fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
+fn each_ends_with_its_class_while_another_topic_runs() {
     let fixture = Fixture::new();
     let mut topics = vec![topic("good", "good.wat", "concurrency = 4")];
     fixture.write("good.wat", Handler::logs("fine").naps(Duration::from_millis(5)).wat());
@@ -59,12 +58,12 @@ fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
 }
 
 #[test]
-fn a_job_that_waits_holds_up_no_other_of_its_topic() {
+fn a_waiting_job_does_not_delay_its_topic() {
     let fixture = Fixture::new();
     fixture.write("long.wat", Handler::logs("ran").naps(Duration::from_secs(3)).wat());
     fixture.manifest("", &[topic("long", "long.wat", "concurrency = 3")]);
     let daemon = fixture.start();
-    // One at a time, so that each finds the lanes of those before it taken.
+    // One at a time, so that each finds the executor tasks of the earlier ones in use.
     for id in ["a", "b", "c"] {
         push(&fixture, "long", id, 0);
         daemon.wait_for_line(id, |line| is_handler_line(line) && line.has("job_id", id));
@@ -89,7 +88,7 @@ fn ended_as(daemon: &Daemon, store: &Store, topic: &str, class: &str, word: &str
     }
 }
 
-/// Jobs of the neighbour a second, until `over` says of their count that it is.
+/// The jobs of the neighbour per second, until `over` returns true for their number.
 fn pace(daemon: &Daemon, over: impl Fn(usize) -> bool) -> f64 {
     let done = || daemon.count(|line| line.has("topic", "good") && settled_as(line, "done"));
     let (before, since) = (done(), Instant::now());

@@ -1,4 +1,4 @@
-//! Who shares a daemon with handlers that mean harm: slots, processors and memory are there for it too.
+//! Topics that share a daemon with hostile handlers still get permits, CPU time and memory.
 
 use std::fs;
 use std::time::Duration;
@@ -10,17 +10,16 @@ use crate::support::handler::{Handler, hostile};
 use crate::support::log::{is_verdict, settled_as};
 use crate::support::producer::{push, push_ids, push_many};
 
-/// Jobs of the quiet topic in a stretch, one after the other.
+/// Jobs of the quiet topic in one measurement, one after the other.
 const QUIET: usize = 60;
-/// How much later a job may be settled beside endless loops, in the middle of all, than without. It was
-/// ten times as much and more when loops and short jobs stood in one line.
+/// The highest accepted ratio between the median latency with endless loops and the one without.
 const RATIO_MAX: f64 = 4.0;
-/// Below this a middle says more of the machine than of the daemon: a turn with Redis takes about as much
-/// on one that is loaded. It stands for the quiet one's figure where that is smaller.
+/// The lower bound of the median, in ms. A round trip on a loaded machine takes about as long, so smaller
+/// values are replaced by it.
 const FLOOR_MS: f64 = 5.0;
 
 #[test]
-fn sleepers_that_want_every_slot_leave_some_for_a_topic_that_comes_later() {
+fn sleeping_jobs_leave_permits_for_a_later_topic() {
     let fixture = Fixture::new();
     fixture.write("sleeps.wat", hostile("sleeps_for_an_hour"));
     fixture.write("good.wat", Handler::logs("fine").naps(Duration::from_millis(1)).wat());
@@ -30,7 +29,7 @@ fn sleepers_that_want_every_slot_leave_some_for_a_topic_that_comes_later() {
     let daemon = fixture.start();
     push_many(&fixture, "sleeps", 100);
     let is_release = |line: &LogLine| line.has("verdict", "release");
-    // What no lane could start is given back: so many sleep by then as may.
+    // Jobs without a permit are released, so the maximum number of jobs sleeps by now.
     eventually("sleepers have all slots they may", || daemon.count(is_release) > 0);
     push_many(&fixture, "good", QUIET);
     eventually("the others are done", || daemon.count(|l| settled_as(l, "done")) == QUIET);
@@ -57,7 +56,7 @@ fn a_short_job_does_not_wait_for_endless_loops() {
     assert!(beside <= RATIO_MAX * alone.max(FLOOR_MS), "{beside} ms, {alone} ms alone");
 }
 
-/// From due time to end of each of some jobs, the middle one, in ms.
+/// The median time from due to settled of some jobs, in ms.
 fn middle_ms(fixture: &Fixture, daemon: &Daemon, name: &str) -> f64 {
     let mut times = Vec::new();
     for number in 0..QUIET {
@@ -71,7 +70,7 @@ fn middle_ms(fixture: &Fixture, daemon: &Daemon, name: &str) -> f64 {
     times[times.len() / 2]
 }
 
-/// Modules that end soon, each in its own way.
+/// Modules that end soon, each with another class.
 const SHORT: [&str; 6] = [
     "trap_unreachable",
     "stack_overflow",
@@ -84,7 +83,7 @@ const SHORT: [&str; 6] = [
 const ROUND: usize = 100;
 
 #[test]
-fn a_daemon_is_no_larger_after_more_hostile_jobs() {
+fn hostile_jobs_do_not_leak_memory() {
     let fixture = Fixture::new();
     let keys = "max_attempts = 1\nmax_dead = 10\nconcurrency = 4\nbreaker = { failures = 0 }";
     let topics: Vec<String> = SHORT
@@ -116,13 +115,13 @@ fn a_daemon_is_no_larger_after_more_hostile_jobs() {
         2 * SHORT.len() * ROUND,
         5 * SHORT.len() * ROUND
     );
-    // Slots keep what is wiped in place, some MiB each, and which are in use changes.
+    // Pool slots keep some MiB each, and the used slots vary.
     assert!(memory_after <= memory + memory / 4, "{memory} KiB, then {memory_after} KiB");
     assert!(files_after <= files, "{files} open files, then {files_after}");
     assert!(threads_after <= threads, "{threads} threads, then {threads_after}");
 }
 
-/// The memory of a daemon that is its own, in KiB, its open files and its threads.
+/// The private memory of a daemon in KiB, its open files and its threads.
 fn held(daemon: &Daemon) -> (u64, usize, u64) {
     let proc = format!("/proc/{}", daemon.pid());
     let status = fs::read_to_string(format!("{proc}/status")).unwrap();

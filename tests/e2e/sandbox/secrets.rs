@@ -1,5 +1,4 @@
-//! Secrets: read from a variable or a file, given anew when the file changes, and shown by nothing that
-//! Duebox prints.
+//! Secrets are read from a variable or a file, updated when the file changes, and never shown by Duebox.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +10,7 @@ use crate::support::fixture::{Fixture, built, topic};
 use crate::support::log::{handler_lines, settled_as};
 use crate::support::producer::{push, push_payload};
 
-/// Acks a job whose payload is what the config value of this name is, and nacks any other.
+/// Acks a job whose payload equals the config value of this name, and nacks any other.
 fn compares(name: &str) -> String {
     let length = name.len();
     format!(
@@ -36,7 +35,7 @@ fn compares(name: &str) -> String {
     )
 }
 
-/// Puts a secret where Kubernetes would: `mount/key → ..data/key`, `..data → ..N`, and `..data` is swapped.
+/// Writes a secret as Kubernetes does: `mount/key → ..data/key`, `..data → ..N`, and `..data` is swapped.
 fn mount(fixture: &Fixture, version: usize, secret: &str) {
     let mount = fixture.path("mount");
     let folder = format!("..{version}");
@@ -57,7 +56,7 @@ fn start(fixture: &Fixture) -> Daemon {
     daemon
 }
 
-/// Runs one job with this payload, and answers what became of it.
+/// Runs one job with this payload and returns its verdict.
 fn settled(fixture: &Fixture, daemon: &Daemon, topic: &str, id: &str, payload: &str) -> String {
     push_payload(fixture, topic, id, payload);
     let is_end = |line: &LogLine| {
@@ -76,7 +75,7 @@ const SECRETS: &str = "max_attempts = 1\n\
     sandbox.secrets = { key = { file = \"mount/key\" }, token = { env = \"E2E_TOKEN\" } }";
 
 #[test]
-fn a_secret_that_changes_reaches_the_next_job_and_shows_itself_nowhere() {
+fn a_changed_secret_reaches_the_next_job_and_is_never_shown() {
     let fixture = Fixture::new();
     fixture.write("key.wat", compares("key"));
     fixture.write("token.wat", compares("token"));
@@ -89,14 +88,14 @@ fn a_secret_that_changes_reaches_the_next_job_and_shows_itself_nowhere() {
     assert_eq!(ends("work", "a", "hunter-the-first"), "done");
     assert_eq!(ends("other", "b", "swordfish-of-the-environment"), "done");
 
-    // By the swap of a link: both topics have it, and neither module is another.
+    // After a symlink swap both topics have the new value with unchanged modules.
     mount(&fixture, 1, "hunter-the-second");
     wait_for_new_secrets(&daemon, 2);
     assert_eq!(ends("work", "c", "hunter-the-second"), "done");
     assert_eq!(ends("work", "d", "hunter-the-first"), "dead");
     assert_eq!(ends("other", "e", "swordfish-of-the-environment"), "done");
 
-    // Gone: the manifest is refused and everything goes on; back, in place: it is taken.
+    // Removed: the manifest is refused and jobs go on. Restored: it is loaded.
     fs::remove_file(fixture.path("mount/key")).unwrap();
     let refused = |line: &LogLine| line.message().starts_with("the manifest is refused");
     let warning = daemon.wait_for_line("the warning", refused);
@@ -119,7 +118,7 @@ fn a_secret_that_changes_reaches_the_next_job_and_shows_itself_nowhere() {
 }
 
 #[test]
-fn a_manifest_that_waits_for_a_secret_is_taken_when_it_comes() {
+fn a_manifest_with_a_missing_secret_loads_when_it_appears() {
     let fixture = Fixture::new();
     fixture.write("key.wat", compares("key"));
     fixture.manifest("", &[topic("work", "key.wat", "max_attempts = 1")]);
@@ -135,7 +134,7 @@ fn a_manifest_that_waits_for_a_secret_is_taken_when_it_comes() {
 }
 
 #[test]
-fn a_job_that_runs_keeps_the_secret_it_started_with() {
+fn a_running_job_keeps_its_secret() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.path("mount")).unwrap();
     fixture.write("mount/key", "hunter-before");
@@ -152,7 +151,7 @@ fn a_job_that_runs_keeps_the_secret_it_started_with() {
     assert_eq!(settled(&fixture, &daemon, "work", "b", "hunter-after-it"), "done");
 }
 
-/// Says that it runs, naps for two seconds, and then does what `compares("key")` does.
+/// Logs that it runs, sleeps for two seconds, then acts like `compares("key")`.
 fn naps_and_compares() -> String {
     let imports = r#"(module
       (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
@@ -167,7 +166,7 @@ fn naps_and_compares() -> String {
 }
 
 #[test]
-fn config_and_secrets_are_read_alike_in_every_language() {
+fn config_and_secrets_read_the_same_in_every_language() {
     let fixture = Fixture::new();
     fixture.write("key", "hunter-of-all\n");
     let keys = "[topics.\"NAME\".sandbox]\nconfig = { region = \"eu\" }\n\
@@ -195,7 +194,7 @@ fn config_and_secrets_are_read_alike_in_every_language() {
 }
 
 #[test]
-fn check_shows_grants_by_name_and_secrets_by_their_place() {
+fn check_shows_grants_and_the_sources_of_secrets() {
     let fixture = Fixture::new();
     fixture.write("key.wat", compares("key"));
     fixture.write("key", "hunter-unseen\n");
@@ -218,7 +217,7 @@ fn check_shows_grants_by_name_and_secrets_by_their_place() {
     }
     assert!(!(reported.to_string() + &text).contains("hunter-unseen"));
 
-    // Without its secret the manifest is good enough to push by, and not to run by.
+    // Without the secret, `push` accepts the manifest and `run` refuses it.
     fs::remove_file(fixture.path("key")).unwrap();
     fixture.duebox(&["push", "work", "x"]);
     push(&fixture, "work", "plain", 0);

@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants, and reads an answer to its end.
+//! A minimal HTTP client on a plain socket. It sends exactly the given bytes and reads whole responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::fixture::Fixture;
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -22,13 +22,13 @@ pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
 
-/// Where a daemon serves HTTP.
+/// The HTTP address of a daemon.
 pub(crate) fn address(daemon: &Daemon) -> SocketAddr {
     let line = daemon.wait_for_line("HTTP", |line| line.message() == "HTTP is served");
     line.str("address").parse().unwrap()
 }
 
-/// Ground with these topics for pull consumers, its daemon, and where that serves HTTP.
+/// A fixture with these topics for pull consumers, its daemon and its HTTP address.
 pub(crate) fn fixture(topics: &str) -> (Fixture, Daemon, SocketAddr) {
     let fixture = Fixture::new();
     fixture.manifest("", &[topics.to_owned()]);
@@ -37,7 +37,7 @@ pub(crate) fn fixture(topics: &str) -> (Fixture, Daemon, SocketAddr) {
     (fixture, daemon, at)
 }
 
-/// Makes a token, and answers it as a header has it, and its table.
+/// Creates a token; returns the header value and its table for the file.
 pub(crate) fn token(fixture: &Fixture, name: &str, scopes: &str, topics: &str) -> (String, String) {
     let words = ["token", "new", name, "--scopes", scopes, "--topics", topics, "--json"];
     let made: Value = serde_json::from_str(&fixture.duebox(&words)).unwrap();
@@ -45,8 +45,8 @@ pub(crate) fn token(fixture: &Fixture, name: &str, scopes: &str, topics: &str) -
     (format!("Bearer {}", text("token")), text("table"))
 }
 
-/// A request that begins with this line, such as `GET /livez`, with these headers and this body, on a
-/// connection of its own.
+/// Sends a request with this line, such as `GET /livez`, with these headers and this body, on a
+/// new connection.
 pub(crate) fn ask(at: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
     let mut connection = Connection::open(at);
     connection.send(&request(line, headers, body));
@@ -81,7 +81,7 @@ pub(crate) fn request(line: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<
 }
 
 impl Connection {
-    /// One that takes only a few KiB before somebody reads them.
+    /// Opens a connection with a receive buffer of a few KiB.
     pub(crate) fn open_narrow(at: SocketAddr) -> Self {
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();
@@ -103,22 +103,22 @@ impl Connection {
         self.reader.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Says that no more will be sent.
+    /// Closes the sending side.
     pub(crate) fn end(&mut self) {
         self.reader.get_ref().shutdown(Shutdown::Write).unwrap();
     }
 
-    /// The next answer, which must come.
+    /// The next response, which must arrive.
     pub(crate) fn answer(&mut self) -> Response {
         self.next_answer().expect("an answer before the connection ends")
     }
 
-    /// An answer that has no body, whatever its length says.
+    /// A response without a body, such as one to HEAD.
     pub(crate) fn head(&mut self) -> Response {
         self.next_head().expect("an answer before the connection ends")
     }
 
-    /// The next answer; none if the connection ends before it.
+    /// The next response; `None` if the connection ends before it.
     pub(crate) fn next_answer(&mut self) -> Option<Response> {
         let mut answer = self.next_head()?;
         if let Some(length) = answer.header("content-length") {
@@ -141,7 +141,7 @@ impl Connection {
         Some(Response { status, headers, body: Vec::new() })
     }
 
-    /// The next piece of an answer that comes in pieces; empty at its end.
+    /// The next chunk of a chunked response; empty at its end.
     pub(crate) fn chunk(&mut self) -> Vec<u8> {
         let length = usize::from_str_radix(&self.line().unwrap(), 16).unwrap();
         let mut chunk = vec![0; length + 2];
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// A line without its end; none at the end of the connection.
+    /// A line without its line ending; `None` at the end of the connection.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -187,7 +187,7 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The kind of the problem that it is, which must be whole.
+    /// The type of the problem document, which must be complete.
     #[track_caller]
     pub(crate) fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");

@@ -1,5 +1,5 @@
-//! A collector of traces, and a server that handlers ask, in one: it keeps the spans that it is sent and the
-//! requests that it got, on a real socket.
+//! An OTLP trace collector and a plain HTTP server for handlers, on one socket. It records the spans and the
+//! other requests that it receives.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,11 +11,11 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
-/// A span as the tests look at it.
+/// The parts of a span that tests check.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedSpan {
     pub(crate) name: String,
-    /// As OTLP numbers them: 3 client, 4 producer, 5 consumer.
+    /// The OTLP span kind: 3 client, 4 producer, 5 consumer.
     pub(crate) kind: i32,
     pub(crate) trace: String,
     pub(crate) id: String,
@@ -26,7 +26,7 @@ pub(crate) struct ReceivedSpan {
     attributes: BTreeMap<String, String>,
 }
 
-/// A request that was no batch of spans.
+/// A request other than a batch of spans.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
@@ -40,15 +40,15 @@ struct Received {
     asked: Vec<ReceivedRequest>,
 }
 
-/// The collector. It lives as long as the test's process.
+/// The collector. It runs until the test process ends.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
     kept: Arc<Mutex<Received>>,
 }
 
 impl Collector {
-    /// One that takes spans under `/v1/traces`. Of other requests it answers the first for `/fails` with 503,
-    /// the first for `/drops` not at all, and all else with 200.
+    /// Starts a collector that accepts spans on `/v1/traces`. It responds to the first request for `/fails` with 503,
+    /// to the first for `/drops` not at all, and to all others with 200.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// The spans of this name, in the order in which they came.
+    /// The spans with this name, in the order of their arrival.
     pub(crate) fn spans(&self, name: &str) -> Vec<ReceivedSpan> {
         self.all().into_iter().filter(|span| span.name == name).collect()
     }
@@ -76,7 +76,7 @@ impl Collector {
         self.kept.lock().unwrap().spans.clone()
     }
 
-    /// What those that sent spans call themselves.
+    /// The service names of the senders.
     pub(crate) fn services(&self) -> Vec<String> {
         self.kept.lock().unwrap().services.clone()
     }

@@ -1,5 +1,5 @@
-//! Plain producers: jobs pushed with `redis-cli` and nothing else, by the two commands in a `MULTI`
-//! that every language can send.
+//! Plain producers: they push jobs with `redis-cli` and the two commands in a `MULTI` that every language can
+//! send.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::support::redis_state::key;
 
 /// Jobs that share a transaction when many are pushed at once.
 const TOGETHER: usize = 500;
-/// How many jobs a load keeps alive.
+/// The number of live jobs under load.
 const LOAD: usize = 200;
 
 /// One job to push.
@@ -20,11 +20,11 @@ pub(crate) struct Push {
     pub(crate) topic: String,
     pub(crate) id: String,
     pub(crate) payload: String,
-    /// Unix milliseconds; 0 is now.
+    /// The due time in Unix milliseconds; 0 is now.
     pub(crate) due_ms: u64,
 }
 
-/// Pushes each job in a transaction of its own.
+/// Pushes each job in its own transaction.
 pub(crate) fn push_each(fixture: &Fixture, jobs: &[Push]) {
     let mut script = String::new();
     for Push { topic, id, payload, due_ms } in jobs {
@@ -47,7 +47,7 @@ pub(crate) fn push_payload(fixture: &Fixture, topic: &str, id: &str, payload: &s
     push_each(fixture, &[Push { topic, id, payload, due_ms: 0 }]);
 }
 
-/// Pushes jobs that are due now under the ids `0`, `1` … and answers the ids.
+/// Pushes jobs that are due now with the ids `0`, `1` … and returns the ids.
 pub(crate) fn push_many(fixture: &Fixture, topic: &str, count: usize) -> BTreeSet<String> {
     let ids: Vec<String> = (0..count).map(|n| n.to_string()).collect();
     push_ids(fixture, topic, &ids);
@@ -66,7 +66,7 @@ pub(crate) fn push_ids(fixture: &Fixture, topic: &str, ids: &[String]) {
     fixture.redis.pipe(&script);
 }
 
-/// Keeps the topic in work while `work` is done, and answers the ids that were pushed.
+/// Keeps the topic under load while `work` runs, and returns the pushed ids.
 pub(crate) fn under_load(fixture: &Fixture, topic: &str, work: impl FnOnce()) -> BTreeSet<String> {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
@@ -77,7 +77,7 @@ pub(crate) fn under_load(fixture: &Fixture, topic: &str, work: impl FnOnce()) ->
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let pushed = scope.spawn(|| keep_pushing(fixture, topic, &over));
-        // Ends the load even where the work panics.
+        // Ends the load even if `work` panics.
         let end = Over(&over);
         work();
         drop(end);

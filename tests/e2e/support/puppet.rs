@@ -1,5 +1,4 @@
-//! What the tests of flow share: handlers that do what their payload says, and jobs pushed with options
-//! through the real command line.
+//! Handlers that do what their payload says, and jobs with options pushed through the command line.
 
 use std::fmt::Write as _;
 
@@ -8,20 +7,20 @@ use duebox_harness::Daemon;
 use crate::support::fixture::Fixture;
 use crate::support::log::settled_as;
 
-/// Does what its payload says, letter by letter (see the file).
+/// Executes its payload letter by letter; see the file.
 pub(crate) const PUPPET: &str = include_str!("../../flows/puppet.wat");
-/// Asks for three follow-up jobs.
+/// Pushes three follow-up jobs.
 pub(crate) const FAN: &str = include_str!("../../flows/fan.wat");
 
 /// One job with options, due now.
 pub(crate) struct PuppetJob {
     pub(crate) id: String,
     pub(crate) payload: String,
-    /// JSON, as the queue holds it.
+    /// JSON, as stored in the queue.
     pub(crate) options: String,
 }
 
-/// A job of a key.
+/// A job with a key.
 pub(crate) fn keyed_job(key: &str, id: &str, payload: &str) -> PuppetJob {
     puppet_job(id, payload, &format!(r#"{{"key":"{key}"}}"#))
 }
@@ -41,7 +40,7 @@ pub(crate) fn push_jobs(fixture: &Fixture, topic: &str, jobs: &[PuppetJob]) {
     fixture.duebox(&["push", topic, "--jobs", "jobs.ndjson"]);
 }
 
-/// How many jobs these daemons have settled so, of all topics.
+/// The number of jobs that these daemons settled this way, all topics together.
 pub(crate) fn count_settled(daemons: &[&Daemon], settled: &str) -> usize {
     daemons.iter().map(|daemon| daemon.count(|line| settled_as(line, settled))).sum()
 }
