@@ -17,8 +17,8 @@ use crate::error::QueueError;
 use crate::wire::keys::TopicKeys;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
 use crate::wire::script::{
-    self, DOCTOR_GRAVE, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_LINE, DOCTOR_OUTBOX, DOCTOR_SIDE,
-    DOCTOR_STAGE, DOCTOR_TURNS, DOCTOR_TYPES, LuaScript,
+    self, DOCTOR_BLOCKED, DOCTOR_ENDED, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_OUTBOX, DOCTOR_PERMITS,
+    DOCTOR_SIDE, DOCTOR_STAGE, DOCTOR_TYPES, LuaScript,
 };
 
 /// Ids on a page.
@@ -103,9 +103,9 @@ impl Queue {
             look.pages(&DOCTOR_STAGE, &[stage, bad_due]).await?;
         }
         look.pages(&DOCTOR_SIDE, &["turns:of"]).await?;
-        let turns = look.counted(&DOCTOR_TURNS, &[&TURNS_MAX.to_string()]).await?;
+        let turns = look.counted(&DOCTOR_PERMITS, &[&TURNS_MAX.to_string()]).await?;
         for part in ["blocked:at", "blocked"] {
-            look.pages(&DOCTOR_LINE, &[part]).await?;
+            look.pages(&DOCTOR_BLOCKED, &[part]).await?;
         }
         look.page = look.payload_page().await?;
         let orphan = if checkup.bury_orphans { ORPHAN_INFO } else { "" };
@@ -115,10 +115,10 @@ impl Queue {
             look.pages(&DOCTOR_SIDE, &[part]).await?;
         }
         for part in ["dead:jobs", "dead", "dead:opts", "dead:info"] {
-            look.pages(&DOCTOR_GRAVE, &[part, NO_INFO]).await?;
+            look.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
         }
         for part in ["done", "done:jobs", "done:info", "done:result"] {
-            look.pages(&DOCTOR_GRAVE, &[part, NO_INFO]).await?;
+            look.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
         }
         look.outbox().await?;
         for part in ["kv:rev", "kv:at"] {

@@ -187,14 +187,14 @@ impl Queue {
     async fn page(
         &self,
         topic: &TopicName,
-        yard: &str,
+        list: &str,
         class: &str,
         query: &PageQuery,
     ) -> Result<Page<Entry>, QueueError> {
         let shards = self.shards(topic).await?;
         let call = |shard: TopicName| {
             let mut call = LIST.call(&self.keys.of(&shard));
-            call.arg(yard).arg(query.order.word()).arg(class);
+            call.arg(list).arg(query.order.word()).arg(class);
             call.arg(query.since_ms.unwrap_or(0).min(TIME_MAX));
             call.arg(query.until_ms.unwrap_or(TIME_MAX).min(TIME_MAX));
             match &query.after {

@@ -1,5 +1,5 @@
-//! What the manifest says of a topic and every verb must know, whoever calls it: it stands in Redis,
-//! beside the topic's state.
+//! The limits of a topic, which all runners and producers obey. They are stored in Redis, in the
+//! topic's `meta`.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use duebox_job::Rate;
 
 use crate::wire::millis::millis;
 
-/// The rules of a topic. The default has none.
+/// The limits of a topic. By default there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Jobs of one key that run at once; 0 ignores keys.
+    /// Jobs of one key that run at once; none ignores keys.
     pub per_key: u32,
-    /// Whether the next of a key passes one that waits for its retry.
+    /// Lets the next job of a key pass one that waits for its retry.
     pub relaxed: bool,
-    /// Jobs that may wait in pending, ready and blocked; 0 is as many as are pushed.
+    /// Jobs that may wait in pending, ready and blocked.
     pub max_pending: u64,
-    /// Jobs that run at once, all runners together; 0 is as many as there are.
+    /// Jobs that run at once, on all runners together.
     pub max_running: u32,
-    /// Jobs that start in a span of time, all runners together.
+    /// Jobs that start in a span of time, on all runners together.
     pub rate: Option<Rate>,
-    /// Jobs that may start at once after a pause; 0 is [`Rate::natural_burst`].
+    /// Jobs that may start at once after a pause; none is [`Rate::natural_burst`].
     pub burst: u32,
-    /// How long after its due time a job may wait for its start; zero is for ever.
+    /// How long after its due time a job may wait for its start.
     pub ttl: Duration,
-    /// Whether the low priorities get their share beside the high ones.
+    /// Gives low priorities a share next to the high ones; else high ones go first.
     pub priorities: bool,
-    /// The slots over which the topic is split, at most 64; 0 and 1 are one.
+    /// The shards over which the topic is split, 1 to 64; none is one.
     pub shards: u32,
 }
 

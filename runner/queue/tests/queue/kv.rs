@@ -12,7 +12,7 @@ use duebox_queue::{
 use fastrand::Rng;
 
 use crate::fixture::Fixture;
-use crate::script::{KV_ADD, KV_DELETE, KV_GET, KV_SET, KV_SWEEP};
+use crate::script::{KV_ADD, KV_DELETE, KV_GET, KV_PRUNE, KV_SET};
 
 /// Steps of the random life.
 const STEPS: usize = 100_000;
@@ -409,7 +409,7 @@ async fn malformed_calls_are_refused_and_change_nothing() {
         (&KV_ADD, &["a", "1.5"]),
         (&KV_ADD, &["a", "111111111111111111111"]),
         (&KV_ADD, &["a"]),
-        (&KV_SWEEP, &["1001"]),
+        (&KV_PRUNE, &["1001"]),
     ];
     for (script, args) in calls {
         let error = script.try_call(&fixture, args).unwrap_err();

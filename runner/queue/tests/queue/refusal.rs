@@ -2,8 +2,8 @@
 
 use crate::fixture::{Fixture, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
-    CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PUSH, RECLAIM,
-    RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE, SWEEP,
+    CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PRUNE_MARKS,
+    PUSH, RECLAIM, RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE,
 };
 use duebox_job::Options;
 use duebox_queue::{IfExists, Limits, NewJob};
@@ -300,7 +300,7 @@ async fn prune_and_sweep() {
     .await;
     let why = "1 to 1000 marks";
     let bad: [&[&str]; 5] = [&[], &["0"], &["1001"], &["1.5"], &["x"]];
-    refuses(&SWEEP, &bad.map(|args| (args, why))).await;
+    refuses(&PRUNE_MARKS, &bad.map(|args| (args, why))).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use duebox_queue::{
 };
 
 use crate::fixture::{Fixture, HOLDER};
-use crate::script::{PRUNE, SWEEP};
+use crate::script::{PRUNE, PRUNE_MARKS};
 
 pub(crate) const CRASHES_MAX: u32 = 2;
 pub(crate) const CRASH_INFO: &str = r#"{"class":"crashed"}"#;
@@ -166,7 +166,7 @@ impl Step {
             Self::Configure(rules) => Reply::Changed(queue.configure(topic, rules).await.unwrap()),
             Self::Tick(tick) => Reply::Ticked(queue.tick(topic, &tick.borrow()).await.unwrap()),
             Self::Sweep => {
-                let (held, follow_ups) = SWEEP.call(fixture, &["1000"]);
+                let (held, follow_ups) = PRUNE_MARKS.call(fixture, &["1000"]);
                 Reply::PrunedMarks(held, follow_ups)
             }
             Self::PruneDone(kept) => {

@@ -1,5 +1,5 @@
--- Looks for keys of another type than the queue's. What stands in the way is renamed, so that nothing
--- is lost: `…:<name>:broken:<unix ms>`, in the same slot.
+-- Finds keys of a wrong type. Such a key is renamed, so that nothing is lost: `…:<name>:broken:<unix ms>`,
+-- in the same slot.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info done done:jobs done:info done:result outbox inbox unique ticks kv kv:rev kv:at
 -- ARGV  cursor (0), count, repair

@@ -1,4 +1,4 @@
--- Pauses a topic for all runners, or resumes it and wakes those that sleep.
+-- Pauses a topic for all runners, or resumes it and wakes sleeping runners.
 --
 -- KEYS  meta
 -- ARGV  pause | resume
