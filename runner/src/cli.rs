@@ -46,7 +46,7 @@ use self::rollback::RollbackArgs;
 pub use self::run::StartedLog;
 use self::settle::SettleArgs;
 pub use self::support::failure::Failure;
-use crate::manifest::{Flags, Manifest, Surroundings};
+use crate::manifest::{Environment, Flags, Manifest};
 use crate::service::value;
 
 const EXIT_CODES: &str = "\
@@ -295,8 +295,8 @@ impl Common {
     }
 
     /// The flags and the environment of this process.
-    pub fn surroundings(&self) -> Surroundings {
-        Surroundings::of_process(Flags {
+    pub fn environment(&self) -> Environment {
+        Environment::of_process(Flags {
             redis_url: self.redis_url.clone(),
             log: self.log.clone(),
             log_format: self.log_format.clone(),
@@ -305,6 +305,6 @@ impl Common {
 
     /// The manifest for who runs no handler: their secrets stay unread.
     fn load(&self) -> Result<Manifest, Failure> {
-        Ok(Manifest::load_with(self.manifest(), &self.surroundings().without_handlers())?)
+        Ok(Manifest::load_with(self.manifest(), &self.environment().without_handlers())?)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{JobId, TopicName};
 
-use crate::span::Span;
+use crate::imports::spans::Span;
 
 /// What a handler is told about the job it runs on.
 #[derive(Debug, Clone)]
