@@ -23,7 +23,7 @@ const BARE: usize = 3;
 const WHOLE: usize = 5;
 
 /// What a job keeps that was not started within its ttl, where the caller says nothing else.
-const EXPIRED_INFO: &str =
+pub(crate) const EXPIRED_INFO: &str =
     r#"{"class":"expired","reason":"it was not started within its ttl after it fell due"}"#;
 
 /// The fencing token of a lease: its expiry in µs on the clock of Redis, as text.
@@ -101,7 +101,7 @@ pub struct LeaseCall {
     /// How long the jobs must have been due.
     pub min_age: Duration,
     /// What a job keeps that was not started within its ttl, as JSON; empty forgets such jobs.
-    pub expired_info: String,
+    pub expired_info: Option<String>,
 }
 
 /// The result of a lease call.
@@ -148,7 +148,7 @@ impl LeaseCall {
             call_id: call_id.into(),
             bytes_max: None,
             min_age: Duration::ZERO,
-            expired_info: EXPIRED_INFO.to_owned(),
+            expired_info: Some(EXPIRED_INFO.to_owned()),
         }
     }
 
@@ -156,7 +156,9 @@ impl LeaseCall {
         let mut call = LEASE.call(keys);
         let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
         call.arg(self.jobs.min(BATCH_MAX)).arg(lease_ms).arg(&self.call_id);
-        call.arg(self.bytes_max.unwrap_or(0)).arg(millis(self.min_age)).arg(&self.expired_info);
+        call.arg(self.bytes_max.unwrap_or(0))
+            .arg(millis(self.min_age))
+            .arg(self.expired_info.as_deref().unwrap_or_default());
         call.arg(self.at_once.min(BATCH_MAX));
         call
     }

@@ -182,7 +182,7 @@ impl Queue {
             reclaim: Some(ReclaimRule {
                 max_crashes: pull.max_crashes,
                 delay: Duration::ZERO,
-                info: &pull.crashed_info,
+                info: pull.crashed_info.as_deref(),
             }),
             promote: Some(Promotion {
                 jobs: BATCH_MAX,

@@ -54,7 +54,7 @@ pub struct ReclaimRule<'a> {
     pub delay: Duration,
     /// What a buried job keeps, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes the job
     /// instead.
-    pub info: &'a str,
+    pub info: Option<&'a str>,
 }
 
 /// How to promote.
@@ -208,7 +208,10 @@ fn read_extended(answer: Value) -> Result<Vec<Option<Token>>, QueueError> {
 impl ReclaimRule<'_> {
     fn command(&self, keys: &TopicKeys) -> Cmd {
         let mut call = RECLAIM.call(keys);
-        call.arg(BATCH_MAX).arg(self.max_crashes).arg(millis(self.delay)).arg(self.info);
+        call.arg(BATCH_MAX)
+            .arg(self.max_crashes)
+            .arg(millis(self.delay))
+            .arg(self.info.unwrap_or_default());
         call
     }
 }

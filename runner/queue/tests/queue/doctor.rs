@@ -5,6 +5,7 @@ mod concurrent;
 mod faults;
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::{FollowUp, FollowUpDue, Options, Priority, TopicName};
@@ -57,7 +58,7 @@ fn finish() -> Verdict {
 /// A topic with a job in every state, made by verbs alone.
 async fn sound() -> Fixture {
     let fixture = Fixture::new().await;
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for (name, key, verdict) in
         [("dead", "b", drop_it()), ("done", "b", finish()), ("retry", "c", nack())]

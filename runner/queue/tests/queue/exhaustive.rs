@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -87,14 +88,14 @@ fn two_ids_leased_ahead() {
 /// turn.
 #[test]
 fn two_ids_of_one_key_in_strict_order() {
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
 
 #[test]
 fn two_ids_of_one_key_in_relaxed_order() {
-    let rules = Limits { per_key: 1, relaxed: true, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), relaxed: true, ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
@@ -103,7 +104,13 @@ fn two_ids_of_one_key_in_relaxed_order() {
 #[test]
 fn one_id_that_is_held_put_off_and_expires() {
     let rate = Rate::parse("1/h").ok();
-    let rules = Limits { ttl: HOUR, rate, burst: 1, max_running: 1, ..Limits::default() };
+    let rules = Limits {
+        ttl: Some(HOUR),
+        rate,
+        burst: NonZero::new(1),
+        max_running: NonZero::new(1),
+        ..Limits::default()
+    };
     let verdicts = || {
         let info = || "{}".to_owned();
         let finish = Finish { unique_for: HOUR, info: Some(info()), ..Finish::default() };

@@ -237,7 +237,11 @@ impl Fixture {
 
     pub(crate) async fn reclaim(&self) -> Reclaimed {
         let info = r#"{"class":"crashed"}"#;
-        let reclaim = Some(ReclaimRule { max_crashes: CRASHES, delay: BACKOFF, info });
+        let reclaim = Some(ReclaimRule {
+            max_crashes: CRASHES,
+            delay: BACKOFF,
+            info: Some(info).filter(|info| !info.is_empty()),
+        });
         self.turn(&Turn { reclaim, ..Turn::default() }).await.reclaimed.unwrap()
     }
 

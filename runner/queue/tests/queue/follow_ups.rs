@@ -1,6 +1,7 @@
 //! What an ack leaves behind: follow-ups on their way to other topics, results, ids; and the snoozes
 //! that are no failures.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -128,7 +129,7 @@ async fn a_relay_that_died_before_the_number_of_shards_changed_is_repeated_witho
     let done: Vec<_> =
         sms.lease_up_to(20).await.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
     assert_eq!(sms.settle_many(&done).await, [Settled::Done; 20]);
-    let rules = Limits { shards: 4, ..Limits::default() };
+    let rules = Limits { shards: NonZero::new(4), ..Limits::default() };
     fixture.queue.configure(&sms.topic, &rules).await.unwrap();
     let relayed = relay(&fixture).await;
     assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 0, 20), "doubled");

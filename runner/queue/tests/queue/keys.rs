@@ -1,5 +1,6 @@
 //! Keys: how many jobs of one run at once, who is next, and what becomes of a line.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::Options;
@@ -20,7 +21,7 @@ async fn ground_with(per_key: u32, relaxed: bool) -> Fixture {
 }
 
 async fn configure(fixture: &Fixture, per_key: u32, relaxed: bool) {
-    let rules = Limits { per_key, relaxed, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(per_key), relaxed, ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
 }
 

@@ -165,7 +165,7 @@ impl Ledger {
         let (due, clock) = (self.not_before(job.due), self.clock);
         self.pushes += 1;
         let number = self.pushes;
-        let may_be_full = self.promises.rules.max_pending > 0;
+        let may_be_full = self.promises.rules.max_pending.is_some();
         let life = self.life(&job.id);
         let cancelled = life.running.as_ref().is_some_and(|(_, _, gone)| *gone);
         let live = life.waiting.is_some() || (life.running.is_some() && !cancelled);
@@ -237,7 +237,7 @@ impl Ledger {
     /// Ends the jobs that a lease call found too old, and says how many.
     fn expired(&mut self, call: &LeaseCall, before: &Snapshot, after: &Snapshot) -> u64 {
         let latest = self.clock.1;
-        let ttl_of_topic = self.promises.rules.ttl;
+        let ttl_of_topic = self.promises.rules.ttl.unwrap_or_default();
         let ended: Vec<JobId> = gone(&before.ready, &after.ready)
             .into_iter()
             .filter(|id| !after.jobs.contains_key(id.as_bytes()))
@@ -250,7 +250,7 @@ impl Ledger {
                 let ttl = options.ttl().unwrap_or(ttl_of_topic).as_millis() as f64;
                 assert!(ttl > 0.0 && job.due + ttl < latest, "{id}: it expired early");
             }
-            life.dead = (!call.expired_info.is_empty()).then_some(job.payload).or(life.dead.take());
+            life.dead = call.expired_info.is_some().then_some(job.payload).or(life.dead.take());
         }
         ended.len() as u64
     }

@@ -2,6 +2,7 @@
 //! docs/internals/queue-tests.md, "Faults of other queues". A cron line that fires once a replica is in `tick.rs`, and end
 //! to end in the tests of schedules.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -206,7 +207,7 @@ async fn retry_starvation_by_new_jobs() {
 #[tokio::test]
 async fn unique_lock_leaked_on_id_conflict() {
     let fixture = Fixture::new().await;
-    let rules = Limits { max_pending: 1, ..Limits::default() };
+    let rules = Limits { max_pending: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     fixture.push("a").await;
     let before = fixture.snapshot().state();

@@ -2,6 +2,7 @@
 
 mod by_token;
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -191,7 +192,7 @@ async fn a_limit_is_waited_for_without_asking_all_the_time() {
     let server = RedisServer::start();
     let fixture = Fixture::on(&server).await;
     let rate = Rate::parse("10/s").unwrap();
-    let rules = Limits { rate: Some(rate), burst: 1, ..Limits::default() };
+    let rules = Limits { rate: Some(rate), burst: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for name in ["a", "b", "c"] {
         fixture.push(name).await;
@@ -209,7 +210,7 @@ async fn a_limit_is_waited_for_without_asking_all_the_time() {
 #[tokio::test]
 async fn the_end_of_a_lease_lets_the_next_through() {
     let fixture = Fixture::new().await;
-    let rules = Limits { max_running: 1, ..Limits::default() };
+    let rules = Limits { max_running: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     fixture.push("a").await;
     fixture.push("b").await;

@@ -7,6 +7,7 @@ use crate::script::{
 };
 use duebox_job::Options;
 use duebox_queue::{IfExists, Limits, NewJob};
+use std::num::NonZero;
 
 /// A topic with a job in every state, an expired lease and a dead one among them.
 async fn busy() -> Fixture {
@@ -25,7 +26,7 @@ async fn busy() -> Fixture {
     fixture.lease_only("leased").await;
     fixture.push("ready").await;
     fixture.push_job(job_in("pending", 60), IfExists::Reject).await;
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for name in ["turn", "line"] {
         let options = Options::default().with_key("k").unwrap();

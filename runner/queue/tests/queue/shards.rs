@@ -2,6 +2,7 @@
 
 use duebox_job::TopicName;
 use duebox_queue::{DeadQuery, JobState, Limits, Notification, PageOrder, PageQuery, Requeued};
+use std::num::NonZero;
 
 use crate::fixture::{Fixture, id};
 
@@ -10,7 +11,7 @@ const SHARDS: u32 = 3;
 impl Fixture {
     async fn with_shards() -> Self {
         let fixture = Self::new().await;
-        let rules = Limits { shards: SHARDS, ..Limits::default() };
+        let rules = Limits { shards: NonZero::new(SHARDS), ..Limits::default() };
         fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
         fixture
     }

@@ -2,6 +2,7 @@
 //! they were pushed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use crate::fixture::{Fixture, call, drop_it, id, job, job_in};
 impl Fixture {
     /// Splits the topic over so many slots, as the daemon does at its start.
     async fn split(&self, shards: u32) {
-        let rules = Limits { shards, ..Limits::default() };
+        let rules = Limits { shards: NonZero::new(shards), ..Limits::default() };
         self.queue.configure(&self.topic, &rules).await.unwrap();
     }
 

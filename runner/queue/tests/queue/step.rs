@@ -210,7 +210,7 @@ impl Step {
                 Reply::Extended(tokens.map(|t| t.map(|t| t.expires_at_us())).collect())
             }
             Self::Reclaim { delay, discard } => {
-                let info = if *discard { "" } else { CRASH_INFO };
+                let info = (!*discard).then_some(CRASH_INFO);
                 let (max_crashes, delay) = (CRASHES_MAX, *delay);
                 let reclaim = Some(ReclaimRule { max_crashes, delay, info });
                 let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;

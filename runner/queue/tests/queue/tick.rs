@@ -1,5 +1,6 @@
 //! Ticks of schedules: each becomes one job, however many runners push it.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_queue::{
@@ -218,7 +219,7 @@ async fn schedules_of_a_topic_are_apart_and_a_paused_topic_is_told() {
 #[tokio::test]
 async fn ticks_of_a_sharded_topic_are_found_in_its_first_shard() {
     let fixture = Fixture::new().await;
-    let rules = Limits { shards: 4, ..Limits::default() };
+    let rules = Limits { shards: NonZero::new(4), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     let at = second_before(&fixture, 5).await;
     let seen = || fixture.on_key("HGET", "meta", &["shards_seen"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::wire::constants::BATCH_MAX;
-use crate::work::lease::{Lease, LeaseCall};
+use crate::work::lease::{EXPIRED_INFO, Lease, LeaseCall};
 
 /// The longest name of a consumer, in bytes.
 const NAME_MAX: usize = 128;
@@ -37,7 +37,7 @@ pub struct PullOptions {
     pub max_crashes: u32,
     /// What a job keeps that crashed too often, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes
     /// it.
-    pub crashed_info: String,
+    pub crashed_info: Option<String>,
     /// What a job keeps that was not started within its ttl, as JSON; none deletes it.
     pub expired_info: Option<String>,
     /// Deletes jobs with an invalid due time; else they are buried.
@@ -95,8 +95,8 @@ impl PullOptions {
             bytes_max: None,
             min_age: Duration::ZERO,
             max_crashes: CRASHES_MAX,
-            crashed_info: CRASHED_INFO.to_owned(),
-            expired_info: None,
+            crashed_info: Some(CRASHED_INFO.to_owned()),
+            expired_info: Some(EXPIRED_INFO.to_owned()),
             discards_bad_dues: false,
         })
     }
@@ -128,9 +128,7 @@ impl PullOptions {
         let mut call = LeaseCall::new(self.jobs - leases.len(), self.lease, call_id);
         call.bytes_max = self.bytes_max;
         call.min_age = self.min_age;
-        if let Some(info) = &self.expired_info {
-            call.expired_info.clone_from(info);
-        }
+        call.expired_info.clone_from(&self.expired_info);
         Some(call)
     }
 }

@@ -1,6 +1,7 @@
 //! Settling and extending with nothing but the id and the token.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_queue::{IfExists, JobState, Limits, Settled, Token, Verdict};
@@ -81,7 +82,7 @@ async fn a_lease_is_extended_by_its_token_under_a_name() {
 async fn the_jobs_of_all_shards_are_pulled_and_settled() {
     let fixture = Fixture::new().await;
     let (queue, topic) = (&fixture.queue, &fixture.topic);
-    queue.configure(topic, &Limits { shards: 4, ..Limits::default() }).await.unwrap();
+    queue.configure(topic, &Limits { shards: NonZero::new(4), ..Limits::default() }).await.unwrap();
     let jobs: Vec<_> = (0..60).map(|n| job(&format!("job-{n}"))).collect();
     fixture.push_many(&jobs, IfExists::Reject).await;
     let leases = pull(&fixture, &glance(1_000)).await.leases;
