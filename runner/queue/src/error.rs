@@ -5,7 +5,7 @@
 pub enum QueueError {
     /// The address is malformed.
     #[error(
-        "{url} is no Redis address: {reason}; write redis://host:port/db or unix:///path/to.sock"
+        "{url} is not a Redis address: {reason}; write redis://host:port/db or unix:///path/to.sock"
     )]
     Address {
         /// The address, without its password.

@@ -156,7 +156,7 @@ impl<'s> ManifestReader<'s> {
         match parse_duration(&text) {
             Ok(found) => self.check_range(name, value, (found, range), format_duration),
             Err(DurationError::Form(text)) => {
-                let title = format!("`{name}`: {text:?} is no duration");
+                let title = format!("`{name}`: {text:?} is not a duration");
                 let hint =
                     "write a number with a unit (ms, s, m, h, d), such as \"30s\" or \"1h30m\"";
                 self.refuse(Some(value.span()), title, hint);

@@ -319,7 +319,7 @@ fn read_rate(section: &Section<'_>) -> Option<Option<Rate>> {
     let (title, hint) = match Rate::parse(&text) {
         Ok(rate) => return Some(Some(rate)),
         Err(RateError::Form(text)) => (
-            format!("`rate`: {text:?} is no rate"),
+            format!("`rate`: {text:?} is not a rate"),
             "write jobs per time (s, m, h, d), such as \"100/s\" or \"30/m\"",
         ),
         Err(RateError::Zero) => (

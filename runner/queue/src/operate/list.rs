@@ -61,7 +61,7 @@ pub struct Cursor {
 
 /// A text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} marks no place in a list; give what the page before it ended with")]
+#[error("{0:?} is not a cursor; give the one that the page before ended with")]
 pub struct CursorError(String);
 
 /// One page.

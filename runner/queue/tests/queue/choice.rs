@@ -243,7 +243,7 @@ impl World {
         Step::Tick(TickStep { schedule, line, expected, until, times, payload: self.payload() })
     }
 
-    /// One to three claims that are known, the same twice now and then, or one that nobody has.
+    /// One to three known claims, the same twice now and then, or one that no runner holds.
     fn some_claims(&mut self, at: usize) -> Vec<Claim> {
         if self.sides[at].claims.is_empty() {
             return vec![Claim { id: self.id(), token_us: self.sides[at].last.now_us, due_ms: 0 }];

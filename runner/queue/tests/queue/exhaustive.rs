@@ -41,7 +41,7 @@ struct Scope {
     key: Option<&'static str>,
     /// Of the two jobs that a lease call takes, how many start at once.
     at_once: &'static [usize],
-    /// Verdicts beside ack, nack, drop and release.
+    /// Verdicts other than ack, nack, drop and release.
     verdicts: fn() -> Vec<Verdict>,
 }
 
@@ -84,8 +84,7 @@ fn two_ids_leased_ahead() {
     explore(&Scope { ids, pushes, at_once, steps: 6, ..Scope::default() });
 }
 
-/// One job of a key at a time, and those that wait for it; one that is to be tried again keeps its
-/// turn.
+/// One job of a key at a time, and those that wait for it; a job in retry keeps its permit.
 #[test]
 fn two_ids_of_one_key_in_strict_order() {
     let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
@@ -211,7 +210,7 @@ struct World {
     model: Model,
     ledger: Ledger,
     claims: Vec<Claim>,
-    /// The last lease call, for whoever lost its reply.
+    /// The last lease call, repeated as after a lost reply.
     call: Option<LeaseCall>,
     pushes: usize,
 }

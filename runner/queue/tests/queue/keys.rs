@@ -1,4 +1,4 @@
-//! Keys: how many jobs of one run at once, who is next, and what becomes of a line.
+//! Keys: how many jobs of one run at once, which is next, and what happens to the key's queue.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -264,7 +264,7 @@ async fn a_line_empties_when_keys_are_no_longer_minded() {
     assert!(fixture.snapshot().turns.is_empty() && fixture.snapshot().blocked.is_empty());
 }
 
-/// The superseded one's turn was given on, and whoever slept was not woken.
+/// The superseded job's permit went to the next, and sleeping runners were not woken.
 #[tokio::test]
 async fn a_repeated_call_that_gives_a_turn_on_wakes() {
     let fixture = ground_with(1, false).await;

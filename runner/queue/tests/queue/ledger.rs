@@ -13,7 +13,7 @@ use duebox_queue::{Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Reschedu
 
 use crate::model::is_bad;
 use crate::snapshot::{Snapshot, gone};
-use crate::step::{Given, Reply, Step, is_ahead};
+use crate::step::{Given, Reply, Step, TickStep, is_ahead};
 
 mod ends;
 mod promises;
@@ -33,7 +33,7 @@ struct Job {
     is_suspect: bool,
     /// As it was pushed, or handed out; not known of a plain push.
     options: Option<Options>,
-    /// The number of its push, if it was due at once and nobody has had it or put it off.
+    /// The number of its push, if it was due at once and no runner has had it.
     arrived: Option<u64>,
     /// It was handed out before, came back, and has its key's turn while it waits.
     has_turn: bool,
@@ -82,9 +82,7 @@ impl Ledger {
                 self.life(id).waiting = Some(Job::new(payload, due));
             }
             (Step::Promote { discard, .. }, Reply::Promoted(promoted)) => {
-                let buried = gone(&before.pending, &after.pending);
-                let bad = buried.iter().filter(|id| self.bad_due(id, *discard)).count();
-                assert_eq!(bad as u64, promoted.bad, "bad due times and no others are buried");
+                self.promoted(*discard, promoted.bad, before, after);
             }
             (Step::Lease(call), Reply::Leased(granted)) => {
                 self.leased(call, &granted.jobs);
@@ -122,14 +120,24 @@ impl Ledger {
                 self.promises.configure(rules, idle);
             }
             (Step::Tick(tick), Reply::Ticked(Ticked::Done(words))) => {
-                for (time, _) in tick.times.iter().zip(words).filter(|(_, w)| **w == Pushed::Pushed)
-                {
-                    let id = JobId::new(format!("{}@{time}", tick.schedule)).unwrap();
-                    self.arrived(&id, &tick.payload, *time as f64, &Options::default());
-                }
+                self.ticked(tick, words);
             }
             (Step::Advance(by), _) => self.put_back(*by),
             _ => {}
+        }
+    }
+
+    /// Ends the jobs whose due times are invalid.
+    fn promoted(&mut self, discard: bool, bad: u64, before: &Snapshot, after: &Snapshot) {
+        let buried = gone(&before.pending, &after.pending);
+        let ended = buried.iter().filter(|id| self.bad_due(id, discard)).count();
+        assert_eq!(ended as u64, bad, "bad due times and no others are buried");
+    }
+
+    fn ticked(&mut self, tick: &TickStep, words: &[Pushed]) {
+        for (time, _) in tick.times.iter().zip(words).filter(|(_, w)| **w == Pushed::Pushed) {
+            let id = JobId::new(format!("{}@{time}", tick.schedule)).unwrap();
+            self.arrived(&id, &tick.payload, *time as f64, &Options::default());
         }
     }
 

@@ -63,7 +63,7 @@ pub(crate) struct World {
     pub(crate) serial: u64,
     /// What somebody has read of an outbox and not yet pushed.
     pub(crate) reading: Option<Reading>,
-    /// Follow-ups that an ack committed, under ids that nobody else pushes.
+    /// Follow-ups that an ack committed, under ids that only they use.
     pub(crate) owed: BTreeSet<JobId>,
     /// Those of them that came.
     pub(crate) came: BTreeSet<JobId>,
@@ -219,8 +219,8 @@ impl World {
         }
     }
 
-    /// Nobody pushes any more: promote, reclaim, lease, ack and relay empty all live keys, under the
-    /// rules as they are or without any.
+    /// Pushes have ended: promote, reclaim, lease, ack and relay empty all live keys, under the
+    /// limits as they are or without any.
     pub(crate) async fn drain(&mut self) -> Outcome {
         for at in 0..2 {
             self.take(at, Step::Pause(false)).await?;
@@ -334,7 +334,7 @@ impl Side {
         jobs.is_empty() && unack.is_empty() && outbox.is_empty()
     }
 
-    /// Claims on all that is leased now, whoever leased it.
+    /// Claims on all leased jobs, of every runner.
     fn held(&self) -> Vec<Claim> {
         let claim = |(id, token): (&Vec<u8>, &f64)| Claim {
             id: JobId::from_redis(id.clone()),

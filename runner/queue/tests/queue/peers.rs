@@ -90,7 +90,8 @@ async fn late_ack_that_leaves_a_ghost() {
     assert!(fixture.snapshot().held().iter().all(|key| *key == "meta"));
 }
 
-/// Due times are milliseconds of Redis' clock, from the push to the lease: none is cut to seconds.
+/// Due times are milliseconds of the clock of Redis, from the push to the lease: they are never cut
+/// to seconds.
 #[tokio::test]
 async fn second_truncated_times_that_fire_early() {
     let fixture = Fixture::new().await;

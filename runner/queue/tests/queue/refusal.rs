@@ -1,4 +1,4 @@
-//! Arguments that are none: the whole call is refused, and no key has changed.
+//! Invalid arguments: the whole call is refused, and no key has changed.
 
 use crate::fixture::{Fixture, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
@@ -151,15 +151,6 @@ async fn settle() {
     let fraction = with(&["a", "1", "release", "0.5", "1763740800000"]);
     let due = with(&["a", "1", "release", "0", "soon"]);
     let cut = [&ack[..], &["a", "1", "nack", "5", "3"]].concat();
-    let put_off = with(&["a", "1", "snooze", "soon", "3", "5", "3", "{}"]);
-    let snoozes = with(&["a", "1", "snooze", "5", "-1", "5", "3", "{}"]);
-    let over_snoozes = with(&["a", "1", "snooze", "5", "1000001", "5", "3", "{}"]);
-    let nack_of_snooze = with(&["a", "1", "snooze", "5", "3", "x", "3", "{}"]);
-    let none_of_snooze = with(&["a", "1", "snooze", "5", "3", "5", "0", "{}"]);
-    let cut_snooze = [&ack[..], &["a", "1", "snooze", "5", "3", "5", "3"]].concat();
-    let held = with(&["a", "1", "finish", "-1", "", "", ""]);
-    let ever = with(&["a", "1", "finish", "inf", "", "", ""]);
-    let cut_finish = [&ack[..], &["a", "1", "finish", "0", "", ""]].concat();
     refuses(
         &SETTLE,
         &[
@@ -185,6 +176,27 @@ async fn settle() {
             (&due, "entry 2: its due time"),
             (&cut, "entry 2: it is cut short"),
             (&["a", "1", "drop"], "entry 1: it is cut short"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn settle_with_a_snooze_or_a_finish() {
+    let ack = ["1", "1", "ack", "leased"];
+    let with = |entry: &[&'static str]| [&ack[..], entry, &ack].concat();
+    let put_off = with(&["a", "1", "snooze", "soon", "3", "5", "3", "{}"]);
+    let snoozes = with(&["a", "1", "snooze", "5", "-1", "5", "3", "{}"]);
+    let over_snoozes = with(&["a", "1", "snooze", "5", "1000001", "5", "3", "{}"]);
+    let nack_of_snooze = with(&["a", "1", "snooze", "5", "3", "x", "3", "{}"]);
+    let none_of_snooze = with(&["a", "1", "snooze", "5", "3", "5", "0", "{}"]);
+    let cut_snooze = [&ack[..], &["a", "1", "snooze", "5", "3", "5", "3"]].concat();
+    let held = with(&["a", "1", "finish", "-1", "", "", ""]);
+    let ever = with(&["a", "1", "finish", "inf", "", "", ""]);
+    let cut_finish = [&ack[..], &["a", "1", "finish", "0", "", ""]].concat();
+    refuses(
+        &SETTLE,
+        &[
             (&put_off, "entry 2: its delay"),
             (&snoozes, "entry 2: its snoozes"),
             (&over_snoozes, "entry 2: its snoozes"),

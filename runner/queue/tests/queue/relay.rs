@@ -1,5 +1,5 @@
-//! Follow-ups between the two topics of a life: relayed whole, or by somebody who reads an outbox,
-//! stops for a while, pushes some of what was read, and perhaps dies.
+//! Follow-ups between the two topics of a life: relayed whole, or by a relay that reads an outbox,
+//! stops for a while, pushes some of what it read, and may die.
 
 use std::time::Duration;
 
@@ -130,8 +130,8 @@ impl World {
         self.reading = Some(Reading { source, parcels, not_after_ms });
     }
 
-    /// Pushes the first of what was read. Whoever came that far may delete the entries, and die
-    /// before the marks are let go.
+    /// Pushes the first entries that were read. A relay that came this far may delete the entries,
+    /// and die before the marks are released.
     pub(crate) async fn push_read(&mut self, count: usize, deletes: bool) -> Outcome {
         let Some(reading) = self.reading.take() else { return Ok(()) };
         let all = count >= reading.parcels.len();

@@ -1,4 +1,4 @@
-//! A topic that is split over slots of Redis is one topic to whoever looks at it.
+//! A topic that is split over hash slots of Redis looks like one topic.
 
 use duebox_job::TopicName;
 use duebox_queue::{DeadQuery, JobState, Limits, Notification, PageOrder, PageQuery, Requeued};

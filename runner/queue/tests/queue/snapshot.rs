@@ -89,7 +89,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Puts every time of a topic back by so much. Due times that are none stay what they are.
+    /// Moves every time of a topic into the past. Invalid due times stay as they are.
     pub(crate) fn shift(redis: &mut Connection, base: &str, by: Duration) {
         let before = Self::read(redis, base);
         let mut shifted = before.clone();
@@ -263,7 +263,7 @@ pub(crate) fn text(number: &[u8]) -> f64 {
     std::str::from_utf8(number).unwrap().parse().unwrap()
 }
 
-/// True for a score that is a time in ms, and not a due time that is none.
+/// True for a score that is a time in ms, and not an invalid due time.
 fn is_due(score: f64) -> bool {
     (1e11..=1e14).contains(&score)
 }

@@ -241,7 +241,7 @@ async fn a_push_meets_its_id_in_the_old_shard() {
     let successor = fixture.push_job(job(&name), IfExists::Replace).await;
     assert_eq!(successor, Pushed::Successor);
     assert_eq!(fixture.queue.cancel(&fixture.topic, &id(&name)).await.unwrap(), Cancelled::Leased);
-    // It still runs: nobody else may have its id.
+    // It still runs, so its id stays taken.
     assert_eq!(fixture.push_job(job(&name), IfExists::Reject).await, Pushed::Successor);
     fixture.queue.cancel(&fixture.topic, &id(&name)).await.unwrap();
     let held = Finish { unique_for: Duration::from_secs(600), ..Finish::default() };

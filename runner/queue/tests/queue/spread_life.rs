@@ -188,7 +188,8 @@ impl Spread {
         self.in_shard(&shard, Step::Settle(vec![(claim, verdict)])).await;
     }
 
-    /// Nobody pushes any more: what runners look at empties, and nothing is left elsewhere.
+    /// Pushes have ended: the states that runners look at become empty, and nothing is left
+    /// elsewhere.
     async fn drain(&mut self) {
         for _ in 0..DRAIN_MAX {
             self.advance(HOUR * 3).await;

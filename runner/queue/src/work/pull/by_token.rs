@@ -24,7 +24,7 @@ const TOKEN_MAX: u64 = 1 << 53;
 
 /// A text that is not a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no token of a lease; it is the number that came with the job")]
+#[error("{0:?} is not a lease token; it is the number that came with the job")]
 pub struct TokenError(String);
 
 impl FromStr for Token {
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(token, Token::expiring_at_us(1_763_740_800_000_123));
         for text in ["", "-1", "+1", "1.5", "lost", "99999999999999999999", "9007199254740993"] {
             let error = text.parse::<Token>().unwrap_err();
-            assert!(error.to_string().contains("no token"), "{text}: {error}");
+            assert!(error.to_string().contains("not a lease token"), "{text}: {error}");
         }
     }
 }

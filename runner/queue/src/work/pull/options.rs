@@ -49,7 +49,7 @@ pub struct PullOptions {
 pub enum PullOptionsError {
     /// The consumer's name.
     #[error(
-        "{0:?} is no name of a consumer; allowed are 1 to 128 visible ASCII characters, no spaces"
+        "{0:?} is not a consumer name; allowed are 1 to 128 visible ASCII characters, no spaces"
     )]
     Consumer(String),
     /// The number of jobs.

@@ -1,4 +1,4 @@
-//! The doctor beside producers and runners: it takes nothing whole for broken.
+//! The doctor next to producers and runners: it changes nothing that is valid.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -28,8 +28,8 @@ impl Promises {
         self.rules = rules.clone();
     }
 
-    /// Jobs of one key run one at a time, or as many as the rules say; one that is to be tried again
-    /// counts among them, unless the order is relaxed.
+    /// Jobs of one key run one at a time, or as many as the limits say; a job in retry counts, unless
+    /// the order is relaxed.
     pub(super) fn turn_is_free(&self, lives: &BTreeMap<JobId, Life>, key: Option<&str>) {
         let (Some(key), Some(most)) = (key, self.rules.per_key) else { return };
         let most = most.get() as usize;
