@@ -288,7 +288,6 @@ impl Options {
         if json.is_empty() {
             return Ok(Self::default());
         }
-        // Without this check serde would accept a list of values.
         if !json.trim_ascii_start().starts_with(b"{") {
             return Err("options are a JSON object".to_owned());
         }

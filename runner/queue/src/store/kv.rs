@@ -53,7 +53,7 @@ pub enum KvWrite<T> {
 }
 
 impl Queue {
-    /// The value of a name, unless there is none or it has expired.
+    /// The value of a name, if it has one that has not expired.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -106,7 +106,7 @@ impl Queue {
         Ok(KvWrite::Full)
     }
 
-    /// Deletes a value; false if there was none.
+    /// Deletes a value; false if the name had no value.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.

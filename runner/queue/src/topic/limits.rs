@@ -8,7 +8,7 @@ use duebox_job::Rate;
 
 use crate::wire::millis::millis;
 
-/// The limits of a topic. By default there are none.
+/// The limits of a topic. The default sets no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Jobs of one key that run at once; none ignores keys.
@@ -21,13 +21,13 @@ pub struct Limits {
     pub max_running: Option<NonZero<u32>>,
     /// Jobs that start in a span of time, on all runners together.
     pub rate: Option<Rate>,
-    /// Jobs that may start at once after a pause; none is [`Rate::natural_burst`].
+    /// Jobs that may start at once after a pause; [`Rate::natural_burst`] by default.
     pub burst: Option<NonZero<u32>>,
     /// How long after its due time a job may wait for its start.
     pub ttl: Option<Duration>,
     /// Gives low priorities a share next to the high ones; else high ones go first.
     pub priorities: bool,
-    /// The shards over which the topic is split, 1 to 64; none is one.
+    /// The shards over which the topic is split, 1 to 64; one by default.
     pub shards: Option<NonZero<u32>>,
 }
 

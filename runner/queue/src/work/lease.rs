@@ -96,7 +96,7 @@ pub struct LeaseCall {
     /// Names this call: repeating it after a lost reply returns the same jobs. The part before the
     /// last `:` is the runner's name.
     pub call_id: String,
-    /// Payload bytes at most, but at least one job; none is without a bound.
+    /// Payload bytes at most, but at least one job; unbounded by default.
     pub bytes_max: Option<u64>,
     /// How long the jobs must have been due.
     pub min_age: Duration,

@@ -104,7 +104,7 @@ impl Queue {
     ) -> Result<Pulled, QueueError> {
         let end = Instant::now() + pull.wait();
         let mut shards = self.shards_of(topic, end).await?;
-        // A random shard goes first, so that none is preferred.
+        // A random shard goes first, so that the shards take turns.
         let first = fastrand::usize(..shards.len().max(1));
         shards.rotate_left(first);
         let topics: Vec<TopicName> = shards.iter().map(|shard| shard.topic.clone()).collect();

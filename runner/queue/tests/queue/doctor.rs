@@ -173,7 +173,7 @@ async fn keys_of_a_wrong_type_are_put_aside() {
     assert_eq!(unexamined, [Unexamined::AllButTypes]);
     let keys = [fixture.key("attempts"), fixture.key("unique")].map(|key| (Kind::WrongType, key));
     assert_eq!(named(&found), keys);
-    assert!(found.iter().any(|f| f.detail == "a string, and no hash"), "{found:?}");
+    assert!(found.iter().any(|f| f.detail == "a string, not a hash"), "{found:?}");
 
     let repaired = examine(&fixture, Checkup::REPAIR).await;
     let of_type: Vec<_> = repaired.iter().filter(|f| f.kind == Kind::WrongType).collect();

@@ -173,7 +173,7 @@ async fn a_relay_that_died_before_it_let_the_marks_go_leaves_them_for_a_week() {
     let found: u64 = RELAYED.call(&sms, &[mark.as_str(), "nobody's"]);
     assert_eq!(found, 1);
     assert!(sms.snapshot().inbox[mark.as_bytes()] < sms.now_ms() as f64 + 120_001.0);
-    assert_eq!(sms.snapshot().inbox.len(), 1, "a mark that is none is not made");
+    assert_eq!(sms.snapshot().inbox.len(), 1, "an unknown mark is not created");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! The store of a topic: each verb against a model of it near its bounds, two writers at once, and what is
-//! over. Times are whole hours, so that none is near the moment at which the test happens to run.
+//! over. Times are whole hours, far from the moment of the test.
 
 mod model;
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options};
-use duebox_queue::{Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Rescheduled, Ticked};
+use duebox_queue::{
+    Cancelled, Due, LeaseCall, Limits, NewJob, Pushed, Requeued, Rescheduled, Ticked,
+};
 
 use crate::model::is_bad;
 use crate::snapshot::{Snapshot, gone};
@@ -115,10 +117,7 @@ impl Ledger {
             (Step::Requeue(ids), Reply::Requeued(words)) => {
                 ids.iter().zip(words).for_each(|(id, word)| self.requeued(id, *word));
             }
-            (Step::Configure(rules), _) => {
-                let idle = self.lives.values().all(Life::is_over);
-                self.promises.configure(rules, idle);
-            }
+            (Step::Configure(rules), _) => self.configured(rules),
             (Step::Tick(tick), Reply::Ticked(Ticked::Done(words))) => {
                 self.ticked(tick, words);
             }
@@ -132,6 +131,11 @@ impl Ledger {
         let buried = gone(&before.pending, &after.pending);
         let ended = buried.iter().filter(|id| self.bad_due(id, discard)).count();
         assert_eq!(ended as u64, bad, "bad due times and no others are buried");
+    }
+
+    fn configured(&mut self, rules: &Limits) {
+        let idle = self.lives.values().all(Life::is_over);
+        self.promises.configure(rules, idle);
     }
 
     fn ticked(&mut self, tick: &TickStep, words: &[Pushed]) {

@@ -152,7 +152,7 @@ async fn no_more_run_than_may_and_an_end_lets_the_next_start() {
     let asleep_until = fixture.snapshot().wake().unwrap();
     fixture.settle(leases.remove(0), Verdict::Ack).await;
     let after = fixture.snapshot();
-    assert!(after.wake().unwrap() < asleep_until, "whoever sleeps is woken");
+    assert!(after.wake().unwrap() < asleep_until, "sleeping runners are woken");
     assert_eq!(after.number("waiting"), None);
     assert_eq!(fixture.lease_up_to(9).await.len(), 1);
     // A runner that died frees its places too.

@@ -230,7 +230,7 @@ async fn unique_lock_leaked_on_id_conflict() {
 }
 
 /// Whatever stands in a payload or an id, or was written as options: it is handed out once like any
-/// other, and holds up nobody.
+/// other, and holds up no other job.
 #[tokio::test]
 async fn undecodable_job_that_hot_loops_its_bucket() {
     let fixture = Fixture::new().await;
@@ -250,7 +250,7 @@ async fn undecodable_job_that_hot_loops_its_bucket() {
         assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
     }
     assert!(matches!(fixture.lease(&call(9)).await, Leased::Empty { .. }), "nothing comes again");
-    assert_eq!(fixture.promote().await.next_due_in, None, "and nobody need wake for it");
+    assert_eq!(fixture.promote().await.next_due_in, None, "and no runner need wake for it");
 }
 
 /// Bucket races of schedulers without scripts: of two that promote and lease at the same time, each

@@ -101,7 +101,7 @@ async fn until_subscribed(fixture: &Fixture) {
         if count > 0 {
             return;
         }
-        assert!(Instant::now() < ended, "nobody subscribes");
+        assert!(Instant::now() < ended, "no pull subscribes");
         tokio::task::yield_now().await;
     }
 }

@@ -70,7 +70,7 @@ async fn push() {
             (&over, "1 to 1000 jobs"),
             (&cut, "1 to 1000 jobs"),
             (&[&["often"][..], &good].concat(), "no mode often"),
-            (&options, "options of job 2 are no JSON"),
+            (&options, "options of job 2 are not JSON"),
         ],
     )
     .await;

@@ -36,8 +36,8 @@ local function look_at_index(id, member)
   local known = redis.call('HGET', BLOCKED_AT, id)
   if known == member then return true end
   local is_double = known and redis.call('ZSCORE', BLOCKED, known)
-  local detail = is_double and 'twice in line' or 'in line, and not in the index'
-  if find('line_mismatch', id, detail, is_double and 'in line once' or 'indexed') then
+  local detail = is_double and 'twice in the queue of its key' or 'in the queue of its key, but not in the index'
+  if find('line_mismatch', id, detail, is_double and 'left there once' or 'indexed') then
     if is_double then
       redis.call('ZREM', BLOCKED, member)
     else
@@ -50,7 +50,7 @@ end
 local function look_at_member(member, score)
   local key, id = read_member(member)
   if not key then
-    if find('line_mismatch', member, 'no member of a line', 'removed') then
+    if find('line_mismatch', member, 'not a valid member', 'removed') then
       redis.call('ZREM', BLOCKED, member)
     end
     return
@@ -65,7 +65,7 @@ local function look_at_member(member, score)
   elseif other then
     if find('two_stages', id, 'blocked and ' .. other, 'left in ' .. other) then leave_queue(id) end
   elseif (tonumber(redis.call('HGET', TURNS, key) or 0) or 0) < 1 then
-    if find('stuck_line', id, 'nobody of the key ' .. key .. ' holds a turn', 'let through') then
+    if find('stuck_line', id, 'no job of the key ' .. key .. ' holds a permit', 'admitted') then
       advance(key)
     end
   end
@@ -76,7 +76,7 @@ local function look_at_entry(id, member)
   local key, named = read_member(member)
   local stands = key and named == id and redis.call('HEXISTS', JOBS, id) == 1
     and not other_stage(id) and not redis.call('ZSCORE', RETRY, id)
-  if find('line_mismatch', id, 'in the index, and not in line', stands and 'back in line' or 'removed') then
+  if find('line_mismatch', id, 'in the index, but not in the queue of its key', stands and 'put back' or 'removed') then
     if stands then
       redis.call('ZADD', BLOCKED, 0, member)
     else

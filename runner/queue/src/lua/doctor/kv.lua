@@ -38,16 +38,16 @@ local look = {}
 
 look['kv:rev'] = function(name)
   if redis.call('HEXISTS', KV, name) == 1 then return end
-  if find('store_parts', name, 'a revision of no value', 'removed') then
+  if find('store_parts', name, 'a revision without a value', 'removed') then
     redis.call('HDEL', KV_REV, name)
   end
 end
 
 look['kv:at'] = function(name, at)
   if redis.call('HEXISTS', KV, name) == 0 then
-    if find('store_parts', name, 'a time of no value', 'removed') then redis.call('ZREM', KV_AT, name) end
+    if find('store_parts', name, 'an expiry without a value', 'removed') then redis.call('ZREM', KV_AT, name) end
   elseif tonumber(at) > now_ms + TTL_MAX_MS then
-    if find('bad_score', name, 'a value kept until ' .. at, 'kept for ever') then
+    if find('bad_score', name, 'a value kept until ' .. at, 'kept without expiry') then
       redis.call('ZREM', KV_AT, name)
     end
   end

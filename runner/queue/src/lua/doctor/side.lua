@@ -32,7 +32,7 @@ end
 look['attempts'] = function(id, attempts)
   local is_number = string.find(attempts, '^%d+$')
   if is_number and (has_begun(id) or redis.call('HEXISTS', BLOCKED_AT, id) == 1) then return end
-  local detail = is_number and 'attempts of no job that has begun' or 'attempts that are no number'
+  local detail = is_number and 'attempts of no job that has begun' or 'attempts that are not a number'
   if find('stray_attempts', id, detail, 'removed') then redis.call('HDEL', ATTEMPTS, id) end
 end
 
@@ -45,7 +45,7 @@ end
 
 look['turns:of'] = function(id, turn)
   if not string.find(turn, '^%d+ .') then
-    if find('stray_turn', id, 'a turn that cannot be read', 'removed') then
+    if find('stray_turn', id, 'an unreadable permit', 'removed') then
       redis.call('HDEL', TURNS_OF, id)
     end
   elseif not has_begun(id) then
@@ -58,7 +58,7 @@ local HOLD_MAX_MS = 3.2e11
 
 look['unique'] = function(id, held_until)
   if tonumber(held_until) <= now_ms + HOLD_MAX_MS then return end
-  if find('bad_score', id, 'held until ' .. held_until, 'let go') then redis.call('ZREM', UNIQUE, id) end
+  if find('bad_score', id, 'held until ' .. held_until, 'released') then redis.call('ZREM', UNIQUE, id) end
 end
 
 local KEY = ({

@@ -20,7 +20,7 @@ for wanted, keys in pairs(WANTED) do
     local found = redis.call('TYPE', key).ok
     local broken = key .. ':broken:' .. whole(now_ms)
     if found ~= wanted and found ~= 'none' then
-      if find('wrong_type', key, 'a ' .. found .. ', and no ' .. wanted, 'renamed to ' .. broken) then
+      if find('wrong_type', key, 'a ' .. found .. ', not a ' .. wanted, 'renamed to ' .. broken) then
         redis.call('RENAMENX', key, broken)
       end
     end

@@ -1,6 +1,6 @@
 -- The scores, as text, of ids in the order of their scores. Reading a score costs Redis 7.0 as much as
 -- anything else it does with a job, and jobs pushed together are due together: between two equal scores
--- none is read. Where scores differ, or ids are few, `read_all` returns ids and scores in turn.
+-- it is not read again. Where scores differ, or ids are few, `read_all` returns ids and scores in turn.
 local FEW = 16
 local function scores_in_order(key, ids, read_all)
   local scores, asked, asked_max = {}, 0, #ids / 8

@@ -17,14 +17,14 @@ if count < 1 or count > BATCH_MAX or count ~= math.floor(count) then
   return refuse('push takes 1 to 1000 jobs of id, due, payload and options')
 end
 if mode ~= 'reject' and mode ~= 'keep' and mode ~= 'replace' then
-  return refuse('push knows no mode ' .. mode)
+  return refuse('push has no mode ' .. mode)
 end
 local ids = {}
 for i = 1, count do
   ids[i] = ARGV[4 * i - 2]
   local options = ARGV[4 * i + 1]
   if options ~= '' and not pcall(cjson.decode, options) then
-    return refuse('the options of job ' .. i .. ' are no JSON')
+    return refuse('the options of job ' .. i .. ' are not JSON')
   end
 end
 

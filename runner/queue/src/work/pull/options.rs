@@ -29,7 +29,7 @@ pub struct PullOptions {
     lease: Duration,
     wait: Duration,
     poll: Duration,
-    /// Payload bytes at most, but at least one job; none is without a bound.
+    /// Payload bytes at most, but at least one job; unbounded by default.
     pub bytes_max: Option<u64>,
     /// How long the jobs must have been due.
     pub min_age: Duration,
@@ -64,7 +64,7 @@ pub enum PullOptionsError {
 }
 
 impl PullOptions {
-    /// Asks for up to `jobs` (1 to 1,000), each leased for `lease` (1 ms to one day). If none is due,
+    /// Asks for up to `jobs` (1 to 1,000), each leased for `lease` (1 ms to one day). If no job is due,
     /// waits for up to `wait` (at most 60 s). The consumer's name (1 to 128 visible ASCII characters)
     /// is stored with its leases.
     ///
