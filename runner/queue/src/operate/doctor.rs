@@ -191,7 +191,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
     /// Reports the findings of a reply, which follow its first field.
     fn tell(&mut self, answer: Vec<Value>) -> Result<usize, QueueError> {
         let mut fields = answer.into_iter().skip(1);
-        let mut told = 0;
+        let mut reported = 0;
         while let (Some(kind), Some(subject), Some(detail), Some(done)) =
             (fields.next(), fields.next(), fields.next(), fields.next())
         {
@@ -209,9 +209,9 @@ impl<F: FnMut(Finding)> Look<'_, F> {
             };
             let done = text(&done)?.to_owned();
             self.report(Finding { topic: self.topic.to_string(), kind, subject, detail, done });
-            told += 1;
+            reported += 1;
         }
-        Ok(told)
+        Ok(reported)
     }
 
     fn report(&mut self, finding: Finding) {

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use crate::error::QueueError;
 use crate::wire::keys::TopicKeys;
 use crate::wire::millis::millis;
-use crate::wire::reply::{array, text, unexpected};
+use crate::wire::reply::{text, unexpected};
 use crate::wire::script::SETTLE;
 use crate::work::lease::{Lease, Token};
 
@@ -144,24 +144,29 @@ impl Settled {
 
     /// The results of these settlements, in their order.
     pub(crate) fn read(answer: Value, settlements: &[Settlement]) -> Result<Vec<Self>, QueueError> {
-        let answers = array(answer)?;
-        let mut answers = answers.iter();
-        let mut words = Vec::with_capacity(settlements.len());
-        for entry in Settlement::entries(settlements) {
-            let answer =
-                answers.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()))?;
-            if entry[0].verdict != Verdict::Ack {
-                words.push(Self::read_word(answer)?);
-                continue;
-            }
-            let letters = text(answer)?;
-            if letters.len() != entry.len() {
-                return Err(unexpected(answer));
-            }
-            let word = |letter| if letter == b'd' { Self::Done } else { Self::Lost };
-            words.extend(letters.bytes().map(word));
+        let letters = text(&answer)?;
+        if letters.len() != settlements.len() {
+            return Err(unexpected(&answer));
         }
-        Ok(words)
+        let mut settled = Vec::with_capacity(letters.len());
+        for letter in letters.bytes() {
+            settled.push(Self::of_letter(letter).ok_or_else(|| unexpected(&answer))?);
+        }
+        Ok(settled)
+    }
+
+    fn of_letter(letter: u8) -> Option<Self> {
+        match letter {
+            b'd' => Some(Self::Done),
+            b's' => Some(Self::Superseded),
+            b'c' => Some(Self::Cancelled),
+            b'r' => Some(Self::Released),
+            b't' => Some(Self::Retry),
+            b'z' => Some(Self::Snoozed),
+            b'x' => Some(Self::Dead),
+            b'l' => Some(Self::Lost),
+            _ => None,
+        }
     }
 
     pub(crate) fn read_word(value: &Value) -> Result<Self, QueueError> {

@@ -135,7 +135,7 @@ async fn a_noisy_key_queues_up_behind_the_others() {
     assert_eq!(lease.id, id("n1"));
     fixture.advance(Duration::from_secs(1), &mut [&mut lease]);
     fixture.settle(lease, Verdict::Ack).await;
-    // n2 is due for longer, but comes to ready only now; what it was due is told all the same.
+    // n2 is due for longer, but comes to ready only now; its due time is still reported.
     let leases = fixture.lease_up_to(2).await;
     assert_eq!(names(&leases), ["quiet", "n2"]);
     assert!(leases[1].due_at_ms < leases[0].due_at_ms);

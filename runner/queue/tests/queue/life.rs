@@ -158,8 +158,8 @@ impl World {
         let side = &mut self.sides[at];
         let reply = step.perform(&side.fixture).await;
         let now = side.fixture.snapshot();
-        let told = format!("{} {step:?}\n    -> {reply:?}", side.fixture.topic);
-        self.tell(told);
+        let message = format!("{} {step:?}\n    -> {reply:?}", side.fixture.topic);
+        self.tell(message);
         let side = &mut self.sides[at];
         if matches!(step, Step::Configure(_)) {
             side.steady = side.is_empty();
@@ -298,7 +298,7 @@ impl Side {
             instants = vec![at - 1, at];
         }
         let wanted = now.state();
-        let mut told = String::new();
+        let mut message = String::new();
         for instant in instants.into_iter().filter(|at| (first..=last).contains(at)) {
             let mut next = self.model.clone();
             let answer = next.apply(step, instant);
@@ -307,11 +307,11 @@ impl Side {
                 return Ok(());
             }
             let difference = next.state.difference(&wanted);
-            told = format!(
+            message = format!(
                 "the model says {answer:?}\nRedis says {reply:?}\nmodel | Redis{difference}"
             );
         }
-        Err(format!("{told}\nbefore:{:?}", self.last))
+        Err(format!("{message}\nbefore:{:?}", self.last))
     }
 
     fn note(&mut self, step: &Step, reply: &Reply, now: &Snapshot) -> Outcome {

@@ -245,7 +245,7 @@ async fn undecodable_job_that_hot_loops_its_bucket() {
     let leases = fixture.lease_up_to(9).await;
     assert_eq!(leases.len(), 3, "what has no payload is no job");
     let bad: Vec<_> = leases.iter().filter(|lease| lease.options.is_err()).collect();
-    assert_eq!(bad.len(), 1, "options that cannot be read are told as such");
+    assert_eq!(bad.len(), 1, "options that cannot be read are reported as such");
     for lease in leases {
         assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
     }

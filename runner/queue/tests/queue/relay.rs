@@ -67,7 +67,7 @@ impl World {
                 .map(move |freed| (*pushed, *freed))
         });
         let pushed_at: Vec<(u64, u64)> = pushed_at.collect();
-        let mut told = String::new();
+        let mut message = String::new();
         for order in orders(entries) {
             let parcels: Vec<&Parcel> = order.iter().flatten().collect();
             let counts = (relayed.entries, relayed.pushed, relayed.kept);
@@ -78,12 +78,12 @@ impl World {
                         [self.sides[0].model, self.sides[1].model] = models;
                         return self.arrive(&parcels, now);
                     }
-                    told = format!("the model pushes {pushed} and keeps {kept}");
+                    message = format!("the model pushes {pushed} and keeps {kept}");
                 }
-                Err(why) => told = why,
+                Err(why) => message = why,
             }
         }
-        Err(told)
+        Err(message)
     }
 
     /// The topics as these parcels leave them, and how many of them were pushed, if some moments

@@ -187,21 +187,21 @@ impl Snapshot {
 
     /// Where this state and another one differ, a key a line.
     pub(crate) fn difference(&self, other: &Self) -> String {
-        let mut told = String::new();
+        let mut difference = String::new();
         for (name, (ours, theirs)) in
             HASHES.iter().zip(self.hashes().into_iter().zip(other.hashes()))
         {
             if ours != theirs {
-                told += &format!("\n  {name}: {}  |  {}", show_hash(ours), show_hash(theirs));
+                difference += &format!("\n  {name}: {}  |  {}", show_hash(ours), show_hash(theirs));
             }
         }
         for (name, (ours, theirs)) in ZSETS.iter().zip(self.zsets().into_iter().zip(other.zsets()))
         {
             if ours != theirs {
-                told += &format!("\n  {name}: {}  |  {}", show_zset(ours), show_zset(theirs));
+                difference += &format!("\n  {name}: {}  |  {}", show_zset(ours), show_zset(theirs));
             }
         }
-        told
+        difference
     }
 }
 

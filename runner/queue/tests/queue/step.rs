@@ -116,7 +116,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// True if Redis may answer this where the model answers `expected`: all the same, but for
-    /// `more`, which may be said once too often, and for waits that were counted from another moment
+    /// `more`, which may be set once too often, and for waits that were counted from another moment
     /// of the step.
     pub(crate) fn agrees(&self, expected: &Self) -> bool {
         match (self, expected) {

@@ -72,11 +72,11 @@ for i = 1, count do
   local at = newest and count - i + 1 or i
   ids[i], times[i] = found[2 * at - 1], found[2 * at]
 end
-local said = redis.call('HMGET', infos, unpack(ids))
+local found_infos = redis.call('HMGET', infos, unpack(ids))
 local answer, listed, looked_at = { 0, '', '' }, 0, 0
 for i = 1, count do
   looked_at = i
-  local info = said[i] or ''
+  local info = found_infos[i] or ''
   if class == '' or string.find(info, '"class"%s*:%s*"' .. class .. '"') then
     answer[#answer + 1] = ids[i]
     answer[#answer + 1] = times[i]

@@ -11,8 +11,8 @@
 --         nack     delay in ms, attempts in all (1 to 999999), info
 --         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
 --         drop     info
--- Returns for acks that stand together a word of a letter each (d: done, l: lost), for each other job one
---         of done, superseded, cancelled, released, retry, snoozed, dead, lost
+-- Returns a text with one letter for each job: d done, s superseded, c cancelled, r released, t retry,
+--         z snoozed, x dead, l lost
 -- @include now
 -- @include number
 -- @include limits
@@ -76,7 +76,10 @@ if count < 1 or count > BATCH_MAX then return refuse('settle takes 1 to 1000 job
 local tokens = #ids > 0 and redis.call('ZMSCORE', UNACK, unpack(ids))
 local newer = #ids > 0 and redis.call('ZMSCORE', PENDING, unpack(ids))
 
-local words, seen = {}, {}
+local letters, seen = {}, {}
+local LETTERS = {
+  done = 'd', superseded = 's', cancelled = 'c', released = 'r', retry = 't', snoozed = 'z', dead = 'x',
+}
 local ended, forgotten, finished, deaths, leaving = {}, {}, {}, {}, {}
 local to_ready, to_retry, to_attempts, to_errors = {}, {}, {}, {}
 local to_unique, to_outbox = {}, {}
@@ -167,7 +170,7 @@ local function held_under(ack)
 end
 
 local function settle_acks(ack)
-  local held, letters = held_under(ack), {}
+  local held = held_under(ack)
   local are_few = ack.last - ack.first < FEW
   local successors = (are_few or redis.call('EXISTS', PENDING) == 1) and redis.call('ZMSCORE', PENDING, unpack(ARGV, ack.first, ack.last))
   for at = ack.first, ack.last do
@@ -183,7 +186,6 @@ local function settle_acks(ack)
       letters[#letters + 1] = 'l'
     end
   end
-  words[#words + 1] = table.concat(letters)
 end
 
 -- A single verdict.
@@ -191,7 +193,7 @@ local function settle_one(i)
   local id, at = ids[i], starts[i]
   local verdict, word = ARGV[at + 2], nil
   if seen[id] or tokens[i] ~= ARGV[at + 1] then
-    words[#words + 1] = 'lost'
+    letters[#letters + 1] = 'l'
     return
   end
   if verdict == 'finish' then
@@ -205,7 +207,7 @@ local function settle_one(i)
     word = put_back(id, at)
   end
   seen[id] = true
-  words[#words + 1] = word
+  letters[#letters + 1] = LETTERS[word]
   ended[#ended + 1] = id
   if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
     forgotten[#forgotten + 1] = id
@@ -218,7 +220,7 @@ end
 for _, entry in ipairs(entries) do
   if type(entry) == 'table' then settle_acks(entry) else settle_one(entry) end
 end
-if #ended == 0 then return words end
+if #ended == 0 then return table.concat(letters) end
 
 -- 3. Write.
 redis.call('ZREM', UNACK, unpack(ended))
@@ -251,4 +253,4 @@ if limits.waiting or admitted > 0 then wake(now_ms) end
 -- The topic is empty: no lease call can be repeated for a lost reply, and a late repetition finds nothing
 -- to lease.
 if redis.call('EXISTS', UNACK, READY, RETRY, PENDING) == 0 then redis.call('DEL', HOLDERS) end
-return words
+return table.concat(letters)

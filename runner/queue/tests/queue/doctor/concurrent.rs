@@ -25,7 +25,7 @@ fn some_job() -> NewJob {
     NewJob { due, options, ..job(&name) }
 }
 
-/// Does what producers and runners do, in any order, until it is told to end.
+/// Does what producers and runners do, in any order, until the test ends.
 async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &AtomicBool) {
     let mut held = Vec::new();
     let mut calls = 0;
