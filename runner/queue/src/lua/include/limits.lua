@@ -1,7 +1,7 @@
--- What the manifest says of the topic, as `configure` wrote it; absent is off.
+-- The limits of the topic, as `configure` wrote them. A missing field sets no limit.
 local limits_of_topic = redis.call('HMGET', META, 'paused', 'per_key', 'order', 'max_pending', 'max_running',
   'rate', 'burst', 'tat', 'ttl', 'priorities', 'waiting')
-local rules = {
+local limits = {
   paused = limits_of_topic[1] and limits_of_topic[1] ~= '0',
   per_key = tonumber(limits_of_topic[2] or '') or 0,
   relaxed = limits_of_topic[3] == 'relaxed',

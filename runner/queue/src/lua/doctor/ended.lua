@@ -1,4 +1,4 @@
--- Looks at one page of what is kept of dead or done jobs: its parts must have the same ids.
+-- Examines one page of dead or done jobs: their parts must have the same ids.
 --
 -- KEYS  dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
 -- ARGV  cursor, count, repair, part (dead, dead:jobs …), info for a dead job that has none
@@ -15,7 +15,7 @@ if not count or not KEY or not info then return refuse('the doctor looks at 1 to
 local is_dead = string.sub(part, 1, 4) == 'dead'
 local kind = is_dead and 'dead_parts' or 'done_parts'
 local INDEX = is_dead and DEAD or DONE
--- The first part is the one that no grave is without.
+-- Every ended job has the first part.
 local parts = is_dead and { DEAD_JOBS, DEAD_OPTS, DEAD_INFO } or { DONE_INFO, DONE_JOBS, DONE_RESULT }
 
 local function look_at_index(id, score)

@@ -1,5 +1,5 @@
--- Counts the turns of every key anew. It must see them all at once, so it looks only where there are
--- not too many.
+-- Counts the permits of every key again. It must see all of them at once, so it refuses if there are too
+-- many.
 --
 -- KEYS  opts ready meta blocked blocked:at turns turns:of
 -- ARGV  cursor (0), count (unused), repair, turns it counts at most
@@ -7,7 +7,7 @@
 -- @include now
 -- @include number
 -- @include wake
--- @include turns
+-- @include permits
 -- @include doctor
 local most = read_whole(ARGV[4], 1, 100000)
 
@@ -38,5 +38,5 @@ for _, key in ipairs(keys) do
     end
   end
 end
-if let_through > 0 then wake(now_ms) end
+if admitted > 0 then wake(now_ms) end
 return answer
