@@ -13,8 +13,8 @@ use bytes::Bytes;
 use clap::Parser;
 use duebox_job::{JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
-    SandboxConfig, World,
+    Grants, Handler, HostServices, Instances, Interrupt, Invocation, JobContext, Level, Limits,
+    LogSink, Sandbox, SandboxConfig,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -209,7 +209,7 @@ async fn drain(
     began: Instant,
     span: Duration,
 ) -> anyhow::Result<u32> {
-    let (interrupt, world) = (Interrupt::new(), Arc::new(World::of(Arc::new(Quiet))));
+    let (interrupt, world) = (Interrupt::new(), Arc::new(HostServices::with_logs(Arc::new(Quiet))));
     let mut jobs = 0;
     while began.elapsed() < span {
         for _ in 0..BATCH {
@@ -247,7 +247,7 @@ fn cached_load_ms(
     let folder = tempfile::tempdir().context("cannot make a directory for the cache")?;
     let sandbox = || {
         let mut sandbox = Sandbox::new(config)?;
-        sandbox.keep_compiled_in(folder.path())?;
+        sandbox.use_cache_dir(folder.path())?;
         anyhow::Ok(sandbox)
     };
     drop(load(&sandbox()?, &args.handlers, module, instances)?);

@@ -3,6 +3,7 @@
 //! that a module may cause.
 #![no_main]
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use duebox_fuzz::{Stage, assert_bounded};
@@ -19,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         module: 256 << 10,
         log: 4 << 10,
         tables: 1_000,
-        fuel: 100_000,
+        fuel: NonZeroU64::new(100_000),
         instances,
         ..Limits::default()
     };

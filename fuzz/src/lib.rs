@@ -10,7 +10,7 @@ use bytes::Bytes;
 use duebox_job::{JobId, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, HttpGrant, Interrupt, Invocation, JobContext, Level, Limits, LoadError,
-    LogSink, MemoryKv, Report, Sandbox, SandboxConfig, World,
+    LogSink, MemoryKv, RunReport, Sandbox, SandboxConfig, HostServices,
 };
 use tokio::runtime::Runtime;
 
@@ -68,9 +68,9 @@ impl Stage {
     }
 
     /// Runs a job in a world with an empty store and no network.
-    pub fn run(&self, handler: &Handler, payload: &[u8], ttr: Duration) -> Report {
+    pub fn run(&self, handler: &Handler, payload: &[u8], ttr: Duration) -> RunReport {
         let lines = Arc::new(Lines::default());
-        let world = World { kv: Some(Arc::new(MemoryKv::new())), ..World::of(lines.clone()) };
+        let world = HostServices { kv: Some(Arc::new(MemoryKv::new())), ..HostServices::with_logs(lines.clone()) };
         let job = Invocation {
             id: JobId::new("42").expect("an id"),
             topic: TopicName::new("fuzz").expect("a topic"),
@@ -90,7 +90,7 @@ impl Stage {
 }
 
 /// What must hold whatever a guest does.
-pub fn assert_bounded(report: &Report, memory_max: usize) {
+pub fn assert_bounded(report: &RunReport, memory_max: usize) {
     assert!(!matches!(report.outcome, Outcome::HostFault(_)), "{:?}", report.outcome);
     assert!(report.memory_peak <= memory_max, "{} bytes", report.memory_peak);
     assert!(report.result.as_ref().is_none_or(|result| result.len() <= 64 << 10));

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -98,7 +99,7 @@ fn missing_keys_have_the_defaults() {
     assert_eq!(topic.on[&FailureClass::BadVerdict], Policy::Dead);
     assert_eq!((topic.limits.memory, topic.limits.payload), (64 << 20, 1 << 20));
     assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
-    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, 0));
+    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, None));
     assert_eq!((topic.limits.instances, topic.sha256), (Instances::default(), None));
     assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
     assert_eq!(topic.grants.push, None);
@@ -134,7 +135,10 @@ fn keys_of_a_topic_override_those_of_the_defaults() {
     assert_eq!(close.on[&FailureClass::Trap], Policy::Retry);
     assert_eq!(close.on[&FailureClass::Exit], Policy::Discard);
     assert_eq!((close.limits.memory, close.limits.payload), (32 << 20, 2 << 10));
-    assert_eq!((close.limits.log, close.limits.tables, close.limits.fuel), (0, 10, 1_000_000));
+    assert_eq!(
+        (close.limits.log, close.limits.tables, close.limits.fuel),
+        (0, 10, NonZeroU64::new(1_000_000))
+    );
     assert_eq!(close.limits.instances, Instances { snapshot: true, jobs_each: 50 });
     assert_eq!(close.sha256, Some(Digest::of(b"abc")));
     assert_eq!(close.grants.env["SHOP"], "eu-1");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, HttpClient, HttpGrant, Instances, Interrupt, Invocation, JobContext, Level,
-    Limits, LogSink, Report, Sandbox, SandboxConfig, World,
+    Grants, Handler, HostServices, HttpClient, HttpGrant, Instances, Interrupt, Invocation,
+    JobContext, Level, Limits, LogSink, RunReport, Sandbox, SandboxConfig,
 };
 
 use crate::outside::Outside;
@@ -170,11 +170,12 @@ impl Module {
         let sink = Arc::clone(&logs) as _;
         let world = match &self.outside {
             Some(outside) => outside.world(sink),
-            None => World { http: Some(http_client()), ..World::of(sink) },
+            None => HostServices { http: Some(http_client()), ..HostServices::with_logs(sink) },
         };
         let running = self.handler.run(invocation, Interrupt::new(), Arc::new(world));
-        let Report { outcome, result, follow_ups, trace, log_tail, memory_peak, .. } =
-            runtime().block_on(running);
+        let RunReport {
+            outcome, result, follow_ups, backtrace: trace, log_tail, memory_peak, ..
+        } = runtime().block_on(running);
         Run { outcome, lines: logs.take(), result, follow_ups, trace, log_tail, memory_peak }
     }
 }

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use duebox_sandbox::{HttpClient, HttpGrant, LogSink, MemoryKv, Origin, World};
+use duebox_sandbox::{HostServices, HttpClient, HttpGrant, LogSink, MemoryKv, Origin};
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::server;
@@ -64,9 +64,13 @@ impl Outside {
     }
 
     /// The world around a guest that logs there.
-    pub(crate) fn world(&self, logs: Arc<dyn LogSink>) -> World {
+    pub(crate) fn world(&self, logs: Arc<dyn LogSink>) -> HostServices {
         let store = Arc::clone(&self.store);
-        World { http: Some(self.client.clone()), kv: Some(store), ..World::of(logs) }
+        HostServices {
+            http: Some(self.client.clone()),
+            kv: Some(store),
+            ..HostServices::with_logs(logs)
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{any, put};
 use duebox_job::TopicName;
-use duebox_sandbox::{Condition, KeyValue as _, MemoryKv};
+use duebox_sandbox::{KeyValue as _, KvCondition, MemoryKv};
 use futures_util::stream;
 
 /// How much of a stream goes out at once, in bytes.
@@ -86,7 +86,7 @@ async fn write(
     Path(key): Path<String>,
     value: Bytes,
 ) -> Result<(), String> {
-    let written = store.set(&topic()?, key.as_bytes(), value, None, Condition::Always).await;
+    let written = store.set(&topic()?, key.as_bytes(), value, None, KvCondition::Always).await;
     written.map(|_| ()).map_err(|error| error.to_string())
 }
 

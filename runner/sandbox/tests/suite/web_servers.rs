@@ -1,5 +1,4 @@
-//! Servers on loopback, as the tests of HTTP need them: one that echoes, and ones that say exactly what a
-//! test wants said.
+//! Servers on loopback: an echo server, and servers that send exactly the bytes that a test chooses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use axum::http::{HeaderMap, Method, Uri};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Where most servers are: a free port of loopback.
+/// A free port on loopback.
 const HERE: &str = "127.0.0.1:0";
 
-/// Listens on a free port of loopback.
+/// Listens on a free port on loopback.
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     listen_at(HERE).await
 }
@@ -32,7 +31,7 @@ pub(crate) async fn serve(router: Router) -> SocketAddr {
     address
 }
 
-/// Answers every request with itself: a line with method and path, its headers, an empty line, its body.
+/// Responds to every request with the request itself: method and path, headers, an empty line, body.
 pub(crate) async fn echo() -> SocketAddr {
     let echo = |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| async move {
         let mut text = format!("{method} {uri}\n").into_bytes();
@@ -49,14 +48,14 @@ pub(crate) async fn echo() -> SocketAddr {
     serve(Router::new().fallback(echo)).await
 }
 
-/// A server of raw bytes, and how many connections it has taken.
-pub(crate) struct Raw {
+/// A server that sends raw bytes, and counts its connections.
+pub(crate) struct RawServer {
     pub(crate) address: SocketAddr,
     taken: Arc<AtomicUsize>,
 }
 
-impl Raw {
-    /// Hands each connection over, after the head of its first request is there.
+impl RawServer {
+    /// Calls `speak` with each connection after the head of its first request.
     pub(crate) async fn serve<F, S>(speak: S) -> Self
     where
         S: Fn(TcpStream) -> F + Send + 'static,
@@ -85,7 +84,7 @@ impl Raw {
         Self { address, taken }
     }
 
-    /// Answers the first request of each connection with these bytes, then closes it.
+    /// Sends these bytes in response to the first request of each connection, then closes it.
     pub(crate) async fn say(bytes: impl Into<Vec<u8>>) -> Self {
         Self::say_at(HERE, bytes).await
     }
@@ -96,7 +95,7 @@ impl Raw {
         Self::serve_at(address, move |mut connection| {
             let bytes = Arc::clone(&bytes);
             async move {
-                // A client that has heard enough may be gone.
+                // The client may have disconnected.
                 let _gone = connection.write_all(&bytes).await;
             }
         })
@@ -108,7 +107,7 @@ impl Raw {
     }
 }
 
-/// Reads the head of a request; whether there was one.
+/// Reads the head of a request. Returns whether there was one.
 async fn speak_after_head(connection: &mut TcpStream) -> bool {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,13 +1,13 @@
-//! What a guest says beyond its verdict, and which verdict lets it count: snoozes and results.
+//! What a guest adds to its verdict, and with which verdict it counts: snoozes and results.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{FailureClass, Outcome};
 
-use crate::kit::{Ran, run_probe};
+use crate::support::{TestRun, run_probe};
 
-fn snoozed(ran: &Ran) -> (Duration, &str) {
+fn snooze_of(ran: &TestRun) -> (Duration, &str) {
     match &ran.report.outcome {
         Outcome::Snoozed { delay, reason } => (*delay, reason),
         other => panic!("no snooze: {other:?}"),
@@ -15,7 +15,7 @@ fn snoozed(ran: &Ran) -> (Duration, &str) {
 }
 
 #[tokio::test]
-async fn a_snooze_goes_with_a_nack_within_its_bounds() {
+async fn a_snooze_with_a_nack_is_limited() {
     for (asked, kept_ms) in [
         (1_500, 1_500),
         (0, 0),
@@ -26,12 +26,12 @@ async fn a_snooze_goes_with_a_nack_within_its_bounds() {
         (i64::MAX, 365 * 86_400_000),
     ] {
         let ran = run_probe(&format!("(call $snooze (i64.const {asked})) (i32.const 1)")).await;
-        assert_eq!(snoozed(&ran), (Duration::from_millis(kept_ms), ""), "{asked}");
+        assert_eq!(snooze_of(&ran), (Duration::from_millis(kept_ms), ""), "{asked}");
     }
 }
 
 #[tokio::test]
-async fn a_snooze_beats_a_retry_and_keeps_the_reason_and_the_last_one_counts() {
+async fn the_last_snooze_overrides_retry_after_and_keeps_the_reason() {
     let ran = run_probe(
         "(call $snooze (i64.const 10))
          (call $retry_after (i64.const 20))
@@ -40,11 +40,11 @@ async fn a_snooze_beats_a_retry_and_keeps_the_reason_and_the_last_one_counts() {
          (i32.const 1)",
     )
     .await;
-    assert_eq!(snoozed(&ran), (Duration::from_millis(30), "a reason"));
+    assert_eq!(snooze_of(&ran), (Duration::from_millis(30), "a reason"));
 }
 
 #[tokio::test]
-async fn a_snooze_means_nothing_without_a_nack() {
+async fn a_snooze_has_no_effect_without_a_nack() {
     let ended =
         async |end: &str| run_probe(&format!("(call $snooze (i64.const 1000)) {end}")).await;
     assert_eq!(ended("(i32.const 0)").await.report.outcome, Outcome::Acked);
@@ -58,7 +58,7 @@ async fn a_snooze_means_nothing_without_a_nack() {
 }
 
 #[tokio::test]
-async fn the_last_result_is_kept_with_an_ack_and_may_be_any_bytes() {
+async fn an_ack_keeps_the_last_result_which_may_be_any_bytes() {
     for (calls, kept) in [
         ("", None),
         ("(drop (call $result (i32.const 320) (i32.const 8)))", Some(&b"a reason"[..])),
@@ -87,12 +87,12 @@ async fn a_result_without_an_ack_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_result_over_64_kib_is_refused_and_changes_nothing() {
+async fn a_result_over_64_kib_is_refused_and_the_last_one_stays() {
     let grown = "(drop (memory.grow (i32.const 1)))";
     let fits = "(call $result (i32.const 0) (i32.const 65536))";
     let ran = run_probe(&format!("{grown} {fits}")).await;
     assert_eq!((ran.answer(), ran.report.result.map(|kept| kept.len())), (0, Some(65_536)));
-    // −4 plus 4 is an ack, so that the result that was kept shows.
+    // −4 plus 4 is an ack, with which the report has a result.
     let ran = run_probe(&format!(
         "{grown} (drop (call $result (i32.const 320) (i32.const 8)))
          (i32.add (call $result (i32.const 0) (i32.const 65537)) (i32.const 4))"

@@ -1,4 +1,4 @@
-//! What every test here starts from: one sandbox, a job to run, and a sink that keeps the lines.
+//! The common parts of the tests: a sandbox, a job, and a sink that collects log lines.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Interrupt, Invocation, JobContext, KeyValue, Level, Limits, LogSink, MemoryKv,
-    Report, Sandbox, SandboxConfig, World,
+    Grants, Handler, HostServices, Interrupt, Invocation, JobContext, KeyValue, Level, Limits,
+    LogSink, MemoryKv, RunReport, Sandbox, SandboxConfig,
 };
 use tokio::sync::Notify;
 
@@ -33,8 +33,8 @@ pub(crate) fn load_with(wat: &str, limits: Limits, grants: Grants) -> Handler {
     sandbox().load(wat.as_bytes(), limits, grants).unwrap_or_else(|error| panic!("{error}\n{wat}"))
 }
 
-/// Every import of `duebox_v1` that needs no grant, under its own name, a memory of one page and a `handle(len)` with
-/// this body. What `handle` returns is what [`Ran::answer`] gives.
+/// A module with every import of `duebox_v1` that needs no grant, a memory of one page, and a `handle(len)` with this
+/// body. [`TestRun::answer`] returns what `handle` returned.
 pub(crate) fn probe(body: &str) -> String {
     format!(
         r#"(module
@@ -60,7 +60,7 @@ pub(crate) fn probe(body: &str) -> String {
     )
 }
 
-/// A job that can be run with any handler; tests change what they are about.
+/// A job for any handler. Tests change the fields that they test.
 pub(crate) fn job() -> Invocation {
     Invocation {
         id: JobId::new("job-42").expect("an id"),
@@ -75,14 +75,14 @@ pub(crate) fn job() -> Invocation {
     }
 }
 
-/// What one run came to, with its lines.
+/// The report of one run, and its log lines.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) report: Report,
+pub(crate) struct TestRun {
+    pub(crate) report: RunReport,
     pub(crate) lines: Vec<(Level, String)>,
 }
 
-impl Ran {
+impl TestRun {
     /// The verdict as the guest returned it.
     pub(crate) fn answer(&self) -> i32 {
         match &self.report.outcome {
@@ -111,48 +111,48 @@ impl Ran {
     }
 
     /// The text of the lines.
-    pub(crate) fn said(&self) -> Vec<&str> {
+    pub(crate) fn texts(&self) -> Vec<&str> {
         self.lines.iter().map(|(_, text)| text.as_str()).collect()
     }
 }
 
-/// A world with a log and an empty store.
-pub(crate) fn world_of(lines: Arc<dyn LogSink>) -> Arc<World> {
-    Arc::new(World { kv: Some(Arc::new(MemoryKv::new())), ..World::of(lines) })
+/// Host services with a log and an empty store.
+pub(crate) fn services_with_logs(lines: Arc<dyn LogSink>) -> Arc<HostServices> {
+    Arc::new(HostServices { kv: Some(Arc::new(MemoryKv::new())), ..HostServices::with_logs(lines) })
 }
 
 /// Runs a handler on a job.
-pub(crate) async fn run(handler: &Handler, job: Invocation) -> Ran {
+pub(crate) async fn run(handler: &Handler, job: Invocation) -> TestRun {
     run_on(handler, job, Some(Arc::new(MemoryKv::new()))).await
 }
 
-/// Runs a handler on a job in a world with this store.
+/// Runs a handler on a job with this store.
 pub(crate) async fn run_on(
     handler: &Handler,
     job: Invocation,
     kv: Option<Arc<dyn KeyValue>>,
-) -> Ran {
-    run_in(handler, job, |logs| World { kv, ..World::of(logs) }).await
+) -> TestRun {
+    run_in(handler, job, |logs| HostServices { kv, ..HostServices::with_logs(logs) }).await
 }
 
-/// Runs a handler on a job in a world that is made around its log.
+/// Runs a handler on a job with services that are created from its log.
 pub(crate) async fn run_in(
     handler: &Handler,
     job: Invocation,
-    world: impl FnOnce(Arc<dyn LogSink>) -> World,
-) -> Ran {
+    services: impl FnOnce(Arc<dyn LogSink>) -> HostServices,
+) -> TestRun {
     let lines = Lines::new();
-    let world = Arc::new(world(lines.clone()));
-    let report = handler.run(job, Interrupt::new(), world).await;
-    Ran { report, lines: lines.take() }
+    let services = Arc::new(services(lines.clone()));
+    let report = handler.run(job, Interrupt::new(), services).await;
+    TestRun { report, lines: lines.take() }
 }
 
-/// Runs `handle` with this body on the usual job.
-pub(crate) async fn run_probe(body: &str) -> Ran {
+/// Runs [`probe`] with this body on the default job.
+pub(crate) async fn run_probe(body: &str) -> TestRun {
     run(&load(&probe(body)), job()).await
 }
 
-/// A sink that keeps what it is given, and wakes who waits for it.
+/// A sink that collects lines, and wakes a waiting test.
 pub(crate) struct Lines {
     kept: Mutex<Vec<(Level, String)>>,
     more: Notify,
@@ -167,7 +167,7 @@ impl Lines {
         std::mem::take(&mut self.kept.lock().expect("no panic in a sink"))
     }
 
-    /// Waits until a line came since the last time it was waited for.
+    /// Waits for a line since the last wait.
     pub(crate) async fn one(&self) {
         let patience = Duration::from_secs(30);
         tokio::time::timeout(patience, self.more.notified()).await.expect("the guest says a line");
@@ -182,12 +182,12 @@ impl LogSink for Lines {
     }
 }
 
-/// The folder of hostile modules.
+/// The directory of the hostile modules.
 pub(crate) fn hostile_modules() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile")
 }
 
-/// Says a line, then sleeps an hour in the host (WASI's poll_oneoff, a relative clock).
+/// Logs a line, then sleeps an hour in the host (WASI's poll_oneoff with a relative clock).
 pub(crate) const SLEEPER: &str = r#"(module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (import "wasi_snapshot_preview1" "poll_oneoff"
@@ -200,7 +200,7 @@ pub(crate) const SLEEPER: &str = r#"(module
     (i64.store (i32.const 24) (i64.const 3600000000000))
     (call $poll_oneoff (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128))))"#;
 
-/// Says a line, then spins for ever.
+/// Logs a line, then loops endlessly.
 pub(crate) const SPINNER: &str = r#"(module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
@@ -210,6 +210,6 @@ pub(crate) const SPINNER: &str = r#"(module
     (loop $again (br $again))
     (i32.const 0)))"#;
 
-/// Acks at once.
+/// Acks immediately.
 pub(crate) const ACKS: &str =
     r#"(module (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;

@@ -1,27 +1,27 @@
-//! A small name server on loopback: real questions over UDP, answers as a test wants them.
+//! A small name server on loopback with answers that a test chooses.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use duebox_sandbox::{Handler, HttpClient, HttpConfig, Invocation, MemoryKv, World};
+use duebox_sandbox::{Handler, HostServices, HttpClient, HttpConfig, Invocation, MemoryKv};
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use tokio::net::UdpSocket;
 
-use crate::asker::client;
-use crate::kit::{Ran, run_in};
+use crate::http_guest::client;
+use crate::support::{TestRun, run_in};
 
-/// The name that is never answered for.
+/// The name for which there is never an answer.
 pub(crate) const SILENT: &str = "silent.test";
 
 /// A network whose name server never answers.
-pub(crate) struct Silence {
+pub(crate) struct SilentNetwork {
     client: HttpClient,
     _socket: UdpSocket,
 }
 
-impl Silence {
+impl SilentNetwork {
     pub(crate) async fn listen() -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let name_servers = vec![socket.local_addr().unwrap()];
@@ -29,24 +29,25 @@ impl Silence {
         Self { client, _socket: socket }
     }
 
-    /// Runs a handler on a job in this network, with a store of its own.
-    pub(crate) async fn run(&self, handler: &Handler, job: Invocation) -> Ran {
+    /// Runs a handler on a job in this network, with its own store.
+    pub(crate) async fn run(&self, handler: &Handler, job: Invocation) -> TestRun {
         let (http, kv) = (Some(self.client.clone()), Some(Arc::new(MemoryKv::new()) as _));
-        run_in(handler, job, |logs| World { http, kv, ..World::of(logs) }).await
+        run_in(handler, job, |logs| HostServices { http, kv, ..HostServices::with_logs(logs) })
+            .await
     }
 }
 
-/// For each name its answers, one lookup after the other; the last one stands.
+/// For each name its answers, one for each lookup; the last one is repeated.
 type Zone = HashMap<String, Vec<Vec<IpAddr>>>;
 
-/// The name server, and how many questions each name has had.
-pub(crate) struct Names {
+/// The name server, and how many queries each name has received.
+pub(crate) struct NameServer {
     address: SocketAddr,
     asked: Arc<Mutex<HashMap<(String, RecordType), usize>>>,
 }
 
-impl Names {
-    /// Serves these names: each has answers separated by `|`, an answer addresses separated by blanks.
+impl NameServer {
+    /// Serves these names. Answers are separated by `|`, and the addresses of an answer by blanks.
     pub(crate) async fn serve(names: &[(&str, &str)]) -> Self {
         let answer = |text: &str| text.split_whitespace().map(|one| one.parse().unwrap()).collect();
         let answers = |text: &str| text.split('|').map(answer).collect();
@@ -77,19 +78,19 @@ impl Names {
         names
     }
 
-    /// A client that asks this server and no other.
+    /// A client that uses only this name server.
     pub(crate) fn config(&self) -> HttpConfig {
         HttpConfig { name_servers: vec![self.address], ..HttpConfig::default() }
     }
 
-    /// How often the addresses of a name were asked for.
+    /// How often the addresses of a name were queried.
     pub(crate) fn asked(&self, name: &str) -> usize {
         let asked = self.asked.lock().unwrap();
         asked.get(&(name.to_owned(), RecordType::A)).copied().unwrap_or(0)
     }
 }
 
-/// Answers with the addresses of the kind that is asked for, which may not be kept.
+/// Answers with the addresses of the queried family. They must not be cached.
 fn answer_to(question: &Message, answers: Option<&Vec<Vec<IpAddr>>>, number: usize) -> Message {
     let mut message = Message::response(question.metadata.id, OpCode::Query);
     let query = question.queries[0].clone();

@@ -1,5 +1,4 @@
-//! Instances of a snapshot that run one job after the other, put back to their start between them: each job
-//! finds what it would find in a new one, whatever the one before did.
+//! Instances of a snapshot that are reset between jobs: each job finds the state of a new instance.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +6,14 @@ use bytes::Bytes;
 use duebox_job::Outcome;
 use duebox_sandbox::{Grants, Handler, Instances, Limits, Sandbox, SandboxConfig};
 
-use crate::kit::{Ran, job, load_with, run};
+use crate::support::{TestRun, job, load_with, run};
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
 const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
 
-/// Sums up all its memory and its globals and says the sum; then writes what the payload holds: addresses of
-/// 4 bytes each. `_initialize` leaves a mark in each fourth page of 4 KiB, and far from all others.
-const SUMS_UP: &str = r#"(module
+/// Logs a checksum of its memory and its globals. Then it writes to the addresses in its payload, 4 bytes each.
+/// `_initialize` writes to every fourth page of 4 KiB, and to one that is far from the others.
+const CHECKSUM: &str = r#"(module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 40)
@@ -69,7 +68,7 @@ fn in_mode(wat: &str, instances: Instances) -> Handler {
     load_with(wat, Limits { instances, ..Limits::default() }, Grants::default())
 }
 
-async fn after(handler: &Handler, payload: Vec<u8>) -> Ran {
+async fn after(handler: &Handler, payload: Vec<u8>) -> TestRun {
     let mut next = job();
     next.payload = Bytes::from(payload);
     let ran = run(handler, next).await;
@@ -78,12 +77,12 @@ async fn after(handler: &Handler, payload: Vec<u8>) -> Ran {
 }
 
 #[tokio::test]
-async fn every_byte_and_every_global_is_put_back_wherever_a_job_wrote() {
-    let [fresh, snapshot] = [FRESH, SNAPSHOT].map(|mode| in_mode(SUMS_UP, mode));
-    let wanted = after(&fresh, vec![0; 4]).await.said().join("");
+async fn every_byte_and_every_global_is_reset() {
+    let [fresh, snapshot] = [FRESH, SNAPSHOT].map(|mode| in_mode(CHECKSUM, mode));
+    let wanted = after(&fresh, vec![0; 4]).await.texts().join("");
     let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..200 {
-        // From one page to more than is ever put back.
+        // From one page to more than a reset restores.
         let addresses = [1, 3, 40, 200, 600][round % 5];
         let mut payload = Vec::new();
         for _ in 0..addresses {
@@ -92,12 +91,12 @@ async fn every_byte_and_every_global_is_put_back_wherever_a_job_wrote() {
                 .wrapping_add(1_442_695_040_888_963_407);
             payload.extend_from_slice(&chance.to_le_bytes()[4..]);
         }
-        let said = after(&snapshot, payload).await.said().join("");
+        let said = after(&snapshot, payload).await.texts().join("");
         assert_eq!(said, wanted, "round {round}");
     }
 }
 
-/// Acks; its memory is larger than what is put back, and it touches one page of it.
+/// Acks. Its memory is larger than what a reset restores, and it touches one page of it.
 const SMALL: &str = r#"(module
   (memory (export "memory") 100)
   (func (export "_initialize") (i32.store (i32.const 0) (i32.const 1)))
@@ -106,11 +105,11 @@ const SMALL: &str = r#"(module
     (i32.const 0)))"#;
 
 #[tokio::test]
-async fn an_instance_that_is_put_back_is_kept_and_one_that_grew_or_failed_is_not() {
+async fn a_reset_instance_is_kept_and_one_that_grew_or_failed_is_dropped() {
     let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 1_000 };
     let sandbox = Sandbox::new(&config).unwrap();
     if !std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .is_ok_and(|kernel| tells_pages(&kernel))
+        .is_ok_and(|kernel| reports_pages(&kernel))
     {
         return;
     }
@@ -134,20 +133,20 @@ async fn an_instance_that_is_put_back_is_kept_and_one_that_grew_or_failed_is_not
     ));
     for other in [&grows, &fails, &fills] {
         drop(run(other, job()).await);
-        assert_eq!(sandbox.memory_held(), memory, "only the first one's is kept");
+        assert_eq!(sandbox.memory_held(), memory, "only the first instance is kept");
     }
     drop(handler);
     assert_eq!(sandbox.memory_held(), 0);
 }
 
-/// Whether a kernel of this release tells which pages were written: from 6.7 on.
-fn tells_pages(release: &str) -> bool {
+/// Whether a kernel of this release reports written pages: since 6.7.
+fn reports_pages(release: &str) -> bool {
     let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(7))
 }
 
 #[tokio::test]
-async fn what_is_kept_for_later_jobs_goes_where_memory_is_short() {
+async fn idle_instances_are_dropped_when_memory_is_short() {
     let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 1_000 };
     let sandbox = Sandbox::new(&config).unwrap();
     sandbox.limit_memory(120 * 65_536);
@@ -162,11 +161,11 @@ async fn what_is_kept_for_later_jobs_goes_where_memory_is_short() {
     let grows = load(grows);
     for _ in 0..3 {
         assert_eq!(run(&kept, job()).await.answer(), 0);
-        assert_eq!(run(&grows, job()).await.answer(), 0, "it may have what waits for nothing");
+        assert_eq!(run(&grows, job()).await.answer(), 0, "it gets the memory of idle instances");
     }
 }
 
-/// Opens a file, leaves it open, and says the number of it.
+/// Opens a file, leaves it open, and logs its descriptor.
 const OPENS: &str = r#"(module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (import "wasi_snapshot_preview1" "path_open"
@@ -183,7 +182,7 @@ const OPENS: &str = r#"(module
     (local.get $errno)))"#;
 
 #[tokio::test]
-async fn files_that_a_job_left_open_are_not_open_in_the_next() {
+async fn files_that_a_job_left_open_are_closed_for_the_next() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "text").unwrap();
     let dirs = BTreeMap::from([("/data".to_owned(), folder.path().to_owned())]);
@@ -191,6 +190,6 @@ async fn files_that_a_job_left_open_are_not_open_in_the_next() {
     let handler = load_with(OPENS, Limits { instances: SNAPSHOT, ..Limits::default() }, grants);
     for _ in 0..5 {
         let ran = run(&handler, job()).await;
-        assert_eq!((ran.answer(), ran.said()), (0, vec!["4"]));
+        assert_eq!((ran.answer(), ran.texts()), (0, vec!["4"]));
     }
 }

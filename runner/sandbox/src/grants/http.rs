@@ -1,5 +1,5 @@
-//! Where a topic's handler may go: origins by scheme, host and port, and of private addresses those that
-//! are named. An origin is read once, in the form that URLs are compared in.
+//! Which origins a topic's handler may send requests to. An origin is parsed once, into the form in which
+//! URLs are compared.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,15 +8,12 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::address::may_dial;
-use super::error::HttpError;
-
 /// What a topic grants of the network. The default is nothing: every call is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpGrant {
-    /// Origins that may be asked.
+    /// The origins that the handler may send requests to.
     pub allow: Vec<Origin>,
-    /// Addresses that may be dialled although they are not public.
+    /// Addresses that the handler may connect to although they are not public.
     pub private: Vec<IpNet>,
     /// The largest response body, in bytes.
     pub body_max: usize,
@@ -29,38 +26,16 @@ impl Default for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Whether one of its origins covers the URL.
+    /// Whether one of the origins covers the URL.
     pub fn covers(&self, url: &Url) -> bool {
         self.allow.iter().any(|origin| origin.covers(url))
     }
-
-    /// Whether the URL is covered, and its address may be dialled if it names one instead of a host. What
-    /// a host's name leads to is checked when that is known.
-    pub(super) fn check(&self, url: &Url) -> Result<(), HttpError> {
-        if !self.covers(url) {
-            let origin = url.origin().ascii_serialization();
-            let text =
-                format!("{origin} is not granted; name it under http of the topic's sandbox");
-            return Err(HttpError::Denied(text));
-        }
-        let address = match url.host() {
-            Some(Host::Ipv4(address)) => IpAddr::V4(address),
-            Some(Host::Ipv6(address)) => IpAddr::V6(address),
-            Some(Host::Domain(_)) | None => return Ok(()),
-        };
-        match may_dial(address, &self.private) {
-            true => Ok(()),
-            false => Err(HttpError::Denied(format!(
-                "{address} is not public; http_private of the topic's sandbox grants such addresses"
-            ))),
-        }
-    }
 }
 
-/// Hosts at a scheme and a port: `https://api.shop.example`, `*.internal.example:8443`.
+/// Hosts with a scheme and a port: `https://api.shop.example`, `*.internal.example:8443`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    written: String,
+    text: String,
     scheme: Option<Scheme>,
     host: HostRule,
     port: PortRule,
@@ -75,7 +50,7 @@ enum Scheme {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HostRule {
     Any,
-    /// Every name below this one, not itself; with its leading dot.
+    /// Every name below this one, but not the name itself. The text starts with a dot.
     Below(String),
     One(Host),
 }
@@ -83,26 +58,28 @@ enum HostRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PortRule {
     Any,
-    /// That of the URL's scheme.
+    /// The default port of the URL's scheme.
     Standard,
     One(u16),
 }
 
-/// Why a text is no origin.
+/// Why a text is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// A scheme that no handler can speak.
-    #[error("{0:?} is no scheme: http and https are")]
+    /// The scheme is neither `http` nor `https`.
+    #[error("{0:?} is not a scheme: use http or https")]
     Scheme(String),
-    /// No host, or a malformed one.
-    #[error("{0:?} is no host: write a name, *.name for all below it, * for any, or an address")]
-    Host(String),
-    /// No port from 1 to 65535.
-    #[error("{0:?} is no port: write 1 to 65535, or * for any")]
-    Port(String),
-    /// A path, a query or a user, which tell no origin from another.
+    /// The host is missing or malformed.
     #[error(
-        "{0:?} is more than an origin: write scheme, host and port alone, without a final slash"
+        "{0:?} is not a host: write a name, *.name for all names below it, * for any, or an address"
+    )]
+    Host(String),
+    /// The port is not a number from 1 to 65535.
+    #[error("{0:?} is not a port: write 1 to 65535, or * for any")]
+    Port(String),
+    /// The text has a path, a query or a user.
+    #[error(
+        "{0:?} is more than an origin: write only scheme, host and port, without a final slash"
     )]
     More(String),
 }
@@ -121,15 +98,15 @@ impl FromStr for Origin {
             return Err(OriginError::More(text.to_owned()));
         }
         let (host, port) = match rest.rsplit_once(':') {
-            // The colons of an address in brackets are its own.
-            Some((host, port)) if !port.ends_with(']') => (host, read_port(port)?),
+            // The colons inside the brackets belong to an IPv6 address.
+            Some((host, port)) if !port.ends_with(']') => (host, parse_port(port)?),
             _ => (rest, PortRule::Standard),
         };
-        Ok(Self { written: text.to_owned(), scheme, host: read_host(host)?, port })
+        Ok(Self { text: text.to_owned(), scheme, host: parse_host(host)?, port })
     }
 }
 
-fn read_port(text: &str) -> Result<PortRule, OriginError> {
+fn parse_port(text: &str) -> Result<PortRule, OriginError> {
     if text == "*" {
         return Ok(PortRule::Any);
     }
@@ -140,33 +117,35 @@ fn read_port(text: &str) -> Result<PortRule, OriginError> {
     }
 }
 
-fn read_host(text: &str) -> Result<HostRule, OriginError> {
-    let bad = || OriginError::Host(text.to_owned());
+fn parse_host(text: &str) -> Result<HostRule, OriginError> {
+    let invalid = || OriginError::Host(text.to_owned());
     if text == "*" {
         return Ok(HostRule::Any);
     }
-    let (name, is_wild) = match text.strip_prefix("*.") {
+    let (name, is_wildcard) = match text.strip_prefix("*.") {
         Some(name) => (name, true),
         None => (text, false),
     };
     if name.contains('*') {
-        return Err(bad());
+        return Err(invalid());
     }
-    match Host::parse(name).map_err(|_| bad())? {
-        Host::Domain(name) if is_wild => Ok(HostRule::Below(format!(".{}", without_dot(&name)))),
-        Host::Domain(name) => Ok(HostRule::One(Host::Domain(without_dot(&name).to_owned()))),
-        _ if is_wild => Err(bad()),
+    match Host::parse(name).map_err(|_| invalid())? {
+        Host::Domain(name) if is_wildcard => {
+            Ok(HostRule::Below(format!(".{}", without_final_dot(&name))))
+        }
+        Host::Domain(name) => Ok(HostRule::One(Host::Domain(without_final_dot(&name).to_owned()))),
+        _ if is_wildcard => Err(invalid()),
         address => Ok(HostRule::One(address)),
     }
 }
 
-/// A name without the dot that may end it: `shop.example.` is `shop.example`.
-fn without_dot(name: &str) -> &str {
+/// `shop.example.` and `shop.example` are the same name.
+fn without_final_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
 impl Origin {
-    /// Whether it covers every host, or every one below a top-level name such as `*.com`.
+    /// Whether the origin covers every host, or every host below a top-level name such as `*.com`.
     pub fn covers_anyone(&self) -> bool {
         match &self.host {
             HostRule::Any => true,
@@ -175,12 +154,12 @@ impl Origin {
         }
     }
 
-    /// Whether it lets a request go out without TLS.
+    /// Whether the origin allows requests without TLS.
     pub fn allows_plain_text(&self) -> bool {
         self.scheme != Some(Scheme::Https)
     }
 
-    /// The host's name, or the name that all covered hosts are below; none for an address or any host.
+    /// The host's name, or the name that all covered hosts are below. `None` for an address and for `*`.
     pub fn name(&self) -> Option<&str> {
         match &self.host {
             HostRule::Below(suffix) => Some(&suffix[1..]),
@@ -189,7 +168,7 @@ impl Origin {
         }
     }
 
-    /// The address, if it names one.
+    /// The address, if the origin has one instead of a name.
     pub fn address(&self) -> Option<IpAddr> {
         match self.host {
             HostRule::One(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
@@ -205,12 +184,12 @@ impl Origin {
             _ => return false,
         };
         let port = url.port().unwrap_or(standard);
-        let port_fits = match self.port {
+        let port_matches = match self.port {
             PortRule::Any => true,
             PortRule::Standard => port == standard,
             PortRule::One(granted) => port == granted,
         };
-        port_fits
+        port_matches
             && self.scheme.is_none_or(|granted| granted == scheme)
             && url.host().is_some_and(|host| self.host.covers(&host))
     }
@@ -221,10 +200,12 @@ impl HostRule {
         match (self, host) {
             (Self::Any, _) => true,
             (Self::Below(suffix), Host::Domain(name)) => {
-                let name = without_dot(name);
+                let name = without_final_dot(name);
                 name.len() > suffix.len() && name.ends_with(suffix.as_str())
             }
-            (Self::One(Host::Domain(granted)), Host::Domain(name)) => granted == without_dot(name),
+            (Self::One(Host::Domain(granted)), Host::Domain(name)) => {
+                granted == without_final_dot(name)
+            }
             (Self::One(Host::Ipv4(granted)), Host::Ipv4(address)) => granted == address,
             (Self::One(Host::Ipv6(granted)), Host::Ipv6(address)) => granted == address,
             _ => false,
@@ -234,7 +215,7 @@ impl HostRule {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
+        f.write_str(&self.text)
     }
 }
 
@@ -247,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_scheme_host_and_port() {
+    fn an_origin_compares_scheme_host_and_port() {
         let shop = "https://api.shop.example";
         assert!(covers(shop, "https://api.shop.example/orders?x=1"));
         assert!(covers(shop, "https://API.shop.example.:443/"));
@@ -267,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_or_a_star_is_free() {
+    fn omitted_parts_and_stars_match_anything() {
         let inside = "*.internal.example:8443";
         assert!(covers(inside, "https://a.b.internal.example:8443/"));
         assert!(covers(inside, "http://a.internal.example:8443/"));
@@ -282,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_an_origin_reaches_is_told() {
+    fn an_origin_reports_what_it_covers() {
         let origin = |text: &str| text.parse::<Origin>().unwrap();
         for text in ["*", "https://*:8443", "*.com"] {
             assert!(origin(text).covers_anyone(), "{text}");
@@ -298,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_told() {
+    fn an_invalid_origin_is_refused_with_its_reason() {
         let error = |text: &str| text.parse::<Origin>().unwrap_err();
         assert!(matches!(error("ftp://a.example"), OriginError::Scheme(_)));
         assert!(matches!(error("https://"), OriginError::Host(_)));

@@ -1,11 +1,11 @@
-//! Both shapes of `handle`, the verdicts, and what goes with them.
+//! Both signatures of `handle`, the verdicts, and their reasons.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{FailureClass, Outcome};
 
-use crate::kit::{job, load, run, run_probe};
+use crate::support::{job, load, run, run_probe};
 
 #[tokio::test]
 async fn zero_acks_one_nacks_two_drops() {
@@ -15,7 +15,7 @@ async fn zero_acks_one_nacks_two_drops() {
 }
 
 #[tokio::test]
-async fn any_other_verdict_is_bad_and_told() {
+async fn any_other_verdict_is_bad_and_reported() {
     for verdict in [3, 7, -1, i32::MIN] {
         let ran = run_probe(&format!("(i32.const {verdict})")).await;
         let (class, reason) = ran.class();
@@ -25,15 +25,15 @@ async fn any_other_verdict_is_bad_and_told() {
 }
 
 #[tokio::test]
-async fn the_pull_shape_is_told_the_length() {
+async fn handle_with_one_parameter_gets_the_length() {
     assert_eq!(run_probe("(local.get $len)").await.answer(), 12);
     let mut empty = job();
     empty.payload = Bytes::new();
-    let handler = load(&crate::kit::probe("(local.get $len)"));
+    let handler = load(&crate::support::probe("(local.get $len)"));
     assert_eq!(run(&handler, empty).await.answer(), 0);
 }
 
-/// Nacks with the payload as its reason; `alloc` always answers 70000.
+/// Nacks with the payload as its reason. `alloc` always returns 70000.
 const PUSH: &str = r#"(module
   (import "duebox_v1" "reason" (func $reason (param i32 i32)))
   (memory (export "memory") 2)
@@ -47,7 +47,7 @@ const PUSH: &str = r#"(module
     (i32.const 1)))"#;
 
 #[tokio::test]
-async fn the_push_shape_is_handed_the_payload() {
+async fn handle_with_two_parameters_gets_the_payload() {
     let handler = load(PUSH);
     let ran = run(&handler, job()).await;
     assert_eq!(ran.class(), (FailureClass::Nack, "{\"order\":42}"));
@@ -57,7 +57,7 @@ async fn the_push_shape_is_handed_the_payload() {
 }
 
 #[tokio::test]
-async fn a_payload_that_fits_to_the_byte_is_handed_over_and_one_more_faults() {
+async fn a_payload_may_end_with_the_memory_and_one_byte_more_faults() {
     let handler = load(PUSH);
     let mut full = job();
     full.payload = Bytes::from(vec![b'x'; (2 << 16) - 70_000]);
@@ -70,7 +70,7 @@ async fn a_payload_that_fits_to_the_byte_is_handed_over_and_one_more_faults() {
 }
 
 #[tokio::test]
-async fn with_nothing_to_write_the_pointer_of_alloc_is_ignored() {
+async fn with_an_empty_payload_the_pointer_of_alloc_is_ignored() {
     let handler = load(
         r#"(module
           (memory (export "memory") 0)
@@ -114,13 +114,13 @@ async fn a_long_reason_is_cut_at_4_kib_between_characters() {
 }
 
 #[tokio::test]
-async fn bad_bytes_of_a_reason_are_replaced() {
+async fn invalid_utf_8_in_a_reason_is_replaced() {
     let ran = run_probe("(call $reason (i32.const 352) (i32.const 10)) (i32.const 1)").await;
     assert_eq!(ran.class(), (FailureClass::Nack, "bad \u{fffd} byte"));
 }
 
 #[tokio::test]
-async fn retry_after_goes_with_a_nack_within_its_bounds() {
+async fn retry_after_with_a_nack_is_limited() {
     for (asked, kept_ms) in [
         (1_500, 1_500),
         (0, 0),
@@ -137,7 +137,7 @@ async fn retry_after_goes_with_a_nack_within_its_bounds() {
 }
 
 #[tokio::test]
-async fn retry_after_means_nothing_without_a_nack() {
+async fn retry_after_has_no_effect_without_a_nack() {
     for end in ["(i32.const 2)", "(i32.const 7)", "(unreachable)"] {
         let ran = run_probe(&format!("(call $retry_after (i64.const 1000)) {end}")).await;
         assert_eq!(ran.failure().retry_after, None, "{end}");

@@ -1,21 +1,21 @@
-//! A guest that sends what its payload says and hands back all that came of it, and what it needs around it.
+//! A guest that sends the requests of its payload and returns the last response, with its environment.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use duebox_job::Outcome;
 use duebox_sandbox::{
-    Grants, Handler, HttpClient, HttpConfig, HttpGrant, Interrupt, Invocation, Limits, World,
+    Grants, Handler, HostServices, HttpClient, HttpConfig, HttpGrant, Interrupt, Invocation, Limits,
 };
 use ipnet::IpNet;
 use tokio::runtime::Handle;
 
-use crate::kit::{Lines, job, load_with};
+use crate::support::{Lines, job, load_with};
 
-/// Sends one request for each part of its payload: the timeout, the lengths of head and body (each four bytes,
-/// the low one first), head, body. Its result is, for the last of them, the answer, the lengths of the
-/// parts of what came back, and the first 48 KiB of each of these.
-pub(crate) const ASKER: &str = r#"(module
+/// Sends one request for each part of its payload: the timeout, the lengths of head and body (each as four
+/// little-endian bytes), head, body. Its result describes the last response: the return value, the lengths of
+/// its parts, and the first 48 KiB of each part.
+pub(crate) const HTTP_GUEST: &str = r#"(module
   (import "duebox_v1" "payload_read" (func $payload_read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -56,20 +56,20 @@ pub(crate) const ASKER: &str = r#"(module
     (drop (call $result (i32.const 65536) (i32.sub (global.get $end) (i32.const 65536))))
     (i32.const 0)))"#;
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     /// The status, or an error of docs/reference/abi.md.
     pub(crate) code: i32,
     pub(crate) head: String,
-    /// Its first 48 KiB.
+    /// The first 48 KiB.
     pub(crate) body: Vec<u8>,
-    /// The length of all of it.
+    /// The full length.
     pub(crate) body_length: usize,
     pub(crate) error: String,
 }
 
-impl Answer {
+impl TestResponse {
     fn read(result: &[u8]) -> Self {
         let number = |at: usize| i32::from_le_bytes(result[at..at + 4].try_into().unwrap());
         let lengths =
@@ -100,55 +100,57 @@ impl Answer {
     }
 }
 
-/// A request of an asker.
-pub(crate) struct Ask<'a> {
+/// A request of the guest.
+pub(crate) struct TestRequest<'a> {
     pub(crate) head: &'a str,
     pub(crate) body: &'a [u8],
-    /// In milliseconds; 0 for none.
+    /// In milliseconds; 0 means no time limit.
     pub(crate) timeout: u32,
 }
 
-impl<'a> From<&'a str> for Ask<'a> {
+impl<'a> From<&'a str> for TestRequest<'a> {
     fn from(head: &'a str) -> Self {
-        Ask { head, body: b"", timeout: 0 }
+        TestRequest { head, body: b"", timeout: 0 }
     }
 }
 
-/// An asker with a grant, in a world with a network.
-pub(crate) struct Asker {
+/// A guest with a grant and a network.
+pub(crate) struct HttpGuest {
     handler: Handler,
-    world: Arc<World>,
+    services: Arc<HostServices>,
 }
 
-impl Asker {
-    /// One that may go to these origins, and to loopback.
+impl HttpGuest {
+    /// A guest that may send requests to these origins, also on loopback.
     pub(crate) fn to(origins: &[&str]) -> Self {
         Self::with(grant(origins, &["127.0.0.0/8", "::1/128"]), client(HttpConfig::default()))
     }
 
     pub(crate) fn with(grant: HttpGrant, client: HttpClient) -> Self {
         let http = Some(grant);
-        let handler = load_with(ASKER, Limits::default(), Grants { http, ..Grants::default() });
-        let world = Arc::new(World { http: Some(client), ..World::of(Lines::new()) });
-        Self { handler, world }
+        let handler =
+            load_with(HTTP_GUEST, Limits::default(), Grants { http, ..Grants::default() });
+        let services =
+            Arc::new(HostServices { http: Some(client), ..HostServices::with_logs(Lines::new()) });
+        Self { handler, services }
     }
 
-    /// What came of a request.
-    pub(crate) async fn ask(&self, ask: impl Into<Ask<'_>>) -> Answer {
-        self.ask_as(job(), &[ask.into()]).await
+    /// Sends one request.
+    pub(crate) async fn ask(&self, ask: impl Into<TestRequest<'_>>) -> TestResponse {
+        self.send_all(job(), &[ask.into()]).await
     }
 
-    /// What came of the last of several requests of one job.
-    pub(crate) async fn ask_as(&self, job: Invocation, asks: &[Ask<'_>]) -> Answer {
+    /// Sends several requests in one job. Returns the last response.
+    pub(crate) async fn send_all(&self, job: Invocation, asks: &[TestRequest<'_>]) -> TestResponse {
         let job = Invocation { payload: payload(asks), ..job };
-        let report = self.handler.run(job, Interrupt::new(), Arc::clone(&self.world)).await;
+        let report = self.handler.run(job, Interrupt::new(), Arc::clone(&self.services)).await;
         assert_eq!(report.outcome, Outcome::Acked);
-        Answer::read(&report.result.unwrap())
+        TestResponse::read(&report.result.unwrap())
     }
 }
 
-/// The payload that makes an asker send these.
-pub(crate) fn payload(asks: &[Ask<'_>]) -> Bytes {
+/// The payload with these requests.
+pub(crate) fn payload(asks: &[TestRequest<'_>]) -> Bytes {
     let mut payload = Vec::new();
     for ask in asks {
         for number in [ask.timeout, ask.head.len() as u32, ask.body.len() as u32] {

@@ -1,15 +1,15 @@
-//! Pointers and lengths at every edge of every import that takes them: what ends with memory passes, and one
-//! byte more is the guest's trap, which names the import. The table is held against the ABI itself.
+//! Pointers and lengths of every import: a range may end with the memory, and one byte more is a trap that
+//! names the import. The table of imports is compared with docs/reference/abi.md.
 
 use std::collections::BTreeSet;
 
 use duebox_job::FailureClass;
-use duebox_sandbox::{Grants, HttpConfig, Limits, World};
+use duebox_sandbox::{Grants, HostServices, HttpConfig, Limits};
 
-use crate::asker::{client, grant};
-use crate::kit::{job, load_with, run_in};
+use crate::http_guest::{client, grant};
+use crate::support::{job, load_with, run_in};
 
-/// Each import of `duebox_v1`, its type, and a call for each range that it takes: P and L are the range.
+/// Each import of `duebox_v1`, its type, and a call for each range that it takes. P and L stand for the range.
 const CALLS: [(&str, &str, &[&str]); 17] = [
     ("payload_read", "(param i32 i32 i32) (result i32)", &["P 0 L"]),
     ("meta_read", "(param i32 i32 i32) (result i32)", &["1 P L", "99 P L"]),
@@ -53,7 +53,7 @@ const FAULTS: [(i64, i64); 12] = [
     (i32::MIN as i64, i32::MAX as i64),
 ];
 
-/// The arguments of a call as code: each a constant of 32 bits, unless it says that it has 64.
+/// The arguments of a call as code: constants of 32 bits, or of 64 bits if they are marked so.
 fn arguments(call: &str, (pointer, length): (i64, i64)) -> String {
     let constant = |word: &str| match (word, word.strip_suffix("i64")) {
         ("P", _) => format!("(i32.const {pointer}) "),
@@ -77,7 +77,7 @@ fn module(namespace: &str, import: &str, ty: &str, arguments: &str) -> String {
     )
 }
 
-/// Runs a module with all grants; what is sent is never asked for, since no origin is granted.
+/// Runs a module with all capabilities, but without a granted origin.
 async fn ran(wat: &str) -> (Option<FailureClass>, String) {
     let grants = Grants {
         push: Some(vec!["*".to_owned()]),
@@ -88,7 +88,9 @@ async fn ran(wat: &str) -> (Option<FailureClass>, String) {
     let handler = load_with(wat, Limits::default(), grants);
     let http = Some(client(HttpConfig::default()));
     let kv = Some(std::sync::Arc::new(duebox_sandbox::MemoryKv::new()) as _);
-    let ran = run_in(&handler, job(), |logs| World { http, kv, ..World::of(logs) }).await;
+    let ran =
+        run_in(&handler, job(), |logs| HostServices { http, kv, ..HostServices::with_logs(logs) })
+            .await;
     match &ran.report.outcome {
         duebox_job::Outcome::Acked => (None, String::new()),
         _ => (Some(ran.failure().class), ran.failure().reason.clone()),
@@ -114,7 +116,7 @@ async fn every_range_of_every_import_is_checked_at_its_edges() {
 }
 
 #[tokio::test]
-async fn a_number_is_written_over_eight_bytes_or_not_at_all() {
+async fn a_number_needs_eight_bytes_of_memory() {
     let ty = "(param i32 i32 i64 i32) (result i32)";
     for (at, fits) in [(END - 8, true), (0, true), (END - 7, false), (END, false), (-1, false)] {
         let wat = module("duebox_v1", "kv_add", ty, &arguments(&format!("64 3 1i64 {at}"), (0, 0)));
@@ -150,7 +152,7 @@ async fn every_string_of_assemblyscript_is_checked_at_its_edges() {
         ] {
             let code = call.replace("PP", &pointer.to_string()).replace('P', &pointer.to_string());
             let (class, reason) = ran(&module("env", import, ty, &code)).await;
-            // The memory before each of these holds zeroes: strings of no length.
+            // The memory before each of these is zero: strings of length 0.
             let is_range = reason.starts_with(&format!("{import}: the range"));
             assert_eq!(is_range, !lies_somewhere, "{import} {pointer}: {reason}");
             let traps = is_range || import == "abort";
@@ -160,7 +162,7 @@ async fn every_string_of_assemblyscript_is_checked_at_its_edges() {
 }
 
 #[test]
-fn no_import_of_the_abi_is_left_out() {
+fn the_table_contains_every_import_of_the_abi() {
     let abi = include_str!("../../../../docs/reference/abi.md");
     let named = abi.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('('));
     let is_name = |name: &&str| name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase());
