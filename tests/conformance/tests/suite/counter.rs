@@ -1,4 +1,4 @@
-//! The shop that the real handlers talk to in these tests: `examples/shop`, open on a port of its own,
+//! The shop that the real handlers talk to in these tests: `tests/shop`, open on a port of its own,
 //! with a token.
 
 use std::collections::BTreeMap;
