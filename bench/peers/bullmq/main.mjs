@@ -1,8 +1,8 @@
 // The peer BullMQ: https://bullmq.io
 //
-// At its defaults, and tuned: 100 jobs at once, completed jobs removed.
+// Default settings, and tuned: 100 jobs at once, completed jobs removed.
 //
-// Arguments and answers are those of all peers (see ../README.md).
+// Arguments and replies follow the protocol of all peers (see ../README.md).
 import { createInterface } from "node:readline";
 import { Queue, Worker } from "bullmq";
 
@@ -32,7 +32,7 @@ const nowUs = () => Math.round((performance.timeOrigin + performance.now()) * 10
 const answer = (value) => process.stdout.write(JSON.stringify(value) + "\n");
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// A line is the word to go; the end of the input ends the program.
+// A line on stdin starts the task; the end of stdin ends the program.
 let go;
 const input = createInterface({ input: process.stdin });
 input.on("line", () => go?.());
@@ -143,7 +143,7 @@ switch (name) {
       return push(number, due, { delay: due - Date.now() });
     });
     if (Date.now() > begin) {
-      answer({ unsupported: "its pushes took longer than the time until the first job fell due" });
+      answer({ unsupported: "the pushes did not finish before the first job fell due" });
       process.exit(0);
     }
     await finish(begin * 1000, true);
@@ -156,6 +156,6 @@ switch (name) {
     await ready();
     break;
   default:
-    answer({ unsupported: "there is no such task" });
+    answer({ unsupported: "unknown task" });
     process.exit(0);
 }

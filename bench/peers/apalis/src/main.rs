@@ -1,9 +1,9 @@
 //! The peer apalis with apalis-redis: https://github.com/apalis-dev/apalis-redis
 //!
-//! At its defaults, and tuned: batches of 100, 100 jobs at once, Redis asked every 10 ms, a heartbeat
-//! each second (which is when scheduled jobs are enqueued), locks, results and events off.
+//! Default settings, and tuned: batches of 100, 100 jobs at once, Redis polled every 10 ms, a
+//! heartbeat every second (which also enqueues scheduled jobs), locks, results and events off.
 //!
-//! Arguments and answers are those of all peers (see ../README.md).
+//! Arguments and replies follow the protocol of all peers (see ../README.md).
 
 use std::error::Error;
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ struct Job {
     pad: String,
 }
 
-/// What was handled.
+/// Records of handled jobs.
 struct Marks {
     jobs: Vec<AtomicU8>,
     late_us: Vec<AtomicI64>,
@@ -46,7 +46,7 @@ struct Marks {
     warm: Notify,
 }
 
-/// What is asked: TASK SETTINGS HOST:PORT JOBS SPREAD_MS.
+/// The arguments: TASK SETTINGS HOST:PORT JOBS SPREAD_MS.
 struct Asked {
     task: String,
     tuned: bool,
@@ -124,7 +124,7 @@ async fn main() -> Result<(), Failure> {
             })
             .await?;
             if now_us() > begin_us {
-                let why = "its pushes took longer than the time until the first job fell due";
+                let why = "the pushes did not finish before the first job fell due";
                 answer(json!({ "unsupported": why }));
                 return Ok(());
             }
@@ -134,9 +134,9 @@ async fn main() -> Result<(), Failure> {
             warm_up(&storage).await?;
             ready(&mut stdin).await?;
         }
-        _ => answer(json!({ "unsupported": "there is no such task" })),
+        _ => answer(json!({ "unsupported": "unknown task" })),
     }
-    // Until nobody looks at the process any more.
+    // The bench measures this process until it closes stdin.
     while stdin.next_line().await?.is_some() {}
     std::process::exit(0);
 }
@@ -182,7 +182,7 @@ fn serve(storage: Storage) {
         } else {
             WorkerBuilder::new("bench").backend(storage).build(handle).run().await
         };
-        eprintln!("the worker ended: {ended:?}");
+        eprintln!("the worker exited: {ended:?}");
     });
 }
 
@@ -209,7 +209,7 @@ async fn push_batches(storage: &Storage) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Pushes every job, many pushes under way at once.
+/// Pushes every job with many pushes in flight.
 async fn spread(
     storage: &Storage,
     task: impl Fn(usize) -> Task<Job> + Copy + Send + Sync,
@@ -226,7 +226,7 @@ async fn spread(
     Ok(())
 }
 
-/// Waits until every job has been handled, or none was for long, and answers.
+/// Waits until every job is handled, or none for a long time, and replies.
 async fn finish(from_us: i64, with_lateness: bool) {
     let marks = &*MARKS;
     let (mut seen, mut moved) = (u64::MAX, Instant::now());
@@ -251,7 +251,7 @@ async fn finish(from_us: i64, with_lateness: bool) {
     answer(found);
 }
 
-/// Says that all is prepared, and waits for the word to go; without one the program ends.
+/// Reports readiness and waits for the signal to start; exits if stdin closes first.
 async fn ready(stdin: &mut Lines<BufReader<Stdin>>) -> Result<(), Failure> {
     answer(json!({ "ready": true }));
     if stdin.next_line().await?.is_none() {
