@@ -1,6 +1,7 @@
-// Command echo-go does what a conformance case asks, by the Go SDK alone. The case's steps stand in
-// the header "script", separated by "; "; tests/conformance/README.md says what each does.
-// Invariant: echo-rust and echo-as answer every step with the same words.
+// Command echo-go runs the steps of a conformance case with the Go SDK alone. The steps are in the header
+// "script", separated by "; "; tests/conformance/README.md describes each.
+//
+// Invariant: echo-rust and echo-as log the same text for every step.
 package main
 
 import (
@@ -36,7 +37,7 @@ func handle(job *duebox.Job) duebox.Verdict {
 	return duebox.Ack()
 }
 
-// verdict takes the steps that end the attempt.
+// verdict runs the steps that end the attempt.
 func verdict(step, rest string) (verdict duebox.Verdict, ends bool) {
 	switch step {
 	case "ack":
@@ -67,7 +68,7 @@ func verdict(step, rest string) (verdict duebox.Verdict, ends bool) {
 	return duebox.Verdict{}, false
 }
 
-// read takes the steps that read something and log it; a verdict ends the attempt.
+// read runs the steps that read something and log it; a verdict ends the attempt.
 func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 	switch step {
 	case "payload":
@@ -198,7 +199,7 @@ func show(step, name, value string, found bool) {
 	}
 }
 
-// sum changes with every byte and with their order.
+// sum is a checksum that depends on every byte and on their order.
 func sum(bytes []byte) uint32 {
 	sum := uint32(0)
 	for _, value := range bytes {
@@ -207,7 +208,7 @@ func sum(bytes []byte) uint32 {
 	return sum
 }
 
-// failed is a nack with the error's text, if there is one.
+// failed is a nack with the error's text; nil if there is no error.
 func failed(err error) *duebox.Verdict {
 	if err == nil {
 		return nil

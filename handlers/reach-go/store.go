@@ -9,7 +9,7 @@ import (
 	"duebox.dev/duebox"
 )
 
-// storeStep does a step that asks the topic's store; false if it is none of these.
+// storeStep runs a step that uses the topic's store; it returns false for any other step.
 func storeStep(job *duebox.Job, step, rest string) bool {
 	words := strings.SplitN(rest, " ", 3)
 	key, value, ttl := words[0], []byte{}, time.Duration(0)

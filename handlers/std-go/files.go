@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// look does a step that reads; false if it is none of these.
+// look runs a step that reads; it returns false for any other step.
 func look(step, path string) (said string, err error, known bool) {
 	switch step {
 	case "read":
@@ -29,7 +29,7 @@ func look(step, path string) (said string, err error, known bool) {
 	return "", nil, false
 }
 
-// change tries a step that writes; false if it is none of these.
+// change runs a step that writes; it returns false for any other step.
 func change(step, path, other string) (said string, err error, known bool) {
 	switch step {
 	case "write":
@@ -66,7 +66,7 @@ func appendTo(path, text string) error {
 	return err
 }
 
-// touch sets the times of a file to those it has.
+// touch sets the times of a file to its present ones.
 func touch(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

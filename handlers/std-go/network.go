@@ -11,7 +11,8 @@ import (
 	"duebox.dev/duebox"
 )
 
-// send does a step that asks a server, or says how long the next may take; false if it is none of these.
+// send runs a step that calls a server or sets the timeout of the next call; it returns false for any other
+// step.
 func send(client *http.Client, step, first, second string) (said string, err error, known bool) {
 	var response *http.Response
 	switch step {
@@ -38,7 +39,7 @@ func send(client *http.Client, step, first, second string) (said string, err err
 	return said, err, true
 }
 
-// kind is what an error is, by the errors of the SDK and of net/http.
+// kind names an error by the errors of the SDK and of net/http.
 func kind(err error) string {
 	late, isTimeout := err.(interface{ Timeout() bool })
 	switch {

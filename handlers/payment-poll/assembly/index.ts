@@ -1,19 +1,21 @@
-//! Follows a payment until the provider has decided: topic `payment.poll`, on the schedule at once,
-//! 2m, 10m, 10m, 1h, 2h, 6h, 15h. The schedule is the topic's `backoff`, so a payment that is still
-//! open asks for no delay of its own.
+//! Follows a payment until the provider has decided. Topic `payment.poll`, on the schedule at once,
+//! 2m, 10m, 10m, 1h, 2h, 6h, 15h. The schedule is the topic's `backoff`, so an open payment sets no
+//! delay of its own.
 //!
-//! | the provider says, at this look | verdict |
+//! | provider's response | verdict |
 //! |---|---|
 //! | paid | ack |
-//! | open | nack: the schedule says when to look again; the last look logs a warning |
-//! | failed, cancelled, expired or refused | drop: it is final |
-//! | 404 or 410: it has no such payment (any more) | drop, with the reason |
-//! | 408, 429, 5xx, nothing at all, or what cannot be read | nack, after its `Retry-After` if it has one |
-//! | 401 or 403 | nack: the job waits for whoever mends the token |
+//! | open | nack; the next attempt is by the schedule; the last one logs a warning |
+//! | failed, cancelled, expired or refused | drop; the state is final |
+//! | 404 or 410: no such payment | drop, with the reason |
+//! | 408, 429, 5xx, no response, or a malformed one | nack, after the `Retry-After` if there is one |
+//! | 401 or 403 | nack; the job waits until the token is corrected |
 //! | any other 4xx, or the event is malformed | drop, with the reason |
 //!
-//! Configuration: `shop`, the origin of the API, which `sandbox.http` must grant; the secret `token`,
-//! if it wants one. Invariant: one line `verdict=…` a job, so that a ledger can be read from the log.
+//! Configuration: `shop`, the origin of the API, which `sandbox.http` must grant; the secret
+//! `token`, if the API requires one.
+//!
+//! Invariant: each job logs one line `verdict=…`, so that a ledger can be read from the log.
 
 import { Job, Verdict, log, run } from "duebox-as/assembly";
 import { Event } from "./event";

@@ -1,8 +1,10 @@
-//! What is safe in a log line and in a path.
+//! Names that are safe in a log line and in a path.
 
 const LENGTH_MAX = 64;
 
-/** Whether a text is 1 to 64 letters, digits or -_.: and not dots alone, which lead elsewhere in a path. */
+/**
+ * Whether a text is 1 to 64 letters, digits or -_.: and not only dots, which would change the path.
+ */
 export function isName(text: string): bool {
   if (text.length > LENGTH_MAX) return false;
   let dots = 0;

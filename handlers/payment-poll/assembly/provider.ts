@@ -1,11 +1,12 @@
-//! One look at a payment through the shop's API, `GET /payments/{id}`, and what the answer means.
+//! Asks the shop's API for the state of a payment, `GET /payments/{id}`, and interprets the
+//! response.
 //!
-//! Invariant: a look has the provider's word, or a verdict in its place; never both.
+//! Invariant: a look has either the provider's state or a verdict.
 
 import { Job, Request, Response, Verdict } from "duebox-as/assembly";
 import { isName } from "./name";
 
-/** What a provider's word means for us. */
+/** The meaning of a provider's state. */
 export enum PaymentState {
   Open,
   Paid,
@@ -14,16 +15,18 @@ export enum PaymentState {
 }
 
 export class Look {
-  /** The verdict if there is no word; null if there is one. */
+  /** The verdict if the state is unknown; null if it is known. */
   refused: Verdict | null = null;
   /** Whether that verdict is a drop. */
   isFinal: bool = false;
-  /** The provider's own word. */
+  /** The state as the provider names it. */
   said: string = "";
   state: PaymentState = PaymentState.Unknown;
 
-  /** Asks. Half of the job's time is for it: an API that does not answer is a nack with its reason, and
-   *  not the end of the job's time. */
+  /**
+   * Sends the request with half of the job's time as its timeout, so that an API that hangs leads
+   * to a nack with a reason and not to a timeout of the job.
+   */
   static take(job: Job, id: string): Look {
     const look = new Look();
     const shop = job.config("shop");
@@ -45,27 +48,30 @@ export class Look {
       this.later("the shop's API: " + error);
     } else if (status == 404 || status == 410) {
       this.isFinal = true;
-      this.refused = Verdict.drop("there is no payment " + id + " (" + status.toString() + ")");
+      this.refused = Verdict.drop("there is no payment " + id + " ("  + status.toString() + ")");
     } else if (status == 401 || status == 403) {
-      this.later("the shop's API wants another token (" + status.toString() + ")");
+      this.later("the shop's API refused the token (" + status.toString() + ")");
     } else if (!response.isSuccess) {
       this.isFinal = status >= 400 && status < 500 && status != 408 && status != 429;
       this.refused = response.verdict();
     } else {
       const said = response.json().get("state").string;
       if (said === null || !isName(said)) {
-        this.later("the shop's API answers no state of the payment " + id);
+        this.later("the shop's API returned no state for the payment " + id);
         return;
       }
       this.said = said;
       this.state = meaning(said);
       if (this.state == PaymentState.Unknown) {
-        this.later('the provider\'s word "' + said + '" for the payment ' + id + " is not known");
+        this.later('unknown state "' + said + '" of the payment ' + id);
       }
     }
   }
 
-  /** The job is not at fault: it waits, by the topic's schedule, for whoever mends what is wrong. */
+  /**
+   * A nack: the job is not at fault and waits, by the topic's schedule, until the cause is
+   * corrected.
+   */
   private later(reason: string): Look {
     this.refused = Verdict.nack(reason);
     return this;

@@ -1,12 +1,12 @@
-//! Cuts a step into its words.
+//! Splits a step into words.
 
-/** What stands before the first mark, or all of it. */
+/** The text before the first mark, or all of it. */
 export function before(line: string, mark: string): string {
   const at = line.indexOf(mark);
   return at < 0 ? line : line.substring(0, at);
 }
 
-/** What stands behind the first mark, or nothing. */
+/** The text after the first mark, or nothing. */
 export function behind(line: string, mark: string): string {
   const at = line.indexOf(mark);
   return at < 0 ? "" : line.substring(at + 1);

@@ -164,7 +164,7 @@ fn a_wrong_configuration_does_not_cost_the_order() {
     assert!(run.reason().contains("\"shop\" is missing"), "{run:?}");
     let wrong = counter::module_at("order-close", &shop.origin(), "wrong", &[]);
     let run = wrong.run(&event("A-1042"));
-    assert_eq!((run.verdict(), run.reason()), ("nack", "the shop wants another token (401)"));
+    assert_eq!((run.verdict(), run.reason()), ("nack", "the shop refused the token (401)"));
     let elsewhere = counter::module_at("order-close", "http://shop.example", "", &[]);
     assert_eq!(elsewhere.run(&event("A-1042")).verdict(), "nack", "not granted");
 }
@@ -180,8 +180,8 @@ fn malformed_events_are_dropped_with_the_reason() {
         (r#"{"order":42} {"order":43}"#, "trailing characters"),
         ("[]", "invalid length 0"),
         (r#"{"id":42}"#, "missing field `order`"),
-        (r#"{"order":-1}"#, "an order is named by a whole number or a text"),
-        (r#"{"order":null}"#, "an order is named by a whole number or a text"),
+        (r#"{"order":-1}"#, "an order id is an integer or a string"),
+        (r#"{"order":null}"#, "an order id is an integer or a string"),
         (r#"{"order":""}"#, "no name of 1 to 64"),
         (r#"{"order":".."}"#, "no name of 1 to 64"),
         (r#"{"order":"A 1\nverdict=ack"}"#, "no name of 1 to 64"),

@@ -106,7 +106,7 @@ fn an_api_that_is_away_hangs_or_is_not_named_is_not_the_payments_fault() {
         (away, "the shop's API: "),
         (hung, "the shop's API: "),
         (unnamed, r#"the configuration value "shop" is missing"#),
-        (locked, "the shop's API wants another token (401)"),
+        (locked, "the shop's API refused the token (401)"),
     ] {
         assert_eq!(run.verdict(), "nack", "{run:?}");
         assert!(run.reason().starts_with(why), "{run:?}");
@@ -124,7 +124,7 @@ fn malformed_events_are_dropped_with_the_reason() {
         (r#"{"payment":{"id":"p","state":"paid"}"#, "malformed JSON at byte 36"),
         (r#"{"payment":{"id":"p","id":"q","state":"paid"}}"#, "every field once"),
         ("[1]", r#""payment" is missing"#),
-        (r#"{"payment":"pay_81"}"#, r#""payment" is missing or no object"#),
+        (r#"{"payment":"pay_81"}"#, r#""payment" is missing or not an object"#),
         (r#"{"payment":{"state":"paid"}}"#, r#""payment.id""#),
         (r#"{"payment":{"id":81,"state":"paid"}}"#, r#""payment.id""#),
         (r#"{"payment":{"id":"a b","state":"paid"}}"#, r#""payment.id""#),

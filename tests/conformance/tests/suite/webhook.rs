@@ -220,10 +220,10 @@ fn without_an_answer_it_is_a_nack_with_the_reason() {
     );
     let receiver = Receiver::open();
     for (module, why) in [
-        (hung, "no answer: "),
-        (module(&counter::nobody(), &[]), "no answer: "),
-        (module("http://shop.example/", &[]), "no answer: "),
-        (module("nowhere", &[]), "no answer: "),
+        (hung, "no response: "),
+        (module(&counter::nobody(), &[]), "no response: "),
+        (module("http://shop.example/", &[]), "no response: "),
+        (module("nowhere", &[]), "no response: "),
         (Module::built("webhook", BTreeMap::new()), "\"url\" is missing"),
         (receiver.module(&[("timeout_s", "0")]), "\"timeout_s\" is 0"),
         (receiver.module(&[("timeout_s", "soon")]), "\"timeout_s\""),
