@@ -89,10 +89,10 @@ async fn finish_rehash(fixture: &Fixture, backlog: u64) -> anyhow::Result<()> {
     let (mut in_jobs, mut in_pending) = (redis::cmd("HMGET"), redis::cmd("ZMSCORE"));
     in_jobs.arg(fixture.key("jobs")).arg(&missing_ids);
     in_pending.arg(fixture.key("pending")).arg(&missing_ids);
-    let mut look = redis::pipe();
-    look.add_command(in_jobs).ignore().add_command(in_pending).ignore();
+    let mut lookup = redis::pipe();
+    lookup.add_command(in_jobs).ignore().add_command(in_pending).ignore();
     for _ in 0..backlog.div_ceil(BATCH) {
-        let () = look.query_async(&mut connection).await?;
+        let () = lookup.query_async(&mut connection).await?;
     }
     Ok(())
 }

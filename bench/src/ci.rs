@@ -93,6 +93,6 @@ async fn measure(settings: &Settings) -> anyhow::Result<Vec<Check>> {
 }
 
 fn median_of(mut values: Vec<f64>) -> f64 {
-    results.sort_by(f64::total_cmp);
-    median(&results)
+    values.sort_by(f64::total_cmp);
+    median(&values)
 }

@@ -40,8 +40,8 @@ impl Machine {
 
 fn output_of(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
-    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    said.unwrap_or_default()
+    let printed = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    printed.unwrap_or_default()
 }
 
 /// CPU time that a process has used, including its ended threads, in seconds with 10 ms

@@ -214,11 +214,11 @@ async fn drain(
     began: Instant,
     span: Duration,
 ) -> anyhow::Result<u32> {
-    let (interrupt, world) = (Interrupt::new(), Arc::new(World::of(Arc::new(DiscardLog))));
+    let (interrupt, services) = (Interrupt::new(), Arc::new(World::of(Arc::new(DiscardLog))));
     let mut jobs = 0;
     while began.elapsed() < span {
         for _ in 0..BATCH {
-            let report = handler.run(job.clone(), interrupt.clone(), Arc::clone(&world)).await;
+            let report = handler.run(job.clone(), interrupt.clone(), Arc::clone(&services)).await;
             if report.outcome != Outcome::Acked {
                 bail!("a job was not acked: {:?}", report.outcome);
             }

@@ -14,8 +14,9 @@ pub(crate) fn stop_and_verify(daemons: &mut [Daemon], jobs: u64) -> anyhow::Resu
     for daemon in daemons {
         let status = daemon.terminate();
         ensure!(status.success(), "a daemon did not stop cleanly: {status}");
-        let said = daemon.lines().into_iter();
-        let closing: Vec<LogLine> = said.filter(|line| line.field("leased").is_number()).collect();
+        let lines_logged = daemon.lines().into_iter();
+        let closing: Vec<LogLine> =
+            lines_logged.filter(|line| line.field("leased").is_number()).collect();
         ensure!(!closing.is_empty(), "a daemon exited without logging its totals");
         lines.extend(closing);
     }

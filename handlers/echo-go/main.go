@@ -92,6 +92,37 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 		duebox.Infof("syntax %t", job.JSON(&value) == nil)
 	case "json":
 		return readJSON(job)
+	case "meta", "times", "headers", "header":
+		readMetadata(job, step, rest)
+	case "config":
+		value, found := job.Config(rest)
+		show("config", rest, value, found)
+	case "int", "float", "bool":
+		return readConfig(job, step, rest)
+	case "result":
+		return failed(job.SetResult([]byte(rest)))
+	case "result-size":
+		size, err := strconv.Atoi(rest)
+		if err != nil {
+			return failed(err)
+		}
+		return failed(job.SetResult(bytes.Repeat([]byte("x"), size)))
+	case "log":
+		return writeLog(rest)
+	case "random":
+		first, second := make([]byte, 16), make([]byte, 16)
+		rand.Read(first)
+		rand.Read(second)
+		duebox.Infof("random differs=%t", string(first) != string(second))
+	default:
+		return dropped(fmt.Errorf("unknown step %q", step))
+	}
+	return nil
+}
+
+// readMetadata runs the steps that log the job's metadata.
+func readMetadata(job *duebox.Job, step, rest string) {
+	switch step {
 	case "meta":
 		duebox.Infof("meta id=%s topic=%s attempt=%d max_attempts=%d last=%t due_at=%d",
 			job.ID(), job.Topic(), job.Attempt(), job.MaxAttempts(), job.IsLastAttempt(),
@@ -110,30 +141,7 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 	case "header":
 		value, found := job.Header(rest)
 		show("header", rest, value, found)
-	case "config":
-		value, found := job.Config(rest)
-		show("config", rest, value, found)
-	case "int", "float", "bool":
-		return readConfig(job, step, rest)
-	case "result":
-		return failed(job.SetResult([]byte(rest)))
-	case "result-size":
-		size, err := strconv.Atoi(rest)
-		if err != nil {
-			return failed(err)
-		}
-		return failed(job.SetResult(bytes.Repeat([]byte("x"), size)))
-	case "log":
-		return written(rest)
-	case "random":
-		first, second := make([]byte, 16), make([]byte, 16)
-		rand.Read(first)
-		rand.Read(second)
-		duebox.Infof("random differs=%t", string(first) != string(second))
-	default:
-		return dropped(fmt.Errorf("unknown step %q", step))
 	}
-	return nil
 }
 
 func readJSON(job *duebox.Job) *duebox.Verdict {
@@ -172,7 +180,7 @@ func readConfig(job *duebox.Job, step, name string) *duebox.Verdict {
 	return nil
 }
 
-func written(rest string) *duebox.Verdict {
+func writeLog(rest string) *duebox.Verdict {
 	level, text, _ := strings.Cut(rest, " ")
 	switch level {
 	case "error":

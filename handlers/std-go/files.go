@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// look runs a step that reads; it returns false for any other step.
-func look(step, path string) (said string, err error, known bool) {
+// read runs a step that reads; it returns false for any other step.
+func read(step, path string) (text string, err error, known bool) {
 	switch step {
 	case "read":
 		content, err := os.ReadFile(path)
@@ -30,7 +30,7 @@ func look(step, path string) (said string, err error, known bool) {
 }
 
 // change runs a step that writes; it returns false for any other step.
-func change(step, path, other string) (said string, err error, known bool) {
+func change(step, path, other string) (text string, err error, known bool) {
 	switch step {
 	case "write":
 		err = os.WriteFile(path, []byte(other), 0o644)

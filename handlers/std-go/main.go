@@ -23,12 +23,12 @@ func handle(job *duebox.Job) duebox.Verdict {
 	for line := range strings.SplitSeq(script, "; ") {
 		step, rest, _ := strings.Cut(line, " ")
 		first, second, _ := strings.Cut(rest, " ")
-		said, err, known := look(step, first)
+		text, err, known := read(step, first)
 		if !known {
-			said, err, known = change(step, first, second)
+			text, err, known = change(step, first, second)
 		}
 		if !known {
-			said, err, known = send(client, step, first, second)
+			text, err, known = send(client, step, first, second)
 		}
 		switch {
 		case !known:
@@ -36,7 +36,7 @@ func handle(job *duebox.Job) duebox.Verdict {
 		case err != nil:
 			duebox.Infof("refused: %v", err)
 		default:
-			duebox.Infof("%s", said)
+			duebox.Infof("%s", text)
 		}
 	}
 	return duebox.Ack()

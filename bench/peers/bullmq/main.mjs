@@ -20,7 +20,7 @@ const jobs = Number(jobsText);
 const spreadMs = Number(spreadText);
 const options = tuned ? { removeOnComplete: true } : {};
 
-const marks = new Uint8Array(jobs);
+const handledTimes = new Uint8Array(jobs);
 const lateUs = new Float64Array(jobs);
 let handled = 0;
 let twice = 0;
@@ -39,7 +39,7 @@ input.on("line", () => go?.());
 input.on("close", () => process.exit(0));
 function ready() {
   const word = new Promise((resolve) => { go = resolve; });
-  answer({ ready: true });
+  reply({ ready: true });
   return word;
 }
 
@@ -75,14 +75,14 @@ async function timed(work) {
   await ready();
   const from = performance.now();
   await work();
-  answer({ seconds: (performance.now() - from) / 1000 });
+  reply({ seconds: (performance.now() - from) / 1000 });
 }
 
 async function handle(job) {
   const now = nowUs();
   const number = job.data.n;
   if (number < 0) return warm();
-  if (marks[number]++ > 0) {
+  if (handledTimes[number]++ > 0) {
     twice++;
     return;
   }
@@ -108,8 +108,8 @@ async function finish(fromUs, withLateness) {
     await sleep(2);
   }
   const found = { handled, twice, seconds: (last - fromUs) / 1e6 };
-  if (withLateness) found.late_us = [...lateUs].filter((_, number) => marks[number] > 0);
-  answer(found);
+  if (withLateness) found.late_us = [...lateUs].filter((_, number) => handledTimes[number] > 0);
+  reply(found);
 }
 
 switch (name) {
@@ -143,7 +143,7 @@ switch (name) {
       return push(number, due, { delay: due - Date.now() });
     });
     if (Date.now() > begin) {
-      answer({ unsupported: "the pushes did not finish before the first job fell due" });
+      reply({ unsupported: "the pushes did not finish before the first job fell due" });
       process.exit(0);
     }
     await finish(begin * 1000, true);
@@ -156,6 +156,6 @@ switch (name) {
     await ready();
     break;
   default:
-    answer({ unsupported: "unknown task" });
+    reply({ unsupported: "unknown task" });
     process.exit(0);
 }

@@ -32,7 +32,7 @@ type Task struct {
 	SpreadMs int64
 
 	stdin   *bufio.Reader
-	marks   []atomic.Int32
+	runs    []atomic.Int32
 	lateUs  []int64
 	handled atomic.Int64
 	twice   atomic.Int64
@@ -51,7 +51,7 @@ func Read() *Task {
 	Fail(err)
 	return &Task{
 		Name: os.Args[1], Tuned: os.Args[2] == "tuned", Addr: os.Args[3], Jobs: jobs, SpreadMs: spread,
-		stdin: bufio.NewReader(os.Stdin), marks: make([]atomic.Int32, jobs), lateUs: make([]int64, jobs),
+		stdin: bufio.NewReader(os.Stdin), runs: make([]atomic.Int32, jobs), lateUs: make([]int64, jobs),
 		warm: make(chan struct{}, 1),
 	}
 }
@@ -66,13 +66,13 @@ func Fail(err error) {
 
 // Unsupported reports that the peer cannot do the task, and exits.
 func Unsupported(why string) {
-	answer(map[string]any{"unsupported": why})
+	reply(map[string]any{"unsupported": why})
 	os.Exit(0)
 }
 
 // Ready reports readiness and waits for the signal to start; it exits if stdin closes first.
 func (t *Task) Ready() {
-	answer(map[string]any{"ready": true})
+	reply(map[string]any{"ready": true})
 	if _, err := t.stdin.ReadString('\n'); err != nil {
 		os.Exit(0)
 	}
@@ -107,7 +107,7 @@ func (t *Task) Handle(payload []byte) {
 		t.warm <- struct{}{}
 		return
 	}
-	if t.marks[job.N].Add(1) > 1 {
+	if t.runs[job.N].Add(1) > 1 {
 		t.twice.Add(1)
 		return
 	}
@@ -160,14 +160,14 @@ func (t *Task) Finish(from time.Time, withLateness bool) {
 	found := map[string]any{"handled": seen, "twice": t.twice.Load(), "seconds": seconds}
 	if withLateness {
 		late := make([]int64, 0, t.Jobs)
-		for n := range t.marks {
-			if t.marks[n].Load() > 0 {
+		for n := range t.runs {
+			if t.runs[n].Load() > 0 {
 				late = append(late, t.lateUs[n])
 			}
 		}
 		found["late_us"] = late
 	}
-	answer(found)
+	reply(found)
 	t.waitForEnd()
 }
 
@@ -178,7 +178,7 @@ func (t *Task) Push(push func(number int)) {
 	for number := range t.Jobs {
 		push(number)
 	}
-	answer(map[string]any{"seconds": time.Since(from).Seconds()})
+	reply(map[string]any{"seconds": time.Since(from).Seconds()})
 	t.waitForEnd()
 }
 
@@ -187,7 +187,7 @@ func (t *Task) PushInFlight(push func(number int)) {
 	t.Ready()
 	from := time.Now()
 	t.Spread(push)
-	answer(map[string]any{"seconds": time.Since(from).Seconds()})
+	reply(map[string]any{"seconds": time.Since(from).Seconds()})
 	t.waitForEnd()
 }
 
@@ -208,6 +208,6 @@ func (t *Task) Spread(push func(number int)) {
 	}
 }
 
-func answer(value any) {
+func reply(value any) {
 	Fail(json.NewEncoder(os.Stdout).Encode(value))
 }

@@ -56,7 +56,7 @@ fn decide(job: &Job) -> Result<(Verdict, String), Verdict> {
     let event = event.map_err(|why| Verdict::drop(format!("malformed event: {why}")))?;
     let shop = Shop::of(job)?;
     let about = format!("order={} shop={:?}", event.order, event.shop());
-    match shop.look(job, &event.order)? {
+    match shop.payment(job, &event.order)? {
         Payment::Unpaid | Payment::Failed | Payment::Cancelled | Payment::Expired => {
             let about = match shop.close(job, &event.order)? {
                 Closing::Closed => format!("{about} closed=true {}", event.amount()),

@@ -51,7 +51,7 @@ impl Shop {
     }
 
     /// Asks for the state of the order's payment.
-    pub(crate) fn look(&self, job: &Job, order: &OrderId) -> Result<Payment, Verdict> {
+    pub(crate) fn payment(&self, job: &Job, order: &OrderId) -> Result<Payment, Verdict> {
         let response = self.send(job, Request::get(&self.url(order)))?;
         if !response.is_success() {
             return Err(refused(&response, order));

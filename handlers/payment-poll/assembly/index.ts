@@ -19,7 +19,7 @@
 
 import { Job, Verdict, log, run } from "duebox-as/assembly";
 import { Event } from "./event";
-import { Look, PaymentState } from "./provider";
+import { PaymentQuery, PaymentState } from "./provider";
 
 export function handle(payloadLength: i32): i32 {
   return run(payloadLength, decide);
@@ -29,33 +29,33 @@ function decide(job: Job): Verdict {
   const event = Event.read(job.json());
   const malformed = event.malformed;
   if (malformed !== null) return dropped("malformed event: " + malformed);
-  const look = Look.take(job, event.id);
+  const query = PaymentQuery.take(job, event.id);
   const about = "payment=" + event.id;
-  const refused = look.refused;
+  const refused = query.refused;
   if (refused !== null) {
-    log.info((look.isFinal ? "verdict=drop " : "verdict=nack ") + about + " reason=" + refused.reason);
+    log.info((query.isFinal ? "verdict=drop " : "verdict=nack ") + about + " reason=" + refused.reason);
     return refused;
   }
-  const said = about + " state=" + look.said;
-  switch (look.state) {
+  const fields = about + " state=" + query.stateName;
+  switch (query.state) {
     case PaymentState.Paid:
-      log.info("verdict=ack " + said);
+      log.info("verdict=ack " + fields);
       return Verdict.ack();
     case PaymentState.Final:
-      log.info("verdict=drop " + said);
-      return Verdict.drop("the payment " + event.id + " is " + look.said);
+      log.info("verdict=drop " + fields);
+      return Verdict.drop("the payment " + event.id + " is " + query.stateName);
     default:
-      return open(job, event.id, said);
+      return open(job, event.id, fields);
   }
 }
 
-function open(job: Job, id: string, said: string): Verdict {
-  const looks = job.attempt.toString() + " of " + job.maxAttempts.toString();
+function open(job: Job, id: string, fields: string): Verdict {
+  const attempt = job.attempt.toString() + " of " + job.maxAttempts.toString();
   if (job.isLastAttempt) {
-    log.warn("giving up on the payment " + id + ": still open at look " + looks);
+    log.warn("giving up on the payment " + id + ": still open at attempt " + attempt);
   }
-  log.info("verdict=nack " + said + " last_attempt=" + job.isLastAttempt.toString());
-  return Verdict.nack("the payment " + id + " is still open at look " + looks);
+  log.info("verdict=nack " + fields + " last_attempt=" + job.isLastAttempt.toString());
+  return Verdict.nack("the payment " + id + " is still open at attempt " + attempt);
 }
 
 function dropped(reason: string): Verdict {

@@ -1,7 +1,7 @@
 //! Asks the shop's API for the state of a payment, `GET /payments/{id}`, and interprets the
 //! response.
 //!
-//! Invariant: a look has either the provider's state or a verdict.
+//! Invariant: a query has either the provider's state or a verdict.
 
 import { Job, Request, Response, Verdict } from "duebox-as/assembly";
 import { isName } from "./name";
@@ -14,31 +14,31 @@ export enum PaymentState {
   Unknown,
 }
 
-export class Look {
+export class PaymentQuery {
   /** The verdict if the state is unknown; null if it is known. */
   refused: Verdict | null = null;
   /** Whether that verdict is a drop. */
   isFinal: bool = false;
   /** The state as the provider names it. */
-  said: string = "";
+  stateName: string = "";
   state: PaymentState = PaymentState.Unknown;
 
   /**
    * Sends the request with half of the job's time as its timeout, so that an API that hangs leads
    * to a nack with a reason and not to a timeout of the job.
    */
-  static take(job: Job, id: string): Look {
-    const look = new Look();
+  static take(job: Job, id: string): PaymentQuery {
+    const query = new PaymentQuery();
     const shop = job.config("shop");
     if (shop === null) {
-      return look.later('the configuration value "shop" is missing; it is the origin of the API');
+      return query.later('the configuration value "shop" is missing; it is the origin of the API');
     }
     const origin = shop.endsWith("/") ? shop.substring(0, shop.length - 1) : shop;
     const request = new Request("GET", origin + "/payments/" + id);
     const token = job.config("token");
     if (token !== null) request.header("authorization", "Bearer " + token);
-    look.judge(id, request.timeout(max<i64>(1, job.timeLeftMs / 2)).send());
-    return look;
+    query.judge(id, request.timeout(max<i64>(1, job.timeLeftMs / 2)).send());
+    return query;
   }
 
   private judge(id: string, response: Response): void {
@@ -55,15 +55,15 @@ export class Look {
       this.isFinal = status >= 400 && status < 500 && status != 408 && status != 429;
       this.refused = response.verdict();
     } else {
-      const said = response.json().get("state").string;
-      if (said === null || !isName(said)) {
+      const stateName = response.json().get("state").string;
+      if (stateName === null || !isName(stateName)) {
         this.later("the shop's API returned no state for the payment " + id);
         return;
       }
-      this.said = said;
-      this.state = meaning(said);
+      this.stateName = stateName;
+      this.state = stateOf(stateName);
       if (this.state == PaymentState.Unknown) {
-        this.later('unknown state "' + said + '" of the payment ' + id);
+        this.later('unknown state "' + stateName + '" of the payment ' + id);
       }
     }
   }
@@ -72,16 +72,16 @@ export class Look {
    * A nack: the job is not at fault and waits, by the topic's schedule, until the cause is
    * corrected.
    */
-  private later(reason: string): Look {
+  private later(reason: string): PaymentQuery {
     this.refused = Verdict.nack(reason);
     return this;
   }
 }
 
-function meaning(said: string): PaymentState {
-  if (said == "open" || said == "pending" || said == "processing") return PaymentState.Open;
-  if (said == "paid") return PaymentState.Paid;
-  if (said == "failed" || said == "cancelled" || said == "expired" || said == "refused") {
+function stateOf(stateName: string): PaymentState {
+  if (stateName == "open" || stateName == "pending" || stateName == "processing") return PaymentState.Open;
+  if (stateName == "paid") return PaymentState.Paid;
+  if (stateName == "failed" || stateName == "cancelled" || stateName == "expired" || stateName == "refused") {
     return PaymentState.Final;
   }
   return PaymentState.Unknown;

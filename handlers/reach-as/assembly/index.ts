@@ -34,7 +34,7 @@ function decide(job: Job): Verdict {
       }
     } else if (last !== null && step == "verdict") {
       return last.verdict();
-    } else if (last !== null && look(last, step, rest)) {
+    } else if (last !== null && readResponse(last, step, rest)) {
       continue;
     } else if (!storeStep(job, step, rest)) {
       if (step == "ack") return Verdict.ack();
@@ -46,7 +46,7 @@ function decide(job: Job): Verdict {
 }
 
 /** Runs a step that reads the last response; returns false for any other step. */
-function look(last: Response, step: string, rest: string): bool {
+function readResponse(last: Response, step: string, rest: string): bool {
   if (step == "header") {
     const value = last.header(rest);
     log.info(value === null ? "header " + rest + " absent" : "header " + rest + "=" + value);

@@ -98,6 +98,6 @@ fn shown(body: &[u8]) -> String {
     if line.is_empty() {
         return line;
     }
-    let mark = if line.chars().nth(SHOWN_MAX).is_some() { "…" } else { "" };
-    format!(": {}{mark}", line.chars().take(SHOWN_MAX).collect::<String>())
+    let ellipsis = if line.chars().nth(SHOWN_MAX).is_some() { "…" } else { "" };
+    format!(": {}{ellipsis}", line.chars().take(SHOWN_MAX).collect::<String>())
 }

@@ -58,8 +58,8 @@ function hasScheme(location: string): bool {
   return colon > 0;
 }
 
-/** The text before the first mark, or all of it. */
-function before(text: string, mark: string): string {
-  const at = text.indexOf(mark);
+/** The text before the first separator, or all of it. */
+function before(text: string, separator: string): string {
+  const at = text.indexOf(separator);
   return at < 0 ? text : text.substring(0, at);
 }

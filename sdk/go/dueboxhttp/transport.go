@@ -95,8 +95,8 @@ func response(request *http.Request, answer duebox.Response) *http.Response {
 		headers[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 	}
 	length := int64(len(answer.Body))
-	if told, err := strconv.ParseInt(answer.Header("content-length"), 10, 64); err == nil && request.Method == "HEAD" {
-		length = told
+	if declared, err := strconv.ParseInt(answer.Header("content-length"), 10, 64); err == nil && request.Method == "HEAD" {
+		length = declared
 	}
 	return &http.Response{
 		Status:        fmt.Sprintf("%d %s", answer.Status, http.StatusText(answer.Status)),

@@ -1,93 +1,93 @@
-//! Faults to order: what a shop under stress does to those who ask it, on paths and as often as told.
+//! Fault injection: how the shop misbehaves, on which paths and how often.
 
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 
-/// Orders that wait at once.
-const ORDERED_MAX: usize = 100;
+/// Maximum number of pending faults.
+const PENDING_MAX: usize = 100;
 
-/// The faults that were ordered and not yet delivered, first come first served.
+/// The faults that were requested and not yet applied, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<Ordered>);
+pub(crate) struct Faults(Vec<FaultRequest>);
 
-/// One order: the next `times` requests whose path begins with `on` meet it.
+/// A requested fault: it applies to the next `times` requests whose path starts with `on`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Ordered {
+pub(crate) struct FaultRequest {
     on: String,
     #[serde(default = "once")]
     times: u32,
     fault: Fault,
 }
 
-/// What befalls a request.
+/// What happens to a request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Fault {
-    /// All is done, and the answer comes late, by at most an hour.
+    /// The request is processed, and the response is delayed, by at most an hour.
     Slow { ms: u32 },
-    /// No answer comes at all.
+    /// No response is sent.
     Hang,
-    /// Another status, and nothing is done.
+    /// The request is not processed, and the response has this status.
     Answer {
         status: u16,
         /// In seconds, or as a date.
         retry_after: Option<String>,
     },
-    /// All is done, and the answer is a 502 all the same: whoever asked cannot know.
+    /// The request is processed, but the response is a 502, so the caller cannot know.
     Lost,
 }
 
 impl Faults {
-    /// Takes an order.
+    /// Adds a fault.
     ///
     /// # Errors
-    /// If it is none that can be delivered.
-    pub(crate) fn order(&mut self, ordered: Ordered) -> Result<(), String> {
-        if let Fault::Answer { status, retry_after } = &ordered.fault {
-            answer(*status, retry_after.as_deref())?;
+    /// If the fault cannot be applied.
+    pub(crate) fn add(&mut self, pending: FaultRequest) -> Result<(), String> {
+        if let Fault::Answer { status, retry_after } = &pending.fault {
+            response_head(*status, retry_after.as_deref())?;
         }
-        if self.0.len() == ORDERED_MAX {
-            return Err(format!("{ORDERED_MAX} faults are waiting already"));
+        if self.0.len() == PENDING_MAX {
+            return Err(format!("{PENDING_MAX} faults are already pending"));
         }
-        self.0.push(ordered);
+        self.0.push(pending);
         Ok(())
     }
 
-    /// Forgets all of them.
+    /// Removes all faults.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// What befalls a request to this path; it counts.
+    /// Takes the fault for a request to this path, and counts it.
     pub(crate) fn take(&mut self, path: &str) -> Option<Fault> {
-        self.0.retain(|ordered| ordered.times > 0);
-        let ordered = self.0.iter_mut().find(|ordered| path.starts_with(&ordered.on))?;
-        ordered.times -= 1;
-        Some(ordered.fault.clone())
+        self.0.retain(|pending| pending.times > 0);
+        let pending = self.0.iter_mut().find(|pending| path.starts_with(&pending.on))?;
+        pending.times -= 1;
+        Some(pending.fault.clone())
     }
 }
 
-/// The head of an answer that says no.
-pub(crate) fn answer(
+/// Status and headers of a fault's response.
+pub(crate) fn response_head(
     status: u16,
     retry_after: Option<&str>,
 ) -> Result<(StatusCode, HeaderMap), String> {
     let known = StatusCode::from_u16(status).ok().filter(|known| known.as_u16() >= 200);
-    let known = known.ok_or_else(|| format!("{status} is no status from 200 to 999"))?;
+    let known = known.ok_or_else(|| format!("{status} is not a status from 200 to 999"))?;
     let mut headers = HeaderMap::new();
     if let Some(wait) = retry_after {
         let value = HeaderValue::from_str(wait);
-        let value = value.map_err(|_| format!("{wait:?} cannot stand in a header"))?;
+        let value = value.map_err(|_| format!("{wait:?} is not a valid header value"))?;
         headers.insert(header::RETRY_AFTER, value);
     }
     Ok((known, headers))
 }
 
-/// How late a slow answer is.
-pub(crate) fn late(ms: u32) -> Duration {
+/// The delay of a slow response.
+pub(crate) fn delay(ms: u32) -> Duration {
     Duration::from_millis(u64::from(ms.min(3_600_000)))
 }
 
