@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 #
 # A small image of the daemon: glibc, certificates and one binary. It runs without root on a read-only root
-# file system and contains no shell. docs/operations.md describes how to deploy it.
+# file system and contains no shell. docs/guide/operations.md describes how to deploy it.
 #
 #   docker build -t duebox .
 #   docker run --read-only --tmpfs /var/cache/duebox:mode=0700,uid=65532 \

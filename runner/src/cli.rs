@@ -1,5 +1,5 @@
-//! The command line: what can be said to `duebox`, and help that teaches it. Each command's work is
-//! in a file of its own.
+//! The command line of `duebox`, and its help. Each command is a file of its own; what they share is in
+//! `support/`.
 //!
 //! Logs and errors go to stderr, data to stdout. Exit codes: 0 done, 1 it failed or was refused,
 //! 2 the input is bad and nothing was done.
@@ -9,20 +9,13 @@ mod check;
 mod dead;
 mod doctor;
 mod done;
-mod ended;
-mod failure;
 mod get;
 mod health;
 mod invoke;
-mod output;
 mod pause;
-mod payload;
 mod pull;
 mod purge;
 mod push;
-mod push_args;
-mod push_jobs;
-mod push_lines;
 mod requeue;
 mod reschedule;
 mod rollback;
@@ -30,7 +23,7 @@ mod run;
 mod schedules;
 mod settle;
 mod stats;
-mod target;
+mod support;
 mod token;
 mod top;
 
@@ -43,17 +36,18 @@ use duebox_job::{JobId, TopicName};
 use self::dead::DeadCommandArgs;
 use self::doctor::DoctorArgs;
 use self::done::DoneCommandArgs;
-use self::failure::Failure;
 use self::get::GetArgs;
 use self::pause::{PauseArgs, ResumeArgs};
 use self::pull::{ExtendArgs, PullArgs};
-use self::push_args::PushArgs;
+use self::push::args::PushArgs;
 use self::requeue::RequeueArgs;
 use self::reschedule::{RescheduleArgs, RunNowArgs};
 use self::rollback::RollbackArgs;
+pub use self::run::StartedLog;
 use self::settle::SettleArgs;
-use crate::manifest::{Flags, Manifest, Surroundings};
-use crate::value;
+pub use self::support::failure::Failure;
+use crate::manifest::{Environment, Flags, Manifest};
+use crate::service::value;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -84,9 +78,9 @@ struct Cli {
     command: Command,
 }
 
-/// What stands over the manifest, whatever the command.
+/// Options of every command: where the manifest is, and what overrides it.
 #[derive(Args, Clone)]
-struct Common {
+pub struct Common {
     /// The manifest
     ///
     /// The TOML file that says where Redis is and which module runs which topic. Paths inside it are
@@ -126,6 +120,13 @@ enum Command {
     /// and SIGINT drain: what runs may finish within `runner.drain_timeout`, the rest is given back.
     #[command(after_help = RUN_EXAMPLES)]
     Run,
+    #[command(flatten)]
+    Client(Box<ClientCommand>),
+}
+
+/// A command that does one thing and ends.
+#[derive(Subcommand)]
+enum ClientCommand {
     Check(CheckArgs),
     Push(PushArgs),
     Stats(StatsArgs),
@@ -222,51 +223,80 @@ struct CancelArgs {
     json: bool,
 }
 
-/// Reads the command line of this process and does what it says.
-pub fn main() -> ExitCode {
+/// What the command line asks for.
+pub enum Request {
+    /// `duebox run`: the daemon, on the manifest that these options name.
+    Daemon(Common),
+    /// A command that does one thing and ends.
+    Client(Client),
+}
+
+/// A command that does one thing and ends.
+pub struct Client {
+    common: Common,
+    command: Box<ClientCommand>,
+}
+
+/// Reads the command line of this process. Help and the version are printed, and end the process.
+///
+/// # Errors
+/// [`Failure`] if the command line asks for nothing that there is.
+pub fn parse() -> Result<Request, Failure> {
     let Cli { common, command } = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => return Failure::of_usage(&error).report(),
-        // Help or the version was asked for.
+        Err(error) if error.use_stderr() => return Err(Failure::of_usage(&error)),
         Err(error) => error.exit(),
     };
-    let done = match command {
-        Command::Run => run::run(&common),
-        Command::Check(args) => check::check(&common, &args),
-        Command::Push(args) => push::push(&common, args),
-        Command::Stats(args) => stats::stats(&common, &args),
-        Command::Get(args) => get::get(&common, &args),
-        Command::Pull(args) => pull::pull(&common, args),
-        Command::Settle(args) => settle::settle(&common, args),
-        Command::Extend(args) => pull::extend(&common, args),
-        Command::Invoke(args) => invoke::invoke(&common, args),
-        Command::Cancel(args) => cancel::cancel(&common, &args),
-        Command::Reschedule(args) => reschedule::reschedule(&common, &args),
-        Command::RunNow(args) => reschedule::run_now(&common, &args),
-        Command::Pause(args) => pause::pause(&common, &args),
-        Command::Resume(args) => pause::resume(&common, &args),
-        Command::Rollback(args) => rollback::rollback(&common, &args),
-        Command::Dead(args) => dead::dead(&common, &args),
-        Command::Requeue(args) => requeue::requeue(&common, &args),
-        Command::Done(args) => done::done(&common, &args),
-        Command::Top(args) => top::top(&common, &args),
-        Command::Health(args) => health::health(&common, &args),
-        Command::Doctor(args) => doctor::doctor(&common, &args),
-        Command::Schedules(args) => schedules::schedules(&common, &args),
-        Command::Token(args) => token::token(&args),
-    };
-    done.unwrap_or_else(Failure::report)
+    Ok(match command {
+        Command::Run => Request::Daemon(common),
+        Command::Client(command) => Request::Client(Client { common, command }),
+    })
+}
+
+impl Client {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// [`Failure`] if it cannot, with the exit code and the remedy.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let Self { common, command } = self;
+        let common = &common;
+        match *command {
+            ClientCommand::Check(args) => check::check(common, &args),
+            ClientCommand::Push(args) => push::push(common, args),
+            ClientCommand::Stats(args) => stats::stats(common, &args),
+            ClientCommand::Get(args) => get::get(common, &args),
+            ClientCommand::Pull(args) => pull::pull(common, args),
+            ClientCommand::Settle(args) => settle::settle(common, args),
+            ClientCommand::Extend(args) => pull::extend(common, args),
+            ClientCommand::Invoke(args) => invoke::invoke(common, args),
+            ClientCommand::Cancel(args) => cancel::cancel(common, &args),
+            ClientCommand::Reschedule(args) => reschedule::reschedule(common, &args),
+            ClientCommand::RunNow(args) => reschedule::run_now(common, &args),
+            ClientCommand::Pause(args) => pause::pause(common, &args),
+            ClientCommand::Resume(args) => pause::resume(common, &args),
+            ClientCommand::Rollback(args) => rollback::rollback(common, &args),
+            ClientCommand::Dead(args) => dead::dead(common, &args),
+            ClientCommand::Requeue(args) => requeue::requeue(common, &args),
+            ClientCommand::Done(args) => done::done(common, &args),
+            ClientCommand::Top(args) => top::top(common, &args),
+            ClientCommand::Health(args) => health::health(common, &args),
+            ClientCommand::Doctor(args) => doctor::doctor(common, &args),
+            ClientCommand::Schedules(args) => schedules::schedules(common, &args),
+            ClientCommand::Token(args) => token::token(&args),
+        }
+    }
 }
 
 impl Common {
     /// Where the manifest is.
-    fn manifest(&self) -> &Path {
+    pub fn manifest(&self) -> &Path {
         self.manifest.as_deref().unwrap_or(Path::new("./duebox.toml"))
     }
 
     /// The flags and the environment of this process.
-    fn surroundings(&self) -> Surroundings {
-        Surroundings::of_process(Flags {
+    pub fn environment(&self) -> Environment {
+        Environment::of_process(Flags {
             redis_url: self.redis_url.clone(),
             log: self.log.clone(),
             log_format: self.log_format.clone(),
@@ -275,6 +305,6 @@ impl Common {
 
     /// The manifest for who runs no handler: their secrets stay unread.
     fn load(&self) -> Result<Manifest, Failure> {
-        Ok(Manifest::load_with(self.manifest(), &self.surroundings().without_handlers())?)
+        Ok(Manifest::load_with(self.manifest(), &self.environment().without_handlers())?)
     }
 }

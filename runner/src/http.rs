@@ -5,51 +5,29 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `routes/` | the API, one resource a file; `routes.rs` says which scope each route needs |
 //! | `listener.rs` · `exchange.rs` | connections; what happens to every request |
-//! | `state.rs` | what the handlers work with |
-//! | `problem.rs` · `openapi.rs` · `schema.rs` | errors; the contract |
-//! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | what a request says, read within bounds; what it takes |
-//! | `tokens.rs` · `cors.rs` | who sends a request, and whether they may; pages of other sites |
-//! | `push.rs` · `many.rs` · `push_lines.rs` · `raw.rs` | pushing jobs: one, an array, a stream, bytes |
-//! | `jobs.rs` | one job: looking at it, taking it back, changing when it runs |
-//! | `leases.rs` · `settle.rs` | pull consumers |
-//! | `events.rs` | what becomes of jobs, while it happens |
-//! | `topics.rs` · `dead.rs` · `schedules.rs` | what operators look after |
-//! | `live.rs` · `samples.rs` | a topic's jobs one by one; how topics did lately |
-//! | `page.rs` · `session.rs` · `sessions.rs` | the page for people, and who has logged in there |
-//! | `command.rs` · `command_index.rs` | the protocol of add, pop, finish and delete |
+//! | `state.rs` | what the routes work with |
+//! | `problem.rs` · `openapi.rs` | errors; the contract |
+//! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | what a request says, read within bounds |
+//! | `access.rs` · `cors.rs` | who sends a request, and whether they may; pages of other sites |
+//! | `probes.rs` | liveness, readiness, startup and the metrics |
+//! | `page.rs` | the page for people |
 
 mod accept;
+mod access;
 mod body;
-mod command;
-mod command_index;
 mod cors;
-mod dead;
-pub(crate) mod events;
 mod exchange;
-mod jobs;
-mod leases;
 mod listener;
-mod live;
-mod many;
 mod openapi;
 mod page;
 mod params;
 mod path;
 pub(crate) mod probes;
 mod problem;
-mod push;
-mod push_lines;
-mod raw;
-mod samples;
-mod schedules;
-pub(crate) mod schema;
-mod session;
-mod sessions;
-mod settle;
+mod routes;
 mod state;
-mod tokens;
-mod topics;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +35,7 @@ use std::time::Duration;
 
 use axum::routing::get;
 use axum::{Router, middleware};
-use duebox_queue::{Bells, ConnectionSettings, Queue};
+use duebox_queue::{ConnectionSettings, Queue, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -66,24 +44,21 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 pub(crate) use self::listener::Listening;
 use self::problem::{INTERNAL, METHOD, Problem, UNKNOWN_PATH};
-use self::samples::Samples;
-use self::sessions::Sessions;
+use self::routes::events::Readers;
+use self::routes::samples::{self, Samples};
 use self::state::{Parts, ServerState};
-use self::tokens::{Takes, taking};
-use crate::consumed::Consumed;
-use crate::daemon::Finder;
-use crate::events::Events;
+use crate::auth::sessions::Sessions;
+use crate::auth::tls::TlsPair;
+use crate::background::topic_discovery::Finder;
 use crate::manifest;
-use crate::pushes::Pushes;
-use crate::status::AllWatched;
-use crate::tls::TlsPair;
-use crate::tokens::Scope;
-use crate::traces::Traces;
+use crate::observe::events::Events;
+use crate::observe::pull_counters::Consumed;
+use crate::observe::push_counters::Pushes;
+use crate::observe::traces::Traces;
+use crate::report::status::AllWatched;
 
 /// Answers from this size on are packed, for those who take gzip.
 const PACKED_FROM: u16 = 1_024;
@@ -99,7 +74,7 @@ pub(crate) struct Ground {
     /// Who knows the manifest and the topics that are served.
     pub(crate) finder: Finder,
     /// What wakes those who wait for jobs.
-    pub(crate) bells: Bells,
+    pub(crate) bells: WakeUpHub,
     /// Makes the routes for those who ask how the process is, over the server's connection to Redis.
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
     /// Where it is counted what was pushed.
@@ -191,38 +166,24 @@ impl Server {
             consumed,
             traces,
             events,
-            readers: events::Readers::default(),
+            readers: Readers::default(),
             stops: stops.clone(),
             threads: threads.clone(),
         });
         let drain = watch::Sender::new(Duration::ZERO);
+        let (never, never_stops) = watch::channel(false);
+        let acceptor = Acceptor { threads: &threads, finder: &finder, drain: &drain };
         let (mut serving, mut probed) = (JoinSet::new(), JoinSet::new());
         let mut looking = JoinSet::new();
-        if addresses.api.is_some() {
+        if let Some(listening) = addresses.api {
             looking.spawn_on(samples::keep(state.clone()), &threads);
+            info!(address = %listening.address(), "HTTP is served");
+            let router = app(&state, probes.clone())?;
+            acceptor.accept(&mut serving, listening, true, router, stops);
         }
-        let (never, never_stops) = watch::channel(false);
-        let served = [
-            (addresses.api, true, app(&state, probes.clone())?),
-            (addresses.probes, false, dressed(whole(probes))),
-        ];
-        for (listening, is_api, router) in served {
-            if let Some(listening) = listening {
-                let told = if is_api { "HTTP is served" } else { "probes are served" };
-                info!(address = %listening.address(), "{told}");
-                let finder = finder.clone();
-                // As the manifest says when a connection comes in.
-                let tls = move || {
-                    let manifest = finder.manifest();
-                    manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
-                };
-                let (stops, tasks) = match is_api {
-                    true => (stops.clone(), &mut serving),
-                    false => (never_stops.clone(), &mut probed),
-                };
-                let serve = listening.serve(router, tls, stops, drain.subscribe());
-                tasks.spawn_on(serve, &threads);
-            }
+        if let Some(listening) = addresses.probes {
+            info!(address = %listening.address(), "probes are served");
+            acceptor.accept(&mut probed, listening, false, dressed(whole(probes)), never_stops);
         }
         Ok(Self { stop, drain, serving, _looking: looking, _probed: probed, _never: never })
     }
@@ -241,55 +202,40 @@ impl Server {
     }
 }
 
+/// What the connections of all addresses share.
+struct Acceptor<'a> {
+    threads: &'a Handle,
+    finder: &'a Finder,
+    drain: &'a watch::Sender<Duration>,
+}
+
+impl Acceptor<'_> {
+    /// Serves the connections of an address until it stops. Only the API has TLS.
+    fn accept(
+        &self,
+        tasks: &mut JoinSet<anyhow::Result<()>>,
+        listening: Listening,
+        is_api: bool,
+        router: Router,
+        stops: watch::Receiver<bool>,
+    ) {
+        let finder = self.finder.clone();
+        // As the manifest says when a connection comes in.
+        let tls = move || {
+            let manifest = finder.manifest();
+            manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
+        };
+        tasks.spawn_on(listening.serve(router, tls, stops, self.drain.subscribe()), self.threads);
+    }
+}
+
 /// All that is served on the address of the API.
 fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
-    let any = OpenApiRouter::new()
-        .routes(routes!(jobs::get))
-        .routes(routes!(topics::list))
-        .routes(routes!(topics::show))
-        .routes(routes!(samples::list))
-        .routes(routes!(schedules::list));
-    let push = OpenApiRouter::new()
-        .routes(routes!(push::push))
-        .routes(routes!(jobs::cancel))
-        .routes(routes!(jobs::reschedule))
-        .routes(routes!(jobs::run_now));
-    let consume = OpenApiRouter::new()
-        .routes(routes!(leases::pull))
-        .routes(routes!(settle::ack))
-        .routes(routes!(settle::nack))
-        .routes(routes!(settle::drop_job))
-        .routes(routes!(settle::release))
-        .routes(routes!(settle::extend))
-        .routes(routes!(events::stream));
-    let admin = OpenApiRouter::new()
-        .routes(routes!(topics::pause))
-        .routes(routes!(topics::resume))
-        .routes(routes!(topics::reload))
-        .routes(routes!(topics::rollback))
-        .routes(routes!(live::list))
-        .routes(routes!(dead::list, dead::purge))
-        .routes(routes!(dead::show, dead::purge_one))
-        .routes(routes!(dead::requeue_one))
-        .routes(routes!(dead::requeue))
-        .routes(routes!(schedules::run));
-    // A command says in its body which topic it is about, and is looked at there.
-    let commands = OpenApiRouter::new().routes(routes!(command::command));
-    // Who opens a session shows a token in it.
-    let sessions =
-        OpenApiRouter::new().routes(routes!(session::show, session::open, session::close));
-    let api = OpenApiRouter::with_openapi(openapi::document())
-        .merge(taking(Takes::Any, any))
-        .merge(taking(Takes::One(Scope::Push), push))
-        .merge(taking(Takes::One(Scope::Consume), consume))
-        .merge(taking(Takes::One(Scope::Admin), admin))
-        .merge(commands)
-        .merge(sessions);
-    let (router, mut document) = api.split_for_parts();
+    let (router, mut document) = routes::api().split_for_parts();
     openapi::add_problems(&mut document);
     let contract = openapi::Served::of(&document)?;
     let contract = Router::new().route("/openapi.json", get(openapi::serve)).with_state(contract);
-    let authenticate = middleware::from_fn_with_state(state.clone(), tokens::authenticate);
+    let authenticate = middleware::from_fn_with_state(state.clone(), access::authenticate);
     let cors = middleware::from_fn_with_state(state.clone(), cors::cors);
     let accept = middleware::from_fn(accept::accept);
     let router = router.with_state(state.clone()).layer(accept).layer(authenticate);

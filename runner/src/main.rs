@@ -1,7 +1,24 @@
-//! The `duebox` binary: says what the command line asks for and exits with its code.
+//! The `duebox` binary: parse → load → build → run → exit code.
 
 use std::process::ExitCode;
 
+use duebox::cli::{self, Common, Failure, Request, StartedLog};
+use duebox::daemon::{Config, Daemon};
+
 fn main() -> ExitCode {
-    duebox::cli::main()
+    let ended = match cli::parse() {
+        Ok(Request::Daemon(common)) => run_daemon(&common),
+        Ok(Request::Client(command)) => command.run(),
+        Err(failure) => Err(failure),
+    };
+    ended.unwrap_or_else(Failure::report)
+}
+
+/// `duebox run`.
+fn run_daemon(common: &Common) -> Result<ExitCode, Failure> {
+    let config = Config::load(common.manifest(), common.environment())?;
+    let log = StartedLog::start(&config.manifest().runner)?;
+    let ended = Daemon::build(config).and_then(Daemon::run);
+    log.finish();
+    ended.map(|()| ExitCode::SUCCESS).map_err(|error| Failure::of_daemon(&error))
 }

@@ -20,37 +20,39 @@ use duebox_queue::{BATCH_MAX, Queue, Settlement, Verdict};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::binding::Bound;
-use crate::breaker::{Breaker, Changes};
-use crate::company::Member;
-use crate::counters::Counters;
-use crate::events::Events;
-use crate::figures::Figures;
-use crate::in_flight::InFlight;
-use crate::lanes::{Lanes, Load};
-use crate::latest::Latest;
-use crate::lines::Lines;
-use crate::outage::{Outage, RETRY_FIRST};
-use crate::pace::Pace;
-use crate::poke::Poke;
-use crate::record::Record;
-use crate::redis_clock::RedisClock;
-use crate::relay::Relay;
-use crate::timer::Timer;
-use crate::traces::Traces;
+use self::batch_limits::Member;
+use self::in_flight::InFlight;
+use self::prefetch::{Pace, START_WITHIN};
+use crate::background::relay::Relay;
+use crate::background::wake_up::Poke;
+use crate::deploy::binding::Bound;
+use crate::deploy::breaker::{Breaker, Changes};
+use crate::executor::timer::Timer;
+use crate::executor::{Lanes, Load};
+use crate::observe::counters::Counters;
+use crate::observe::events::Events;
+use crate::observe::log::attempt_log::Record;
+use crate::observe::log::sampling::Lines;
+use crate::observe::module_stats::Figures;
+use crate::observe::recent_attempts::Latest;
+use crate::observe::traces::Traces;
+use crate::redis_host::clock::RedisClock;
+use crate::redis_host::outage::{Outage, RETRY_FIRST};
 
-use self::probe::Probe;
+use self::half_open::Probe;
 
 mod admit;
-mod probe;
+pub mod batch_limits;
+mod half_open;
+pub mod in_flight;
+pub mod prefetch;
 mod turn;
+pub mod verdict;
 
 /// How long a verdict may wait for others to share its turn.
 const LINGER: Duration = Duration::from_millis(2);
 /// Verdicts that are worth a turn at once.
 const VERDICTS_ENOUGH: usize = BATCH_MAX / 2;
-/// How long jobs may wait for a lane that none gets; then they are given back.
-const STALL: Duration = Duration::from_secs(1);
 /// How long a worker without a known due time sleeps. Whatever comes, the poller finds it and pokes: this is
 /// no more than a bound.
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);
@@ -107,6 +109,14 @@ pub struct WorkerParts {
     pub runner_id: Arc<str>,
 }
 
+/// What a lease call may ask for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wanted {
+    jobs: usize,
+    /// Of these, how many would start at once.
+    at_once: usize,
+}
+
 /// Serves one topic.
 pub struct Worker {
     parts: WorkerParts,
@@ -120,6 +130,10 @@ pub struct Worker {
     look_at: Instant,
     /// The last answer left work behind.
     more: bool,
+    /// The last answer left suspects in ready, which are leased when they would start at once.
+    suspects: bool,
+    /// Leased jobs did not start in time: no more are leased as long as a lane waits to start one.
+    stalled: bool,
     skip: u64,
     /// When leases that have expired are looked for.
     reclaim_at: Instant,
@@ -152,6 +166,8 @@ impl Worker {
             clock: RedisClock::default(),
             look_at: now,
             more: false,
+            suspects: false,
+            stalled: false,
             skip: 0,
             reclaim_at: now,
             expiry: None,
@@ -192,19 +208,35 @@ impl Worker {
     }
 
     /// Jobs that could be leased now.
-    fn wanted(&self, load: Load, now: Instant) -> usize {
-        let ahead = self.pace.ahead();
+    fn wanted(&self, load: Load, now: Instant) -> Wanted {
+        let ahead = self.ahead(load, now);
         if self.drain_until.is_some() || load.waiting > ahead / 2 {
-            return 0;
+            return Wanted::default();
+        }
+        if self.stalled && load.opening > 0 {
+            return Wanted::default();
         }
         let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
-        let room = (concurrency + ahead).saturating_sub(load.waiting + load.running);
+        let taken = load.waiting + load.running;
+        let room = (concurrency + ahead).saturating_sub(taken);
         let call_max = self.pace.call_max().min(self.parts.member.batch_max(now));
-        self.let_through(room.min(call_max), now)
+        let jobs = self.let_through(room.min(call_max), now);
+        Wanted { jobs, at_once: concurrency.saturating_sub(taken).min(jobs) }
+    }
+
+    /// Jobs that may be leased beyond those that start at once. Where the topic limits the jobs that run, each
+    /// leased job counts as one that runs.
+    fn ahead(&self, load: Load, now: Instant) -> usize {
+        if self.parts.bound.borrow().topic.max_running > 0 {
+            return 0;
+        }
+        self.pace.ahead(load.longest(now))
     }
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
-        let can_lease = self.wanted(load, now) > 0 && (self.more || now >= self.look_at);
+        let wanted = self.wanted(load, now);
+        let has_work = self.more || now >= self.look_at || (self.suspects && wanted.at_once > 0);
+        let can_lease = wanted.jobs > 0 && has_work;
         let idle = load.waiting + load.running == 0;
         let must_settle = !self.verdicts.is_empty()
             || (load.ended > 0 && (idle || load.ended >= self.verdicts_enough(now)))
@@ -219,14 +251,14 @@ impl Worker {
 
     async fn wait(&mut self, now: Instant, load: Load) {
         let mut until = now + SLEEP_MAX;
-        let wanted = self.wanted(load, now) > 0;
+        let wanted = self.wanted(load, now).jobs > 0;
         let moments = [
             self.probe_at().filter(|at| *at > now),
             self.settle_at,
             self.in_flight.heartbeat_at(),
             // Past its time a drain waits for the guests it has interrupted: an epoch tick or two.
             self.drain_until.map(|until| until.max(now + Duration::from_millis(10))),
-            (load.waiting > 0).then_some(now + STALL),
+            load.waiting_since.map(|since| since + START_WITHIN),
         ];
         for moment in moments.into_iter().flatten() {
             until = until.min(moment);
@@ -239,7 +271,7 @@ impl Worker {
         let on_time_at = [look_at, rested_at].into_iter().flatten().min();
         let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
-            () = self.parts.lanes.changed(self.pace.ahead() / 2, enough), if cares => {}
+            () = self.parts.lanes.changed(self.ahead(load, now) / 2, enough), if cares => {}
             when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
             // Jobs fall due at a millisecond, and a rest is less; for all else the next one is soon enough.
             () = on_time(&self.parts.timer, on_time_at) => {}
@@ -269,10 +301,14 @@ impl Worker {
         settled || Instant::now() >= until + DRAIN_GRACE
     }
 
-    /// Jobs that no lane starts are for other runners.
+    /// Jobs that did not start in time are for other runners.
     fn give_back_stalled(&mut self) {
-        if self.give_back(STALL) > 0 {
+        if self.give_back(START_WITHIN) > 0 {
             self.pace.stalled();
+            self.stalled = true;
+            self.more = true;
+        } else if self.stalled && self.parts.lanes.load().opening == 0 {
+            self.stalled = false;
         }
     }
 

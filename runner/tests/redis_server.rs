@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use duebox::redis_server::fitness::{self, Unfit, Warning};
-use duebox::redis_server::{Fsync, ManagedRedis, RedisServerError};
+use duebox::redis_host::fitness::{self, Unfit, Warning};
+use duebox::redis_host::managed::{Fsync, ManagedRedis, RedisServerError};
 use duebox_harness::{RedisServer, eventually, patience};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;

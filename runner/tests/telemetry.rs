@@ -6,7 +6,7 @@
 use std::process::Command;
 
 use duebox::manifest::LogFormat;
-use duebox::telemetry::{self, Telemetry};
+use duebox::observe::log::{self, Telemetry};
 use serde_json::Value;
 
 /// Set in the process that writes the log of a case.
@@ -47,15 +47,15 @@ fn lines_are_json_where_no_terminal_is_and_fields_stand_at_the_top() {
 #[test]
 fn filter_and_form_change_while_it_runs() {
     if is_the_case() {
-        assert!(telemetry::change("info", LogFormat::Json).is_err(), "there is no log yet");
+        assert!(log::change("info", LogFormat::Json).is_err(), "there is no log yet");
         let _log = Telemetry::start("warn", LogFormat::Json).unwrap();
         let span = tracing::error_span!("open", id = 1).entered();
         tracing::info!("before");
-        assert!(telemetry::change("info,other=loud", LogFormat::Human).is_err());
+        assert!(log::change("info,other=loud", LogFormat::Human).is_err());
         tracing::info!("refused whole");
-        telemetry::change("info", LogFormat::Human).unwrap();
+        log::change("info", LogFormat::Human).unwrap();
         tracing::info!("for people");
-        telemetry::change("debug", LogFormat::Json).unwrap();
+        log::change("debug", LogFormat::Json).unwrap();
         drop(span);
         tracing::debug!("for machines");
         return;

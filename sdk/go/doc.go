@@ -19,6 +19,6 @@
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags=-w -o handler.wasm
 //
 // The layers are: your function → [Job], [Verdict] and the log functions → internal/abi, which calls the
-// imports of sdk/ABI.md. On other targets package dueboxtest provides these imports, so that handlers compile
+// imports of docs/reference/abi.md. On other targets package dueboxtest provides these imports, so that handlers compile
 // and are tested natively.
 package duebox

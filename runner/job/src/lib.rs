@@ -32,7 +32,7 @@ pub use outcome::{Failure, FailureClass, Outcome, Policy};
 pub use rate::{Rate, RateError};
 pub use topic::{TopicError, TopicName};
 
-/// Attempts a job may have in all; the failure counter in Redis holds no more (docs/queue.md, "Keys").
+/// Attempts a job may have in all; the failure counter in Redis holds no more (docs/reference/queue.md, "Keys").
 pub const ATTEMPTS_MAX: u32 = 999_999;
 
 /// Runs of a job that may end with its runner's death; the same counter holds no more.
@@ -47,3 +47,8 @@ pub const DELAY_MAX_MS: u64 = 10 * 365 * 86_400_000;
 /// Absolute due times are unix milliseconds within these bounds; outside them a producer has mixed
 /// up its units (seconds below, microseconds above).
 pub const DUE_MS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000_000..=100_000_000_000_000;
+
+/// The README's code is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use wasmtime::{Config, Enabled, Engine, EngineWeak, PoolingAllocationConfig};
 
+use crate::instance::cache::WARM_MAX;
 use crate::limits::TABLES_PER_MODULE;
-use crate::refusal::SandboxError;
+use crate::module::error::SandboxError;
 use crate::sandbox::SandboxConfig;
-use crate::shelf::WARM_MAX;
 
 /// How often a guest that computes gives way.
 const TICK: Duration = Duration::from_millis(2);

@@ -12,24 +12,24 @@ use std::time::Instant;
 
 use wasmtime::{Engine, ExternType, InstancePre, ModuleExport, Store, Trap};
 
-use crate::budget::{Account, Budget};
 use crate::digest::Digest;
 use crate::engine::Ticker;
-use crate::failure::End;
-use crate::guest::Guest;
+use crate::imports::log::JobLog;
+use crate::imports::services::World;
+use crate::imports::wasi;
 use crate::instance::Instance;
-use crate::interrupt::Interrupt;
+use crate::instance::cache::Shelf;
+use crate::instance::cpu_time::Processor;
+use crate::instance::guest::Guest;
+use crate::instance::interrupt::Interrupt;
+use crate::instance::limiter::Meter;
+use crate::instance::reset::Origin;
 use crate::invocation::Invocation;
 use crate::limits::{Grants, Limits};
-use crate::log::JobLog;
-use crate::meter::Meter;
-use crate::processor::Processor;
-use crate::refusal::LoadError;
-use crate::report::Report;
-use crate::rewind::Origin;
-use crate::shelf::Shelf;
-use crate::wasi;
-use crate::world::World;
+use crate::memory_budget::{Account, Budget};
+use crate::module::error::LoadError;
+use crate::outcome::failure::End;
+use crate::outcome::report::Report;
 
 /// Bytes of a page of linear memory.
 const PAGE: usize = 64 << 10;

@@ -1,6 +1,14 @@
 //! One instance of a module with its store, from its making to its last job. Most run one job and end; one
 //! of a warm topic, or of a snapshot to which it is put back, runs the next as long as every job ended well.
 
+pub(crate) mod cache;
+pub(crate) mod cpu_time;
+pub(crate) mod guest;
+pub(crate) mod interrupt;
+pub(crate) mod limiter;
+pub(crate) mod page_map;
+pub(crate) mod reset;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,14 +16,14 @@ use wasmtime::{
     Extern, Memory, ModuleExport, Store, TypedFunc, UpdateDeadline, WasmParams, WasmResults,
 };
 
-use crate::guest::{Guest, Phase};
 use crate::handler::{Entry, Loaded};
+use crate::imports::call as memory;
+use crate::imports::log::JobLog;
+use crate::imports::services::World;
+use crate::imports::wasi;
+use crate::instance::guest::{Guest, Phase};
+use crate::instance::reset::Parts;
 use crate::invocation::Invocation;
-use crate::log::JobLog;
-use crate::memory;
-use crate::rewind::Parts;
-use crate::wasi;
-use crate::world::World;
 
 /// An instance, or a store that waits for one.
 pub(crate) struct Instance {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{JobId, TopicName};
 
-use crate::span::Span;
+use crate::imports::spans::Span;
 
 /// What a handler is told about the job it runs on.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Invocation {
     pub max_attempts: u32,
     /// When the job fell due, in unix milliseconds.
     pub due_at_ms: u64,
-    /// The job's headers. One that cannot stand in a block (ABI.md, "Rules") is left out of it.
+    /// The job's headers. One that cannot stand in a block (docs/reference/abi.md, "Rules") is left out of it.
     pub headers: BTreeMap<String, String>,
     /// Wall clock of this attempt, counted from the call of [`Handler::run`](crate::Handler::run).
     pub ttr: Duration,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::http::HttpGrant;
+use crate::imports::http::HttpGrant;
 
 /// Tables a module may have.
 pub(crate) const TABLES_PER_MODULE: u32 = 4;

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cache::Cache;
-use crate::compile::Compiler;
 use crate::digest::Digest;
 use crate::engine::{self, Kind};
 use crate::handler::{Common, Handler};
+use crate::imports::wasi;
 use crate::limits::{Grants, Limits};
-use crate::refusal::{LoadError, SandboxError};
-use crate::room::Rooms;
-use crate::wasi;
+use crate::module::cache::Cache;
+use crate::module::compile::Compiler;
+use crate::module::engine_context::Rooms;
+use crate::module::error::{LoadError, SandboxError};
 
 /// The size of a sandbox, fixed at its start.
 #[derive(Debug, Clone)]

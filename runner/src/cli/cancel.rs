@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use duebox_queue::Cancelled;
 use serde_json::json;
 
-use super::failure::{FAILED, Failure};
-use super::{CancelArgs, Common, output, target};
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
+use super::{CancelArgs, Common};
 
 pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;

@@ -12,12 +12,13 @@ use duebox_sandbox::{Digest, Sandbox, SandboxConfig};
 use serde::Serialize;
 
 use self::grants::GrantLines;
-use super::failure::{BAD_INPUT, Failure, split_remedy};
-use super::{CheckArgs, Common, output};
+use super::support::failure::{BAD_INPUT, Failure, split_remedy};
+use super::support::output;
+use super::{CheckArgs, Common};
+use crate::deploy::module_file::{self, ModuleError};
 use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic, Warnings};
-use crate::module_file::{self, ModuleError};
+use crate::observe::log::colours_wanted;
 use crate::schedule::Schedule;
-use crate::telemetry::colours_wanted;
 
 /// What was found, as JSON has it.
 #[derive(Serialize)]
@@ -75,7 +76,7 @@ struct ScheduleLine {
 }
 
 pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failure> {
-    match Manifest::examine(common.manifest(), &common.surroundings()) {
+    match Manifest::examine(common.manifest(), &common.environment()) {
         Ok((manifest, warnings)) => check_modules(&manifest, &warnings, args),
         Err(error) if args.json => {
             output::print_json(&of_manifest(&error))?;
@@ -192,7 +193,7 @@ fn add_canary(topics: &mut [TopicLine], name: &str, topic: &Topic, digest: Diges
 fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> Problem {
     let (message, hint) = split_remedy(&why.to_string());
     let hint = hint.unwrap_or_else(|| {
-        "name a handler module that exists; sdk/ABI.md says what it must have".to_owned()
+        "name a handler module that exists; docs/reference/abi.md says what it must have".to_owned()
     });
     Problem {
         file: file_of(topic).unwrap_or_default(),

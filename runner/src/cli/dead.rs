@@ -7,11 +7,12 @@ use duebox_job::{JobId, TopicName};
 use duebox_queue::{DeadQuery, DeadSummary, Page, Queue};
 use serde::Serialize;
 
-use super::ended::{DeadArgs, PageArgs};
-use super::failure::Failure;
 use super::purge::PurgeArgs;
 use super::requeue::RequeueArgs;
-use super::{Common, get, output, purge, requeue, target, value};
+use super::support::ended_jobs::{DeadArgs, PageArgs};
+use super::support::failure::Failure;
+use super::support::{output, target};
+use super::{Common, get, purge, requeue, value};
 
 /// How much of a reason a list shows.
 const REASON_CHARS: usize = 60;
@@ -138,7 +139,7 @@ async fn read(
 ) -> Result<Page<DeadSummary>, Failure> {
     let mut jobs = Vec::new();
     loop {
-        let page = queue.dead_page(topic, &query).await?;
+        let page = queue.list_dead(topic, &query).await?;
         query.page.limit -= page.jobs.len();
         jobs.extend(page.jobs);
         if query.page.limit == 0 || page.next.is_none() {

@@ -9,8 +9,9 @@ use duebox_job::{FailureClass, Policy, TopicName};
 use duebox_queue::{Checkup, Finding, Queue, Unexamined};
 use serde::Serialize;
 
-use super::failure::{FAILED, Failure};
-use super::{Common, output, target, value};
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
+use super::{Common, value};
 use crate::manifest::Manifest;
 
 /// Find what bad producers left in Redis, and put it right
@@ -87,7 +88,7 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Fai
         0 => Ok(ExitCode::SUCCESS),
         _ if args.repair => Err(Failure::failed(
             format!("{} left", counted(left, "finding is", "findings are")),
-            "they are reported only; docs/doctor.md says what can be done about each kind",
+            "they are reported only; docs/guide/doctor.md says what can be done about each kind",
         )),
         _ => Err(Failure::failed(
             format!("{}; nothing was changed", counted(left, "finding", "findings")),

@@ -8,9 +8,10 @@ use duebox_job::{TopicName, format_duration};
 use duebox_queue::DoneSummary;
 use serde::Serialize;
 
-use super::ended::{PageArgs, SpanArgs};
-use super::failure::Failure;
-use super::{Common, output, target, value};
+use super::support::ended_jobs::{PageArgs, SpanArgs};
+use super::support::failure::Failure;
+use super::support::{output, target};
+use super::{Common, value};
 
 /// Look at jobs that are done
 ///
@@ -64,7 +65,7 @@ pub(super) fn done(common: &Common, args: &DoneCommandArgs) -> Result<ExitCode, 
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
         let query = args.page.of(args.span.query(&queue).await?);
-        Ok(queue.done_page(topic, &query).await?)
+        Ok(queue.list_done(topic, &query).await?)
     })?;
     let next = page.next.map(|cursor| cursor.to_string());
     if args.json {

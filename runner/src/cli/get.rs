@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use duebox_job::{JobId, TopicName, format_duration};
-use duebox_queue::{Job, LeaseHeld};
+use duebox_queue::{CurrentLease, Job};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::failure::Failure;
-use super::{Common, output, target, value};
+use super::support::failure::Failure;
+use super::support::{output, target};
+use super::{Common, value};
 
 /// Show a job, whatever state it is in
 ///
@@ -115,7 +116,7 @@ fn count(times: u32, what: &str) -> Option<String> {
     }
 }
 
-fn describe_lease(lease: &LeaseHeld, now_ms: u64) -> String {
+fn describe_lease(lease: &CurrentLease, now_ms: u64) -> String {
     let holder =
         lease.holder.as_deref().map_or("a runner without a name".to_owned(), output::plain);
     let mut text = format!("{holder} has it until {}", moment(lease.expires_at_ms, now_ms));

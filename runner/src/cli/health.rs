@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use duebox_job::parse_duration;
 
-use super::failure::Failure;
-use super::{Common, output};
+use super::Common;
+use super::support::failure::Failure;
+use super::support::output;
 use crate::manifest::probed_address;
 
 /// The longest answer that is read, in bytes.
@@ -67,7 +68,7 @@ struct Answer {
 pub(super) fn health(common: &Common, args: &HealthArgs) -> Result<ExitCode, Failure> {
     let address = match args.address {
         Some(address) => address,
-        None => probed_address(common.manifest(), &common.surroundings()).ok_or_else(|| {
+        None => probed_address(common.manifest(), &common.environment()).ok_or_else(|| {
             Failure::failed(
                 format!("{} does not say where the daemon answers", common.manifest().display()),
                 "set server.probes, or say it here: --address 127.0.0.1:7281",

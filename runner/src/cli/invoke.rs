@@ -3,7 +3,7 @@
 
 mod account;
 mod grants;
-mod ground;
+mod setup;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,10 +22,11 @@ use tokio::runtime::Handle;
 
 use self::account::Account;
 use self::grants::GrantArgs;
-use self::ground::Ground;
-use super::failure::{FAILED, Failure};
-use super::payload::Source;
-use super::{Common, output, target, value};
+use self::setup::Ground;
+use super::support::failure::{FAILED, Failure};
+use super::support::payload::Source;
+use super::support::{output, target};
+use super::{Common, value};
 
 /// Keeps what the handler says. The sandbox bounds it: no more than the log budget gets here.
 #[derive(Default)]

@@ -6,8 +6,9 @@ use clap::Args;
 use duebox_job::TopicName;
 use serde_json::json;
 
-use super::failure::Failure;
-use super::{Common, output, target, value};
+use super::support::failure::Failure;
+use super::support::{output, target};
+use super::{Common, value};
 
 /// Start no more jobs of a topic, on any runner, until it is resumed
 ///

@@ -10,12 +10,13 @@ use duebox_job::{JobId, TopicName, parse_duration};
 use duebox_queue::{Lease, Pulled, Token};
 use serde_json::json;
 
-use super::failure::{FAILED, Failure};
 use super::settle::{lost, lost_json};
-use super::{Common, output, target, value};
-use crate::consumer::{Consumer, PullFailure, Wish};
-use crate::leased_job::{LeasedJob, max_attempts, token_text};
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
+use super::{Common, value};
 use crate::manifest::Topic;
+use crate::service::leased_job::{LeasedJob, max_attempts, token_text};
+use crate::service::pull_consumer::{Consumer, PullFailure, Wish};
 
 /// Characters of a payload that a table shows.
 const SHOWN_MAX: usize = 60;

@@ -7,9 +7,10 @@ use duebox_job::{JobId, TopicName};
 use duebox_queue::Queue;
 use serde::Serialize;
 
-use super::ended::ChosenArgs;
-use super::failure::{FAILED, Failure};
-use super::{Common, output, target};
+use super::Common;
+use super::support::ended_jobs::ChosenArgs;
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
 
 /// Forget dead jobs for ever
 ///

@@ -1,4 +1,8 @@
-//! `duebox push`: one job; many go through `push_lines.rs` and `push_jobs.rs`.
+//! `duebox push`: one job; many go through `push/lines.rs` and `push/jobs.rs`.
+
+pub(super) mod args;
+pub(super) mod jobs;
+pub(super) mod lines;
 
 use std::process::ExitCode;
 
@@ -8,11 +12,12 @@ use duebox_queue::{Due, IfExists, NewJob, Pushed};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::failure::{FAILED, Failure};
-use super::payload::Source;
-use super::push_args::{IfExistsWord, PushArgs};
-use super::{Common, output, push_jobs, push_lines, target};
-use crate::due::due;
+use self::args::{IfExistsWord, PushArgs};
+use super::Common;
+use super::support::failure::{FAILED, Failure};
+use super::support::payload::Source;
+use super::support::{output, target};
+use crate::service::due::due;
 
 /// What all jobs of a push have in common.
 pub(super) struct Template {
@@ -52,13 +57,13 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     };
     if let Some(jobs) = &args.jobs {
         let jobs =
-            push_jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
-        return push_jobs::push(&manifest, &jobs, args.json);
+            jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
+        return jobs::push(&manifest, &jobs, args.json);
     }
     let source = Source::new(args.payload.clone());
     if args.lines {
-        let lines = push_lines::Lines { source, template, topic: &args.topic, ids: args.id };
-        return push_lines::push(&manifest, lines, args.json);
+        let lines = lines::Lines { source, template, topic: &args.topic, ids: args.id };
+        return lines::push(&manifest, lines, args.json);
     }
     let payload = source.read(template.payload_max)?;
     let id = match args.id {

@@ -7,9 +7,10 @@ use duebox_job::{JobId, TopicName};
 use duebox_queue::{BATCH_MAX, Queue, Requeued};
 use serde::Serialize;
 
-use super::ended::{ChosenArgs, DeadArgs};
-use super::failure::{FAILED, Failure};
-use super::{Common, output, target};
+use super::Common;
+use super::support::ended_jobs::{ChosenArgs, DeadArgs};
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
 
 /// Run dead jobs again
 ///

@@ -9,9 +9,10 @@ use duebox_queue::{Due, Rescheduled};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::failure::{FAILED, Failure};
-use super::{Common, output, target, value};
-use crate::due::due;
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
+use super::{Common, value};
+use crate::service::due::due;
 
 /// Change when a waiting job falls due
 ///

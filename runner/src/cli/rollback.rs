@@ -6,10 +6,10 @@ use clap::Args;
 use duebox_job::TopicName;
 use serde_json::json;
 
-use super::failure::{FAILED, Failure};
-use super::{Common, output, target, value};
-use crate::orders::{Answer, Came, Order, Told};
-use crate::value::BadValue;
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
+use super::{Common, value};
+use crate::background::control_channel::{Answer, Came, Order, Told};
 
 /// Take a topic's module back: the one before serves again, in every daemon that runs
 ///
@@ -55,7 +55,7 @@ pub(super) fn rollback(common: &Common, args: &RollbackArgs) -> Result<ExitCode,
     match told.trouble(topic) {
         // What came of it in each daemon was printed.
         Some(_) if args.json => Ok(ExitCode::from(FAILED)),
-        Some(BadValue { message, hint }) => Err(Failure::failed(message, hint)),
+        Some(trouble) => Err(Failure::failed(trouble.to_string(), trouble.remedy())),
         None => Ok(ExitCode::SUCCESS),
     }
 }

@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::failure::{FAILED, Failure};
-use super::{Common, output, target};
+use super::Common;
+use super::support::failure::{FAILED, Failure};
+use super::support::{output, target};
 use crate::manifest::{Manifest, nearest};
 use crate::schedule::{Schedule, When};
-use crate::timetable::{Entry, Timetable, push_now};
+use crate::service::timetable::{Entry, Timetable, push_now};
 
 /// Show when the schedules of the manifest fire
 ///

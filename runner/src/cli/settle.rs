@@ -10,10 +10,11 @@ use duebox_job::{JobId, TopicName, parse_duration};
 use duebox_queue::{Job, Settled, Token};
 use serde_json::{Value, json};
 
-use super::failure::{FAILED, Failure};
-use super::payload::Source;
-use super::{Common, output, pull, target, value};
-use crate::consumer::{Answer, Consumer, RESULT_MAX, Refusal, Said};
+use super::support::failure::{FAILED, Failure};
+use super::support::payload::Source;
+use super::support::{output, target};
+use super::{Common, pull, value};
+use crate::service::pull_consumer::{Answer, Consumer, RESULT_MAX, Refusal, Said};
 
 /// Say what came of a pulled job
 ///

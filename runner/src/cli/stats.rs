@@ -13,10 +13,11 @@ use duebox_queue::{Depths, Queue};
 use serde::Serialize;
 
 use self::handlers::HandlerStats;
-use super::failure::Failure;
-use super::{Common, StatsArgs, output, target};
+use super::support::failure::Failure;
+use super::support::{output, target};
+use super::{Common, StatsArgs};
 use crate::manifest::{Manifest, Topic};
-use crate::status::Status;
+use crate::report::status::Status;
 
 /// How often `--watch` looks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);

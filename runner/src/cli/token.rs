@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::failure::Failure;
-use super::output;
-use crate::tokens::{self, Scope, Tokens};
+use super::support::failure::Failure;
+use super::support::output;
+use crate::auth::tokens::{self, Scope, Tokens};
 
 /// Make tokens for the API
 #[derive(Args)]

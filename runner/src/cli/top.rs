@@ -18,8 +18,9 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use self::model::{Model, Wish};
-use super::failure::Failure;
-use super::{Common, stats, target};
+use super::support::failure::Failure;
+use super::support::target;
+use super::{Common, stats};
 use crate::manifest::Manifest;
 
 /// How often Redis is looked at.
@@ -172,7 +173,7 @@ async fn follow(
     model.saw(stats::look(queue, manifest, &[]).await?);
     if let Some(topic) = model.opened().cloned() {
         let page = PageQuery { limit: DEAD_MAX, ..PageQuery::default() };
-        let dead = queue.dead_page(&topic, &DeadQuery { page, ..DeadQuery::default() }).await?;
+        let dead = queue.list_dead(&topic, &DeadQuery { page, ..DeadQuery::default() }).await?;
         model.saw_dead(dead.jobs);
     }
     Ok(())

@@ -1,6 +1,7 @@
-//! A topic that is served: by workers, one a shard, that share the topic's module, counters and orders;
-//! or by pull consumers, where it has no handler.
+//! The topics that are served. A topic is served by workers, one a shard, that share its module, counters
+//! and orders; or by pull consumers, where it has no handler.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,17 +10,31 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::binding::{Binding, CanaryHandler, Handlers};
-use crate::breaker::Breaker;
-use crate::counters::{Counters, Fate, read};
-use crate::figures::{Figures, Sums};
-use crate::lanes::Share;
-use crate::latest::Latest;
-use crate::manifest::{Topic, percent};
-use crate::poke::Poke;
-use crate::record::millis;
-use crate::status::Serving;
+use crate::background::wake_up::Poke;
+use crate::deploy::binding::{Binding, CanaryHandler, Handlers};
+use crate::deploy::breaker::{Breaker, Standing};
+use crate::deploy::entry::{EntryName, entry_of};
+use crate::executor::Share;
+use crate::manifest::{Manifest, Topic, percent};
+use crate::observe::counters::{Counters, Fate, read};
+use crate::observe::log::attempt_log::millis;
+use crate::observe::module_stats::{Figures, Sums};
+use crate::observe::recent_attempts::Latest;
+use crate::report::status::Serving;
 use crate::worker::Order;
+use crate::worker::batch_limits::Member;
+
+/// All topics that are served.
+#[derive(Default)]
+pub(super) struct Topics {
+    pub(super) served: BTreeMap<TopicName, Served>,
+    /// Topics that were left, while what they had in flight ends.
+    leaving: Vec<Leaving>,
+    /// Some topics are not served yet, since Redis did not take their rules.
+    pub(super) are_unbound: bool,
+    /// More topics match patterns than are served, and that was logged.
+    pub(super) are_crowded: bool,
+}
 
 /// A topic that is served.
 pub(super) struct Served {
@@ -34,6 +49,8 @@ pub(super) struct Served {
 /// The workers of a topic.
 pub(super) struct Workers {
     pub(super) share: Share,
+    /// Its place among the topics.
+    pub(super) member: Member,
     pub(super) binding: watch::Sender<Arc<Binding>>,
     pub(super) orders: watch::Sender<Order>,
     pub(super) counters: Arc<Counters>,
@@ -53,6 +70,59 @@ pub(super) struct ShardWorker {
 pub(super) struct Leaving {
     name: TopicName,
     workers: Workers,
+}
+
+impl Topics {
+    /// The workers of every topic that an entry serves.
+    pub(super) fn workers_of(
+        &self,
+        manifest: &Manifest,
+        entry: &EntryName,
+    ) -> impl Iterator<Item = &Workers> {
+        let by_entry = self.served.iter().filter(move |(name, _)| {
+            entry_of(manifest, name).is_some_and(|(served_by, _)| served_by == *entry)
+        });
+        by_entry.filter_map(|(_, served)| served.workers.as_ref())
+    }
+
+    /// The wake-up of each shard's worker, in the order of their names.
+    pub(super) fn pokes(&self) -> Vec<(TopicName, Arc<Poke>)> {
+        let mut pokes = Vec::new();
+        for served in self.served.values() {
+            let Some(workers) = &served.workers else { continue };
+            let both = served.shards.iter().zip(&workers.each);
+            pokes.extend(both.map(|(shard, worker)| (shard.clone(), Arc::clone(&worker.poke))));
+        }
+        pokes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        pokes
+    }
+
+    /// Leaves a topic: what it has in flight may finish within its ttr. False if it is not served.
+    pub(super) fn leave(&mut self, name: &TopicName) -> bool {
+        let Some(served) = self.served.remove(name) else { return false };
+        let until = Instant::now() + served.topic.ttr;
+        self.leaving.retain(|leaving| !leaving.is_over());
+        self.leaving.extend(served.leave(name.clone(), until));
+        true
+    }
+
+    /// Leaves all topics: what is in flight, of those left before too, may finish until then.
+    pub(super) fn leave_all(self, until: Instant) -> Vec<Leaving> {
+        let served = self.served.into_iter();
+        let served = served.filter_map(|(name, served)| served.leave(name, until));
+        let all: Vec<Leaving> = self.leaving.into_iter().chain(served).collect();
+        for leaving in &all {
+            leaving.hurry(until);
+        }
+        all
+    }
+}
+
+impl Workers {
+    /// True if the breaker is not closed.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.breaker.standing() != Standing::Closed
+    }
 }
 
 /// What the workers of a topic are bound to: each of its shards runs its part of what may run at once.

@@ -9,14 +9,14 @@ use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{MEDIA_TYPE, Problem};
-use super::schema::{DurationText, IfExistsWord, JobOptions};
+use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
 
 /// The document, before the routes are added.
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(
         title = "Duebox",
-        description = "Background jobs at the right moment: push them, pull them, look after them. Errors are problems (RFC 9457) with a stable type and a remedy; see docs/http.md.",
+        description = "Background jobs at the right moment: push them, pull them, look after them. Errors are problems (RFC 9457) with a stable type and a remedy; see docs/reference/http.md.",
     ),
     components(schemas(Problem, JobOptions, IfExistsWord, DurationText)),
     tags(

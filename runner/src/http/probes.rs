@@ -17,9 +17,9 @@ use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
 use super::exchange::AsSaid;
-use crate::health::{Health, Phase};
-use crate::metrics::Metrics;
-use crate::status::AllWatched;
+use crate::observe::health::{Health, Phase};
+use crate::report::metrics::Metrics;
+use crate::report::status::AllWatched;
 
 /// How long Redis has to answer a probe.
 const REDIS_MAX: Duration = Duration::from_secs(1);

@@ -13,12 +13,12 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::value::BadValue;
+use crate::service::value::BadValue;
 
 /// The media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// What kind of problem it is: stable, and documented in docs/http.md.
+/// What kind of problem it is: stable, and documented in docs/reference/http.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) slug: &'static str,

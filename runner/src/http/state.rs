@@ -5,21 +5,22 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use duebox_job::{FailureClass, JobId, TopicName};
-use duebox_queue::{Bells, IfExists, NewJob, Pushed, Queue, QueueError, Settled};
+use duebox_queue::{IfExists, NewJob, Pushed, Queue, QueueError, Settled, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::events::Readers;
 use super::problem::{Problem, UNKNOWN_TOPIC};
-use super::samples::Samples;
-use super::sessions::Sessions;
-use crate::consumed::Consumed;
-use crate::daemon::{Finder, rules};
-use crate::events::Events;
+use super::routes::events::Readers;
+use super::routes::samples::Samples;
+use crate::auth::sessions::Sessions;
+use crate::background::rules;
+use crate::background::topic_discovery::Finder;
 use crate::manifest::{Manifest, Topic, nearest};
-use crate::pushes::{Pushes, Source};
-use crate::status::AllWatched;
-use crate::traces::{Came, Traces};
+use crate::observe::events::Events;
+use crate::observe::pull_counters::Consumed;
+use crate::observe::push_counters::{Pushes, Source};
+use crate::observe::traces::{Came, Traces};
+use crate::report::status::AllWatched;
 
 /// What the handlers share; cheap to clone.
 #[derive(Clone)]
@@ -32,7 +33,7 @@ pub(crate) struct Parts {
     /// Who knows the manifest and the topics that are served.
     pub(crate) finder: Finder,
     /// What wakes those who wait for jobs.
-    pub(crate) bells: Bells,
+    pub(crate) bells: WakeUpHub,
     /// Where it is counted what was pushed.
     pub(crate) pushes: Arc<Pushes>,
     /// The topics that this daemon's handlers serve, as they are now.
@@ -103,7 +104,7 @@ impl ServerState {
         class: Option<FailureClass>,
     ) {
         self.consumed.settled(topic, settled, class);
-        let Some(event) = crate::events::word(settled) else { return };
+        let Some(event) = crate::observe::events::word(settled) else { return };
         match class.filter(|_| matches!(event, "retried" | "dead" | "discarded")) {
             Some(class) => self.events.failed(topic, id, event, class),
             None => self.events.happened(topic, id, event),

@@ -9,10 +9,9 @@ use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::keys::{BACKOFF, BREAKER, nearest};
-use super::reader::{Reader, kind};
+use super::reader::{ManifestReader, kind};
 use super::section::{Section, Value};
 use super::topic::LONGEST;
-use crate::breaker::Rule;
 
 /// Failures in a row that a breaker may wait for.
 const FAILURES_MAX: u32 = 1_000_000;
@@ -60,12 +59,27 @@ pub(super) fn read_backoff(section: &Section<'_>) -> Option<Backoff> {
 }
 
 /// Reads every entry of a list of waits, so that all bad ones are told; `None` if one was.
-fn read_waits(reader: &Reader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>> {
+fn read_waits(reader: &ManifestReader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>> {
     let waits: Vec<Option<Duration>> = waits
         .iter()
         .map(|wait| reader.duration("backoff", wait, Duration::ZERO..=LONGEST))
         .collect();
     waits.into_iter().collect()
+}
+
+/// When the breaker of a topic opens, and how long it waits before it tries a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerRule {
+    /// Failures in a row that open it; 0 for never.
+    pub failures: u32,
+    /// How long it starts no job before it tries one.
+    pub probe: Duration,
+}
+
+impl Default for BreakerRule {
+    fn default() -> Self {
+        Self { failures: 20, probe: Duration::from_secs(30) }
+    }
 }
 
 /// The keys of a `breaker`, as far as they are written.
@@ -80,15 +94,15 @@ impl BreakerSettings {
     pub(super) fn read(section: &Section<'_>) -> Self {
         let rule = section.section("breaker", &BREAKER);
         Self {
-            failures: rule.whole("failures", 0..=FAILURES_MAX),
+            failures: rule.integer("failures", 0..=FAILURES_MAX),
             probe: rule.duration("probe", PROBE_LEAST..=PROBE_LONGEST),
         }
     }
 
     /// Lays these settings over the defaults, and both over what goes where neither says anything.
-    pub(super) fn over(self, defaults: Self) -> Rule {
-        let base = Rule::default();
-        Rule {
+    pub(super) fn over(self, defaults: Self) -> BreakerRule {
+        let base = BreakerRule::default();
+        BreakerRule {
             failures: self.failures.or(defaults.failures).unwrap_or(base.failures),
             probe: self.probe.or(defaults.probe).unwrap_or(base.probe),
         }
@@ -121,7 +135,7 @@ pub(super) fn read_policies(section: &Section<'_>) -> BTreeMap<FailureClass, Pol
 
 /// A class that cannot get better cannot be tried again.
 fn check_policy(
-    reader: &Reader<'_>,
+    reader: &ManifestReader<'_>,
     class: FailureClass,
     policy: Policy,
     value: &Value<'_>,

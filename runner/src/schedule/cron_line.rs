@@ -132,8 +132,8 @@ fn reason_of(line: &str, error: &CronError) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::When;
     use super::*;
+    use crate::schedule::When;
 
     fn ms(time: &str) -> u64 {
         u64::try_from(time.parse::<Timestamp>().unwrap().as_millisecond()).unwrap()

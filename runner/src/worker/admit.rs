@@ -8,11 +8,11 @@ use duebox_sandbox::Invocation;
 use tracing::warn;
 
 use super::Worker;
-use crate::binding::{self, Binding};
-use crate::counters::{Fate, add};
-use crate::lanes::{Remains, Task};
-use crate::record::Record;
-use crate::verdict::Attempt;
+use super::verdict::Attempt;
+use crate::deploy::binding::{self, Binding};
+use crate::executor::{Remains, Task};
+use crate::observe::counters::{Fate, add};
+use crate::observe::log::attempt_log::Record;
 
 impl Worker {
     /// Takes what a lease call gave, sent at `sent_at` and asked at `asked_at_us` by Redis' clock. Where
@@ -24,13 +24,18 @@ impl Worker {
         sent_at: Instant,
         asked_at_us: u64,
     ) {
-        let LeasedJobs { leases, withdrawn, expired, wait } = match leased {
+        let LeasedJobs { leases, withdrawn, expired, wait, suspects } = match leased {
             Leased::Jobs(jobs) => jobs,
             Leased::Empty { wait } | Leased::Limited { wait } => {
                 LeasedJobs { wait, ..LeasedJobs::default() }
             }
-            Leased::Paused => return,
+            // What has not started by now waits for the end of the pause.
+            Leased::Paused => {
+                self.give_back(Duration::ZERO);
+                return;
+            }
         };
+        self.suspects = suspects > 0;
         if let Some(wait) = wait {
             self.look_at = self.look_at.min(Instant::now() + wait);
         }

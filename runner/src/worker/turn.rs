@@ -11,14 +11,14 @@ use duebox_queue::{
 };
 use tracing::{error, info, warn};
 
+use super::verdict::{Attempt, buried_info};
 use super::{DRAIN_GRACE, RECLAIM_EVERY, SLEEP_MAX, Worker};
-use crate::binding::{self, Binding};
-use crate::counters::{Fate, add};
-use crate::lanes::Ended;
-use crate::outage::{self, RETRY_FIRST};
-use crate::record::Record;
-use crate::telemetry;
-use crate::verdict::{Attempt, buried_info};
+use crate::deploy::binding::{self, Binding};
+use crate::executor::Ended;
+use crate::observe::counters::{Fate, add};
+use crate::observe::log;
+use crate::observe::log::attempt_log::Record;
+use crate::redis_host::outage::{self, RETRY_FIRST};
 
 /// What one turn is made of; kept until it has an answer.
 struct Plan {
@@ -58,7 +58,8 @@ impl Worker {
     fn take_ended(&mut self, now: Instant) {
         let room = self.parts.member.batch_max(now).saturating_sub(self.verdicts.len());
         let (ended, busy) = self.parts.lanes.take_ended(room);
-        self.pace.saw_ended(ended.len(), busy);
+        let slowest = ended.iter().map(|ended| ended.cost.wall).max().unwrap_or_default();
+        self.pace.saw_ended(ended.len(), slowest, busy, now);
         self.settle_at = None;
         if ended.is_empty() {
             return;
@@ -118,11 +119,12 @@ impl Worker {
         let later = (self.verdicts.split_off(rest), self.records.split_off(rest));
         let settle = std::mem::replace(&mut self.verdicts, later.0);
         let records = std::mem::replace(&mut self.records, later.1);
-        let lease = (wanted > 0 && self.may_lease(now)).then(|| {
+        let lease = (wanted.jobs > 0 && self.may_lease(now)).then(|| {
             self.calls += 1;
             let call_id = format!("{}:{}", self.parts.runner_id, self.calls);
             LeaseCall {
-                jobs: wanted,
+                jobs: wanted.jobs,
+                at_once: wanted.at_once,
                 lease: binding.lease,
                 call_id,
                 bytes_max: None,
@@ -250,7 +252,7 @@ impl Worker {
 
     fn settled(&mut self, records: &[Record], words: &[Settled]) {
         self.parts.latest.note(records, words);
-        let is_pressed = telemetry::is_pressed();
+        let is_pressed = log::is_pressed();
         for (record, settled) in records.iter().zip(words) {
             self.parts.counters.settled(*settled, record.class());
             self.parts.events.settled(&self.parts.topic, record, *settled);

@@ -1,4 +1,4 @@
-//! Blocks (`sdk/ABI.md`): lines `name: value` that describe a request or a follow-up to the host.
+//! Blocks (`docs/reference/abi.md`): lines `name: value` that describe a request or a follow-up to the host.
 //! These functions detect names and values that would forge a second line.
 
 /** Whether the name is allowed in a block. */

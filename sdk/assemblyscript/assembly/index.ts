@@ -12,7 +12,7 @@
 //!     }
 //!
 //! The layers are: your function → Job, Verdict, Json, log → abi.ts, which calls the imports of
-//! sdk/ABI.md. AssemblyScript cannot catch exceptions, so errors are values here. A `throw` or a
+//! docs/reference/abi.md. AssemblyScript cannot catch exceptions, so errors are values here. A `throw` or a
 //! failed `assert` ends the attempt with class trap and its message as the reason.
 
 import { random } from "./abi";

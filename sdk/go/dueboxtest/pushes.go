@@ -21,7 +21,7 @@ const (
 	attemptsMax = 999_999
 )
 
-// pushes accepts or refuses pushes by the rules of sdk/ABI.md, so that a test refuses what the daemon
+// pushes accepts or refuses pushes by the rules of docs/reference/abi.md, so that a test refuses what the daemon
 // refuses.
 type pushes struct {
 	allowed []string

@@ -16,7 +16,7 @@ const (
 	keysMax  = 100_000
 )
 
-// store is the topic's store as the host keeps it, by the rules of sdk/ABI.md. Time stands still in a test,
+// store is the topic's store as the host keeps it, by the rules of docs/reference/abi.md. Time stands still in a test,
 // so nothing expires.
 type store struct {
 	values    map[string]string

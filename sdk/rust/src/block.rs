@@ -1,4 +1,4 @@
-//! Blocks (`sdk/ABI.md`): lines `name: value` that describe a request or a follow-up to the host,
+//! Blocks (`docs/reference/abi.md`): lines `name: value` that describe a request or a follow-up to the host,
 //! and a response's headers to the guest.
 //!
 //! Invariant: a block has exactly the lines that were added. A name or a value that would forge a

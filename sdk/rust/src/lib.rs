@@ -18,7 +18,7 @@
 //! ```
 //!
 //! The layers are: your function → [`Job`], [`Verdict`], [`log`] → `abi`, the only module with
-//! `unsafe`, which calls the imports of `sdk/ABI.md`. On targets other than wasm32, [`testing`]
+//! `unsafe`, which calls the imports of `docs/reference/abi.md`. On targets other than wasm32, [`testing`]
 //! provides these imports, so that handlers compile and are tested natively.
 
 mod abi;

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use duebox_harness::{Daemon, eventually};
 use serde_json::Value;
 
-use super::client::{Connection, address, ask, get, post, request};
-use crate::flow::PUPPET;
-use crate::ground::{Ground, topic};
+use crate::support::client::{Connection, address, ask, get, post, request};
+use crate::support::fixture::{Ground, topic};
+use crate::support::puppet::PUPPET;
 
 /// An event as it came.
 #[derive(Debug, Clone)]
@@ -304,7 +304,8 @@ fn who_takes_nothing_is_cut_off_and_told() {
 
 #[test]
 fn the_example_of_the_page_prints_what_it_says() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/events.md"));
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/events.md"));
     let page = page.unwrap();
     let example = page.split("```\n$ ").nth(1).unwrap().split("```").next().unwrap();
     let (command, printed) = example.split_once('\n').unwrap();

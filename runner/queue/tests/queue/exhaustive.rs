@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options, Rate};
-use duebox_queue::{Due, Finish, IfExists, LeaseCall, NewJob, Rules, Verdict};
+use duebox_queue::{Due, Finish, IfExists, LeaseCall, Limits, NewJob, Verdict};
 
 use crate::invariants;
 use crate::ledger::Ledger;
@@ -35,9 +35,11 @@ struct Scope {
     pushes: usize,
     plain_dues: &'static [f64],
     steps: usize,
-    rules: Rules,
+    rules: Limits,
     /// The key that all jobs but plain ones have.
     key: Option<&'static str>,
+    /// Of the two jobs that a lease call takes, how many start at once.
+    at_once: &'static [usize],
     /// Verdicts beside ack, nack, drop and release.
     verdicts: fn() -> Vec<Verdict>,
 }
@@ -49,8 +51,9 @@ impl Default for Scope {
             pushes: 3,
             plain_dues: &[0.0],
             steps: 7,
-            rules: Rules::default(),
+            rules: Limits::default(),
             key: None,
+            at_once: &[2],
             verdicts: Vec::new,
         }
     }
@@ -73,18 +76,25 @@ fn one_id_and_odd_due_times() {
     explore(&Scope { plain_dues, ..Scope::default() });
 }
 
+/// Runners die with jobs that they had leased ahead: such a job is not buried before it has started.
+#[test]
+fn two_ids_leased_ahead() {
+    let (ids, pushes, at_once) = (&["a", "b"], 2, &[0, 1]);
+    explore(&Scope { ids, pushes, at_once, steps: 6, ..Scope::default() });
+}
+
 /// One job of a key at a time, and those that wait for it; one that is to be tried again keeps its
 /// turn.
 #[test]
 fn two_ids_of_one_key_in_strict_order() {
-    let rules = Rules { per_key: 1, ..Rules::default() };
+    let rules = Limits { per_key: 1, ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
 
 #[test]
 fn two_ids_of_one_key_in_relaxed_order() {
-    let rules = Rules { per_key: 1, relaxed: true, ..Rules::default() };
+    let rules = Limits { per_key: 1, relaxed: true, ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
@@ -93,7 +103,7 @@ fn two_ids_of_one_key_in_relaxed_order() {
 #[test]
 fn one_id_that_is_held_put_off_and_expires() {
     let rate = Rate::parse("1/h").ok();
-    let rules = Rules { ttl: HOUR, rate, burst: 1, max_running: 1, ..Rules::default() };
+    let rules = Limits { ttl: HOUR, rate, burst: 1, max_running: 1, ..Limits::default() };
     let verdicts = || {
         let info = || "{}".to_owned();
         let finish = Finish { unique_for: HOUR, info: Some(info()), ..Finish::default() };
@@ -150,8 +160,8 @@ impl Search<'_> {
     /// Takes a step, which stays on the path; its reply reaches the runner or is lost.
     fn take(&mut self, world: &World, step: Step, lost: bool) -> World {
         let mut next = world.clone();
-        // Each step a microsecond later, so that no two tokens are equal.
-        let now_us = NOW_US + self.path.len() as u64;
+        // Each step two microseconds later, so that no two tokens are equal.
+        let now_us = NOW_US + 2 * self.path.len() as u64;
         self.path.push(step);
         let (step, path) = (&self.path[self.path.len() - 1], &self.path);
         let reply = next.model.apply(step, now_us);
@@ -178,7 +188,7 @@ impl Search<'_> {
             ] {
                 world = self.take(&world, step, false);
             }
-            world = self.take(&world, new_call(self.path.len()), false);
+            world = self.take(&world, new_call(self.path.len(), 2), false);
             let held = world.claims.iter().map(|claim| (claim.clone(), Verdict::Ack)).collect();
             world = self.take(&world, Step::Settle(held), false);
         }
@@ -217,7 +227,8 @@ impl World {
         moves.push((Step::Reclaim { delay: HOUR, discard: false }, false));
         moves.push((Step::Advance(HOUR), false));
         for lost in [false, true] {
-            moves.push((new_call(taken), lost));
+            let calls = scope.at_once.iter().map(|at_once| (new_call(taken, *at_once), lost));
+            moves.extend(calls);
             moves.extend(self.call.clone().map(|call| (Step::Lease(call), lost)));
         }
         for claim in &self.claims {
@@ -303,9 +314,9 @@ impl World {
 }
 
 /// A lease call unlike any before it in the trace: its id looks like a token of its moment.
-fn new_call(taken: usize) -> Step {
-    let call_id = (NOW_US + taken as u64).to_string();
-    Step::Lease(LeaseCall::new(2, HOUR, call_id))
+fn new_call(taken: usize, at_once: usize) -> Step {
+    let call_id = (NOW_US + 2 * taken as u64).to_string();
+    Step::Lease(LeaseCall { at_once, ..LeaseCall::new(2, HOUR, call_id) })
 }
 
 /// Puts in the place of each token its hour and its rank among the others.

@@ -13,7 +13,7 @@ use duebox_queue::{Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Reschedu
 
 use crate::model::is_bad;
 use crate::snapshot::{Snapshot, gone};
-use crate::step::{Given, Reply, Step};
+use crate::step::{Given, Reply, Step, is_ahead};
 
 mod ends;
 mod promises;
@@ -29,6 +29,8 @@ struct Job {
     failures: u64,
     crashes: u64,
     snoozes: u64,
+    /// A runner died, or lost the lease, while it held the job.
+    is_suspect: bool,
     /// As it was pushed, or handed out; not known of a plain push.
     options: Option<Options>,
     /// The number of its push, if it was due at once and nobody has had it or put it off.
@@ -200,6 +202,8 @@ impl Ledger {
 
     fn leased(&mut self, call: &LeaseCall, given: &[Given]) {
         let latest = self.clock.1;
+        let at_once = given.iter().filter(|given| !is_ahead(given.claim.token_us)).count();
+        assert!(at_once <= call.at_once, "more jobs are to start at once than the call says");
         let mut started = Vec::new();
         for Given { claim, payload, failures, crashes, snoozes, options } in given {
             let life = self.lives.entry(claim.id.clone()).or_default();
@@ -213,6 +217,8 @@ impl Ledger {
                 life.waiting.take().unwrap_or_else(|| panic!("{}: from nowhere", claim.id));
             assert_eq!(job.payload, payload, "{}: not the newest push", claim.id);
             assert!(job.due <= latest, "{}: {} ms early", claim.id, job.due - latest);
+            let at_once = !is_ahead(claim.token_us);
+            assert!(at_once || !job.is_suspect, "{}: a suspect was leased ahead", claim.id);
             let spent = (job.failures, job.crashes, job.snoozes);
             assert_eq!((*failures, *crashes, *snoozes), spent, "{}", claim.id);
             let known = job.options.replace(options.clone());
@@ -221,7 +227,8 @@ impl Ledger {
             self.promises.is_next(&self.lives, options.key(), job.arrived.take());
             let life = self.lives.entry(claim.id.clone()).or_default();
             life.running = Some((claim.token_us, job, false));
-            started.push(claim.token_us as f64 - call.lease.as_micros() as f64);
+            let even = claim.token_us - claim.token_us % 2;
+            started.push(even as f64 - call.lease.as_micros() as f64);
         }
         let running = self.lives.values().filter(|life| life.running.is_some()).count();
         self.promises.may_start(&started, running);
@@ -332,6 +339,7 @@ impl Job {
             failures: 0,
             crashes: 0,
             snoozes: 0,
+            is_suspect: false,
             options: None,
             arrived: None,
             has_turn: false,

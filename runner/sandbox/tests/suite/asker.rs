@@ -59,7 +59,7 @@ pub(crate) const ASKER: &str = r#"(module
 /// What came of a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// The status, or an error of ABI.md.
+    /// The status, or an error of docs/reference/abi.md.
     pub(crate) code: i32,
     pub(crate) head: String,
     /// Its first 48 KiB.

@@ -161,7 +161,7 @@ async fn every_string_of_assemblyscript_is_checked_at_its_edges() {
 
 #[test]
 fn no_import_of_the_abi_is_left_out() {
-    let abi = include_str!("../../../../sdk/ABI.md");
+    let abi = include_str!("../../../../docs/reference/abi.md");
     let named = abi.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('('));
     let is_name = |name: &&str| name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase());
     let listed: BTreeSet<&str> = named.map(|(name, _)| name).filter(is_name).collect();

@@ -9,12 +9,12 @@ use duebox_job::{TopicName, format_duration};
 use duebox_queue::Queue;
 use serde::Serialize;
 
-use super::super::failure::Failure;
-use super::super::output;
 use super::history::{self, Told};
-use crate::figures::Sums;
-use crate::history::Event;
-use crate::status::{BreakerStatus, Status, TopicStatus};
+use crate::cli::support::failure::Failure;
+use crate::cli::support::output;
+use crate::deploy::history::Event;
+use crate::observe::module_stats::Sums;
+use crate::report::status::{BreakerStatus, Status, TopicStatus};
 
 /// Hex digits of a digest that people see, as in the log.
 const SHORT: usize = 12;
@@ -244,7 +244,7 @@ fn took(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{CanaryStatus, ModuleStatus};
+    use crate::report::status::{CanaryStatus, ModuleStatus};
 
     fn sums(jobs: u64, failed: u64, wall_ms: u64) -> Sums {
         let wall = Duration::from_millis(wall_ms);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::super::output;
 use super::handlers::{counted, short};
-use crate::history::{Event, Role};
+use crate::cli::support::output;
+use crate::deploy::history::{Event, Role};
 
 /// Characters of a reason that people see; JSON has all of it.
 const REASON_MAX: usize = 200;
@@ -88,7 +88,7 @@ fn one_line(topic: &str, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Fate;
+    use crate::deploy::history::Fate;
 
     fn told(runner: &str, at_ms: u64, role: Role, fate: Fate, reason: &str) -> Told {
         let (digest, reason) = (Some("ab".repeat(32)), reason.to_owned());

@@ -6,8 +6,8 @@ use duebox_queue::{DeadSummary, Job};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 
-use super::super::stats::{Snapshot, TopicStats};
 use super::rates::Rates;
+use crate::cli::stats::{Snapshot, TopicStats};
 
 /// The longest filter, in characters.
 const FILTER_MAX: usize = 64;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::status::Status;
+use crate::report::status::Status;
 
 /// What was known of each topic of each daemon when it last said something new.
 #[derive(Default)]

@@ -10,9 +10,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table, Wrap};
 
-use super::super::output;
-use super::super::stats::{TopicStats, handlers};
 use super::model::{Mode, Model, Open};
+use crate::cli::stats::{TopicStats, handlers};
+use crate::cli::support::output;
 
 /// Bytes of a payload that are shown.
 const PAYLOAD_MAX: usize = 4 << 10;
@@ -260,9 +260,9 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
-    use super::super::model::Wish;
     use super::*;
     use crate::cli::stats::Snapshot;
+    use crate::cli::top::model::Wish;
 
     fn topic(name: &str, ready: u64, dead: u64) -> TopicStats {
         TopicStats {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::super::{Manifest, RedisUrl, Topic};
 use super::Risks;
+use crate::manifest::{Manifest, RedisUrl, Topic};
 
 /// Directories that hold what all of the machine shares. Below the second kind nothing is a handler's.
 const SHARED: [&str; 8] = ["/", "/etc", "/home", "/opt", "/run", "/tmp", "/usr", "/var"];
@@ -41,7 +41,7 @@ fn real(path: &Path) -> Option<PathBuf> {
 }
 
 impl Risks<'_> {
-    pub(super) fn tell_folders(&self, private: &Private) {
+    pub(super) fn check_folders(&self, private: &Private) {
         for (guest, host) in &self.topic.grants.dirs {
             // It was there a moment ago.
             let Some(dir) = real(host) else { continue };

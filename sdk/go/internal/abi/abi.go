@@ -1,4 +1,4 @@
-// Package abi provides the ABI of sdk/ABI.md as ordinary Go functions. It is the only package of the SDK that
+// Package abi provides the ABI of docs/reference/abi.md as ordinary Go functions. It is the only package of the SDK that
 // handles pointers and lengths. On targets other than wasm, [Host] provides the imports.
 package abi
 

@@ -1,4 +1,4 @@
-//! The imports of namespace `duebox_v1` (`sdk/ABI.md`), each as a safe function.
+//! The imports of namespace `duebox_v1` (`docs/reference/abi.md`), each as a safe function.
 //!
 //! Invariant: every pointer passed to the host comes from a slice that is borrowed during the call,
 //! with that slice's own length. The linker drops imports that a handler never calls.

@@ -1,5 +1,5 @@
 //! The test host's side of a push: parses the follow-up from its head or refuses it, by the rules
-//! of `sdk/ABI.md`, so that a test refuses what the daemon refuses.
+//! of `docs/reference/abi.md`, so that a test refuses what the daemon refuses.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The topic's store as the host keeps it, by the rules of `sdk/ABI.md`, so that a test refuses
+//! The topic's store as the host keeps it, by the rules of `docs/reference/abi.md`, so that a test refuses
 //! what the daemon refuses. Time stands still in a test, so nothing expires.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The handwritten modules in `sdk/ABI.md` load and run.
+//! The handwritten modules in `docs/reference/abi.md` load and run.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use duebox_conformance::{Attempt, Module, repository};
 
 /// Writes the document's wat blocks as files into a folder of the test and loads them.
 fn shown(home: &std::path::Path) -> Vec<Module> {
-    let text = std::fs::read_to_string(repository().join("sdk/ABI.md"));
-    let text = text.unwrap_or_else(|error| panic!("sdk/ABI.md: {error}"));
+    let text = std::fs::read_to_string(repository().join("docs/reference/abi.md"));
+    let text = text.unwrap_or_else(|error| panic!("docs/reference/abi.md: {error}"));
     let blocks = text.split("```wat\n").skip(1).map(|rest| rest.split("```").next());
     let file = |(index, block): (usize, Option<&str>)| {
         let path = home.join(format!("{index}.wat"));

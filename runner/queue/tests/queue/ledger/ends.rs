@@ -8,7 +8,7 @@ use duebox_job::JobId;
 use duebox_queue::{Settled, Verdict};
 
 use super::{Ledger, Life};
-use crate::step::Claim;
+use crate::step::{Claim, is_ahead};
 
 impl Ledger {
     pub(super) fn settled(&mut self, claim: &Claim, verdict: &Verdict, word: Settled) {
@@ -37,6 +37,7 @@ impl Ledger {
             (Verdict::Release { delay }, Settled::Released) => *delay,
             (Verdict::Snooze { delay, max_snoozes, .. }, Settled::Snoozed) => {
                 job.snoozes += 1;
+                job.is_suspect = job.crashes > 0;
                 assert!(job.snoozes <= u64::from(*max_snoozes), "{}: one too many", claim.id);
                 *delay
             }
@@ -46,6 +47,7 @@ impl Ledger {
                 Settled::Retry,
             ) => {
                 job.failures += 1;
+                job.is_suspect = job.crashes > 0;
                 assert!(job.failures < u64::from(*max_attempts), "{}: one too many", claim.id);
                 *delay
             }
@@ -97,10 +99,13 @@ impl Ledger {
         match word {
             Settled::Superseded => assert!(life.waiting.is_some(), "{id}"),
             Settled::Cancelled => assert!(gone && life.waiting.is_none(), "{id}"),
-            Settled::Dead => life.dead = Some(job.payload),
-            Settled::Discarded => {}
+            Settled::Dead | Settled::Discarded => {
+                assert!(!is_ahead(token), "{id}: buried, though it may not have started");
+                life.dead = (word == Settled::Dead).then_some(job.payload).or(life.dead.take());
+            }
             Settled::Retry => {
-                job.crashes += 1;
+                job.crashes += u64::from(!is_ahead(token));
+                job.is_suspect = true;
                 job.has_turn = !relaxed;
                 job.due = earliest + delay.as_millis() as f64;
                 assert!(life.waiting.replace(job).is_none(), "{id}");

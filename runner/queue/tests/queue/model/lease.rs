@@ -6,7 +6,7 @@ use bytes::Bytes;
 use duebox_job::{JobId, Priority};
 use duebox_queue::LeaseCall;
 
-use super::turn::{CRASH, CRASHES, SNOOZE};
+use super::turn::{CRASH, CRASHES, SNOOZE, SUSPECT};
 use super::{LAST_DUE, Model, in_order};
 use crate::snapshot::RANK;
 use crate::step::{Claim, Given, Granted, Reply};
@@ -99,10 +99,16 @@ impl Model {
             }
         }
         let held_back = held_back && chosen.len() == room;
-        let token_us = self.now_us + call.lease.as_micros() as u64;
+        let token_us = even_from(self.now_us + call.lease.as_micros() as u64);
         let mut granted = Granted { wait, ..Granted::default() };
         for id in chosen {
             let due = self.fell_due(&id, self.state.ready[&id]);
+            let is_superseded = self.state.pending.contains_key(&id);
+            let starts = granted.jobs.len() < call.at_once;
+            if !is_superseded && !starts && self.is_suspect(&id) && !self.is_expired(&id, due) {
+                granted.suspects += 1;
+                continue;
+            }
             self.state.ready.remove(&id);
             if self.state.pending.contains_key(&id) {
                 self.forget_failures(&id);
@@ -112,6 +118,7 @@ impl Model {
                 self.expire(&id, &call.expired_info);
                 granted.expired += 1;
             } else {
+                let token_us = if starts { token_us } else { token_us + 1 };
                 self.state.unack.insert(id.clone(), token_us as f64);
                 granted.jobs.push(self.give(&id, token_us, due as u64));
             }
@@ -184,6 +191,11 @@ impl Model {
         !tried && ttl > 0.0 && due + ttl < self.now()
     }
 
+    fn is_suspect(&self, id: &[u8]) -> bool {
+        let attempts = self.attempts(id);
+        attempts >= SUSPECT || !(attempts / CRASH).is_multiple_of(CRASHES)
+    }
+
     fn expire(&mut self, id: &[u8], info: &str) {
         if info.is_empty() {
             self.state.jobs.remove(id);
@@ -196,7 +208,9 @@ impl Model {
 
     fn lease_again(&mut self, token_us: u64, lease: Duration) -> Reply {
         let mut granted = Granted::default();
-        for id in in_order(&self.state.unack, |token| token == token_us as f64) {
+        let of_call = |token: f64| token == token_us as f64 || token == (token_us + 1) as f64;
+        for id in in_order(&self.state.unack, of_call) {
+            let own_us = self.state.unack[&id] as u64;
             if self.state.pending.contains_key(&id) {
                 self.state.unack.remove(&id);
                 self.forget_failures(&id);
@@ -204,7 +218,7 @@ impl Model {
             } else if self.state.jobs.contains_key(&id) {
                 let of_call = (token_us / 1_000 - lease.as_millis() as u64) as f64;
                 let due = self.turn_of(&id).map_or(of_call, |(due, _)| due);
-                granted.jobs.push(self.give(&id, token_us, due as u64));
+                granted.jobs.push(self.give(&id, own_us, due as u64));
             }
         }
         self.wake_if_through();
@@ -219,9 +233,14 @@ impl Model {
             options: self.options(id),
             failures: attempts % CRASH,
             crashes: attempts / CRASH % CRASHES,
-            snoozes: attempts / SNOOZE,
+            snoozes: attempts % SUSPECT / SNOOZE,
         }
     }
+}
+
+/// A time in µs, or the one after it, whichever is even.
+fn even_from(us: u64) -> u64 {
+    us + us % 2
 }
 
 /// What a score in ready says: the priority, and since when the job waits there.

@@ -6,12 +6,14 @@ use duebox_job::JobId;
 use duebox_queue::{Finish, Settled, Verdict};
 
 use super::{LAST_DUE, LEAST_DUE, Model, in_order, is_bad, key};
-use crate::ground::HOLDER;
+use crate::fixture::HOLDER;
 use crate::snapshot::{Snapshot, Zset, text};
-use crate::step::{CRASH_INFO, CRASHES_MAX, Claim, Promoted};
+use crate::step::{CRASH_INFO, CRASHES_MAX, Claim, Promoted, is_ahead};
 
 pub(super) const CRASH: u64 = 1_000_000;
 pub(super) const SNOOZE: u64 = 1_000_000_000;
+/// A runner that held the job died before the job was known to have started.
+pub(super) const SUSPECT: u64 = 2_000_000_000_000_000;
 /// Crashes that are counted.
 pub(super) const CRASHES: u64 = 1_000;
 
@@ -126,8 +128,9 @@ impl Model {
                 Settled::Released
             }
             Verdict::Snooze { delay, max_snoozes, .. }
-                if self.attempts(&id) / SNOOZE < u64::from(*max_snoozes) =>
+                if self.attempts(&id) % SUSPECT / SNOOZE < u64::from(*max_snoozes) =>
             {
+                self.clear(&id);
                 self.count(&id, SNOOZE);
                 self.put_in_retry(&id, *delay);
                 Settled::Snoozed
@@ -136,6 +139,7 @@ impl Model {
             | Verdict::Snooze { nack_delay: delay, max_attempts, info, .. }
                 if self.attempts(&id) % CRASH + 1 < u64::from(*max_attempts) =>
             {
+                self.clear(&id);
                 self.count(&id, 1);
                 self.state.errors.insert(id.clone(), info.clone().into_bytes());
                 self.put_in_retry(&id, *delay);
@@ -184,9 +188,16 @@ impl Model {
             self.state.holders.retain(|_, token| *token > now_us);
         }
         let end = |id: Vec<u8>| {
+            let token = self.state.unack[&id];
             let job = JobId::from_redis(id.clone());
             if let Some(word) = self.end_without_verdict(&id) {
                 return (job, word);
+            }
+            self.clear(&id);
+            if is_ahead(token as u64) {
+                self.count(&id, SUSPECT);
+                self.put_in_retry(&id, delay);
+                return (job, Settled::Retry);
             }
             let most = self.options(&id).max_crashes().unwrap_or(CRASHES_MAX);
             if self.attempts(&id) / CRASH % CRASHES + 1 < u64::from(most) {
@@ -244,6 +255,15 @@ impl Model {
         self.state.attempts.insert(id.to_vec(), attempts.to_string().into_bytes());
     }
 
+    /// The job is a suspect no more.
+    fn clear(&mut self, id: &[u8]) {
+        let attempts = self.attempts(id);
+        if attempts >= SUSPECT {
+            let counted = (attempts % SUSPECT).to_string().into_bytes();
+            self.state.attempts.insert(id.to_vec(), counted);
+        }
+    }
+
     /// From unack; a turn is kept while the order is strict.
     fn put_in_retry(&mut self, id: &[u8], delay: Duration) {
         let due = self.now() + delay.as_millis() as f64;
@@ -268,7 +288,7 @@ impl Model {
 
     pub(super) fn extend(&mut self, before: &Zset, claim: &Claim, by: Duration) -> Option<u64> {
         let id = key(&claim.id);
-        let later = claim.token_us + by.as_micros() as u64;
+        let later = claim.token_us - claim.token_us % 2 + by.as_micros() as u64;
         let score = *before.get(&id)?;
         if score == claim.token_us as f64 {
             self.state.unack.insert(id, later as f64);

@@ -1,0 +1,63 @@
+//! What a dead or done job keeps of its last attempt: the JSON in its fields `dead:info` and `done:info`,
+//! and the last failure of a job that waits for its next attempt. A field that is not known is not written.
+
+use duebox_job::FailureClass;
+use serde::Serialize;
+
+/// What is known of the last attempt of a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct DeadInfo<'a> {
+    /// The class of its failure; `None` if it did not fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
+    /// Why it failed, for people.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: &'a str,
+    /// The number of the attempt, from 1; `None` if no attempt led to this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The SHA-256 of the module that ran it, 64 hex digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<&'a str>,
+    /// How long it ran, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<f64>,
+    /// The stack of the guest when it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<&'a str>,
+    /// The last lines that the handler logged.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub log: &'a [String],
+}
+
+impl DeadInfo<'_> {
+    /// What a job keeps that died without an attempt of its own, such as by the deaths of its runners.
+    pub fn without_attempt(class: FailureClass) -> Self {
+        let reason = match class {
+            FailureClass::Crashed => {
+                "its runner died, or lost the lease, as often as max_crashes allows"
+            }
+            FailureClass::Expired => "it was not started within its ttl after it fell due",
+            _ => "",
+        };
+        Self { class: Some(class), reason, ..Self::default() }
+    }
+
+    /// The text that is stored.
+    pub fn to_json(&self) -> String {
+        // Strings and finite numbers: JSON can hold all of it.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_fields_are_written() {
+        assert_eq!(DeadInfo::default().to_json(), "{}");
+        let info = DeadInfo { attempt: Some(2), ..DeadInfo::without_attempt(FailureClass::Trap) };
+        assert_eq!(info.to_json(), r#"{"class":"trap","attempt":2}"#);
+    }
+}

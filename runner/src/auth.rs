@@ -1,0 +1,5 @@
+//! Who may do what over HTTP: tokens, sessions of the page, and TLS.
+
+pub(crate) mod sessions;
+pub mod tls;
+pub mod tokens;

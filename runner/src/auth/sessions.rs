@@ -1,0 +1,143 @@
+//! Sessions of the page: who has shown a token once is known by a cookie then, which no script can read.
+//!
+//! A session lives in the memory of this daemon, for twelve hours at most, and may what its token may at that
+//! very moment: with the token it goes from one request to the next. Their number is bounded; the oldest goes.
+//! What is kept of a session's id is its hash, so that who reads memory has no session.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+
+use super::tokens::{self, Token, Tokens};
+
+/// How long a session lives.
+pub(crate) const LIFE: Duration = Duration::from_secs(12 * 3_600);
+/// Sessions of one token.
+const OF_A_TOKEN_MAX: usize = 16;
+/// Sessions of all tokens.
+const SESSIONS_MAX: usize = 1_024;
+
+/// The sessions of this daemon.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
+
+struct Session {
+    token: Arc<Token>,
+    began: Instant,
+}
+
+impl Sessions {
+    /// Opens a session for who has this token, and answers its id.
+    ///
+    /// # Errors
+    /// If the machine gives no random bytes.
+    pub(crate) fn open(&self, token: Arc<Token>, now: Instant) -> io::Result<String> {
+        let id = tokens::random()?;
+        let mut sessions = self.sessions();
+        sessions.retain(|_, session| session.is_alive(now));
+        forget_oldest(&mut sessions, OF_A_TOKEN_MAX, |session| session.token.name == token.name);
+        forget_oldest(&mut sessions, SESSIONS_MAX, |_| true);
+        sessions.insert(hash(&id), Session { token, began: now });
+        Ok(id)
+    }
+
+    /// The token of a session, as the file has it now; none if one of the two is over.
+    pub(crate) fn find(&self, id: &str, tokens: &Tokens, now: Instant) -> Option<Arc<Token>> {
+        let mut sessions = self.sessions();
+        let key = hash(id);
+        let session = sessions.get(&key)?;
+        let found = tokens.again(&session.token).filter(|_| session.is_alive(now));
+        if found.is_none() {
+            sessions.remove(&key);
+        }
+        found
+    }
+
+    /// Ends a session, if it is one.
+    pub(crate) fn close(&self, id: &str) {
+        self.sessions().remove(&hash(id));
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<[u8; 32], Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    fn is_alive(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.began) < LIFE
+    }
+}
+
+fn hash(id: &str) -> [u8; 32] {
+    Sha256::digest(id.as_bytes()).into()
+}
+
+/// Makes room for one more of those that are meant.
+fn forget_oldest(
+    sessions: &mut HashMap<[u8; 32], Session>,
+    most: usize,
+    is_meant: impl Fn(&Session) -> bool,
+) {
+    let meant = || sessions.iter().filter(|(_, session)| is_meant(session));
+    if meant().count() < most {
+        return;
+    }
+    let oldest = meant().min_by_key(|(_, session)| session.began).map(|(key, _)| *key);
+    if let Some(oldest) = oldest {
+        sessions.remove(&oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(names: &[&str]) -> Tokens {
+        let table = |name: &&str| {
+            let hash = format!("{:064x}", name.bytes().map(u32::from).sum::<u32>());
+            let rest = "scopes = [\"admin\"]\ntopics = [\"*\"]\n";
+            format!("[{name}]\nsha256 = \"{hash}\"\n{rest}")
+        };
+        Tokens::parse(&names.iter().map(table).collect::<String>()).unwrap()
+    }
+
+    #[test]
+    fn a_session_ends_with_its_time_its_token_and_its_logout() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let both = tokens(&["boss", "shop"]);
+        let boss = both.iter().find(|token| token.name == "boss").unwrap();
+        let id = sessions.open(Arc::clone(boss), now).unwrap();
+        let name = |id: &str, tokens: &Tokens, at| {
+            sessions.find(id, tokens, at).map(|token| token.name.clone())
+        };
+        assert_eq!(name(&id, &both, now).as_deref(), Some("boss"));
+        assert_eq!(name("guess", &both, now), None);
+        assert_eq!(name(&id, &both, now + LIFE), None);
+        let id = sessions.open(Arc::clone(boss), now).unwrap();
+        assert_eq!(name(&id, &tokens(&["shop"]), now), None);
+        assert_eq!(name(&id, &both, now), None, "it does not come back with the token");
+        let id = sessions.open(Arc::clone(boss), now).unwrap();
+        sessions.close(&id);
+        assert_eq!(name(&id, &both, now), None);
+    }
+
+    #[test]
+    fn the_oldest_session_of_a_token_makes_room_and_no_others() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let both = tokens(&["boss", "shop"]);
+        let token = |name: &str| both.iter().find(|token| token.name == name).unwrap();
+        let shop = sessions.open(Arc::clone(token("shop")), now).unwrap();
+        let open = |after: usize| {
+            let at = now + Duration::from_secs(after as u64 + 1);
+            sessions.open(Arc::clone(token("boss")), at).unwrap()
+        };
+        let ids: Vec<String> = (0..=OF_A_TOKEN_MAX).map(open).collect();
+        assert!(sessions.find(&ids[0], &both, now).is_none());
+        let alive = ids[1..].iter().chain([&shop]);
+        assert!(alive.into_iter().all(|id| sessions.find(id, &both, now).is_some()));
+    }
+}

@@ -1,0 +1,111 @@
+//! Brings follow-up jobs from the outboxes to their topics: those of this runner's acks at once, and
+//! each while what another runner left behind when it died.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use duebox_job::TopicName;
+use duebox_queue::{Queue, QueueError};
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+use super::poller::Pokes;
+use crate::observe::push_counters::{Pushes, Source};
+use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
+
+/// How often every outbox is looked at.
+const EVERY: Duration = Duration::from_secs(10);
+/// Rounds for one topic before the next has its turn.
+const ROUNDS_A_TOPIC: usize = 50;
+/// Outboxes that are looked at in one pipeline.
+const TOPICS_A_LOOK: usize = 250;
+
+/// Where workers say that an outbox has something. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Relay(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    due: Mutex<BTreeSet<TopicName>>,
+    notify: Notify,
+}
+
+impl Relay {
+    /// The outbox of this topic has something.
+    pub fn due(&self, topic: &TopicName) {
+        self.0.due.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.clone());
+        self.0.notify.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<TopicName> {
+        std::mem::take(&mut *self.0.due.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Relays, for ever.
+    pub async fn run(self, queue: Queue, pokes: Pokes, pushes: Arc<Pushes>, outage: Arc<Outage>) {
+        let mut tick = tokio::time::interval(EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut retry = RETRY_FIRST;
+        loop {
+            let looks = tokio::select! {
+                () = self.0.notify.notified() => false,
+                _ = tick.tick() => true,
+            };
+            if looks && let Err(error) = self.look(&queue, &pokes).await {
+                outage.noticed(&error);
+            }
+            for topic in self.take() {
+                match relay(&queue, &topic, &pushes).await {
+                    Ok(rest) if rest => self.due(&topic),
+                    Ok(_) => retry = RETRY_FIRST,
+                    Err(error) => {
+                        outage.noticed(&error);
+                        self.due(&topic);
+                        retry = outage::next_retry(retry);
+                        tokio::time::sleep(retry).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds the outboxes that have something.
+    async fn look(&self, queue: &Queue, pokes: &Pokes) -> Result<(), QueueError> {
+        let mut topics: BTreeSet<TopicName> =
+            pokes.load().iter().map(|(shard, _)| shard.clone()).collect();
+        // Those without a worker here, too.
+        let mut others = queue.topics().await?;
+        others.retain(|topic| !topics.contains(topic));
+        for some in others.chunks(TOPICS_A_LOOK) {
+            for shards in queue.shards_of_all(some).await? {
+                topics.extend(shards.all());
+            }
+        }
+        let topics: Vec<TopicName> = topics.into_iter().collect();
+        for some in topics.chunks(TOPICS_A_LOOK) {
+            for (topic, entries) in some.iter().zip(queue.outbox_lengths(some).await?) {
+                if entries > 0 {
+                    self.due(topic);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Empties an outbox, or does a good part of it. True if something is left that can be relayed.
+async fn relay(queue: &Queue, topic: &TopicName, pushes: &Pushes) -> Result<bool, QueueError> {
+    for _ in 0..ROUNDS_A_TOPIC {
+        let relayed = queue.relay(topic).await?;
+        pushes.pushed(Source::FollowUp, relayed.pushed as usize);
+        for fault in &relayed.faults {
+            warn!(%topic, "{fault}");
+        }
+        debug!(%topic, entries = relayed.entries, pushed = relayed.pushed, kept = relayed.kept, "relayed follow-up jobs");
+        if !relayed.more {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

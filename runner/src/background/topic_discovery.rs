@@ -1,0 +1,126 @@
+//! Finding topics that the manifest's patterns stand for. A push through Duebox wakes at once and lists
+//! its topic; plain producers do neither, so the keys of Redis are looked through, a few at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use duebox_job::TopicName;
+use duebox_queue::{KeyScan, Queue, QueueError};
+use tokio::sync::{Notify, mpsc};
+
+use crate::manifest::Manifest;
+use crate::redis_host::outage::Outage;
+
+/// How often it is looked for topics that no wake-up told of.
+const EVERY: Duration = Duration::from_secs(10);
+/// Steps through the keys of Redis at one look.
+const STEPS_A_LOOK: usize = 16;
+/// Topics that were found and wait for their worker.
+pub(crate) const FOUND_MAX: usize = 1_000;
+
+/// What is known of topics.
+struct Known {
+    manifest: Arc<Manifest>,
+    /// The topics that are served, each with the number of its shards.
+    served: BTreeMap<TopicName, u32>,
+}
+
+/// Where names are held against the manifest.
+#[derive(Clone)]
+pub struct Finder {
+    known: Arc<ArcSwap<Known>>,
+    found: mpsc::Sender<TopicName>,
+    /// The patterns have changed: the scan starts again.
+    anew: Arc<Notify>,
+}
+
+impl Finder {
+    /// A finder of the topics that the patterns of a manifest match, and where it sends their names.
+    pub(crate) fn new(manifest: Arc<Manifest>) -> (Self, mpsc::Receiver<TopicName>) {
+        let known = Known { manifest, served: BTreeMap::new() };
+        let (sender, found) = mpsc::channel(FOUND_MAX);
+        let known = Arc::new(ArcSwap::from_pointee(known));
+        (Self { known, found: sender, anew: Arc::default() }, found)
+    }
+
+    /// Takes the manifest that holds now, and the topics that are served, each with the number of its shards.
+    pub(crate) fn know(&self, manifest: Arc<Manifest>, served: BTreeMap<TopicName, u32>) {
+        self.known.store(Arc::new(Known { manifest, served }));
+    }
+
+    /// Starts the scan again, such as for new patterns.
+    pub(crate) fn look_anew(&self) {
+        self.anew.notify_one();
+    }
+
+    /// Somebody met this topic, or this shard of one. If it is to be served and is not yet, the daemon
+    /// hears of it; where too many wait to be heard of, it is met again later.
+    pub fn met(&self, topic: &TopicName) {
+        if is_news(&self.known.load(), topic) {
+            drop(self.found.try_send(topic.base()));
+        }
+    }
+
+    /// The manifest that holds now.
+    pub(crate) fn manifest(&self) -> Arc<Manifest> {
+        Arc::clone(&self.known.load().manifest)
+    }
+
+    /// True if this daemon serves the topic: Redis has its rules then.
+    pub(crate) fn serves(&self, topic: &TopicName) -> bool {
+        self.known.load().served.contains_key(topic)
+    }
+
+    /// Looks for topics, for ever.
+    pub(crate) async fn look(self, queue: Queue, outage: Arc<Outage>) {
+        let mut tick = tokio::time::interval(EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut scan = KeyScan::default();
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.anew.notified() => scan = KeyScan::default(),
+            }
+            if self.known.load().manifest.patterns.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.look_once(&queue, &mut scan).await {
+                outage.noticed(&error);
+            }
+        }
+    }
+
+    async fn look_once(&self, queue: &Queue, scan: &mut KeyScan) -> Result<(), QueueError> {
+        self.tell(queue.topics().await?).await;
+        for _ in 0..STEPS_A_LOOK {
+            self.tell(queue.scan_pending(scan).await?).await;
+            if scan.is_at_start() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, topics: Vec<TopicName>) {
+        for topic in topics {
+            let is_news = is_news(&self.known.load(), &topic);
+            if is_news && self.found.send(topic.base()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_news(known: &Known, topic: &TopicName) -> bool {
+    let base = topic.base();
+    match known.served.get(&base) {
+        // A runner of another manifest has split it over more.
+        Some(shards) => topic.shard_number() >= *shards,
+        None => {
+            !known.manifest.topics.contains_key(&base)
+                && known.manifest.patterns.find(&base).is_some()
+        }
+    }
+}

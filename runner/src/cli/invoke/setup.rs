@@ -1,0 +1,122 @@
+//! What an invoke starts from: a module with nothing granted and the default limits, or all that a topic of
+//! the manifest gives its handler. Flags stand over either.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use duebox_job::TopicName;
+use duebox_sandbox::{Grants, Handler, Limits, LoadError, SandboxConfig, SandboxError};
+
+use super::InvokeArgs;
+use super::grants::flags_for;
+use crate::cli::Common;
+use crate::cli::support::failure::{Failure, split_remedy};
+use crate::deploy::module_file;
+use crate::manifest::{Manifest, Runner, Topic};
+
+/// Wall clock of an attempt, and the attempts of a job, where no topic says otherwise.
+const TTR: Duration = Duration::from_secs(30);
+const MAX_ATTEMPTS: u32 = 8;
+
+/// A module, and all that it is run with.
+pub(super) struct Ground {
+    pub(super) topic: TopicName,
+    pub(super) ttr: Duration,
+    pub(super) max_attempts: u32,
+    module: PathBuf,
+    limits: Limits,
+    grants: Grants,
+    /// How the manifest runs modules; none without one.
+    runner: Option<Runner>,
+}
+
+impl Ground {
+    /// What the flags say over the topic, or over the defaults.
+    ///
+    /// # Errors
+    /// A [`Failure`] of bad input if the manifest is refused, does not bind the topic, or a flag is bad.
+    pub(super) fn of(common: &Common, args: &InvokeArgs) -> Result<Self, Failure> {
+        let is_bound = args.module.is_none() || common.manifest.is_some();
+        let mut ground = match (&args.topic, &args.module) {
+            (Some(topic), module) if is_bound => Self::bound(common, topic, module.as_deref())?,
+            (topic, Some(module)) => Self::bare(topic.clone(), module)?,
+            // The command line asks for one of the two.
+            (_, None) => return Err(Failure::bad_input("there is no module", "name a MODULE")),
+        };
+        ground.grants = args.grants.over(ground.grants)?;
+        ground.limits.memory = args.memory.unwrap_or(ground.limits.memory);
+        ground.limits.fuel = args.fuel.unwrap_or(ground.limits.fuel);
+        ground.ttr = args.ttr.unwrap_or(ground.ttr);
+        Ok(ground)
+    }
+
+    fn bare(topic: Option<TopicName>, module: &Path) -> Result<Self, Failure> {
+        let topic = topic.map_or_else(|| TopicName::new("invoke"), Ok);
+        let topic = topic.map_err(|error| Failure::bad_input(error.to_string(), "use --topic"))?;
+        Ok(Self {
+            topic,
+            ttr: TTR,
+            max_attempts: MAX_ATTEMPTS,
+            module: module.to_owned(),
+            limits: Limits::default(),
+            grants: Grants::default(),
+            runner: None,
+        })
+    }
+
+    fn bound(common: &Common, name: &TopicName, module: Option<&Path>) -> Result<Self, Failure> {
+        let manifest = Manifest::load_with(common.manifest(), &common.environment())?;
+        let file = manifest.path.display();
+        let Some(topic) = manifest.topic_for(name) else {
+            let message = format!("{file} has no topic {name}, and no pattern stands for it");
+            return Err(Failure::bad_input(message, "duebox check lists the topics it has"));
+        };
+        let Topic { limits, grants, ttr, max_attempts, handler, .. } = topic.clone();
+        let Some(module) = module.map(Path::to_owned).or(handler) else {
+            let message = format!("topic {name} of {file} has no handler: pull consumers run it");
+            return Err(Failure::bad_input(message, "name a MODULE that is tried in its place"));
+        };
+        Ok(Self {
+            topic: name.clone(),
+            ttr,
+            max_attempts,
+            module,
+            limits,
+            grants,
+            runner: Some(manifest.runner),
+        })
+    }
+
+    /// Loads the module.
+    ///
+    /// # Errors
+    /// A [`Failure`]: it cannot be read or is refused, or the sandbox does not start.
+    pub(super) fn load(&self) -> Result<Handler, Failure> {
+        let (limits, file) = (&self.limits, self.module.display());
+        let bytes = module_file::read(&self.module, limits.module).map_err(|error| {
+            let message = format!("the module {file} cannot be read: {error}");
+            Failure::bad_input(message, "name a module: a .wasm or .wat file")
+        })?;
+        let config =
+            SandboxConfig { max_jobs: 1, memory_max: limits.memory, tables_max: limits.tables };
+        let sandbox = match &self.runner {
+            Some(runner) => module_file::sandbox(&config, runner),
+            None => duebox_sandbox::Sandbox::new(&config),
+        };
+        let sandbox = sandbox.map_err(|error: SandboxError| {
+            let (message, hint) = split_remedy(&error.to_string());
+            let hint = hint.unwrap_or_else(|| "check the limits of this machine".into());
+            Failure::failed(message, hint)
+        })?;
+        sandbox.load(&bytes, limits.clone(), self.grants.clone()).map_err(|error| {
+            let (message, remedy) = split_remedy(&error.to_string());
+            let hint = match &error {
+                LoadError::NotGranted(missing) => flags_for(missing),
+                _ => remedy.unwrap_or_else(|| {
+                    "docs/reference/abi.md says what a handler must have".into()
+                }),
+            };
+            Failure::bad_input(format!("module {file}: {message}"), hint)
+        })
+    }
+}

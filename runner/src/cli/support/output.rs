@@ -1,0 +1,137 @@
+//! What goes to stdout: lines, JSON and tables.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// Prints a line of text.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}")
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::of_stdout(&error))
+}
+
+/// Prints a line of text to stderr, beside what the command prints. With stderr gone nobody reads it.
+pub(crate) fn print_aside(text: &str) {
+    writeln!(io::stderr(), "{text}").unwrap_or_default();
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&json(value)?)
+}
+
+/// A value as one line of JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value)
+        .map_err(|error| Failure::failed(format!("no JSON: {error}"), "leave out --json"))
+}
+
+/// Text of unknown origin for a terminal: control characters other than tabs and line feeds are
+/// written out, so that they change nothing but themselves.
+pub(crate) fn plain(text: &str) -> String {
+    let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) { plain.push(c) } else { plain.extend(c.escape_default()) }
+    }
+    plain
+}
+
+/// A unix time in ms, in UTC, as RFC 3339 has it.
+pub(crate) fn time(ms: u64) -> String {
+    let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(|| format!("{ms} ms"), |time| time.to_string())
+}
+
+/// Says where the next page of a list goes on, if there is one.
+pub(crate) fn print_next(place: Option<&str>) -> Result<ExitCode, Failure> {
+    if let Some(place) = place {
+        print(&format!("more: --after '{}'", plain(place)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// People need no milliseconds beside hours.
+pub(crate) fn rounded(ms: u64) -> u64 {
+    match ms {
+        0..10_000 => ms,
+        10_000..3_600_000 => ms - ms % 1_000,
+        _ => ms - ms % 60_000,
+    }
+}
+
+/// Names and values below each other, the values aligned; lines that follow a value's first are
+/// indented to it.
+pub(crate) fn fields(fields: &[(&str, String)]) -> String {
+    let width = fields.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let indent = format!("\n{:width$}  ", "");
+    let line = |(name, value): &(&str, String)| {
+        format!("{name:<width$}  {}", value.replace('\n', &indent)).trim_end().to_owned()
+    };
+    fields.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A table with its columns aligned: the first to the left, numbers to the right.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        header[column].chars().count().max(widest)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let numeric = |column: usize| {
+        let mut cells = rows.iter().filter_map(|row| row.get(column)).peekable();
+        cells.peek().is_some() && cells.all(|cell| cell == "-" || starts_with_digit(cell))
+    };
+    let right: Vec<bool> = (0..header.len()).map(numeric).collect();
+    let mut lines = vec![line(header.iter().copied(), &widths, &right)];
+    lines.extend(rows.iter().map(|row| line(row.iter().map(String::as_str), &widths, &right)));
+    lines.join("\n")
+}
+
+fn starts_with_digit(cell: &str) -> bool {
+    cell.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn line<'c>(cells: impl Iterator<Item = &'c str>, widths: &[usize], right: &[bool]) -> String {
+    let mut line = String::new();
+    for ((cell, width), right) in cells.zip(widths).zip(right) {
+        let padded = if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
+        if !line.is_empty() {
+            line.push_str("  ");
+        }
+        line.push_str(&padded);
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align() {
+        let rows = [vec!["a".to_owned(), "5".to_owned()], vec!["longer".into(), "123".into()]];
+        assert_eq!(table(&["name", "n"], &rows), "name      n\na         5\nlonger  123");
+        assert_eq!(table(&["name"], &[]), "name");
+    }
+
+    #[test]
+    fn fields_align_and_keep_their_lines() {
+        let rows = [("id", "42".to_owned()), ("reason", "a\nb".to_owned())];
+        assert_eq!(fields(&rows), "id      42\nreason  a\n        b");
+    }
+
+    #[test]
+    fn a_text_cannot_steer_the_terminal() {
+        assert_eq!(plain("a\x1b[2Jb\tc\n\r"), "a\\u{1b}[2Jb\tc\n\\r");
+        assert_eq!(time(1_795_262_401_000), "2026-11-21T12:00:01Z");
+    }
+}

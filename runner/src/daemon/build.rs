@@ -1,0 +1,77 @@
+//! Building the daemon: modules compiled, Redis reached, services made. Nothing serves yet, and nothing is
+//! left behind if a step fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tracing::info;
+
+use super::config::Config;
+use super::published::Published;
+use super::served::Topics;
+use super::services::Services;
+use super::start::Startup;
+use super::threads::AllThreads;
+use super::{Inbox, Owned, Supervisor, redis};
+use crate::background::topic_discovery::Finder;
+use crate::deploy::deployments::Deployments;
+use crate::deploy::entry::entries;
+use crate::deploy::reload::Reloader;
+use crate::deploy::{module_file, modules};
+use crate::http::Addresses;
+
+/// How often the modules that are on trial are judged.
+const JUDGE_EVERY: Duration = Duration::from_millis(200);
+
+/// Orders that were given and wait to be followed.
+const ORDERS_MAX: usize = 16;
+
+/// Builds the supervisor, and what it needs to start.
+pub(super) async fn build(
+    config: Config,
+    threads: &AllThreads,
+) -> anyhow::Result<(Supervisor, Startup)> {
+    // An address in use is reported before anything is compiled.
+    let addresses = Addresses::bind(&config.manifest.server)?;
+    let topics = entries(&config.manifest).count();
+    info!(manifest = %config.manifest.path.display(), topics, "starting: the handlers are compiled");
+    let sandbox = Arc::new(module_file::sandbox(&config.sandbox(), &config.manifest.runner)?);
+    let Config { manifest, environment } = config;
+    // Before the modules are read: a change in the meantime is found.
+    let reloader = Reloader::new(&manifest, environment);
+    let loaded = modules::load_all(&sandbox, &manifest).await?;
+    let mut connected = redis::connect(&manifest).await?;
+    let managed = connected.managed.take();
+    let prefix = &manifest.redis.prefix;
+    let (services, (exporting, telling)) =
+        match Services::start(&manifest.runner, prefix, sandbox, &connected, threads) {
+            Ok(started) => started,
+            Err(error) => {
+                redis::stop(managed).await;
+                return Err(error);
+            }
+        };
+    let topics = Topics::default();
+    let mut deployments = Deployments::default();
+    let evidence = |entry: &_| Supervisor::evidence(&topics, &manifest, entry);
+    deployments.deploy(loaded, &manifest, evidence);
+    let manifest = Arc::new(manifest);
+    let (finder, found) = Finder::new(Arc::clone(&manifest));
+    let (given, orders) = mpsc::channel(ORDERS_MAX);
+    let mut judge_at = tokio::time::interval(JUDGE_EVERY);
+    judge_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let supervisor = Supervisor {
+        published: Published::new(finder, &manifest),
+        manifest,
+        services,
+        deployments,
+        reloader,
+        topics,
+        inbox: Inbox { found, orders, look: Arc::default(), judge_at },
+        owned: Owned { managed, server: None, exporting, telling, background: JoinSet::new() },
+    };
+    Ok((supervisor, Startup { addresses, redis: connected.settings, orders: given }))
+}

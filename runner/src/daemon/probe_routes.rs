@@ -1,0 +1,45 @@
+//! What the daemon gives to those who look after it: the routes of its probes and of its metrics.
+
+use std::sync::Arc;
+
+use axum::Router;
+use duebox_queue::Queue;
+
+use super::Supervisor;
+use crate::http::probes::Probes;
+use crate::report::metrics::{Metrics, Sources};
+
+impl Supervisor {
+    /// Makes the routes of the probes, over the connection to Redis of whoever serves them.
+    pub(super) fn probes(&self) -> Box<dyn FnOnce(Queue) -> Router + Send> {
+        let (services, records) = (&self.services, &self.services.records);
+        let (health, watched) = (Arc::clone(&records.health), self.published.watched.subscribe());
+        let (served, outage) = (Arc::clone(&self.published.names), Arc::clone(&services.outage));
+        let (sandbox, pushes) = (Arc::clone(&services.sandbox), Arc::clone(&records.pushes));
+        let (jobs, kv) = (services.queue.latency_stats(), Arc::clone(&services.store_traffic));
+        let consumed = Arc::clone(&records.consumed);
+        let handler_log = Arc::clone(&records.handler_log);
+        let (traces, events) = (records.traces.clone(), records.events.clone());
+        let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);
+        Box::new(move |queue| {
+            let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.latency_stats())];
+            let metrics = Metrics::new(Sources {
+                queue: queue.clone(),
+                served,
+                watched: watched.clone(),
+                health: Arc::clone(&health),
+                outage,
+                traffic,
+                pushes,
+                consumed,
+                handler_log,
+                traces,
+                events,
+                sandbox,
+                slots,
+                slots_max,
+            });
+            Probes::new(metrics, queue, health, watched).router()
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! What the supervisor publishes: which topics there are and how they are served, for the background loops,
+//! the HTTP server, the status and the metrics. Its readers never wait for the supervisor.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use duebox_job::{FailureClass, Policy, TopicName};
+use tokio::sync::watch;
+
+use super::served::{Served, Topics};
+use crate::background::maintenance::{Pulled, Retention, Retentions};
+use crate::background::poller::Pokes;
+use crate::background::rules::AllRules;
+use crate::background::scheduler::Schedules;
+use crate::background::topic_discovery::Finder;
+use crate::manifest::{Manifest, Topic};
+use crate::report::status::{AllWatched, Refusal};
+use crate::worker::verdict::buried_info;
+
+/// What others read.
+pub(super) struct Published {
+    pub(super) finder: Finder,
+    pub(super) pokes: Pokes,
+    pub(super) retentions: Retentions,
+    pub(super) rules: watch::Sender<AllRules>,
+    pub(super) schedules: watch::Sender<Schedules>,
+    pub(super) watched: watch::Sender<AllWatched>,
+    /// The names of all topics that are served, for the metrics of depths.
+    pub(super) names: Arc<ArcSwap<Vec<TopicName>>>,
+    /// Why the manifest as it stands is not the one in service, if it is not.
+    pub(super) refused: watch::Sender<Option<Refusal>>,
+}
+
+impl Published {
+    /// No topics yet.
+    pub(super) fn new(finder: Finder, manifest: &Manifest) -> Self {
+        Self {
+            finder,
+            pokes: Pokes::default(),
+            retentions: Retentions::default(),
+            rules: watch::Sender::new(Arc::new([])),
+            schedules: watch::Sender::new(manifest.schedules.clone().into()),
+            watched: watch::Sender::new(Arc::new([])),
+            names: Arc::default(),
+            refused: watch::Sender::new(None),
+        }
+    }
+
+    /// Publishes which topics there are, and how they are served.
+    pub(super) fn publish(&self, manifest: &Arc<Manifest>, topics: &Topics, watched: AllWatched) {
+        let mut retentions = BTreeMap::new();
+        let mut rules = Vec::new();
+        for (name, served) in &topics.served {
+            rules.push((name.clone(), served.topic.rules()));
+            let retention = retention(&served.topic);
+            retentions.extend(served.shards.iter().map(|shard| (shard.clone(), retention.clone())));
+        }
+        // Topics that wait for a good module, or for Redis, are the manifest's too.
+        let waiting = manifest.topics.iter().filter(|(name, _)| !topics.served.contains_key(*name));
+        for (name, topic) in waiting {
+            rules.push((name.clone(), topic.rules()));
+            retentions.insert(name.clone(), retention(topic));
+        }
+        self.pokes.store(Arc::new(topics.pokes()));
+        self.retentions.store(Arc::new(retentions));
+        let shards = |served: &Served| u32::try_from(served.shards.len()).unwrap_or(u32::MAX);
+        let served = topics.served.iter().map(|(name, served)| (name.clone(), shards(served)));
+        self.finder.know(Arc::clone(manifest), served.collect());
+        self.names.store(Arc::new(rules.iter().map(|(name, _)| name.clone()).collect()));
+        self.rules.send_replace(rules.into());
+        self.watched.send_replace(watched);
+    }
+
+    /// Publishes the schedules of a new manifest, if they are others.
+    pub(super) fn publish_schedules(&self, manifest: &Manifest) {
+        self.schedules.send_if_modified(|schedules| {
+            let is_new = **schedules != *manifest.schedules;
+            if is_new {
+                *schedules = manifest.schedules.as_slice().into();
+            }
+            is_new
+        });
+    }
+}
+
+/// What maintenance knows of each shard of a topic.
+fn retention(topic: &Topic) -> Retention {
+    let pulled = topic.handler.is_none().then(|| Pulled {
+        max_crashes: topic.max_crashes,
+        crashed_info: buried_info(topic, FailureClass::Crashed),
+        discards_bad: topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
+    });
+    let count = topic.max_dead.div_ceil(topic.shards.max(1).into());
+    Retention { age: topic.retention, count, done_age: topic.done_retention, pulled }
+}

@@ -1,0 +1,96 @@
+//! Supervising: what comes up while the daemon serves, one thing after the other, until a signal ends it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::file_watch::Watch;
+use super::signals::{Signal, Signals};
+use super::{Supervisor, systemd};
+use crate::background::topic_discovery::FOUND_MAX;
+use crate::deploy::reload::Changes;
+
+/// How soon topics that Redis would not take are tried again.
+const BIND_AGAIN: Duration = Duration::from_secs(1);
+
+impl Supervisor {
+    /// Supervises until a signal ends it, then drains.
+    pub(super) async fn supervise(mut self, mut signals: Signals) {
+        let mut watch = Watch::new();
+        watch.follow(self.reloader.files());
+        let look = Arc::clone(&self.inbox.look);
+        let changed = async |watch: &Watch| {
+            tokio::select! {
+                () = watch.changed() => {}
+                () = look.notified() => {}
+            }
+        };
+        loop {
+            match self.supervise_until(changed(&watch), &mut signals).await {
+                Err(Signal::Stop) => break,
+                Err(Signal::Reload) => systemd::reloading(),
+                Ok(()) => {}
+            }
+            let Some(changes) = self.changes(&mut signals).await else { break };
+            if self.apply(changes).await {
+                watch.follow(self.reloader.files());
+            }
+            systemd::ready();
+        }
+        tokio::select! {
+            () = self.drain() => {}
+            () = signals.stop() => warn!("stopped at once; leases that are held expire by themselves"),
+        }
+    }
+
+    /// What has changed; `None` if the daemon is to stop.
+    async fn changes(&mut self, signals: &mut Signals) -> Option<Changes> {
+        let look = self.reloader.look(&self.services.sandbox, &self.manifest, &self.deployments);
+        let mut look = Box::pin(look);
+        loop {
+            match self.supervise_until(&mut look, signals).await {
+                Ok(changes) => return Some(changes),
+                Err(Signal::Stop) => return None,
+                // It looks already; what changes from now on is a change of its own.
+                Err(Signal::Reload) => systemd::reloading(),
+            }
+        }
+    }
+
+    /// Acts on what comes up until `over` is ready or a signal comes.
+    async fn supervise_until<T>(
+        &mut self,
+        over: impl Future<Output = T>,
+        signals: &mut Signals,
+    ) -> Result<T, Signal> {
+        let mut over = pin!(over);
+        let mut names = Vec::new();
+        loop {
+            tokio::select! {
+                signal = signals.next() => return Err(signal),
+                value = &mut over => return Ok(value),
+                _ = self.inbox.found.recv_many(&mut names, FOUND_MAX) => {
+                    self.bind_found(std::mem::take(&mut names)).await;
+                }
+                Some(order) = self.inbox.orders.recv() => self.follow(&order).await,
+                _ = self.inbox.judge_at.tick(), if self.deployments.is_on_trial() => {
+                    self.judge_trials().await;
+                }
+                () = tokio::time::sleep(BIND_AGAIN), if self.topics.are_unbound => {
+                    self.bind_all().await;
+                }
+            }
+        }
+    }
+
+    /// Rolls back the modules on trial that fail too often.
+    async fn judge_trials(&mut self) {
+        let (topics, manifest) = (&self.topics, &self.manifest);
+        let evidence = |entry: &_| Self::evidence(topics, manifest, entry);
+        if self.deployments.judge_trials(manifest, evidence) {
+            self.bind_all().await;
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the daemon has told of itself: every topic that its handlers serve, and every entry that waits for
+//! a good module, each with what became of its modules.
+
+use std::collections::BTreeMap;
+
+use super::Supervisor;
+use crate::deploy::deployment::Deployment;
+use crate::deploy::entry::{EntryName, entries, entry_of};
+use crate::deploy::modules::Place;
+use crate::report::status::{AllWatched, Serving, Watched};
+
+impl Supervisor {
+    /// The topics to tell of, as they are now.
+    pub(super) fn watched(&self) -> AllWatched {
+        let mut all = BTreeMap::new();
+        for (name, served) in &self.topics.served {
+            let entry = entry_of(&self.manifest, name).map(|(entry, _)| entry);
+            if let (Some(entry), Some(serving)) = (entry, served.serving()) {
+                all.insert(
+                    name.to_string(),
+                    self.watched_by(name.to_string(), entry, Some(serving)),
+                );
+            }
+        }
+        for (entry, topic) in entries(&self.manifest) {
+            let has_module = self.deployments.at(&Place::handler(entry.clone())).is_some();
+            if topic.handler.is_some() && !has_module {
+                let name = entry.to_string();
+                all.entry(name.clone()).or_insert_with(|| self.watched_by(name, entry, None));
+            }
+        }
+        all.into_values().collect()
+    }
+
+    fn watched_by(&self, topic: String, entry: EntryName, serving: Option<Serving>) -> Watched {
+        let history = self.deployments.history_of(&entry).cloned().unwrap_or_default();
+        let entry_name = entry.to_string();
+        let deployment = self.deployments.at(&Place::handler(entry));
+        let (before, withdrawn) =
+            (deployment.and_then(Deployment::before), deployment.and_then(Deployment::withdrawn));
+        Watched { topic, entry: entry_name, serving, before, withdrawn, history }
+    }
+}

@@ -1,0 +1,245 @@
+//! The breaker of a topic: after a row of failures nothing more is started, and one job at a time tries
+//! whether the handler is well again. The jobs that wait lose no attempt meanwhile.
+//!
+//! ```text
+//!           a row of failures               its wait is over, one job is leased
+//!  closed ────────────────────▶ open ◀──────────────────────────────▶ probing
+//!     ▲                                 the probe failed, or did not run
+//!     └──── the probe did not fail, or another module serves ────────────┘
+//! ```
+//!
+//! All shard workers of a topic in this process share one. Attempts that were under way when it was last
+//! closed say nothing of what serves now and are not counted.
+
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use crate::manifest::BreakerRule;
+
+/// What a breaker lets through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Everything.
+    Closed,
+    /// Nothing until `probe_at`, then one job.
+    Open {
+        /// When it opened.
+        since: Instant,
+        /// When the next job may be leased to try.
+        probe_at: Instant,
+    },
+    /// Nothing: a worker leases or runs the one job that is let through.
+    Probing {
+        /// When it opened.
+        since: Instant,
+    },
+}
+
+/// An attempt that has ended, as far as a breaker cares.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    /// When it began.
+    pub started_at: Instant,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// What is known of a topic's handler.
+#[derive(Debug)]
+pub struct State {
+    standing: Standing,
+    /// Failures in a row.
+    row: u32,
+    /// Attempts that began before this do not count.
+    counts_from: Instant,
+}
+
+/// The breaker of one topic in this process.
+pub struct Breaker(watch::Sender<State>);
+
+/// Waits for a breaker to change.
+pub type Changes = watch::Receiver<State>;
+
+impl Breaker {
+    /// A closed one.
+    pub fn new(now: Instant) -> Self {
+        Self(watch::Sender::new(State { standing: Standing::Closed, row: 0, counts_from: now }))
+    }
+
+    /// What it lets through.
+    pub fn standing(&self) -> Standing {
+        self.0.borrow().standing
+    }
+
+    /// Tells of each change from now on.
+    pub fn changes(&self) -> Changes {
+        self.0.subscribe()
+    }
+
+    /// Attempts have ended, in this order; true if they opened it. Those of a probe are for
+    /// [`probed`](Self::probed).
+    pub fn ended(&self, rule: BreakerRule, ends: impl Iterator<Item = End>, now: Instant) -> bool {
+        self.0.send_if_modified(|state| {
+            for end in ends.filter(|end| end.started_at >= state.counts_from) {
+                state.row = if end.failed { state.row.saturating_add(1) } else { 0 };
+                if rule.failures > 0 && state.row >= rule.failures {
+                    break;
+                }
+            }
+            let opens = rule.failures > 0
+                && state.row >= rule.failures
+                && state.standing == Standing::Closed;
+            if opens {
+                state.standing = Standing::Open { since: now, probe_at: now + rule.probe };
+            }
+            opens
+        })
+    }
+
+    /// Asks for the probe; true for the one caller that may lease it.
+    pub fn claim(&self, now: Instant) -> bool {
+        self.0.send_if_modified(|state| match state.standing {
+            Standing::Open { since, probe_at } if probe_at <= now => {
+                state.standing = Standing::Probing { since };
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// The probe that was asked for did not run, or nobody can say what came of it: another may try at
+    /// once.
+    pub fn unclaim(&self, now: Instant) {
+        self.0.send_if_modified(|state| state.end_probe(now));
+    }
+
+    /// The probe has ended; true if that closes the breaker. A failed one makes the next wait as long.
+    pub fn probed(&self, rule: BreakerRule, failed: bool, now: Instant) -> bool {
+        let mut closes = false;
+        self.0.send_if_modified(|state| {
+            closes = !failed && matches!(state.standing, Standing::Probing { .. });
+            if closes {
+                state.close(now);
+                return true;
+            }
+            state.end_probe(now + rule.probe)
+        });
+        closes
+    }
+
+    /// Another module serves, or another rule holds: closes it, and true if it was not closed.
+    pub fn reset(&self, now: Instant) -> bool {
+        self.0.send_if_modified(|state| {
+            let was_open = state.standing != Standing::Closed;
+            state.close(now);
+            was_open
+        })
+    }
+}
+
+impl State {
+    fn close(&mut self, now: Instant) {
+        *self = Self { standing: Standing::Closed, row: 0, counts_from: now };
+    }
+
+    /// From probing back to open, if it is probing.
+    fn end_probe(&mut self, next_at: Instant) -> bool {
+        let Standing::Probing { since } = self.standing else { return false };
+        self.standing = Standing::Open { since, probe_at: next_at };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const RULE: BreakerRule = BreakerRule { failures: 3, probe: Duration::from_secs(10) };
+
+    fn ends(started_at: Instant, outcomes: &str) -> impl Iterator<Item = End> {
+        outcomes.chars().map(move |c| End { started_at, failed: c == 'f' })
+    }
+
+    fn opened(now: Instant) -> Breaker {
+        let breaker = Breaker::new(now);
+        assert!(breaker.ended(RULE, ends(now, "fff"), now));
+        breaker
+    }
+
+    #[test]
+    fn only_a_row_opens_it() {
+        let now = Instant::now();
+        let breaker = Breaker::new(now);
+        assert!(!breaker.ended(RULE, ends(now, "ffaff"), now));
+        assert_eq!(breaker.standing(), Standing::Closed);
+        assert!(!breaker.claim(now));
+        assert!(breaker.ended(RULE, ends(now, "faaa"), now));
+        assert_eq!(breaker.standing(), Standing::Open { since: now, probe_at: now + 10 * SECOND });
+        assert!(!breaker.ended(RULE, ends(now, "fff"), now), "it is open already");
+    }
+
+    #[test]
+    fn without_a_number_it_never_opens() {
+        let now = Instant::now();
+        let breaker = Breaker::new(now);
+        let off = BreakerRule { failures: 0, ..RULE };
+        assert!(!breaker.ended(off, ends(now, &"f".repeat(10_000)), now));
+        assert_eq!(breaker.standing(), Standing::Closed);
+    }
+
+    #[test]
+    fn one_probe_at_a_time_after_the_wait() {
+        let start = Instant::now();
+        let breaker = opened(start);
+        assert!(!breaker.claim(start + 9 * SECOND));
+        let at = start + 10 * SECOND;
+        assert!(breaker.claim(at) && !breaker.claim(at));
+        assert_eq!(breaker.standing(), Standing::Probing { since: start });
+        breaker.unclaim(at);
+        assert!(breaker.claim(at), "a probe that did not run is no probe");
+        assert!(!breaker.probed(RULE, true, at));
+        let probe_at = at + 10 * SECOND;
+        assert_eq!(breaker.standing(), Standing::Open { since: start, probe_at });
+        assert!(!breaker.claim(at + 9 * SECOND) && breaker.claim(probe_at));
+        assert!(breaker.probed(RULE, false, probe_at));
+        assert_eq!(breaker.standing(), Standing::Closed);
+    }
+
+    #[test]
+    fn what_was_under_way_when_it_closed_counts_no_more() {
+        let start = Instant::now();
+        let breaker = opened(start);
+        let later = start + SECOND;
+        assert!(breaker.reset(later) && !breaker.reset(later));
+        assert!(!breaker.ended(RULE, ends(start, "ffff"), later));
+        assert_eq!(breaker.standing(), Standing::Closed);
+        assert!(breaker.ended(RULE, ends(later, "fff"), later));
+    }
+
+    #[test]
+    fn a_probe_that_ends_after_a_reset_changes_nothing() {
+        let start = Instant::now();
+        let breaker = opened(start);
+        let at = start + 10 * SECOND;
+        assert!(breaker.claim(at) && breaker.reset(at));
+        assert!(!breaker.probed(RULE, true, at));
+        breaker.unclaim(at);
+        assert_eq!(breaker.standing(), Standing::Closed);
+    }
+
+    #[test]
+    fn whoever_waits_is_told_of_changes_and_of_nothing_else() {
+        let now = Instant::now();
+        let breaker = Breaker::new(now);
+        let changes = breaker.changes();
+        breaker.ended(RULE, ends(now, "ff"), now);
+        breaker.unclaim(now);
+        assert!(!changes.has_changed().unwrap());
+        breaker.ended(RULE, ends(now, "f"), now);
+        assert!(changes.has_changed().unwrap());
+    }
+}

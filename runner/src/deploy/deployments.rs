@@ -1,0 +1,188 @@
+//! The deployments of a daemon: which module serves at each place of the manifest, and the history of each
+//! entry.
+//!
+//! A change here starts no job: whoever changes a deployment then binds the topics of its entry anew.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use duebox_sandbox::Digest;
+use tracing::{info, warn};
+
+use super::binding::{CanaryHandler, Handlers};
+use super::deployment::{Deployment, Tally};
+use super::entry::{EntryName, entries};
+use super::history::{Fate, History, Role};
+use super::module_file::ModuleError;
+use super::modules::{self, Loaded, Module, Place, Wanted};
+use crate::manifest::{Manifest, Rollback, Topic};
+use crate::observe::module_stats::Figures;
+
+/// The modules in service, and what became of those before them.
+#[derive(Default)]
+pub(crate) struct Deployments {
+    by_place: BTreeMap<Place, Deployment>,
+    histories: BTreeMap<EntryName, History>,
+}
+
+/// What is known of the jobs of an entry: a module on trial is judged by it.
+pub(crate) struct Evidence {
+    /// The stats of every topic that the entry serves.
+    pub(crate) stats: Vec<Arc<Figures>>,
+    /// Whether the breaker of one of these topics is not closed.
+    pub(crate) is_held_back: bool,
+}
+
+/// What serves a topic.
+pub(crate) struct Service {
+    /// The settings in effect: what a module was compiled with changes only with the module.
+    pub(crate) topic: Topic,
+    /// The modules; `None` for a topic that is served to pull consumers.
+    pub(crate) handlers: Option<Handlers>,
+}
+
+impl Evidence {
+    /// What a build did on all of these topics.
+    pub(crate) fn tally(&self, digest: Digest) -> Tally {
+        let mut tally = Tally::default();
+        self.stats.iter().for_each(|stats| tally += &stats.of(digest));
+        tally
+    }
+}
+
+impl Deployments {
+    /// The deployment at a place; `None` as long as there is no good module.
+    pub(crate) fn at(&self, place: &Place) -> Option<&Deployment> {
+        self.by_place.get(place)
+    }
+
+    pub(super) fn at_mut(&mut self, place: &Place) -> Option<&mut Deployment> {
+        self.by_place.get_mut(place)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Deployment> {
+        self.by_place.values()
+    }
+
+    /// What serves the topics of an entry with these settings; `None` while its module is not good.
+    pub(crate) fn service(&self, entry: EntryName, settings: &Topic) -> Option<Service> {
+        if settings.handler.is_none() {
+            return Some(Service { topic: settings.clone(), handlers: None });
+        }
+        let place = Place::handler(entry);
+        let module = &self.at(&place)?.module;
+        let canary = self.canary(place.entry, settings);
+        let handlers = Some(Handlers { main: module.handler.clone(), canary });
+        Some(Service { topic: module.settings(settings), handlers })
+    }
+
+    fn canary(&self, entry: EntryName, settings: &Topic) -> Option<CanaryHandler> {
+        let share = settings.canary.as_ref()?.share;
+        let deployment = self.at(&Place::canary(entry))?;
+        Some(CanaryHandler { handler: deployment.module.handler.clone(), share })
+    }
+
+    /// The history of an entry.
+    pub(crate) fn history(&mut self, entry: &EntryName) -> History {
+        self.histories.entry(entry.clone()).or_default().clone()
+    }
+
+    /// The history of an entry, if it has one.
+    pub(crate) fn history_of(&self, entry: &EntryName) -> Option<&History> {
+        self.histories.get(entry)
+    }
+
+    /// Deploys the modules that are good, and logs which are not. A new build goes on trial, judged from
+    /// what it has done so far according to `evidence`.
+    pub(crate) fn deploy(
+        &mut self,
+        loaded: Vec<Loaded>,
+        manifest: &Manifest,
+        evidence: impl Fn(&EntryName) -> Evidence,
+    ) {
+        for Loaded { place, module } in loaded {
+            match module {
+                Ok(module) => {
+                    let began_with = evidence(&place.entry).tally(module.handler.digest());
+                    let rule = rollback_rule(manifest, &place.entry);
+                    self.accept(place, module, rule, began_with);
+                }
+                Err(error) => self.refuse(&place, &error),
+            }
+        }
+    }
+
+    fn accept(&mut self, place: Place, module: Module, rule: Rollback, began_with: Tally) {
+        let digest = module.handler.digest();
+        let history = self.history(&place.entry);
+        let is_new = match self.by_place.entry(place.clone()) {
+            Entry::Occupied(mut at) if place.role == Role::Handler => {
+                at.get_mut().replace(module, rule.window, began_with)
+            }
+            // A canary gives way to the handler, and not to the canary before.
+            Entry::Occupied(mut at) => at.insert(Deployment::new(module)).digest() != digest,
+            Entry::Vacant(at) => {
+                at.insert(Deployment::new(module));
+                true
+            }
+        };
+        if is_new {
+            history.note(place.role, Fate::Served, Some(&digest), "");
+        } else {
+            history.note_recovered(place.role, &digest);
+        }
+    }
+
+    fn refuse(&mut self, place: &Place, error: &ModuleError) {
+        let then = match (self.by_place.contains_key(place), place.role) {
+            (true, _) => "the module in service stays",
+            (false, Role::Handler) => "the topic waits for a good module",
+            (false, Role::Canary) => "the handler runs all jobs until the canary is good",
+        };
+        warn!(topic = %place.entry, role = place.role.word(), "{error}; {then}");
+        let (digest, reason) = (error.digest(), error.to_string());
+        self.history(&place.entry).note(place.role, Fate::Refused, digest.as_ref(), &reason);
+    }
+
+    /// Follows a new manifest: removes what it does not ask for any more, and gives the rest its secrets.
+    pub(crate) fn follow_manifest(&mut self, before: &Manifest, after: &Manifest) {
+        let wanted = modules::wanted(after);
+        let places: BTreeSet<&Place> = wanted.iter().map(|wanted| &wanted.place).collect();
+        self.note_changes(before, &wanted, &places);
+        self.by_place.retain(|place, _| places.contains(place));
+        self.histories.retain(|entry, _| places.iter().any(|place| place.entry == *entry));
+        for wanted in &wanted {
+            let deployment = self.by_place.get_mut(&wanted.place);
+            if deployment.is_some_and(|deployment| deployment.give_secrets(&wanted.topic)) {
+                info!(topic = %wanted.place.entry, "its secrets have changed: jobs that start now read the new ones");
+            }
+        }
+    }
+
+    /// Notes the canaries that a new manifest does not ask for any more, and the modules that serve already
+    /// what it asks for, where something else was refused before.
+    fn note_changes(&mut self, before: &Manifest, after: &[Wanted], places: &BTreeSet<&Place>) {
+        let mut recipes = BTreeMap::new();
+        for Wanted { place, recipe, .. } in modules::wanted(before) {
+            if place.role == Role::Canary && !places.contains(&place) {
+                self.history(&place.entry).note(Role::Canary, Fate::Left, None, "");
+            }
+            recipes.insert(place, recipe);
+        }
+        for Wanted { place, recipe, .. } in after {
+            let Some(deployment) = self.by_place.get(place) else { continue };
+            let is_new = recipes.get(place) != Some(recipe);
+            if is_new && deployment.withdrawn().is_none() && deployment.fits(recipe) {
+                let digest = deployment.digest();
+                self.history(&place.entry).note_recovered(place.role, &digest);
+            }
+        }
+    }
+}
+
+/// The rule that judges the new modules of an entry.
+fn rollback_rule(manifest: &Manifest, entry: &EntryName) -> Rollback {
+    let found = entries(manifest).find(|(name, _)| name == entry);
+    found.map_or_else(Rollback::default, |(_, topic)| topic.rollback)
+}

@@ -1,0 +1,167 @@
+//! The file of a handler module: read whole and bounded, loaded into the sandbox, and tried on the topic's
+//! smoke cases.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use duebox_sandbox::{Digest, Handler, LoadError, Sandbox, SandboxConfig, SandboxError};
+use tracing::warn;
+
+use super::smoke::{self, SmokeError};
+use crate::manifest::{Runner, Topic};
+
+/// Why a topic has no module.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// The topic names none.
+    #[error(
+        "topic {0} has no handler: it is served to pull consumers; add `handler` to run its jobs here"
+    )]
+    None(String),
+    /// The file cannot be read.
+    #[error("topic {topic}: the handler {path} cannot be read: {error}; build it, or correct `handler`", path = path.display())]
+    Unreadable {
+        /// The topic it is for.
+        topic: String,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It is not the file that the topic pins.
+    #[error(
+        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to what it is now if that is what should run",
+        path = path.display()
+    )]
+    Pin {
+        /// The topic it is for.
+        topic: String,
+        /// The file.
+        path: PathBuf,
+        /// What the topic pins.
+        pinned: Digest,
+        /// What the file is.
+        found: Digest,
+    },
+    /// The sandbox refuses it.
+    #[error("topic {topic}: the handler {path} is refused: {error}", path = path.display())]
+    Refused {
+        /// The topic it is for.
+        topic: String,
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        digest: Digest,
+        /// Why, and what to do.
+        error: Box<LoadError>,
+    },
+    /// It does not pass the topic's smoke cases.
+    #[error(
+        "topic {topic}: the handler {path} is refused: {error}; correct the handler, or `smoke` if the case is wrong",
+        path = path.display()
+    )]
+    Smoke {
+        /// The topic it is for.
+        topic: String,
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        digest: Digest,
+        /// Which case, and what it came to.
+        error: Box<SmokeError>,
+    },
+}
+
+impl ModuleError {
+    /// The digest of the file, if it could be read.
+    pub fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::None(_) | Self::Unreadable { .. } => None,
+            Self::Pin { found, .. } => Some(*found),
+            Self::Refused { digest, .. } | Self::Smoke { digest, .. } => Some(*digest),
+        }
+    }
+}
+
+/// A sandbox of this size, with the memory and the cache that the manifest gives it.
+///
+/// # Errors
+/// [`SandboxError`] if the sandbox does not start, or a cache that the manifest names cannot be used.
+pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, SandboxError> {
+    let mut sandbox = Sandbox::new(config)?;
+    sandbox.limit_memory(runner.memory);
+    if let Some(cache) = &runner.cache {
+        match sandbox.keep_compiled_in(&cache.path) {
+            Err(error) if cache.is_named => return Err(error),
+            Err(error) => warn!("{error}; going on without, modules are compiled at every start"),
+            Ok(()) => {}
+        }
+    }
+    Ok(sandbox)
+}
+
+/// What tells one version of a file from the next without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+/// The fingerprint of the file that a path leads to now, through all links; none if it leads nowhere.
+pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
+    let file = std::fs::metadata(path).ok()?;
+    let modified_ns = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+    Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
+}
+
+/// Reads and compiles the module of a topic, or of a pattern of topics, if it is the one that is pinned,
+/// and runs the topic's smoke cases on it. Blocks, up to seconds for a large module and as long as the
+/// cases take ([`smoke::pass`]); must not be called where a runtime runs tasks.
+///
+/// # Errors
+/// [`ModuleError`] if the file cannot be read, is not the pinned one, the sandbox refuses it, or a case
+/// comes to something else than it should.
+pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
+    let named = name.to_string();
+    let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
+    let bytes = match read(&path, topic.limits.module) {
+        Ok(bytes) => bytes,
+        Err(error) => return Err(ModuleError::Unreadable { topic: named, path, error }),
+    };
+    let digest = Digest::of(&bytes);
+    if let Some(pinned) = topic.sha256.filter(|pinned| *pinned != digest) {
+        return Err(ModuleError::Pin { topic: named, path, pinned, found: digest });
+    }
+    let handler = match sandbox.load(&bytes, topic.limits.clone(), topic.grants.clone()) {
+        Ok(handler) => handler,
+        Err(error) => {
+            return Err(ModuleError::Refused {
+                topic: named,
+                path,
+                digest,
+                error: Box::new(error),
+            });
+        }
+    };
+    match smoke::pass(&handler, name, topic) {
+        Ok(()) => Ok(handler),
+        Err(error) => {
+            Err(ModuleError::Smoke { topic: named, path, digest, error: Box::new(error) })
+        }
+    }
+}
+
+/// Reads one byte more than allowed at most: the sandbox then says that it is too large.
+///
+/// # Errors
+/// What the system said, if the file cannot be read.
+pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

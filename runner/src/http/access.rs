@@ -1,0 +1,241 @@
+//! Who sends a request, and whether they may.
+//!
+//! Every request is looked at before its route is: a token that is none is refused there, and so is what a
+//! browser sends for another site. Each route then says which scope it takes, and the path its topic.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use duebox_job::TopicName;
+use utoipa_axum::router::OpenApiRouter;
+
+use super::problem::{FORBIDDEN, FOREIGN, Problem, UNAUTHORIZED};
+use super::routes::session;
+use super::state::ServerState;
+use super::{cors, path};
+use crate::auth::tokens::{Scope, Token, Tokens};
+
+/// Who sends a request.
+#[derive(Debug, Clone)]
+pub(super) enum Caller {
+    /// No tokens are asked for.
+    Anybody,
+    /// The holder of a token.
+    Known(Arc<Token>),
+    /// Somebody without a token, where one is asked for.
+    Nobody,
+}
+
+/// Which scope a route takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Takes {
+    /// Any token that covers the topic.
+    Any,
+    /// This one.
+    One(Scope),
+}
+
+impl Caller {
+    /// A name for those who look who has a job.
+    pub(super) fn name(&self, peer: SocketAddr) -> String {
+        match self {
+            Self::Known(token) => token.name.clone(),
+            Self::Anybody | Self::Nobody => format!("http-{}", peer.ip().to_canonical()),
+        }
+    }
+
+    /// Whether they may still what they might, now that these are the tokens.
+    pub(super) fn holds(&self, tokens: Option<&Tokens>) -> bool {
+        match (self, tokens) {
+            (Self::Anybody, tokens) => tokens.is_none(),
+            (Self::Known(token), Some(tokens)) => tokens.have(token),
+            (Self::Known(_), None) => true,
+            (Self::Nobody, _) => false,
+        }
+    }
+
+    /// Whether they see this topic in a list.
+    pub(super) fn sees(&self, topic: &TopicName) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::Known(token) => token.covers(topic),
+            Self::Nobody => false,
+        }
+    }
+
+    /// Refuses what they may not do.
+    pub(super) fn check(&self, takes: Takes, topic: Option<&TopicName>) -> Result<(), Problem> {
+        let token = match self {
+            Self::Anybody => return Ok(()),
+            Self::Nobody => return Err(unauthorized("no token was sent")),
+            Self::Known(token) => token,
+        };
+        if let Takes::One(scope) = takes
+            && !token.has(scope)
+        {
+            let detail =
+                format!("the token {} has not the scope {scope}, which this takes", token.name);
+            let remedy =
+                format!("add {scope} to its scopes in the file of tokens, or use another token");
+            return Err(Problem::new(FORBIDDEN, detail, remedy).of("Authorization"));
+        }
+        match topic.filter(|topic| !token.covers(topic)) {
+            None => Ok(()),
+            Some(topic) => Err(Problem::new(
+                FORBIDDEN,
+                format!("the token {} is not for the topic {topic}", token.name),
+                "add the topic to it in the file of tokens, or use another token",
+            )
+            .of("Authorization")),
+        }
+    }
+}
+
+pub(super) fn unauthorized(why: &str) -> Problem {
+    let remedy = "send Authorization: Bearer TOKEN, with a token that duebox token new made";
+    Problem::new(UNAUTHORIZED, why, remedy).of("Authorization")
+}
+
+/// Finds out who sends a request.
+pub(super) async fn authenticate(
+    State(server): State<ServerState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let manifest = server.manifest();
+    let is_alone = manifest.server.tokens.is_none()
+        && manifest.server.listen.is_some_and(|listen| listen.ip().to_canonical().is_loopback());
+    let is_listed = cors::is_listed(&manifest.server.cors, request.headers());
+    if let Err(problem) = check_origin(&request, is_listed, is_alone) {
+        return problem.into_response();
+    }
+    let caller = match (&manifest.server.tokens, sent_token(request.headers())) {
+        (None, _) => Caller::Anybody,
+        (Some(tokens), None) => match session::caller(&server, &tokens.tokens, &request) {
+            Ok(caller) => caller,
+            Err(problem) => return problem.into_response(),
+        },
+        (Some(tokens), Some(sent)) => match tokens.tokens.find(sent) {
+            Some(token) => Caller::Known(token),
+            None => return challenged(unauthorized("this is no token that is known")),
+        },
+    };
+    request.extensions_mut().insert(caller);
+    let answer = next.run(request).await;
+    match answer.status() {
+        axum::http::StatusCode::UNAUTHORIZED => with_challenge(answer),
+        _ => answer,
+    }
+}
+
+fn challenged(problem: Problem) -> Response {
+    with_challenge(problem.into_response())
+}
+
+fn with_challenge(mut answer: Response) -> Response {
+    let challenge = HeaderValue::from_static("Bearer realm=\"duebox\"");
+    answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    answer
+}
+
+/// The token of a header. The scheme is written as people like it.
+fn sent_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Refuses what a browser sends for another site that is not listed; and, where everybody on this machine may
+/// do everything, what comes under a name that is not this machine's, as pages do that have their name point
+/// here.
+fn check_origin(request: &Request, is_listed: bool, is_alone: bool) -> Result<(), Problem> {
+    let headers = request.headers();
+    let host = host_of(headers, request.uri());
+    let origin = headers.get(header::ORIGIN).filter(|_| !is_listed);
+    if let Some(origin) = origin.map(|origin| origin.to_str().unwrap_or("null")) {
+        let site = origin.split_once("://").map(|(_, site)| site);
+        if site.is_none() || site != host {
+            let detail = format!("the request comes from a page of {origin}");
+            let remedy = "call the API from a server, or list the page's origin in server.cors";
+            return Err(Problem::new(FOREIGN, detail, remedy).of("Origin"));
+        }
+    }
+    match host.filter(|host| is_alone && !is_own_name(host)) {
+        None => Ok(()),
+        Some(host) => Err(Problem::new(
+            FOREIGN,
+            format!("the request is for {host}, which is no name of this machine's own"),
+            "use 127.0.0.1 or localhost; for other names configure server.tokens",
+        )
+        .of("Host")),
+    }
+}
+
+pub(super) fn host_of<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> Option<&'r str> {
+    let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str))
+}
+
+/// True of `localhost` and of addresses, which nobody can have point elsewhere.
+fn is_own_name(host: &str) -> bool {
+    if host.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+}
+
+/// Routes that take this scope.
+pub(super) fn taking(
+    takes: Takes,
+    routes: OpenApiRouter<ServerState>,
+) -> OpenApiRouter<ServerState> {
+    let check = move |Extension(caller): Extension<Caller>,
+                      params: RawPathParams,
+                      request: Request,
+                      next: Next| async move {
+        let topic = match params.iter().any(|(name, _)| name == "topic") {
+            true => Some(path::topic(&params)?),
+            false => None,
+        };
+        caller.check(takes, topic.as_ref())?;
+        Ok::<_, Problem>(next.run(request).await)
+    };
+    routes.route_layer(middleware::from_fn(check))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_point_here_are_own() {
+        for host in ["localhost", "LOCALHOST:1", "127.0.0.1:7280", "[::1]:1", "[::1]", "10.1.2.3"] {
+            assert!(is_own_name(host), "{host}");
+        }
+        for host in ["evil.example", "evil.example:7280", "localhost.evil.example", ""] {
+            assert!(!is_own_name(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_token_comes_with_its_scheme() {
+        let sent = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
+            sent_token(&headers).map(str::to_owned)
+        };
+        assert_eq!(sent("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(sent("bearer  abc").as_deref(), Some("abc"));
+        assert_eq!((sent("Basic abc"), sent("abc")), (None, None));
+    }
+}

@@ -1,0 +1,110 @@
+//! Many jobs as one JSON array: all of them good, or none is pushed.
+
+use std::fmt;
+
+use duebox_job::JobId;
+use duebox_queue::NewJob;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::no_job;
+use crate::http::problem::Problem;
+use crate::service::written_job::{Frame, WrittenJob};
+
+/// The most jobs of an array.
+const JOBS_MAX: usize = 10_000;
+
+/// The jobs of an array, as they are written.
+pub(super) struct Many<'a>(Vec<&'a RawValue>);
+
+impl<'a> Many<'a> {
+    /// Reads an array of up to [`JOBS_MAX`].
+    pub(super) fn read(json: &'a [u8]) -> Result<Self, Problem> {
+        serde_json::from_slice(json).map_err(|error| {
+            Problem::bad(
+                error.to_string(),
+                "send an array of jobs; more than 10,000 of them as application/x-ndjson",
+            )
+        })
+    }
+
+    /// The jobs. Those without an id get made ones, or ones that begin with `key`.
+    pub(super) fn jobs(self, frame: Frame, key: Option<&JobId>) -> Result<Vec<NewJob>, Problem> {
+        let mut jobs = Vec::with_capacity(self.0.len());
+        for (at, json) in self.0.into_iter().enumerate() {
+            let id = key.map(|key| numbered(key, at as u64 + 1)).transpose()?;
+            let job = WrittenJob::read(json.get().as_bytes())
+                .and_then(|written| written.job(frame, id.as_ref()));
+            let job = job.map_err(|why| {
+                let field = match why.field {
+                    Some(field) => format!("[{at}].{field}"),
+                    None => format!("[{at}]"),
+                };
+                no_job(why).of(field)
+            })?;
+            jobs.push(job);
+        }
+        Ok(jobs)
+    }
+}
+
+/// The id of one of several jobs that share an Idempotency-Key.
+pub(super) fn numbered(key: &JobId, number: u64) -> Result<JobId, Problem> {
+    JobId::new(format!("{key}-{number}")).map_err(|error| {
+        Problem::bad(error.to_string(), "send a shorter key").of("Idempotency-Key")
+    })
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Many<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Many<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of jobs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut jobs = Vec::new();
+        while let Some(job) = entries.next_element()? {
+            if jobs.len() == JOBS_MAX {
+                return Err(A::Error::custom("an array has 10,000 jobs at most"));
+            }
+            jobs.push(job);
+        }
+        Ok(Many(jobs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const FRAME: Frame = Frame { delay: Duration::ZERO, payload_max: 10 };
+
+    #[test]
+    fn jobs_that_share_a_key_are_numbered() {
+        let key = JobId::new("k").unwrap();
+        let jobs = Many::read(br#"[{}, {"id":"own"}, {}]"#).unwrap().jobs(FRAME, Some(&key));
+        let ids: Vec<String> = jobs.unwrap().iter().map(|job| job.id.to_string()).collect();
+        assert_eq!(ids, ["k-1", "own", "k-3"]);
+    }
+
+    #[test]
+    fn one_that_is_bad_refuses_all() {
+        assert!(Many::read(br#"[{}, {}"#).is_err());
+        assert!(Many::read(br#"[{}, {"in":"x"}]"#).unwrap().jobs(FRAME, None).is_err());
+        let most = format!("[{}{{}}]", "{},".repeat(JOBS_MAX - 1));
+        assert_eq!(Many::read(most.as_bytes()).unwrap().0.len(), JOBS_MAX);
+        assert!(Many::read(format!("[{}{{}}]", "{},".repeat(JOBS_MAX)).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,14 @@
+//! What is recorded of jobs and of the process: the log, counters, statistics, events and traces.
+//!
+//! Every other layer writes here; nothing here waits for a reader.
+
+pub mod cost;
+pub mod counters;
+pub mod events;
+pub mod health;
+pub mod log;
+pub mod module_stats;
+pub mod pull_counters;
+pub mod push_counters;
+pub mod recent_attempts;
+pub mod traces;

@@ -1,0 +1,153 @@
+//! What handlers say, as lines of the daemon's own log: target `handler`, with the job they ran on.
+//!
+//! While stderr is too slow for all lines a topic has so many in a second and no more: one that says much must
+//! not take the log from the others, nor from the daemon. What has no line is counted by topic.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use duebox_job::TopicName;
+use duebox_sandbox::{JobContext, Level, LogSink};
+use tracing::{debug, enabled, error, info, trace, warn};
+
+use crate::observe::log;
+
+/// Lines of a topic in a second while lines are lost.
+const LINES_EACH: u32 = 200;
+const SECOND: Duration = Duration::from_secs(1);
+/// Topics whose lines are counted.
+const TOPICS_MAX: usize = 10_000;
+
+/// Sends every line to the daemon's log, as long as that keeps up.
+#[derive(Debug, Default)]
+pub struct HandlerLog {
+    shares: Mutex<BTreeMap<TopicName, Share>>,
+}
+
+/// What a topic has of the log while lines are lost.
+#[derive(Debug)]
+struct Share {
+    second: Instant,
+    /// Lines in this second.
+    lines: u32,
+    /// Lines without a place since that was last told.
+    untold: u64,
+    /// All of them.
+    left_out: u64,
+}
+
+/// One line at the given level, if that is logged and the topic may have it.
+macro_rules! line {
+    ($self:ident, $log:ident, $level:ident, $job:ident, $text:ident) => {
+        if enabled!(target: "handler", tracing::Level::$level) && $self.has_line($job.topic) {
+            $log!(
+                target: "handler",
+                topic = %$job.topic, job_id = %$job.id, attempt = $job.attempt,
+                digest = %$job.digest.short(), "{}", $text
+            )
+        }
+    };
+}
+
+impl LogSink for HandlerLog {
+    fn line(&self, job: &JobContext<'_>, level: Level, text: &str) {
+        match level {
+            Level::Error => line!(self, error, ERROR, job, text),
+            Level::Warn => line!(self, warn, WARN, job, text),
+            Level::Info => line!(self, info, INFO, job, text),
+            Level::Debug => line!(self, debug, DEBUG, job, text),
+            Level::Trace => line!(self, trace, TRACE, job, text),
+        }
+    }
+}
+
+impl HandlerLog {
+    /// Lines that had no place, by topic, of so many topics that had such.
+    pub fn left_out(&self, topics: usize) -> Vec<(String, u64)> {
+        let shares = self.shares();
+        let lost = shares.iter().filter(|(_, share)| share.left_out > 0).take(topics);
+        lost.map(|(topic, share)| (topic.to_string(), share.left_out)).collect()
+    }
+
+    fn has_line(&self, topic: &TopicName) -> bool {
+        if !log::is_pressed() {
+            return true;
+        }
+        let now = Instant::now();
+        let mut shares = self.shares();
+        if shares.len() >= TOPICS_MAX && !shares.contains_key(&topic.base()) {
+            return false;
+        }
+        let share = shares.entry(topic.base()).or_insert_with(|| Share::new(now));
+        let untold = share.untold_at(now);
+        let has_line = share.take(now);
+        drop(shares);
+        if let Some(lines) = untold {
+            warn!(%topic, lines, "lines of its handlers that are not here: stderr is read too slowly for all of them");
+        }
+        has_line
+    }
+
+    fn shares(&self) -> MutexGuard<'_, BTreeMap<TopicName, Share>> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    fn new(now: Instant) -> Self {
+        Self { second: now, lines: 0, untold: 0, left_out: 0 }
+    }
+
+    /// How many lines had no place, once a second has passed since this was told.
+    fn untold_at(&mut self, now: Instant) -> Option<u64> {
+        let is_over = now.saturating_duration_since(self.second) >= SECOND;
+        (is_over && self.untold > 0).then(|| std::mem::take(&mut self.untold))
+    }
+
+    /// Takes a line, if there is one left in this second.
+    fn take(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.second) >= SECOND {
+            (self.second, self.lines) = (now, 0);
+        }
+        let has_line = self.lines < LINES_EACH;
+        if has_line {
+            self.lines += 1;
+        } else {
+            (self.untold, self.left_out) = (self.untold + 1, self.left_out + 1);
+        }
+        has_line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_has_so_many_lines_in_a_second_and_the_rest_is_counted() {
+        let began = Instant::now();
+        let mut share = Share::new(began);
+        let taken = (0..1_000).filter(|_| share.take(began)).count();
+        assert_eq!((taken, share.left_out), (LINES_EACH as usize, 800));
+        assert_eq!(share.untold_at(began), None, "it is told once a second");
+        let next = began + SECOND;
+        assert_eq!((share.untold_at(next), share.untold_at(next)), (Some(800), None));
+        assert!(share.take(next) && share.left_out == 800);
+    }
+
+    #[test]
+    fn one_topic_takes_nothing_from_another() {
+        let log = HandlerLog::default();
+        let now = Instant::now();
+        for (topic, lines) in [("loud", 500), ("quiet", 3)] {
+            let topic = TopicName::new(topic).unwrap();
+            let mut shares = log.shares();
+            let share = shares.entry(topic).or_insert_with(|| Share::new(now));
+            for _ in 0..lines {
+                share.take(now);
+            }
+        }
+        assert_eq!(log.left_out(10), [("loud".to_owned(), 300)]);
+    }
+}

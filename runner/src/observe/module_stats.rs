@@ -1,0 +1,274 @@
+//! What the attempts of one topic came to and cost, for each module that ran them: the ground on which
+//! a rollback is decided, and what `duebox stats` shows. All shards of a topic write into one.
+//!
+//! An attempt is counted once, when its verdict is made. Faults of the host are none of the module's
+//! doing and count nowhere.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use duebox_job::{FailureClass, Outcome};
+use duebox_sandbox::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::cost::Cost;
+
+/// Modules whose figures are kept apart; those of the one that ran longest ago make room.
+const DIGESTS_MAX: usize = 8;
+
+/// What a number of attempts came to and cost. Sums only grow, and stop at their largest number. As
+/// JSON, times are in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sums {
+    /// Attempts that ended.
+    pub jobs: u64,
+    /// Those that were acked.
+    pub acked: u64,
+    /// Those that failed, whatever the class.
+    pub failed: u64,
+    /// Those that were put off.
+    pub snoozed: u64,
+    /// The failed ones by their class.
+    pub classes: BTreeMap<FailureClass, u64>,
+    /// How long they ran, together.
+    #[serde(rename = "wall_ms", with = "in_millis")]
+    pub wall: Duration,
+    /// How long the longest ran.
+    #[serde(rename = "wall_max_ms", with = "in_millis")]
+    pub wall_max: Duration,
+    /// Time of a processor that they took.
+    #[serde(rename = "cpu_ms", with = "in_millis")]
+    pub cpu: Duration,
+    /// The largest linear memory one of them had, in bytes.
+    #[serde(rename = "memory_peak_bytes")]
+    pub memory_peak: u64,
+    /// Units of fuel they burnt, those that count it.
+    pub fuel: u64,
+    /// Calls of imports.
+    pub host_calls: u64,
+    /// Bytes that the host gave to them.
+    pub bytes_in: u64,
+    /// Bytes that the host took from them.
+    pub bytes_out: u64,
+    /// Log lines that were over their budgets.
+    pub log_lines_dropped: u64,
+}
+
+/// The figures of one topic in this process.
+#[derive(Default)]
+pub struct Figures(Mutex<Books>);
+
+#[derive(Default)]
+struct Books {
+    /// The module that ran last stands last.
+    by_digest: VecDeque<(Digest, Sums)>,
+    /// What modules did that are not kept apart any more.
+    older: Sums,
+}
+
+impl Figures {
+    /// Counts attempts that have ended, under one lock.
+    pub fn ran_all<'a>(&self, attempts: impl IntoIterator<Item = (Digest, &'a Outcome, &'a Cost)>) {
+        let mut books = self.books();
+        for (digest, outcome, cost) in attempts {
+            if !matches!(outcome, Outcome::HostFault(_)) {
+                books.sums(digest).add(outcome, cost);
+            }
+        }
+    }
+
+    /// The sums of one module; all zero if it has run nothing, or so long ago that it is not kept apart.
+    pub fn of(&self, digest: Digest) -> Sums {
+        let books = self.books();
+        let found = books.by_digest.iter().find(|(known, _)| *known == digest);
+        found.map(|(_, sums)| sums.clone()).unwrap_or_default()
+    }
+
+    /// The sums of each module that is kept apart, the one that ran last first.
+    pub fn by_digest(&self) -> Vec<(Digest, Sums)> {
+        self.books().by_digest.iter().rev().cloned().collect()
+    }
+
+    /// The sums of all modules.
+    pub fn total(&self) -> Sums {
+        let books = self.books();
+        let mut total = books.older.clone();
+        books.by_digest.iter().for_each(|(_, sums)| total.merge(sums));
+        total
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    fn sums(&mut self, digest: Digest) -> &mut Sums {
+        let place = self.by_digest.iter().position(|(known, _)| *known == digest);
+        let entry = match place.and_then(|at| self.by_digest.remove(at)) {
+            Some(entry) => entry,
+            None => (digest, Sums::default()),
+        };
+        if self.by_digest.len() == DIGESTS_MAX
+            && let Some((_, oldest)) = self.by_digest.pop_front()
+        {
+            self.older.merge(&oldest);
+        }
+        let last = self.by_digest.len();
+        self.by_digest.push_back(entry);
+        &mut self.by_digest[last].1
+    }
+}
+
+impl Sums {
+    /// Adds an attempt.
+    fn add(&mut self, outcome: &Outcome, cost: &Cost) {
+        raise(&mut self.jobs, 1);
+        match outcome {
+            Outcome::Acked => raise(&mut self.acked, 1),
+            Outcome::Snoozed { .. } => raise(&mut self.snoozed, 1),
+            Outcome::Failed(failure) => {
+                raise(&mut self.failed, 1);
+                raise(self.classes.entry(failure.class).or_default(), 1);
+            }
+            Outcome::HostFault(_) => {}
+        }
+        self.wall = self.wall.saturating_add(cost.wall);
+        self.wall_max = self.wall_max.max(cost.wall);
+        self.cpu = self.cpu.saturating_add(cost.cpu);
+        self.memory_peak = self.memory_peak.max(cost.memory_peak);
+        raise(&mut self.fuel, cost.fuel.unwrap_or(0));
+        raise(&mut self.host_calls, cost.host_calls);
+        raise(&mut self.bytes_in, cost.bytes_in);
+        raise(&mut self.bytes_out, cost.bytes_out);
+        raise(&mut self.log_lines_dropped, cost.log_lines_dropped);
+    }
+
+    /// The part of the attempts that failed, 0 to 1; 0 if there were none.
+    pub fn failed_part(&self) -> f64 {
+        self.failed as f64 / self.jobs.max(1) as f64
+    }
+
+    /// How long one ran, as a mean.
+    pub fn wall_mean(&self) -> Duration {
+        self.wall.div_f64(self.jobs.max(1) as f64)
+    }
+
+    /// Time of a processor that one took, as a mean.
+    pub fn cpu_mean(&self) -> Duration {
+        self.cpu.div_f64(self.jobs.max(1) as f64)
+    }
+
+    /// Adds what others came to and cost.
+    pub fn merge(&mut self, other: &Self) {
+        raise(&mut self.jobs, other.jobs);
+        raise(&mut self.acked, other.acked);
+        raise(&mut self.failed, other.failed);
+        raise(&mut self.snoozed, other.snoozed);
+        for (class, count) in &other.classes {
+            raise(self.classes.entry(*class).or_default(), *count);
+        }
+        self.wall = self.wall.saturating_add(other.wall);
+        self.wall_max = self.wall_max.max(other.wall_max);
+        self.cpu = self.cpu.saturating_add(other.cpu);
+        self.memory_peak = self.memory_peak.max(other.memory_peak);
+        raise(&mut self.fuel, other.fuel);
+        raise(&mut self.host_calls, other.host_calls);
+        raise(&mut self.bytes_in, other.bytes_in);
+        raise(&mut self.bytes_out, other.bytes_out);
+        raise(&mut self.log_lines_dropped, other.log_lines_dropped);
+    }
+}
+
+/// Times as milliseconds, in whole microseconds.
+mod in_millis {
+    use std::time::Duration;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(time.as_micros() as f64 / 1_000.0)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let ms = f64::deserialize(from)?;
+        Duration::try_from_secs_f64(ms / 1_000.0).map_err(D::Error::custom)
+    }
+}
+
+fn raise(sum: &mut u64, by: u64) {
+    *sum = sum.saturating_add(by);
+}
+
+#[cfg(test)]
+mod tests {
+    use duebox_job::Failure;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn failed(class: FailureClass) -> Outcome {
+        Outcome::Failed(Failure { class, reason: String::new(), retry_after: None })
+    }
+
+    fn digest(n: u8) -> Digest {
+        Digest::of(&[n])
+    }
+
+    #[test]
+    fn attempts_are_summed_by_digest() {
+        let figures = Figures::default();
+        let cost = |ms, memory_peak| Cost { memory_peak, fuel: Some(7), ..Cost::of_wall(ms * MS) };
+        figures.ran_all([(digest(1), &Outcome::Acked, &cost(3, 10))]);
+        figures.ran_all([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
+        figures.ran_all([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
+        figures.ran_all([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
+        let one = figures.of(digest(1));
+        assert_eq!((one.jobs, one.acked, one.failed), (2, 1, 1));
+        assert_eq!(one.classes, BTreeMap::from([(FailureClass::Trap, 1)]));
+        assert_eq!((one.wall, one.wall_max, one.memory_peak, one.fuel), (8 * MS, 5 * MS, 10, 14));
+        let two = figures.of(digest(2));
+        assert_eq!((two.jobs, two.failed, two.wall, two.memory_peak), (1, 1, MS, 1));
+        assert_eq!(figures.of(digest(3)), Sums::default());
+        let total = figures.total();
+        assert_eq!((total.jobs, total.failed, total.wall, total.fuel), (3, 2, 9 * MS, 21));
+        assert_eq!(total.classes.len(), 2);
+    }
+
+    #[test]
+    fn sums_read_back_from_their_json() {
+        let figures = Figures::default();
+        let cost = Cost { fuel: Some(7), host_calls: 3, ..Cost::of_wall(MS * 3 / 2) };
+        figures.ran_all([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
+        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
+        let sums = figures.total();
+        let json = serde_json::to_string(&sums).unwrap();
+        assert!(json.contains(r#""classes":{"out_of_memory":1},"wall_ms":2.0"#), "{json}");
+        assert_eq!(serde_json::from_str::<Sums>(&json).unwrap(), sums);
+        assert_eq!((sums.failed_part(), sums.wall_mean()), (0.5, MS));
+        assert_eq!(
+            (Sums::default().failed_part(), Sums::default().cpu_mean().as_nanos()),
+            (0.0, 0)
+        );
+        assert!(serde_json::from_str::<Sums>(r#"{"wall_ms":-1}"#).is_err());
+    }
+
+    #[test]
+    fn a_module_that_ran_long_ago_makes_room_and_still_counts() {
+        let figures = Figures::default();
+        for n in 1..=8 {
+            figures.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);
+        }
+        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::default())]);
+        figures.ran_all([(digest(9), &Outcome::Acked, &Cost::default())]);
+        let kept: Vec<Digest> = figures.by_digest().into_iter().map(|(digest, _)| digest).collect();
+        assert_eq!(kept.len(), DIGESTS_MAX);
+        assert_eq!(kept[..2], [digest(9), digest(1)]);
+        assert_eq!(figures.of(digest(2)), Sums::default());
+        assert_eq!((figures.of(digest(1)).jobs, figures.total().jobs), (2, 10));
+    }
+}

@@ -1,0 +1,167 @@
+//! Sending spans: in batches, by the library's exporter of OTLP over HTTP. A collector that does not take them
+//! loses them; that is told once, and once more when it takes them again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
+use url::Url;
+
+use super::{Collector, Counts};
+use crate::observe::counters::add;
+
+/// Spans that are sent together.
+const BATCH_MAX: usize = 512;
+/// How long a span waits for others to be sent with.
+const GATHER: Duration = Duration::from_millis(500);
+/// How long one sending may take, its repeats included.
+const WITHIN: Duration = Duration::from_secs(10);
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Sends what comes, until it is over.
+pub(super) async fn send(
+    mut waiting: mpsc::Receiver<SpanData>,
+    mut named: watch::Receiver<Collector>,
+    counts: Arc<Counts>,
+    runner_id: String,
+) {
+    let mut sender = Sender { exporter: None, is_failing: false, counts, runner_id };
+    let mut collector = Collector::None;
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    loop {
+        let wanted = named.borrow_and_update().clone();
+        if wanted != collector {
+            sender.turn_to(&wanted);
+            collector = wanted;
+        }
+        if collector == Collector::Over {
+            break;
+        }
+        tokio::select! {
+            _ = waiting.recv_many(&mut batch, BATCH_MAX) => {}
+            changed = named.changed() => match changed {
+                Ok(()) => {
+                    named.mark_changed();
+                    continue;
+                }
+                Err(_) => break,
+            },
+        }
+        // Others may come that can be sent along.
+        let gathered = async {
+            while batch.len() < BATCH_MAX {
+                let room = BATCH_MAX - batch.len();
+                waiting.recv_many(&mut batch, room).await;
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(GATHER, gathered) => {}
+            _ = named.changed() => named.mark_changed(),
+        }
+        sender.send(std::mem::take(&mut batch)).await;
+    }
+    while let Ok(span) = waiting.try_recv() {
+        batch.push(span);
+        if batch.len() == BATCH_MAX {
+            sender.send(std::mem::take(&mut batch)).await;
+        }
+    }
+    sender.send(batch).await;
+}
+
+struct Sender {
+    exporter: Option<SpanExporter>,
+    is_failing: bool,
+    counts: Arc<Counts>,
+    runner_id: String,
+}
+
+impl Sender {
+    fn turn_to(&mut self, collector: &Collector) {
+        let collector = match collector {
+            Collector::At(collector) => collector,
+            Collector::None => {
+                self.exporter = None;
+                return;
+            }
+            // What waits is sent there still.
+            Collector::Over => return,
+        };
+        match exporter(collector, &self.runner_id) {
+            Ok(exporter) => {
+                info!(collector = %collector, "traces are sent");
+                (self.exporter, self.is_failing) = (Some(exporter), false);
+            }
+            Err(error) => {
+                self.exporter = None;
+                warn!(collector = %collector, error, "traces cannot be sent; all spans are dropped");
+            }
+        }
+    }
+
+    async fn send(&mut self, batch: Vec<SpanData>) {
+        let spans = batch.len();
+        if spans == 0 {
+            return;
+        }
+        let Some(exporter) = &self.exporter else {
+            add(&self.counts.dropped, spans);
+            return;
+        };
+        let error = match tokio::time::timeout(WITHIN, exporter.export(batch)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {} s", WITHIN.as_secs())),
+        };
+        let (count, was_failing) = match &error {
+            None => (&self.counts.exported, std::mem::take(&mut self.is_failing)),
+            Some(_) => (&self.counts.failed, std::mem::replace(&mut self.is_failing, true)),
+        };
+        add(count, spans);
+        match error {
+            Some(error) if !was_failing => warn!(
+                error,
+                "the collector of traces does not take them; jobs go on, spans are lost until it does"
+            ),
+            None if was_failing => info!("the collector takes traces again"),
+            _ => {}
+        }
+    }
+}
+
+/// Sends to a collector.
+fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(duebox_sandbox::trusting_tls()?)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT)
+        .timeout(WITHIN)
+        .user_agent(concat!("duebox/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| error.to_string())?;
+    let endpoint = format!("{}/v1/traces", collector.as_str().trim_end_matches('/'));
+    let mut exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(client)
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(endpoint)
+        .with_timeout(WITHIN)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let resource = Resource::builder_empty()
+        .with_service_name("duebox")
+        .with_attributes([
+            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+            KeyValue::new("service.instance.id", runner_id.to_owned()),
+        ])
+        .build();
+    exporter.set_resource(&resource);
+    Ok(exporter)
+}

@@ -1,0 +1,6 @@
+//! What others read of this process: its status in Redis and its metrics.
+//!
+//! Nothing here changes the state that it reports.
+
+pub mod metrics;
+pub mod status;

@@ -1,0 +1,76 @@
+//! Which modules serve, and what became of those that were to.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::TOPICS_MAX;
+use super::page::{About, Labels, Page, topic, word};
+use crate::deploy::binding;
+use crate::deploy::history::{Fate, History, Role};
+use crate::manifest::percent;
+use crate::report::status::Watched;
+
+pub(super) fn write(page: &mut Page<'_>, watched: &[Watched]) -> fmt::Result {
+    let served = watched.iter().filter(|watched| watched.serving.is_some()).count();
+    page.gauge(&About::new("topics_served", "Topics that a handler serves."), served)?;
+    page.gauge(
+        &About::new(
+            "topics_waiting",
+            "Entries of the manifest that wait for a good module: their jobs do not run.",
+        ),
+        watched.len() - served,
+    )?;
+    let told = &watched[..watched.len().min(TOPICS_MAX)];
+    page.infos(
+        &About::new("module", "The modules that serve a topic now."),
+        told.iter().flat_map(modules),
+    )?;
+    page.gauges(
+        &About::new("canary_ratio", "The part of a topic's jobs that its canary runs, 0 to 1."),
+        told.iter()
+            .filter_map(|watched| Some((vec![topic(&watched.topic)], canary_part(watched)?))),
+    )?;
+    page.gauges(
+        &About::new(
+            "module_withdrawn",
+            "1 while a module that was rolled back waits for something else to be asked for.",
+        ),
+        told.iter()
+            .map(|watched| (vec![topic(&watched.topic)], u64::from(watched.withdrawn.is_some()))),
+    )?;
+    page.counters(
+        &About::new(
+            "module_changes",
+            "What became of modules, by the entry of the manifest that asked for them.",
+        ),
+        changes(told),
+    )
+}
+
+fn modules(watched: &Watched) -> Vec<Labels<'_>> {
+    let Some(serving) = &watched.serving else { return Vec::new() };
+    let handlers = binding::current(&serving.bound).handlers.clone();
+    let canary = handlers.canary.as_ref().map(|canary| (Role::Canary, canary.handler.digest()));
+    let all = std::iter::once((Role::Handler, handlers.main.digest())).chain(canary);
+    let labels = |(role, digest): (Role, duebox_sandbox::Digest)| {
+        let digest = ("digest", Cow::Owned(digest.short().to_string()));
+        vec![topic(&watched.topic), word("role", role.word()), digest]
+    };
+    all.map(labels).collect()
+}
+
+fn canary_part(watched: &Watched) -> Option<f64> {
+    let bound = binding::current(&watched.serving.as_ref()?.bound);
+    Some(percent(bound.handlers.canary.as_ref()?.share) / 100.0)
+}
+
+/// The events of each entry, once however many topics it serves.
+fn changes(watched: &[Watched]) -> impl Iterator<Item = (Labels<'_>, u64)> {
+    let histories: BTreeMap<&str, &History> =
+        watched.iter().map(|watched| (watched.entry.as_str(), &watched.history)).collect();
+    histories.into_iter().flat_map(|(entry, history)| {
+        Fate::ALL
+            .map(|fate| (vec![topic(entry), word("outcome", fate.word())], history.count_of(fate)))
+    })
+}

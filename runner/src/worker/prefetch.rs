@@ -1,0 +1,230 @@
+//! How many jobs a worker leases ahead of those that run: no more than start within 20 ms, so that the lanes
+//! never stand still while a turn is under way, and a leased job starts soon.
+//!
+//! The estimate follows the slowest recent job: while a job takes 20 ms or longer, nothing is leased ahead.
+
+use std::time::{Duration, Instant};
+
+use duebox_queue::BATCH_MAX;
+
+/// How far ahead jobs are leased. With the turn that brings them, a job starts within [`START_WITHIN`].
+const WINDOW: Duration = Duration::from_millis(20);
+/// A leased job that has not started this long after it came from Redis goes back.
+pub const START_WITHIN: Duration = Duration::from_millis(40);
+/// Jobs that are leased ahead at most: while a turn brings one batch, the lanes have another.
+const AHEAD_MAX: usize = 2 * BATCH_MAX;
+/// Payload bytes that a worker leases at once, so that large payloads do not fill the memory.
+const BYTES_MAX: usize = 16 << 20;
+/// A job is recent for one to two of these after it ended.
+const SPAN: Duration = Duration::from_millis(500);
+/// The weight of the newest payload's size against those before.
+const NEWEST: f64 = 0.03;
+
+/// What a topic's recent jobs took.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// The current span and the one before it.
+    spans: [Span; 2],
+    began: Option<Instant>,
+    payload_bytes: f64,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Span {
+    jobs: usize,
+    /// The time in which at least one job ran or waited to run.
+    busy: Duration,
+    slowest: Duration,
+}
+
+impl Pace {
+    /// `jobs` ended until `now`, the slowest of which took `slowest`, in `busy` time with jobs to run.
+    pub fn saw_ended(&mut self, jobs: usize, slowest: Duration, busy: Duration, now: Instant) {
+        self.roll(now);
+        let span = &mut self.spans[0];
+        span.jobs += jobs;
+        span.busy += busy;
+        span.slowest = span.slowest.max(slowest);
+    }
+
+    fn roll(&mut self, now: Instant) {
+        let began = *self.began.get_or_insert(now);
+        let age = now.saturating_duration_since(began);
+        if age < SPAN {
+            return;
+        }
+        let before = if age < 2 * SPAN { self.spans[0] } else { Span::default() };
+        self.spans = [Span::default(), before];
+        self.began = Some(now);
+    }
+
+    /// A job with a payload of this many bytes was leased.
+    pub fn saw_payload(&mut self, bytes: usize) {
+        self.payload_bytes += NEWEST * (bytes as f64 - self.payload_bytes);
+    }
+
+    /// Leased jobs did not start in time: nothing is known of how many do.
+    pub fn stalled(&mut self) {
+        self.spans = Default::default();
+    }
+
+    /// Jobs to lease ahead of those that run, the longest of which has run for `running`: as many as start
+    /// before [`WINDOW`] is over if one of them is as slow as the slowest, and no more than were seen to end.
+    pub fn ahead(&self, running: Duration) -> usize {
+        let [current, before] = self.spans;
+        let slowest = current.slowest.max(before.slowest).max(running);
+        let (jobs, busy) = (current.jobs + before.jobs, current.busy + before.busy);
+        if jobs == 0 || busy.is_zero() {
+            return 0;
+        }
+        let left = WINDOW.saturating_sub(slowest).as_secs_f64();
+        let starting = jobs as f64 / busy.as_secs_f64() * left;
+        (starting as usize).min(jobs).min(AHEAD_MAX)
+    }
+
+    /// Jobs that may be leased in one call, for the size of their payloads.
+    pub fn call_max(&self) -> usize {
+        let jobs = BYTES_MAX as f64 / self.payload_bytes.max(1.0);
+        (jobs as usize).clamp(1, BATCH_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const US: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn jobs_are_leased_ahead_as_fast_as_they_end() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        assert_eq!(pace.ahead(Duration::ZERO), 0);
+        pace.saw_ended(100, 10 * US, MS, now);
+        assert_eq!(pace.ahead(Duration::ZERO), 100, "no more than were seen");
+        pace.saw_ended(1_000_000, 10 * US, 10 * MS, now);
+        assert_eq!(pace.ahead(Duration::ZERO), AHEAD_MAX);
+        pace.stalled();
+        assert_eq!(pace.ahead(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn one_slow_job_among_many_quick_ones_stops_it_for_a_while() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        pace.saw_ended(10_000, 10 * US, 100 * MS, now);
+        pace.saw_ended(1, 41 * MS, 41 * MS, now);
+        assert_eq!(pace.ahead(Duration::ZERO), 0);
+        pace.saw_ended(10_000, 10 * US, 100 * MS, now + SPAN);
+        assert_eq!(pace.ahead(Duration::ZERO), 0);
+        pace.saw_ended(10_000, 10 * US, 100 * MS, now + 2 * SPAN);
+        assert!(pace.ahead(Duration::ZERO) > 1_000);
+    }
+
+    #[test]
+    fn a_job_that_runs_long_counts_while_it_runs() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        pace.saw_ended(10_000, 10 * US, 100 * MS, now);
+        assert!(pace.ahead(10 * MS) < pace.ahead(Duration::ZERO));
+        assert_eq!(pace.ahead(WINDOW), 0);
+    }
+
+    #[test]
+    fn a_hiccup_of_some_ms_costs_half_of_it() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        pace.saw_ended(50_000, 10 * MS, 500 * MS, now);
+        assert_eq!(pace.ahead(Duration::ZERO), 1_000);
+    }
+
+    #[test]
+    fn large_payloads_come_in_small_calls() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.call_max(), BATCH_MAX);
+        (0..1_000).for_each(|_| pace.saw_payload(1 << 20));
+        assert!((15..=17).contains(&pace.call_max()), "{}", pace.call_max());
+    }
+
+    /// A worker over simulated time, with one lane and a turn of 1 ms: whatever the jobs take, none starts, or is
+    /// still leased and waits, later than [`START_WITHIN`] and a turn after its lease.
+    fn run(lengths: &[Duration]) -> usize {
+        let (start, turn) = (Instant::now(), MS);
+        let (mut pace, mut now) = (Pace::default(), start);
+        let (mut next, mut given_back) = (0, 0);
+        let mut waiting: std::collections::VecDeque<(usize, Instant)> = Default::default();
+        let mut running: Option<(Instant, Duration)> = None;
+        let mut ended = Vec::new();
+        let mut busy_since = start;
+        while next < lengths.len() || !waiting.is_empty() || running.is_some() {
+            // A turn: take what ended, give back what did not start in time, lease.
+            let slowest = ended.iter().copied().max().unwrap_or_default();
+            pace.saw_ended(ended.len(), slowest, now - busy_since, now);
+            busy_since = now;
+            ended.clear();
+            if let Some((job, at)) = waiting.front()
+                && now - *at >= START_WITHIN
+            {
+                next = *job;
+                given_back += waiting.len();
+                waiting.clear();
+                pace.stalled();
+            }
+            let age = running.map_or(Duration::ZERO, |(began, _)| now - began);
+            let ahead = pace.ahead(age);
+            let held = waiting.len() + usize::from(running.is_some());
+            let room = if waiting.len() > ahead / 2 { 0 } else { (1 + ahead).saturating_sub(held) };
+            for _ in 0..room.min(BATCH_MAX).min(lengths.len() - next) {
+                waiting.push_back((next, now));
+                next += 1;
+            }
+            // The lane, until the next turn.
+            let until = now + turn;
+            while now < until {
+                let (began, length) = match running.take() {
+                    Some(job) => job,
+                    None => {
+                        let Some((job, leased_at)) = waiting.pop_front() else { break };
+                        assert!(now - leased_at <= START_WITHIN + turn, "job {job} waited");
+                        (now, lengths[job])
+                    }
+                };
+                if began + length > until {
+                    running = Some((began, length));
+                    break;
+                }
+                now = began + length;
+                ended.push(length);
+            }
+            now = until;
+        }
+        given_back
+    }
+
+    fn quick_or_slow() -> impl Strategy<Value = Duration> {
+        prop_oneof![
+            8 => (5_u64..500).prop_map(Duration::from_micros),
+            1 => (1_u64..20).prop_map(Duration::from_millis),
+            1 => (20_u64..200).prop_map(Duration::from_millis),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn for_every_mix_of_lengths_jobs_start_in_time_or_go_back(
+            quick in 0_usize..400,
+            mixed in prop::collection::vec(quick_or_slow(), 1..300),
+        ) {
+            let mut lengths = vec![10 * US; quick];
+            lengths.extend(mixed);
+            let given_back = run(&lengths);
+            let slow = lengths.iter().filter(|length| **length >= 5 * MS).count();
+            prop_assert!(given_back <= 40 * (slow + 1), "{given_back} of {}", lengths.len());
+        }
+
+        #[test]
+        fn quick_jobs_alone_never_go_back(length in 1_u64..200, jobs in 1_usize..5_000) {
+            prop_assert_eq!(run(&vec![Duration::from_micros(length); jobs]), 0);
+        }
+    }
+}

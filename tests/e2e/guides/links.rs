@@ -1,0 +1,68 @@
+//! The links between the pages lead to a file of the repository and, if they name one, to a heading of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Folders whose content is built or stored.
+const SKIPPED: [&str; 4] = ["target", "node_modules", "build", "data"];
+
+/// Adds the pages below a folder, hidden folders left out.
+fn collect_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let is_skipped = name.starts_with('.') || SKIPPED.contains(&name.as_str());
+        if path.is_dir() && !path.is_symlink() && !is_skipped {
+            collect_pages(&path, pages);
+        } else if name.ends_with(".md") {
+            pages.push(path);
+        }
+    }
+}
+
+/// The lines of a page outside its code blocks.
+fn prose(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let outside = text.split("\n```").step_by(2);
+    outside.flat_map(str::lines).map(str::to_owned).collect()
+}
+
+/// The anchors that GitHub gives to the headings of a page.
+fn anchors(page: &Path) -> BTreeSet<String> {
+    let is_kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
+    let anchor = |heading: &str| -> String {
+        let kept: String = heading.trim().to_lowercase().chars().filter(is_kept).collect();
+        kept.replace(' ', "-")
+    };
+    let lines = prose(page).into_iter();
+    lines.filter(|line| line.starts_with('#')).map(|line| anchor(line.trim_matches('#'))).collect()
+}
+
+/// What is wrong with the link, if anything is.
+fn fault(page: &Path, link: &str) -> Option<String> {
+    let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let target = if file.is_empty() { page.to_owned() } else { page.parent().unwrap().join(file) };
+    let is_found = target.exists() && (anchor.is_empty() || anchors(&target).contains(anchor));
+    (!is_found).then(|| format!("{}: {link}", page.display()))
+}
+
+#[test]
+fn every_link_between_the_pages_leads_somewhere() {
+    let mut pages = Vec::new();
+    collect_pages(Path::new(ROOT), &mut pages);
+    let mut links = 0;
+    let mut faults = Vec::new();
+    for page in &pages {
+        for line in prose(page) {
+            let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            for link in targets.filter(|link| !link.contains("://")) {
+                links += 1;
+                faults.extend(fault(page, link));
+            }
+        }
+    }
+    assert!(links > 100, "only {links} links in {} pages", pages.len());
+    assert!(faults.is_empty(), "{faults:#?}");
+}
