@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::resolver::LookupError;
 use super::tls::TlsError;
 use crate::imports::abi::{DENIED, INVALID, TIMEOUT, TOO_LARGE, UNAVAILABLE};
-use crate::imports::blocks;
 use crate::memory_budget::BudgetExhausted;
 
 /// Why a request has no response.
@@ -23,11 +22,11 @@ pub(crate) enum HttpError {
     Request(#[from] RequestError),
     #[error("the first line of the head exceeds {max} bytes")]
     LineTooLong { max: usize },
-    #[error("the request headers exceed {} bytes", blocks::LEN_MAX)]
+    #[error("the request headers exceed 16 KiB")]
     HeadersTooLong,
     #[error("the head of the response of {origin} is too large")]
     ResponseHead { origin: String },
-    #[error("the response headers of {origin} exceed {} bytes", blocks::LEN_MAX)]
+    #[error("the response headers of {origin} exceed 16 KiB")]
     ResponseHeaders { origin: String },
     #[error(
         "the response of {origin} exceeds {max} bytes; raise `http_body` of the topic's sandbox"
