@@ -1,4 +1,5 @@
-//! What every run stands on: a fresh Redis, the jobs in it, a manifest, and a look at what is left.
+//! What every run needs: a fresh Redis with jobs in it, a manifest, a daemon, and samples of the
+//! remaining jobs.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,16 +12,17 @@ use duebox_queue::{ConnectionSettings, Due, IfExists, NewJob, Pushed, Queue};
 use redis::aio::ConnectionManager;
 use tempfile::TempDir;
 
-use crate::load::Load;
+use crate::redis_load::RedisLoad;
 
 pub(crate) const TOPIC: &str = "bench";
-/// How often Redis is looked at; a look costs it a few microseconds.
-const LOOK: Duration = Duration::from_millis(5);
-/// Commands of one look.
-const LOOK_COMMANDS: u64 = 3;
-/// Without any progress for so long, a run has failed.
+/// Pause between two samples; one sample costs Redis a few microseconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Redis commands per sample.
+const POLL_COMMANDS: u64 = 3;
+/// A run fails if nothing changes for this long.
 const STALL_MAX: Duration = Duration::from_secs(30);
-/// Where a topic's jobs can be, beside `jobs` and `pending`.
+/// Keys of a topic that must not exist after every job was acked. `jobs` and `pending` are checked
+/// apart.
 const OTHER_STAGES: [&str; 10] = [
     "opts",
     "ready",
@@ -35,58 +37,58 @@ const OTHER_STAGES: [&str; 10] = [
 ];
 
 /// A Redis with a queue in it.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub(crate) redis: RedisServer,
     pub(crate) queue: Queue,
     pub(crate) topic: TopicName,
-    /// Jobs that wait in `pending` and stay there.
-    pub(crate) standing: u64,
-    /// The pause between two looks.
-    pub(crate) look_every: Duration,
+    /// Jobs that stay in `pending` during the run.
+    pub(crate) backlog: u64,
+    /// Pause between two samples.
+    pub(crate) poll_interval: Duration,
     dir: TempDir,
 }
 
-/// How a daemon is to run the topic.
+/// How a daemon serves the topic.
 pub(crate) struct Binding<'a> {
     pub(crate) handler: &'a Path,
-    /// More lines of the topic, such as `snapshot = true`.
+    /// Further manifest lines of the topic, such as `snapshot = true`.
     pub(crate) lines: &'a str,
     /// The daemon's `max_jobs` and the topic's `concurrency`.
     pub(crate) in_flight: u64,
-    /// What is logged.
+    /// The manifest's `runner.log`.
     pub(crate) log: &'a str,
 }
 
-/// How many jobs were left at a time.
+/// The number of remaining jobs at one time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
-    /// Since the run's start.
+    /// Since the start of the run.
     pub(crate) at: Duration,
-    /// By Redis' clock, µs since the epoch.
+    /// Redis' clock, µs since the epoch.
     pub(crate) redis_us: u64,
-    /// Without those that stay.
+    /// Without the backlog.
     pub(crate) left: u64,
     pub(crate) leased: u64,
 }
 
-impl Ground {
-    /// A Redis that persists nothing.
+impl Fixture {
+    /// Starts a Redis without persistence.
     pub(crate) async fn prepare() -> anyhow::Result<Self> {
         Self::prepare_with(&[]).await
     }
 
-    /// A Redis with more arguments, such as `--appendonly yes`.
+    /// Starts a Redis with extra arguments, such as `--appendonly yes`.
     pub(crate) async fn prepare_with(redis_args: &[&str]) -> anyhow::Result<Self> {
         let redis = RedisServer::with_args(redis_args);
         let settings = ConnectionSettings { url: redis.url(), password: None };
         let queue = Queue::connect(&settings, "duebox").await?;
         let topic = TopicName::new(TOPIC)?;
-        let dir = tempfile::tempdir().context("cannot make a directory for the manifest")?;
-        Ok(Self { redis, queue, topic, standing: 0, look_every: LOOK, dir })
+        let dir = tempfile::tempdir().context("cannot create a directory for the manifest")?;
+        Ok(Self { redis, queue, topic, backlog: 0, poll_interval: POLL_INTERVAL, dir })
     }
 
-    /// Pushes jobs named `{name}-{n}`, each due as `due` says of its number, and checks that all
-    /// were taken.
+    /// Pushes jobs named `{name}-{n}`, with the due time that `due` gives for each number, and
+    /// checks that all were accepted.
     pub(crate) async fn push(
         &self,
         name: &str,
@@ -97,7 +99,7 @@ impl Ground {
         push_to(&self.queue, &self.topic, &new_jobs(name, count, payload_len, due)?).await
     }
 
-    /// Starts the daemon with the topic bound.
+    /// Starts a daemon that serves the topic.
     pub(crate) fn start_daemon(&self, binding: &Binding<'_>) -> anyhow::Result<Daemon> {
         let Binding { handler, lines, in_flight, log } = binding;
         let text = format!(
@@ -109,7 +111,7 @@ impl Ground {
         Ok(Daemon::start(&self.write_manifest(&text)?))
     }
 
-    /// The part of a manifest above its topics; compiled modules are kept beside the manifest.
+    /// The manifest without its topics. Compiled modules are cached in the fixture's folder.
     pub(crate) fn manifest_head(&self, max_jobs: u64, log: &str) -> String {
         format!(
             "[redis]\nurl = {:?}\n\n[runner]\nmax_jobs = {max_jobs}\nlog = {log:?}\ncache = {:?}\n\n",
@@ -130,19 +132,19 @@ impl Ground {
         self.dir.path()
     }
 
-    /// Looks at the topic until no job is left, or nothing moves any more.
+    /// Samples the topic until no job is left; fails if nothing changes for `STALL_MAX`.
     pub(crate) async fn watch(&self, daemon: &mut Daemon) -> anyhow::Result<Vec<Sample>> {
         self.watch_all(std::slice::from_mut(daemon)).await
     }
 
-    /// The same with several daemons at work.
+    /// The same with several daemons.
     pub(crate) async fn watch_all(&self, daemons: &mut [Daemon]) -> anyhow::Result<Vec<Sample>> {
         let mut connection = self.queue.redis();
         let started = Instant::now();
         let mut samples: Vec<Sample> = Vec::new();
         let mut moved = started;
         loop {
-            let sample = self.look(&mut connection, started).await?;
+            let sample = self.sample(&mut connection, started).await?;
             let Sample { left, leased, .. } = sample;
             if samples.last().is_none_or(|last| (last.left, last.leased) != (left, leased)) {
                 moved = Instant::now();
@@ -153,24 +155,24 @@ impl Ground {
             }
             for daemon in &mut *daemons {
                 if let Some(status) = daemon.exited() {
-                    bail!("a daemon ended ({status}) with {left} jobs left:\n{}", log_of(daemon));
+                    bail!("a daemon exited ({status}) with {left} jobs left:\n{}", log_of(daemon));
                 }
             }
             if moved.elapsed() > STALL_MAX {
                 let logs: Vec<String> = daemons.iter().map(log_of).collect();
-                bail!("{left} jobs are left and nothing moves:\n{}", logs.join("\n"));
+                bail!("{left} jobs are left and nothing changes:\n{}", logs.join("\n"));
             }
-            tokio::time::sleep(self.look_every).await;
+            tokio::time::sleep(self.poll_interval).await;
         }
     }
 
-    /// Waits until the daemon serves: it has done a job that was pushed for this.
+    /// Pushes one job and waits until the daemon has acked it.
     pub(crate) async fn wait_until_served(&self, daemon: &mut Daemon) -> anyhow::Result<()> {
         self.push("warm-up", 1, 0, |_| Due::Now).await?;
         self.watch(daemon).await.map(drop)
     }
 
-    async fn look(
+    async fn sample(
         &self,
         connection: &mut ConnectionManager,
         started: Instant,
@@ -183,35 +185,39 @@ impl Ground {
             .cmd("TIME")
             .query_async(connection)
             .await?;
-        let left = live.saturating_sub(self.standing);
+        let left = live.saturating_sub(self.backlog);
         Ok(Sample { at: started.elapsed(), redis_us: s * 1_000_000 + us, left, leased })
     }
 
-    /// Fails unless nothing of any job is left, in any key, but the jobs that stay.
+    /// Fails unless every key of the topic is empty except for the backlog.
     pub(crate) async fn ensure_clean(&self) -> anyhow::Result<()> {
         let mut connection = self.queue.redis();
         for (count, stage) in [("HLEN", "jobs"), ("ZCARD", "pending")] {
             let key = self.key(stage);
             let found: u64 = redis::cmd(count).arg(&key).query_async(&mut connection).await?;
-            let standing = self.standing;
-            ensure!(found == standing, "{key} holds {found} jobs after every ack, not {standing}");
+            let backlog = self.backlog;
+            ensure!(found == backlog, "{key} holds {found} jobs after the last ack, not {backlog}");
         }
         for stage in OTHER_STAGES {
             let key = self.key(stage);
             let found: u64 = redis::cmd("EXISTS").arg(&key).query_async(&mut connection).await?;
-            ensure!(found == 0, "{key} holds something after every job was acked");
+            ensure!(found == 0, "{key} exists after the last ack");
         }
         Ok(())
     }
 
-    /// What Redis has been asked so far.
-    pub(crate) async fn load(&self) -> anyhow::Result<Load> {
-        Load::of(&mut self.queue.redis()).await
+    /// What Redis was asked since it started.
+    pub(crate) async fn load(&self) -> anyhow::Result<RedisLoad> {
+        RedisLoad::of(&mut self.queue.redis()).await
     }
 
-    /// What Redis has been asked since `before`, without the looks and this question.
-    pub(crate) async fn load_since(&self, before: Load, looks: usize) -> anyhow::Result<Load> {
-        Ok(self.load().await?.since(before, looks as u64, LOOK_COMMANDS))
+    /// What Redis was asked since `before`, without the samples and this query.
+    pub(crate) async fn load_since(
+        &self,
+        before: RedisLoad,
+        polls: usize,
+    ) -> anyhow::Result<RedisLoad> {
+        Ok(self.load().await?.since(before, polls as u64, POLL_COMMANDS))
     }
 
     /// Redis' clock, ms since the epoch.
@@ -225,7 +231,7 @@ impl Ground {
     }
 }
 
-/// Jobs named `{name}-{n}`, each due as `due` says of its number.
+/// Builds jobs named `{name}-{n}`, with the due time that `due` gives for each number.
 pub(crate) fn new_jobs(
     name: &str,
     count: u64,
@@ -240,7 +246,7 @@ pub(crate) fn new_jobs(
     (0..count).map(job).collect()
 }
 
-/// Pushes jobs and checks that all were taken.
+/// Pushes jobs and checks that all were accepted.
 pub(crate) async fn push_to(
     queue: &Queue,
     topic: &TopicName,

@@ -1,11 +1,11 @@
-//! What is left of a panic in each language: the calls that led to it, by their names in the source,
-//! and the last lines of the log.
+//! What remains of a panic in each language: the call stack with the names of the source, and the
+//! last lines of the log.
 
 use std::collections::BTreeMap;
 
 use duebox_conformance::{Attempt, Module};
 
-fn panic_leaves(handler: &str, call: &str) {
+fn assert_panic_trace(handler: &str, call: &str) {
     let mut job = Attempt::new("");
     job.headers.insert("script".to_owned(), "log warn careful; panic all is lost".to_owned());
     let run = Module::built(handler, BTreeMap::new()).run(&job);
@@ -17,16 +17,16 @@ fn panic_leaves(handler: &str, call: &str) {
 }
 
 #[test]
-fn a_panic_in_rust_tells_its_calls() {
-    panic_leaves("echo-rust", ": core::panicking::panic_fmt at 0x");
+fn a_panic_in_rust_has_a_call_stack() {
+    assert_panic_trace("echo-rust", ": core::panicking::panic_fmt at 0x");
 }
 
 #[test]
-fn a_panic_in_go_tells_its_calls() {
-    panic_leaves("echo-go", ": main.handle at 0x");
+fn a_panic_in_go_has_a_call_stack() {
+    assert_panic_trace("echo-go", ": main.handle at 0x");
 }
 
 #[test]
-fn an_error_in_assemblyscript_tells_its_calls() {
-    panic_leaves("echo-as", ": assembly/index/");
+fn an_error_in_assemblyscript_has_a_call_stack() {
+    assert_panic_trace("echo-as", ": assembly/index/");
 }

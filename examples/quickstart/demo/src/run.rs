@@ -1,5 +1,5 @@
-//! The play itself: shop and daemon up, jobs pushed, the daemon killed and another started, a handler
-//! rebuilt, everything done, everything counted.
+//! Runs the demo: starts the shop and the daemon, pushes jobs, kills the daemon and starts another,
+//! rebuilds a handler, and audits the result.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -14,61 +14,64 @@ use duebox_shop::Shop;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::audit::{Audit, Effects, Found};
-use crate::board::{Board, print, short};
+use crate::audit::{Audit, Effects, RedisState};
 use crate::daemon::{Daemon, Line};
+use crate::display::{Display, print, short};
 use crate::ledger::Ledger;
-use crate::plan::{self, Planned, Topic};
+use crate::plan::{self, PlannedJob, Topic};
 use crate::rebuild::Rebuild;
-use crate::{Args, Ended, TIME_MAX};
+use crate::{Args, DemoEnd, TIME_MAX};
 
 const TICK: Duration = Duration::from_millis(100);
-/// How long the daemon may take to have its Redis up.
+/// How long the daemon's Redis may take to start.
 const START_MAX: Duration = Duration::from_secs(40);
-/// Orders pushed while the handler is rebuilt, one a tick, at most.
+/// Maximum number of orders pushed during the rebuild, one per tick.
 const LATE_ORDERS_MAX: u64 = 900;
-/// What the shop does to some requests before the daemon is killed, so that jobs are under way then: it
-/// does what they ask, and keeps them waiting for the answer.
+/// Slows some requests at the shop before the daemon is killed, so that jobs are running then. The
+/// shop processes them and delays the response.
 const SLOW: &str = r#"{"on": "/", "times": 8, "fault": {"slow": {"ms": 1500}}}"#;
-/// Ticks that the last log lines may be behind the jobs themselves.
+/// Maximum number of ticks to wait for the last log lines after the last job.
 const BEHIND_MAX: u32 = 30;
 
-/// Plays the demo from the daemon's start to its end.
+/// Runs the demo from start to end.
 ///
 /// # Errors
-/// What stood in the way, with the remedy where there is one.
-pub(crate) async fn play(args: &Args) -> anyhow::Result<Ended> {
+/// What failed, with the remedy if there is one.
+pub(crate) async fn run(args: &Args) -> anyhow::Result<DemoEnd> {
     for (path, remedy) in [
         (&args.duebox, "run: cargo build --release -p duebox"),
-        (&args.manifest, "go to the top of the repository, or name it with --manifest"),
-        (&args.build, "go to the top of the repository, or name it with --build"),
+        (&args.manifest, "run it at the top of the repository, or pass --manifest"),
+        (&args.build, "run it at the top of the repository, or pass --build"),
     ] {
-        ensure!(path.exists(), "there is no {}; {remedy}", path.display());
+        ensure!(path.exists(), "{} does not exist; {remedy}", path.display());
     }
     let private = Permissions::from_mode(0o700);
     let data = tempfile::Builder::new().prefix("duebox-demo-").permissions(private).tempdir();
-    let data = data.context("cannot make a directory for the demo's Redis")?;
+    let data = data.context("cannot create a directory for the demo's Redis")?;
     let shop = open_shop(args).await?;
-    let stage = Stage { args, data: data.path(), shop: &shop };
-    let mut daemon = stage.start_daemon()?;
+    let environment = Environment { args, data: data.path(), shop: &shop };
+    let mut daemon = environment.start_daemon()?;
     let mut ledger = Ledger::default();
-    let mut board = Board::new();
-    let acted = tokio::select! {
-        acted = timeout(TIME_MAX, act(&stage, &mut daemon, &mut ledger, &mut board)) => Some(acted),
-        told = told_to_end() => told.map(|()| None)?,
+    let mut display = Display::new();
+    let finished = tokio::select! {
+        finished = timeout(
+            TIME_MAX,
+            demo(&environment, &mut daemon, &mut ledger, &mut display),
+        ) => Some(finished),
+        requested = stop_requested() => requested.map(|()| None)?,
     };
-    board.leave();
+    display.leave();
     let stopped = daemon.stop().await;
-    end_orphan(data.path()).await;
-    let audit = match acted {
+    stop_orphaned_redis(data.path()).await;
+    let audit = match finished {
         None => {
             stopped?;
-            print("interrupted; the daemon has stopped and put its Redis away");
-            return Ok(Ended::Interrupted);
+            print("interrupted; the daemon and its Redis have stopped");
+            return Ok(DemoEnd::Interrupted);
         }
         Some(Ok(audit)) => audit?,
         Some(Err(_)) => bail!(
-            "not over after {} s: {} of {} jobs have not heard their last word",
+            "timed out after {} s: the last verdict of {} of {} jobs is missing",
             TIME_MAX.as_secs(),
             ledger.open(),
             ledger.len()
@@ -77,23 +80,23 @@ pub(crate) async fn play(args: &Args) -> anyhow::Result<Ended> {
     print(&format!("\n{audit}"));
     let status = stopped?;
     ensure!(status.success(), "the daemon did not stop cleanly: {status}");
-    Ok(if audit.is_complete() { Ended::Accounted } else { Ended::Unaccounted })
+    Ok(if audit.is_complete() { DemoEnd::Accounted } else { DemoEnd::Unaccounted })
 }
 
-/// What the play stands on.
-struct Stage<'a> {
+/// What a daemon needs to start.
+struct Environment<'a> {
     args: &'a Args,
     data: &'a Path,
     shop: &'a Shop,
 }
 
-impl Stage<'_> {
+impl Environment<'_> {
     fn start_daemon(&self) -> anyhow::Result<Daemon> {
         Daemon::start(self.args, self.data, &self.shop.origin())
     }
 }
 
-/// Opens the shop, which wants the token that the manifest gives the handlers.
+/// Starts the shop with the token that the manifest passes to the handlers.
 async fn open_shop(args: &Args) -> anyhow::Result<Shop> {
     let path = args.manifest.with_file_name("shop.token");
     let token = std::fs::read_to_string(&path);
@@ -102,53 +105,54 @@ async fn open_shop(args: &Args) -> anyhow::Result<Shop> {
     Shop::open(0, Some(token.trim().to_owned())).await
 }
 
-async fn act(
-    stage: &Stage<'_>,
+async fn demo(
+    environment: &Environment<'_>,
     daemon: &mut Daemon,
     ledger: &mut Ledger,
-    board: &mut Board,
+    display: &mut Display,
 ) -> anyhow::Result<Audit> {
-    board.say(&format!("the shop is open at {}/ledger", stage.shop.origin()));
-    board.say("starting the daemon, which starts a Redis of its own");
-    let queue = connect(stage.data, daemon, board).await?;
+    display.print_event(&format!("the shop's ledger is at {}/ledger", environment.shop.origin()));
+    display.print_event("starting the daemon, which starts its own Redis");
+    let queue = connect(environment.data, daemon, display).await?;
     let topics = topics()?;
-    let mut act = Act {
-        stage,
+    let mut demo = DemoRun {
+        environment,
         daemon,
         ledger,
-        board,
+        display,
         queue,
         topics,
         rebuild: None,
-        taken_over: false,
+        module_replaced: false,
         slowed: false,
         killed: false,
     };
-    let plan = plan::jobs(stage.args.jobs, act.now_ms().await?);
-    act.board.say(&format!("pushing {} jobs, due within 10 s", plan.len()));
-    act.push(&plan).await?;
-    act.run().await?;
-    act.board
-        .say("everything is done; now the account, from Redis, the shop and the handlers' lines");
-    let effects = Effects::read(stage.shop.books().ledger());
-    Audit::make(act.ledger, &mut act.queue.redis(), &effects).await
+    let plan = plan::jobs(environment.args.jobs, demo.now_ms().await?);
+    demo.display.print_event(&format!("pushing {} jobs, due within 10 s", plan.len()));
+    demo.push(&plan).await?;
+    demo.run().await?;
+    demo.display.print_event(
+        "all jobs have ended; auditing Redis, the shop's ledger and the handlers' log lines",
+    );
+    let effects = Effects::read(environment.shop.books().ledger());
+    Audit::make(demo.ledger, &mut demo.queue.redis(), &effects).await
 }
 
-/// A daemon that was killed leaves its Redis to the next one; here there is no next one.
-async fn end_orphan(data: &Path) {
+/// A killed daemon leaves its Redis to the next daemon; here no next one follows.
+async fn stop_orphaned_redis(data: &Path) {
     let url = format!("redis+unix://{}/redis.sock", data.display());
     let Ok(client) = redis::Client::open(url) else { return };
-    // Nobody listens any more where the daemon ended in order.
+    // After a clean stop Redis no longer listens.
     let Ok(mut connection) = client.get_multiplexed_async_connection().await else { return };
     let ended: redis::RedisResult<()> =
         redis::cmd("SHUTDOWN").arg("NOSAVE").query_async(&mut connection).await;
     if ended.is_err() {
-        // It hangs up instead of answering: that is how it says yes.
+        // Redis closes the connection instead of replying.
     }
 }
 
-/// Waits for Ctrl-C, for `kill`, or for the terminal to be closed.
-async fn told_to_end() -> anyhow::Result<()> {
+/// Waits for Ctrl-C, SIGTERM, or the terminal to be closed.
+async fn stop_requested() -> anyhow::Result<()> {
     let listen = |kind| signal(kind).context("cannot listen for signals");
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
@@ -166,7 +170,7 @@ fn topics() -> anyhow::Result<Vec<TopicName>> {
 }
 
 /// Waits for the daemon's Redis.
-async fn connect(data: &Path, daemon: &mut Daemon, board: &Board) -> anyhow::Result<Queue> {
+async fn connect(data: &Path, daemon: &mut Daemon, display: &Display) -> anyhow::Result<Queue> {
     let url = format!("redis+unix://{}/redis.sock", data.display());
     let settings = ConnectionSettings { url, password: None };
     let deadline = Instant::now() + START_MAX;
@@ -176,36 +180,36 @@ async fn connect(data: &Path, daemon: &mut Daemon, board: &Board) -> anyhow::Res
         {
             return Ok(queue);
         }
-        ensure!(Instant::now() < deadline, "the daemon's Redis is not up after {START_MAX:?}");
+        ensure!(Instant::now() < deadline, "the daemon's Redis did not start within {START_MAX:?}");
         tokio::select! {
             line = daemon.line() => match line {
-                Some(Line::Trouble(text)) => board.say(&text),
+                Some(Line::Problem(text)) => display.print_event(&text),
                 Some(_) => {}
-                None => bail!("the daemon ended before its Redis was up"),
+                None => bail!("the daemon exited before its Redis started"),
             },
             () = sleep(TICK) => {}
         }
     }
 }
 
-/// The demo while jobs move.
-struct Act<'a> {
-    stage: &'a Stage<'a>,
+/// The running demo.
+struct DemoRun<'a> {
+    environment: &'a Environment<'a>,
     daemon: &'a mut Daemon,
     ledger: &'a mut Ledger,
-    board: &'a mut Board,
+    display: &'a mut Display,
     queue: Queue,
     topics: Vec<TopicName>,
     rebuild: Option<Rebuild>,
-    /// The rebuilt handler has been heard.
-    taken_over: bool,
-    /// The shop keeps some requests waiting for their answers.
+    /// The new module has logged a verdict.
+    module_replaced: bool,
+    /// Some requests at the shop are slowed.
     slowed: bool,
-    /// The first daemon has been killed, and another started.
+    /// The first daemon was killed and another started.
     killed: bool,
 }
 
-impl Act<'_> {
+impl DemoRun<'_> {
     async fn run(&mut self) -> anyhow::Result<()> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -213,30 +217,33 @@ impl Act<'_> {
         loop {
             tokio::select! {
                 line = self.daemon.line() => {
-                    self.hear(line.context("the daemon ended in the middle of the demo")?)?;
+                    self.handle_line(line.context("the daemon exited during the demo")?)?;
                     continue;
                 }
                 built = done(&mut self.rebuild) => {
                     built?;
-                    self.board.say("the new module of order.close is in its place");
+                    self.display.print_event("the new module of order.close is in place");
                     continue;
                 }
                 _ = tick.tick() => {}
             }
             let depths = self.queue.depths(&self.topics).await?;
-            self.board.draw(&depths, self.ledger);
+            self.display.draw(&depths, self.ledger);
             let is_begun = self.ledger.open() * 4 < self.ledger.len() * 3;
             if is_begun && !self.slowed {
                 self.slowed = true;
-                self.stage.shop.order_fault(SLOW)?;
+                self.environment.shop.inject_fault(SLOW)?;
             } else if self.slowed && !self.killed && depths.iter().any(|depths| depths.unack > 0) {
                 self.kill_daemon().await?;
-            } else if self.rebuild.is_some() && !self.taken_over && late_orders < LATE_ORDERS_MAX {
-                // The new module must find work, however long its build takes.
+            } else if self.rebuild.is_some()
+                && !self.module_replaced
+                && late_orders < LATE_ORDERS_MAX
+            {
+                // The new module must get jobs, however long its build takes.
                 let order = plan::late_order(late_orders, self.now_ms().await?);
                 self.push(&[order]).await?;
                 late_orders += 1;
-            } else if self.taken_over && depths.iter().all(is_still) {
+            } else if self.module_replaced && depths.iter().all(is_still) {
                 behind += 1;
                 if self.ledger.open() == 0 || behind > BEHIND_MAX {
                     return Ok(());
@@ -245,32 +252,32 @@ impl Act<'_> {
         }
     }
 
-    /// Kills the daemon in the middle of its work, and starts another on what it left in Redis.
+    /// Kills the daemon while jobs run, and starts another on the same Redis.
     async fn kill_daemon(&mut self) -> anyhow::Result<()> {
         self.killed = true;
         self.daemon.kill().await?;
         while let Some(line) = self.daemon.line().await {
-            self.hear(line)?;
+            self.handle_line(line)?;
         }
         let mut running = 0;
         for topic in Topic::ALL {
-            let found = Found::read(topic, &mut self.queue.redis()).await?;
+            let state = RedisState::read(topic, &mut self.queue.redis()).await?;
             for id in self.ledger.ids(topic) {
-                self.ledger.broken_off(&id, found.settled(&id), found.is_running(&id));
-                running += usize::from(found.is_running(&id));
+                self.ledger.record_crash(&id, state.settled(&id), state.is_running(&id));
+                running += usize::from(state.is_running(&id));
             }
         }
-        self.board.say(&format!(
+        self.display.print_event(&format!(
             "killed the daemon (SIGKILL) with {running} jobs under lease; starting another"
         ));
-        *self.daemon = self.stage.start_daemon()?;
+        *self.daemon = self.environment.start_daemon()?;
         Ok(())
     }
 
-    fn hear(&mut self, line: Line) -> anyhow::Result<()> {
+    fn handle_line(&mut self, line: Line) -> anyhow::Result<()> {
         let (job_id, attempt, digest, at_us, message) = match line {
-            Line::Trouble(text) => {
-                self.board.say(&text);
+            Line::Problem(text) => {
+                self.display.print_event(&text);
                 return Ok(());
             }
             Line::Other => return Ok(()),
@@ -278,21 +285,21 @@ impl Act<'_> {
                 (job_id, attempt, digest, at_us, message)
             }
         };
-        self.ledger.heard(&job_id, attempt, &digest, at_us, &message);
+        self.ledger.record_line(&job_id, attempt, &digest, at_us, &message);
         match &self.rebuild {
             None if message.contains(" edition=") => {
-                let rebuild = Rebuild::start(self.stage.args)?;
-                self.board.say(&format!(
-                    "order.close runs on module {}; rebuilding it as edition {} meanwhile",
+                let rebuild = Rebuild::start(self.environment.args)?;
+                self.display.print_event(&format!(
+                    "order.close runs on module {}; rebuilding it as edition {}",
                     short(&digest),
                     rebuild.edition
                 ));
                 self.rebuild = Some(rebuild);
             }
-            Some(rebuild) if !self.taken_over && rebuild.said(&message) => {
-                self.taken_over = true;
-                self.board.say(&format!(
-                    "order.close runs on module {}, edition {}: taken over without a restart",
+            Some(rebuild) if !self.module_replaced && rebuild.is_from_new_module(&message) => {
+                self.module_replaced = true;
+                self.display.print_event(&format!(
+                    "order.close now runs on module {}, edition {}, without a restart",
                     short(&digest),
                     rebuild.edition
                 ));
@@ -302,11 +309,11 @@ impl Act<'_> {
         Ok(())
     }
 
-    /// Writes jobs into the ledger and the shop's books, and pushes them.
-    async fn push(&mut self, jobs: &[Planned]) -> anyhow::Result<()> {
+    /// Adds jobs to the ledger and to the shop, and pushes them.
+    async fn push(&mut self, jobs: &[PlannedJob]) -> anyhow::Result<()> {
         for job in jobs {
-            self.ledger.pushed(job);
-            job.place(&mut self.stage.shop.books());
+            self.ledger.record_push(job);
+            job.place(&mut self.environment.shop.books());
         }
         for (topic, name) in Topic::ALL.iter().zip(&self.topics) {
             let mut batch = Vec::new();
@@ -319,24 +326,27 @@ impl Act<'_> {
                 });
             }
             let pushed = self.queue.push(name, &batch, IfExists::Reject).await?;
-            ensure!(pushed.iter().all(|word| *word == Pushed::Pushed), "{name} refused a push");
+            ensure!(
+                pushed.iter().all(|verdict| *verdict == Pushed::Pushed),
+                "{name} refused a push"
+            );
         }
         Ok(())
     }
 
-    /// Redis' clock, the only one that decides when a job is due.
+    /// Redis' clock, which decides when jobs are due.
     async fn now_ms(&self) -> anyhow::Result<u64> {
         let depths = self.queue.depths(&self.topics).await?;
-        Ok(depths.first().context("Redis does not tell its time")?.now_ms)
+        Ok(depths.first().context("Redis returned no time")?.now_ms)
     }
 }
 
-/// Nothing waits and nothing runs.
+/// Whether no job is waiting or running.
 fn is_still(depths: &Depths) -> bool {
     depths.pending + depths.ready + depths.unack + depths.retry == 0
 }
 
-/// The end of the build, if one was started.
+/// Waits for the build, if one was started.
 async fn done(rebuild: &mut Option<Rebuild>) -> anyhow::Result<()> {
     match rebuild {
         Some(rebuild) => rebuild.done().await,

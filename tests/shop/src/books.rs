@@ -1,56 +1,56 @@
-//! What the shop knows: its orders, the payments at its provider, the messages it sent, and a ledger of
+//! The shop's data: its orders, the payments at its provider, the messages it sent, and a ledger of
 //! every request that could have had an effect. No HTTP here.
 //!
-//! Invariants: an order is closed once, and never once it is paid; a key sends one message; nothing
-//! grows beyond [`KEPT_MAX`].
+//! Invariants: an order is closed at most once, and never after it was paid. A key sends one
+//! message. Nothing grows beyond [`KEPT_MAX`].
 
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-/// Orders, payments, messages and lines of the ledger, each.
+/// Maximum number of orders, payments, messages and ledger entries, each.
 const KEPT_MAX: usize = 100_000;
 
-/// Everything that the shop knows.
+/// The shop's data.
 #[derive(Debug, Default)]
 pub struct Books {
     orders: BTreeMap<String, Order>,
-    payments: BTreeMap<String, Looks>,
+    payments: BTreeMap<String, PaymentStates>,
     messages: Vec<Message>,
     ledger: Vec<Entry>,
 }
 
-/// Who asks: a job in one of its attempts, or somebody with a command line.
+/// The sender of a request: a job in one of its attempts, or a person with curl.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asker {
-    /// `Idempotency-Key`; empty if there is none.
+pub(crate) struct Caller {
+    /// `Idempotency-Key`; empty if it is missing.
     pub(crate) key: String,
-    /// `Duebox-Attempt`, if a job asks.
+    /// `Duebox-Attempt`; `None` if the caller is not a job.
     pub(crate) attempt: Option<String>,
 }
 
-/// What a payment's provider says: another word at each look, the last one for good.
+/// The states of a payment, one per query; the last one stays.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Looks {
+pub(crate) struct PaymentStates {
     states: Vec<String>,
     #[serde(skip)]
     taken: usize,
-    /// The attempt that looked last: when its job is run again, that is no other look.
+    /// The attempt of the last query: a repeat of the same attempt does not advance the state.
     #[serde(skip)]
     last: Option<(String, String)>,
 }
 
 #[derive(Debug)]
 struct Order {
-    payment: Looks,
+    payment: PaymentStates,
     closed: bool,
 }
 
-/// An order as the shop shows it.
+/// An order in a response.
 #[derive(Debug, Serialize)]
-pub(crate) struct OrderShown {
+pub(crate) struct OrderView {
     order: String,
     status: &'static str,
     payment: String,
@@ -60,14 +60,14 @@ pub(crate) struct OrderShown {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Message {
-    /// The address it went to.
+    /// The recipient's address.
     pub recipient: String,
-    /// The language it is in.
+    /// The language.
     #[serde(default)]
     pub locale: String,
-    /// Its subject.
+    /// The subject.
     pub subject: String,
-    /// Its text.
+    /// The text.
     pub text: String,
     /// The key under which it was sent.
     #[serde(default)]
@@ -79,30 +79,29 @@ pub struct Message {
 pub struct Entry {
     /// `closed` or `sent`.
     pub what: &'static str,
-    /// The order that was closed, or the address that was written to.
+    /// The closed order, or the recipient's address.
     pub of: String,
     /// The request's `Idempotency-Key`.
     pub key: String,
-    /// False for a repetition, which was answered like the first and had none.
+    /// False for a repeat, which got the same response and had no effect.
     pub effect: bool,
 }
 
-/// Why the shop does not do what it is asked.
+/// Why the shop refuses a request.
 #[derive(Debug)]
 pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) String);
 
 impl Books {
-    /// Writes down an order that is open; its payment has these states, one at each look, the last for
-    /// good. None at all is `unpaid`.
+    /// Adds an open order. Its payment has these states, one per query; the last one stays. The
+    /// default is `unpaid`.
     pub fn place_order(&mut self, id: &str, states: &[&str]) {
-        let payment = Looks::of(states, "unpaid");
+        let payment = PaymentStates::of(states, "unpaid");
         self.orders.insert(id.to_owned(), Order { payment, closed: false });
     }
 
-    /// Writes down a payment with these states, one at each look, the last for good. None at all is
-    /// `open`.
+    /// Adds a payment with these states, one per query; the last one stays. The default is `open`.
     pub fn start_payment(&mut self, id: &str, states: &[&str]) {
-        self.payments.insert(id.to_owned(), Looks::of(states, "open"));
+        self.payments.insert(id.to_owned(), PaymentStates::of(states, "open"));
     }
 
     /// The messages that were sent, in order.
@@ -110,82 +109,86 @@ impl Books {
         &self.messages
     }
 
-    /// Every request that could have had an effect, in order; the first hundred thousand.
+    /// Every request that could have had an effect, in order; at most the first 100,000.
     pub fn ledger(&self) -> &[Entry] {
         &self.ledger
     }
 
-    pub(crate) fn put_order(&mut self, id: &str, looks: Looks) -> Result<OrderShown, Refusal> {
-        room(self.orders.len())?;
-        self.orders.insert(id.to_owned(), Order { payment: looks.or("unpaid"), closed: false });
-        self.order(id, &Asker::default(), false)
+    pub(crate) fn put_order(
+        &mut self,
+        id: &str,
+        states: PaymentStates,
+    ) -> Result<OrderView, Refusal> {
+        ensure_capacity(self.orders.len())?;
+        self.orders.insert(id.to_owned(), Order { payment: states.or("unpaid"), closed: false });
+        self.order(id, &Caller::default(), false)
     }
 
-    pub(crate) fn put_payment(&mut self, id: &str, looks: Looks) -> Result<(), Refusal> {
-        room(self.payments.len())?;
-        self.payments.insert(id.to_owned(), looks.or("open"));
+    pub(crate) fn put_payment(&mut self, id: &str, states: PaymentStates) -> Result<(), Refusal> {
+        ensure_capacity(self.payments.len())?;
+        self.payments.insert(id.to_owned(), states.or("open"));
         Ok(())
     }
 
-    /// An order; `looks` takes one at its payment, otherwise the last word counts.
+    /// An order. With `is_query` the query advances the payment's state.
     pub(crate) fn order(
         &mut self,
         id: &str,
-        asker: &Asker,
-        looks: bool,
-    ) -> Result<OrderShown, Refusal> {
+        caller: &Caller,
+        is_query: bool,
+    ) -> Result<OrderView, Refusal> {
         let order = self.orders.get_mut(id).ok_or_else(|| unknown("order", id))?;
-        if looks {
-            order.payment.look(asker);
+        if is_query {
+            order.payment.advance(caller);
         }
         let status = if order.closed { "closed" } else { "open" };
-        Ok(OrderShown { order: id.to_owned(), status, payment: order.payment.word().to_owned() })
+        Ok(OrderView { order: id.to_owned(), status, payment: order.payment.current().to_owned() })
     }
 
-    /// Closes an order that is not paid. To close it again changes nothing.
-    pub(crate) fn close(&mut self, id: &str, asker: &Asker) -> Result<OrderShown, Refusal> {
+    /// Closes an unpaid order. Closing it again has no effect.
+    pub(crate) fn close(&mut self, id: &str, caller: &Caller) -> Result<OrderView, Refusal> {
         let order = self.orders.get_mut(id).ok_or_else(|| unknown("order", id))?;
         if order.payment.is_paid() {
             return Err(Refusal(StatusCode::CONFLICT, format!("the order {id} is paid")));
         }
         let effect = !std::mem::replace(&mut order.closed, true);
-        self.note("closed", id, asker, effect);
-        self.order(id, asker, false)
+        self.note("closed", id, caller, effect);
+        self.order(id, caller, false)
     }
 
-    /// Takes the money for an order: what can happen between a look at it and its closing.
-    pub(crate) fn pay(&mut self, id: &str) -> Result<OrderShown, Refusal> {
+    /// Marks an order as paid, which may happen between a query and its closing.
+    pub(crate) fn pay(&mut self, id: &str) -> Result<OrderView, Refusal> {
         let order = self.orders.get_mut(id).ok_or_else(|| unknown("order", id))?;
         if order.closed {
             return Err(Refusal(StatusCode::CONFLICT, format!("the order {id} is closed")));
         }
-        order.payment = Looks::of(&["paid"], "");
-        self.order(id, &Asker::default(), false)
+        order.payment = PaymentStates::of(&["paid"], "");
+        self.order(id, &Caller::default(), false)
     }
 
-    /// The provider's word about a payment, at one more look.
-    pub(crate) fn payment(&mut self, id: &str, asker: &Asker) -> Result<String, Refusal> {
-        let looks = self.payments.get_mut(id).ok_or_else(|| unknown("payment", id))?;
-        looks.look(asker);
-        Ok(looks.word().to_owned())
+    /// The state of a payment; the query advances it.
+    pub(crate) fn payment(&mut self, id: &str, caller: &Caller) -> Result<String, Refusal> {
+        let states = self.payments.get_mut(id).ok_or_else(|| unknown("payment", id))?;
+        states.advance(caller);
+        Ok(states.current().to_owned())
     }
 
-    /// Sends a message, unless its key has sent it before. Answers its number, from 1, and whether it
-    /// went out now.
+    /// Sends a message unless its key was used before. Returns its number, from 1, and whether it
+    /// was sent now.
     pub(crate) fn send(
         &mut self,
         mut message: Message,
-        asker: &Asker,
+        caller: &Caller,
     ) -> Result<(usize, bool), Refusal> {
-        if asker.key.is_empty() {
+        if caller.key.is_empty() {
             let why = "a message needs an Idempotency-Key, so that it is not sent twice";
             return Err(Refusal(StatusCode::BAD_REQUEST, why.to_owned()));
         }
         if !message.recipient.contains('@') {
-            let why = format!("{:?} is no address", message.recipient);
+            let why = format!("{:?} is not an address", message.recipient);
             return Err(Refusal(StatusCode::UNPROCESSABLE_ENTITY, why));
         }
-        message.key.clone_from(&asker.key);
+        message.key.clone_from(&caller.key);
         let sent = self.messages.iter().position(|sent| sent.key == message.key);
         let number = match sent {
             Some(place) if self.messages[place] != message => {
@@ -194,24 +197,24 @@ impl Books {
             }
             Some(place) => place + 1,
             None => {
-                room(self.messages.len())?;
+                ensure_capacity(self.messages.len())?;
                 self.messages.push(message.clone());
                 self.messages.len()
             }
         };
-        self.note("sent", &message.recipient, asker, sent.is_none());
+        self.note("sent", &message.recipient, caller, sent.is_none());
         Ok((number, sent.is_none()))
     }
 
-    fn note(&mut self, what: &'static str, of: &str, asker: &Asker, effect: bool) {
+    fn note(&mut self, what: &'static str, of: &str, caller: &Caller, effect: bool) {
         if self.ledger.len() < KEPT_MAX {
-            let (of, key) = (of.to_owned(), asker.key.clone());
+            let (of, key) = (of.to_owned(), caller.key.clone());
             self.ledger.push(Entry { what, of, key, effect });
         }
     }
 }
 
-impl Looks {
+impl PaymentStates {
     fn of(states: &[&str], otherwise: &str) -> Self {
         let states = states.iter().map(|&state| state.to_owned()).collect();
         Self { states, taken: 0, last: None }.or(otherwise)
@@ -224,22 +227,22 @@ impl Looks {
         self
     }
 
-    fn look(&mut self, asker: &Asker) {
-        let this = asker.attempt.clone().map(|attempt| (asker.key.clone(), attempt));
+    fn advance(&mut self, caller: &Caller) {
+        let this = caller.attempt.clone().map(|attempt| (caller.key.clone(), attempt));
         if this.is_none() || this != self.last {
             self.taken = self.taken.saturating_add(1);
             self.last = this;
         }
     }
 
-    /// The word at the last look; before any, the first.
-    fn word(&self) -> &str {
+    /// The state at the last query; the first one before any query.
+    fn current(&self) -> &str {
         let place = self.taken.saturating_sub(1).min(self.states.len().saturating_sub(1));
         self.states.get(place).map_or("", String::as_str)
     }
 
     fn is_paid(&self) -> bool {
-        matches!(self.word(), "paid" | "refunded")
+        matches!(self.current(), "paid" | "refunded")
     }
 }
 
@@ -247,7 +250,7 @@ fn unknown(what: &str, id: &str) -> Refusal {
     Refusal(StatusCode::NOT_FOUND, format!("there is no {what} {id}"))
 }
 
-fn room(kept: usize) -> Result<(), Refusal> {
-    let why = || format!("the shop keeps {KEPT_MAX} of each thing and no more");
+fn ensure_capacity(kept: usize) -> Result<(), Refusal> {
+    let why = || format!("the shop keeps at most {KEPT_MAX} of each kind");
     if kept < KEPT_MAX { Ok(()) } else { Err(Refusal(StatusCode::INSUFFICIENT_STORAGE, why())) }
 }

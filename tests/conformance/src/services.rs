@@ -1,5 +1,5 @@
-//! What lies outside of the sandbox for a case that reaches there: two servers on loopback, a port where
-//! nobody listens, and the topic's store.
+//! The services that a case may use: two servers on loopback, a port without a listener, and the
+//! topic's store.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::server;
 
-/// The largest body that the cases' topic takes, in bytes.
+/// The largest response body that the cases' topic allows, in bytes.
 const BODY_MAX: usize = 1 << 20;
 
-/// Servers and a store. The servers are gone when the process is.
-pub struct Outside {
+/// Servers and a store. The servers run until the process exits.
+pub struct Services {
     server: String,
     other: String,
     closed: String,
     client: HttpClient,
     store: Arc<MemoryKv>,
-    /// Bound, so that nobody else listens there meanwhile.
+    /// Bound but not listening, so that no other process listens on the port.
     _closed: TcpSocket,
 }
 
-impl Outside {
+impl Services {
     /// Starts the servers.
     ///
     /// # Errors
-    /// Says why a port cannot be had.
+    /// Fails if no port is free.
     pub async fn start() -> std::io::Result<Self> {
         let store = Arc::new(MemoryKv::new());
         let closed = TcpSocket::new_v4()?;
@@ -42,9 +42,10 @@ impl Outside {
         })
     }
 
-    /// A text of a case with the places in it: `{server}` and `{other}` are two that answer, at `{closed}`
-    /// nobody does, `{private}` is granted as an origin and not as an address, `{denied}` not at all.
-    pub fn place(&self, text: &str) -> String {
+    /// Replaces the placeholders of a case: `{server}` and `{other}` are two servers, `{closed}` is
+    /// a port without a listener, `{private}` is granted as an origin but not as an address, and
+    /// `{denied}` is not granted.
+    pub fn substitute(&self, text: &str) -> String {
         text.replace("{server}", &self.server)
             .replace("{other}", &self.other)
             .replace("{closed}", &self.closed)
@@ -52,9 +53,10 @@ impl Outside {
             .replace("{denied}", "http://127.0.0.1:9")
     }
 
-    /// What the topic grants of the network.
+    /// The network grant of the topic.
     pub(crate) fn grant(&self) -> HttpGrant {
-        let places = ["{server}", "{other}", "{closed}", "{private}"].map(|name| self.place(name));
+        let places =
+            ["{server}", "{other}", "{closed}", "{private}"].map(|name| self.substitute(name));
         let origin = |text: &String| text.parse::<Origin>();
         let allow = places.iter().map(origin).collect::<Result<_, _>>();
         let allow = allow.unwrap_or_else(|error| panic!("{places:?}: {error}"));
@@ -63,8 +65,8 @@ impl Outside {
         HttpGrant { allow, private, body_max: BODY_MAX }
     }
 
-    /// The world around a guest that logs there.
-    pub(crate) fn world(&self, logs: Arc<dyn LogSink>) -> HostServices {
+    /// The host services of a guest that logs to `logs`.
+    pub(crate) fn host_services(&self, logs: Arc<dyn LogSink>) -> HostServices {
         let store = Arc::clone(&self.store);
         HostServices {
             http: Some(self.client.clone()),

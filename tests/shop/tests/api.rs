@@ -1,4 +1,4 @@
-//! The shop over HTTP, by curl: what it keeps to itself, and what it does under faults.
+//! The shop's HTTP API with curl: the token, refusals, and faults.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
@@ -14,7 +14,7 @@ fn open(token: Option<&str>) -> (Runtime, Shop) {
     (runtime, shop)
 }
 
-/// Asks by curl; the status is at the end of what it prints.
+/// Sends a request with curl; the output ends with the status.
 fn ask(shop: &Shop, path: &str, args: &[&str]) -> String {
     let url = shop.origin() + path;
     let form = ["-s", "-w", " %{http_code}", "-H", "content-type: application/json", &url];
@@ -23,7 +23,7 @@ fn ask(shop: &Shop, path: &str, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_token_keeps_everybody_else_out_but_from_the_ledger() {
+fn every_path_but_the_ledger_requires_the_token() {
     let (_runtime, shop) = open(Some("let-me-in"));
     shop.books().place_order("A-1", &[]);
     for shown in ["x: y", "authorization: Bearer let-me", "authorization: let-me-in"] {
@@ -36,7 +36,7 @@ fn a_token_keeps_everybody_else_out_but_from_the_ledger() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused_and_changes_nothing() {
+fn invalid_requests_are_refused_and_change_nothing() {
     let (_runtime, shop) = open(None);
     let mail = r#"{"recipient":"a@b.example","subject":"s","text":"t"}"#;
     let key = "idempotency-key: k";
@@ -48,26 +48,30 @@ fn what_is_asked_wrongly_is_refused_and_changes_nothing() {
         ("/messages", &["-H", key, "-d", "{"], 400),
         ("/messages", &["-H", key, "-d", r#"{"recipient":"x","subject":"s","text":"t"}"#], 422),
         ("/messages", &["-H", key, "-d", r#"{"to":"a@b.example"}"#], 422),
-        ("/faults", &["-d", r#"{"on":"/","fault":{"answer":{"status":99}}}"#], 400),
+        ("/faults", &["-d", r#"{"on":"/","fault":{"response":{"status":99}}}"#], 400),
         ("/faults", &["-d", r#"{"on":"/","fault":"flood"}"#], 422),
         ("/faults", &["-d", r#"{"on":"/","fault":"hang","time":2}"#], 422),
         ("/nowhere", &[], 404),
     ] {
-        let answer = ask(&shop, path, args);
-        assert!(answer.ends_with(&format!(" {status}")), "{path} {args:?}: {answer}");
+        let response = ask(&shop, path, args);
+        assert!(response.ends_with(&format!(" {status}")), "{path} {args:?}: {response}");
     }
     assert!(shop.books().ledger().is_empty() && shop.books().messages().is_empty());
 }
 
 #[test]
-fn a_fault_comes_as_often_as_ordered_and_a_lost_answer_is_an_effect() {
+fn a_fault_applies_as_often_as_requested_and_a_lost_response_had_its_effect() {
     let (_runtime, shop) = open(None);
     shop.books().place_order("A-1", &[]);
-    let busy = r#"{"on":"/orders","times":2,"fault":{"answer":{"status":429,"retry_after":"3"}}}"#;
+    let busy =
+        r#"{"on":"/orders","times":2,"fault":{"response":{"status":429,"retry_after":"3"}}}"#;
     assert_eq!(ask(&shop, "/faults", &["-d", busy]), " 204");
     for _ in 0..2 {
-        let answer = ask(&shop, "/orders/A-1", &["-i"]);
-        assert!(answer.contains("retry-after: 3\r\n") && answer.ends_with(" 429"), "{answer}");
+        let response = ask(&shop, "/orders/A-1", &["-i"]);
+        assert!(
+            response.contains("retry-after: 3\r\n") && response.ends_with(" 429"),
+            "{response}"
+        );
     }
     assert!(ask(&shop, "/orders/A-1", &[]).ends_with(" 200"));
 
@@ -83,15 +87,15 @@ fn a_fault_comes_as_often_as_ordered_and_a_lost_answer_is_an_effect() {
 }
 
 #[test]
-fn the_same_attempt_does_not_look_twice() {
+fn a_repeat_of_the_same_attempt_does_not_advance_the_state() {
     let (_runtime, shop) = open(None);
     shop.books().start_payment("p", &["open", "pending", "paid"]);
-    let look =
+    let query =
         |attempt: &str| ask(&shop, "/payments/p", &["-H", "idempotency-key: k", "-H", attempt]);
     for (attempt, state) in
         [("1", "open"), ("1", "open"), ("2", "pending"), ("3", "paid"), ("4", "paid")]
     {
-        let answer = look(&format!("duebox-attempt: {attempt}"));
-        assert!(answer.contains(&format!("\"state\":\"{state}\"")), "{attempt}: {answer}");
+        let response = query(&format!("duebox-attempt: {attempt}"));
+        assert!(response.contains(&format!("\"state\":\"{state}\"")), "{attempt}: {response}");
     }
 }

@@ -1,6 +1,6 @@
-//! What has been measured so far: a figure for each row and repeat, and the lines of the plots.
+//! What has been measured: values per row and repeat, and the lines of the plots.
 //!
-//! A row is judged by its median. A row without a figure is not there: nothing is filled in.
+//! A row is judged by its median. A row that was not measured has no values.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::rows::{Row, Target};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Plot {
-    /// Jobs per second by the jobs of a batch.
+    /// Jobs per second by batch size.
     Batches,
-    /// The part of the jobs, in percent, that is at most so many ms late.
+    /// Percent of the jobs by lateness.
     Lateness,
-    /// Jobs per second by the jobs that wait.
+    /// Jobs per second by number of pending jobs.
     Backlog,
 }
 
@@ -28,25 +28,26 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Where a job's processor time goes, µs.
+/// CPU time of a job, µs.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Cost {
-    pub(crate) way: &'static str,
+    #[serde(rename = "way")]
+    pub(crate) variant: &'static str,
     pub(crate) redis_us: f64,
-    /// What the daemon takes beside the sandbox: its client and its own work.
+    /// CPU time of the daemon without the sandbox: its Redis client and its own work.
     pub(crate) daemon_us: f64,
     pub(crate) sandbox_us: f64,
 }
 
-/// Figures by row, in the order in which they were measured.
+/// Values by row, in the order in which they were measured.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Results {
     rows: BTreeMap<Row, Vec<f64>>,
     pub(crate) lines: Vec<Line>,
     pub(crate) costs: Vec<Cost>,
 }
 
-/// How a row came out.
+/// How a row compares with its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Judgement {
@@ -56,7 +57,7 @@ pub(crate) enum Judgement {
     Shown,
 }
 
-/// The middle of a row's figures and their range.
+/// Median and range of a row's values.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -64,18 +65,18 @@ pub(crate) struct Spread {
     pub(crate) max: f64,
 }
 
-impl Figures {
-    /// Adds a figure to a row.
+impl Results {
+    /// Adds a value to a row.
     pub(crate) fn add(&mut self, row: Row, figure: f64) {
         self.rows.entry(row).or_default().push(figure);
     }
 
-    /// A row's figures; none if it was not measured.
+    /// The values of a row; empty if it was not measured.
     pub(crate) fn of(&self, row: Row) -> &[f64] {
         self.rows.get(&row).map_or(&[], Vec::as_slice)
     }
 
-    /// A row's spread; none if it was not measured.
+    /// The spread of a row; `None` if it was not measured.
     pub(crate) fn spread(&self, row: Row) -> Option<Spread> {
         let mut sorted = self.of(row).to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -83,7 +84,7 @@ impl Figures {
         Some(Spread { median: median(&sorted), min, max })
     }
 
-    /// How a row came out, by its median; none if it was not measured.
+    /// Compares the median of a row with its target; `None` if it was not measured.
     pub(crate) fn judge(&self, row: Row) -> Option<Judgement> {
         let median = self.spread(row)?.median;
         let word = |good| if good { Judgement::Pass } else { Judgement::Miss };
@@ -99,7 +100,7 @@ impl Figures {
     }
 }
 
-/// The middle of sorted figures.
+/// The median of sorted values.
 pub(crate) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted {
@@ -114,15 +115,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn the_median_is_the_middle_value() {
         assert_eq!(median(&[1.0, 2.0, 9.0]), 2.0);
         assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
         assert_eq!(median(&[7.0]), 7.0);
     }
 
     #[test]
-    fn a_row_is_judged_by_its_median_and_one_by_either_of_two() {
-        let mut figures = Figures::default();
+    fn a_row_is_judged_by_its_median_or_by_its_alternative() {
+        let mut figures = Results::default();
         assert_eq!(figures.judge(Row::LateP99), None);
         for ms in [1.0, 2.9, 50.0] {
             figures.add(Row::LateP99, ms);

@@ -1,4 +1,4 @@
-//! `duebox-shop`: the shop as a program of its own. It prints its origin and runs until it is ended.
+//! `duebox-shop`: the shop as a program. It prints its origin and runs until it is stopped.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use duebox_shop::Shop;
 
-/// Opens a small shop in memory on loopback, for handlers to talk to.
+/// Starts a small shop in memory on loopback, for handlers to call.
 #[derive(Debug, Parser)]
 #[command(name = "duebox-shop")]
 struct Args {
-    /// The port on 127.0.0.1; 0 for any that is free
+    /// Port on 127.0.0.1; 0 chooses a free one
     #[arg(long, default_value_t = 7290)]
     port: u16,
-    /// A file with the token that every request must carry; without one everybody is let in
+    /// File with the token that every request must send [default: no token is required]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

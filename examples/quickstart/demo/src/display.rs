@@ -1,5 +1,5 @@
-//! What the person sees: one line a topic, redrawn in place on a terminal; a block of plain lines
-//! every two seconds elsewhere.
+//! The demo's display: one line per topic, redrawn in place on a terminal; plain lines every two
+//! seconds otherwise.
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use crate::plan::Topic;
 
 const PLAIN_EVERY: Duration = Duration::from_secs(2);
 
-/// What stands over the columns of [`row`].
+/// Column titles of [`row`].
 const HEAD: &str = "topic           pending ready unack retry dead acked  late p50·p99  module";
 
-/// The lines.
-pub(crate) struct Board {
+/// The display.
+pub(crate) struct Display {
     live: Option<Live>,
     started: Instant,
     drawn: Option<Instant>,
@@ -27,13 +27,13 @@ struct Live {
     lines: Vec<ProgressBar>,
 }
 
-impl Board {
+impl Display {
     pub(crate) fn new() -> Self {
         let live = stdout().is_terminal().then(|| {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
             let line = || {
                 let bar = ProgressBar::new_spinner();
-                // The template is a constant without a mistake; the default would draw too.
+                // The template is a valid constant, so the fallback is never used.
                 let style = ProgressStyle::with_template("{msg}");
                 bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
                 all.add(bar)
@@ -44,20 +44,20 @@ impl Board {
         Self { live, started: Instant::now(), drawn: None }
     }
 
-    /// Shows something that happened, above the lines.
-    pub(crate) fn say(&self, text: &str) {
+    /// Prints an event above the topic lines.
+    pub(crate) fn print_event(&self, text: &str) {
         let text = format!("{:>6.1} s  {text}", self.started.elapsed().as_secs_f64());
         match &self.live {
             Some(live) => {
                 if live.all.println(&text).is_err() {
-                    // The terminal is gone; the demo goes on and its exit code tells.
+                    // The terminal is gone; the demo continues, and its exit code has the result.
                 }
             }
             None => print(&text),
         }
     }
 
-    /// Shows where the jobs are now.
+    /// Shows the current number of jobs in each state.
     pub(crate) fn draw(&mut self, depths: &[Depths], ledger: &Ledger) {
         if self.live.is_none() && self.drawn.is_some_and(|at| at.elapsed() < PLAIN_EVERY) {
             return;
@@ -74,13 +74,13 @@ impl Board {
                 }
             }
             None => {
-                self.say(&format!("{} jobs pushed", ledger.len()));
+                self.print_event(&format!("{} jobs pushed", ledger.len()));
                 texts.iter().for_each(|text| print(text));
             }
         }
     }
 
-    /// Leaves the lines as they are: what is printed next stands below them.
+    /// Leaves the lines on the screen, so that later output appears below them.
     pub(crate) fn leave(&self) {
         if let Some(live) = &self.live {
             live.lines.iter().for_each(ProgressBar::abandon);
@@ -88,29 +88,29 @@ impl Board {
     }
 }
 
-/// One topic's line, in less than 80 columns: it must not wrap on an ordinary terminal.
+/// One topic's line, shorter than 80 columns so that it does not wrap.
 fn row(topic: Topic, depths: &Depths, ledger: &Ledger) -> String {
     let Depths { pending, ready, unack, retry, dead, .. } = depths;
-    let heard = ledger.topic(topic);
-    let acked = heard.map_or(0, |heard| heard.acked);
-    let late = heard.map_or_else(String::new, |heard| {
-        format!("{:.1}·{:.1} ms", heard.late_ms(0.5), heard.late_ms(0.99))
+    let summary = ledger.topic(topic);
+    let acked = summary.map_or(0, |summary| summary.acked);
+    let late = summary.map_or_else(String::new, |summary| {
+        format!("{:.1}·{:.1} ms", summary.late_ms(0.5), summary.late_ms(0.99))
     });
-    let digest = heard.map_or("", |heard| short(&heard.digest));
+    let digest = summary.map_or("", |summary| short(&summary.digest));
     format!(
         "{:<15}{pending:>8}{ready:>6}{unack:>6}{retry:>6}{dead:>5}{acked:>6}  {late:<13} {digest}",
         topic.name()
     )
 }
 
-/// As much of a module's digest as tells two apart.
+/// The first characters of a module's digest.
 pub(crate) fn short(digest: &str) -> &str {
     digest.get(..8).unwrap_or(digest)
 }
 
-/// Prints a line to stdout. A reader who has gone away does not end the demo.
+/// Prints a line to stdout. A closed stdout does not end the demo.
 pub(crate) fn print(text: &str) {
     if writeln!(stdout(), "{text}").is_err() {
-        // The exit code still tells.
+        // The exit code has the result.
     }
 }

@@ -1,4 +1,4 @@
-//! The page of the shop: its commands are run as they stand there, and print what it says they print.
+//! Runs the commands of the README and compares their output with it.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
@@ -12,7 +12,7 @@ fn commands(page: &str) -> String {
     blocks.collect::<Vec<_>>().concat()
 }
 
-/// Runs each line in one shell that marks where its output ends.
+/// Runs each line in one shell that marks the end of its output.
 fn run(lines: &str, origin: &str) -> Vec<String> {
     let script = lines.lines().filter(|line| !line.is_empty());
     let script: Vec<String> = script.map(|line| format!("{line}\necho; echo ----\n")).collect();
@@ -25,7 +25,7 @@ fn run(lines: &str, origin: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_page_does_what_it_says() {
+fn the_readme_matches_its_commands() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let shop = runtime.block_on(Shop::open(0, None)).unwrap();
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();

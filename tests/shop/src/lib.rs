@@ -1,7 +1,7 @@
-//! A small shop that is not one: orders, payments and messages behind an HTTP API as a shop's own would
-//! be, all in memory, so that handlers have somebody to talk to. README.md shows it by hand.
+//! A test server that acts as a shop: orders, payments and messages in memory behind an HTTP API,
+//! for handlers to call. README.md shows it by hand.
 //!
-//! Invariant: whatever is asked twice has its effect once, and [`Books::ledger`] tells both.
+//! Invariant: a repeated request has its effect once, and [`Books::ledger`] shows both requests.
 
 mod api;
 mod books;
@@ -17,24 +17,24 @@ pub use books::{Books, Entry, Message};
 
 use faults::Faults;
 
-/// A shop that is open. Clones are the same shop; it is served for as long as its runtime runs.
+/// A running shop. Clones refer to the same shop; it is served as long as its runtime runs.
 #[derive(Clone)]
 pub struct Shop {
     address: SocketAddr,
     inner: Arc<Inner>,
 }
 
-/// What the requests share.
+/// Shared by all requests.
 struct Inner {
     books: Mutex<Books>,
     faults: Mutex<Faults>,
-    /// What a request must show as its bearer; none lets everybody in.
+    /// The required bearer token; without one no token is checked.
     token: Option<String>,
 }
 
 impl Shop {
-    /// Opens a shop on a loopback port, 0 for any that is free. With a token every request must carry
-    /// it (`Authorization: Bearer …`), but for the ledger. Needs a tokio runtime.
+    /// Starts a shop on a loopback port; 0 chooses a free one. With a token every request except
+    /// for the ledger must send it (`Authorization: Bearer …`). Needs a tokio runtime.
     ///
     /// # Errors
     /// If the port is taken.
@@ -42,7 +42,7 @@ impl Shop {
         let taken =
             || format!("cannot listen on port {port} of 127.0.0.1; choose another, or 0 for any");
         let listener = TcpListener::bind(("127.0.0.1", port)).await.with_context(taken)?;
-        let address = listener.local_addr().context("cannot tell the shop's own address")?;
+        let address = listener.local_addr().context("cannot read the shop's address")?;
         let (books, faults) = (Mutex::default(), Mutex::default());
         let inner = Arc::new(Inner { books, faults, token });
         let served = axum::serve(listener, api::router(Arc::clone(&inner)));
@@ -50,23 +50,23 @@ impl Shop {
         Ok(Self { address, inner })
     }
 
-    /// Where it is: `http://127.0.0.1:PORT`, an origin as a manifest names it.
+    /// Its origin, `http://127.0.0.1:PORT`.
     pub fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The books, to write in and to read from beside the API. No request is answered meanwhile.
+    /// The shop's data, to change and to read. Requests wait meanwhile.
     pub fn books(&self) -> MutexGuard<'_, Books> {
         lock(&self.inner.books)
     }
 
-    /// Orders a fault, in the JSON that `POST /faults` takes.
+    /// Injects a fault in the JSON format of `POST /faults`.
     ///
     /// # Errors
-    /// If it is none that can be delivered.
-    pub fn order_fault(&self, json: &str) -> anyhow::Result<()> {
-        let ordered = serde_json::from_str(json).context("that is no fault to order")?;
-        lock(&self.inner.faults).order(ordered).map_err(anyhow::Error::msg)
+    /// If the fault cannot be applied.
+    pub fn inject_fault(&self, json: &str) -> anyhow::Result<()> {
+        let pending = serde_json::from_str(json).context("invalid fault")?;
+        lock(&self.inner.faults).add(pending).map_err(anyhow::Error::msg)
     }
 }
 
