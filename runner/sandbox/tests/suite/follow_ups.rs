@@ -142,8 +142,8 @@ async fn a_target_that_is_not_granted_is_denied() {
         assert_eq!(answer(&format!("topic: {topic}\n")).await, -2, "{topic}");
     }
     let wat = push_module(1, &["topic: sms.eu\n"], "(push 0)");
-    let nobody = Grants { push: Some(Vec::new()), ..Grants::default() };
-    let ran = run(&load_with(&wat, Limits::default(), nobody), job()).await;
+    let no_topics = Grants { push: Some(Vec::new()), ..Grants::default() };
+    let ran = run(&load_with(&wat, Limits::default(), no_topics), job()).await;
     assert_eq!(ran.answer(), -2);
 }
 

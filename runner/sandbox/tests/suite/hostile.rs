@@ -100,9 +100,9 @@ async fn each_hostile_module_ends_as_its_first_line_states() {
     assert!(corpus.len() > 50, "only {} hostile modules were found", corpus.len());
     for hostile in corpus {
         let handler = hostile.load(Instances::default());
-        let (ran, beside) =
+        let (ran, neighbour) =
             tokio::join!(network.run(&handler, hostile.job()), run(&neighbour, job()));
-        assert_eq!(beside.report.outcome, Outcome::Acked, "beside {}", hostile.name);
+        assert_eq!(neighbour.report.outcome, Outcome::Acked, "next to {}", hostile.name);
         wrong.extend(hostile.fault(&ran));
     }
     assert_eq!(wrong, Vec::<String>::new());
