@@ -23,7 +23,7 @@ class Callback(http.server.BaseHTTPRequestHandler):
         order = json.loads(self.rfile.read(int(self.headers["content-length"])))["order"]
         attempt, of = int(self.headers["duebox-attempt"]), self.headers["duebox-max-attempts"]
         status = STATUSES[min(attempt, len(STATUSES)) - 1]
-        log(f"attempt {attempt} of {of} to close order {order}: the shop results {status}")
+        log(f"attempt {attempt} of {of} to close order {order}: the shop answers {status}")
         self.send_response(status)
         self.send_header("content-length", "0")
         self.end_headers()

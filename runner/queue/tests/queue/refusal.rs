@@ -324,13 +324,13 @@ async fn configure_and_pause() {
             (&[], "fields and values"),
             (&["per_key"], "fields and values"),
             (&["per_key", "1", "rate"], "fields and values"),
-            (&["per_key", "1", "speed", "9"], "no rule speed"),
-            (&["paused", "1"], "no rule paused"),
-            (&["tat", "0"], "no rule tat"),
+            (&["per_key", "1", "speed", "9"], "no limit speed"),
+            (&["paused", "1"], "no limit paused"),
+            (&["tat", "0"], "no limit tat"),
         ],
     )
     .await;
-    let known = "pause and resume";
+    let known = "pause or resume";
     let bad: [&[&str]; 3] = [&[], &["stop"], &[""]];
     refuses(&PAUSE, &bad.map(|args| (args, known))).await;
 }
