@@ -1,8 +1,8 @@
-;; Does what its payload says, letter by letter:
-;;   l  logs the payload          z  naps 20 ms
+;; Executes its payload letter by letter:
+;;   l  logs the payload          z  sleeps 20 ms
 ;;   n  nacks its first attempt   N  nacks every attempt
-;;   s  asks to be put off        r  keeps the payload as its result
-;; It acks where nothing else is said. Other letters mean nothing.
+;;   s  snoozes                   r  sets the payload as its result
+;; The default verdict is ack. Other letters are ignored.
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))
@@ -13,7 +13,7 @@
   (import "wasi_snapshot_preview1" "poll_oneoff"
     (func $poll (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
-  (data (i32.const 1024) "as it was told")
+  (data (i32.const 1024) "by its payload")
   (global $payload i32 (i32.const 2048))
 
   (func $nap

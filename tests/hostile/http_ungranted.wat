@@ -1,6 +1,6 @@
 ;; expect: ack
-;; Asks servers that it may not ask: names beside the grant, its own machine written in many ways, and the
-;; metadata of a cloud. Then heads that are none, and parts that no response has.
+;; Calls servers that are not granted: similar names, its own machine in many spellings, and the
+;; metadata address of a cloud. Then sends malformed heads and reads missing parts of a response.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -22,7 +22,7 @@
           (call $send (local.get $head) (local.get $len) (i32.const 0) (i32.const 0) (i32.const 0))
           (local.get $code))
       (then (unreachable)))
-    ;; There is a text, and neither a head nor a body.
+    ;; There is an error text, but neither a head nor a body.
     (if (i32.eqz (call $read (i32.const 2) (i32.const 4096) (i32.const 0) (i32.const 4096)))
       (then (unreachable)))
     (if (call $read (i32.const 0) (i32.const 4096) (i32.const 0) (i32.const 4096))
@@ -46,7 +46,7 @@
     (call $refused (i32.const 640) (i32.const 23) (i32.const -3))
     (call $refused (i32.const 704) (i32.const 25) (i32.const -3))
     (call $refused (i32.const 0) (i32.const 0) (i32.const -3))
-    ;; A head without an end, as long as memory.
+    ;; An unterminated head, as long as memory.
     (call $refused (i32.const 0) (i32.const 65536) (i32.const -4))
     (if (i32.ne (call $read (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 9)) (i32.const -1))
       (then (unreachable)))

@@ -1,6 +1,6 @@
 ;; expect: ack
-;; Fills its topic's store with the largest values until it is refused, 1024 times at most, and finds the
-;; first of them still there.
+;; Fills its topic's store with the largest values until a write is refused, at most 1024 times. The
+;; first value still exists.
 (module
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Writes empty values under ever new names until it is refused: a hundred thousand are there then.
+;; Writes empty values with new names until a write is refused, after a hundred thousand.
 (module
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))
   (memory (export "memory") 1)

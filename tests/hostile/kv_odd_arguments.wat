@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Every key, value, ttl and mode that is none: each is refused by its code, and none of them traps.
+;; Passes every kind of invalid key, value, ttl and mode. Each returns its error code without a trap.
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))

@@ -1,5 +1,5 @@
 ;; expect: nack
-;; Wants its next attempt before its first one, and then after the end of time.
+;; Sets a negative retry delay, then the longest one.
 (module
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
   (func (export "handle") (param i32) (result i32)

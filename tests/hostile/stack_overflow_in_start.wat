@@ -1,5 +1,5 @@
 ;; expect: stack_overflow
-;; Calls itself without end, before there is a job.
+;; Calls itself endlessly, before the job.
 (module
   (func $deeper (call $deeper) (call $deeper))
   (start $deeper)

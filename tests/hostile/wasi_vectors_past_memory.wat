@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Writes a hundred million pieces to stdout, of which the list itself does not fit its memory: refused.
+;; Writes a hundred million buffers to stdout, whose list does not fit into its memory. The write is refused.
 (module
   (import "wasi_snapshot_preview1" "fd_write"
     (func $fd_write (param i32 i32 i32 i32) (result i32)))

@@ -1,5 +1,5 @@
 ;; expect: snooze
-;; Puts its job off to the end of time: the wait is cut to 365 days.
+;; Snoozes for the longest time; the wait is limited to 365 days.
 (module
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (func (export "handle") (param i32) (result i32)
