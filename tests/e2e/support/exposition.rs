@@ -58,7 +58,7 @@ impl Page {
         page
     }
 
-    /// The value of a series; 0 if there is none.
+    /// The value of a series; 0 without one.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.all(name, labels).map(|sample| sample.value).sum()
     }
@@ -109,7 +109,7 @@ impl Page {
                 fault("counters, and only they, end in _total");
             }
             if !["counter", "gauge", "histogram"].contains(&kind.as_str()) {
-                fault("its type is none that is served");
+                fault("its type is unknown");
             }
             if kind == "histogram" && !name.ends_with("_seconds") && !name.ends_with("_bytes") {
                 fault("a histogram has a unit");
