@@ -257,7 +257,7 @@ fn a_hundred_idle_topics_publish_once_in_ten_seconds() {
     eventually("it has again", || reported_at().unwrap() > first);
     // Nothing changed, so the next report waited for its interval.
     let between = Duration::from_millis(reported_at().unwrap() - first);
-    assert!(between >= Duration::from_secs(9), "told again after {between:?}");
+    assert!(between >= Duration::from_secs(9), "published again after {between:?}");
     let listed: u64 = store.ask(cmd("ZCARD").arg("duebox:runners"));
     assert_eq!(listed, 1);
 }

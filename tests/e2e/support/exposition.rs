@@ -46,7 +46,7 @@ impl Page {
                 let (name, help) = rest.split_once(' ').unwrap();
                 let before =
                     page.families.insert(name.to_owned(), (help.to_owned(), String::new()));
-                assert!(before.is_none(), "{name} is told twice");
+                assert!(before.is_none(), "{name} is listed twice");
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').unwrap();
                 page.families.get_mut(name).unwrap().1 = kind.to_owned();
@@ -145,7 +145,7 @@ impl Page {
     fn repeated(&self) -> Option<String> {
         let mut seen = BTreeSet::new();
         let again = |sample: &&Sample| !seen.insert((sample.name.clone(), sample.labels.clone()));
-        self.samples.iter().find(again).map(|sample| format!("{sample:?} is told twice"))
+        self.samples.iter().find(again).map(|sample| format!("{sample:?} is listed twice"))
     }
 
     /// Whether the buckets of each histogram rise to its count.
