@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -85,7 +86,7 @@ impl SandboxSettings {
             module: self.module.or(defaults.module).unwrap_or(base.module),
             log: self.log.or(defaults.log).unwrap_or(base.log),
             tables: self.tables.or(defaults.tables).unwrap_or(base.tables),
-            fuel: self.fuel.or(defaults.fuel).unwrap_or(base.fuel),
+            fuel: self.fuel.or(defaults.fuel).map_or(base.fuel, NonZeroU64::new),
             instances: base.instances,
         }
     }

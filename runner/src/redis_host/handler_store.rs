@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::TopicName;
 use duebox_queue::{KvCondition, KvWrite, LatencyStats, Queue, QueueError};
-use duebox_sandbox::{Condition, Entry, KeyValue, KvError};
+use duebox_sandbox::{KeyValue, KvCondition as Condition, KvEntry as Entry, KvError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 // The sandbox documents these limits to handlers, and the queue enforces them.
-const _: () = assert!(duebox_queue::KV_NAMES_MAX == duebox_sandbox::KEYS_MAX);
-const _: () = assert!(duebox_queue::KV_BYTES_MAX == duebox_sandbox::BYTES_MAX);
+const _: () = assert!(duebox_queue::KV_NAMES_MAX == duebox_sandbox::KV_KEYS_MAX);
+const _: () = assert!(duebox_queue::KV_BYTES_MAX == duebox_sandbox::KV_BYTES_MAX);
 
 /// The stores of all topics, in Redis.
 pub struct RedisKv(Queue);

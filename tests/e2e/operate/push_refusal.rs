@@ -60,7 +60,7 @@ fn bad_input_changes_no_key() {
         (&["push", "work", "@nothing"], "nothing cannot be read"),
         (&["push", "work", "-"], "longer than 100"),
         (&["push", "work", "-", "--lines"], "longer than 100"),
-        (&["push", "work", "{}", "--in", "-1s"], "is no duration"),
+        (&["push", "work", "{}", "--in", "-1s"], "is not a duration"),
         (&["push", "work", "{}", "--in", "4000d"], "longer than ten years"),
         (&["push", "work", "{}", "--at", "2020-01-01T00:00:00Z"], "is in the past"),
         (&["push", "work", "{}", "--at", "9000-01-01T00:00:00Z"], "ten years away"),

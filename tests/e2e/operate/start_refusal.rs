@@ -45,8 +45,8 @@ fn modules_that_cannot_serve() {
     };
     for (name, content, words) in [
         ("empty.wasm", vec![], ["is empty", "rename it into place"]),
-        ("half.wasm", whole[..whole.len() / 2].to_vec(), ["ends in the middle", "rename it"]),
-        ("bytes.wasm", vec![0xff, 0], ["no WebAssembly module", "give the file"]),
+        ("half.wasm", whole[..whole.len() / 2].to_vec(), ["is truncated", "rename it"]),
+        ("bytes.wasm", vec![0xff, 0], ["not a WebAssembly module", "use the file"]),
         ("text.wat", b"(module (func".to_vec(), ["text does not parse", "line 1"]),
         ("bare.wat", module(""), ["no function `handle`", "export `handle(len: i32) -> i32`"]),
         (

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -101,12 +102,12 @@ impl Life<'_> {
     /// Job keys, priorities, rate, all ways to push, and all changes of waiting jobs.
     async fn waits_and_moves(&mut self) {
         let rules = Limits {
-            per_key: 1,
-            max_pending: 8,
-            max_running: 50,
+            per_key: NonZero::new(1),
+            max_pending: NonZero::new(8),
+            max_running: NonZero::new(50),
             rate: Some(Rate::parse("1000000/s").unwrap()),
-            burst: 1_000,
-            ttl: Duration::from_secs(3_600),
+            burst: NonZero::new(1_000),
+            ttl: Some(Duration::from_secs(3_600)),
             priorities: true,
             ..Limits::default()
         };
@@ -180,7 +181,7 @@ impl Life<'_> {
         assert_eq!(self.settle(second, drop).await, Settled::Dead);
         // The runner of the third job dies.
         assert_eq!(self.lease_for(1, Duration::from_millis(1)).await[0].id, id("third"));
-        let rule = || ReclaimRule { max_crashes: 1, delay: Duration::ZERO, info: BURIED };
+        let rule = || ReclaimRule { max_crashes: 1, delay: Duration::ZERO, info: Some(BURIED) };
         duebox_harness::eventually!({
             let reclaim = Turn { reclaim: Some(rule()), ..Turn::default() };
             let reclaimed = self.turn(reclaim).await.reclaimed.unwrap();
@@ -266,7 +267,7 @@ async fn is_split(redis: &RedisServer) {
         (0..20).map(|n| job(&format!("j{n}"), Due::Now, Options::default())).collect();
     let words = queue.push(&topic, &jobs[..1], IfExists::Reject).await.unwrap();
     assert_eq!(words, [Pushed::Pushed]);
-    let rules = Limits { shards: 2, ..Limits::default() };
+    let rules = Limits { shards: NonZero::new(2), ..Limits::default() };
     let shards = [topic.shard(0), topic.shard(1)];
     for shard in &shards {
         queue.configure(shard, &rules).await.unwrap();

@@ -64,11 +64,12 @@ fn jobs_that_have_not_started_can_be_cancelled() {
     let fixture = fixture("");
     push_mixed(&fixture, 300, "{}");
     let daemon = after_some_slow_ones(&fixture);
-    let next = slow_started(&daemon) + MEANWHILE;
+    // The commands take as long as some jobs.
+    let next = slow_started(&daemon) + 60;
     let ids: Vec<String> = (next..next + 10).map(|n| format!("b-slow-{n:03}")).collect();
-    let mut words = vec!["cancel", TOPIC];
-    words.extend(ids.iter().map(String::as_str));
-    fixture.duebox(&words);
+    for id in &ids {
+        fixture.duebox(&["cancel", TOPIC, id]);
+    }
     let behind = format!("b-slow-{:03}", next + 12);
     eventually("the queue moves on", || {
         handler_lines(&daemon).iter().any(|line| line.id == behind)
