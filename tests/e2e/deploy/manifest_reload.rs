@@ -62,7 +62,7 @@ fn running_jobs_of_a_removed_topic_finish_and_the_rest_stays() {
         line.has("topic", "leaving") && line.message().starts_with("unbound")
     });
     let store = fixture.store();
-    eventually("what runs finishes", || store.stage("leaving", "unack").is_empty());
+    eventually("running jobs finish", || store.stage("leaving", "unack").is_empty());
     let ran: BTreeSet<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     let left: BTreeSet<String> = pushed.difference(&ran).cloned().collect();
     assert!(!left.is_empty(), "all had run before the topic was removed");

@@ -208,7 +208,7 @@ fn a_missing_collector_costs_no_job() {
     wait_until_done(&daemon, "lost-too");
     eventually("it is counted again", || counted(at, "failed") == 4.0);
     let warned = daemon.count(|line| line.message().contains("does not take them"));
-    assert_eq!(warned, 1, "it is told once");
+    assert_eq!(warned, 1, "it is reported once");
     manifest(&fixture, &collector, &collector.origin());
     eventually("the collector is back", || {
         daemon.count(|line| line.message() == "traces are sent") == 3

@@ -214,7 +214,7 @@ fn a_refused_schedule_is_reported_once_and_delays_no_other() {
     let _: String = store.ask(cmd("SET").arg(key("other", "ticks")).arg("no hash"));
     let daemon = fixture.start();
     let reported = |line: &LogLine| line.message().starts_with("ticks cannot be pushed");
-    assert!(daemon.wait_for_line("it is told", reported).has("schedule", "bad"));
+    assert!(daemon.wait_for_line("it is reported", reported).has("schedule", "bad"));
     eventually("the other ticks", || runs(&[&daemon]).len() >= 3);
     assert_eq!(daemon.count(reported), 1);
     let _: u64 = store.ask(cmd("DEL").arg(key("other", "ticks")));
