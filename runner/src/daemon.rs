@@ -57,8 +57,8 @@ use crate::deploy::entry::EntryName;
 use crate::deploy::reload::Reloader;
 use crate::http::Server;
 use crate::manifest::Manifest;
-use crate::observe::events::Telling;
-use crate::observe::traces::Exporting;
+use crate::observe::events::EventsTask;
+use crate::observe::traces::ExportTask;
 use crate::redis_host::managed::ManagedRedis;
 
 pub use self::config::Config;
@@ -140,8 +140,8 @@ struct Inbox {
 struct Owned {
     managed: Option<ManagedRedis>,
     server: Option<Server>,
-    exporting: Exporting,
-    telling: Telling,
+    export_task: ExportTask,
+    events_task: EventsTask,
     background: JoinSet<()>,
 }
 
@@ -150,7 +150,7 @@ impl Supervisor {
     fn evidence(topics: &Topics, manifest: &Manifest, entry: &EntryName) -> Evidence {
         let workers: Vec<_> = topics.workers_of(manifest, entry).collect();
         Evidence {
-            stats: workers.iter().map(|workers| Arc::clone(&workers.figures)).collect(),
+            stats: workers.iter().map(|workers| Arc::clone(&workers.module_stats)).collect(),
             is_held_back: workers.iter().any(|workers| workers.is_held_back()),
         }
     }

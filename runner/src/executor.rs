@@ -20,13 +20,13 @@ use duebox_sandbox::{Digest, Interrupt, Invocation, Report, Traced, World};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
-use self::fair_semaphore::{Gate, Line, Pass};
-use self::threads::{TURN_MAX, Threads};
+use self::fair_semaphore::{FairSemaphore, Permit, PermitQueue};
+use self::threads::{TIME_SLICE, Threads};
 use crate::deploy::binding::{self, Bound};
 use crate::observe::cost::Cost;
 
-use self::cpu_allowance::QuickTime;
-use self::demotion::{Crossing, Stretch};
+use self::cpu_allowance::CpuAllowance;
+use self::demotion::{Demotion, TimeSlice};
 
 mod cpu_allowance;
 mod demotion;
@@ -36,7 +36,7 @@ pub mod threads;
 pub mod timer;
 
 /// The part of all slots that is kept for topics with less than their share of it: one in so many.
-const SLOTS_KEPT_ONE_IN: usize = 4;
+const SLOTS_RESERVED_ONE_IN: usize = 4;
 
 /// A leased job that waits to run.
 pub struct Task {
@@ -49,13 +49,13 @@ pub struct Task {
 }
 
 /// A job that has run.
-pub struct Ended {
+pub struct EndedJob {
     /// The worker's own name for it.
     pub key: u64,
     /// What came of it.
     pub outcome: Outcome,
     /// What it leaves behind.
-    pub remains: Remains,
+    pub output: AttemptOutput,
     /// The module that ran it.
     pub digest: Digest,
     /// When it was started.
@@ -66,7 +66,7 @@ pub struct Ended {
 
 /// What a job leaves behind beside its outcome.
 #[derive(Default)]
-pub struct Remains {
+pub struct AttemptOutput {
     /// What its handler set as its result.
     pub result: Option<Bytes>,
     /// Jobs its handler asked for.
@@ -79,7 +79,7 @@ pub struct Remains {
     pub traced: Option<Box<Traced>>,
 }
 
-impl Remains {
+impl AttemptOutput {
     fn of(report: Report) -> (Outcome, Self) {
         let Report { outcome, result, follow_ups, trace, log_tail, traced, .. } = report;
         (outcome, Self { result, follow_ups, trace, log_tail, traced })
@@ -95,8 +95,8 @@ pub struct Load {
     pub running: usize,
     /// Jobs that have run and were not taken yet.
     pub ended: usize,
-    /// Lanes that are open and have not come to start a job: they wait for a slot or a thread.
-    pub opening: usize,
+    /// Executor that are open and have not come to start a job: they wait for a slot or a thread.
+    pub starting: usize,
     /// Since when the first of the waiting jobs waits.
     pub waiting_since: Option<Instant>,
     /// When the job was started that runs longest, of those that have yielded or waited.
@@ -112,72 +112,72 @@ impl Load {
 
 /// What the guests of all topics share.
 #[derive(Clone)]
-pub struct Ground {
+pub struct ExecutorResources {
     /// The guests' own threads.
     pub threads: Threads,
     /// One pass a guest: `runner.max_jobs`.
-    pub slots: Gate,
+    pub slots: FairSemaphore,
     /// What they reach outside of the sandbox.
     pub world: Arc<World>,
 }
 
 /// What a topic has of the ground that others want, too. Clones are the same topic's.
 #[derive(Clone)]
-pub struct Share {
-    slots: Arc<Line>,
-    turns: Arc<Line>,
-    quick_time: Arc<QuickTime>,
+pub struct TopicShare {
+    slots: Arc<PermitQueue>,
+    long_running: Arc<PermitQueue>,
+    cpu_allowance: Arc<CpuAllowance>,
 }
 
-impl Ground {
+impl ExecutorResources {
     /// The gate for so many jobs at once.
-    pub fn slots(max_jobs: u32) -> Gate {
+    pub fn slots(max_jobs: u32) -> FairSemaphore {
         let slots = max_jobs as usize;
-        Gate::new(slots, slots / SLOTS_KEPT_ONE_IN)
+        FairSemaphore::new(slots, slots / SLOTS_RESERVED_ONE_IN)
     }
 
     /// The share of a topic that runs so many jobs at once.
-    pub fn share(&self, concurrency: usize) -> Share {
-        Share {
-            slots: self.slots.line(concurrency),
-            turns: self.threads.turns.line(usize::MAX),
-            quick_time: Arc::default(),
+    pub fn share(&self, concurrency: usize) -> TopicShare {
+        TopicShare {
+            slots: self.slots.queue(concurrency),
+            long_running: self.threads.long_running_permits.queue(usize::MAX),
+            cpu_allowance: Arc::default(),
         }
     }
 }
 
 /// The lanes of one topic. Clones are the same lanes.
 #[derive(Clone)]
-pub struct Lanes(Arc<Shared>);
+pub struct Executor(Arc<Inner>);
 
-struct Shared {
-    ground: Ground,
-    share: Share,
+struct Inner {
+    resources: ExecutorResources,
+    share: TopicShare,
     bound: Bound,
-    state: Mutex<State>,
+    state: Mutex<ExecutorState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct ExecutorState {
     /// Each with when it came.
     waiting: VecDeque<(Instant, Task)>,
-    lanes: usize,
+    tasks: usize,
     /// Jobs that have yielded or wait, each by its start and key: whatever else comes is for other lanes.
-    aside: BTreeSet<(Instant, u64)>,
+    yielded: BTreeSet<(Instant, u64)>,
     running: usize,
-    ended: Vec<Ended>,
+    ended: Vec<EndedJob>,
     notify_at_waiting: usize,
     notify_at_ended: usize,
     busy: Duration,
     busy_since: Option<Instant>,
 }
 
-impl Lanes {
-    /// Lanes for a topic, or for one of its shards, on ground shared with other topics.
-    pub fn new(ground: Ground, share: Share, bound: Bound) -> Self {
-        let state = Mutex::new(State::default());
-        Self(Arc::new(Shared { ground, share, bound, state, changed: Notify::new() }))
+impl Executor {
+    /// Executor for a topic, or for one of its shards, on ground shared with other topics.
+    pub fn new(resources: ExecutorResources, share: TopicShare, bound: Bound) -> Self {
+        let state = Mutex::new(ExecutorState::default());
+        Self(Arc::new(Inner { resources, share, bound, state, changed: Notify::new() }))
     }
 
     /// Adds jobs to run, in their order.
@@ -190,10 +190,10 @@ impl Lanes {
         let now = Instant::now();
         state.busy_since.get_or_insert(now);
         state.waiting.extend(tasks.into_iter().map(|task| (now, task)));
-        let free = self.0.ground.threads.each.min(state.waiting.len());
-        let wanted = concurrency.min(state.aside.len() + free);
-        while state.lanes < wanted {
-            self.0.open_lane(&mut state);
+        let free = self.0.resources.threads.each.min(state.waiting.len());
+        let wanted = concurrency.min(state.yielded.len() + free);
+        while state.tasks < wanted {
+            self.0.start_task(&mut state);
         }
     }
 
@@ -204,9 +204,9 @@ impl Lanes {
             waiting: state.waiting.len(),
             running: state.running,
             ended: state.ended.len(),
-            opening: state.lanes - state.running,
+            starting: state.tasks - state.running,
             waiting_since: state.waiting.front().map(|(since, _)| *since),
-            longest_since: state.aside.first().map(|(since, _)| *since),
+            longest_since: state.yielded.first().map(|(since, _)| *since),
         }
     }
 
@@ -222,7 +222,7 @@ impl Lanes {
     }
 
     /// Takes the jobs that have ended, at most `max`, and the time the lanes were busy meanwhile.
-    pub fn take_ended(&self, max: usize) -> (Vec<Ended>, Duration) {
+    pub fn take_ended(&self, max: usize) -> (Vec<EndedJob>, Duration) {
         let mut state = self.0.state();
         let ended = if state.ended.len() <= max {
             std::mem::take(&mut state.ended)
@@ -250,14 +250,14 @@ impl Lanes {
     }
 }
 
-impl State {
+impl ExecutorState {
     fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running == 0
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, ExecutorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -265,66 +265,66 @@ impl Shared {
         self.bound.borrow().topic.concurrency as usize
     }
 
-    fn open_lane(self: &Arc<Self>, state: &mut State) {
-        state.lanes += 1;
-        let (threads, lane) = (&self.ground.threads, Crossing::new(Arc::clone(self)));
-        match self.share.quick_time.is_left(Instant::now()) {
-            true => drop(threads.quick.spawn(lane.quick())),
-            false => drop(threads.slow.spawn(lane.slow())),
+    fn start_task(self: &Arc<Self>, state: &mut ExecutorState) {
+        state.tasks += 1;
+        let (threads, demotion) = (&self.resources.threads, Demotion::new(Arc::clone(self)));
+        match self.share.cpu_allowance.has_left(Instant::now()) {
+            true => drop(threads.interactive.spawn(demotion.run_interactive())),
+            false => drop(threads.long_running.spawn(demotion.run_long_running())),
         }
     }
 
     /// Waits for one of the slots that all topics share.
-    async fn slot(&self) -> Pass {
+    async fn acquire_slot(&self) -> Permit {
         let wanted = {
             let topic = &self.bound.borrow().topic;
             topic.concurrency as usize * topic.shards.max(1) as usize
         };
-        self.share.slots.enter(wanted).await
+        self.share.slots.acquire(wanted).await
     }
 
     /// The job of a lane has yielded or waits: opens one more if a job waits for one and the topic
     /// may have it.
-    fn stand_aside(self: &Arc<Self>, started_at: Instant, key: u64) {
+    fn job_yielded(self: &Arc<Self>, started_at: Instant, key: u64) {
         let concurrency = self.concurrency();
         let mut state = self.state();
-        state.aside.insert((started_at, key));
-        if !state.waiting.is_empty() && state.lanes < concurrency {
-            self.open_lane(&mut state);
+        state.yielded.insert((started_at, key));
+        if !state.waiting.is_empty() && state.tasks < concurrency {
+            self.start_task(&mut state);
         }
     }
 
-    async fn lane(self: Arc<Self>, stretch: Arc<Stretch>) {
-        let mut slot = Some(self.slot().await);
+    async fn run_tasks(self: Arc<Self>, time_slice: Arc<TimeSlice>) {
+        let mut slot = Some(self.acquire_slot().await);
         let mut slot_since = Instant::now();
         let mut waited = false;
-        let mut gave_way = slot_since;
-        while let Some(task) = self.next() {
+        let mut yielded_at = slot_since;
+        while let Some(task) = self.next_task() {
             if waited {
-                stretch.begin();
+                time_slice.restart();
             }
             let ended;
             (ended, waited) = self.run(task).await;
-            self.end(ended);
-            stretch.give_way(&mut gave_way);
-            if slot_since.elapsed() > TURN_MAX {
+            self.job_ended(ended);
+            time_slice.yield_core(&mut yielded_at);
+            if slot_since.elapsed() > TIME_SLICE {
                 drop(slot.take());
                 tokio::task::yield_now().await;
-                slot = Some(self.slot().await);
+                slot = Some(self.acquire_slot().await);
                 slot_since = Instant::now();
             }
         }
     }
 
     /// The next job for a lane; without one, or where a reload left too many lanes, the lane closes.
-    fn next(&self) -> Option<Task> {
+    fn next_task(&self) -> Option<Task> {
         let concurrency = self.concurrency();
         let mut state = self.state();
-        let task = if state.lanes > concurrency { None } else { state.waiting.pop_front() };
+        let task = if state.tasks > concurrency { None } else { state.waiting.pop_front() };
         let Some((_, task)) = task else {
-            state.lanes -= 1;
+            state.tasks -= 1;
             // A worker whose jobs could not start in time leases again when no lane is opening any more.
-            if state.lanes == state.running {
+            if state.tasks == state.running {
                 self.changed.notify_one();
             }
             return None;
@@ -337,9 +337,9 @@ impl Shared {
     }
 
     /// Runs a job, and says whether it gave way or waited meanwhile.
-    async fn run(self: &Arc<Self>, task: Task) -> (Ended, bool) {
+    async fn run(self: &Arc<Self>, task: Task) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
-        let world = Arc::clone(&self.ground.world);
+        let world = Arc::clone(&self.resources.world);
         let started_at = Instant::now();
         let handler = binding.handlers.of(&task.invocation.id);
         let digest = handler.digest();
@@ -351,7 +351,7 @@ impl Shared {
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
             Poll::Pending => {
                 if !std::mem::replace(&mut waited, true) {
-                    self.stand_aside(started_at, key);
+                    self.job_yielded(started_at, key);
                 }
                 Poll::Pending
             }
@@ -359,21 +359,21 @@ impl Shared {
         })
         .await;
         if waited {
-            self.state().aside.remove(&(started_at, key));
+            self.state().yielded.remove(&(started_at, key));
         }
         let wall = started_at.elapsed();
         let cost = report.as_ref().map_or(Cost::of_wall(wall), |report| Cost::of(report, wall));
-        let (outcome, remains) = match report {
-            Ok(report) => Remains::of(report),
+        let (outcome, output) = match report {
+            Ok(report) => AttemptOutput::of(report),
             Err(_) => {
                 let why = "the host panicked while it ran the job".to_owned();
-                (Outcome::HostFault(why), Remains::default())
+                (Outcome::HostFault(why), AttemptOutput::default())
             }
         };
-        (Ended { key, outcome, remains, digest, started_at, cost }, waited)
+        (EndedJob { key, outcome, output, digest, started_at, cost }, waited)
     }
 
-    fn end(&self, ended: Ended) {
+    fn job_ended(&self, ended: EndedJob) {
         let mut state = self.state();
         state.running -= 1;
         state.ended.push(ended);

@@ -5,7 +5,7 @@
 //!  Redis ◀──┤ extend · settle · reclaim · promote · lease     ├──▶ Redis
 //!           └──────▲───────────────────────────────┬──────────┘
 //!               verdicts                         leases
-//!                  └───── ended ◀── Lanes ◀── tasks ┘
+//!                  └───── ended ◀── Executor ◀── tasks ┘
 //! ```
 //!
 //! One worker serves one topic. It has one turn under way at a time, and repeats a turn that got no
@@ -20,21 +20,21 @@ use duebox_queue::{BATCH_MAX, Queue, Settlement, Verdict};
 use tokio::sync::watch;
 use tracing::warn;
 
-use self::batch_limits::Member;
+use self::batch_limits::TopicBatchLimits;
 use self::in_flight::InFlight;
-use self::prefetch::{Pace, START_WITHIN};
+use self::prefetch::{Prefetch, START_WITHIN};
 use crate::background::relay::Relay;
-use crate::background::wake_up::Poke;
+use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::Bound;
 use crate::deploy::breaker::{Breaker, Changes};
 use crate::executor::timer::Timer;
-use crate::executor::{Lanes, Load};
+use crate::executor::{Executor, Load};
 use crate::observe::counters::Counters;
 use crate::observe::events::Events;
 use crate::observe::log::attempt_log::Record;
-use crate::observe::log::sampling::Lines;
-use crate::observe::module_stats::Figures;
-use crate::observe::recent_attempts::Latest;
+use crate::observe::log::sampling::AttemptSampler;
+use crate::observe::module_stats::ModuleStats;
+use crate::observe::recent_attempts::RecentAttempts;
 use crate::observe::traces::Traces;
 use crate::redis_host::clock::RedisClock;
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
@@ -64,7 +64,7 @@ const DRAIN_GRACE: Duration = Duration::from_secs(3);
 
 /// What a worker is told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum Command {
     /// Work.
     Work,
     /// Lease no more, give back what has not started, finish the rest until then, and end.
@@ -80,17 +80,17 @@ pub struct WorkerParts {
     /// The topic's settings and module.
     pub bound: Bound,
     /// Where its jobs run.
-    pub lanes: Lanes,
+    pub executor: Executor,
     /// Who finds work pokes here.
-    pub poke: Arc<Poke>,
+    pub wake_up: Arc<WakeUp>,
     /// What it did.
     pub counters: Arc<Counters>,
     /// What its attempts came to and cost.
-    pub figures: Arc<Figures>,
+    pub module_stats: Arc<ModuleStats>,
     /// Its last attempts.
-    pub latest: Arc<Latest>,
+    pub recent_attempts: Arc<RecentAttempts>,
     /// Its place among the topics that have jobs.
-    pub member: Member,
+    pub batch_limits: TopicBatchLimits,
     /// Whether its jobs may start.
     pub breaker: Arc<Breaker>,
     /// What is known of Redis' health.
@@ -104,14 +104,14 @@ pub struct WorkerParts {
     /// What ends its waits.
     pub timer: Timer,
     /// What it is told.
-    pub orders: watch::Receiver<Order>,
+    pub commands: watch::Receiver<Command>,
     /// Names this process among all runners.
     pub runner_id: Arc<str>,
 }
 
 /// What a lease call may ask for.
 #[derive(Debug, Clone, Copy, Default)]
-struct Wanted {
+struct LeaseSize {
     jobs: usize,
     /// Of these, how many would start at once.
     at_once: usize,
@@ -123,8 +123,8 @@ pub struct Worker {
     in_flight: InFlight,
     verdicts: Vec<Settlement>,
     records: Vec<Record>,
-    lines: Lines,
-    pace: Pace,
+    sampler: AttemptSampler,
+    prefetch: Prefetch,
     clock: RedisClock,
     /// When Redis is to be asked for work, as far as is known.
     look_at: Instant,
@@ -161,8 +161,8 @@ impl Worker {
             parts,
             verdicts: Vec::new(),
             records: Vec::new(),
-            lines: Lines::default(),
-            pace: Pace::default(),
+            sampler: AttemptSampler::default(),
+            prefetch: Prefetch::default(),
             clock: RedisClock::default(),
             look_at: now,
             more: false,
@@ -177,21 +177,21 @@ impl Worker {
             drain_until: None,
             calls: 0,
             follow_ups: false,
-            probe: Probe::Not,
+            probe: Probe::None,
         }
     }
 
     /// Works until it is told to drain, and drains.
     pub async fn run(mut self) {
         loop {
-            self.follow_orders();
+            self.follow_commands();
             self.follow_breaker();
             self.give_back_stalled();
             if self.is_over() {
                 break;
             }
             let now = Instant::now();
-            let load = self.parts.lanes.load();
+            let load = self.parts.executor.load();
             if load.ended > 0 {
                 self.settle_at.get_or_insert(now + LINGER);
             }
@@ -208,20 +208,20 @@ impl Worker {
     }
 
     /// Jobs that could be leased now.
-    fn wanted(&self, load: Load, now: Instant) -> Wanted {
+    fn wanted(&self, load: Load, now: Instant) -> LeaseSize {
         let ahead = self.ahead(load, now);
         if self.drain_until.is_some() || load.waiting > ahead / 2 {
-            return Wanted::default();
+            return LeaseSize::default();
         }
-        if self.stalled && load.opening > 0 {
-            return Wanted::default();
+        if self.stalled && load.starting > 0 {
+            return LeaseSize::default();
         }
         let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
         let taken = load.waiting + load.running;
         let room = (concurrency + ahead).saturating_sub(taken);
-        let call_max = self.pace.call_max().min(self.parts.member.batch_max(now));
-        let jobs = self.let_through(room.min(call_max), now);
-        Wanted { jobs, at_once: concurrency.saturating_sub(taken).min(jobs) }
+        let call_max = self.prefetch.call_max().min(self.parts.batch_limits.batch_max(now));
+        let jobs = self.allowed_by_breaker(room.min(call_max), now);
+        LeaseSize { jobs, at_once: concurrency.saturating_sub(taken).min(jobs) }
     }
 
     /// Jobs that may be leased beyond those that start at once. Where the topic limits the jobs that run, each
@@ -230,7 +230,7 @@ impl Worker {
         if self.parts.bound.borrow().topic.max_running > 0 {
             return 0;
         }
-        self.pace.ahead(load.longest(now))
+        self.prefetch.ahead(load.longest(now))
     }
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
@@ -246,7 +246,7 @@ impl Worker {
     }
 
     fn verdicts_enough(&self, now: Instant) -> usize {
-        VERDICTS_ENOUGH.min(self.parts.member.batch_max(now))
+        VERDICTS_ENOUGH.min(self.parts.batch_limits.batch_max(now))
     }
 
     async fn wait(&mut self, now: Instant, load: Load) {
@@ -271,20 +271,20 @@ impl Worker {
         let on_time_at = [look_at, rested_at].into_iter().flatten().min();
         let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
-            () = self.parts.lanes.changed(self.ahead(load, now) / 2, enough), if cares => {}
-            when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
+            () = self.parts.executor.changed(self.ahead(load, now) / 2, enough), if cares => {}
+            when = self.parts.wake_up.notified() => self.look_at = self.look_at.min(when),
             // Jobs fall due at a millisecond, and a rest is less; for all else the next one is soon enough.
             () = on_time(&self.parts.timer, on_time_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
-            () = next_order(&mut self.parts.orders) => {}
+            () = next_command(&mut self.parts.commands) => {}
             // It lives as long as the worker, so a change is all that can come of it.
             _ = self.breaker_changes.changed() => {}
         }
     }
 
-    fn follow_orders(&mut self) {
-        let order = *self.parts.orders.borrow_and_update();
-        if let Order::Drain(until) = order {
+    fn follow_commands(&mut self) {
+        let command = *self.parts.commands.borrow_and_update();
+        if let Command::Drain(until) = command {
             self.drain_until = Some(self.drain_until.map_or(until, |known| known.min(until)));
         }
         let Some(until) = self.drain_until else { return };
@@ -296,7 +296,7 @@ impl Worker {
 
     fn is_over(&self) -> bool {
         let Some(until) = self.drain_until else { return false };
-        let load = self.parts.lanes.load();
+        let load = self.parts.executor.load();
         let settled = self.in_flight.is_empty() && self.verdicts.is_empty() && load.ended == 0;
         settled || Instant::now() >= until + DRAIN_GRACE
     }
@@ -304,18 +304,18 @@ impl Worker {
     /// Jobs that did not start in time are for other runners.
     fn give_back_stalled(&mut self) {
         if self.give_back(START_WITHIN) > 0 {
-            self.pace.stalled();
+            self.prefetch.reset();
             self.stalled = true;
             self.more = true;
-        } else if self.stalled && self.parts.lanes.load().opening == 0 {
+        } else if self.stalled && self.parts.executor.load().starting == 0 {
             self.stalled = false;
         }
     }
 
     fn give_back(&mut self, stall: Duration) -> usize {
-        let keys = self.parts.lanes.take_waiting(stall);
+        let keys = self.parts.executor.take_waiting(stall);
         for key in &keys {
-            self.gives_back(*key);
+            self.release_probe(*key);
             if let Some(held) = self.in_flight.take(*key) {
                 let outcome = Outcome::HostFault("not started".to_owned());
                 self.records.push(Record::not_run(held.lease.id.clone(), held.attempt, outcome));
@@ -337,8 +337,8 @@ async fn on_time(timer: &Timer, when: Option<Instant>) {
 
 /// Waits for another order. Whoever gives them lives as long as the worker; were it gone, the last one
 /// would stand.
-async fn next_order(orders: &mut watch::Receiver<Order>) {
-    if orders.changed().await.is_err() {
+async fn next_command(commands: &mut watch::Receiver<Command>) {
+    if commands.changed().await.is_err() {
         std::future::pending().await
     }
 }

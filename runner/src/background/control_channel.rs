@@ -1,6 +1,6 @@
-//! What people tell every running daemon at once, over Redis, and what each answers.
+//! What people tell every running daemon at once, over Redis, and what each replies.
 //!
-//! An order is published to all daemons of one Redis and prefix; each answers into a list of the order's
+//! An order is published to all daemons of one Redis and prefix; each replies into a list of the order's
 //! own. Who may use that Redis may give orders: they do nothing that a push or a changed file could not.
 
 use std::time::{Duration, Instant};
@@ -17,17 +17,17 @@ const ORDER_MAX: usize = 4 << 10;
 const ROLLBACK: &str = "rollback";
 /// The word of the order to look at the files.
 const RELOAD: &str = "reload";
-/// How long daemons are given to answer. An order is followed at once; compiling is not part of it.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// How often it is looked for answers.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How long daemons are given to reply. An order is followed at once; compiling is not part of it.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it is looked for replies.
+const REPLY_POLL: Duration = Duration::from_millis(25);
 
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Where the answers go: a UUID.
+    /// Where the replies go: a UUID.
     pub id: String,
-    /// What is to be done, by its word: a daemon answers a word that it does not know.
+    /// What is to be done, by its word: a daemon replies a word that it does not know.
     order: String,
     /// The topic it is about.
     topic: String,
@@ -35,7 +35,7 @@ pub struct Order {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish<'a> {
+pub enum OrderKind<'a> {
     /// The module before is to serve this topic again.
     Rollback {
         /// The topic.
@@ -50,13 +50,14 @@ pub enum Wish<'a> {
     Unknown,
 }
 
-/// What one daemon answers.
+/// What one daemon replies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Answer {
+#[schema(as = Answer)]
+pub struct Reply {
     /// Which daemon it is.
     pub runner: String,
     /// What came of the order there.
-    pub result: Came,
+    pub result: OrderResult,
     /// The module that serves now, 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
@@ -67,8 +68,9 @@ pub struct Answer {
 
 /// What came of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Came)]
 #[serde(rename_all = "snake_case")]
-pub enum Came {
+pub enum OrderResult {
     /// The module before serves again.
     RolledBack,
     /// It did already: nothing has changed.
@@ -113,16 +115,16 @@ impl Order {
     }
 
     /// What is to be done.
-    pub fn wish(&self) -> Wish<'_> {
+    pub fn kind(&self) -> OrderKind<'_> {
         match self.order.as_str() {
-            ROLLBACK => Wish::Rollback { topic: &self.topic },
-            RELOAD => Wish::Reload { topic: &self.topic },
-            _ => Wish::Unknown,
+            ROLLBACK => OrderKind::Rollback { topic: &self.topic },
+            RELOAD => OrderKind::Reload { topic: &self.topic },
+            _ => OrderKind::Unknown,
         }
     }
 }
 
-impl Came {
+impl OrderResult {
     /// Its word in JSON.
     pub fn word(self) -> &'static str {
         match self {
@@ -138,51 +140,56 @@ impl Came {
 }
 
 /// What daemons said to an order.
-pub struct Told {
-    /// Their answers, in the order of their names.
-    pub answers: Vec<Answer>,
-    /// Daemons that heard of it and gave no answer.
+pub struct Replies {
+    /// Their replies, in the order of their names.
+    pub replies: Vec<Reply>,
+    /// Daemons that heard of it and gave no reply.
     pub silent: u64,
 }
 
-impl Told {
-    /// Gives an order to all daemons, and hears what they answer.
+impl Replies {
+    /// Gives an order to all daemons, and hears what they reply.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn hear(queue: &Queue, order: &Order) -> Result<Self, QueueError> {
+    pub async fn collect(queue: &Queue, order: &Order) -> Result<Self, QueueError> {
         // Texts alone: there is nothing in it that JSON could not hold.
         let text = serde_json::to_string(order).unwrap_or_default();
-        let until = Instant::now() + ANSWERS_WITHIN;
+        let until = Instant::now() + REPLY_TIMEOUT;
         let heard = queue.publish_control(&text).await?;
-        let mut answers: Vec<Answer> = Vec::new();
-        while (answers.len() as u64) < heard && Instant::now() < until {
-            tokio::time::sleep(LOOK_EVERY).await;
+        let mut replies: Vec<Reply> = Vec::new();
+        while (replies.len() as u64) < heard && Instant::now() < until {
+            tokio::time::sleep(REPLY_POLL).await;
             let texts = queue.control_replies(&order.id).await?;
-            answers = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+            replies = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
         }
-        answers.sort_by(|one, other| one.runner.cmp(&other.runner));
-        let silent = heard.saturating_sub(answers.len() as u64);
-        Ok(Self { answers, silent })
+        replies.sort_by(|one, other| one.runner.cmp(&other.runner));
+        let silent = heard.saturating_sub(replies.len() as u64);
+        Ok(Self { replies, silent })
     }
 
     /// Why the order was not followed everywhere; none if it was.
     pub fn trouble(&self, topic: &TopicName) -> Option<NotFollowed> {
-        let count = |came: &[Came]| {
-            self.answers.iter().filter(|answer| came.contains(&answer.result)).count()
+        let count = |result: &[OrderResult]| {
+            self.replies.iter().filter(|reply| result.contains(&reply.result)).count()
         };
-        let nothing_before = count(&[Came::NothingBefore]);
-        if self.answers.is_empty() && self.silent == 0 {
+        let nothing_before = count(&[OrderResult::NothingBefore]);
+        if self.replies.is_empty() && self.silent == 0 {
             Some(NotFollowed::NoDaemon)
         } else if self.silent > 0 {
             Some(NotFollowed::Silent { daemons: self.silent })
         } else if nothing_before > 0 {
             Some(NotFollowed::NothingBefore { topic: topic.clone(), daemons: nothing_before })
-        } else if count(&[Came::Unknown]) > 0 {
+        } else if count(&[OrderResult::Unknown]) > 0 {
             Some(NotFollowed::Unknown)
-        } else if count(&[Came::RolledBack, Came::RolledBackBefore, Came::Looks]) > 0 {
+        } else if count(&[
+            OrderResult::RolledBack,
+            OrderResult::RolledBackBefore,
+            OrderResult::Looks,
+        ]) > 0
+        {
             None
-        } else if count(&[Came::Pulled]) > 0 {
+        } else if count(&[OrderResult::Pulled]) > 0 {
             Some(NotFollowed::NoHandler { topic: topic.clone() })
         } else {
             Some(NotFollowed::NotServed { topic: topic.clone() })
@@ -197,7 +204,7 @@ pub enum NotFollowed {
     #[error("no daemon runs on this Redis: nothing serves, and nothing was taken back")]
     NoDaemon,
     /// Some daemons did not answer in time.
-    #[error("{daemons} of the daemons gave no answer within {} s", ANSWERS_WITHIN.as_secs())]
+    #[error("{daemons} of the daemons gave no answer within {} s", REPLY_TIMEOUT.as_secs())]
     Silent {
         /// How many.
         daemons: u64,
@@ -257,9 +264,9 @@ mod tests {
         let order = Order { id: "0190-aB".to_owned(), ..Order::rollback("order.close") };
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(Order::read(&text), Some(order.clone()));
-        assert_eq!(order.wish(), Wish::Rollback { topic: "order.close" });
+        assert_eq!(order.kind(), OrderKind::Rollback { topic: "order.close" });
         let other = text.replace(ROLLBACK, "dance");
-        assert_eq!(Order::read(&other).unwrap().wish(), Wish::Unknown);
+        assert_eq!(Order::read(&other).unwrap().kind(), OrderKind::Unknown);
         let long = text.replace("order.close", &"x".repeat(ORDER_MAX));
         for bad in ["", "{}", &text.replace("0190", "a:{b}"), &text.replace("0190-aB", ""), &long] {
             assert_eq!(Order::read(bad), None, "{bad}");
@@ -268,16 +275,16 @@ mod tests {
 
     #[test]
     fn words_are_what_serde_writes() {
-        for came in [
-            Came::RolledBack,
-            Came::RolledBackBefore,
-            Came::NothingBefore,
-            Came::Looks,
-            Came::Pulled,
-            Came::NotServed,
-            Came::Unknown,
+        for result in [
+            OrderResult::RolledBack,
+            OrderResult::RolledBackBefore,
+            OrderResult::NothingBefore,
+            OrderResult::Looks,
+            OrderResult::Pulled,
+            OrderResult::NotServed,
+            OrderResult::Unknown,
         ] {
-            assert_eq!(serde_json::to_string(&came).unwrap(), format!("\"{}\"", came.word()));
+            assert_eq!(serde_json::to_string(&result).unwrap(), format!("\"{}\"", result.word()));
         }
     }
 }

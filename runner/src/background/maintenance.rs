@@ -18,9 +18,9 @@ use crate::redis_host::outage::Outage;
 /// How often the house is kept.
 const EVERY: Duration = Duration::from_secs(10);
 /// Topics that are looked at in one pipeline.
-const TOPICS_A_LOOK: usize = 125;
+const TOPICS_PER_PIPELINE: usize = 125;
 /// Batches pruned of one topic before the next has its turn.
-const BATCHES_A_TOPIC: usize = 20;
+const BATCHES_PER_TOPIC: usize = 20;
 /// Runner's deaths allowed to a job of a topic that no manifest here describes.
 const UNBOUND_CRASHES_MAX: u32 = 3;
 
@@ -38,7 +38,7 @@ pub struct Retention {
 }
 
 impl Retention {
-    fn keep(&self) -> RetentionLimits {
+    fn limits(&self) -> RetentionLimits {
         RetentionLimits {
             dead_for: self.age,
             dead_most: self.count,
@@ -63,30 +63,30 @@ pub struct Pulled {
 pub type Retentions = Arc<ArcSwap<BTreeMap<TopicName, Retention>>>;
 
 /// Keeps the house, for ever.
-pub async fn keep(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
+pub async fn run(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut unbound_before = Vec::new();
     loop {
         tick.tick().await;
         let bound = retentions.load_full();
-        let kept = async {
+        let round = async {
             prune(&queue, &bound).await?;
-            tend_pulled(&queue, &bound).await?;
+            maintain_pull_topics(&queue, &bound).await?;
             reclaim_unbound(&queue, &bound, &mut unbound_before).await
         };
-        if let Err(error) = kept.await {
+        if let Err(error) = round.await {
             outage.noticed(&error);
         }
     }
 }
 
 async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<(), QueueError> {
-    let kept: Vec<(TopicName, RetentionLimits)> =
-        bound.iter().map(|(topic, retention)| (topic.clone(), retention.keep())).collect();
-    for some in kept.chunks(TOPICS_A_LOOK) {
-        for ((topic, keep), tidied) in some.iter().zip(queue.prune_ended_all(some).await?) {
-            prune_rest(queue, topic, keep, tidied).await?;
+    let all: Vec<(TopicName, RetentionLimits)> =
+        bound.iter().map(|(topic, retention)| (topic.clone(), retention.limits())).collect();
+    for some in all.chunks(TOPICS_PER_PIPELINE) {
+        for ((topic, limits), pruned) in some.iter().zip(queue.prune_ended_all(some).await?) {
+            prune_rest(queue, topic, limits, pruned).await?;
         }
     }
     Ok(())
@@ -96,15 +96,15 @@ async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<
 async fn prune_rest(
     queue: &Queue,
     topic: &TopicName,
-    keep: &RetentionLimits,
+    limits: &RetentionLimits,
     mut last: Pruned,
 ) -> Result<(), QueueError> {
     let (mut dead, mut done) = (last.dead, last.done);
-    for _ in 0..BATCHES_A_TOPIC {
+    for _ in 0..BATCHES_PER_TOPIC {
         if !last.more {
             break;
         }
-        last = queue.prune_ended(topic, keep).await?;
+        last = queue.prune_ended(topic, limits).await?;
         dead += last.dead;
         done += last.done;
     }
@@ -124,7 +124,7 @@ async fn with_work(
 ) -> Result<Vec<TopicName>, QueueError> {
     let topics: Vec<TopicName> = topics.into_iter().collect();
     let mut found = Vec::new();
-    for some in topics.chunks(TOPICS_A_LOOK) {
+    for some in topics.chunks(TOPICS_PER_PIPELINE) {
         let waits = queue.peek(some).await?;
         let has_work = |wait: &Option<Duration>| wait.is_some_and(|wait| wait.is_zero());
         found.extend(
@@ -138,7 +138,7 @@ async fn with_work(
 }
 
 /// Ends expired leases of topics that are served to pull consumers, and promotes what is due there.
-async fn tend_pulled(
+async fn maintain_pull_topics(
     queue: &Queue,
     bound: &BTreeMap<TopicName, Retention>,
 ) -> Result<(), QueueError> {
@@ -179,7 +179,7 @@ async fn reclaim_unbound(
     }
     let crashed = DeadInfo::without_attempt(FailureClass::Crashed).to_json();
     let mut shards = Vec::new();
-    for some in unbound.chunks(TOPICS_A_LOOK) {
+    for some in unbound.chunks(TOPICS_PER_PIPELINE) {
         for all in queue.shards_of_all(some).await? {
             shards.extend(all.all());
         }
@@ -197,15 +197,15 @@ async fn reclaim_unbound(
         }
     }
     for topic in &unbound {
-        sweep_store(queue, topic).await?;
+        prune_store(queue, topic).await?;
     }
     *before = unbound;
     Ok(())
 }
 
 /// Takes away what is over in the store of a topic: of a bound one `tidy` does.
-async fn sweep_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
-    for _ in 0..BATCHES_A_TOPIC {
+async fn prune_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
+    for _ in 0..BATCHES_PER_TOPIC {
         if queue.kv_prune(topic).await? < BATCH_MAX as u64 {
             break;
         }

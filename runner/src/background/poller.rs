@@ -12,39 +12,39 @@ use duebox_queue::{Notification, Queue, QueueError, WakeUpHub};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::wake_up::Poke;
+use super::wake_up::WakeUp;
 use crate::background::topic_discovery::Finder;
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
 /// The workers that can be poked, each by its shard's name; in the order of the names.
-pub type Pokes = Arc<ArcSwap<Vec<(TopicName, Arc<Poke>)>>>;
+pub type WakeUps = Arc<ArcSwap<Vec<(TopicName, Arc<WakeUp>)>>>;
 
 /// Topics that are looked at in one pipeline: some 0.9 ms of Redis' time, for which all others wait.
-const TOPICS_A_LOOK: usize = 125;
+const TOPICS_PER_PIPELINE: usize = 125;
 
 /// Looks at every topic each `poll`, for ever.
-pub async fn look(queue: Queue, pokes: Pokes, poll: Duration, outage: Arc<Outage>) {
+pub async fn poll(queue: Queue, wake_ups: WakeUps, poll: Duration, outage: Arc<Outage>) {
     let mut tick = tokio::time::interval(poll);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        match look_once(&queue, &pokes, poll).await {
+        match poll_once(&queue, &wake_ups, poll).await {
             Ok(()) => outage.over(),
             Err(error) => outage.noticed(&error),
         }
     }
 }
 
-async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), QueueError> {
-    let pokes = pokes.load_full();
-    for some in pokes.chunks(TOPICS_A_LOOK) {
+async fn poll_once(queue: &Queue, wake_ups: &WakeUps, poll: Duration) -> Result<(), QueueError> {
+    let wake_ups = wake_ups.load_full();
+    for some in wake_ups.chunks(TOPICS_PER_PIPELINE) {
         let topics: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
         let waits = queue.peek(&topics).await?;
         let now = Instant::now();
-        for ((_, poke), wait) in some.iter().zip(waits) {
+        for ((_, wake_up), wait) in some.iter().zip(waits) {
             // What is further off than the next look will be seen by it.
             if let Some(wait) = wait.filter(|wait| *wait <= poll * 2) {
-                poke.poke(now + wait);
+                wake_up.notify_at(now + wait);
             }
         }
     }
@@ -55,8 +55,8 @@ async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), Q
 /// order that comes while too many wait is not taken; who gave it gets no answer.
 pub async fn listen(
     queue: Queue,
-    pokes: Pokes,
-    bells: WakeUpHub,
+    wake_ups: WakeUps,
+    wake_up_hub: WakeUpHub,
     finder: Finder,
     orders: mpsc::Sender<String>,
 ) {
@@ -66,13 +66,13 @@ pub async fn listen(
             Err(error) => debug!(%error, "cannot listen for wake-ups; polling goes on"),
             Ok(mut listener) => {
                 retry = RETRY_FIRST;
-                poke_all(&pokes);
-                bells.notify_all();
+                wake_all(&wake_ups);
+                wake_up_hub.notify_all();
                 loop {
                     match listener.next().await {
                         Notification::WakeUp(topic) => {
-                            bells.notify(&topic);
-                            poke_one(&pokes, &topic, &finder);
+                            wake_up_hub.notify(&topic);
+                            wake_one(&wake_ups, &topic, &finder);
                         }
                         Notification::Control(order) => drop(orders.try_send(order)),
                         Notification::Lost => break,
@@ -85,16 +85,16 @@ pub async fn listen(
     }
 }
 
-fn poke_one(pokes: &Pokes, topic: &TopicName, finder: &Finder) {
-    let pokes = pokes.load();
-    match pokes.binary_search_by(|(name, _)| name.cmp(topic)) {
-        Ok(at) => pokes[at].1.poke(Instant::now()),
+fn wake_one(wake_ups: &WakeUps, topic: &TopicName, finder: &Finder) {
+    let wake_ups = wake_ups.load();
+    match wake_ups.binary_search_by(|(name, _)| name.cmp(topic)) {
+        Ok(at) => wake_ups[at].1.notify_at(Instant::now()),
         Err(_) => finder.met(topic),
     }
 }
 
-fn poke_all(pokes: &Pokes) {
-    for (_, poke) in pokes.load().iter() {
-        poke.poke(Instant::now());
+fn wake_all(wake_ups: &WakeUps) {
+    for (_, wake_up) in wake_ups.load().iter() {
+        wake_up.notify_at(Instant::now());
     }
 }

@@ -10,23 +10,23 @@ use duebox_queue::{Queue, QueueError};
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use super::poller::Pokes;
-use crate::observe::push_counters::{Pushes, Source};
+use super::poller::WakeUps;
+use crate::observe::push_counters::{PushCounters, Source};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
 /// How often every outbox is looked at.
 const EVERY: Duration = Duration::from_secs(10);
 /// Rounds for one topic before the next has its turn.
-const ROUNDS_A_TOPIC: usize = 50;
+const ROUNDS_PER_TOPIC: usize = 50;
 /// Outboxes that are looked at in one pipeline.
-const TOPICS_A_LOOK: usize = 250;
+const TOPICS_PER_PIPELINE: usize = 250;
 
 /// Where workers say that an outbox has something. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Relay(Arc<Shared>);
+pub struct Relay(Arc<DueOutboxes>);
 
 #[derive(Default)]
-struct Shared {
+struct DueOutboxes {
     due: Mutex<BTreeSet<TopicName>>,
     notify: Notify,
 }
@@ -43,20 +43,26 @@ impl Relay {
     }
 
     /// Relays, for ever.
-    pub async fn run(self, queue: Queue, pokes: Pokes, pushes: Arc<Pushes>, outage: Arc<Outage>) {
+    pub async fn run(
+        self,
+        queue: Queue,
+        wake_ups: WakeUps,
+        push_counters: Arc<PushCounters>,
+        outage: Arc<Outage>,
+    ) {
         let mut tick = tokio::time::interval(EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut retry = RETRY_FIRST;
         loop {
-            let looks = tokio::select! {
+            let is_tick = tokio::select! {
                 () = self.0.notify.notified() => false,
                 _ = tick.tick() => true,
             };
-            if looks && let Err(error) = self.look(&queue, &pokes).await {
+            if is_tick && let Err(error) = self.find_due(&queue, &wake_ups).await {
                 outage.noticed(&error);
             }
             for topic in self.take() {
-                match relay(&queue, &topic, &pushes).await {
+                match relay(&queue, &topic, &push_counters).await {
                     Ok(rest) if rest => self.due(&topic),
                     Ok(_) => retry = RETRY_FIRST,
                     Err(error) => {
@@ -71,19 +77,19 @@ impl Relay {
     }
 
     /// Finds the outboxes that have something.
-    async fn look(&self, queue: &Queue, pokes: &Pokes) -> Result<(), QueueError> {
+    async fn find_due(&self, queue: &Queue, wake_ups: &WakeUps) -> Result<(), QueueError> {
         let mut topics: BTreeSet<TopicName> =
-            pokes.load().iter().map(|(shard, _)| shard.clone()).collect();
+            wake_ups.load().iter().map(|(shard, _)| shard.clone()).collect();
         // Those without a worker here, too.
         let mut others = queue.topics().await?;
         others.retain(|topic| !topics.contains(topic));
-        for some in others.chunks(TOPICS_A_LOOK) {
+        for some in others.chunks(TOPICS_PER_PIPELINE) {
             for shards in queue.shards_of_all(some).await? {
                 topics.extend(shards.all());
             }
         }
         let topics: Vec<TopicName> = topics.into_iter().collect();
-        for some in topics.chunks(TOPICS_A_LOOK) {
+        for some in topics.chunks(TOPICS_PER_PIPELINE) {
             for (topic, entries) in some.iter().zip(queue.outbox_lengths(some).await?) {
                 if entries > 0 {
                     self.due(topic);
@@ -95,10 +101,14 @@ impl Relay {
 }
 
 /// Empties an outbox, or does a good part of it. True if something is left that can be relayed.
-async fn relay(queue: &Queue, topic: &TopicName, pushes: &Pushes) -> Result<bool, QueueError> {
-    for _ in 0..ROUNDS_A_TOPIC {
+async fn relay(
+    queue: &Queue,
+    topic: &TopicName,
+    push_counters: &PushCounters,
+) -> Result<bool, QueueError> {
+    for _ in 0..ROUNDS_PER_TOPIC {
         let relayed = queue.relay(topic).await?;
-        pushes.pushed(Source::FollowUp, relayed.pushed as usize);
+        push_counters.pushed(Source::FollowUp, relayed.pushed as usize);
         for fault in &relayed.faults {
             warn!(%topic, "{fault}");
         }

@@ -19,7 +19,7 @@ use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Topics whose rules are written together.
-const TOPICS_A_WRITE: usize = 200;
+const TOPICS_PER_PIPELINE: usize = 200;
 
 /// The rules that are to hold, by topic.
 pub(crate) type AllRules = Arc<[(TopicName, Limits)]>;
@@ -70,7 +70,7 @@ pub(crate) async fn write(
 
 /// Keeps the rules in Redis as they are to be, until the sender is gone. What Redis did not take is
 /// tried again.
-pub(crate) async fn keep(
+pub(crate) async fn run(
     queue: Queue,
     mut rules: watch::Receiver<AllRules>,
     finder: Finder,
@@ -116,7 +116,7 @@ async fn write_wanted(
     let is_wanted =
         |(topic, rules): &&(TopicName, Limits)| all || written.get(topic) != Some(rules);
     let rest: Vec<_> = wanted.iter().filter(is_wanted).cloned().collect();
-    for some in rest.chunks(TOPICS_A_WRITE) {
+    for some in rest.chunks(TOPICS_PER_PIPELINE) {
         let changed = write(queue, some).await?;
         let names: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
         for ((topic, rules), changed) in some.iter().zip(changed) {

@@ -1,6 +1,6 @@
-//! The scheduler: it pushes the jobs of `[[schedules]]` at their ticks. Every runner runs one, and
+//! The scheduler: it push_counters the jobs of `[[schedules]]` at their ticks. Every runner runs one, and
 //! each tick becomes exactly one job: whoever is first moves on what Redis knows of the schedule, in
-//! the transition that pushes, and the others find it taken.
+//! the transition that push_counters, and the others find it taken.
 //!
 //! Redis' clock alone decides. The scheduler asks it, sleeps until the next tick, and asks again; the
 //! clock of its machine may be years off.
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use self::catch_up::{COUNT_MAX, CatchUp, catch_up};
-use crate::observe::push_counters::{Pushes, Source};
+use crate::observe::push_counters::{PushCounters, Source};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 use crate::schedule::{Missed, Schedule};
 
@@ -32,19 +32,19 @@ const LOOK_MAX: Duration = Duration::from_secs(60);
 /// Schedules that are attended to at once.
 const AT_ONCE: usize = 16;
 /// Calls for one schedule at one look; more are needed only while others move it on as well.
-const CALLS_A_LOOK: usize = 8;
+const CALLS_PER_SCHEDULE: usize = 8;
 /// Further ahead than this, what Redis knows was written before its clock was set back.
 const AHEAD_MAX_MS: u64 = 3_600_000;
 
-/// Pushes the jobs of the schedules at their ticks, until the sender is gone.
-pub async fn keep_time(
+/// PushCounters the jobs of the schedules at their ticks, until the sender is gone.
+pub async fn run(
     queue: Queue,
     mut schedules: watch::Receiver<Schedules>,
-    pushes: Arc<Pushes>,
+    push_counters: Arc<PushCounters>,
     outage: Arc<Outage>,
 ) {
     let mut scheduler =
-        Scheduler { queue, pushes, outage, seen: BTreeMap::new(), retry: RETRY_FIRST };
+        Scheduler { queue, push_counters, outage, progress: BTreeMap::new(), retry: RETRY_FIRST };
     loop {
         let current = Arc::clone(&schedules.borrow_and_update());
         scheduler.take_over(&current);
@@ -70,16 +70,16 @@ async fn sleep_until(when: Option<Instant>) {
 
 struct Scheduler {
     queue: Queue,
-    pushes: Arc<Pushes>,
+    push_counters: Arc<PushCounters>,
     outage: Arc<Outage>,
     /// What is known of each schedule, by its topic and name.
-    seen: BTreeMap<(TopicName, String), Seen>,
+    progress: BTreeMap<(TopicName, String), Progress>,
     retry: Duration,
 }
 
 /// What this runner knows of a schedule. Another may know more: then Redis says so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Seen {
+struct Progress {
     /// Until when its ticks are dealt with, unix ms; none before the first answer.
     until: Option<u64>,
     /// What the schedule said to the runner that dealt with them.
@@ -105,11 +105,11 @@ impl Scheduler {
     /// Other schedules are in service: nothing is taken for granted but what Redis said.
     fn take_over(&mut self, schedules: &Schedules) {
         let keys: BTreeSet<_> = schedules.iter().map(key).collect();
-        self.seen.retain(|key, _| keys.contains(key));
-        self.seen.values_mut().for_each(|seen| seen.next = None);
+        self.progress.retain(|key, _| keys.contains(key));
+        self.progress.values_mut().for_each(|progress| progress.next = None);
     }
 
-    /// Pushes what is due, and says when to look again; never if there is nothing to look for.
+    /// PushCounters what is due, and says when to look again; never if there is nothing to look for.
     async fn look(&mut self, schedules: &Schedules) -> Option<Instant> {
         if schedules.is_empty() {
             return None;
@@ -125,18 +125,19 @@ impl Scheduler {
         let asked_at = Instant::now();
         let mut wait = LOOK_MAX;
         let mut failed = false;
-        for Attended { schedule, mut seen, result } in self.attend_all(schedules, now_ms).await {
+        for Attended { schedule, mut progress, result } in self.attend_all(schedules, now_ms).await
+        {
             match result {
                 Ok(until_next) => {
                     wait = wait.min(until_next);
-                    seen.refused = false;
+                    progress.refused = false;
                 }
                 Err(error) => {
                     failed = true;
-                    self.tell_failure(schedule, &mut seen, &error);
+                    self.report_failure(schedule, &mut progress, &error);
                 }
             }
-            self.seen.insert(key(schedule), seen);
+            self.progress.insert(key(schedule), progress);
         }
         if failed {
             return Some(asked_at + wait.min(self.next_retry()));
@@ -148,8 +149,8 @@ impl Scheduler {
 
     async fn attend_all<'s>(&self, schedules: &'s Schedules, now_ms: u64) -> Vec<Attended<'s>> {
         let attend_one = |schedule: &'s Schedule| {
-            let seen = self.seen.get(&key(schedule)).cloned().unwrap_or_default();
-            attend(&self.queue, &self.pushes, schedule, seen, now_ms)
+            let progress = self.progress.get(&key(schedule)).cloned().unwrap_or_default();
+            attend(&self.queue, &self.push_counters, schedule, progress, now_ms)
         };
         let work: Vec<_> = schedules.iter().map(attend_one).collect();
         stream::iter(work).buffer_unordered(AT_ONCE).collect().await
@@ -160,11 +161,11 @@ impl Scheduler {
         self.retry
     }
 
-    fn tell_failure(&self, schedule: &Schedule, seen: &mut Seen, error: &QueueError) {
+    fn report_failure(&self, schedule: &Schedule, progress: &mut Progress, error: &QueueError) {
         if matches!(error, QueueError::NoAnswer(_) | QueueError::Unreachable { .. }) {
             self.outage.noticed(error);
-        } else if !seen.refused {
-            seen.refused = true;
+        } else if !progress.refused {
+            progress.refused = true;
             warn!(schedule = %schedule.name, topic = %schedule.topic, %error,
                 "ticks cannot be pushed; they are tried again");
         }
@@ -178,7 +179,7 @@ fn key(schedule: &Schedule) -> (TopicName, String) {
 /// What came of attending to a schedule.
 struct Attended<'s> {
     schedule: &'s Schedule,
-    seen: Seen,
+    progress: Progress,
     /// How long until its next tick.
     result: Result<Duration, QueueError>,
 }
@@ -186,20 +187,20 @@ struct Attended<'s> {
 /// Does what a schedule needs at `now_ms`.
 async fn attend<'s>(
     queue: &Queue,
-    pushes: &Pushes,
+    push_counters: &PushCounters,
     schedule: &'s Schedule,
-    mut seen: Seen,
+    mut progress: Progress,
     now_ms: u64,
 ) -> Attended<'s> {
-    if let Some(wait) = seen.rest(now_ms) {
-        return Attended { schedule, seen, result: Ok(wait) };
+    if let Some(wait) = progress.rest(now_ms) {
+        return Attended { schedule, progress, result: Ok(wait) };
     }
     let line = schedule.when.describe();
-    for _ in 0..CALLS_A_LOOK {
-        let Some(step) = next_step(schedule, &line, &seen, now_ms) else {
-            seen.next = seen.until.and_then(|until| schedule.when.next_after(until));
-            let wait = seen.rest(now_ms).unwrap_or(LOOK_MAX);
-            return Attended { schedule, seen, result: Ok(wait) };
+    for _ in 0..CALLS_PER_SCHEDULE {
+        let Some(step) = next_step(schedule, &line, &progress, now_ms) else {
+            progress.next = progress.until.and_then(|until| schedule.when.next_after(until));
+            let wait = progress.rest(now_ms).unwrap_or(LOOK_MAX);
+            return Attended { schedule, progress, result: Ok(wait) };
         };
         let times = match &step {
             Step::Begin | Step::BeginAnew => &[],
@@ -208,28 +209,28 @@ async fn attend<'s>(
         let tick = Tick {
             schedule: &schedule.name,
             line: &line,
-            expected: seen.until,
+            expected: progress.until,
             until: now_ms,
             payload: &schedule.payload,
             times,
         };
         match queue.tick(&schedule.topic, &tick).await {
             Ok(Ticked::Done(words)) => {
-                tell(schedule, &step, now_ms);
-                tell_ticks(schedule, times, &words);
+                log_step(schedule, &step, now_ms);
+                log_ticks(schedule, times, &words);
                 let stored = words.iter().filter(|word| word.is_stored()).count();
-                pushes.pushed(Source::Schedule, stored);
-                seen = Seen { until: Some(now_ms), line: line.clone(), ..seen };
+                push_counters.pushed(Source::Schedule, stored);
+                progress = Progress { until: Some(now_ms), line: line.clone(), ..progress };
             }
-            Ok(Ticked::Taken { until, line }) => seen = Seen { until, line, ..seen },
-            Ok(Ticked::Early(wait)) => return Attended { schedule, seen, result: Ok(wait) },
-            Err(error) => return Attended { schedule, seen, result: Err(error) },
+            Ok(Ticked::Taken { until, line }) => progress = Progress { until, line, ..progress },
+            Ok(Ticked::Early(wait)) => return Attended { schedule, progress, result: Ok(wait) },
+            Err(error) => return Attended { schedule, progress, result: Err(error) },
         }
     }
-    Attended { schedule, seen, result: Ok(RETRY_FIRST) }
+    Attended { schedule, progress, result: Ok(RETRY_FIRST) }
 }
 
-impl Seen {
+impl Progress {
     /// How long until the next tick; none if there may be something to do now.
     fn rest(&self, now_ms: u64) -> Option<Duration> {
         let next = self.next.filter(|next| *next > now_ms && !self.is_ahead(now_ms))?;
@@ -243,12 +244,12 @@ impl Seen {
 }
 
 /// What a schedule needs at `now_ms`; none if nothing is due.
-fn next_step(schedule: &Schedule, line: &str, seen: &Seen, now_ms: u64) -> Option<Step> {
-    let Some(until) = seen.until else { return Some(Step::Begin) };
-    if seen.is_ahead(now_ms) {
+fn next_step(schedule: &Schedule, line: &str, progress: &Progress, now_ms: u64) -> Option<Step> {
+    let Some(until) = progress.until else { return Some(Step::Begin) };
+    if progress.is_ahead(now_ms) {
         return Some(Step::BeginAnew);
     }
-    let is_changed = seen.line != line;
+    let is_changed = progress.line != line;
     // What another line would have missed is no loss.
     let missed = if is_changed { Missed::Skip } else { schedule.missed };
     let due = catch_up(schedule, missed, until, now_ms);
@@ -258,7 +259,7 @@ fn next_step(schedule: &Schedule, line: &str, seen: &Seen, now_ms: u64) -> Optio
 }
 
 /// Tells what people want to know beyond the jobs themselves.
-fn tell(schedule: &Schedule, step: &Step, now_ms: u64) {
+fn log_step(schedule: &Schedule, step: &Step, now_ms: u64) {
     let Schedule { name, topic, when, .. } = schedule;
     match step {
         Step::Begin => {
@@ -282,7 +283,7 @@ fn tell(schedule: &Schedule, step: &Step, now_ms: u64) {
     }
 }
 
-fn tell_ticks(schedule: &Schedule, times: &[u64], words: &[Pushed]) {
+fn log_ticks(schedule: &Schedule, times: &[u64], words: &[Pushed]) {
     for (tick, word) in times.iter().zip(words) {
         let word = word.word();
         debug!(schedule = %schedule.name, topic = %schedule.topic, tick, word, "ticked");
@@ -310,8 +311,8 @@ mod tests {
     }
 
     fn step(until: Option<u64>, line: &str) -> Option<Step> {
-        let seen = Seen { until, line: line.to_owned(), ..Seen::default() };
-        next_step(&minutely(), "every 1m", &seen, NOW)
+        let progress = Progress { until, line: line.to_owned(), ..Progress::default() };
+        next_step(&minutely(), "every 1m", &progress, NOW)
     }
 
     #[test]
@@ -352,9 +353,10 @@ mod tests {
         assert_eq!(step(Some(NOW + AHEAD_MAX_MS), "every 1m"), None);
         assert_eq!(step(Some(NOW + AHEAD_MAX_MS + 1), "every 1m"), Some(Step::BeginAnew));
         let ahead = NOW + AHEAD_MAX_MS + 1;
-        let seen = Seen { until: Some(ahead), next: Some(ahead + 60_000), ..Seen::default() };
-        assert_eq!(seen.rest(NOW), None);
-        assert_eq!(seen.rest(ahead), Some(Duration::from_secs(60)));
-        assert_eq!(seen.rest(ahead + 60_000), None);
+        let progress =
+            Progress { until: Some(ahead), next: Some(ahead + 60_000), ..Progress::default() };
+        assert_eq!(progress.rest(NOW), None);
+        assert_eq!(progress.rest(ahead), Some(Duration::from_secs(60)));
+        assert_eq!(progress.rest(ahead + 60_000), None);
     }
 }

@@ -5,16 +5,16 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// Tells one sleeping worker when to look at its topic. Of several pokes the earliest counts.
+/// Tells one sleeping worker when to look at its topic. Of several wake_ups the earliest counts.
 #[derive(Default)]
-pub struct Poke {
+pub struct WakeUp {
     notify: Notify,
     look_at: Mutex<Option<Instant>>,
 }
 
-impl Poke {
+impl WakeUp {
     /// There is work at `when`.
-    pub fn poke(&self, when: Instant) {
+    pub fn notify_at(&self, when: Instant) {
         let mut look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner);
         if look_at.is_none_or(|known| when < known) {
             *look_at = Some(when);
@@ -23,7 +23,7 @@ impl Poke {
     }
 
     /// Waits for a poke and says for when it was.
-    pub async fn poked(&self) -> Instant {
+    pub async fn notified(&self) -> Instant {
         loop {
             let look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner).take();
             match look_at {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use duebox_job::{JobId, TopicName, format_duration};
-use duebox_queue::{Job, CurrentLease};
+use duebox_queue::{CurrentLease, Job};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -12,16 +12,16 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Supervisor;
-use super::served::{Served, ShardWorker, Workers, binding, tell_canary};
+use super::served::{Served, ShardWorker, Workers, binding, log_canary};
 use crate::background::rules;
-use crate::background::wake_up::Poke;
+use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::{Binding, Handlers};
 use crate::deploy::breaker::Breaker;
 use crate::deploy::deployments::Service;
 use crate::deploy::entry::entry_of;
-use crate::executor::Lanes;
+use crate::executor::Executor;
 use crate::manifest::Topic;
-use crate::worker::{Order, Worker, WorkerParts};
+use crate::worker::{Command, Worker, WorkerParts};
 
 /// Topics that are served because they match a pattern, at most.
 const BY_PATTERN_MAX: usize = 10_000;
@@ -69,7 +69,7 @@ impl Supervisor {
             if by_pattern < BY_PATTERN_MAX {
                 self.bind(&name).await;
                 by_pattern += 1;
-            } else if !std::mem::replace(&mut self.topics.are_crowded, true) {
+            } else if !std::mem::replace(&mut self.topics.pattern_limit_logged, true) {
                 warn!(topic = %name, "more than {BY_PATTERN_MAX} topics match patterns of the manifest; the rest wait, \
                     this one among them: serve fewer topics, or tell the jobs apart by their payload");
             }
@@ -121,7 +121,7 @@ impl Supervisor {
         let workers = handlers.map(|handlers| {
             let file = topic.handler.as_deref().map(Path::display);
             info!(topic = %name, handler = file.map(tracing::field::display), digest = %handlers.main.digest().short(), shards = shards.len(), "serving");
-            tell_canary(name, None, handlers.canary.as_ref());
+            log_canary(name, None, handlers.canary.as_ref());
             self.start_workers(&shards, binding(&topic, handlers, self.manifest.runner.lease))
         });
         if workers.is_none() {
@@ -134,12 +134,12 @@ impl Supervisor {
         let concurrency = bound.topic.concurrency as usize * shards.len();
         let mut workers = Workers {
             share: self.services.executor.share(concurrency),
-            member: self.services.batch_limits.join(),
+            batch_limits: self.services.batch_limits.join(),
             binding: watch::Sender::new(Arc::new(bound)),
-            orders: watch::Sender::new(Order::Work),
+            commands: watch::Sender::new(Command::Work),
             counters: Arc::default(),
-            figures: Arc::default(),
-            latest: Arc::default(),
+            module_stats: Arc::default(),
+            recent_attempts: Arc::default(),
             breaker: Arc::new(Breaker::new(Instant::now())),
             each: Vec::with_capacity(shards.len()),
         };
@@ -150,29 +150,33 @@ impl Supervisor {
     }
 
     /// Starts one more of a topic's workers.
-    fn start_worker(&self, shard: &TopicName, beside: &Workers) -> ShardWorker {
-        let bound = beside.binding.subscribe();
-        let poke = Arc::new(Poke::default());
+    fn start_worker(&self, shard: &TopicName, siblings: &Workers) -> ShardWorker {
+        let bound = siblings.binding.subscribe();
+        let wake_up = Arc::new(WakeUp::default());
         let worker = Worker::new(WorkerParts {
             topic: shard.clone(),
             queue: self.services.queue.clone(),
-            lanes: Lanes::new(self.services.executor.clone(), beside.share.clone(), bound.clone()),
+            executor: Executor::new(
+                self.services.executor.clone(),
+                siblings.share.clone(),
+                bound.clone(),
+            ),
             bound,
-            poke: Arc::clone(&poke),
-            counters: Arc::clone(&beside.counters),
-            figures: Arc::clone(&beside.figures),
-            latest: Arc::clone(&beside.latest),
-            member: beside.member.clone(),
-            breaker: Arc::clone(&beside.breaker),
+            wake_up: Arc::clone(&wake_up),
+            counters: Arc::clone(&siblings.counters),
+            module_stats: Arc::clone(&siblings.module_stats),
+            recent_attempts: Arc::clone(&siblings.recent_attempts),
+            batch_limits: siblings.batch_limits.clone(),
+            breaker: Arc::clone(&siblings.breaker),
             outage: Arc::clone(&self.services.outage),
             relay: self.services.relay.clone(),
             traces: self.services.records.traces.clone(),
             events: self.services.records.events.clone(),
             timer: self.services.timer.clone(),
-            orders: beside.orders.subscribe(),
+            commands: siblings.commands.subscribe(),
             runner_id: Arc::clone(&self.services.runner_id),
         });
-        ShardWorker { poke, task: tokio::spawn(worker.run()) }
+        ShardWorker { wake_up, task: tokio::spawn(worker.run()) }
     }
 
     /// Serves the shards too that a runner of another manifest has added to a topic.

@@ -46,7 +46,7 @@ pub(super) async fn build(
     let mut connected = redis::connect(&manifest).await?;
     let managed = connected.managed.take();
     let prefix = &manifest.redis.prefix;
-    let (services, (exporting, telling)) =
+    let (services, (export_task, events_task)) =
         match Services::start(&manifest.runner, prefix, sandbox, &connected, threads) {
             Ok(started) => started,
             Err(error) => {
@@ -71,7 +71,13 @@ pub(super) async fn build(
         reloader,
         topics,
         inbox: Inbox { found, orders, look: Arc::default(), judge_at },
-        owned: Owned { managed, server: None, exporting, telling, background: JoinSet::new() },
+        owned: Owned {
+            managed,
+            server: None,
+            export_task,
+            events_task,
+            background: JoinSet::new(),
+        },
     };
     Ok((supervisor, Startup { addresses, redis: connected.settings, orders: given }))
 }

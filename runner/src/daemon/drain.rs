@@ -16,7 +16,7 @@ impl Supervisor {
     /// Drains, and stops all that the supervisor owns.
     pub(super) async fn drain(self) {
         let Self { manifest, services, topics, owned, .. } = self;
-        let Owned { managed, mut server, exporting, telling, mut background } = owned;
+        let Owned { managed, mut server, export_task, events_task, mut background } = owned;
         let drain_timeout = manifest.runner.drain_timeout;
         let began = Instant::now();
         services.records.health.enters(Phase::Draining);
@@ -36,7 +36,7 @@ impl Supervisor {
         };
         tokio::join!(close, end);
         let records = &services.records;
-        tokio::join!(records.traces.stop(exporting), records.events.stop(telling));
+        tokio::join!(records.traces.stop(export_task), records.events.stop(events_task));
         background.shutdown().await;
         // Without an answer the status lapses by itself.
         let forget = services.queue.remove_status(&services.runner_id);

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::served::{Served, Topics};
 use crate::background::maintenance::{Pulled, Retention, Retentions};
-use crate::background::poller::Pokes;
+use crate::background::poller::WakeUps;
 use crate::background::rules::AllRules;
 use crate::background::scheduler::Schedules;
 use crate::background::topic_discovery::Finder;
@@ -21,7 +21,7 @@ use crate::worker::verdict::buried_info;
 /// What others read.
 pub(super) struct Published {
     pub(super) finder: Finder,
-    pub(super) pokes: Pokes,
+    pub(super) wake_ups: WakeUps,
     pub(super) retentions: Retentions,
     pub(super) rules: watch::Sender<AllRules>,
     pub(super) schedules: watch::Sender<Schedules>,
@@ -37,7 +37,7 @@ impl Published {
     pub(super) fn new(finder: Finder, manifest: &Manifest) -> Self {
         Self {
             finder,
-            pokes: Pokes::default(),
+            wake_ups: WakeUps::default(),
             retentions: Retentions::default(),
             rules: watch::Sender::new(Arc::new([])),
             schedules: watch::Sender::new(manifest.schedules.clone().into()),
@@ -62,11 +62,11 @@ impl Published {
             rules.push((name.clone(), topic.rules()));
             retentions.insert(name.clone(), retention(topic));
         }
-        self.pokes.store(Arc::new(topics.pokes()));
+        self.wake_ups.store(Arc::new(topics.wake_ups()));
         self.retentions.store(Arc::new(retentions));
         let shards = |served: &Served| u32::try_from(served.shards.len()).unwrap_or(u32::MAX);
         let served = topics.served.iter().map(|(name, served)| (name.clone(), shards(served)));
-        self.finder.know(Arc::clone(manifest), served.collect());
+        self.finder.update(Arc::clone(manifest), served.collect());
         self.names.store(Arc::new(rules.iter().map(|(name, _)| name.clone()).collect()));
         self.rules.send_replace(rules.into());
         self.watched.send_replace(watched);

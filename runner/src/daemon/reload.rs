@@ -27,7 +27,7 @@ impl Supervisor {
         let evidence = |entry: &_| Self::evidence(topics, manifest, entry);
         self.deployments.deploy(changes.modules, manifest, evidence);
         self.bind_all().await;
-        self.published.finder.look_anew();
+        self.published.finder.restart_scan();
         true
     }
 
@@ -55,7 +55,7 @@ impl Supervisor {
         self.published.publish_schedules(&manifest);
         info!(topics = entries(&manifest).count(), "the manifest is reloaded");
         records.health.manifest_applied();
-        self.topics.are_crowded = false;
+        self.topics.pattern_limit_logged = false;
         self.manifest = Arc::new(manifest);
     }
 }

@@ -10,19 +10,19 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::background::wake_up::Poke;
+use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::{Binding, CanaryHandler, Handlers};
-use crate::deploy::breaker::{Breaker, Standing};
+use crate::deploy::breaker::{Breaker, BreakerState};
 use crate::deploy::entry::{EntryName, entry_of};
-use crate::executor::Share;
+use crate::executor::TopicShare;
 use crate::manifest::{Manifest, Topic, percent};
 use crate::observe::counters::{Counters, Fate, read};
 use crate::observe::log::attempt_log::millis;
-use crate::observe::module_stats::{Figures, Sums};
-use crate::observe::recent_attempts::Latest;
+use crate::observe::module_stats::{ModuleStats, Sums};
+use crate::observe::recent_attempts::RecentAttempts;
 use crate::report::status::Serving;
-use crate::worker::Order;
-use crate::worker::batch_limits::Member;
+use crate::worker::Command;
+use crate::worker::batch_limits::TopicBatchLimits;
 
 /// All topics that are served.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(super) struct Topics {
     /// Some topics are not served yet, since Redis did not take their rules.
     pub(super) are_unbound: bool,
     /// More topics match patterns than are served, and that was logged.
-    pub(super) are_crowded: bool,
+    pub(super) pattern_limit_logged: bool,
 }
 
 /// A topic that is served.
@@ -48,21 +48,21 @@ pub(super) struct Served {
 
 /// The workers of a topic.
 pub(super) struct Workers {
-    pub(super) share: Share,
+    pub(super) share: TopicShare,
     /// Its place among the topics.
-    pub(super) member: Member,
+    pub(super) batch_limits: TopicBatchLimits,
     pub(super) binding: watch::Sender<Arc<Binding>>,
-    pub(super) orders: watch::Sender<Order>,
+    pub(super) commands: watch::Sender<Command>,
     pub(super) counters: Arc<Counters>,
-    pub(super) figures: Arc<Figures>,
-    pub(super) latest: Arc<Latest>,
+    pub(super) module_stats: Arc<ModuleStats>,
+    pub(super) recent_attempts: Arc<RecentAttempts>,
     pub(super) breaker: Arc<Breaker>,
     pub(super) each: Vec<ShardWorker>,
 }
 
 /// The worker of one shard.
 pub(super) struct ShardWorker {
-    pub(super) poke: Arc<Poke>,
+    pub(super) wake_up: Arc<WakeUp>,
     pub(super) task: JoinHandle<()>,
 }
 
@@ -86,15 +86,16 @@ impl Topics {
     }
 
     /// The wake-up of each shard's worker, in the order of their names.
-    pub(super) fn pokes(&self) -> Vec<(TopicName, Arc<Poke>)> {
-        let mut pokes = Vec::new();
+    pub(super) fn wake_ups(&self) -> Vec<(TopicName, Arc<WakeUp>)> {
+        let mut wake_ups = Vec::new();
         for served in self.served.values() {
             let Some(workers) = &served.workers else { continue };
             let both = served.shards.iter().zip(&workers.each);
-            pokes.extend(both.map(|(shard, worker)| (shard.clone(), Arc::clone(&worker.poke))));
+            wake_ups
+                .extend(both.map(|(shard, worker)| (shard.clone(), Arc::clone(&worker.wake_up))));
         }
-        pokes.sort_by(|(one, _), (other, _)| one.cmp(other));
-        pokes
+        wake_ups.sort_by(|(one, _), (other, _)| one.cmp(other));
+        wake_ups
     }
 
     /// Leaves a topic: what it has in flight may finish within its ttr. False if it is not served.
@@ -121,7 +122,7 @@ impl Topics {
 impl Workers {
     /// True if the breaker is not closed.
     pub(super) fn is_held_back(&self) -> bool {
-        self.breaker.standing() != Standing::Closed
+        self.breaker.state() != BreakerState::Closed
     }
 }
 
@@ -163,7 +164,7 @@ impl Served {
             info!(topic = %name, digest = %digest.short(), before = %old.short(),
                 "a new module serves; jobs that run finish on the one before");
         }
-        tell_canary(name, before.canary.as_ref(), handlers.canary.as_ref());
+        log_canary(name, before.canary.as_ref(), handlers.canary.as_ref());
     }
 
     /// Where its status is looked up; none where pull consumers serve it.
@@ -172,8 +173,8 @@ impl Served {
         Some(Serving {
             bound: workers.binding.subscribe(),
             counters: Arc::clone(&workers.counters),
-            figures: Arc::clone(&workers.figures),
-            latest: Arc::clone(&workers.latest),
+            figures: Arc::clone(&workers.module_stats),
+            latest: Arc::clone(&workers.recent_attempts),
             breaker: Arc::clone(&workers.breaker),
         })
     }
@@ -187,7 +188,7 @@ impl Served {
 }
 
 /// Says which canary runs which part of the jobs, if that was otherwise before.
-pub(super) fn tell_canary(
+pub(super) fn log_canary(
     name: &TopicName,
     before: Option<&CanaryHandler>,
     canary: Option<&CanaryHandler>,
@@ -209,7 +210,7 @@ pub(super) fn tell_canary(
 impl Leaving {
     /// Gives what is in flight no longer than until then.
     pub(super) fn hurry(&self, until: Instant) {
-        self.workers.orders.send_replace(Order::Drain(until));
+        self.workers.commands.send_replace(Command::Drain(until));
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -224,7 +225,7 @@ impl Leaving {
                 warn!(topic = %name, %error, "the worker did not end well; its leases expire");
             }
         }
-        log_counts(&name, &workers.counters, &workers.figures.total());
+        log_counts(&name, &workers.counters, &workers.module_stats.total());
     }
 }
 

@@ -46,18 +46,24 @@ impl Supervisor {
         let (services, published) = (&self.services, &self.published);
         let queue = || services.queue.clone();
         let outage = || Arc::clone(&services.outage);
-        let pokes = || Arc::clone(&published.pokes);
-        let pushes = || Arc::clone(&services.records.pushes);
+        let wake_ups = || Arc::clone(&published.wake_ups);
+        let pushes = || Arc::clone(&services.records.push_counters);
         let finder = || published.finder.clone();
         let loops = &mut self.owned.background;
-        loops.spawn(poller::look(queue(), pokes(), self.manifest.redis.poll, outage()));
-        loops.spawn(poller::listen(queue(), pokes(), services.bells.clone(), finder(), orders));
-        loops.spawn(maintenance::keep(queue(), Arc::clone(&published.retentions), outage()));
-        loops.spawn(services.relay.clone().run(queue(), pokes(), pushes(), outage()));
-        loops.spawn(rules::keep(queue(), published.rules.subscribe(), finder(), outage()));
-        loops.spawn(finder().look(queue(), outage()));
+        loops.spawn(poller::poll(queue(), wake_ups(), self.manifest.redis.poll, outage()));
+        loops.spawn(poller::listen(
+            queue(),
+            wake_ups(),
+            services.wake_up_hub.clone(),
+            finder(),
+            orders,
+        ));
+        loops.spawn(maintenance::run(queue(), Arc::clone(&published.retentions), outage()));
+        loops.spawn(services.relay.clone().run(queue(), wake_ups(), pushes(), outage()));
+        loops.spawn(rules::run(queue(), published.rules.subscribe(), finder(), outage()));
+        loops.spawn(finder().run(queue(), outage()));
         let schedules = published.schedules.subscribe();
-        loops.spawn(scheduler::keep_time(queue(), schedules, pushes(), outage()));
+        loops.spawn(scheduler::run(queue(), schedules, pushes(), outage()));
         let identity = (Arc::clone(&services.runner_id), api);
         let (watched, refused) = (published.watched.subscribe(), published.refused.subscribe());
         loops.spawn(status::tell(queue(), identity, watched, refused, outage()));
@@ -80,12 +86,12 @@ impl Supervisor {
             redis,
             prefix: self.manifest.redis.prefix.clone(),
             finder: self.published.finder.clone(),
-            bells: services.bells.clone(),
+            bells: services.wake_up_hub.clone(),
             probes: self.probes(),
-            pushes: Arc::clone(&records.pushes),
+            pushes: Arc::clone(&records.push_counters),
             watched: self.published.watched.subscribe(),
             runner_id: Arc::clone(&services.runner_id),
-            consumed: Arc::clone(&records.consumed),
+            consumed: Arc::clone(&records.pull_counters),
             traces: records.traces.clone(),
             events: records.events.clone(),
         };

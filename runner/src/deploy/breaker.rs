@@ -19,7 +19,7 @@ use crate::manifest::BreakerRule;
 
 /// What a breaker lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum BreakerState {
     /// Everything.
     Closed,
     /// Nothing until `probe_at`, then one job.
@@ -47,8 +47,8 @@ pub struct End {
 
 /// What is known of a topic's handler.
 #[derive(Debug)]
-pub struct State {
-    standing: Standing,
+pub struct BreakerTracker {
+    state: BreakerState,
     /// Failures in a row.
     row: u32,
     /// Attempts that began before this do not count.
@@ -56,20 +56,24 @@ pub struct State {
 }
 
 /// The breaker of one topic in this process.
-pub struct Breaker(watch::Sender<State>);
+pub struct Breaker(watch::Sender<BreakerTracker>);
 
 /// Waits for a breaker to change.
-pub type Changes = watch::Receiver<State>;
+pub type Changes = watch::Receiver<BreakerTracker>;
 
 impl Breaker {
     /// A closed one.
     pub fn new(now: Instant) -> Self {
-        Self(watch::Sender::new(State { standing: Standing::Closed, row: 0, counts_from: now }))
+        Self(watch::Sender::new(BreakerTracker {
+            state: BreakerState::Closed,
+            row: 0,
+            counts_from: now,
+        }))
     }
 
     /// What it lets through.
-    pub fn standing(&self) -> Standing {
-        self.0.borrow().standing
+    pub fn state(&self) -> BreakerState {
+        self.0.borrow().state
     }
 
     /// Tells of each change from now on.
@@ -89,9 +93,9 @@ impl Breaker {
             }
             let opens = rule.failures > 0
                 && state.row >= rule.failures
-                && state.standing == Standing::Closed;
+                && state.state == BreakerState::Closed;
             if opens {
-                state.standing = Standing::Open { since: now, probe_at: now + rule.probe };
+                state.state = BreakerState::Open { since: now, probe_at: now + rule.probe };
             }
             opens
         })
@@ -99,9 +103,9 @@ impl Breaker {
 
     /// Asks for the probe; true for the one caller that may lease it.
     pub fn claim(&self, now: Instant) -> bool {
-        self.0.send_if_modified(|state| match state.standing {
-            Standing::Open { since, probe_at } if probe_at <= now => {
-                state.standing = Standing::Probing { since };
+        self.0.send_if_modified(|state| match state.state {
+            BreakerState::Open { since, probe_at } if probe_at <= now => {
+                state.state = BreakerState::Probing { since };
                 true
             }
             _ => false,
@@ -118,7 +122,7 @@ impl Breaker {
     pub fn probed(&self, rule: BreakerRule, failed: bool, now: Instant) -> bool {
         let mut closes = false;
         self.0.send_if_modified(|state| {
-            closes = !failed && matches!(state.standing, Standing::Probing { .. });
+            closes = !failed && matches!(state.state, BreakerState::Probing { .. });
             if closes {
                 state.close(now);
                 return true;
@@ -131,22 +135,22 @@ impl Breaker {
     /// Another module serves, or another rule holds: closes it, and true if it was not closed.
     pub fn reset(&self, now: Instant) -> bool {
         self.0.send_if_modified(|state| {
-            let was_open = state.standing != Standing::Closed;
+            let was_open = state.state != BreakerState::Closed;
             state.close(now);
             was_open
         })
     }
 }
 
-impl State {
+impl BreakerTracker {
     fn close(&mut self, now: Instant) {
-        *self = Self { standing: Standing::Closed, row: 0, counts_from: now };
+        *self = Self { state: BreakerState::Closed, row: 0, counts_from: now };
     }
 
     /// From probing back to open, if it is probing.
     fn end_probe(&mut self, next_at: Instant) -> bool {
-        let Standing::Probing { since } = self.standing else { return false };
-        self.standing = Standing::Open { since, probe_at: next_at };
+        let BreakerState::Probing { since } = self.state else { return false };
+        self.state = BreakerState::Open { since, probe_at: next_at };
         true
     }
 }
@@ -175,10 +179,10 @@ mod tests {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         assert!(!breaker.ended(RULE, ends(now, "ffaff"), now));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(!breaker.claim(now));
         assert!(breaker.ended(RULE, ends(now, "faaa"), now));
-        assert_eq!(breaker.standing(), Standing::Open { since: now, probe_at: now + 10 * SECOND });
+        assert_eq!(breaker.state(), BreakerState::Open { since: now, probe_at: now + 10 * SECOND });
         assert!(!breaker.ended(RULE, ends(now, "fff"), now), "it is open already");
     }
 
@@ -188,7 +192,7 @@ mod tests {
         let breaker = Breaker::new(now);
         let off = BreakerRule { failures: 0, ..RULE };
         assert!(!breaker.ended(off, ends(now, &"f".repeat(10_000)), now));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[test]
@@ -198,15 +202,15 @@ mod tests {
         assert!(!breaker.claim(start + 9 * SECOND));
         let at = start + 10 * SECOND;
         assert!(breaker.claim(at) && !breaker.claim(at));
-        assert_eq!(breaker.standing(), Standing::Probing { since: start });
+        assert_eq!(breaker.state(), BreakerState::Probing { since: start });
         breaker.unclaim(at);
         assert!(breaker.claim(at), "a probe that did not run is no probe");
         assert!(!breaker.probed(RULE, true, at));
         let probe_at = at + 10 * SECOND;
-        assert_eq!(breaker.standing(), Standing::Open { since: start, probe_at });
+        assert_eq!(breaker.state(), BreakerState::Open { since: start, probe_at });
         assert!(!breaker.claim(at + 9 * SECOND) && breaker.claim(probe_at));
         assert!(breaker.probed(RULE, false, probe_at));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[test]
@@ -216,7 +220,7 @@ mod tests {
         let later = start + SECOND;
         assert!(breaker.reset(later) && !breaker.reset(later));
         assert!(!breaker.ended(RULE, ends(start, "ffff"), later));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(breaker.ended(RULE, ends(later, "fff"), later));
     }
 
@@ -228,7 +232,7 @@ mod tests {
         assert!(breaker.claim(at) && breaker.reset(at));
         assert!(!breaker.probed(RULE, true, at));
         breaker.unclaim(at);
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[test]

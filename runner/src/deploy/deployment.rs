@@ -15,7 +15,7 @@ use crate::observe::module_stats::Sums;
 /// The module that serves at a place, and the one that served there before.
 pub(crate) struct Deployment {
     pub(crate) module: Module,
-    before: Option<Module>,
+    previous: Option<Module>,
     trial: Option<Trial>,
     withdrawn: Option<Withdrawn>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Deployment {
 struct Trial {
     until: Instant,
     /// What its build had done already when it came: it may have served before.
-    began_with: Tally,
+    began_with: AttemptCounts,
 }
 
 /// A module that was rolled back.
@@ -35,23 +35,23 @@ struct Withdrawn {
 
 /// How many attempts a module has ended, and how many of them failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct AttemptCounts {
     pub(crate) jobs: u64,
     pub(crate) failed: u64,
 }
 
 /// What comes of a trial: each module with what it has done.
-pub(crate) struct Verdict {
+pub(crate) struct TrialResult {
     /// The new one fails too often, and must go; else its time is over, and it stays.
     pub(crate) goes: bool,
-    pub(crate) new: (Digest, Tally),
-    pub(crate) before: (Digest, Tally),
+    pub(crate) new: (Digest, AttemptCounts),
+    pub(crate) before: (Digest, AttemptCounts),
 }
 
 impl Deployment {
     /// The first module of a place.
     pub(crate) fn new(module: Module) -> Self {
-        Self { module, before: None, trial: None, withdrawn: None }
+        Self { module, previous: None, trial: None, withdrawn: None }
     }
 
     /// The build that serves.
@@ -69,7 +69,7 @@ impl Deployment {
 
     /// Gives the modules the secrets as they are now. True if they are others than before.
     pub(crate) fn give_secrets(&mut self, topic: &Topic) -> bool {
-        if let Some(before) = &mut self.before {
+        if let Some(before) = &mut self.previous {
             before.give_secrets(topic);
         }
         self.module.give_secrets(topic)
@@ -77,20 +77,25 @@ impl Deployment {
 
     /// Replaces the module. Another build than the one that served goes on trial for this long. True if it is
     /// another.
-    pub(crate) fn replace(&mut self, module: Module, window: Duration, began_with: Tally) -> bool {
+    pub(crate) fn replace(
+        &mut self,
+        module: Module,
+        window: Duration,
+        began_with: AttemptCounts,
+    ) -> bool {
         self.withdrawn = None;
         let is_other = module.handler.digest() != self.digest();
         let left = std::mem::replace(&mut self.module, module);
         if is_other {
-            self.before = Some(left);
+            self.previous = Some(left);
             self.trial = Some(Trial { until: Instant::now() + window, began_with });
         }
         is_other
     }
 
     /// Puts the module before back. The digest of the one that goes; `None` if there is none before.
-    pub(crate) fn go_back(&mut self) -> Option<Digest> {
-        let before = self.before.take()?;
+    pub(crate) fn roll_back(&mut self) -> Option<Digest> {
+        let before = self.previous.take()?;
         let left = std::mem::replace(&mut self.module, before);
         let digest = left.handler.digest();
         self.withdrawn = Some(Withdrawn { digest, recipe: left.into_recipe() });
@@ -99,8 +104,8 @@ impl Deployment {
     }
 
     /// The build that comes back at a rollback.
-    pub(crate) fn before(&self) -> Option<Digest> {
-        self.before.as_ref().map(|before| before.handler.digest())
+    pub(crate) fn previous(&self) -> Option<Digest> {
+        self.previous.as_ref().map(|before| before.handler.digest())
     }
 
     /// The build that was rolled back, as long as nothing else was asked for.
@@ -118,9 +123,9 @@ impl Deployment {
         &mut self,
         rule: &Rollback,
         is_held_back: bool,
-        of: impl Fn(Digest) -> Tally,
-    ) -> Option<Verdict> {
-        let (trial, before) = (self.trial.as_ref()?, self.before.as_ref()?);
+        of: impl Fn(Digest) -> AttemptCounts,
+    ) -> Option<TrialResult> {
+        let (trial, before) = (self.trial.as_ref()?, self.previous.as_ref()?);
         let (new_digest, old_digest) = (self.digest(), before.handler.digest());
         let (new, old) = (of(new_digest).since(trial.began_with), of(old_digest));
         let enough = if is_held_back { 1 } else { rule.min_jobs };
@@ -129,11 +134,11 @@ impl Deployment {
             return None;
         }
         self.trial = None;
-        Some(Verdict { goes, new: (new_digest, new), before: (old_digest, old) })
+        Some(TrialResult { goes, new: (new_digest, new), before: (old_digest, old) })
     }
 }
 
-impl Tally {
+impl AttemptCounts {
     /// What was done beyond an earlier count; a count that was forgotten meanwhile began anew.
     fn since(self, earlier: Self) -> Self {
         if earlier.jobs > self.jobs {
@@ -154,7 +159,7 @@ impl Tally {
     }
 }
 
-impl std::ops::AddAssign<&Sums> for Tally {
+impl std::ops::AddAssign<&Sums> for AttemptCounts {
     fn add_assign(&mut self, sums: &Sums) {
         self.jobs = self.jobs.saturating_add(sums.jobs);
         self.failed = self.failed.saturating_add(sums.failed);
@@ -167,13 +172,13 @@ mod tests {
 
     const RULE: Rollback = Rollback { window: Duration::from_secs(60), min_jobs: 50, ratio: 3.0 };
 
-    fn tally(failed: u64, jobs: u64) -> Tally {
-        Tally { jobs, failed }
+    fn tally(failed: u64, jobs: u64) -> AttemptCounts {
+        AttemptCounts { jobs, failed }
     }
 
     #[test]
     fn a_module_goes_if_it_fails_far_more_often_than_the_one_before() {
-        let is_worse = |new, old| Tally::is_worse_than(new, old, &RULE);
+        let is_worse = |new, old| AttemptCounts::is_worse_than(new, old, &RULE);
         // Against one that never failed, the limit is ratio / min_jobs: 6 %.
         assert!(is_worse(tally(4, 50), tally(0, 1_000)));
         assert!(!is_worse(tally(3, 50), tally(0, 1_000)));

@@ -11,25 +11,25 @@ use duebox_sandbox::Digest;
 use tracing::{info, warn};
 
 use super::binding::{CanaryHandler, Handlers};
-use super::deployment::{Deployment, Tally};
+use super::deployment::{AttemptCounts, Deployment};
 use super::entry::{EntryName, entries};
 use super::history::{Fate, History, Role};
 use super::module_file::ModuleError;
-use super::modules::{self, Loaded, Module, Place, Wanted};
+use super::modules::{self, Loaded, Module, ModuleRequest, ModuleSlot};
 use crate::manifest::{Manifest, Rollback, Topic};
-use crate::observe::module_stats::Figures;
+use crate::observe::module_stats::ModuleStats;
 
 /// The modules in service, and what became of those before them.
 #[derive(Default)]
 pub(crate) struct Deployments {
-    by_place: BTreeMap<Place, Deployment>,
+    by_place: BTreeMap<ModuleSlot, Deployment>,
     histories: BTreeMap<EntryName, History>,
 }
 
 /// What is known of the jobs of an entry: a module on trial is judged by it.
 pub(crate) struct Evidence {
     /// The stats of every topic that the entry serves.
-    pub(crate) stats: Vec<Arc<Figures>>,
+    pub(crate) stats: Vec<Arc<ModuleStats>>,
     /// Whether the breaker of one of these topics is not closed.
     pub(crate) is_held_back: bool,
 }
@@ -44,8 +44,8 @@ pub(crate) struct Service {
 
 impl Evidence {
     /// What a build did on all of these topics.
-    pub(crate) fn tally(&self, digest: Digest) -> Tally {
-        let mut tally = Tally::default();
+    pub(crate) fn tally(&self, digest: Digest) -> AttemptCounts {
+        let mut tally = AttemptCounts::default();
         self.stats.iter().for_each(|stats| tally += &stats.of(digest));
         tally
     }
@@ -53,11 +53,11 @@ impl Evidence {
 
 impl Deployments {
     /// The deployment at a place; `None` as long as there is no good module.
-    pub(crate) fn at(&self, place: &Place) -> Option<&Deployment> {
+    pub(crate) fn at(&self, place: &ModuleSlot) -> Option<&Deployment> {
         self.by_place.get(place)
     }
 
-    pub(super) fn at_mut(&mut self, place: &Place) -> Option<&mut Deployment> {
+    pub(super) fn at_mut(&mut self, place: &ModuleSlot) -> Option<&mut Deployment> {
         self.by_place.get_mut(place)
     }
 
@@ -70,7 +70,7 @@ impl Deployments {
         if settings.handler.is_none() {
             return Some(Service { topic: settings.clone(), handlers: None });
         }
-        let place = Place::handler(entry);
+        let place = ModuleSlot::handler(entry);
         let module = &self.at(&place)?.module;
         let canary = self.canary(place.entry, settings);
         let handlers = Some(Handlers { main: module.handler.clone(), canary });
@@ -79,7 +79,7 @@ impl Deployments {
 
     fn canary(&self, entry: EntryName, settings: &Topic) -> Option<CanaryHandler> {
         let share = settings.canary.as_ref()?.share;
-        let deployment = self.at(&Place::canary(entry))?;
+        let deployment = self.at(&ModuleSlot::canary(entry))?;
         Some(CanaryHandler { handler: deployment.module.handler.clone(), share })
     }
 
@@ -113,7 +113,13 @@ impl Deployments {
         }
     }
 
-    fn accept(&mut self, place: Place, module: Module, rule: Rollback, began_with: Tally) {
+    fn accept(
+        &mut self,
+        place: ModuleSlot,
+        module: Module,
+        rule: Rollback,
+        began_with: AttemptCounts,
+    ) {
         let digest = module.handler.digest();
         let history = self.history(&place.entry);
         let is_new = match self.by_place.entry(place.clone()) {
@@ -134,7 +140,7 @@ impl Deployments {
         }
     }
 
-    fn refuse(&mut self, place: &Place, error: &ModuleError) {
+    fn refuse(&mut self, place: &ModuleSlot, error: &ModuleError) {
         let then = match (self.by_place.contains_key(place), place.role) {
             (true, _) => "the module in service stays",
             (false, Role::Handler) => "the topic waits for a good module",
@@ -148,7 +154,7 @@ impl Deployments {
     /// Follows a new manifest: removes what it does not ask for any more, and gives the rest its secrets.
     pub(crate) fn follow_manifest(&mut self, before: &Manifest, after: &Manifest) {
         let wanted = modules::wanted(after);
-        let places: BTreeSet<&Place> = wanted.iter().map(|wanted| &wanted.place).collect();
+        let places: BTreeSet<&ModuleSlot> = wanted.iter().map(|wanted| &wanted.place).collect();
         self.note_changes(before, &wanted, &places);
         self.by_place.retain(|place, _| places.contains(place));
         self.histories.retain(|entry, _| places.iter().any(|place| place.entry == *entry));
@@ -162,15 +168,20 @@ impl Deployments {
 
     /// Notes the canaries that a new manifest does not ask for any more, and the modules that serve already
     /// what it asks for, where something else was refused before.
-    fn note_changes(&mut self, before: &Manifest, after: &[Wanted], places: &BTreeSet<&Place>) {
+    fn note_changes(
+        &mut self,
+        before: &Manifest,
+        after: &[ModuleRequest],
+        places: &BTreeSet<&ModuleSlot>,
+    ) {
         let mut recipes = BTreeMap::new();
-        for Wanted { place, recipe, .. } in modules::wanted(before) {
+        for ModuleRequest { place, recipe, .. } in modules::wanted(before) {
             if place.role == Role::Canary && !places.contains(&place) {
                 self.history(&place.entry).note(Role::Canary, Fate::Left, None, "");
             }
             recipes.insert(place, recipe);
         }
-        for Wanted { place, recipe, .. } in after {
+        for ModuleRequest { place, recipe, .. } in after {
             let Some(deployment) = self.by_place.get(place) else { continue };
             let is_new = recipes.get(place) != Some(recipe);
             if is_new && deployment.withdrawn().is_none() && deployment.fits(recipe) {

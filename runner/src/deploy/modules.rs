@@ -18,12 +18,12 @@ pub(crate) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
 
 /// Where a module serves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ModuleSlot {
     pub(crate) entry: EntryName,
     pub(crate) role: Role,
 }
 
-impl Place {
+impl ModuleSlot {
     pub(crate) fn handler(entry: EntryName) -> Self {
         Self { entry, role: Role::Handler }
     }
@@ -51,15 +51,15 @@ pub(crate) struct Recipe {
 }
 
 /// A module to be compiled.
-pub(crate) struct Wanted {
-    pub(crate) place: Place,
+pub(crate) struct ModuleRequest {
+    pub(crate) place: ModuleSlot,
     pub(crate) recipe: Recipe,
     pub(crate) topic: Topic,
 }
 
 /// What came of it.
 pub(crate) struct Loaded {
-    pub(crate) place: Place,
+    pub(crate) place: ModuleSlot,
     pub(crate) module: Result<Module, ModuleError>,
 }
 
@@ -113,8 +113,8 @@ impl Module {
     }
 }
 
-impl Wanted {
-    fn of(place: Place, topic: Topic) -> Option<Self> {
+impl ModuleRequest {
+    fn of(place: ModuleSlot, topic: Topic) -> Option<Self> {
         Some(Self { place, recipe: Recipe::of(&topic)?, topic })
     }
 
@@ -126,19 +126,19 @@ impl Wanted {
 }
 
 /// What a manifest asks for, at every place.
-pub(crate) fn wanted(manifest: &Manifest) -> Vec<Wanted> {
+pub(crate) fn wanted(manifest: &Manifest) -> Vec<ModuleRequest> {
     let mut all = Vec::new();
     for (entry, topic) in entries(manifest) {
-        all.extend(Wanted::of(Place::handler(entry.clone()), topic.clone()));
+        all.extend(ModuleRequest::of(ModuleSlot::handler(entry.clone()), topic.clone()));
         if let Some(canary) = topic.of_canary() {
-            all.extend(Wanted::of(Place::canary(entry), canary));
+            all.extend(ModuleRequest::of(ModuleSlot::canary(entry), canary));
         }
     }
     all
 }
 
 /// Compiles modules, one after the other, away from the threads that serve.
-pub(crate) async fn load(sandbox: &Arc<Sandbox>, wanted: Vec<Wanted>) -> Vec<Loaded> {
+pub(crate) async fn load(sandbox: &Arc<Sandbox>, wanted: Vec<ModuleRequest>) -> Vec<Loaded> {
     if wanted.is_empty() {
         return Vec::new();
     }

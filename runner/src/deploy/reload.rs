@@ -9,7 +9,7 @@ use duebox_sandbox::Sandbox;
 
 use super::deployments::Deployments;
 use super::module_file::{Fingerprint, fingerprint};
-use super::modules::{self, Files, Loaded, Place, Recipe, Wanted};
+use super::modules::{self, Files, Loaded, ModuleRequest, ModuleSlot, Recipe};
 use crate::manifest::{Environment, Manifest, ManifestError};
 
 /// Looks for changes of the files that the daemon lives by.
@@ -79,7 +79,7 @@ impl Reloader {
         &self,
         current: &Manifest,
         deployments: &Deployments,
-    ) -> (Option<Result<Manifest, ManifestError>>, Vec<Wanted>, Files) {
+    ) -> (Option<Result<Manifest, ManifestError>>, Vec<ModuleRequest>, Files) {
         let mut seen = modules::fingerprints(current);
         seen.extend(self.awaited.iter().map(|file| (file.clone(), fingerprint(file))));
         let manifest = self.read_manifest(current, &seen);
@@ -91,13 +91,13 @@ impl Reloader {
         for (file, now) in modules::fingerprints(next) {
             seen.entry(file).or_insert(now);
         }
-        let before: BTreeMap<Place, Recipe> = modules::wanted(current)
+        let before: BTreeMap<ModuleSlot, Recipe> = modules::wanted(current)
             .into_iter()
             .map(|wanted| (wanted.place, wanted.recipe))
             .collect();
         // What was refused under this manifest is tried again when its file changes, not at every look.
         let manifest_is_new = matches!(manifest, Some(Ok(_)));
-        let is_wanted = |wanted: &Wanted| {
+        let is_wanted = |wanted: &ModuleRequest| {
             let serves_otherwise = match deployments.at(&wanted.place) {
                 // Refused before, unless it is asked for otherwise now.
                 None => before.get(&wanted.place) != Some(&wanted.recipe),

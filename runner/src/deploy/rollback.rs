@@ -4,21 +4,21 @@
 use duebox_sandbox::Digest;
 use tracing::{error, info, warn};
 
-use super::deployment::{Deployment, Verdict};
+use super::deployment::{Deployment, TrialResult};
 use super::deployments::{Deployments, Evidence};
 use super::entry::{EntryName, entries};
 use super::history::{Fate, Role};
-use super::modules::Place;
+use super::modules::ModuleSlot;
 use crate::manifest::Manifest;
 
 /// What came of a rollback by order.
-pub(crate) enum RolledBack {
+pub(crate) enum RollbackResult {
     /// The module before serves again.
-    Now { serves: Digest, withdrawn: Digest },
+    RolledBack { serves: Digest, withdrawn: Digest },
     /// It did already.
-    Before { serves: Digest, withdrawn: Digest },
+    AlreadyRolledBack { serves: Digest, withdrawn: Digest },
     /// No module served before this one.
-    NothingBefore { serves: Digest },
+    NoPrevious { serves: Digest },
     /// The entry has no module.
     NoModule,
 }
@@ -38,7 +38,7 @@ impl Deployments {
     ) -> bool {
         let mut gone = Vec::new();
         for (entry, topic) in entries(manifest) {
-            let place = Place::handler(entry);
+            let place = ModuleSlot::handler(entry);
             let Some(deployment) = self.at_mut(&place) else { continue };
             if !deployment.is_on_trial() {
                 continue;
@@ -49,7 +49,7 @@ impl Deployments {
             let Some(verdict) = verdict else { continue };
             if !verdict.goes {
                 log_stays(&place.entry, &verdict);
-            } else if deployment.go_back().is_some() {
+            } else if deployment.roll_back().is_some() {
                 gone.push((place.entry, verdict));
             }
         }
@@ -59,7 +59,7 @@ impl Deployments {
         !gone.is_empty()
     }
 
-    fn note_gone(&mut self, entry: &EntryName, verdict: &Verdict) {
+    fn note_gone(&mut self, entry: &EntryName, verdict: &TrialResult) {
         let (reason, (new, _), (before, _)) = (verdict.reason(), verdict.new, verdict.before);
         error!(topic = %entry, digest = %before.short(), withdrawn = %new.short(),
             "rolled back: the new module serves no more, {reason}; the one before serves again, and the \
@@ -68,32 +68,32 @@ impl Deployments {
     }
 
     /// Rolls back the handler of an entry.
-    pub(crate) fn roll_back(&mut self, entry: EntryName) -> RolledBack {
-        let place = Place::handler(entry);
-        let Some(deployment) = self.at_mut(&place) else { return RolledBack::NoModule };
-        let gone = deployment.go_back();
+    pub(crate) fn roll_back(&mut self, entry: EntryName) -> RollbackResult {
+        let place = ModuleSlot::handler(entry);
+        let Some(deployment) = self.at_mut(&place) else { return RollbackResult::NoModule };
+        let gone = deployment.roll_back();
         let serves = deployment.digest();
         let Some(gone) = gone else {
             return match deployment.withdrawn() {
-                Some(withdrawn) => RolledBack::Before { serves, withdrawn },
-                None => RolledBack::NothingBefore { serves },
+                Some(withdrawn) => RollbackResult::AlreadyRolledBack { serves, withdrawn },
+                None => RollbackResult::NoPrevious { serves },
             };
         };
         warn!(topic = %place.entry, digest = %serves.short(), withdrawn = %gone.short(),
             "rolled back by hand: the module before serves again; the other is not taken until its file \
              or its entry in the manifest changes");
         self.history(&place.entry).note(Role::Handler, Fate::RolledBackByHand, Some(&gone), "");
-        RolledBack::Now { serves, withdrawn: gone }
+        RollbackResult::RolledBack { serves, withdrawn: gone }
     }
 }
 
 /// Logs that a module is not on trial any more.
-fn log_stays(entry: &EntryName, verdict: &Verdict) {
+fn log_stays(entry: &EntryName, verdict: &TrialResult) {
     let (reason, (new, _)) = (verdict.reason(), verdict.new);
     info!(topic = %entry, digest = %new.short(), "the new module stays: {reason}");
 }
 
-impl Verdict {
+impl TrialResult {
     /// What each of the two did, for people.
     fn reason(&self) -> String {
         let (new, before) = (self.new.1, self.before.1);

@@ -25,9 +25,9 @@ const ALL_MAX: Duration = Duration::from_secs(60);
 /// How long it is waited before a case is tried again that a fault of the host kept from running.
 const FAULT_DELAY: Duration = Duration::from_millis(100);
 /// The last lines of a case's log that are told.
-const LINES_TOLD: usize = 8;
+const LOG_LINES_SHOWN: usize = 8;
 /// How much of a payload, of a reason and of a line is told, in bytes.
-const BYTES_TOLD: usize = 200;
+const TEXT_BYTES_SHOWN: usize = 200;
 
 /// Why a module does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ pub fn pass(handler: &Handler, name: &impl Display, topic: &Topic) -> Result<(),
         }
         let invocation = invocation(&name, case, smoke, topic);
         let report = runtime.block_on(run(handler, &invocation));
-        if said(&report.outcome) != Some(smoke.expect) {
+        if verdict_of(&report.outcome) != Some(smoke.expect) {
             return Err(refusal(case, cases, smoke, &report));
         }
     }
@@ -145,7 +145,7 @@ async fn run(handler: &Handler, invocation: &Invocation) -> Report {
 }
 
 /// The verdict, if the handler came to one.
-fn said(outcome: &Outcome) -> Option<Expected> {
+fn verdict_of(outcome: &Outcome) -> Option<Expected> {
     match outcome {
         Outcome::Acked => Some(Expected::Ack),
         Outcome::Snoozed { .. } => Some(Expected::Snooze),
@@ -161,7 +161,7 @@ fn said(outcome: &Outcome) -> Option<Expected> {
 fn refusal(case: usize, cases: usize, smoke: &SmokeCase, report: &Report) -> SmokeError {
     let with = |what: &str, reason: &str| match reason {
         "" => what.to_owned(),
-        reason => format!("{what}: {}", told(reason)),
+        reason => format!("{what}: {}", shorten(reason)),
     };
     let came = match &report.outcome {
         Outcome::Acked => "ack".to_owned(),
@@ -169,17 +169,17 @@ fn refusal(case: usize, cases: usize, smoke: &SmokeCase, report: &Report) -> Smo
         Outcome::Failed(failure) => with(failure.class.name(), &failure.reason),
         Outcome::HostFault(reason) => with("no verdict", reason),
     };
-    let last = report.log_tail.len().saturating_sub(LINES_TOLD);
-    let lines: Vec<&str> = report.log_tail[last..].iter().map(|line| told(line)).collect();
+    let last = report.log_tail.len().saturating_sub(LOG_LINES_SHOWN);
+    let lines: Vec<&str> = report.log_tail[last..].iter().map(|line| shorten(line)).collect();
     let log = match lines.as_slice() {
         [] => String::new(),
         lines => format!(" (its log ends: {})", lines.join(" | ")),
     };
-    let payload = told(&String::from_utf8_lossy(&smoke.payload)).to_owned();
+    let payload = shorten(&String::from_utf8_lossy(&smoke.payload)).to_owned();
     SmokeError::Verdict { case, cases, payload, expected: smoke.expect.word(), came, log }
 }
 
 /// As much of a text as a line of the log can show.
-fn told(text: &str) -> &str {
-    &text[..text.floor_char_boundary(BYTES_TOLD)]
+fn shorten(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_BYTES_SHOWN)]
 }

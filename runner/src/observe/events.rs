@@ -23,41 +23,41 @@ const QUEUE_MAX: usize = 32_768;
 /// How long an event waits for others to be told with.
 const GATHER: Duration = Duration::from_millis(20);
 /// How long a stop waits for the last ones.
-const LAST_WITHIN: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The wait before a Redis that was away is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Where events are given. Clones are the same.
 #[derive(Clone)]
-pub struct Events(Arc<Inner>);
+pub struct Events(Arc<EventsInner>);
 
-struct Inner {
+struct EventsInner {
     /// Events that are kept; 0 for none.
     keep: AtomicU32,
     queue: mpsc::Sender<Event>,
     over: watch::Sender<bool>,
-    counts: Counts,
+    counts: EventCounts,
 }
 
 #[derive(Default)]
-struct Counts {
+struct EventCounts {
     told: AtomicU64,
     dropped: AtomicU64,
 }
 
 /// The task that tells.
-pub struct Telling(JoinHandle<()>);
+pub struct EventsTask(JoinHandle<()>);
 
 impl Events {
     /// Nothing is told until it is said how many are kept. The connection is made with the first event.
-    pub fn start(redis: ConnectionSettings, prefix: String) -> (Self, Telling) {
+    pub fn start(redis: ConnectionSettings, prefix: String) -> (Self, EventsTask) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let (over, ends) = watch::channel(false);
-        let (keep, counts) = (AtomicU32::new(0), Counts::default());
-        let events = Self(Arc::new(Inner { keep, queue, over, counts }));
-        let teller =
-            Teller { events: events.clone(), redis, prefix, queue: None, is_failing: false };
-        (events, Telling(tokio::spawn(teller.tell(waiting, ends))))
+        let (keep, counts) = (AtomicU32::new(0), EventCounts::default());
+        let events = Self(Arc::new(EventsInner { keep, queue, over, counts }));
+        let writer =
+            EventWriter { events: events.clone(), redis, prefix, queue: None, is_failing: false };
+        (events, EventsTask(tokio::spawn(writer.run(waiting, ends))))
     }
 
     /// Keeps so many from now on; 0 for none.
@@ -71,17 +71,17 @@ impl Events {
     }
 
     /// Ends: what waits is told within two seconds, or dropped.
-    pub async fn stop(&self, telling: Telling) {
+    pub async fn stop(&self, task: EventsTask) {
         self.0.over.send_replace(true);
-        let mut task = telling.0;
-        if tokio::time::timeout(LAST_WITHIN, &mut task).await.is_err() {
+        let mut task = task.0;
+        if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
             task.abort();
         }
     }
 
     /// Events so far, by what became of them: `told`, `dropped`.
     pub fn counts(&self) -> [(&'static str, u64); 2] {
-        let Counts { told, dropped } = &self.0.counts;
+        let EventCounts { told, dropped } = &self.0.counts;
         [("told", read(told)), ("dropped", read(dropped))]
     }
 
@@ -162,7 +162,7 @@ fn of(topic: &TopicName, event: &'static str) -> Event {
     }
 }
 
-struct Teller {
+struct EventWriter {
     events: Events,
     redis: ConnectionSettings,
     prefix: String,
@@ -170,8 +170,8 @@ struct Teller {
     is_failing: bool,
 }
 
-impl Teller {
-    async fn tell(mut self, mut waiting: mpsc::Receiver<Event>, mut ends: watch::Receiver<bool>) {
+impl EventWriter {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Event>, mut ends: watch::Receiver<bool>) {
         let mut batch = Vec::new();
         loop {
             tokio::select! {
@@ -190,10 +190,10 @@ impl Teller {
                     batch.push(event);
                 }
             }
-            self.tell_batch(&mut batch).await;
+            self.write_batch(&mut batch).await;
             if self.is_failing {
                 tokio::select! {
-                    () = tokio::time::sleep(AGAIN) => {}
+                    () = tokio::time::sleep(RETRY_AFTER) => {}
                     _ = ends.wait_for(|ends| *ends) => {}
                 }
             }
@@ -201,13 +201,13 @@ impl Teller {
         while let Ok(event) = waiting.try_recv() {
             batch.push(event);
             if batch.len() == BATCH_MAX {
-                self.tell_batch(&mut batch).await;
+                self.write_batch(&mut batch).await;
             }
         }
-        self.tell_batch(&mut batch).await;
+        self.write_batch(&mut batch).await;
     }
 
-    async fn tell_batch(&mut self, batch: &mut Vec<Event>) {
+    async fn write_batch(&mut self, batch: &mut Vec<Event>) {
         let (events, keep) = (batch.len(), self.events.0.keep.load(Ordering::Relaxed));
         let counts = &self.events.0.counts;
         if events == 0 || keep == 0 {

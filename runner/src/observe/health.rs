@@ -33,13 +33,13 @@ pub struct Health {
     began_at: Instant,
     /// When the control threads last turned, in ms since the beginning.
     beat_at_ms: AtomicU64,
-    manifest: Mutex<Loaded>,
+    manifest: Mutex<ManifestState>,
     applied: AtomicU64,
     refused: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct ManifestState {
     /// Why the manifest on disk is not the one in service, if it is not.
     refused: Option<String>,
     /// When the one in service was taken, in unix seconds.
@@ -53,7 +53,7 @@ impl Default for Health {
             phase: AtomicU8::new(Phase::Starting as u8),
             began_at: Instant::now(),
             beat_at_ms: AtomicU64::new(0),
-            manifest: Mutex::new(Loaded { refused: None, since }),
+            manifest: Mutex::new(ManifestState { refused: None, since }),
             applied: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -95,7 +95,7 @@ impl Health {
     /// A changed manifest is in service.
     pub fn manifest_applied(&self) {
         add(&self.applied, 1);
-        *self.manifest() = Loaded { refused: None, since: now_seconds() };
+        *self.manifest() = ManifestState { refused: None, since: now_seconds() };
     }
 
     /// The manifest on disk was refused; the one before serves on.
@@ -120,7 +120,7 @@ impl Health {
         (read(&self.applied), read(&self.refused))
     }
 
-    fn manifest(&self) -> MutexGuard<'_, Loaded> {
+    fn manifest(&self) -> MutexGuard<'_, ManifestState> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,7 +19,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use self::line_writer::Gathered;
+use self::line_writer::LineWriter;
 use crate::manifest::LogFormat;
 
 /// How long a lost line counts as pressure on the log.
@@ -94,7 +94,7 @@ impl Telemetry {
             .lossy(true)
             .buffered_lines_limit(LINES_WAITING_MAX)
             .thread_name("duebox-log")
-            .finish(Gathered::new(io::stderr()));
+            .finish(LineWriter::new(io::stderr()));
         let dropped = stderr.error_counter();
         let (filter_layer, filter) = reload::Layer::new(parse_filter(filter)?);
         let (writer_layer, writer) = reload::Layer::new(writer_for(format, stderr.clone()));

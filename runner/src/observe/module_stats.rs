@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
 
-/// Modules whose figures are kept apart; those of the one that ran longest ago make room.
+/// Modules whose stats are kept apart; those of the one that ran longest ago make room.
 const DIGESTS_MAX: usize = 8;
 
 /// What a number of attempts came to and cost. Sums only grow, and stop at their largest number. As
@@ -56,55 +56,55 @@ pub struct Sums {
     pub log_lines_dropped: u64,
 }
 
-/// The figures of one topic in this process.
+/// The stats of one topic in this process.
 #[derive(Default)]
-pub struct Figures(Mutex<Books>);
+pub struct ModuleStats(Mutex<SumsByModule>);
 
 #[derive(Default)]
-struct Books {
+struct SumsByModule {
     /// The module that ran last stands last.
     by_digest: VecDeque<(Digest, Sums)>,
     /// What modules did that are not kept apart any more.
     older: Sums,
 }
 
-impl Figures {
+impl ModuleStats {
     /// Counts attempts that have ended, under one lock.
     pub fn ran_all<'a>(&self, attempts: impl IntoIterator<Item = (Digest, &'a Outcome, &'a Cost)>) {
-        let mut books = self.books();
+        let mut sums_by_module = self.sums_by_module();
         for (digest, outcome, cost) in attempts {
             if !matches!(outcome, Outcome::HostFault(_)) {
-                books.sums(digest).add(outcome, cost);
+                sums_by_module.sums(digest).add(outcome, cost);
             }
         }
     }
 
     /// The sums of one module; all zero if it has run nothing, or so long ago that it is not kept apart.
     pub fn of(&self, digest: Digest) -> Sums {
-        let books = self.books();
-        let found = books.by_digest.iter().find(|(known, _)| *known == digest);
+        let sums_by_module = self.sums_by_module();
+        let found = sums_by_module.by_digest.iter().find(|(known, _)| *known == digest);
         found.map(|(_, sums)| sums.clone()).unwrap_or_default()
     }
 
     /// The sums of each module that is kept apart, the one that ran last first.
     pub fn by_digest(&self) -> Vec<(Digest, Sums)> {
-        self.books().by_digest.iter().rev().cloned().collect()
+        self.sums_by_module().by_digest.iter().rev().cloned().collect()
     }
 
     /// The sums of all modules.
     pub fn total(&self) -> Sums {
-        let books = self.books();
-        let mut total = books.older.clone();
-        books.by_digest.iter().for_each(|(_, sums)| total.merge(sums));
+        let sums_by_module = self.sums_by_module();
+        let mut total = sums_by_module.older.clone();
+        sums_by_module.by_digest.iter().for_each(|(_, sums)| total.merge(sums));
         total
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn sums_by_module(&self) -> MutexGuard<'_, SumsByModule> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
+impl SumsByModule {
     fn sums(&mut self, digest: Digest) -> &mut Sums {
         let place = self.by_digest.iter().position(|(known, _)| *known == digest);
         let entry = match place.and_then(|at| self.by_digest.remove(at)) {
@@ -221,31 +221,31 @@ mod tests {
 
     #[test]
     fn attempts_are_summed_by_digest() {
-        let figures = Figures::default();
+        let stats = ModuleStats::default();
         let cost = |ms, memory_peak| Cost { memory_peak, fuel: Some(7), ..Cost::of_wall(ms * MS) };
-        figures.ran_all([(digest(1), &Outcome::Acked, &cost(3, 10))]);
-        figures.ran_all([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
-        figures.ran_all([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
-        figures.ran_all([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
-        let one = figures.of(digest(1));
+        stats.ran_all([(digest(1), &Outcome::Acked, &cost(3, 10))]);
+        stats.ran_all([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
+        stats.ran_all([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
+        stats.ran_all([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
+        let one = stats.of(digest(1));
         assert_eq!((one.jobs, one.acked, one.failed), (2, 1, 1));
         assert_eq!(one.classes, BTreeMap::from([(FailureClass::Trap, 1)]));
         assert_eq!((one.wall, one.wall_max, one.memory_peak, one.fuel), (8 * MS, 5 * MS, 10, 14));
-        let two = figures.of(digest(2));
+        let two = stats.of(digest(2));
         assert_eq!((two.jobs, two.failed, two.wall, two.memory_peak), (1, 1, MS, 1));
-        assert_eq!(figures.of(digest(3)), Sums::default());
-        let total = figures.total();
+        assert_eq!(stats.of(digest(3)), Sums::default());
+        let total = stats.total();
         assert_eq!((total.jobs, total.failed, total.wall, total.fuel), (3, 2, 9 * MS, 21));
         assert_eq!(total.classes.len(), 2);
     }
 
     #[test]
     fn sums_read_back_from_their_json() {
-        let figures = Figures::default();
+        let stats = ModuleStats::default();
         let cost = Cost { fuel: Some(7), host_calls: 3, ..Cost::of_wall(MS * 3 / 2) };
-        figures.ran_all([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
-        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
-        let sums = figures.total();
+        stats.ran_all([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
+        stats.ran_all([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
+        let sums = stats.total();
         let json = serde_json::to_string(&sums).unwrap();
         assert!(json.contains(r#""classes":{"out_of_memory":1},"wall_ms":2.0"#), "{json}");
         assert_eq!(serde_json::from_str::<Sums>(&json).unwrap(), sums);
@@ -259,16 +259,16 @@ mod tests {
 
     #[test]
     fn a_module_that_ran_long_ago_makes_room_and_still_counts() {
-        let figures = Figures::default();
+        let stats = ModuleStats::default();
         for n in 1..=8 {
-            figures.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);
+            stats.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);
         }
-        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::default())]);
-        figures.ran_all([(digest(9), &Outcome::Acked, &Cost::default())]);
-        let kept: Vec<Digest> = figures.by_digest().into_iter().map(|(digest, _)| digest).collect();
+        stats.ran_all([(digest(1), &Outcome::Acked, &Cost::default())]);
+        stats.ran_all([(digest(9), &Outcome::Acked, &Cost::default())]);
+        let kept: Vec<Digest> = stats.by_digest().into_iter().map(|(digest, _)| digest).collect();
         assert_eq!(kept.len(), DIGESTS_MAX);
         assert_eq!(kept[..2], [digest(9), digest(1)]);
-        assert_eq!(figures.of(digest(2)), Sums::default());
-        assert_eq!((figures.of(digest(1)).jobs, figures.total().jobs), (2, 10));
+        assert_eq!(stats.of(digest(2)), Sums::default());
+        assert_eq!((stats.of(digest(1)).jobs, stats.total().jobs), (2, 10));
     }
 }

@@ -9,12 +9,12 @@ use duebox_queue::Settled;
 
 /// Counts since the start.
 #[derive(Debug, Default)]
-pub struct Consumed(Mutex<BTreeMap<TopicName, BTreeMap<Label, u64>>>);
+pub struct PullCounters(Mutex<BTreeMap<TopicName, BTreeMap<Label, u64>>>);
 
 /// What became of jobs: the word of the verdict, and that of the class of what failed.
 pub type Label = (&'static str, &'static str);
 
-impl Consumed {
+impl PullCounters {
     /// A consumer's verdict is settled, and what it said had failed; one that was lost is none.
     pub fn settled(&self, topic: &TopicName, settled: Settled, class: Option<FailureClass>) {
         let verdict = match settled {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn verdicts_are_counted_by_topic_and_class_and_lost_ones_are_not() {
-        let (consumed, mail) = (Consumed::default(), TopicName::new("mail").unwrap());
+        let (consumed, mail) = (PullCounters::default(), TopicName::new("mail").unwrap());
         consumed.settled(&mail, Settled::Done, None);
         consumed.settled(&mail, Settled::Done, Some(FailureClass::Nack));
         consumed.settled(&mail, Settled::Dead, Some(FailureClass::Drop));

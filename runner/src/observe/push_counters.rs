@@ -7,7 +7,7 @@ use super::counters::{add, read};
 
 /// Counts since the start. Clones of the handle are the same counts.
 #[derive(Debug, Default)]
-pub struct Pushes {
+pub struct PushCounters {
     http: AtomicU64,
     follow_ups: AtomicU64,
     schedules: AtomicU64,
@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-impl Pushes {
+impl PushCounters {
     /// So many jobs were stored.
     pub fn pushed(&self, source: Source, jobs: usize) {
         add(self.of(source), jobs);

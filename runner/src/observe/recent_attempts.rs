@@ -19,7 +19,8 @@ const REASON_MAX: usize = 256;
 
 /// One attempt that is over.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct LatestAttempt {
+#[schema(as = LatestAttempt)]
+pub struct RecentAttempt {
     /// The job's id.
     id: String,
     /// When its verdict was written, in unix ms by this machine's clock.
@@ -44,9 +45,9 @@ pub struct LatestAttempt {
 
 /// The last attempts of one topic in this process.
 #[derive(Default)]
-pub struct Latest(Mutex<VecDeque<LatestAttempt>>);
+pub struct RecentAttempts(Mutex<VecDeque<RecentAttempt>>);
 
-impl Latest {
+impl RecentAttempts {
     /// Notes attempts that have been settled, in the order in which they ended.
     pub fn note(&self, records: &[Record], words: &[Settled]) {
         let settled = records.len().min(words.len());
@@ -55,8 +56,8 @@ impl Latest {
         }
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         let pairs = records.iter().zip(words).take(settled).skip(settled.saturating_sub(KEPT));
-        let noted: Vec<LatestAttempt> =
-            pairs.map(|(record, word)| LatestAttempt::of(record, *word, at_ms)).collect();
+        let noted: Vec<RecentAttempt> =
+            pairs.map(|(record, word)| RecentAttempt::of(record, *word, at_ms)).collect();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let too_many = (kept.len() + noted.len()).saturating_sub(KEPT);
         kept.drain(..too_many);
@@ -64,13 +65,13 @@ impl Latest {
     }
 
     /// The attempts, the last one first.
-    pub fn attempts(&self) -> Vec<LatestAttempt> {
+    pub fn attempts(&self) -> Vec<RecentAttempt> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().rev().cloned().collect()
     }
 }
 
-impl LatestAttempt {
+impl RecentAttempt {
     fn of(record: &Record, settled: Settled, at_ms: u64) -> Self {
         let (verdict, class, reason) = record.said();
         let end = reason.floor_char_boundary(REASON_MAX);
@@ -101,14 +102,14 @@ mod tests {
 
     #[test]
     fn the_last_ones_stay_and_the_newest_is_first() {
-        let latest = Latest::default();
+        let recent = RecentAttempts::default();
         let many: Vec<Record> = (0..1_000).map(|number| record(number, Outcome::Acked)).collect();
-        latest.note(&many, &vec![Settled::Done; many.len()]);
+        recent.note(&many, &vec![Settled::Done; many.len()]);
         let failure =
             Failure { class: FailureClass::Trap, reason: "ä".repeat(1_000), retry_after: None };
-        latest.note(&[record(1_000, Outcome::Failed(failure))], &[Settled::Dead]);
-        latest.note(&[], &[]);
-        let kept = latest.attempts();
+        recent.note(&[record(1_000, Outcome::Failed(failure))], &[Settled::Dead]);
+        recent.note(&[], &[]);
+        let kept = recent.attempts();
         assert_eq!((kept.len(), kept[0].id.as_str(), kept[19].id.as_str()), (20, "1000", "981"));
         assert_eq!((kept[0].class, kept[0].settled, kept[0].reason.len()), ("trap", "dead", 256));
         assert_eq!((kept[1].verdict, kept[1].settled), ("ack", "done"));

@@ -24,23 +24,23 @@ use url::Url;
 
 use super::counters::{add, read};
 
-pub(crate) use self::context::Came;
+pub(crate) use self::context::IncomingContext;
 
 /// Spans that wait to be sent.
 const QUEUE_MAX: usize = 8_192;
 
 /// How long a stop waits for the last spans to be sent.
-const LAST_WITHIN: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where spans are given. Clones are the same.
 #[derive(Clone)]
-pub struct Traces(Arc<Inner>);
+pub struct Traces(Arc<TracesInner>);
 
-struct Inner {
+struct TracesInner {
     is_on: AtomicBool,
     queue: mpsc::Sender<SpanData>,
     collector: watch::Sender<Collector>,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
 }
 
 /// Where spans are sent.
@@ -56,26 +56,26 @@ enum Collector {
 
 /// What became of spans.
 #[derive(Debug, Default)]
-struct Counts {
+struct SpanCounts {
     exported: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicU64,
 }
 
 /// The task that sends.
-pub struct Exporting(JoinHandle<()>);
+pub struct ExportTask(JoinHandle<()>);
 
 impl Traces {
     /// Nothing is recorded until a collector is named. What is sent, is sent from these threads; the runner's
     /// name tells it from others.
-    pub fn start(threads: &Handle, runner_id: &str) -> (Self, Exporting) {
+    pub fn start(threads: &Handle, runner_id: &str) -> (Self, ExportTask) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let (collector, named) = watch::channel(Collector::None);
-        let counts = Arc::<Counts>::default();
+        let counts = Arc::<SpanCounts>::default();
         let sending = export::send(waiting, named, Arc::clone(&counts), runner_id.to_owned());
-        let exporting = Exporting(threads.spawn(sending));
+        let export_task = ExportTask(threads.spawn(sending));
         let is_on = AtomicBool::new(false);
-        (Self(Arc::new(Inner { is_on, queue, collector, counts })), exporting)
+        (Self(Arc::new(TracesInner { is_on, queue, collector, counts })), export_task)
     }
 
     /// Records from now on, for this collector; or records nothing.
@@ -95,11 +95,11 @@ impl Traces {
     }
 
     /// Ends: what waits is sent within two seconds, or dropped.
-    pub async fn stop(&self, exporting: Exporting) {
+    pub async fn stop(&self, export_task: ExportTask) {
         self.0.is_on.store(false, Ordering::Relaxed);
         self.0.collector.send_replace(Collector::Over);
-        let mut task = exporting.0;
-        if tokio::time::timeout(LAST_WITHIN, &mut task).await.is_err() {
+        let mut task = export_task.0;
+        if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
             task.abort();
         }
     }
@@ -107,7 +107,7 @@ impl Traces {
     /// Spans so far, by what became of them: `exported`, `dropped` (there were too many), `failed` (the
     /// collector did not take them).
     pub fn counts(&self) -> [(&'static str, u64); 3] {
-        let Counts { exported, dropped, failed } = &*self.0.counts;
+        let SpanCounts { exported, dropped, failed } = &*self.0.counts;
         [("exported", exported), ("dropped", dropped), ("failed", failed)]
             .map(|(word, count)| (word, read(count)))
     }

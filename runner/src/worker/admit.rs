@@ -10,7 +10,7 @@ use tracing::warn;
 use super::Worker;
 use super::verdict::Attempt;
 use crate::deploy::binding::{self, Binding};
-use crate::executor::{Remains, Task};
+use crate::executor::{AttemptOutput, Task};
 use crate::observe::counters::{Fate, add};
 use crate::observe::log::attempt_log::Record;
 
@@ -41,7 +41,7 @@ impl Worker {
         }
         self.more |= leases.len() == call.jobs || withdrawn + expired > 0;
         if !leases.is_empty() {
-            self.parts.member.had_jobs(leases.len(), Instant::now());
+            self.parts.batch_limits.record_jobs(leases.len(), Instant::now());
         }
         self.expired(expired, call);
         add(&self.parts.counters.leased, leases.len());
@@ -53,13 +53,13 @@ impl Worker {
         let leased_at = sent_at.checked_sub(age).unwrap_or(sent_at);
         let mut tasks = Vec::with_capacity(leases.len());
         for lease in leases {
-            self.pace.saw_payload(lease.payload.len());
+            self.prefetch.record_payload(lease.payload.len());
             match self.admit(lease, &binding, call.lease, leased_at) {
                 Some(task) => tasks.push(task),
                 None => self.more = true,
             }
         }
-        self.parts.lanes.push(tasks);
+        self.parts.executor.push(tasks);
     }
 
     /// Makes a leased job a task, or its verdict if it cannot run as it was pushed.
@@ -102,7 +102,7 @@ impl Worker {
             span: self.parts.traces.place(options.headers()),
         };
         let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
-        self.holds(key);
+        self.hold_probe(key);
         Some(Task { key, invocation, interrupt })
     }
 
@@ -111,7 +111,7 @@ impl Worker {
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
         let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
         let over = Attempt { topic, options: None, number: attempt, digest, wall };
-        let verdict = over.verdict(&outcome, Remains::default());
+        let verdict = over.verdict(&outcome, AttemptOutput::default());
         self.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
         self.verdicts.push(lease.settle(verdict));
     }

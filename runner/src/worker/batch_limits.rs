@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 use duebox_queue::BATCH_MAX;
 
 /// Jobs of one turn where others are busy too: about a ms of Redis' time.
-const BESIDE_BUSY: usize = BATCH_MAX / 8;
+const BATCH_NEXT_TO_BUSY: usize = BATCH_MAX / 8;
 /// Jobs of one turn where another topic needs less than that a turn: some 0.4 ms.
-const BESIDE_QUIET: usize = BATCH_MAX / 16;
+const BATCH_NEXT_TO_QUIET: usize = BATCH_MAX / 16;
 /// For how long a topic that has had a job counts.
-const LATELY: Duration = Duration::from_secs(10);
+const RECENT: Duration = Duration::from_secs(10);
 /// For how long after a quiet topic's job the busy ones rest: for one that has jobs more seldom, short turns
 /// do.
-const RESTS_FOR: Duration = Duration::from_secs(1);
+const REST_WITHIN: Duration = Duration::from_secs(1);
 /// How long a rest is at most, however long a turn took.
 const REST_MAX: Duration = Duration::from_millis(5);
 
-/// All topics of a daemon. Clones are the same company.
+/// All topics of a daemon. Clones are the same limits.
 #[derive(Debug, Clone, Default)]
-pub struct Company(Arc<Mutex<Seen>>);
+pub struct BatchLimits(Arc<Mutex<RecentTopics>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct RecentTopics {
     joined: u64,
     /// Topics whose last turn was a long one.
     busy: Last,
@@ -43,41 +43,41 @@ struct Last {
 
 /// One topic among them. Clones are the same topic.
 #[derive(Debug, Clone)]
-pub struct Member {
-    company: Company,
+pub struct TopicBatchLimits {
+    limits: BatchLimits,
     id: u64,
 }
 
-impl Company {
+impl BatchLimits {
     /// One more topic.
-    pub fn join(&self) -> Member {
-        let mut seen = self.seen();
-        seen.joined += 1;
-        Member { company: self.clone(), id: seen.joined }
+    pub fn join(&self) -> TopicBatchLimits {
+        let mut recent = self.recent();
+        recent.joined += 1;
+        TopicBatchLimits { limits: self.clone(), id: recent.joined }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn recent(&self) -> MutexGuard<'_, RecentTopics> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Member {
+impl TopicBatchLimits {
     /// This topic has had so many jobs in one turn.
-    pub fn had_jobs(&self, jobs: usize, now: Instant) {
-        let mut seen = self.company.seen();
-        match jobs < BESIDE_QUIET {
-            true => seen.quiet.note(self.id, now),
-            false => seen.busy.note(self.id, now),
+    pub fn record_jobs(&self, jobs: usize, now: Instant) {
+        let mut recent = self.limits.recent();
+        match jobs < BATCH_NEXT_TO_QUIET {
+            true => recent.quiet.note(self.id, now),
+            false => recent.busy.note(self.id, now),
         }
     }
 
     /// How many jobs a turn of this topic may take, of each kind.
     pub fn batch_max(&self, now: Instant) -> usize {
-        let seen = self.company.seen();
-        if seen.quiet.has_another(self.id, now, LATELY) {
-            BESIDE_QUIET
-        } else if seen.busy.has_another(self.id, now, LATELY) {
-            BESIDE_BUSY
+        let recent = self.limits.recent();
+        if recent.quiet.has_another(self.id, now, RECENT) {
+            BATCH_NEXT_TO_QUIET
+        } else if recent.busy.has_another(self.id, now, RECENT) {
+            BATCH_NEXT_TO_BUSY
         } else {
             BATCH_MAX
         }
@@ -85,7 +85,7 @@ impl Member {
 
     /// How long this topic should take no turn after a full one that took so long.
     pub fn rest(&self, turn: Duration, now: Instant) -> Duration {
-        match self.company.seen().quiet.has_another(self.id, now, RESTS_FOR) {
+        match self.limits.recent().quiet.has_another(self.id, now, REST_WITHIN) {
             true => turn.min(REST_MAX),
             false => Duration::ZERO,
         }
@@ -112,43 +112,52 @@ mod tests {
 
     #[test]
     fn turns_are_short_as_long_as_another_topic_has_jobs() {
-        let company = Company::default();
-        let (one, two) = (company.join(), company.join());
+        let limits = BatchLimits::default();
+        let (one, two) = (limits.join(), limits.join());
         let now = Instant::now();
         assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BATCH_MAX));
-        one.had_jobs(BATCH_MAX, now);
-        one.clone().had_jobs(BATCH_MAX, now);
-        assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BESIDE_BUSY));
-        two.had_jobs(BESIDE_BUSY, now);
-        assert_eq!((one.batch_max(now), two.batch_max(now)), (BESIDE_BUSY, BESIDE_BUSY));
-        let later = now + LATELY / 2;
-        one.had_jobs(BATCH_MAX, later);
-        assert_eq!((one.batch_max(later), two.batch_max(later)), (BESIDE_BUSY, BESIDE_BUSY));
-        let last = now + LATELY;
-        assert_eq!((one.batch_max(last), two.batch_max(last)), (BATCH_MAX, BESIDE_BUSY));
+        one.record_jobs(BATCH_MAX, now);
+        one.clone().record_jobs(BATCH_MAX, now);
+        assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BATCH_NEXT_TO_BUSY));
+        two.record_jobs(BATCH_NEXT_TO_BUSY, now);
+        assert_eq!(
+            (one.batch_max(now), two.batch_max(now)),
+            (BATCH_NEXT_TO_BUSY, BATCH_NEXT_TO_BUSY)
+        );
+        let later = now + RECENT / 2;
+        one.record_jobs(BATCH_MAX, later);
+        assert_eq!(
+            (one.batch_max(later), two.batch_max(later)),
+            (BATCH_NEXT_TO_BUSY, BATCH_NEXT_TO_BUSY)
+        );
+        let last = now + RECENT;
+        assert_eq!((one.batch_max(last), two.batch_max(last)), (BATCH_MAX, BATCH_NEXT_TO_BUSY));
     }
 
     #[test]
     fn beside_a_topic_that_needs_little_they_are_shortest() {
-        let company = Company::default();
-        let (busy, quiet) = (company.join(), company.join());
+        let limits = BatchLimits::default();
+        let (busy, quiet) = (limits.join(), limits.join());
         let now = Instant::now();
-        busy.had_jobs(BATCH_MAX, now);
-        quiet.had_jobs(1, now);
-        assert_eq!((busy.batch_max(now), quiet.batch_max(now)), (BESIDE_QUIET, BESIDE_BUSY));
+        busy.record_jobs(BATCH_MAX, now);
+        quiet.record_jobs(1, now);
+        assert_eq!(
+            (busy.batch_max(now), quiet.batch_max(now)),
+            (BATCH_NEXT_TO_QUIET, BATCH_NEXT_TO_BUSY)
+        );
     }
 
     #[test]
     fn a_busy_topic_rests_as_long_as_it_worked_while_a_quiet_one_has_jobs() {
-        let company = Company::default();
-        let (busy, quiet) = (company.join(), company.join());
+        let limits = BatchLimits::default();
+        let (busy, quiet) = (limits.join(), limits.join());
         let (now, turn) = (Instant::now(), Duration::from_micros(700));
-        busy.had_jobs(BATCH_MAX, now);
+        busy.record_jobs(BATCH_MAX, now);
         assert_eq!(busy.rest(turn, now), Duration::ZERO, "it is alone");
-        quiet.had_jobs(1, now);
+        quiet.record_jobs(1, now);
         assert_eq!(busy.rest(turn, now), turn);
         assert_eq!(busy.rest(Duration::from_secs(9), now), REST_MAX);
         assert_eq!(quiet.rest(turn, now), Duration::ZERO, "the other one is busy");
-        assert_eq!(busy.rest(turn, now + RESTS_FOR), Duration::ZERO);
+        assert_eq!(busy.rest(turn, now + REST_WITHIN), Duration::ZERO);
     }
 }

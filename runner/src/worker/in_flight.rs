@@ -12,7 +12,7 @@ use duebox_queue::{Extension, Lease, Token};
 use duebox_sandbox::{Interrupt, InterruptReason};
 
 /// One lease that is held.
-pub struct Held {
+pub struct HeldLease {
     /// The job and its fence.
     pub lease: Lease,
     /// Which attempt it is, from 1.
@@ -23,7 +23,7 @@ pub struct Held {
     lasts: Duration,
 }
 
-impl Held {
+impl HeldLease {
     fn ends_at(&self) -> Instant {
         self.renewed_at + self.lasts
     }
@@ -32,7 +32,7 @@ impl Held {
 /// The leases of one worker, by its own name for each job.
 #[derive(Default)]
 pub struct InFlight {
-    held: HashMap<u64, Held, BuildHasherDefault<KeyHasher>>,
+    held: HashMap<u64, HeldLease, BuildHasherDefault<KeyHasher>>,
     next_key: u64,
     heartbeat_at: Option<Instant>,
     /// No lease ends before.
@@ -69,7 +69,7 @@ impl InFlight {
     ) -> (u64, Interrupt) {
         let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), leased_at);
         self.next_key += 1;
-        let held = Held { lease, attempt, interrupt: interrupt.clone(), renewed_at, lasts };
+        let held = HeldLease { lease, attempt, interrupt: interrupt.clone(), renewed_at, lasts };
         let end = held.ends_at();
         self.none_ends_before = Some(self.none_ends_before.map_or(end, |known| known.min(end)));
         self.held.insert(key, held);
@@ -79,7 +79,7 @@ impl InFlight {
     }
 
     /// Lets go of a lease, to be settled.
-    pub fn take(&mut self, key: u64) -> Option<Held> {
+    pub fn take(&mut self, key: u64) -> Option<HeldLease> {
         let held = self.held.remove(&key);
         if self.held.is_empty() {
             self.heartbeat_at = None;
@@ -152,15 +152,16 @@ impl InFlight {
     /// which to ask again. So they need not be looked through as long as none can end.
     pub fn first_end(&mut self, now: Instant) -> Option<Instant> {
         if self.none_ends_before.is_some_and(|at| at <= now) {
-            let not_lost = |held: &&Held| held.interrupt.reason().is_none();
-            self.none_ends_before = self.held.values().filter(not_lost).map(Held::ends_at).min();
+            let not_lost = |held: &&HeldLease| held.interrupt.reason().is_none();
+            self.none_ends_before =
+                self.held.values().filter(not_lost).map(HeldLease::ends_at).min();
         }
         self.none_ends_before
     }
 
     /// Ends the guests whose lease is over at `now`. Answers how many.
     pub fn interrupt_ended(&self, now: Instant) -> usize {
-        let over = |held: &&Held| held.ends_at() <= now && held.interrupt.reason().is_none();
+        let over = |held: &&HeldLease| held.ends_at() <= now && held.interrupt.reason().is_none();
         let ended = self.held.values().filter(over);
         ended.map(|held| held.interrupt.raise(InterruptReason::LeaseLost)).count()
     }

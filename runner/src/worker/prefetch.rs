@@ -22,7 +22,7 @@ const NEWEST: f64 = 0.03;
 
 /// What a topic's recent jobs took.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct Prefetch {
     /// The current span and the one before it.
     spans: [Span; 2],
     began: Option<Instant>,
@@ -37,9 +37,9 @@ struct Span {
     slowest: Duration,
 }
 
-impl Pace {
+impl Prefetch {
     /// `jobs` ended until `now`, the slowest of which took `slowest`, in `busy` time with jobs to run.
-    pub fn saw_ended(&mut self, jobs: usize, slowest: Duration, busy: Duration, now: Instant) {
+    pub fn record_ended(&mut self, jobs: usize, slowest: Duration, busy: Duration, now: Instant) {
         self.roll(now);
         let span = &mut self.spans[0];
         span.jobs += jobs;
@@ -59,12 +59,12 @@ impl Pace {
     }
 
     /// A job with a payload of this many bytes was leased.
-    pub fn saw_payload(&mut self, bytes: usize) {
+    pub fn record_payload(&mut self, bytes: usize) {
         self.payload_bytes += NEWEST * (bytes as f64 - self.payload_bytes);
     }
 
     /// Leased jobs did not start in time: nothing is known of how many do.
-    pub fn stalled(&mut self) {
+    pub fn reset(&mut self) {
         self.spans = Default::default();
     }
 
@@ -100,56 +100,56 @@ mod tests {
 
     #[test]
     fn jobs_are_leased_ahead_as_fast_as_they_end() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
-        pace.saw_ended(100, 10 * US, MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), 100, "no more than were seen");
-        pace.saw_ended(1_000_000, 10 * US, 10 * MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), AHEAD_MAX);
-        pace.stalled();
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
+        prefetch.record_ended(100, 10 * US, MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 100, "no more than were seen");
+        prefetch.record_ended(1_000_000, 10 * US, 10 * MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), AHEAD_MAX);
+        prefetch.reset();
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
     }
 
     #[test]
     fn one_slow_job_among_many_quick_ones_stops_it_for_a_while() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now);
-        pace.saw_ended(1, 41 * MS, 41 * MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now + SPAN);
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now + 2 * SPAN);
-        assert!(pace.ahead(Duration::ZERO) > 1_000);
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now);
+        prefetch.record_ended(1, 41 * MS, 41 * MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now + SPAN);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now + 2 * SPAN);
+        assert!(prefetch.ahead(Duration::ZERO) > 1_000);
     }
 
     #[test]
     fn a_job_that_runs_long_counts_while_it_runs() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now);
-        assert!(pace.ahead(10 * MS) < pace.ahead(Duration::ZERO));
-        assert_eq!(pace.ahead(WINDOW), 0);
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now);
+        assert!(prefetch.ahead(10 * MS) < prefetch.ahead(Duration::ZERO));
+        assert_eq!(prefetch.ahead(WINDOW), 0);
     }
 
     #[test]
     fn a_hiccup_of_some_ms_costs_half_of_it() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        pace.saw_ended(50_000, 10 * MS, 500 * MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), 1_000);
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        prefetch.record_ended(50_000, 10 * MS, 500 * MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 1_000);
     }
 
     #[test]
     fn large_payloads_come_in_small_calls() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.call_max(), BATCH_MAX);
-        (0..1_000).for_each(|_| pace.saw_payload(1 << 20));
-        assert!((15..=17).contains(&pace.call_max()), "{}", pace.call_max());
+        let mut prefetch = Prefetch::default();
+        assert_eq!(prefetch.call_max(), BATCH_MAX);
+        (0..1_000).for_each(|_| prefetch.record_payload(1 << 20));
+        assert!((15..=17).contains(&prefetch.call_max()), "{}", prefetch.call_max());
     }
 
     /// A worker over simulated time, with one lane and a turn of 1 ms: whatever the jobs take, none starts, or is
     /// still leased and waits, later than [`START_WITHIN`] and a turn after its lease.
     fn run(lengths: &[Duration]) -> usize {
         let (start, turn) = (Instant::now(), MS);
-        let (mut pace, mut now) = (Pace::default(), start);
+        let (mut prefetch, mut now) = (Prefetch::default(), start);
         let (mut next, mut given_back) = (0, 0);
         let mut waiting: std::collections::VecDeque<(usize, Instant)> = Default::default();
         let mut running: Option<(Instant, Duration)> = None;
@@ -158,7 +158,7 @@ mod tests {
         while next < lengths.len() || !waiting.is_empty() || running.is_some() {
             // A turn: take what ended, give back what did not start in time, lease.
             let slowest = ended.iter().copied().max().unwrap_or_default();
-            pace.saw_ended(ended.len(), slowest, now - busy_since, now);
+            prefetch.record_ended(ended.len(), slowest, now - busy_since, now);
             busy_since = now;
             ended.clear();
             if let Some((job, at)) = waiting.front()
@@ -167,10 +167,10 @@ mod tests {
                 next = *job;
                 given_back += waiting.len();
                 waiting.clear();
-                pace.stalled();
+                prefetch.reset();
             }
             let age = running.map_or(Duration::ZERO, |(began, _)| now - began);
-            let ahead = pace.ahead(age);
+            let ahead = prefetch.ahead(age);
             let held = waiting.len() + usize::from(running.is_some());
             let room = if waiting.len() > ahead / 2 { 0 } else { (1 + ahead).saturating_sub(held) };
             for _ in 0..room.min(BATCH_MAX).min(lengths.len() - next) {

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::verdict::{Attempt, buried_info};
 use super::{DRAIN_GRACE, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
-use crate::executor::Ended;
+use crate::executor::EndedJob;
 use crate::observe::counters::{Fate, add};
 use crate::observe::log;
 use crate::observe::log::attempt_log::Record;
@@ -46,26 +46,26 @@ impl Worker {
         if let Some((reply, sent_at)) = self.send(&plan).await {
             self.apply(plan, reply, sent_at);
         }
-        self.give_up_asked_probe();
+        self.drop_requested_probe();
         if is_full && self.drain_until.is_none() {
             let ended = Instant::now();
-            let rest = self.parts.member.rest(ended - now, ended);
+            let rest = self.parts.batch_limits.rest(ended - now, ended);
             self.not_before = self.not_before.max(ended + rest);
         }
     }
 
     /// Takes the verdicts of jobs that have ended, as many as fit into a turn.
     fn take_ended(&mut self, now: Instant) {
-        let room = self.parts.member.batch_max(now).saturating_sub(self.verdicts.len());
-        let (ended, busy) = self.parts.lanes.take_ended(room);
+        let room = self.parts.batch_limits.batch_max(now).saturating_sub(self.verdicts.len());
+        let (ended, busy) = self.parts.executor.take_ended(room);
         let slowest = ended.iter().map(|ended| ended.cost.wall).max().unwrap_or_default();
-        self.pace.saw_ended(ended.len(), slowest, busy, now);
+        self.prefetch.record_ended(ended.len(), slowest, busy, now);
         self.settle_at = None;
         if ended.is_empty() {
             return;
         }
         let binding = binding::current(&self.parts.bound);
-        self.tell_breaker(&ended, &binding);
+        self.report_to_breaker(&ended, &binding);
         let judged = self.records.len();
         for ended in ended {
             self.judge(ended, &binding);
@@ -75,12 +75,12 @@ impl Worker {
             self.parts.counters.late.add(record.late);
             self.parts.counters.ran.add(record.cost.wall);
         }
-        self.parts.figures.ran_all(attempts.filter_map(Record::ran));
+        self.parts.module_stats.ran_all(attempts.filter_map(Record::ran));
     }
 
-    fn judge(&mut self, mut ended: Ended, binding: &Binding) {
+    fn judge(&mut self, mut ended: EndedJob, binding: &Binding) {
         let Some(held) = self.in_flight.take(ended.key) else { return };
-        let traced = ended.remains.traced.take();
+        let traced = ended.output.traced.take();
         let digest = Some(ended.digest);
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
         let verdict = if is_fault && held.interrupt.reason().is_some() {
@@ -94,8 +94,8 @@ impl Worker {
                 digest,
                 wall: ended.cost.wall,
             };
-            self.follow_ups |= !ended.remains.follow_ups.is_empty();
-            attempt.verdict(&ended.outcome, ended.remains)
+            self.follow_ups |= !ended.output.follow_ups.is_empty();
+            attempt.verdict(&ended.outcome, ended.output)
         };
         self.records.push(Record {
             id: held.lease.id.clone(),
@@ -112,9 +112,9 @@ impl Worker {
 
     fn plan(&mut self, now: Instant) -> Plan {
         let (keys, extend) = self.in_flight.extensions(now, BATCH_MAX);
-        let wanted = self.wanted(self.parts.lanes.load(), now);
+        let wanted = self.wanted(self.parts.executor.load(), now);
         let binding = binding::current(&self.parts.bound);
-        let batch_max = self.parts.member.batch_max(now);
+        let batch_max = self.parts.batch_limits.batch_max(now);
         let rest = self.verdicts.len().min(batch_max);
         let later = (self.verdicts.split_off(rest), self.records.split_off(rest));
         let settle = std::mem::replace(&mut self.verdicts, later.0);
@@ -177,7 +177,7 @@ impl Worker {
             };
             self.parts.outage.noticed(&error);
             let given_up = |until: Instant| Instant::now() >= until + DRAIN_GRACE;
-            self.follow_orders();
+            self.follow_commands();
             if self.drain_until.is_some_and(given_up) {
                 return None;
             }
@@ -251,17 +251,17 @@ impl Worker {
     }
 
     fn settled(&mut self, records: &[Record], words: &[Settled]) {
-        self.parts.latest.note(records, words);
+        self.parts.recent_attempts.note(records, words);
         let is_pressed = log::is_pressed();
         for (record, settled) in records.iter().zip(words) {
             self.parts.counters.settled(*settled, record.class());
             self.parts.events.settled(&self.parts.topic, record, *settled);
             self.parts.traces.settled(&self.parts.topic, record, *settled);
-            if self.lines.has(*settled, is_pressed) {
+            if self.sampler.should_log(*settled, is_pressed) {
                 record.log(&self.parts.topic, *settled);
             }
         }
-        if let Some(jobs) = self.lines.left_out(Instant::now()) {
+        if let Some(jobs) = self.sampler.left_out(Instant::now()) {
             warn!(topic = %self.parts.topic, jobs,
                 "acks that have no line here: stderr is read too slowly for all of them");
         }

@@ -7,7 +7,7 @@ use duebox_job::{Failure, FailureClass, Options, Outcome, Policy};
 use duebox_queue::{DeadInfo, Finish, Verdict};
 use duebox_sandbox::Digest;
 
-use crate::executor::Remains;
+use crate::executor::AttemptOutput;
 use crate::manifest::Topic;
 
 /// The wait before a job runs again that a fault of the host kept from running.
@@ -34,46 +34,46 @@ impl Attempt<'_> {
     }
 
     /// The verdict on the job for what came of this attempt.
-    pub fn verdict(&self, outcome: &Outcome, remains: Remains) -> Verdict {
+    pub fn verdict(&self, outcome: &Outcome, output: AttemptOutput) -> Verdict {
         match outcome {
-            Outcome::Acked => self.done(remains),
+            Outcome::Acked => self.done(output),
             Outcome::HostFault(_) => Verdict::Release { delay: FAULT_DELAY },
-            Outcome::Snoozed { delay, reason } => self.snoozed(*delay, reason, &remains),
-            Outcome::Failed(failure) => self.failed(failure, &remains),
+            Outcome::Snoozed { delay, reason } => self.snoozed(*delay, reason, &output),
+            Outcome::Failed(failure) => self.failed(failure, &output),
         }
     }
 
-    fn done(&self, remains: Remains) -> Verdict {
+    fn done(&self, output: AttemptOutput) -> Verdict {
         let Topic { unique_for, done_retention, .. } = self.topic;
         let keeps = !done_retention.is_zero();
-        if remains.follow_ups.is_empty() && unique_for.is_zero() && !keeps {
+        if output.follow_ups.is_empty() && unique_for.is_zero() && !keeps {
             return Verdict::Ack;
         }
         Verdict::Finish(Finish {
             unique_for: *unique_for,
             info: keeps.then(|| self.info(self.digest_text().as_deref()).to_json()),
-            result: remains.result.filter(|_| keeps),
-            follow_ups: remains.follow_ups,
+            result: output.result.filter(|_| keeps),
+            follow_ups: output.follow_ups,
         })
     }
 
-    fn failed(&self, failure: &Failure, remains: &Remains) -> Verdict {
+    fn failed(&self, failure: &Failure, output: &AttemptOutput) -> Verdict {
         match self.policy(failure.class) {
             Policy::Discard => Verdict::Ack,
-            Policy::Dead => Verdict::Drop { info: self.evidence(failure, remains, true) },
+            Policy::Dead => Verdict::Drop { info: self.evidence(failure, output, true) },
             Policy::Retry => {
                 let max_attempts = self.max_attempts();
                 let is_last = self.number >= max_attempts;
                 Verdict::Nack {
                     delay: failure.retry_after.unwrap_or_else(|| self.backoff()),
                     max_attempts,
-                    info: self.evidence(failure, remains, is_last),
+                    info: self.evidence(failure, output, is_last),
                 }
             }
         }
     }
 
-    fn snoozed(&self, delay: Duration, reason: &str, remains: &Remains) -> Verdict {
+    fn snoozed(&self, delay: Duration, reason: &str, output: &AttemptOutput) -> Verdict {
         let own = self.options.and_then(Options::max_snoozes);
         let max_snoozes = own.unwrap_or(self.topic.max_snoozes);
         let reason = match reason {
@@ -89,7 +89,7 @@ impl Attempt<'_> {
             max_snoozes,
             nack_delay: self.backoff(),
             max_attempts: if is_retried { self.max_attempts() } else { 1 },
-            info: self.evidence(&spent, remains, true),
+            info: self.evidence(&spent, output, true),
         }
     }
 
@@ -116,13 +116,13 @@ impl Attempt<'_> {
     }
 
     /// What is known of a failure; trace and log only of one that may be the last.
-    fn evidence(&self, failure: &Failure, remains: &Remains, is_last: bool) -> String {
+    fn evidence(&self, failure: &Failure, output: &AttemptOutput, is_last: bool) -> String {
         let digest = self.digest_text();
         let info = DeadInfo {
             class: Some(failure.class),
             reason: &failure.reason,
-            trace: remains.trace.as_deref().filter(|_| is_last),
-            log: if is_last { &remains.log_tail } else { &[] },
+            trace: output.trace.as_deref().filter(|_| is_last),
+            log: if is_last { &output.log_tail } else { &[] },
             ..self.info(digest.as_deref())
         };
         info.to_json()

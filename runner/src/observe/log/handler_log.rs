@@ -22,17 +22,17 @@ const TOPICS_MAX: usize = 10_000;
 /// Sends every line to the daemon's log, as long as that keeps up.
 #[derive(Debug, Default)]
 pub struct HandlerLog {
-    shares: Mutex<BTreeMap<TopicName, Share>>,
+    topics_lines: Mutex<BTreeMap<TopicName, TopicLines>>,
 }
 
 /// What a topic has of the log while lines are lost.
 #[derive(Debug)]
-struct Share {
+struct TopicLines {
     second: Instant,
     /// Lines in this second.
     lines: u32,
     /// Lines without a place since that was last told.
-    untold: u64,
+    unreported: u64,
     /// All of them.
     left_out: u64,
 }
@@ -65,9 +65,9 @@ impl LogSink for HandlerLog {
 impl HandlerLog {
     /// Lines that had no place, by topic, of so many topics that had such.
     pub fn left_out(&self, topics: usize) -> Vec<(String, u64)> {
-        let shares = self.shares();
-        let lost = shares.iter().filter(|(_, share)| share.left_out > 0).take(topics);
-        lost.map(|(topic, share)| (topic.to_string(), share.left_out)).collect()
+        let topics_lines = self.topics_lines();
+        let lost = topics_lines.iter().filter(|(_, of_topic)| of_topic.left_out > 0).take(topics);
+        lost.map(|(topic, of_topic)| (topic.to_string(), of_topic.left_out)).collect()
     }
 
     fn has_line(&self, topic: &TopicName) -> bool {
@@ -75,34 +75,34 @@ impl HandlerLog {
             return true;
         }
         let now = Instant::now();
-        let mut shares = self.shares();
-        if shares.len() >= TOPICS_MAX && !shares.contains_key(&topic.base()) {
+        let mut topics_lines = self.topics_lines();
+        if topics_lines.len() >= TOPICS_MAX && !topics_lines.contains_key(&topic.base()) {
             return false;
         }
-        let share = shares.entry(topic.base()).or_insert_with(|| Share::new(now));
-        let untold = share.untold_at(now);
-        let has_line = share.take(now);
-        drop(shares);
-        if let Some(lines) = untold {
+        let of_topic = topics_lines.entry(topic.base()).or_insert_with(|| TopicLines::new(now));
+        let unreported = of_topic.take_unreported(now);
+        let has_line = of_topic.take(now);
+        drop(topics_lines);
+        if let Some(lines) = unreported {
             warn!(%topic, lines, "lines of its handlers that are not here: stderr is read too slowly for all of them");
         }
         has_line
     }
 
-    fn shares(&self) -> MutexGuard<'_, BTreeMap<TopicName, Share>> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    fn topics_lines(&self) -> MutexGuard<'_, BTreeMap<TopicName, TopicLines>> {
+        self.topics_lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Share {
+impl TopicLines {
     fn new(now: Instant) -> Self {
-        Self { second: now, lines: 0, untold: 0, left_out: 0 }
+        Self { second: now, lines: 0, unreported: 0, left_out: 0 }
     }
 
     /// How many lines had no place, once a second has passed since this was told.
-    fn untold_at(&mut self, now: Instant) -> Option<u64> {
+    fn take_unreported(&mut self, now: Instant) -> Option<u64> {
         let is_over = now.saturating_duration_since(self.second) >= SECOND;
-        (is_over && self.untold > 0).then(|| std::mem::take(&mut self.untold))
+        (is_over && self.unreported > 0).then(|| std::mem::take(&mut self.unreported))
     }
 
     /// Takes a line, if there is one left in this second.
@@ -114,7 +114,7 @@ impl Share {
         if has_line {
             self.lines += 1;
         } else {
-            (self.untold, self.left_out) = (self.untold + 1, self.left_out + 1);
+            (self.unreported, self.left_out) = (self.unreported + 1, self.left_out + 1);
         }
         has_line
     }
@@ -127,13 +127,16 @@ mod tests {
     #[test]
     fn a_topic_has_so_many_lines_in_a_second_and_the_rest_is_counted() {
         let began = Instant::now();
-        let mut share = Share::new(began);
-        let taken = (0..1_000).filter(|_| share.take(began)).count();
-        assert_eq!((taken, share.left_out), (LINES_EACH as usize, 800));
-        assert_eq!(share.untold_at(began), None, "it is told once a second");
+        let mut of_topic = TopicLines::new(began);
+        let taken = (0..1_000).filter(|_| of_topic.take(began)).count();
+        assert_eq!((taken, of_topic.left_out), (LINES_EACH as usize, 800));
+        assert_eq!(of_topic.take_unreported(began), None, "it is told once a second");
         let next = began + SECOND;
-        assert_eq!((share.untold_at(next), share.untold_at(next)), (Some(800), None));
-        assert!(share.take(next) && share.left_out == 800);
+        assert_eq!(
+            (of_topic.take_unreported(next), of_topic.take_unreported(next)),
+            (Some(800), None)
+        );
+        assert!(of_topic.take(next) && of_topic.left_out == 800);
     }
 
     #[test]
@@ -142,10 +145,10 @@ mod tests {
         let now = Instant::now();
         for (topic, lines) in [("loud", 500), ("quiet", 3)] {
             let topic = TopicName::new(topic).unwrap();
-            let mut shares = log.shares();
-            let share = shares.entry(topic).or_insert_with(|| Share::new(now));
+            let mut topics_lines = log.topics_lines();
+            let of_topic = topics_lines.entry(topic).or_insert_with(|| TopicLines::new(now));
             for _ in 0..lines {
-                share.take(now);
+                of_topic.take(now);
             }
         }
         assert_eq!(log.left_out(10), [("loud".to_owned(), 300)]);

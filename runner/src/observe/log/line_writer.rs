@@ -13,19 +13,19 @@ const BYTES_MAX: usize = 64 << 10;
 
 /// Gathers what is written to it until it is flushed; flushes keep their distance. For a thread that does
 /// nothing else.
-pub struct Gathered<W: Write> {
+pub struct LineWriter<W: Write> {
     lines: BufWriter<W>,
     flushed_at: Option<Instant>,
 }
 
-impl<W: Write> Gathered<W> {
+impl<W: Write> LineWriter<W> {
     /// Over a writer that takes what was gathered.
     pub fn new(to: W) -> Self {
         Self { lines: BufWriter::with_capacity(BYTES_MAX, to), flushed_at: None }
     }
 }
 
-impl<W: Write> Write for Gathered<W> {
+impl<W: Write> Write for LineWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.lines.write(bytes)
     }
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn lines_between_two_flushes_are_one_write_and_writes_keep_their_distance() {
         let mut writes = Writes::default();
-        let mut lines = Gathered::new(&mut writes);
+        let mut lines = LineWriter::new(&mut writes);
         for burst in 0..10 {
             for line in 0..10 {
                 writeln!(lines, "{burst} {line}").unwrap();
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn what_no_buffer_holds_is_written_without_a_flush() {
         let mut writes = Writes::default();
-        let mut lines = Gathered::new(&mut writes);
+        let mut lines = LineWriter::new(&mut writes);
         lines.write_all(&vec![b'x'; 3 * BYTES_MAX]).unwrap();
         drop(lines);
         assert_eq!(writes.0.iter().map(|(bytes, _)| bytes.len()).sum::<usize>(), 3 * BYTES_MAX);

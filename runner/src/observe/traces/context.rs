@@ -15,9 +15,9 @@ const TRACESTATE: &str = "tracestate";
 
 /// The place that a request came with, if it is one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Came(pub(super) Option<SpanContext>);
+pub(crate) struct IncomingContext(pub(super) Option<SpanContext>);
 
-impl Came {
+impl IncomingContext {
     /// What the headers of a request say. Two places are none.
     pub(crate) fn with(headers: &HeaderMap) -> Self {
         let mut found = headers.get_all(TRACEPARENT).iter();
@@ -97,7 +97,7 @@ mod tests {
         headers.insert(TRACEPARENT, PARENT.parse().unwrap());
         headers.append(TRACESTATE, "a=1".parse().unwrap());
         headers.append(TRACESTATE, "b=2".parse().unwrap());
-        let came = Came::with(&headers).0.unwrap();
+        let came = IncomingContext::with(&headers).0.unwrap();
         let carried = super::headers(&came);
         assert_eq!(carried[TRACEPARENT], PARENT);
         assert_eq!(carried[TRACESTATE], "a=1,b=2");
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(below.trace_id(), came.trace_id());
         assert!(below.span_id() != came.span_id() && below.is_sampled());
         headers.append(TRACEPARENT, PARENT.parse().unwrap());
-        assert_eq!(Came::with(&headers).0, None, "two places are none");
+        assert_eq!(IncomingContext::with(&headers).0, None, "two places are none");
     }
 
     #[test]

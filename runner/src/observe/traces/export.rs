@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 use url::Url;
 
-use super::{Collector, Counts};
+use super::{Collector, SpanCounts};
 use crate::observe::counters::add;
 
 /// Spans that are sent together.
@@ -20,15 +20,15 @@ const BATCH_MAX: usize = 512;
 /// How long a span waits for others to be sent with.
 const GATHER: Duration = Duration::from_millis(500);
 /// How long one sending may take, its repeats included.
-const WITHIN: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sends what comes, until it is over.
 pub(super) async fn send(
     mut waiting: mpsc::Receiver<SpanData>,
     mut named: watch::Receiver<Collector>,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
     runner_id: String,
 ) {
     let mut sender = Sender { exporter: None, is_failing: false, counts, runner_id };
@@ -78,7 +78,7 @@ pub(super) async fn send(
 struct Sender {
     exporter: Option<SpanExporter>,
     is_failing: bool,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
     runner_id: String,
 }
 
@@ -114,10 +114,10 @@ impl Sender {
             add(&self.counts.dropped, spans);
             return;
         };
-        let error = match tokio::time::timeout(WITHIN, exporter.export(batch)).await {
+        let error = match tokio::time::timeout(SEND_TIMEOUT, exporter.export(batch)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {} s", WITHIN.as_secs())),
+            Err(_) => Some(format!("no answer within {} s", SEND_TIMEOUT.as_secs())),
         };
         let (count, was_failing) = match &error {
             None => (&self.counts.exported, std::mem::take(&mut self.is_failing)),
@@ -141,8 +141,8 @@ fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
         .tls_backend_preconfigured(duebox_sandbox::trusting_tls()?)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(CONNECT)
-        .timeout(WITHIN)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(SEND_TIMEOUT)
         .user_agent(concat!("duebox/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| error.to_string())?;
@@ -152,7 +152,7 @@ fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
         .with_http_client(client)
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(endpoint)
-        .with_timeout(WITHIN)
+        .with_timeout(SEND_TIMEOUT)
         .build()
         .map_err(|error| error.to_string())?;
     let resource = Resource::builder_empty()

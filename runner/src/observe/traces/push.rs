@@ -8,7 +8,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanContext, SpanKind, Status};
 
 use super::context::{self, TRACEPARENT};
-use super::{Came, Traces, span};
+use super::{IncomingContext, Traces, span};
 
 /// A push that is under way.
 pub(crate) struct Pushing {
@@ -25,7 +25,7 @@ struct Recorded {
 
 impl Traces {
     /// A push begins, sent with this place in a trace.
-    pub(crate) fn pushing(&self, came: &Came) -> Pushing {
+    pub(crate) fn pushing(&self, came: &IncomingContext) -> Pushing {
         let parent = came.0.as_ref();
         if !self.is_on() || parent.is_some_and(|parent| !parent.is_sampled()) {
             return Pushing { place: parent.cloned(), recorded: None };
