@@ -1,10 +1,10 @@
-//! The lanes of a topic: where its leased jobs run, at most `concurrency` at once.
+//! The executor of a topic: it runs the topic's leased jobs, at most `concurrency` at once.
 //!
-//! A lane is a task on the guests' own threads, so that no guest ever delays a heartbeat. It runs one
-//! job after the other until none waits. A topic starts with as many lanes as there are cores; when a
-//! guest yields or waits another lane opens, so that short jobs pay for no task of their own and
-//! long ones stand in nobody's way. All topics together hold at most `max_jobs` slots, of which a part
-//! is kept for topics that have few.
+//! Jobs run in executor tasks on the guests' own threads, so that no guest delays a heartbeat. A task runs
+//! one job after the other until none waits. A topic starts with as many tasks as there are threads. When a
+//! guest yields or waits, another task starts. Short jobs therefore need no task of their own, and long
+//! jobs delay no others. All topics together hold at most `max_jobs` slots. A part of the slots is reserved
+//! for topics with less than their share.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -35,26 +35,26 @@ pub(crate) mod scheduler_attributes;
 pub mod threads;
 pub mod timer;
 
-/// The part of all slots that is kept for topics with less than their share of it: one in so many.
+/// One slot in so many is reserved for topics with less than their share.
 const SLOTS_RESERVED_ONE_IN: usize = 4;
 
 /// A leased job that waits to run.
 pub struct Task {
-    /// The worker's own name for it.
+    /// The worker's key of the job.
     pub key: u64,
-    /// What the handler is told.
+    /// The handler's input.
     pub invocation: Invocation,
-    /// Ends it from outside.
+    /// Interrupts the job.
     pub interrupt: Interrupt,
 }
 
 /// A job that has run.
 pub struct EndedJob {
-    /// The worker's own name for it.
+    /// The worker's key of the job.
     pub key: u64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What it leaves behind.
+    /// What it produced in addition to its outcome.
     pub output: AttemptOutput,
     /// The module that ran it.
     pub digest: Digest,
@@ -64,18 +64,18 @@ pub struct EndedJob {
     pub cost: Cost,
 }
 
-/// What a job leaves behind beside its outcome.
+/// What an attempt produces in addition to its outcome.
 #[derive(Default)]
 pub struct AttemptOutput {
-    /// What its handler set as its result.
+    /// The result that its handler set.
     pub result: Option<Bytes>,
-    /// Jobs its handler asked for.
+    /// The follow-up jobs that its handler asked for.
     pub follow_ups: Vec<FollowUp>,
-    /// What ended the guest, and the calls that led to it.
+    /// The error that ended the guest, with its backtrace.
     pub trace: Option<String>,
     /// The last lines of its log, if it failed.
     pub log_tail: Vec<String>,
-    /// Its place in a trace and the calls below it, if it is recorded.
+    /// Its span and the spans of its host calls, if it is traced.
     pub traced: Option<Box<Traced>>,
 }
 
@@ -86,42 +86,42 @@ impl AttemptOutput {
     }
 }
 
-/// How full the lanes are.
+/// How busy an executor is.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// Jobs that wait for a lane.
+    /// Jobs that wait for a task.
     pub waiting: usize,
     /// Jobs that run.
     pub running: usize,
-    /// Jobs that have run and were not taken yet.
+    /// Jobs that have ended and were not taken yet.
     pub ended: usize,
-    /// Executor that are open and have not come to start a job: they wait for a slot or a thread.
+    /// Tasks that have not started a job yet: they wait for a slot or a thread.
     pub starting: usize,
-    /// Since when the first of the waiting jobs waits.
+    /// When the first of the waiting jobs was added.
     pub waiting_since: Option<Instant>,
-    /// When the job was started that runs longest, of those that have yielded or waited.
+    /// When the longest running job was started, among those that have yielded.
     pub longest_since: Option<Instant>,
 }
 
 impl Load {
-    /// How long the longest of the running jobs has run.
+    /// How long the longest running job has run.
     pub fn longest(&self, now: Instant) -> Duration {
         self.longest_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
 
-/// What the guests of all topics share.
+/// What the executors of all topics share.
 #[derive(Clone)]
 pub struct ExecutorResources {
-    /// The guests' own threads.
+    /// The guests' threads.
     pub threads: Threads,
-    /// One pass a guest: `runner.max_jobs`.
+    /// One permit for each running guest: `runner.max_jobs`.
     pub slots: FairSemaphore,
-    /// What they reach outside of the sandbox.
+    /// What guests reach outside of the sandbox.
     pub world: Arc<World>,
 }
 
-/// What a topic has of the ground that others want, too. Clones are the same topic's.
+/// A topic's share of the resources. Clones are the share of the same topic.
 #[derive(Clone)]
 pub struct TopicShare {
     slots: Arc<PermitQueue>,
@@ -130,7 +130,7 @@ pub struct TopicShare {
 }
 
 impl ExecutorResources {
-    /// The gate for so many jobs at once.
+    /// A semaphore for `max_jobs` jobs at once.
     pub fn slots(max_jobs: u32) -> FairSemaphore {
         let slots = max_jobs as usize;
         FairSemaphore::new(slots, slots / SLOTS_RESERVED_ONE_IN)
@@ -146,7 +146,7 @@ impl ExecutorResources {
     }
 }
 
-/// The lanes of one topic. Clones are the same lanes.
+/// The executor of one topic, or of one of its shards. Clones are the same executor.
 #[derive(Clone)]
 pub struct Executor(Arc<Inner>);
 
@@ -160,10 +160,10 @@ struct Inner {
 
 #[derive(Default)]
 struct ExecutorState {
-    /// Each with when it came.
+    /// Each with the moment at which it was added.
     waiting: VecDeque<(Instant, Task)>,
     tasks: usize,
-    /// Jobs that have yielded or wait, each by its start and key: whatever else comes is for other lanes.
+    /// Jobs that have yielded, by start and key. Other tasks run the jobs that wait.
     yielded: BTreeSet<(Instant, u64)>,
     running: usize,
     ended: Vec<EndedJob>,
@@ -174,7 +174,7 @@ struct ExecutorState {
 }
 
 impl Executor {
-    /// Executor for a topic, or for one of its shards, on ground shared with other topics.
+    /// Creates an executor for a topic, or for one of its shards.
     pub fn new(resources: ExecutorResources, share: TopicShare, bound: Bound) -> Self {
         let state = Mutex::new(ExecutorState::default());
         Self(Arc::new(Inner { resources, share, bound, state, changed: Notify::new() }))
@@ -197,7 +197,7 @@ impl Executor {
         }
     }
 
-    /// How full the lanes are.
+    /// How busy it is.
     pub fn load(&self) -> Load {
         let state = self.0.state();
         Load {
@@ -210,8 +210,8 @@ impl Executor {
         }
     }
 
-    /// Waits until something has changed that a worker may care for: fewer than `waiting` jobs wait,
-    /// a first job has ended, `ended` jobs have, or the lanes run dry. It may return for nothing.
+    /// Waits for a change: fewer than `waiting` jobs wait, the first job or `ended` jobs have ended, or no
+    /// job waits any more. It may return without one.
     pub async fn changed(&self, waiting: usize, ended: usize) {
         {
             let mut state = self.0.state();
@@ -221,7 +221,7 @@ impl Executor {
         self.0.changed.notified().await;
     }
 
-    /// Takes the jobs that have ended, at most `max`, and the time the lanes were busy meanwhile.
+    /// Takes at most `max` ended jobs, and the time during which jobs ran or waited since the last call.
     pub fn take_ended(&self, max: usize) -> (Vec<EndedJob>, Duration) {
         let mut state = self.0.state();
         let ended = if state.ended.len() <= max {
@@ -240,7 +240,7 @@ impl Executor {
         (ended, busy)
     }
 
-    /// Takes back all jobs that wait, if the first of them has waited for `stall`.
+    /// Takes back all waiting jobs, if the first of them has waited for `stall`.
     pub fn take_waiting(&self, stall: Duration) -> Vec<u64> {
         let mut state = self.0.state();
         if state.waiting.front().is_none_or(|(since, _)| since.elapsed() < stall) {
@@ -283,8 +283,7 @@ impl Inner {
         self.share.slots.acquire(wanted).await
     }
 
-    /// The job of a lane has yielded or waits: opens one more if a job waits for one and the topic
-    /// may have it.
+    /// The job of a task has yielded: starts one more task if a job waits and `concurrency` allows it.
     fn job_yielded(self: &Arc<Self>, started_at: Instant, key: u64) {
         let concurrency = self.concurrency();
         let mut state = self.state();
@@ -316,14 +315,14 @@ impl Inner {
         }
     }
 
-    /// The next job for a lane; without one, or where a reload left too many lanes, the lane closes.
+    /// The next job for a task. The task ends if there is none, or if a reload lowered `concurrency`.
     fn next_task(&self) -> Option<Task> {
         let concurrency = self.concurrency();
         let mut state = self.state();
         let task = if state.tasks > concurrency { None } else { state.waiting.pop_front() };
         let Some((_, task)) = task else {
             state.tasks -= 1;
-            // A worker whose jobs could not start in time leases again when no lane is opening any more.
+            // A worker whose jobs did not start in time leases again when no task is starting any more.
             if state.tasks == state.running {
                 self.changed.notify_one();
             }
@@ -336,7 +335,7 @@ impl Inner {
         Some(task)
     }
 
-    /// Runs a job, and says whether it gave way or waited meanwhile.
+    /// Runs a job. The flag is true if the job yielded meanwhile.
     async fn run(self: &Arc<Self>, task: Task) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
         let world = Arc::clone(&self.resources.world);
@@ -345,7 +344,7 @@ impl Inner {
         let digest = handler.digest();
         let key = task.key;
         let run = handler.run(task.invocation, task.interrupt, world);
-        // A panic of the host must cost neither the lane nor the job.
+        // A panic of the host must lose neither the task nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
         let mut waited = false;
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {

@@ -1,4 +1,4 @@
-//! The hallway: lease → run → settle. Queue and sandbox meet here and nowhere else.
+//! The worker of one topic: lease → run → settle. The queue and the sandbox meet only here.
 //!
 //! ```text
 //!           ┌────────────── one pipeline a turn ──────────────┐
@@ -8,9 +8,8 @@
 //!                  └───── ended ◀── Executor ◀── tasks ┘
 //! ```
 //!
-//! One worker serves one topic. It has one turn under way at a time, and repeats a turn that got no
-//! answer until it gets one, so what it believes of its leases is what Redis holds. While a turn is
-//! under way the lanes go on with what was leased before.
+//! A worker runs one turn at a time. It repeats a turn without a reply until it gets one, so its view of
+//! its leases matches Redis. During a turn the executor keeps running the jobs leased before.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,75 +48,75 @@ pub mod prefetch;
 mod turn;
 pub mod verdict;
 
-/// How long a verdict may wait for others to share its turn.
+/// How long a verdict waits for others to share its turn.
 const LINGER: Duration = Duration::from_millis(2);
-/// Verdicts that are worth a turn at once.
+/// So many verdicts start a turn at once.
 const VERDICTS_ENOUGH: usize = BATCH_MAX / 2;
-/// How long a worker without a known due time sleeps. Whatever comes, the poller finds it and pokes: this is
-/// no more than a bound.
+/// How long a worker without a known due time sleeps. The poller wakes it earlier for any work; this is
+/// only an upper bound.
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);
-/// How often leases that have expired are looked for while turns are taken for other reasons; one whose end
-/// is known is met at its end.
+/// How often a turn looks for expired leases. A lease with a known expiry is reclaimed at its expiry.
 const RECLAIM_EVERY: Duration = Duration::from_millis(500);
-/// How long after its time a drain may try to settle what it interrupted.
+/// How long after its deadline a drain may still settle interrupted jobs.
 const DRAIN_GRACE: Duration = Duration::from_secs(3);
 
-/// What a worker is told from outside.
+/// A command from the daemon to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Work.
+    /// Lease and run jobs.
     Work,
-    /// Lease no more, give back what has not started, finish the rest until then, and end.
+    /// Lease no more jobs, release those that have not started, finish the rest until this moment, then
+    /// end.
     Drain(Instant),
 }
 
-/// What a worker needs from the daemon.
+/// What the daemon gives to a worker.
 pub struct WorkerParts {
-    /// The topic it serves.
+    /// The topic, or one of its shards.
     pub topic: TopicName,
-    /// The queue.
+    /// The queue in Redis.
     pub queue: Queue,
-    /// The topic's settings and module.
+    /// The settings and the module of the topic.
     pub bound: Bound,
-    /// Where its jobs run.
+    /// Runs its jobs.
     pub executor: Executor,
-    /// Who finds work pokes here.
+    /// Wakes it when there is work.
     pub wake_up: Arc<WakeUp>,
-    /// What it did.
+    /// Counts of its leases and verdicts.
     pub counters: Arc<Counters>,
-    /// What its attempts came to and cost.
+    /// Sums of its attempts by module.
     pub module_stats: Arc<ModuleStats>,
-    /// Its last attempts.
+    /// The last attempts.
     pub recent_attempts: Arc<RecentAttempts>,
-    /// Its place among the topics that have jobs.
+    /// Limits the size of its turns while other topics have jobs.
     pub batch_limits: TopicBatchLimits,
-    /// Whether its jobs may start.
+    /// The topic's circuit breaker.
     pub breaker: Arc<Breaker>,
-    /// What is known of Redis' health.
+    /// Records outages of Redis.
     pub outage: Arc<Outage>,
-    /// Who brings follow-up jobs to their topics.
+    /// Moves follow-up jobs to their topics.
     pub relay: Relay,
-    /// Where it is recorded what an attempt came to, and told what became of jobs.
+    /// Records attempts as spans.
     pub traces: Traces,
-    /// The same for those who integrate.
+    /// Publishes what became of jobs.
     pub events: Events,
-    /// What ends its waits.
+    /// Wakes it with a resolution below 1 ms.
     pub timer: Timer,
-    /// What it is told.
+    /// Commands from the daemon.
     pub commands: watch::Receiver<Command>,
-    /// Names this process among all runners.
+    /// Identifies this process among all runners.
     pub runner_id: Arc<str>,
 }
 
-/// What a lease call may ask for.
+/// How many jobs a lease call may ask for.
 #[derive(Debug, Clone, Copy, Default)]
 struct LeaseSize {
     jobs: usize,
-    /// Of these, how many would start at once.
+    /// How many of them would start at once.
     at_once: usize,
 }
 
-/// Serves one topic.
+/// Serves one topic, or one shard of it.
 pub struct Worker {
     parts: WorkerParts,
     in_flight: InFlight,
@@ -126,33 +125,34 @@ pub struct Worker {
     sampler: AttemptSampler,
     prefetch: Prefetch,
     clock: RedisClock,
-    /// When Redis is to be asked for work, as far as is known.
+    /// When to ask Redis for work next.
     look_at: Instant,
-    /// The last answer left work behind.
+    /// The last reply left work behind.
     more: bool,
-    /// The last answer left suspects in ready, which are leased when they would start at once.
+    /// The last reply left suspects in ready: jobs whose runner died. They are leased only if they start at
+    /// once.
     suspects: bool,
-    /// Leased jobs did not start in time: no more are leased as long as a lane waits to start one.
+    /// Leased jobs did not start in time. Nothing is leased while an executor task waits to start a job.
     stalled: bool,
     skip: u64,
-    /// When leases that have expired are looked for.
+    /// When to look for expired leases next.
     reclaim_at: Instant,
-    /// When the first lease of any runner expires unless it is renewed, as of the last look.
+    /// When the first lease of any runner expires, as of the last look.
     expiry: Option<Instant>,
     settle_at: Option<Instant>,
-    /// When the next turn may be at the earliest: after Redis refused something, or as a rest.
+    /// The next turn is not sent before this: Redis refused something, or the worker rests.
     not_before: Instant,
     retry: Duration,
     drain_until: Option<Instant>,
     calls: u64,
-    /// Verdicts not sent yet bring follow-up jobs.
+    /// Verdicts that are not sent yet carry follow-up jobs.
     follow_ups: bool,
     probe: Probe,
     breaker_changes: Changes,
 }
 
 impl Worker {
-    /// A worker that has not looked at its topic yet.
+    /// Creates a worker that looks at its topic at once.
     pub fn new(parts: WorkerParts) -> Self {
         let now = Instant::now();
         Self {
@@ -181,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// Works until it is told to drain, and drains.
+    /// Runs until a drain ends.
     pub async fn run(mut self) {
         loop {
             self.follow_commands();
@@ -207,7 +207,7 @@ impl Worker {
         }
     }
 
-    /// Jobs that could be leased now.
+    /// How many jobs can be leased now.
     fn wanted(&self, load: Load, now: Instant) -> LeaseSize {
         let ahead = self.ahead(load, now);
         if self.drain_until.is_some() || load.waiting > ahead / 2 {
@@ -224,8 +224,8 @@ impl Worker {
         LeaseSize { jobs, at_once: concurrency.saturating_sub(taken).min(jobs) }
     }
 
-    /// Jobs that may be leased beyond those that start at once. Where the topic limits the jobs that run, each
-    /// leased job counts as one that runs.
+    /// How many jobs may be leased in addition to those that start at once. None if the topic limits
+    /// running jobs, because Redis counts each leased job as running.
     fn ahead(&self, load: Load, now: Instant) -> usize {
         if self.parts.bound.borrow().topic.max_running > 0 {
             return 0;
@@ -256,7 +256,8 @@ impl Worker {
             self.probe_at().filter(|at| *at > now),
             self.settle_at,
             self.in_flight.heartbeat_at(),
-            // Past its time a drain waits for the guests it has interrupted: an epoch tick or two.
+            // After its deadline a drain polls for the interrupted guests, which end within an epoch tick
+            // or two.
             self.drain_until.map(|until| until.max(now + Duration::from_millis(10))),
             load.waiting_since.map(|since| since + START_WITHIN),
         ];
@@ -266,18 +267,19 @@ impl Worker {
         until = until.max(self.not_before);
         let look_at = wanted.then_some(self.look_at.max(self.not_before));
         let rested_at = (self.not_before > now).then_some(self.not_before);
-        // What a drain waits for may come about in a rest as well; nobody else could do anything then.
+        // A drain can make progress during a rest; nothing else can.
         let cares = rested_at.is_none() || self.drain_until.is_some();
         let on_time_at = [look_at, rested_at].into_iter().flatten().min();
         let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
             () = self.parts.executor.changed(self.ahead(load, now) / 2, enough), if cares => {}
             when = self.parts.wake_up.notified() => self.look_at = self.look_at.min(when),
-            // Jobs fall due at a millisecond, and a rest is less; for all else the next one is soon enough.
+            // Due times and rests need a resolution below 1 ms; for the other moments Tokio's timer is
+            // enough.
             () = on_time(&self.parts.timer, on_time_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
             () = next_command(&mut self.parts.commands) => {}
-            // It lives as long as the worker, so a change is all that can come of it.
+            // The sender lives as long as the worker, so this cannot fail.
             _ = self.breaker_changes.changed() => {}
         }
     }
@@ -301,7 +303,7 @@ impl Worker {
         settled || Instant::now() >= until + DRAIN_GRACE
     }
 
-    /// Jobs that did not start in time are for other runners.
+    /// Releases jobs that did not start in time, so that other runners can run them.
     fn give_back_stalled(&mut self) {
         if self.give_back(START_WITHIN) > 0 {
             self.prefetch.reset();
@@ -327,7 +329,7 @@ impl Worker {
     }
 }
 
-/// Waits until a moment; for ever without one.
+/// Waits until a moment; without one it never ends.
 async fn on_time(timer: &Timer, when: Option<Instant>) {
     match when {
         Some(when) => timer.sleep_until(when).await,
@@ -335,8 +337,7 @@ async fn on_time(timer: &Timer, when: Option<Instant>) {
     }
 }
 
-/// Waits for another order. Whoever gives them lives as long as the worker; were it gone, the last one
-/// would stand.
+/// Waits for the next command. If the sender is gone, the last command stays in force.
 async fn next_command(commands: &mut watch::Receiver<Command>) {
     if commands.changed().await.is_err() {
         std::future::pending().await

@@ -1,7 +1,9 @@
-//! What people tell every running daemon at once, over Redis, and what each replies.
+//! The control channel: an operator sends an order to every running daemon over Redis, and each daemon
+//! replies.
 //!
-//! An order is published to all daemons of one Redis and prefix; each replies into a list of the order's
-//! own. Who may use that Redis may give orders: they do nothing that a push or a changed file could not.
+//! An order is published to all daemons with the same Redis and prefix. Each daemon replies into a list of
+//! that order. Anyone with access to that Redis can send orders; an order can do no more than a push or a
+//! changed file.
 
 use std::time::{Duration, Instant};
 
@@ -10,85 +12,85 @@ use duebox_queue::{Queue, QueueError};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The longest order that is read, in bytes.
+/// The longest order that is accepted, in bytes.
 const ORDER_MAX: usize = 4 << 10;
 
-/// The order to take a topic's module back.
+/// The word of the order to roll back a topic's module.
 const ROLLBACK: &str = "rollback";
 /// The word of the order to look at the files.
 const RELOAD: &str = "reload";
-/// How long daemons are given to reply. An order is followed at once; compiling is not part of it.
+/// How long to wait for replies. A daemon replies at once; compiling is not part of it.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often it is looked for replies.
+/// How often to poll for replies.
 const REPLY_POLL: Duration = Duration::from_millis(25);
 
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Where the replies go: a UUID.
+    /// The list for the replies is named after it: a UUID.
     pub id: String,
-    /// What is to be done, by its word: a daemon replies a word that it does not know.
+    /// The word of the order. A daemon also replies to a word that it does not know.
     order: String,
-    /// The topic it is about.
+    /// The topic that it concerns.
     topic: String,
 }
 
-/// What is to be done.
+/// What an order asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderKind<'a> {
-    /// The module before is to serve this topic again.
+    /// Serve the previous module again.
     Rollback {
         /// The topic.
         topic: &'a str,
     },
-    /// The files are to be looked at now.
+    /// Look at the files now.
     Reload {
-        /// The topic that it is about.
+        /// The topic that it concerns.
         topic: &'a str,
     },
-    /// Something that this version does not know.
+    /// An order that this version does not know.
     Unknown,
 }
 
-/// What one daemon replies.
+/// The reply of one daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Answer)]
 pub struct Reply {
-    /// Which daemon it is.
+    /// The id of the daemon.
     pub runner: String,
-    /// What came of the order there.
+    /// The result of the order in this daemon.
     pub result: OrderResult,
     /// The module that serves now, 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
-    /// The module that does not serve any more.
+    /// The module that no longer serves.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub before: Option<String>,
 }
 
-/// What came of an order.
+/// The result of an order in one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Came)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderResult {
-    /// The module before serves again.
+    /// The previous module serves again.
     RolledBack,
-    /// It did already: nothing has changed.
+    /// The previous module served already; nothing has changed.
     RolledBackBefore,
-    /// There is no module before: nothing has changed.
+    /// There is no previous module; nothing has changed.
     NothingBefore,
-    /// It looks at its files now, and takes what is good of what has changed.
+    /// The daemon looks at its files now, and deploys what is valid.
     Looks,
-    /// The topic has no handler there.
+    /// The topic has no handler in this daemon.
     Pulled,
-    /// The topic is not served there.
+    /// This daemon does not serve the topic.
     NotServed,
-    /// The daemon does not know the order.
+    /// This daemon does not know the order.
     Unknown,
 }
 
 impl Order {
-    /// The order to take a topic's module back.
+    /// The order to roll back a topic's module.
     pub fn rollback(topic: &str) -> Self {
         Self::new(ROLLBACK, topic)
     }
@@ -103,7 +105,7 @@ impl Order {
         Self { id, order: order.to_owned(), topic: topic.to_owned() }
     }
 
-    /// Reads an order; none if the text is none, or its id could not stand in a key of Redis.
+    /// Parses an order; `None` if it is invalid, or its id cannot be part of a Redis key.
     pub fn read(text: &str) -> Option<Self> {
         if text.len() > ORDER_MAX {
             return None;
@@ -114,7 +116,7 @@ impl Order {
         is_good.then_some(order)
     }
 
-    /// What is to be done.
+    /// What the order asks for.
     pub fn kind(&self) -> OrderKind<'_> {
         match self.order.as_str() {
             ROLLBACK => OrderKind::Rollback { topic: &self.topic },
@@ -139,21 +141,21 @@ impl OrderResult {
     }
 }
 
-/// What daemons said to an order.
+/// The replies to an order.
 pub struct Replies {
-    /// Their replies, in the order of their names.
+    /// The replies, sorted by the id of the daemon.
     pub replies: Vec<Reply>,
-    /// Daemons that heard of it and gave no reply.
+    /// How many daemons received the order and did not reply.
     pub silent: u64,
 }
 
 impl Replies {
-    /// Gives an order to all daemons, and hears what they reply.
+    /// Sends an order to all daemons, and collects their replies.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn collect(queue: &Queue, order: &Order) -> Result<Self, QueueError> {
-        // Texts alone: there is nothing in it that JSON could not hold.
+        // It holds strings only, so this cannot fail.
         let text = serde_json::to_string(order).unwrap_or_default();
         let until = Instant::now() + REPLY_TIMEOUT;
         let heard = queue.publish_control(&text).await?;
@@ -168,7 +170,7 @@ impl Replies {
         Ok(Self { replies, silent })
     }
 
-    /// Why the order was not followed everywhere; none if it was.
+    /// Why the order was not followed everywhere; `None` if it was.
     pub fn trouble(&self, topic: &TopicName) -> Option<NotFollowed> {
         let count = |result: &[OrderResult]| {
             self.replies.iter().filter(|reply| result.contains(&reply.result)).count()
@@ -203,21 +205,21 @@ pub enum NotFollowed {
     /// No daemon uses this Redis and prefix.
     #[error("no daemon runs on this Redis: nothing serves, and nothing was taken back")]
     NoDaemon,
-    /// Some daemons did not answer in time.
+    /// Some daemons did not reply in time.
     #[error("{daemons} of the daemons gave no answer within {} s", REPLY_TIMEOUT.as_secs())]
     Silent {
-        /// How many.
+        /// The number of daemons.
         daemons: u64,
     },
-    /// Some daemons have replaced no module of the topic.
+    /// Some daemons have no previous module of the topic.
     #[error("there is nothing to go back to for {topic} in {daemons} of the daemons")]
     NothingBefore {
         /// The topic.
         topic: TopicName,
-        /// How many.
+        /// The number of daemons.
         daemons: usize,
     },
-    /// A daemon is of a version that does not know the order.
+    /// A daemon runs a version that does not know the order.
     #[error("not every daemon knows this order")]
     Unknown,
     /// Daemons serve the topic to pull consumers only.
@@ -235,7 +237,7 @@ pub enum NotFollowed {
 }
 
 impl NotFollowed {
-    /// What to do about it.
+    /// What the operator can do.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::NoDaemon => {

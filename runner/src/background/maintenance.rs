@@ -1,6 +1,6 @@
-//! The housekeeping of the queue: dead and done jobs past their retention are pruned, and topics that no
-//! manifest binds here are kept from losing jobs that a dead runner held, and from keeping what is over.
-//! Where nothing is to be done it is a few round trips, however many topics there are.
+//! Maintenance of the queue. It prunes dead and done jobs past their retention. For topics without a worker
+//! in this daemon it also reclaims expired leases and prunes expired marks. A round without work takes a
+//! few round trips, however many topics there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use tracing::{debug, info, warn};
 
 use crate::redis_host::outage::Outage;
 
-/// How often the house is kept.
+/// How often maintenance runs.
 const EVERY: Duration = Duration::from_secs(10);
-/// Topics that are looked at in one pipeline.
+/// Topics in one pipeline.
 const TOPICS_PER_PIPELINE: usize = 125;
-/// Batches pruned of one topic before the next has its turn.
+/// The most batches pruned of one topic in a round.
 const BATCHES_PER_TOPIC: usize = 20;
-/// Runner's deaths allowed to a job of a topic that no manifest here describes.
+/// The runner deaths allowed to a job of a topic that this manifest does not describe.
 const UNBOUND_CRASHES_MAX: u32 = 3;
 
-/// What the keeper must know of a bound topic.
+/// What maintenance knows of a bound topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// How long dead jobs are kept.
     pub age: Duration,
-    /// How many are kept.
+    /// How many dead jobs are kept, and how many done jobs.
     pub count: u64,
     /// How long done jobs are kept.
     pub done_age: Duration,
-    /// Whether pull consumers serve it: then nobody but the keeper looks at it while none pulls.
+    /// Set for a topic without a handler: without pull requests only maintenance looks at it.
     pub pulled: Option<Pulled>,
 }
 
@@ -48,21 +48,21 @@ impl Retention {
     }
 }
 
-/// How the jobs of a topic are kept going that pull consumers serve.
+/// How to maintain a topic that pull consumers serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// Runner's deaths allowed to a job.
+    /// The runner deaths allowed to a job.
     pub max_crashes: u32,
-    /// What a job keeps that died of them; empty forgets it instead.
+    /// What a job keeps after too many runner deaths; empty discards the job.
     pub crashed_info: String,
-    /// Whether jobs with a due time that is none are forgotten.
+    /// Discard jobs with an invalid due time; otherwise dead-letter them.
     pub discards_bad: bool,
 }
 
 /// The shards of the topics bound here, with their retention.
 pub type Retentions = Arc<ArcSwap<BTreeMap<TopicName, Retention>>>;
 
-/// Keeps the house, for ever.
+/// Runs maintenance until the task is aborted.
 pub async fn run(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -92,7 +92,7 @@ async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<
     Ok(())
 }
 
-/// Goes on where a topic has more to forget than is forgotten by the way.
+/// Prunes further batches of a topic that has more.
 async fn prune_rest(
     queue: &Queue,
     topic: &TopicName,
@@ -117,7 +117,7 @@ async fn prune_rest(
     Ok(())
 }
 
-/// Of topics, those that have something to do now.
+/// Of these topics, the ones that have work now.
 async fn with_work(
     queue: &Queue,
     topics: impl IntoIterator<Item = TopicName>,
@@ -137,7 +137,7 @@ async fn with_work(
     Ok(found)
 }
 
-/// Ends expired leases of topics that are served to pull consumers, and promotes what is due there.
+/// Reclaims expired leases of topics that pull consumers serve, and promotes due jobs there.
 async fn maintain_pull_topics(
     queue: &Queue,
     bound: &BTreeMap<TopicName, Retention>,
@@ -165,8 +165,8 @@ async fn maintain_pull_topics(
     Ok(())
 }
 
-/// Ends expired leases of topics that are known in Redis but bound to no handler here: their jobs
-/// wait in retry for whoever serves the topic next. What their handlers kept for a time goes when it is over.
+/// Reclaims expired leases of topics that Redis knows but no handler here serves. Their jobs wait in retry
+/// for the next runner of the topic. Expired keys of their handlers' stores are pruned.
 async fn reclaim_unbound(
     queue: &Queue,
     bound: &BTreeMap<TopicName, Retention>,
@@ -203,7 +203,7 @@ async fn reclaim_unbound(
     Ok(())
 }
 
-/// Takes away what is over in the store of a topic: of a bound one `tidy` does.
+/// Prunes expired keys in the store of an unbound topic. For a bound topic [`prune`] does it.
 async fn prune_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
     for _ in 0..BATCHES_PER_TOPIC {
         if queue.kv_prune(topic).await? < BATCH_MAX as u64 {

@@ -1,7 +1,7 @@
-//! What wakes the workers: the wake channel, for pushes through scripts, and a look at every topic
-//! each `redis.poll`, for what plain commands pushed, other runners left behind, or a lost wake-up.
+//! Wakes the workers. The wake channel reports pushes through scripts. A poll of every topic each
+//! `redis.poll` finds pushes by plain commands, jobs left by other runners, and lost wake-ups.
 //!
-//! Both look at many topics at once: a hundred idle ones cost one round trip a poll.
+//! A poll reads many topics in one pipeline: a hundred idle topics cost one round trip.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use super::wake_up::WakeUp;
 use crate::background::topic_discovery::Finder;
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
-/// The workers that can be poked, each by its shard's name; in the order of the names.
+/// The wake-up of each worker, sorted by the name of its shard.
 pub type WakeUps = Arc<ArcSwap<Vec<(TopicName, Arc<WakeUp>)>>>;
 
-/// Topics that are looked at in one pipeline: some 0.9 ms of Redis' time, for which all others wait.
+/// Topics in one pipeline: about 0.9 ms of Redis' time, during which all other clients wait.
 const TOPICS_PER_PIPELINE: usize = 125;
 
-/// Looks at every topic each `poll`, for ever.
+/// Polls every topic each `poll`, until the task is aborted.
 pub async fn poll(queue: Queue, wake_ups: WakeUps, poll: Duration, outage: Arc<Outage>) {
     let mut tick = tokio::time::interval(poll);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -42,7 +42,7 @@ async fn poll_once(queue: &Queue, wake_ups: &WakeUps, poll: Duration) -> Result<
         let waits = queue.peek(&topics).await?;
         let now = Instant::now();
         for ((_, wake_up), wait) in some.iter().zip(waits) {
-            // What is further off than the next look will be seen by it.
+            // The next poll finds jobs that are due later.
             if let Some(wait) = wait.filter(|wait| *wait <= poll * 2) {
                 wake_up.notify_at(now + wait);
             }
@@ -51,8 +51,8 @@ async fn poll_once(queue: &Queue, wake_ups: &WakeUps, poll: Duration) -> Result<
     Ok(())
 }
 
-/// Listens for wake-ups and for orders, for ever. A wake-up rings for pull consumers, too. Topics without a worker here are for the finder. An
-/// order that comes while too many wait is not taken; who gave it gets no answer.
+/// Listens for wake-ups and orders until the task is aborted. A wake-up also wakes pull consumers. Topics
+/// without a worker here go to the finder. An order is dropped without a reply while too many wait.
 pub async fn listen(
     queue: Queue,
     wake_ups: WakeUps,

@@ -1,5 +1,5 @@
-//! Brings follow-up jobs from the outboxes to their topics: those of this runner's acks at once, and
-//! each while what another runner left behind when it died.
+//! Moves follow-up jobs from the outboxes to their topics: at once after an ack of this runner, and every
+//! 10 s what dead runners left behind.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,14 +14,14 @@ use super::poller::WakeUps;
 use crate::observe::push_counters::{PushCounters, Source};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
-/// How often every outbox is looked at.
+/// How often every outbox is checked.
 const EVERY: Duration = Duration::from_secs(10);
-/// Rounds for one topic before the next has its turn.
+/// The most rounds for one topic before the next.
 const ROUNDS_PER_TOPIC: usize = 50;
-/// Outboxes that are looked at in one pipeline.
+/// Outboxes in one pipeline.
 const TOPICS_PER_PIPELINE: usize = 250;
 
-/// Where workers say that an outbox has something. Clones are the same.
+/// The outboxes that may have entries; workers add to them. Clones share the set.
 #[derive(Clone, Default)]
 pub struct Relay(Arc<DueOutboxes>);
 
@@ -32,7 +32,7 @@ struct DueOutboxes {
 }
 
 impl Relay {
-    /// The outbox of this topic has something.
+    /// The outbox of this topic has entries.
     pub fn due(&self, topic: &TopicName) {
         self.0.due.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.clone());
         self.0.notify.notify_one();
@@ -42,7 +42,7 @@ impl Relay {
         std::mem::take(&mut *self.0.due.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Relays, for ever.
+    /// Relays until the task is aborted.
     pub async fn run(
         self,
         queue: Queue,
@@ -76,11 +76,11 @@ impl Relay {
         }
     }
 
-    /// Finds the outboxes that have something.
+    /// Finds the outboxes that have entries.
     async fn find_due(&self, queue: &Queue, wake_ups: &WakeUps) -> Result<(), QueueError> {
         let mut topics: BTreeSet<TopicName> =
             wake_ups.load().iter().map(|(shard, _)| shard.clone()).collect();
-        // Those without a worker here, too.
+        // Topics without a worker here have outboxes too.
         let mut others = queue.topics().await?;
         others.retain(|topic| !topics.contains(topic));
         for some in others.chunks(TOPICS_PER_PIPELINE) {
@@ -100,7 +100,7 @@ impl Relay {
     }
 }
 
-/// Empties an outbox, or does a good part of it. True if something is left that can be relayed.
+/// Empties an outbox, within a limit. True if entries are left that can be relayed.
 async fn relay(
     queue: &Queue,
     topic: &TopicName,

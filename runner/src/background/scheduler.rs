@@ -1,9 +1,9 @@
-//! The scheduler: it push_counters the jobs of `[[schedules]]` at their ticks. Every runner runs one, and
-//! each tick becomes exactly one job: whoever is first moves on what Redis knows of the schedule, in
-//! the transition that push_counters, and the others find it taken.
+//! Pushes the jobs of `[[schedules]]` at their ticks. Every runner runs a scheduler, and each tick becomes
+//! exactly one job. The first runner advances the schedule's state in Redis in the same transition that
+//! pushes; the others find the tick taken.
 //!
-//! Redis' clock alone decides. The scheduler asks it, sleeps until the next tick, and asks again; the
-//! clock of its machine may be years off.
+//! Only Redis' clock counts. The scheduler reads it, sleeps until the next tick, and reads it again; the
+//! local clock may be wrong by any amount.
 
 mod catch_up;
 
@@ -24,19 +24,19 @@ use crate::observe::push_counters::{PushCounters, Source};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 use crate::schedule::{Missed, Schedule};
 
-/// The schedules of the manifest in service.
+/// The schedules of the current manifest.
 pub type Schedules = Arc<[Schedule]>;
 
-/// The longest sleep: Redis' clock may have been set meanwhile.
+/// The longest sleep, because Redis' clock may be set meanwhile.
 const LOOK_MAX: Duration = Duration::from_secs(60);
-/// Schedules that are attended to at once.
+/// How many schedules are handled at once.
 const AT_ONCE: usize = 16;
-/// Calls for one schedule at one look; more are needed only while others move it on as well.
+/// Calls for one schedule in one round. More are needed only while other runners advance it too.
 const CALLS_PER_SCHEDULE: usize = 8;
-/// Further ahead than this, what Redis knows was written before its clock was set back.
+/// State further ahead than this was written before Redis' clock was set back.
 const AHEAD_MAX_MS: u64 = 3_600_000;
 
-/// PushCounters the jobs of the schedules at their ticks, until the sender is gone.
+/// Pushes the jobs of the schedules at their ticks, until the sender is gone.
 pub async fn run(
     queue: Queue,
     mut schedules: watch::Receiver<Schedules>,
@@ -72,44 +72,44 @@ struct Scheduler {
     queue: Queue,
     push_counters: Arc<PushCounters>,
     outage: Arc<Outage>,
-    /// What is known of each schedule, by its topic and name.
+    /// The progress of each schedule, by topic and name.
     progress: BTreeMap<(TopicName, String), Progress>,
     retry: Duration,
 }
 
-/// What this runner knows of a schedule. Another may know more: then Redis says so.
+/// The progress of a schedule as this runner knows it. Redis corrects it if another runner is ahead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Progress {
-    /// Until when its ticks are dealt with, unix ms; none before the first answer.
+    /// Ticks up to this time are handled, in unix ms; `None` before the first reply.
     until: Option<u64>,
-    /// What the schedule said to the runner that dealt with them.
+    /// The schedule's line as the runner knew it that handled them.
     line: String,
-    /// Its next tick, unix ms; none if it is not known.
+    /// The next tick in unix ms, if known.
     next: Option<u64>,
-    /// True once Redis refused its ticks, which is told once.
+    /// True after Redis refused its ticks, which is logged once.
     refused: bool,
 }
 
-/// What a schedule needs next.
+/// The next step of a schedule.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing is known of it: it begins now.
+    /// Redis does not know the schedule: it starts now.
     Begin,
-    /// Redis' clock was set back: it begins anew.
+    /// Redis' clock was set back: the schedule starts again.
     BeginAnew,
-    /// Its ticks are pushed or passed over.
+    /// Push or skip its ticks.
     Tick(CatchUp),
 }
 
 impl Scheduler {
-    /// Other schedules are in service: nothing is taken for granted but what Redis said.
+    /// Takes over new schedules. Only what Redis has confirmed is kept.
     fn take_over(&mut self, schedules: &Schedules) {
         let keys: BTreeSet<_> = schedules.iter().map(key).collect();
         self.progress.retain(|key, _| keys.contains(key));
         self.progress.values_mut().for_each(|progress| progress.next = None);
     }
 
-    /// PushCounters what is due, and says when to look again; never if there is nothing to look for.
+    /// Pushes what is due, and returns when to run again; `None` without schedules.
     async fn look(&mut self, schedules: &Schedules) -> Option<Instant> {
         if schedules.is_empty() {
             return None;
@@ -121,7 +121,8 @@ impl Scheduler {
                 return Some(Instant::now() + self.next_retry());
             }
         };
-        // Redis looked at its clock before: whoever wakes by this is late by a way, and never early.
+        // Redis read its clock before this moment, so the wake-up is late by a round trip at most and never
+        // early.
         let asked_at = Instant::now();
         let mut wait = LOOK_MAX;
         let mut failed = false;
@@ -176,7 +177,7 @@ fn key(schedule: &Schedule) -> (TopicName, String) {
     (schedule.topic.clone(), schedule.name.clone())
 }
 
-/// What came of attending to a schedule.
+/// The result of handling a schedule.
 struct Attended<'s> {
     schedule: &'s Schedule,
     progress: Progress,
@@ -184,7 +185,7 @@ struct Attended<'s> {
     result: Result<Duration, QueueError>,
 }
 
-/// Does what a schedule needs at `now_ms`.
+/// Handles a schedule at `now_ms`.
 async fn attend<'s>(
     queue: &Queue,
     push_counters: &PushCounters,
@@ -231,7 +232,7 @@ async fn attend<'s>(
 }
 
 impl Progress {
-    /// How long until the next tick; none if there may be something to do now.
+    /// How long until the next tick; `None` if something may be due now.
     fn rest(&self, now_ms: u64) -> Option<Duration> {
         let next = self.next.filter(|next| *next > now_ms && !self.is_ahead(now_ms))?;
         Some(Duration::from_millis(next - now_ms))
@@ -243,22 +244,22 @@ impl Progress {
     }
 }
 
-/// What a schedule needs at `now_ms`; none if nothing is due.
+/// The next step of a schedule at `now_ms`; `None` if nothing is due.
 fn next_step(schedule: &Schedule, line: &str, progress: &Progress, now_ms: u64) -> Option<Step> {
     let Some(until) = progress.until else { return Some(Step::Begin) };
     if progress.is_ahead(now_ms) {
         return Some(Step::BeginAnew);
     }
     let is_changed = progress.line != line;
-    // What another line would have missed is no loss.
+    // Ticks that an earlier line missed are not made up for.
     let missed = if is_changed { Missed::Skip } else { schedule.missed };
     let due = catch_up(schedule, missed, until, now_ms);
     let is_due = is_changed || due.passed_over > 0 || !due.ticks.is_empty();
-    // Never back: another runner may be further already.
+    // Never move back: another runner may be ahead.
     (is_due && until <= now_ms).then_some(Step::Tick(due))
 }
 
-/// Tells what people want to know beyond the jobs themselves.
+/// Logs a step, as far as it is not visible in the jobs.
 fn log_step(schedule: &Schedule, step: &Step, now_ms: u64) {
     let Schedule { name, topic, when, .. } = schedule;
     match step {

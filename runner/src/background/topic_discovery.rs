@@ -1,5 +1,5 @@
-//! Finding topics that the manifest's patterns stand for. A push through Duebox wakes at once and lists
-//! its topic; plain producers do neither, so the keys of Redis are looked through, a few at a time.
+//! Finds topics that match the manifest's patterns. A push through Duebox wakes the daemon and registers
+//! its topic. Plain commands do neither, so the keys of Redis are scanned, a few at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use tokio::sync::{Notify, mpsc};
 use crate::manifest::Manifest;
 use crate::redis_host::outage::Outage;
 
-/// How often it is looked for topics that no wake-up told of.
+/// How often to scan for topics without a wake-up.
 const EVERY: Duration = Duration::from_secs(10);
-/// Steps through the keys of Redis at one look.
+/// Scan steps in one round.
 const STEPS_PER_SCAN: usize = 16;
-/// Topics that were found and wait for their worker.
+/// The most topics that were found and are not bound yet.
 pub(crate) const FOUND_MAX: usize = 1_000;
 
-/// What is known of topics.
+/// The manifest and the topics served.
 struct Known {
     manifest: Arc<Manifest>,
     /// The topics that are served, each with the number of its shards.
     served: BTreeMap<TopicName, u32>,
 }
 
-/// Where names are held against the manifest.
+/// Compares topic names with the manifest, and reports those that should be served.
 #[derive(Clone)]
 pub struct Finder {
     known: Arc<ArcSwap<Known>>,
     found: mpsc::Sender<TopicName>,
-    /// The patterns have changed: the scan starts again.
+    /// Set when the patterns have changed: the scan starts again.
     restart: Arc<Notify>,
 }
 
 impl Finder {
-    /// A finder of the topics that the patterns of a manifest match, and where it sends their names.
+    /// Creates a finder and the channel that receives the names it finds.
     pub(crate) fn new(manifest: Arc<Manifest>) -> (Self, mpsc::Receiver<TopicName>) {
         let known = Known { manifest, served: BTreeMap::new() };
         let (sender, found) = mpsc::channel(FOUND_MAX);
@@ -45,35 +45,35 @@ impl Finder {
         (Self { known, found: sender, restart: Arc::default() }, found)
     }
 
-    /// Takes the manifest that holds now, and the topics that are served, each with the number of its shards.
+    /// Takes the current manifest, and the topics that are served, each with the number of its shards.
     pub(crate) fn update(&self, manifest: Arc<Manifest>, served: BTreeMap<TopicName, u32>) {
         self.known.store(Arc::new(Known { manifest, served }));
     }
 
-    /// Starts the scan again, such as for new patterns.
+    /// Starts the scan again, for example for new patterns.
     pub(crate) fn restart_scan(&self) {
         self.restart.notify_one();
     }
 
-    /// Somebody met this topic, or this shard of one. If it is to be served and is not yet, the daemon
-    /// hears of it; where too many wait to be heard of, it is met again later.
+    /// Reports a topic, or a shard, that was seen. If it should be served and is not, its name goes to the
+    /// daemon. It is dropped while the channel is full, and found again later.
     pub fn met(&self, topic: &TopicName) {
         if is_unserved(&self.known.load(), topic) {
             drop(self.found.try_send(topic.base()));
         }
     }
 
-    /// The manifest that holds now.
+    /// The current manifest.
     pub(crate) fn manifest(&self) -> Arc<Manifest> {
         Arc::clone(&self.known.load().manifest)
     }
 
-    /// True if this daemon serves the topic: Redis has its rules then.
+    /// True if this daemon serves the topic; Redis then has its limits.
     pub(crate) fn serves(&self, topic: &TopicName) -> bool {
         self.known.load().served.contains_key(topic)
     }
 
-    /// Looks for topics, for ever.
+    /// Scans for topics until the task is aborted.
     pub(crate) async fn run(self, queue: Queue, outage: Arc<Outage>) {
         let mut tick = tokio::time::interval(EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,41 +1,41 @@
-//! How much of the quick threads a topic may have: a tenth of one thread's time, and a little at once. What a
-//! topic needs beyond that it has on the slow threads, where all there is left is shared out by topic.
-//! Whoever keeps a quick thread for as long as it may have it at all comes to none for a while. So topics that
-//! compute, fail or run in masses leave the quick threads to those that need little.
+//! How much time a topic may use on the interactive threads: 10 % of one thread, with a burst of 10 ms.
+//! Beyond that its jobs run on the long-running threads, which topics share equally. A topic whose job
+//! overruns its time slice starts no job on an interactive thread for one second. So topics that compute,
+//! fail or run in masses leave the interactive threads to topics that need little.
 //!
-//! It is the virtual scheduling algorithm of ITU-T I.371: what was spent pushes a time to come away.
+//! This is the virtual scheduling algorithm of ITU-T I.371: spending moves a point in time ahead.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One part in so many of a thread's time.
+/// A topic may use one part in so many of one thread's time.
 const ONE_IN: u32 = 10;
-/// What may be spent at once by a topic that has spent nothing for long.
+/// What a topic may use at once after a long idle time.
 const BURST: Duration = Duration::from_millis(10);
-/// For how long a topic that has overstayed begins nothing on quick threads.
+/// For how long a topic that overran its time slice starts nothing on interactive threads.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// What a topic has spent lately.
+/// What a topic has used lately.
 #[derive(Debug, Default)]
 pub(super) struct CpuAllowance {
-    /// When all of it will have been made good.
+    /// When all of it will be paid back.
     repaid_at: Mutex<Option<Instant>>,
 }
 
 impl CpuAllowance {
-    /// So much was spent until now.
+    /// Charges the topic.
     pub(super) fn spend(&self, now: Instant, time: Duration) {
         let mut repaid_at = self.repaid_at.lock().unwrap_or_else(PoisonError::into_inner);
         *repaid_at = Some(repaid_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
     }
 
-    /// A job had to be taken from its quick thread.
+    /// A job overran its time slice on an interactive thread.
     pub(super) fn overrun(&self, now: Instant) {
         let mut repaid_at = self.repaid_at.lock().unwrap_or_else(PoisonError::into_inner);
         *repaid_at = repaid_at.max(Some(now + PENALTY + BURST * ONE_IN));
     }
 
-    /// Whether more may be spent.
+    /// Whether the topic may start a job on an interactive thread.
     pub(super) fn has_left(&self, now: Instant) -> bool {
         let repaid_at = *self.repaid_at.lock().unwrap_or_else(PoisonError::into_inner);
         repaid_at.is_none_or(|at| at.saturating_duration_since(now) < BURST * ONE_IN)

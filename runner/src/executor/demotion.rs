@@ -1,6 +1,7 @@
-//! How a lane gets to slow threads: it begins on a quick one, and when it has kept that for
-//! [`TIME_SLICE`] it goes over and stays there until it closes. There it waits for its topic's turn before
-//! each time_slice, so topics share the slow threads equally, however many lanes each has there.
+//! Moves an executor task from interactive to long-running threads. A task starts on an interactive thread.
+//! After it has used [`TIME_SLICE`] there it moves, and stays until it ends. On the long-running threads a
+//! task waits for a permit of its topic before each poll, so topics share these threads equally, however
+//! many tasks each has.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,20 +16,21 @@ use duebox_sandbox::thread_time;
 use super::Inner;
 use super::threads::TIME_SLICE;
 
-/// How often a slow thread lets others have its core between jobs; to ask costs a microsecond.
+/// How often a long-running thread offers its core to other threads between jobs; the call takes about 1
+/// µs.
 const YIELD_CORE_EVERY: Duration = Duration::from_micros(100);
 
-/// For how much of a processor a lane has kept a quick thread: since its job began, or since the first of several
-/// jobs that never waited.
+/// The CPU time that a task has used on an interactive thread: since its job began, or since the first of
+/// several jobs that did not yield.
 #[derive(Default)]
 pub(super) struct TimeSlice {
     used_ns: AtomicU64,
-    /// The thread is a slow one.
+    /// The task is on a long-running thread.
     is_long_running: AtomicBool,
 }
 
 impl TimeSlice {
-    /// Begins anew.
+    /// Starts a new slice.
     pub(super) fn restart(&self) {
         self.used_ns.store(0, Ordering::Relaxed);
     }
@@ -38,8 +40,8 @@ impl TimeSlice {
         self.used_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// On a slow thread, lets the kernel run whoever waits for its core, unless it has just done so at `last`:
-    /// by itself it would look at the next tick, in up to 4 ms.
+    /// On a long-running thread, lets the kernel run other threads, at most every [`YIELD_CORE_EVERY`]. By
+    /// itself the kernel would switch at its next tick, up to 4 ms later.
     pub(super) fn yield_core(&self, last: &mut Instant) {
         if self.is_long_running.load(Ordering::Relaxed) && last.elapsed() > YIELD_CORE_EVERY {
             thread::yield_now();
@@ -52,7 +54,7 @@ impl TimeSlice {
     }
 }
 
-/// A lane on its way.
+/// A task that can move from interactive to long-running threads.
 pub(super) struct Demotion {
     inner: Arc<Inner>,
     task: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -60,17 +62,17 @@ pub(super) struct Demotion {
 }
 
 impl Demotion {
-    /// A lane of this topic that has not begun.
+    /// A task of this executor that has not started.
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         let time_slice = Arc::<TimeSlice>::default();
         let task = Box::pin(Arc::clone(&inner).run_tasks(Arc::clone(&time_slice)));
         Self { inner, task, time_slice }
     }
 
-    /// Runs the lane on a quick thread until it closes or has to go over.
+    /// Runs the task on an interactive thread until it ends or has used its time slice.
     pub(super) async fn run_interactive(mut self) {
         let closed = poll_fn(|context| {
-            // By the wall clock it would be charged for what others took while it waited for the core.
+            // Wall time would charge the task for other threads on the same core.
             let began = thread_time();
             let polled = self.task.as_mut().poll(context);
             let taken = thread_time().saturating_sub(began);
@@ -89,13 +91,13 @@ impl Demotion {
         }
     }
 
-    /// Runs the lane on a slow thread until it closes.
+    /// Runs the task on a long-running thread until it ends.
     pub(super) async fn run_long_running(mut self) {
         self.time_slice.is_long_running.store(true, Ordering::Relaxed);
         loop {
             let permit = self.inner.share.long_running.acquire(usize::MAX).await;
             let closed = poll_fn(|context| {
-                // Timers and sockets are kept by the quick threads, which are never late.
+                // The interactive threads drive timers and sockets, because they are never late.
                 let _timers = self.inner.resources.threads.interactive.enter();
                 Poll::Ready(self.task.as_mut().poll(context).is_ready())
             });
@@ -110,7 +112,7 @@ impl Demotion {
     }
 }
 
-/// Waits for whoever has been given the task's waker in this poll.
+/// Waits until the waker of this poll is called.
 async fn woken() {
     let mut waited = false;
     poll_fn(|_| match std::mem::replace(&mut waited, true) {

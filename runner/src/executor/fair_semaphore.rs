@@ -1,39 +1,39 @@
-//! A semaphore: so many may be past it at once, and who waits before it waits in a queue.
+//! A semaphore whose waiters stand in several queues, served in turn.
 //!
-//! The lines take turns, however long each is, so a line of a thousand has no more of the gate than a line
-//! of one. A part of the room behind it can be reserved, in equal shares, for lines that have less than theirs:
-//! then what holds its place for long cannot shut out who comes later.
+//! The length of a queue does not matter: a queue of a thousand waiters gets no more permits than a queue
+//! of one. A part of the permits can be reserved, in equal shares, for queues that hold less than their
+//! share. Long holders then cannot lock out queues that come later.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// A gate with room for so many at once. Clones are the same semaphore.
+/// A semaphore with a fixed number of permits. Clones are the same semaphore.
 #[derive(Clone)]
 pub struct FairSemaphore(Arc<Mutex<SemaphoreState>>);
 
-/// Where some wait, and what they have of a semaphore. Dropping it takes the line away.
+/// A queue of waiters, and the permits that it holds. Dropping it removes the queue.
 pub struct PermitQueue {
     semaphore: FairSemaphore,
     id: u64,
 }
 
-/// Leave to be past the semaphore, until it is dropped.
+/// A permit, held until it is dropped.
 pub struct Permit(Option<Arc<PermitQueue>>);
 
 type Waiter = (oneshot::Sender<Permit>, Arc<PermitQueue>);
 
 struct SemaphoreState {
     free: usize,
-    /// Of the permits, how much is kept for lines that have less than their share.
+    /// How many permits are reserved for queues that hold less than their share.
     reserved: usize,
-    /// The share of each queue, as long as it wants that much.
+    /// The share of each queue, as far as it wants that many.
     share: usize,
-    /// What lines have less than their shares, together.
+    /// How many permits all queues together lack of their shares.
     deficit: usize,
     queues: HashMap<u64, QueueState>,
-    /// Lines in which somebody waits, the next to be served first.
+    /// The queues with waiters, the next one to be served first.
     round_robin: VecDeque<u64>,
     next_id: u64,
 }
@@ -46,7 +46,7 @@ struct QueueState {
 }
 
 impl FairSemaphore {
-    /// A gate with room for so many; of that permits, `kept` is for lines that have less than their share.
+    /// Creates a semaphore; of its permits, `reserved` are for queues that hold less than their share.
     pub fn new(permits: usize, reserved: usize) -> Self {
         Self(Arc::new(Mutex::new(SemaphoreState {
             free: permits,
@@ -59,7 +59,7 @@ impl FairSemaphore {
         })))
     }
 
-    /// A new line before the semaphore, in which so many want to be past it at once.
+    /// Adds a queue that wants so many permits at once.
     pub fn queue(&self, wants: usize) -> Arc<PermitQueue> {
         let mut state = self.state();
         let id = state.next_id;
@@ -70,7 +70,7 @@ impl FairSemaphore {
         Arc::new(PermitQueue { semaphore: self.clone(), id })
     }
 
-    /// How many more may be past it now.
+    /// The number of free permits.
     pub fn free(&self) -> usize {
         self.state().free
     }
@@ -79,17 +79,17 @@ impl FairSemaphore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something, and lets in who may come in now.
+    /// Changes the state, then grants permits to waiters.
     fn change(&self, change: impl FnOnce(&mut SemaphoreState)) {
         let mut state = self.state();
         change(&mut state);
         while let Some((waiter, queue)) = state.next() {
             let id = queue.id;
-            // Who has given up waiting hands the pass back.
+            // A waiter that gave up returns its permit.
             if let Err(mut permit) = waiter.send(Permit(Some(queue))) {
                 let queue = permit.0.take();
                 state.give_back(id);
-                // If it was the last of its queue, the line goes, which needs the semaphore.
+                // The last reference to a queue removes it, which locks the semaphore again.
                 drop(state);
                 drop((permit, queue));
                 state = self.state();
@@ -99,7 +99,7 @@ impl FairSemaphore {
 }
 
 impl PermitQueue {
-    /// Waits for a permit, in this queue. `wants` is how many of it want to be past the gate at once now.
+    /// Waits for a permit. `wants` is how many permits the queue wants at once now.
     pub async fn acquire(self: &Arc<Self>, wants: usize) -> Permit {
         loop {
             let waiter = {
@@ -142,7 +142,7 @@ impl QueueState {
 }
 
 impl SemaphoreState {
-    /// Reckons the shares anew for as many lines as there are: equal, and one at least.
+    /// Computes the shares for the current number of queues: equal, and at least one.
     fn recompute_shares(&mut self) {
         let queues = self.queues.len().max(1);
         let share = if self.reserved == 0 { 0 } else { (self.reserved / queues).max(1) };
@@ -150,7 +150,7 @@ impl SemaphoreState {
         self.deficit = self.queues.values().map(|queue| queue.deficit(share)).sum();
     }
 
-    /// Changes what a line has or wants.
+    /// Changes what a queue holds or wants.
     fn change(&mut self, id: u64, change: impl FnOnce(&mut QueueState)) {
         if let Some(queue) = self.queues.get_mut(&id) {
             let before = queue.deficit(self.share);
@@ -159,14 +159,14 @@ impl SemaphoreState {
         }
     }
 
-    /// Whether one more of a line may come in: there is room beyond what is kept for others.
+    /// Whether a queue may take one more permit: one is free that is not reserved for others.
     fn can_acquire(&self, id: u64) -> bool {
         let has_deficit = self.queues.get(&id).is_some_and(|queue| queue.deficit(self.share) > 0);
         let reserved = if has_deficit { 0 } else { self.deficit.min(self.reserved) };
         self.free > reserved
     }
 
-    /// Lets one of a line in if nobody of it waits and there is permits.
+    /// Takes a permit if the queue has no waiters and may have one.
     fn try_acquire(&mut self, id: u64, wants: usize) -> bool {
         self.change(id, |queue| queue.wants = wants);
         let waits = self.queues.get(&id).is_some_and(|queue| !queue.waiting.is_empty());
@@ -195,7 +195,7 @@ impl SemaphoreState {
         }
     }
 
-    /// The next who may come in, of the first line that may; its line goes to the end.
+    /// The next waiter that may have a permit, with its permit taken; its queue moves to the end.
     fn next(&mut self) -> Option<Waiter> {
         for _ in 0..self.round_robin.len() {
             let id = self.round_robin.pop_front()?;
@@ -225,7 +225,7 @@ mod tests {
 
     type Waiting = Pin<Box<dyn Future<Output = Permit>>>;
 
-    /// Asks for a permit: at once, or as somebody who waits.
+    /// Asks for a permit: granted at once, or a pending future.
     fn ask(queue: &Arc<PermitQueue>, wants: usize) -> Result<Permit, Waiting> {
         let queue = Arc::clone(queue);
         let mut waiting: Waiting = Box::pin(async move { queue.acquire(wants).await });
@@ -310,7 +310,7 @@ mod tests {
         let granted = look(&mut waits).unwrap();
         let untaken = ask(&one, 1).err().unwrap();
         drop(granted);
-        // It was granted and never looked at.
+        // This permit was granted and never polled.
         drop(untaken);
         assert_eq!(semaphore.free(), 1);
         drop((one, other));

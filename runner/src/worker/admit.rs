@@ -1,4 +1,4 @@
-//! From a lease to a task: a leased job runs as it was pushed, or not at all.
+//! Turns a lease into a task: a leased job runs exactly as it was pushed, or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use crate::observe::counters::{Fate, add};
 use crate::observe::log::attempt_log::Record;
 
 impl Worker {
-    /// Takes what a lease call gave, sent at `sent_at` and asked at `asked_at_us` by Redis' clock. Where
-    /// the reply to an earlier try was lost, the leases are older than this try.
+    /// Takes the reply to a lease call that was sent at `sent_at`, which is `asked_at_us` on Redis' clock.
+    /// If the reply to an earlier try was lost, the leases are older than this try.
     pub(super) fn leased(
         &mut self,
         leased: Leased,
@@ -29,7 +29,7 @@ impl Worker {
             Leased::Empty { wait } | Leased::Limited { wait } => {
                 LeasedJobs { wait, ..LeasedJobs::default() }
             }
-            // What has not started by now waits for the end of the pause.
+            // Jobs that have not started wait for the end of the pause.
             Leased::Paused => {
                 self.give_back(Duration::ZERO);
                 return;
@@ -62,7 +62,7 @@ impl Worker {
         self.parts.executor.push(tasks);
     }
 
-    /// Makes a leased job a task, or its verdict if it cannot run as it was pushed.
+    /// Turns a leased job into a task, or settles it if it cannot run as it was pushed.
     fn admit(
         &mut self,
         mut lease: Lease,
@@ -92,7 +92,7 @@ impl Worker {
         let invocation = Invocation {
             id: lease.id.clone(),
             topic: self.parts.topic.clone(),
-            // Whoever settles the job has no need of it.
+            // Settling does not need the payload.
             payload: std::mem::take(&mut lease.payload),
             attempt,
             max_attempts,

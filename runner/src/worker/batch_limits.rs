@@ -1,47 +1,50 @@
-//! Who else has jobs. Redis does one thing at a time: while it runs a turn of a thousand jobs, some ms, the
-//! turns of all other topics wait. A topic that is alone takes as many as it can, which costs least; beside
-//! others that are busy, all take turns of a size at which nobody waits long; and beside one that needs
-//! little, turns so short that it hardly waits at all. If that one has jobs all the time, the busy ones rest
-//! after each turn for as long as it took, so that they never have Redis and the processors to themselves.
+//! Limits the size of a topic's turns while other topics have jobs. Redis runs one turn at a time: a turn
+//! of a thousand jobs takes some milliseconds, and the turns of all other topics wait for it.
+//!
+//! - A topic that is alone takes full batches, which cost least per job.
+//! - Next to other busy topics, all take [`BATCH_NEXT_TO_BUSY`] jobs a turn.
+//! - Next to a quiet topic, all take [`BATCH_NEXT_TO_QUIET`] jobs a turn. If the quiet topic has jobs all
+//!   the time, the busy ones rest after each turn for as long as it took, so that they never use all of Redis
+//!   and of the CPU.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use duebox_queue::BATCH_MAX;
 
-/// Jobs of one turn where others are busy too: about a ms of Redis' time.
+/// Jobs in one turn next to a busy topic: about 1 ms of Redis' time.
 const BATCH_NEXT_TO_BUSY: usize = BATCH_MAX / 8;
-/// Jobs of one turn where another topic needs less than that a turn: some 0.4 ms.
+/// Jobs in one turn next to a topic with fewer jobs a turn than this: about 0.4 ms of Redis' time.
 const BATCH_NEXT_TO_QUIET: usize = BATCH_MAX / 16;
-/// For how long a topic that has had a job counts.
+/// A topic counts for so long after its last job.
 const RECENT: Duration = Duration::from_secs(10);
-/// For how long after a quiet topic's job the busy ones rest: for one that has jobs more seldom, short turns
-/// do.
+/// Busy topics rest while a quiet topic had a job within this time. For a quiet topic with rarer jobs,
+/// short turns are enough.
 const REST_WITHIN: Duration = Duration::from_secs(1);
-/// How long a rest is at most, however long a turn took.
+/// The longest rest, however long a turn took.
 const REST_MAX: Duration = Duration::from_millis(5);
 
-/// All topics of a daemon. Clones are the same limits.
+/// The batch limits of all topics of a daemon. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct BatchLimits(Arc<Mutex<RecentTopics>>);
 
 #[derive(Debug, Default)]
 struct RecentTopics {
     joined: u64,
-    /// Topics whose last turn was a long one.
+    /// Topics whose last turn was large.
     busy: Last,
-    /// Topics whose last turn was a short one.
+    /// Topics whose last turn was small.
     quiet: Last,
 }
 
-/// The topics that have had jobs last: the last one, and the last other one.
+/// The last topic that had jobs, and the last one other than that.
 #[derive(Debug, Default)]
 struct Last {
     one: Option<(u64, Instant)>,
     other: Option<(u64, Instant)>,
 }
 
-/// One topic among them. Clones are the same topic.
+/// The batch limits of one topic. Clones stand for the same topic.
 #[derive(Debug, Clone)]
 pub struct TopicBatchLimits {
     limits: BatchLimits,
@@ -49,7 +52,7 @@ pub struct TopicBatchLimits {
 }
 
 impl BatchLimits {
-    /// One more topic.
+    /// Registers a topic.
     pub fn join(&self) -> TopicBatchLimits {
         let mut recent = self.recent();
         recent.joined += 1;
@@ -62,7 +65,7 @@ impl BatchLimits {
 }
 
 impl TopicBatchLimits {
-    /// This topic has had so many jobs in one turn.
+    /// Records that this topic had so many jobs in one turn.
     pub fn record_jobs(&self, jobs: usize, now: Instant) {
         let mut recent = self.limits.recent();
         match jobs < BATCH_NEXT_TO_QUIET {
@@ -71,7 +74,7 @@ impl TopicBatchLimits {
         }
     }
 
-    /// How many jobs a turn of this topic may take, of each kind.
+    /// How many jobs a turn of this topic may lease, and how many it may settle.
     pub fn batch_max(&self, now: Instant) -> usize {
         let recent = self.limits.recent();
         if recent.quiet.has_another(self.id, now, RECENT) {
@@ -83,7 +86,7 @@ impl TopicBatchLimits {
         }
     }
 
-    /// How long this topic should take no turn after a full one that took so long.
+    /// How long this topic rests after a full turn that took `turn`.
     pub fn rest(&self, turn: Duration, now: Instant) -> Duration {
         match self.limits.recent().quiet.has_another(self.id, now, REST_WITHIN) {
             true => turn.min(REST_MAX),

@@ -1,5 +1,5 @@
-//! What the topic's breaker lets a worker do: while it is open nothing is leased and what has not started
-//! is given back; the worker that gets to lease the probe tells what came of it.
+//! What a worker does while the topic's breaker is open: it leases nothing and releases jobs that have not
+//! started. The worker that leases the probe reports its result.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use crate::deploy::binding::Binding;
 use crate::deploy::breaker::{BreakerState, End};
 use crate::executor::EndedJob;
 
-/// What a worker has to do with the probe.
+/// The probe, as far as this worker is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Probe {
-    /// Nothing.
+    /// This worker has no probe.
     None,
-    /// It asks Redis for it.
+    /// The next lease call asks for it.
     Requested,
-    /// It has it, under this name.
+    /// It is leased, under this key.
     Held(u64),
 }
 
 impl Worker {
-    /// Of so many jobs that are wanted, those that the breaker lets through.
+    /// How many of the wanted jobs the breaker allows.
     pub(super) fn allowed_by_breaker(&self, wanted: usize, now: Instant) -> usize {
         match self.parts.breaker.state() {
             BreakerState::Closed => wanted,
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Whether jobs may be leased now; where the breaker is open, this one becomes the probe.
+    /// Whether jobs may be leased now. While the breaker is open, this claims the probe.
     pub(super) fn may_lease(&mut self, now: Instant) -> bool {
         match self.parts.breaker.state() {
             BreakerState::Closed => true,
@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// When the breaker lets the probe through, where it waits for that.
+    /// When the breaker allows the next probe; `None` unless it is open.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.parts.breaker.state() {
             BreakerState::Open { probe_at, .. } => Some(probe_at),
@@ -54,7 +54,7 @@ impl Worker {
         }
     }
 
-    /// While the breaker is open, jobs that were leased before go back unstarted.
+    /// Releases jobs that have not started while the breaker is open.
     pub(super) fn follow_breaker(&mut self) {
         self.breaker_changes.mark_unchanged();
         if matches!(self.parts.breaker.state(), BreakerState::Open { .. })
@@ -64,21 +64,21 @@ impl Worker {
         }
     }
 
-    /// A job was leased that can run: the probe, if one was asked for.
+    /// Notes that a job was leased: it is the probe, if one was requested.
     pub(super) fn hold_probe(&mut self, key: u64) {
         if self.probe == Probe::Requested {
             self.probe = Probe::Held(key);
         }
     }
 
-    /// The probe, if it was asked for, has not come.
+    /// Returns a requested probe that was not leased.
     pub(super) fn drop_requested_probe(&mut self) {
         if self.probe == Probe::Requested {
             self.drop_probe();
         }
     }
 
-    /// A job goes back unstarted; if it is the probe, another may be.
+    /// Notes that a job was released: if it was the probe, another job can be.
     pub(super) fn release_probe(&mut self, key: u64) {
         if self.probe == Probe::Held(key) {
             self.drop_probe();
@@ -90,7 +90,7 @@ impl Worker {
         self.parts.breaker.unclaim(Instant::now());
     }
 
-    /// Tells the breaker what came of attempts, in their order.
+    /// Reports the results of attempts to the breaker, in their order.
     pub(super) fn report_to_breaker(&mut self, ended: &[EndedJob], binding: &Binding) {
         let (rule, now) = (binding.topic.breaker, Instant::now());
         let probe = self.probe;
@@ -132,8 +132,8 @@ impl Worker {
     }
 }
 
-/// What a breaker is to know of an attempt; nothing of a fault of the host. Who names the wait before the
-/// next attempt knows what it does: a poll that finds nothing yet, a server that asks for a pause.
+/// What the breaker counts of an attempt; `None` for a host fault. A failure with a `retry_after` does not
+/// count: the handler chose the delay, so it works.
 fn end_of(ended: &EndedJob) -> Option<End> {
     let failed = match &ended.outcome {
         Outcome::HostFault(_) => return None,

@@ -1,5 +1,5 @@
-//! How many jobs a worker leases ahead of those that run: no more than start within 20 ms, so that the lanes
-//! never stand still while a turn is under way, and a leased job starts soon.
+//! How many jobs a worker leases ahead of those that run: as many as start within 20 ms. The executor then
+//! has jobs during a turn, and each leased job starts soon.
 //!
 //! The estimate follows the slowest recent job: while a job takes 20 ms or longer, nothing is leased ahead.
 
@@ -7,23 +7,24 @@ use std::time::{Duration, Instant};
 
 use duebox_queue::BATCH_MAX;
 
-/// How far ahead jobs are leased. With the turn that brings them, a job starts within [`START_WITHIN`].
+/// Jobs are leased ahead for this time. Together with the turn that leases it, a job starts within
+/// [`START_WITHIN`].
 const WINDOW: Duration = Duration::from_millis(20);
-/// A leased job that has not started this long after it came from Redis goes back.
+/// A leased job that has not started after this time is released.
 pub const START_WITHIN: Duration = Duration::from_millis(40);
-/// Jobs that are leased ahead at most: while a turn brings one batch, the lanes have another.
+/// The most jobs leased ahead: one batch runs while a turn leases another.
 const AHEAD_MAX: usize = 2 * BATCH_MAX;
-/// Payload bytes that a worker leases at once, so that large payloads do not fill the memory.
+/// The most payload bytes leased in one call, which bounds memory.
 const BYTES_MAX: usize = 16 << 20;
-/// A job is recent for one to two of these after it ended.
+/// A job counts as recent for one to two of these spans.
 const SPAN: Duration = Duration::from_millis(500);
-/// The weight of the newest payload's size against those before.
+/// The weight of the newest payload in the moving average of sizes.
 const NEWEST: f64 = 0.03;
 
-/// What a topic's recent jobs took.
+/// Durations and payload sizes of a topic's recent jobs.
 #[derive(Debug, Default)]
 pub struct Prefetch {
-    /// The current span and the one before it.
+    /// The current span and the previous one.
     spans: [Span; 2],
     began: Option<Instant>,
     payload_bytes: f64,
@@ -38,7 +39,7 @@ struct Span {
 }
 
 impl Prefetch {
-    /// `jobs` ended until `now`, the slowest of which took `slowest`, in `busy` time with jobs to run.
+    /// Records that `jobs` ended until `now` in `busy` time, the slowest in `slowest`.
     pub fn record_ended(&mut self, jobs: usize, slowest: Duration, busy: Duration, now: Instant) {
         self.roll(now);
         let span = &mut self.spans[0];
@@ -58,18 +59,18 @@ impl Prefetch {
         self.began = Some(now);
     }
 
-    /// A job with a payload of this many bytes was leased.
+    /// Records the payload size of a leased job, in bytes.
     pub fn record_payload(&mut self, bytes: usize) {
         self.payload_bytes += NEWEST * (bytes as f64 - self.payload_bytes);
     }
 
-    /// Leased jobs did not start in time: nothing is known of how many do.
+    /// Forgets the estimate: leased jobs did not start in time.
     pub fn reset(&mut self) {
         self.spans = Default::default();
     }
 
-    /// Jobs to lease ahead of those that run, the longest of which has run for `running`: as many as start
-    /// before [`WINDOW`] is over if one of them is as slow as the slowest, and no more than were seen to end.
+    /// How many jobs to lease ahead, if the longest running job has run for `running`. As many as start
+    /// within [`WINDOW`] if one of them is as slow as the slowest, and at most as many as ended recently.
     pub fn ahead(&self, running: Duration) -> usize {
         let [current, before] = self.spans;
         let slowest = current.slowest.max(before.slowest).max(running);
@@ -82,7 +83,7 @@ impl Prefetch {
         (starting as usize).min(jobs).min(AHEAD_MAX)
     }
 
-    /// Jobs that may be leased in one call, for the size of their payloads.
+    /// The most jobs to lease in one call, given the size of their payloads.
     pub fn call_max(&self) -> usize {
         let jobs = BYTES_MAX as f64 / self.payload_bytes.max(1.0);
         (jobs as usize).clamp(1, BATCH_MAX)
@@ -145,8 +146,8 @@ mod tests {
         assert!((15..=17).contains(&prefetch.call_max()), "{}", prefetch.call_max());
     }
 
-    /// A worker over simulated time, with one lane and a turn of 1 ms: whatever the jobs take, none starts, or is
-    /// still leased and waits, later than [`START_WITHIN`] and a turn after its lease.
+    /// Simulates a worker with one executor task and a turn of 1 ms. No job may start, or still wait, later
+    /// than [`START_WITHIN`] plus one turn after its lease.
     fn run(lengths: &[Duration]) -> usize {
         let (start, turn) = (Instant::now(), MS);
         let (mut prefetch, mut now) = (Prefetch::default(), start);
@@ -156,7 +157,7 @@ mod tests {
         let mut ended = Vec::new();
         let mut busy_since = start;
         while next < lengths.len() || !waiting.is_empty() || running.is_some() {
-            // A turn: take what ended, give back what did not start in time, lease.
+            // A turn: take what ended, release what did not start in time, lease.
             let slowest = ended.iter().copied().max().unwrap_or_default();
             prefetch.record_ended(ended.len(), slowest, now - busy_since, now);
             busy_since = now;
@@ -177,7 +178,7 @@ mod tests {
                 waiting.push_back((next, now));
                 next += 1;
             }
-            // The lane, until the next turn.
+            // The executor task, until the next turn.
             let until = now + turn;
             while now < until {
                 let (began, length) = match running.take() {

@@ -1,5 +1,4 @@
-//! One turn: what has ended, what is to be renewed and what is wanted, in one pipeline; and what its
-//! answers mean.
+//! One turn: settles, renewals and leases go out in one pipeline, and its replies are applied.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use crate::observe::log;
 use crate::observe::log::attempt_log::Record;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
-/// What one turn is made of; kept until it has an answer.
+/// The content of one turn, kept until Redis replies.
 struct Plan {
     keys: Vec<u64>,
     extend: Vec<Extension>,
@@ -29,7 +28,7 @@ struct Plan {
     lease: Option<LeaseCall>,
     looks: bool,
     reclaims: bool,
-    /// Jobs that it takes of each kind.
+    /// The most jobs to settle, and to promote.
     batch_max: usize,
     skip: u64,
     max_crashes: u32,
@@ -54,7 +53,7 @@ impl Worker {
         }
     }
 
-    /// Takes the verdicts of jobs that have ended, as many as fit into a turn.
+    /// Takes ended jobs and their verdicts, as many as fit into a turn.
     fn take_ended(&mut self, now: Instant) {
         let room = self.parts.batch_limits.batch_max(now).saturating_sub(self.verdicts.len());
         let (ended, busy) = self.parts.executor.take_ended(room);
@@ -84,7 +83,7 @@ impl Worker {
         let digest = Some(ended.digest);
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
         let verdict = if is_fault && held.interrupt.reason().is_some() {
-            // Its time was over, not its attempt: others may have it at once.
+            // The runner interrupted it, not the job's own limits: another runner may have it at once.
             Verdict::Release { delay: Duration::ZERO }
         } else {
             let attempt = Attempt {
@@ -133,7 +132,7 @@ impl Worker {
             }
         });
         let looks = lease.is_some();
-        // Where some verdicts wait for the next turn, theirs may be the follow-ups.
+        // The follow-ups may belong to verdicts that wait for the next turn.
         let follow_ups = self.follow_ups;
         self.follow_ups &= !self.verdicts.is_empty();
         Plan {
@@ -153,8 +152,8 @@ impl Worker {
         }
     }
 
-    /// Sends a turn until it is answered. While Redis is away, guests whose lease runs out are ended.
-    /// With the answer comes when the try that got it was sent.
+    /// Sends a turn until Redis replies, and interrupts guests whose lease runs out meanwhile. Returns the
+    /// reply and when the successful try was sent.
     async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
         let runner_id = Arc::clone(&self.parts.runner_id);
         let turn = plan.turn(&runner_id);
@@ -229,7 +228,7 @@ impl Worker {
             self.reclaimed(reclaimed, now);
         }
         if plan.looks {
-            // Of leases whose end is not known the poller tells.
+            // Leases with an unknown expiry are found by the poller.
             self.look_at = self.expiry.unwrap_or(now + SLEEP_MAX);
             self.more = false;
         }
@@ -267,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Redis refused to settle: the verdicts are kept for the next turn, unless no turn would help.
+    /// Keeps refused verdicts for the next turn, unless the error is final.
     fn keep_verdicts(
         &mut self,
         mut settle: Vec<Settlement>,
@@ -320,7 +319,7 @@ impl Worker {
 
     fn promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
         if let Some(wait) = promoted.next_due_in {
-            // The wait is counted from the millisecond that Redis was in when it promoted.
+            // The wait counts from the start of the millisecond in which Redis promoted.
             let gone =
                 self.clock.us_at(now).unwrap_or_default().saturating_sub(now_us / 1_000 * 1_000);
             self.look_at = self.look_at.min(now + wait.saturating_sub(Duration::from_micros(gone)));

@@ -1,5 +1,5 @@
-//! From what came of an attempt to what is to become of the job: the topic's policy for the failure's
-//! class, its backoff, and what a job leaves behind when it is done or dead.
+//! From the outcome of an attempt to the verdict on the job: the topic's policy for the failure class, its
+//! backoff, and what a done or dead job keeps.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use duebox_sandbox::Digest;
 use crate::executor::AttemptOutput;
 use crate::manifest::Topic;
 
-/// The wait before a job runs again that a fault of the host kept from running.
+/// The delay before the next try after a host fault.
 const FAULT_DELAY: Duration = Duration::from_millis(100);
 
-/// An attempt that is over, and whose it was.
+/// An attempt that is over.
 pub struct Attempt<'a> {
-    /// The job's topic.
+    /// The settings of the job's topic.
     pub topic: &'a Topic,
-    /// What the job sets over it; none where that cannot be read.
+    /// The job's own options; `None` if they cannot be read.
     pub options: Option<&'a Options>,
-    /// Which attempt it was, from 1.
+    /// The attempt number, from 1.
     pub number: u32,
-    /// The module that ran it; none if none did.
+    /// The module that ran it, if one did.
     pub digest: Option<Digest>,
-    /// How long it ran; zero if that is not known.
+    /// How long it ran; zero if unknown.
     pub wall: Duration,
 }
 
 impl Attempt<'_> {
-    /// Attempts the job has in all.
+    /// The number of attempts that the job has.
     pub fn max_attempts(&self) -> u32 {
         self.options.and_then(Options::max_attempts).unwrap_or(self.topic.max_attempts)
     }
 
-    /// The verdict on the job for what came of this attempt.
+    /// The verdict on the job for the outcome of this attempt.
     pub fn verdict(&self, outcome: &Outcome, output: AttemptOutput) -> Verdict {
         match outcome {
             Outcome::Acked => self.done(output),
@@ -115,7 +115,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// What is known of a failure; trace and log only of one that may be the last.
+    /// What is known of a failure. Only a failure that may be the last one keeps its trace and log.
     fn evidence(&self, failure: &Failure, output: &AttemptOutput, is_last: bool) -> String {
         let digest = self.digest_text();
         let info = DeadInfo {
@@ -129,7 +129,7 @@ impl Attempt<'_> {
     }
 }
 
-/// What jobs keep that scripts bury; empty where the topic wants them forgotten.
+/// What a job keeps that a script moves to dead; empty if the topic discards such jobs.
 pub fn buried_info(topic: &Topic, class: FailureClass) -> String {
     match topic.on.get(&class) {
         Some(Policy::Discard) => String::new(),
