@@ -116,7 +116,7 @@ impl Finder {
 fn is_unserved(known: &Known, topic: &TopicName) -> bool {
     let base = topic.base();
     match known.served.get(&base) {
-        // A runner of another manifest has split it over more.
+        // A runner with another manifest has split it into more shards.
         Some(shards) => topic.shard_number() >= *shards,
         None => {
             !known.manifest.topics.contains_key(&base)

@@ -1,11 +1,11 @@
-//! A poke: somebody found work for a topic's runner, now or soon.
+//! A wake-up: tells a worker that its topic has work, now or soon.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// Tells one sleeping worker when to look at its topic. Of several wake_ups the earliest counts.
+/// Wakes one sleeping worker. Of several wake-ups the earliest counts.
 #[derive(Default)]
 pub struct WakeUp {
     notify: Notify,
@@ -13,7 +13,7 @@ pub struct WakeUp {
 }
 
 impl WakeUp {
-    /// There is work at `when`.
+    /// Reports work at `when`.
     pub fn notify_at(&self, when: Instant) {
         let mut look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner);
         if look_at.is_none_or(|known| when < known) {
@@ -22,7 +22,7 @@ impl WakeUp {
         }
     }
 
-    /// Waits for a poke and says for when it was.
+    /// Waits for a wake-up, and returns when there is work.
     pub async fn notified(&self) -> Instant {
         loop {
             let look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,5 +1,5 @@
-//! The breaker of a topic: after a row of failures nothing more is started, and one job at a time tries
-//! whether the handler is well again. The jobs that wait lose no attempt meanwhile.
+//! The circuit breaker of a topic. After `failures` failures in a row it opens: no job starts, except one
+//! probe at a time. Waiting jobs lose no attempt meanwhile.
 //!
 //! ```text
 //!           a row of failures               its wait is over, one job is leased
@@ -8,8 +8,8 @@
 //!     └──── the probe did not fail, or another module serves ────────────┘
 //! ```
 //!
-//! All shard workers of a topic in this process share one. Attempts that were under way when it was last
-//! closed say nothing of what serves now and are not counted.
+//! All shard workers of a topic in this process share one breaker. Attempts that started before it was last
+//! closed ran on an earlier module or rule, and are not counted.
 
 use std::time::Instant;
 
@@ -17,52 +17,52 @@ use tokio::sync::watch;
 
 use crate::manifest::BreakerRule;
 
-/// What a breaker lets through.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everything.
+    /// All jobs run.
     Closed,
-    /// Nothing until `probe_at`, then one job.
+    /// No job is leased until `probe_at`, then one.
     Open {
         /// When it opened.
         since: Instant,
-        /// When the next job may be leased to try.
+        /// When the probe may be leased.
         probe_at: Instant,
     },
-    /// Nothing: a worker leases or runs the one job that is let through.
+    /// A worker leases or runs the probe; no other job is leased.
     Probing {
         /// When it opened.
         since: Instant,
     },
 }
 
-/// An attempt that has ended, as far as a breaker cares.
+/// The end of an attempt, as the breaker sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct End {
-    /// When it began.
+    /// When the attempt started.
     pub started_at: Instant,
     /// Whether it failed.
     pub failed: bool,
 }
 
-/// What is known of a topic's handler.
+/// The state of a breaker and its count of failures.
 #[derive(Debug)]
 pub struct BreakerTracker {
     state: BreakerState,
     /// Failures in a row.
     row: u32,
-    /// Attempts that began before this do not count.
+    /// Attempts that started before this moment are not counted.
     counts_from: Instant,
 }
 
 /// The breaker of one topic in this process.
 pub struct Breaker(watch::Sender<BreakerTracker>);
 
-/// Waits for a breaker to change.
+/// Reports changes of a breaker.
 pub type Changes = watch::Receiver<BreakerTracker>;
 
 impl Breaker {
-    /// A closed one.
+    /// Creates a closed breaker.
     pub fn new(now: Instant) -> Self {
         Self(watch::Sender::new(BreakerTracker {
             state: BreakerState::Closed,
@@ -71,18 +71,18 @@ impl Breaker {
         }))
     }
 
-    /// What it lets through.
+    /// The current state.
     pub fn state(&self) -> BreakerState {
         self.0.borrow().state
     }
 
-    /// Tells of each change from now on.
+    /// Subscribes to changes from now on.
     pub fn changes(&self) -> Changes {
         self.0.subscribe()
     }
 
-    /// Attempts have ended, in this order; true if they opened it. Those of a probe are for
-    /// [`probed`](Self::probed).
+    /// Counts ended attempts in their order; true if they opened the breaker. The end of a probe is
+    /// reported to [`probed`](Self::probed) instead.
     pub fn ended(&self, rule: BreakerRule, ends: impl Iterator<Item = End>, now: Instant) -> bool {
         self.0.send_if_modified(|state| {
             for end in ends.filter(|end| end.started_at >= state.counts_from) {
@@ -101,7 +101,7 @@ impl Breaker {
         })
     }
 
-    /// Asks for the probe; true for the one caller that may lease it.
+    /// Claims the probe; true for the one caller that may lease it.
     pub fn claim(&self, now: Instant) -> bool {
         self.0.send_if_modified(|state| match state.state {
             BreakerState::Open { since, probe_at } if probe_at <= now => {
@@ -112,13 +112,13 @@ impl Breaker {
         })
     }
 
-    /// The probe that was asked for did not run, or nobody can say what came of it: another may try at
-    /// once.
+    /// Returns a claimed probe without a result; another may be leased at once.
     pub fn unclaim(&self, now: Instant) {
         self.0.send_if_modified(|state| state.end_probe(now));
     }
 
-    /// The probe has ended; true if that closes the breaker. A failed one makes the next wait as long.
+    /// Reports the result of the probe; true if that closes the breaker. After a failure the next probe
+    /// waits `rule.probe`.
     pub fn probed(&self, rule: BreakerRule, failed: bool, now: Instant) -> bool {
         let mut closes = false;
         self.0.send_if_modified(|state| {
@@ -132,7 +132,7 @@ impl Breaker {
         closes
     }
 
-    /// Another module serves, or another rule holds: closes it, and true if it was not closed.
+    /// Closes the breaker because the module or the rule changed; true if it was not closed.
     pub fn reset(&self, now: Instant) -> bool {
         self.0.send_if_modified(|state| {
             let was_open = state.state != BreakerState::Closed;
@@ -147,7 +147,7 @@ impl BreakerTracker {
         *self = Self { state: BreakerState::Closed, row: 0, counts_from: now };
     }
 
-    /// From probing back to open, if it is probing.
+    /// Returns from probing to open; false if no probe is claimed.
     fn end_probe(&mut self, next_at: Instant) -> bool {
         let BreakerState::Probing { since } = self.state else { return false };
         self.state = BreakerState::Open { since, probe_at: next_at };

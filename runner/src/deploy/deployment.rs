@@ -1,8 +1,9 @@
-//! A deployment: one module serves at each place of the manifest, and the one before is kept until the next
-//! swap, so that it can come back at once.
+//! A deployment: the module that serves an entry's handler or canary. The previous module is kept until the
+//! next change, so that a rollback takes effect at once.
 //!
-//! A new module is on trial for a while: it is compared with the one before by the results of their
-//! attempts. What was rolled back is not taken again until its file, or its entry in the manifest, changes.
+//! A new module is on trial for a while: the results of its attempts are compared with those of the
+//! previous one. A withdrawn module is not deployed again until its file or its entry in the manifest
+//! changes.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::modules::{Module, Recipe};
 use crate::manifest::{Rollback, Topic};
 use crate::observe::module_stats::Sums;
 
-/// The module that serves at a place, and the one that served there before.
+/// The module that serves, and the previous one.
 pub(crate) struct Deployment {
     pub(crate) module: Module,
     previous: Option<Module>,
@@ -20,10 +21,10 @@ pub(crate) struct Deployment {
     withdrawn: Option<Withdrawn>,
 }
 
-/// A new module while it is watched.
+/// A new module that is being compared with the previous one.
 struct Trial {
     until: Instant,
-    /// What its build had done already when it came: it may have served before.
+    /// The attempts of this build before the trial: it may have served earlier.
     began_with: AttemptCounts,
 }
 
@@ -33,33 +34,33 @@ struct Withdrawn {
     recipe: Recipe,
 }
 
-/// How many attempts a module has ended, and how many of them failed.
+/// How many attempts of a module have ended, and how many of them failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AttemptCounts {
     pub(crate) jobs: u64,
     pub(crate) failed: u64,
 }
 
-/// What comes of a trial: each module with what it has done.
+/// The result of a trial, with the attempts of both modules.
 pub(crate) struct TrialResult {
-    /// The new one fails too often, and must go; else its time is over, and it stays.
+    /// True if the new module failed too often and must be rolled back; false if its trial is over.
     pub(crate) goes: bool,
     pub(crate) new: (Digest, AttemptCounts),
     pub(crate) before: (Digest, AttemptCounts),
 }
 
 impl Deployment {
-    /// The first module of a place.
+    /// Creates a deployment of a first module.
     pub(crate) fn new(module: Module) -> Self {
         Self { module, previous: None, trial: None, withdrawn: None }
     }
 
-    /// The build that serves.
+    /// The digest of the module that serves.
     pub(crate) fn digest(&self) -> Digest {
         self.module.handler.digest()
     }
 
-    /// True if a recipe asks for nothing new, as long as its file is the same.
+    /// True if a recipe needs no new module, as long as its file is unchanged.
     pub(crate) fn fits(&self, recipe: &Recipe) -> bool {
         match &self.withdrawn {
             Some(withdrawn) => withdrawn.recipe == *recipe,
@@ -67,7 +68,7 @@ impl Deployment {
         }
     }
 
-    /// Gives the modules the secrets as they are now. True if they are others than before.
+    /// Updates the secrets of the modules; true if they changed.
     pub(crate) fn give_secrets(&mut self, topic: &Topic) -> bool {
         if let Some(before) = &mut self.previous {
             before.give_secrets(topic);
@@ -75,8 +76,7 @@ impl Deployment {
         self.module.give_secrets(topic)
     }
 
-    /// Replaces the module. Another build than the one that served goes on trial for this long. True if it is
-    /// another.
+    /// Replaces the module; true if the build is another one. It then goes on trial for `window`.
     pub(crate) fn replace(
         &mut self,
         module: Module,
@@ -93,7 +93,8 @@ impl Deployment {
         is_other
     }
 
-    /// Puts the module before back. The digest of the one that goes; `None` if there is none before.
+    /// Rolls back to the previous module. Returns the digest of the withdrawn one; `None` without a
+    /// previous module.
     pub(crate) fn roll_back(&mut self) -> Option<Digest> {
         let before = self.previous.take()?;
         let left = std::mem::replace(&mut self.module, before);
@@ -103,12 +104,12 @@ impl Deployment {
         Some(digest)
     }
 
-    /// The build that comes back at a rollback.
+    /// The digest of the module that a rollback restores.
     pub(crate) fn previous(&self) -> Option<Digest> {
         self.previous.as_ref().map(|before| before.handler.digest())
     }
 
-    /// The build that was rolled back, as long as nothing else was asked for.
+    /// The digest of the module that was rolled back, until another one is deployed.
     pub(crate) fn withdrawn(&self) -> Option<Digest> {
         self.withdrawn.as_ref().map(|withdrawn| withdrawn.digest)
     }
@@ -117,8 +118,8 @@ impl Deployment {
         self.trial.is_some()
     }
 
-    /// Judges a module on trial by what is known of each build; none as long as nothing is decided. Where
-    /// the breaker holds jobs back, so many as `min_jobs` will not come: what has ended must do.
+    /// Judges the module on trial by the attempts of both builds; `None` while the trial goes on. While the
+    /// breaker holds jobs back, `min_jobs` will not be reached, so one attempt is enough.
     pub(crate) fn judge(
         &mut self,
         rule: &Rollback,
@@ -139,7 +140,7 @@ impl Deployment {
 }
 
 impl AttemptCounts {
-    /// What was done beyond an earlier count; a count that was forgotten meanwhile began anew.
+    /// The attempts since an earlier count. If the count was dropped meanwhile, it starts at zero again.
     fn since(self, earlier: Self) -> Self {
         if earlier.jobs > self.jobs {
             return self;
@@ -147,8 +148,8 @@ impl AttemptCounts {
         Self { jobs: self.jobs - earlier.jobs, failed: self.failed.saturating_sub(earlier.failed) }
     }
 
-    /// Whether it fails too often: more than `ratio` times as often as the other, which counts as one
-    /// failure in `min_jobs` if it fails more rarely.
+    /// Whether the failure rate is more than `ratio` times that of the other module, which counts as at
+    /// least one failure in `min_jobs`.
     fn is_worse_than(self, other: Self, rule: &Rollback) -> bool {
         let floor = 1.0 / f64::from(rule.min_jobs.max(1));
         rule.min_jobs > 0 && self.rate() > rule.ratio * other.rate().max(floor)
@@ -179,11 +180,11 @@ mod tests {
     #[test]
     fn a_module_goes_if_it_fails_far_more_often_than_the_one_before() {
         let is_worse = |new, old| AttemptCounts::is_worse_than(new, old, &RULE);
-        // Against one that never failed, the limit is ratio / min_jobs: 6 %.
+        // Against a module that never failed, the limit is ratio / min_jobs: 6 %.
         assert!(is_worse(tally(4, 50), tally(0, 1_000)));
         assert!(!is_worse(tally(3, 50), tally(0, 1_000)));
         assert!(is_worse(tally(4, 50), tally(0, 0)));
-        // As bad as before, or not three times as bad.
+        // The same rate, or less than three times as high.
         assert!(!is_worse(tally(50, 50), tally(500, 1_000)));
         assert!(!is_worse(tally(30, 100), tally(100, 1_000)));
         assert!(is_worse(tally(31, 100), tally(100, 1_000)));

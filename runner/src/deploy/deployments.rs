@@ -1,7 +1,7 @@
-//! The deployments of a daemon: which module serves at each place of the manifest, and the history of each
+//! The deployments of a daemon: the module of each entry's handler and canary, and the history of each
 //! entry.
 //!
-//! A change here starts no job: whoever changes a deployment then binds the topics of its entry anew.
+//! Nothing here affects running workers: after a change the caller binds the topics of the entry again.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,31 +19,31 @@ use super::modules::{self, Loaded, Module, ModuleRequest, ModuleSlot};
 use crate::manifest::{Manifest, Rollback, Topic};
 use crate::observe::module_stats::ModuleStats;
 
-/// The modules in service, and what became of those before them.
+/// The deployments, and the history of each entry.
 #[derive(Default)]
 pub(crate) struct Deployments {
     by_place: BTreeMap<ModuleSlot, Deployment>,
     histories: BTreeMap<EntryName, History>,
 }
 
-/// What is known of the jobs of an entry: a module on trial is judged by it.
+/// The results of an entry's jobs, by which a module on trial is judged.
 pub(crate) struct Evidence {
     /// The stats of every topic that the entry serves.
     pub(crate) stats: Vec<Arc<ModuleStats>>,
-    /// Whether the breaker of one of these topics is not closed.
+    /// Whether the breaker of one of these topics is open.
     pub(crate) is_held_back: bool,
 }
 
-/// What serves a topic.
+/// The settings and modules that serve a topic.
 pub(crate) struct Service {
-    /// The settings in effect: what a module was compiled with changes only with the module.
+    /// The settings in effect: those that were compiled into a module change only with the module.
     pub(crate) topic: Topic,
-    /// The modules; `None` for a topic that is served to pull consumers.
+    /// The modules; `None` for a topic that pull consumers serve.
     pub(crate) handlers: Option<Handlers>,
 }
 
 impl Evidence {
-    /// What a build did on all of these topics.
+    /// The attempts of a build on all of these topics.
     pub(crate) fn tally(&self, digest: Digest) -> AttemptCounts {
         let mut tally = AttemptCounts::default();
         self.stats.iter().for_each(|stats| tally += &stats.of(digest));
@@ -52,7 +52,7 @@ impl Evidence {
 }
 
 impl Deployments {
-    /// The deployment at a place; `None` as long as there is no good module.
+    /// The deployment of a handler or canary; `None` as long as there is no valid module.
     pub(crate) fn at(&self, place: &ModuleSlot) -> Option<&Deployment> {
         self.by_place.get(place)
     }
@@ -65,7 +65,7 @@ impl Deployments {
         self.by_place.values()
     }
 
-    /// What serves the topics of an entry with these settings; `None` while its module is not good.
+    /// What serves the topics of an entry with these settings; `None` while there is no valid module.
     pub(crate) fn service(&self, entry: EntryName, settings: &Topic) -> Option<Service> {
         if settings.handler.is_none() {
             return Some(Service { topic: settings.clone(), handlers: None });
@@ -83,7 +83,7 @@ impl Deployments {
         Some(CanaryHandler { handler: deployment.module.handler.clone(), share })
     }
 
-    /// The history of an entry.
+    /// The history of an entry, created if needed.
     pub(crate) fn history(&mut self, entry: &EntryName) -> History {
         self.histories.entry(entry.clone()).or_default().clone()
     }
@@ -93,8 +93,8 @@ impl Deployments {
         self.histories.get(entry)
     }
 
-    /// Deploys the modules that are good, and logs which are not. A new build goes on trial, judged from
-    /// what it has done so far according to `evidence`.
+    /// Deploys the valid modules and logs the others. A new build goes on trial; `evidence` gives the
+    /// attempts that it ran before.
     pub(crate) fn deploy(
         &mut self,
         loaded: Vec<Loaded>,
@@ -126,7 +126,7 @@ impl Deployments {
             Entry::Occupied(mut at) if place.role == Role::Handler => {
                 at.get_mut().replace(module, rule.window, began_with)
             }
-            // A canary gives way to the handler, and not to the canary before.
+            // A canary falls back to the handler, not to the previous canary.
             Entry::Occupied(mut at) => at.insert(Deployment::new(module)).digest() != digest,
             Entry::Vacant(at) => {
                 at.insert(Deployment::new(module));
@@ -151,7 +151,8 @@ impl Deployments {
         self.history(&place.entry).note(place.role, Fate::Refused, digest.as_ref(), &reason);
     }
 
-    /// Follows a new manifest: removes what it does not ask for any more, and gives the rest its secrets.
+    /// Applies a new manifest: removes deployments that it does not contain, and updates the secrets of the
+    /// others.
     pub(crate) fn follow_manifest(&mut self, before: &Manifest, after: &Manifest) {
         let wanted = modules::wanted(after);
         let places: BTreeSet<&ModuleSlot> = wanted.iter().map(|wanted| &wanted.place).collect();
@@ -166,8 +167,8 @@ impl Deployments {
         }
     }
 
-    /// Notes the canaries that a new manifest does not ask for any more, and the modules that serve already
-    /// what it asks for, where something else was refused before.
+    /// Records canaries that the new manifest does not contain, and modules that serve again what it asks
+    /// for after a refusal.
     fn note_changes(
         &mut self,
         before: &Manifest,
@@ -192,7 +193,7 @@ impl Deployments {
     }
 }
 
-/// The rule that judges the new modules of an entry.
+/// The rollback rule of an entry.
 fn rollback_rule(manifest: &Manifest, entry: &EntryName) -> Rollback {
     let found = entries(manifest).find(|(name, _)| name == entry);
     found.map_or_else(Rollback::default, |(_, topic)| topic.rollback)

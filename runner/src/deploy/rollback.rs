@@ -1,5 +1,5 @@
-//! Rollback: the module before serves again, because the new one fails too often while it is on trial, or
-//! because an operator orders it. The topics of a pattern share their module, so they go back together.
+//! Rollback to the previous module, either because the new one fails too often on trial, or by an
+//! operator's order. The topics of a pattern share their module, so they roll back together.
 
 use duebox_sandbox::Digest;
 use tracing::{error, info, warn};
@@ -11,13 +11,13 @@ use super::history::{Fate, Role};
 use super::modules::ModuleSlot;
 use crate::manifest::Manifest;
 
-/// What came of a rollback by order.
+/// The result of a rollback by order.
 pub(crate) enum RollbackResult {
-    /// The module before serves again.
+    /// The previous module serves again.
     RolledBack { serves: Digest, withdrawn: Digest },
-    /// It did already.
+    /// It served already.
     AlreadyRolledBack { serves: Digest, withdrawn: Digest },
-    /// No module served before this one.
+    /// There is no previous module.
     NoPrevious { serves: Digest },
     /// The entry has no module.
     NoModule,
@@ -29,8 +29,7 @@ impl Deployments {
         self.all().any(Deployment::is_on_trial)
     }
 
-    /// Judges every module that is on trial, and rolls back those that fail too often. True if there was
-    /// one.
+    /// Judges every module on trial, and rolls back those that fail too often. True if one was rolled back.
     pub(crate) fn judge_trials(
         &mut self,
         manifest: &Manifest,
@@ -87,14 +86,14 @@ impl Deployments {
     }
 }
 
-/// Logs that a module is not on trial any more.
+/// Logs the end of a trial that the module passed.
 fn log_stays(entry: &EntryName, verdict: &TrialResult) {
     let (reason, (new, _)) = (verdict.reason(), verdict.new);
     info!(topic = %entry, digest = %new.short(), "the new module stays: {reason}");
 }
 
 impl TrialResult {
-    /// What each of the two did, for people.
+    /// The failures of both modules, for people.
     fn reason(&self) -> String {
         let (new, before) = (self.new.1, self.before.1);
         format!(

@@ -1,8 +1,8 @@
-//! What the attempts of one topic came to and cost, for each module that ran them: the ground on which
-//! a rollback is decided, and what `duebox stats` shows. All shards of a topic write into one.
+//! Results and costs of a topic's attempts by module. Rollbacks are decided by them, and `duebox stats`
+//! shows them. All shards of a topic share one.
 //!
-//! An attempt is counted once, when its verdict is made. Faults of the host are none of the module's
-//! doing and count nowhere.
+//! An attempt is counted once, when its verdict is made. Host faults are not counted, because the module
+//! did not cause them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,45 +14,44 @@ use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
 
-/// Modules whose stats are kept apart; those of the one that ran longest ago make room.
+/// Modules with sums of their own; the module that ran longest ago is merged into the rest.
 const DIGESTS_MAX: usize = 8;
 
-/// What a number of attempts came to and cost. Sums only grow, and stop at their largest number. As
-/// JSON, times are in milliseconds.
+/// Sums of results and costs. They only grow, and saturate. Times are milliseconds in JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sums {
-    /// Attempts that ended.
+    /// Ended attempts.
     pub jobs: u64,
-    /// Those that were acked.
+    /// Acked attempts.
     pub acked: u64,
-    /// Those that failed, whatever the class.
+    /// Failed attempts of any class.
     pub failed: u64,
-    /// Those that were put off.
+    /// Snoozed attempts.
     pub snoozed: u64,
-    /// The failed ones by their class.
+    /// Failed attempts by class.
     pub classes: BTreeMap<FailureClass, u64>,
-    /// How long they ran, together.
+    /// Their total wall time.
     #[serde(rename = "wall_ms", with = "in_millis")]
     pub wall: Duration,
-    /// How long the longest ran.
+    /// The longest wall time.
     #[serde(rename = "wall_max_ms", with = "in_millis")]
     pub wall_max: Duration,
-    /// Time of a processor that they took.
+    /// Their total CPU time.
     #[serde(rename = "cpu_ms", with = "in_millis")]
     pub cpu: Duration,
-    /// The largest linear memory one of them had, in bytes.
+    /// The largest linear memory of an attempt, in bytes.
     #[serde(rename = "memory_peak_bytes")]
     pub memory_peak: u64,
-    /// Units of fuel they burnt, those that count it.
+    /// The fuel they used, as far as it is metered.
     pub fuel: u64,
     /// Calls of imports.
     pub host_calls: u64,
-    /// Bytes that the host gave to them.
+    /// Bytes from the host to the guests.
     pub bytes_in: u64,
-    /// Bytes that the host took from them.
+    /// Bytes from the guests to the host.
     pub bytes_out: u64,
-    /// Log lines that were over their budgets.
+    /// Log lines beyond the budgets.
     pub log_lines_dropped: u64,
 }
 
@@ -62,14 +61,14 @@ pub struct ModuleStats(Mutex<SumsByModule>);
 
 #[derive(Default)]
 struct SumsByModule {
-    /// The module that ran last stands last.
+    /// By module; the one that ran last is at the end.
     by_digest: VecDeque<(Digest, Sums)>,
-    /// What modules did that are not kept apart any more.
+    /// The sums of modules that have none of their own any more.
     older: Sums,
 }
 
 impl ModuleStats {
-    /// Counts attempts that have ended, under one lock.
+    /// Counts ended attempts, under one lock.
     pub fn ran_all<'a>(&self, attempts: impl IntoIterator<Item = (Digest, &'a Outcome, &'a Cost)>) {
         let mut sums_by_module = self.sums_by_module();
         for (digest, outcome, cost) in attempts {
@@ -79,14 +78,14 @@ impl ModuleStats {
         }
     }
 
-    /// The sums of one module; all zero if it has run nothing, or so long ago that it is not kept apart.
+    /// The sums of one module; zero if it never ran, or ran too long ago.
     pub fn of(&self, digest: Digest) -> Sums {
         let sums_by_module = self.sums_by_module();
         let found = sums_by_module.by_digest.iter().find(|(known, _)| *known == digest);
         found.map(|(_, sums)| sums.clone()).unwrap_or_default()
     }
 
-    /// The sums of each module that is kept apart, the one that ran last first.
+    /// The sums by module, the one that ran last first.
     pub fn by_digest(&self) -> Vec<(Digest, Sums)> {
         self.sums_by_module().by_digest.iter().rev().cloned().collect()
     }
@@ -146,22 +145,22 @@ impl Sums {
         raise(&mut self.log_lines_dropped, cost.log_lines_dropped);
     }
 
-    /// The part of the attempts that failed, 0 to 1; 0 if there were none.
+    /// The failure rate, 0 to 1; 0 without attempts.
     pub fn failed_part(&self) -> f64 {
         self.failed as f64 / self.jobs.max(1) as f64
     }
 
-    /// How long one ran, as a mean.
+    /// The mean wall time.
     pub fn wall_mean(&self) -> Duration {
         self.wall.div_f64(self.jobs.max(1) as f64)
     }
 
-    /// Time of a processor that one took, as a mean.
+    /// The mean CPU time.
     pub fn cpu_mean(&self) -> Duration {
         self.cpu.div_f64(self.jobs.max(1) as f64)
     }
 
-    /// Adds what others came to and cost.
+    /// Adds other sums.
     pub fn merge(&mut self, other: &Self) {
         raise(&mut self.jobs, other.jobs);
         raise(&mut self.acked, other.acked);
@@ -182,7 +181,7 @@ impl Sums {
     }
 }
 
-/// Times as milliseconds, in whole microseconds.
+/// Durations as milliseconds with a resolution of 1 µs.
 mod in_millis {
     use std::time::Duration;
 

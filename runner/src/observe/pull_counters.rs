@@ -1,5 +1,5 @@
-//! What pull consumers settled over HTTP in this process: told in the metrics beside what handlers did. A
-//! topic is one of the manifest or of its patterns, so there are no more of them than are served.
+//! Counts of verdicts that pull consumers sent over HTTP to this process, for the metrics. Only topics of
+//! the manifest and of its patterns occur, so their number is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +11,12 @@ use duebox_queue::Settled;
 #[derive(Debug, Default)]
 pub struct PullCounters(Mutex<BTreeMap<TopicName, BTreeMap<Label, u64>>>);
 
-/// What became of jobs: the word of the verdict, and that of the class of what failed.
+/// The labels of a count: the verdict, and the class of the failure.
 pub type Label = (&'static str, &'static str);
 
 impl PullCounters {
-    /// A consumer's verdict is settled, and what it said had failed; one that was lost is none.
+    /// Counts a consumer's verdict, and the class of the failure it reported. A lost verdict is not
+    /// counted.
     pub fn settled(&self, topic: &TopicName, settled: Settled, class: Option<FailureClass>) {
         let verdict = match settled {
             Settled::Done => "ack",
@@ -33,7 +34,7 @@ impl PullCounters {
         *counts.entry(topic.base()).or_default().entry((verdict, class)).or_default() += 1;
     }
 
-    /// What was settled of so many topics, in the order of their names.
+    /// The counts of at most `topics` topics, sorted by name.
     pub fn all(&self, topics: usize) -> Vec<(String, Label, u64)> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |(topic, counts): (&TopicName, &BTreeMap<Label, u64>)| {

@@ -1,6 +1,6 @@
-//! The last attempts of a topic, kept in the daemon for whoever looks at it.
+//! The last attempts of a topic in this process, for the API and the page.
 //!
-//! It costs a turn a lock and the copies of at most [`KEPT`] attempts, however many the turn has settled.
+//! A turn costs one lock and copies of at most [`KEPT`] attempts, however many it settled.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 
 use super::log::attempt_log::{Record, millis};
 
-/// Attempts that are kept of a topic.
+/// Attempts kept of a topic.
 const KEPT: usize = 20;
-/// The longest reason that is kept, in bytes.
+/// The longest reason, in bytes.
 const REASON_MAX: usize = 256;
 
 /// One attempt that is over.
@@ -23,23 +23,23 @@ const REASON_MAX: usize = 256;
 pub struct RecentAttempt {
     /// The job's id.
     id: String,
-    /// When its verdict was written, in unix ms by this machine's clock.
+    /// When its verdict was settled, in unix ms of the local clock.
     at_ms: u64,
-    /// Which attempt it was, from 1.
+    /// The attempt number, from 1.
     attempt: u32,
-    /// What the handler said, or what was said for it: `ack`, `nack`, `drop`, `snooze`, `release`.
+    /// The verdict of the handler or of the runner: `ack`, `nack`, `drop`, `snooze`, `release`.
     verdict: &'static str,
     /// What became of the job: `done`, `retry`, `dead`, `snoozed`, `released` …
     settled: &'static str,
-    /// What it failed of; empty if it did not.
+    /// The class of its failure; empty if it did not fail.
     class: &'static str,
-    /// Why, for people; at most 256 bytes.
+    /// The reason, for people; at most 256 bytes.
     reason: String,
     /// The module that ran it, 64 hex digits.
     digest: Option<String>,
-    /// How long it ran.
+    /// How long it ran, in ms.
     wall_ms: f64,
-    /// How long after its due time it was started.
+    /// How long after its due time it started, in ms.
     late_ms: f64,
 }
 
@@ -48,7 +48,7 @@ pub struct RecentAttempt {
 pub struct RecentAttempts(Mutex<VecDeque<RecentAttempt>>);
 
 impl RecentAttempts {
-    /// Notes attempts that have been settled, in the order in which they ended.
+    /// Adds settled attempts in the order in which they ended.
     pub fn note(&self, records: &[Record], words: &[Settled]) {
         let settled = records.len().min(words.len());
         if settled == 0 {

@@ -1,31 +1,30 @@
-//! Which ticks of a schedule are pushed now, and which are passed over.
+//! Decides which ticks of a schedule are pushed, and which are skipped.
 //!
-//! Pure: the time is passed in. Every tick of the span is accounted for: it is pushed or it is
-//! counted as passed over, and what is done at once stays bounded however long nobody looked.
+//! Pure: the time is an argument. Every tick of the span is either pushed or counted as skipped. The work
+//! of one call is bounded, however long no scheduler ran.
 
 use duebox_queue::BATCH_MAX;
 
 use crate::schedule::{Missed, Schedule, When};
 
-/// A tick younger than this is on time, in ms: a runner that restarts or waits for Redis for a
-/// moment has missed nothing.
+/// A tick younger than this is on time, in ms, so that a short restart or outage misses nothing.
 pub(super) const ON_TIME_MS: u64 = 10_000;
 
-/// Ticks passed over are counted up to here.
+/// The largest count of skipped ticks.
 pub(super) const COUNT_MAX: usize = 10_000;
 
-/// What is due of a schedule.
+/// The due ticks of a schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CatchUp {
-    /// The ticks to push, earliest first; [`BATCH_MAX`] at most.
+    /// The ticks to push, earliest first; at most [`BATCH_MAX`].
     pub(super) ticks: Vec<u64>,
-    /// How many of them were missed: older than [`ON_TIME_MS`].
+    /// How many of them are late: older than [`ON_TIME_MS`].
     pub(super) late: usize,
-    /// How many ticks are not pushed; [`COUNT_MAX`] stands for that many or more.
+    /// How many ticks are skipped; [`COUNT_MAX`] stands for that many or more.
     pub(super) passed_over: usize,
 }
 
-/// What is due of a schedule whose ticks are dealt with until `after_ms`, at `now_ms`.
+/// The due ticks at `now_ms` of a schedule whose ticks are handled up to `after_ms`.
 pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_ms: u64) -> CatchUp {
     let when = &schedule.when;
     let on_time_from = now_ms.saturating_sub(ON_TIME_MS).max(after_ms);
@@ -34,11 +33,11 @@ pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_m
         return CatchUp { ticks: on_time, ..CatchUp::default() };
     }
     let window_ms = u64::try_from(schedule.window.as_millis()).unwrap_or(u64::MAX);
-    // A tick as old as the window is within it.
+    // A tick exactly as old as the window is within it.
     let window_from = now_ms.saturating_sub(window_ms).saturating_sub(1).max(after_ms);
     let mut ticks = match missed {
         Missed::Skip => Vec::new(),
-        // What is on time makes up for what was missed.
+        // A tick on time makes up for the missed ones.
         Missed::Once if !on_time.is_empty() => Vec::new(),
         Missed::Once => last_tick(when, window_from, on_time_from).into_iter().collect(),
         Missed::All => {
@@ -51,11 +50,11 @@ pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_m
     CatchUp { ticks, late, passed_over: missed.saturating_sub(late) }
 }
 
-/// The last tick after `after_ms` up to and with `until_ms`.
+/// The last tick after `after_ms`, up to and including `until_ms`.
 fn last_tick(when: &When, after_ms: u64, until_ms: u64) -> Option<u64> {
     let is_within = |from_ms: u64| when.next_after(from_ms).filter(|tick| *tick <= until_ms);
     let mut found = is_within(after_ms)?;
-    // From `found` on there may be a later one, from `beyond` on there is none.
+    // A later tick may follow `found`; none follows `beyond`.
     let mut beyond = until_ms;
     while found < beyond {
         let middle = found + (beyond - found) / 2;
@@ -96,7 +95,7 @@ mod tests {
         When::every(Duration::from_secs(seconds)).unwrap()
     }
 
-    /// What is due of a minutely schedule that was left alone for so long.
+    /// The due ticks of a minutely schedule after so long without a scheduler.
     fn after(missed: Missed, window_ms: u64, alone_ms: u64) -> CatchUp {
         catch_up(&schedule(every(60), window_ms), missed, NOW - alone_ms, NOW)
     }
@@ -137,7 +136,7 @@ mod tests {
             let on_time = vec![NOW - 5_000, NOW];
             assert_eq!(due, CatchUp { ticks: on_time, late: 0, passed_over: 0 }, "{missed:?}");
         }
-        // What is on time makes up for what was missed.
+        // A tick on time makes up for the missed ones.
         let due = catch_up(&schedule(every(5), 60_000), Missed::Once, NOW - 21_000, NOW);
         assert_eq!(due, CatchUp { ticks: vec![NOW - 5_000, NOW], late: 0, passed_over: 3 });
     }

@@ -1,7 +1,8 @@
-//! What handlers say, as lines of the daemon's own log: target `handler`, with the job they ran on.
+//! Log lines of handlers in the daemon's log: target `handler`, with the job as fields.
 //!
-//! While stderr is too slow for all lines a topic has so many in a second and no more: one that says much must
-//! not take the log from the others, nor from the daemon. What has no line is counted by topic.
+//! While stderr is too slow for all lines, each topic gets a fixed number of lines a second. A verbose
+//! handler then cannot displace the lines of other topics or of the daemon. Omitted lines are counted by
+//! topic.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,31 +14,31 @@ use tracing::{debug, enabled, error, info, trace, warn};
 
 use crate::observe::log;
 
-/// Lines of a topic in a second while lines are lost.
+/// Lines of a topic in a second while lines are dropped.
 const LINES_EACH: u32 = 200;
 const SECOND: Duration = Duration::from_secs(1);
-/// Topics whose lines are counted.
+/// The most topics whose lines are counted.
 const TOPICS_MAX: usize = 10_000;
 
-/// Sends every line to the daemon's log, as long as that keeps up.
+/// Writes the lines of handlers to the daemon's log, with a limit for each topic under pressure.
 #[derive(Debug, Default)]
 pub struct HandlerLog {
     topics_lines: Mutex<BTreeMap<TopicName, TopicLines>>,
 }
 
-/// What a topic has of the log while lines are lost.
+/// The lines of a topic under pressure.
 #[derive(Debug)]
 struct TopicLines {
     second: Instant,
-    /// Lines in this second.
+    /// Lines written in this second.
     lines: u32,
-    /// Lines without a place since that was last told.
+    /// Omitted lines since the last report.
     unreported: u64,
-    /// All of them.
+    /// All omitted lines.
     left_out: u64,
 }
 
-/// One line at the given level, if that is logged and the topic may have it.
+/// Writes a line at a level, if the level is enabled and the topic may write.
 macro_rules! line {
     ($self:ident, $log:ident, $level:ident, $job:ident, $text:ident) => {
         if enabled!(target: "handler", tracing::Level::$level) && $self.has_line($job.topic) {
@@ -63,7 +64,7 @@ impl LogSink for HandlerLog {
 }
 
 impl HandlerLog {
-    /// Lines that had no place, by topic, of so many topics that had such.
+    /// The omitted lines by topic, of at most `topics` topics.
     pub fn left_out(&self, topics: usize) -> Vec<(String, u64)> {
         let topics_lines = self.topics_lines();
         let lost = topics_lines.iter().filter(|(_, of_topic)| of_topic.left_out > 0).take(topics);
@@ -99,13 +100,13 @@ impl TopicLines {
         Self { second: now, lines: 0, unreported: 0, left_out: 0 }
     }
 
-    /// How many lines had no place, once a second has passed since this was told.
+    /// Takes the number of omitted lines to report, at most once a second.
     fn take_unreported(&mut self, now: Instant) -> Option<u64> {
         let is_over = now.saturating_duration_since(self.second) >= SECOND;
         (is_over && self.unreported > 0).then(|| std::mem::take(&mut self.unreported))
     }
 
-    /// Takes a line, if there is one left in this second.
+    /// Takes one of this second's lines, if one is left.
     fn take(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.second) >= SECOND {
             (self.second, self.lines) = (now, 0);

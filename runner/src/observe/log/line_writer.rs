@@ -1,25 +1,23 @@
-//! Lines gathered into few writes: at most one a millisecond, but for those that a full buffer asks for. A
-//! write for each line would wake whoever reads them for each line, which costs a busy daemon and its
-//! reader more of a processor than the jobs that the lines tell of.
+//! Writes lines in batches: at most one write a millisecond, unless the buffer is full. A write for each
+//! line would wake the reader for each line, which can cost both sides more CPU time than the jobs.
 
 use std::io::{self, BufWriter, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a line waits at most for others to go with.
+/// The shortest time between two writes.
 const EVERY: Duration = Duration::from_millis(1);
-/// Bytes that are gathered at most.
+/// The size of the buffer.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Gathers what is written to it until it is flushed; flushes keep their distance. For a thread that does
-/// nothing else.
+/// Buffers lines until a flush, and keeps flushes apart. It sleeps, so it needs a thread of its own.
 pub struct LineWriter<W: Write> {
     lines: BufWriter<W>,
     flushed_at: Option<Instant>,
 }
 
 impl<W: Write> LineWriter<W> {
-    /// Over a writer that takes what was gathered.
+    /// Wraps a writer.
     pub fn new(to: W) -> Self {
         Self { lines: BufWriter::with_capacity(BYTES_MAX, to), flushed_at: None }
     }
@@ -30,7 +28,7 @@ impl<W: Write> Write for LineWriter<W> {
         self.lines.write(bytes)
     }
 
-    /// What comes first is written at once, what comes soon after it a little later.
+    /// The first line is written at once, those that follow soon after it a little later.
     fn flush(&mut self) -> io::Result<()> {
         if let Some(at) = self.flushed_at
             && let Some(rest) = EVERY.checked_sub(at.elapsed())
@@ -47,7 +45,7 @@ impl<W: Write> Write for LineWriter<W> {
 mod tests {
     use super::*;
 
-    /// Keeps each write, and when it came.
+    /// Records each write with its time.
     #[derive(Default)]
     struct Writes(Vec<(Vec<u8>, Instant)>);
 

@@ -1,16 +1,16 @@
-//! Which verdicts are logged when there are more than stderr takes: failures before acks. As long as whoever
-//! reads stderr keeps up, every verdict has its line.
+//! Samples the log lines of verdicts when stderr is too slow: failures are always logged, acks are sampled.
+//! Without pressure every verdict is logged.
 
 use std::time::{Duration, Instant};
 
 use duebox_queue::Settled;
 
-/// Of the acks under pressure, one in so many has its line.
+/// Under pressure, one ack in so many is logged.
 const ACKS_ONE_IN: u64 = 64;
-/// How often it is told how many had none.
+/// How often the number of omitted acks is logged.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// The lines of one worker.
+/// Samples the verdicts of one worker.
 #[derive(Debug, Default)]
 pub struct AttemptSampler {
     acks: u64,
@@ -19,7 +19,7 @@ pub struct AttemptSampler {
 }
 
 impl AttemptSampler {
-    /// Whether a verdict has its line; `is_pressed` while lines are lost since stderr is too slow.
+    /// Whether to log a verdict; `is_pressed` is true while lines are dropped because stderr is too slow.
     pub fn should_log(&mut self, settled: Settled, is_pressed: bool) -> bool {
         if !is_pressed || settled != Settled::Done {
             return true;
@@ -30,8 +30,7 @@ impl AttemptSampler {
         is_chosen
     }
 
-    /// How many acks had no line since this was last told; none if there were none, or it was told within
-    /// the second.
+    /// Takes the number of omitted acks to report, at most once a second.
     pub fn left_out(&mut self, now: Instant) -> Option<u64> {
         let is_early = self.reported_at.is_some_and(|at| now.duration_since(at) < REPORT_EVERY);
         if self.left_out == 0 || is_early {

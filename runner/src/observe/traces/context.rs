@@ -1,5 +1,5 @@
-//! A place in a trace, as headers carry it: `traceparent` and `tracestate` of W3C Trace Context, read and
-//! written by the library's propagator.
+//! The trace context in headers: `traceparent` and `tracestate` of W3C Trace Context, read and written by
+//! OpenTelemetry's propagator.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,16 +9,16 @@ use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 
-/// The header that says where in a trace one is.
+/// The header with the trace id and the parent span id.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 
-/// The place that a request came with, if it is one.
+/// The trace context of a request, if it has a valid one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IncomingContext(pub(super) Option<SpanContext>);
 
 impl IncomingContext {
-    /// What the headers of a request say. Two places are none.
+    /// Reads the headers of a request. Two `traceparent` headers are invalid.
     pub(crate) fn with(headers: &HeaderMap) -> Self {
         let mut found = headers.get_all(TRACEPARENT).iter();
         let (Some(parent), None) = (found.next(), found.next()) else { return Self(None) };
@@ -28,12 +28,12 @@ impl IncomingContext {
     }
 }
 
-/// What the headers of a job say.
+/// The trace context in the headers of a job.
 pub(super) fn of_job(headers: &BTreeMap<String, String>) -> Option<SpanContext> {
     read(headers.get(TRACEPARENT)?, headers.get(TRACESTATE).cloned())
 }
 
-/// The headers that carry a place on.
+/// The headers of a trace context.
 pub(super) fn headers(place: &SpanContext) -> BTreeMap<String, String> {
     let mut carrier = HashMap::new();
     let context = Context::new().with_remote_span_context(place.clone());
@@ -41,7 +41,7 @@ pub(super) fn headers(place: &SpanContext) -> BTreeMap<String, String> {
     carrier.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// A place below another one, or at the beginning of a trace.
+/// A child of a trace context, or the root of a new trace.
 pub(super) fn below(parent: Option<&SpanContext>) -> SpanContext {
     let id = SpanId::from(fastrand::u64(1..));
     match parent {

@@ -1,5 +1,5 @@
-//! Sending spans: in batches, by the library's exporter of OTLP over HTTP. A collector that does not take them
-//! loses them; that is told once, and once more when it takes them again.
+//! Sends spans in batches with OpenTelemetry's OTLP exporter over HTTP. A batch that the collector does not
+//! accept is lost; the log reports the first failure and the recovery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use url::Url;
 use super::{Collector, SpanCounts};
 use crate::observe::counters::add;
 
-/// Spans that are sent together.
+/// The most spans in a batch.
 const BATCH_MAX: usize = 512;
-/// How long a span waits for others to be sent with.
+/// How long a span waits for others in its batch.
 const GATHER: Duration = Duration::from_millis(500);
-/// How long one sending may take, its repeats included.
+/// The timeout of one batch, including retries.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may take.
+/// The timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Sends what comes, until it is over.
+/// Sends spans until the stop.
 pub(super) async fn send(
     mut waiting: mpsc::Receiver<SpanData>,
     mut named: watch::Receiver<Collector>,
@@ -53,7 +53,7 @@ pub(super) async fn send(
                 Err(_) => break,
             },
         }
-        // Others may come that can be sent along.
+        // Wait for further spans of this batch.
         let gathered = async {
             while batch.len() < BATCH_MAX {
                 let room = BATCH_MAX - batch.len();
@@ -90,7 +90,7 @@ impl Sender {
                 self.exporter = None;
                 return;
             }
-            // What waits is sent there still.
+            // Waiting spans are still sent to the last collector.
             Collector::Over => return,
         };
         match exporter(collector, &self.runner_id) {
@@ -135,7 +135,7 @@ impl Sender {
     }
 }
 
-/// Sends to a collector.
+/// Creates an exporter to a collector.
 fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(duebox_sandbox::trusting_tls()?)
