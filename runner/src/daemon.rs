@@ -150,7 +150,7 @@ impl Supervisor {
     fn evidence(topics: &Topics, manifest: &Manifest, entry: &EntryName) -> Evidence {
         let workers: Vec<_> = topics.workers_of(manifest, entry).collect();
         Evidence {
-            stats: workers.iter().map(|workers| Arc::clone(&workers.module_stats)).collect(),
+            stats: workers.iter().map(|workers| Arc::clone(&workers.stats.module_stats)).collect(),
             is_held_back: workers.iter().any(|workers| workers.is_held_back()),
         }
     }

@@ -74,24 +74,39 @@ pub enum Command {
 pub struct WorkerParts {
     /// The topic, or one of its shards.
     pub topic: TopicName,
-    /// The queue in Redis.
-    pub queue: Queue,
     /// The settings and the module of the topic.
     pub bound: Bound,
     /// Runs its jobs.
     pub executor: Executor,
     /// Wakes it when there is work.
     pub wake_up: Arc<WakeUp>,
-    /// Counts of its leases and verdicts.
-    pub counters: Arc<Counters>,
-    /// Sums of its attempts by module.
-    pub module_stats: Arc<ModuleStats>,
-    /// The last attempts.
-    pub recent_attempts: Arc<RecentAttempts>,
     /// Limits the size of its turns while other topics have jobs.
     pub batch_limits: TopicBatchLimits,
     /// The topic's circuit breaker.
     pub breaker: Arc<Breaker>,
+    /// Commands from the daemon.
+    pub commands: watch::Receiver<Command>,
+    /// The records of the topic.
+    pub stats: TopicStats,
+    /// What it shares with all other workers.
+    pub services: WorkerServices,
+}
+
+/// The records of a topic, which its workers write. Clones share the same records.
+#[derive(Clone, Default)]
+pub struct TopicStats {
+    /// Counts of leases and verdicts.
+    pub counters: Arc<Counters>,
+    /// Sums of the attempts by module.
+    pub module_stats: Arc<ModuleStats>,
+    /// The last attempts.
+    pub recent_attempts: Arc<RecentAttempts>,
+}
+
+/// What all workers of a daemon share.
+pub struct WorkerServices {
+    /// The queue in Redis.
+    pub queue: Queue,
     /// Records outages of Redis.
     pub outage: Arc<Outage>,
     /// Moves follow-up jobs to their topics.
@@ -100,10 +115,8 @@ pub struct WorkerParts {
     pub traces: Traces,
     /// Publishes what became of jobs.
     pub events: Events,
-    /// Wakes it with a resolution below 1 ms.
+    /// Wakes workers with a resolution below 1 ms.
     pub timer: Timer,
-    /// Commands from the daemon.
-    pub commands: watch::Receiver<Command>,
     /// Identifies this process among all runners.
     pub runner_id: Arc<str>,
 }
@@ -120,13 +133,37 @@ struct LeaseSize {
 pub struct Worker {
     parts: WorkerParts,
     in_flight: InFlight,
-    verdicts: Vec<Settlement>,
-    records: Vec<Record>,
+    unsettled: Unsettled,
+    look: Look,
     sampler: AttemptSampler,
     prefetch: Prefetch,
     clock: RedisClock,
-    /// When to ask Redis for work next.
-    look_at: Instant,
+    /// The next turn is not sent before this: Redis refused something, or the worker rests.
+    not_before: Instant,
+    retry: Duration,
+    drain_until: Option<Instant>,
+    /// Lease calls so far; part of the id of the next one.
+    calls: u64,
+    probe: Probe,
+    breaker_changes: Changes,
+}
+
+/// Verdicts that are not sent yet.
+#[derive(Default)]
+struct Unsettled {
+    verdicts: Vec<Settlement>,
+    /// The attempt of each verdict, in the same order.
+    records: Vec<Record>,
+    /// Some of them carry follow-up jobs.
+    follow_ups: bool,
+    /// When they are sent at the latest.
+    settle_at: Option<Instant>,
+}
+
+/// When and why the worker asks Redis for work.
+struct Look {
+    /// When to ask next.
+    at: Instant,
     /// The last reply left work behind.
     more: bool,
     /// The last reply left suspects in ready: jobs whose runner died. They are leased only if they start at
@@ -134,21 +171,12 @@ pub struct Worker {
     suspects: bool,
     /// Leased jobs did not start in time. Nothing is leased while an executor task waits to start a job.
     stalled: bool,
+    /// Due jobs that the next promotion skips.
     skip: u64,
     /// When to look for expired leases next.
     reclaim_at: Instant,
     /// When the first lease of any runner expires, as of the last look.
     expiry: Option<Instant>,
-    settle_at: Option<Instant>,
-    /// The next turn is not sent before this: Redis refused something, or the worker rests.
-    not_before: Instant,
-    retry: Duration,
-    drain_until: Option<Instant>,
-    calls: u64,
-    /// Verdicts that are not sent yet carry follow-up jobs.
-    follow_ups: bool,
-    probe: Probe,
-    breaker_changes: Changes,
 }
 
 impl Worker {
@@ -159,24 +187,15 @@ impl Worker {
             in_flight: InFlight::default(),
             breaker_changes: parts.breaker.changes(),
             parts,
-            verdicts: Vec::new(),
-            records: Vec::new(),
+            unsettled: Unsettled::default(),
+            look: Look::new(now),
             sampler: AttemptSampler::default(),
             prefetch: Prefetch::default(),
             clock: RedisClock::default(),
-            look_at: now,
-            more: false,
-            suspects: false,
-            stalled: false,
-            skip: 0,
-            reclaim_at: now,
-            expiry: None,
-            settle_at: None,
             not_before: now,
             retry: RETRY_FIRST,
             drain_until: None,
             calls: 0,
-            follow_ups: false,
             probe: Probe::None,
         }
     }
@@ -193,7 +212,7 @@ impl Worker {
             let now = Instant::now();
             let load = self.parts.executor.load();
             if load.ended > 0 {
-                self.settle_at.get_or_insert(now + LINGER);
+                self.unsettled.settle_at.get_or_insert(now + LINGER);
             }
             if now >= self.not_before && self.turn_is_due(now, load) {
                 self.take_turn(now).await;
@@ -203,7 +222,7 @@ impl Worker {
         }
         if !self.in_flight.is_empty() {
             let left = self.in_flight.len();
-            warn!(topic = %self.parts.topic, left, "drained with leases left: they expire by themselves");
+            warn!(topic = %self.parts.topic, left, "the drain ended with leases left; they expire by themselves");
         }
     }
 
@@ -213,7 +232,7 @@ impl Worker {
         if self.drain_until.is_some() || load.waiting > ahead / 2 {
             return LeaseSize::default();
         }
-        if self.stalled && load.starting > 0 {
+        if self.look.stalled && load.starting > 0 {
             return LeaseSize::default();
         }
         let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
@@ -235,12 +254,13 @@ impl Worker {
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
         let wanted = self.wanted(load, now);
-        let has_work = self.more || now >= self.look_at || (self.suspects && wanted.at_once > 0);
+        let has_work =
+            self.look.more || now >= self.look.at || (self.look.suspects && wanted.at_once > 0);
         let can_lease = wanted.jobs > 0 && has_work;
         let idle = load.waiting + load.running == 0;
-        let must_settle = !self.verdicts.is_empty()
+        let must_settle = !self.unsettled.verdicts.is_empty()
             || (load.ended > 0 && (idle || load.ended >= self.verdicts_enough(now)))
-            || self.settle_at.is_some_and(|at| now >= at);
+            || self.unsettled.settle_at.is_some_and(|at| now >= at);
         let must_beat = self.in_flight.heartbeat_at().is_some_and(|at| now >= at);
         can_lease || must_settle || must_beat
     }
@@ -254,7 +274,7 @@ impl Worker {
         let wanted = self.wanted(load, now).jobs > 0;
         let moments = [
             self.probe_at().filter(|at| *at > now),
-            self.settle_at,
+            self.unsettled.settle_at,
             self.in_flight.heartbeat_at(),
             // After its deadline a drain polls for the interrupted guests, which end within an epoch tick
             // or two.
@@ -265,18 +285,18 @@ impl Worker {
             until = until.min(moment);
         }
         until = until.max(self.not_before);
-        let look_at = wanted.then_some(self.look_at.max(self.not_before));
+        let look_at = wanted.then_some(self.look.at.max(self.not_before));
         let rested_at = (self.not_before > now).then_some(self.not_before);
         // A drain can make progress during a rest; nothing else can.
         let cares = rested_at.is_none() || self.drain_until.is_some();
         let on_time_at = [look_at, rested_at].into_iter().flatten().min();
-        let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
+        let enough = if wanted && self.look.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
             () = self.parts.executor.changed(self.ahead(load, now) / 2, enough), if cares => {}
-            when = self.parts.wake_up.notified() => self.look_at = self.look_at.min(when),
+            when = self.parts.wake_up.notified() => self.look.at = self.look.at.min(when),
             // Due times and rests need a resolution below 1 ms; for the other moments Tokio's timer is
             // enough.
-            () = on_time(&self.parts.timer, on_time_at) => {}
+            () = on_time(&self.parts.services.timer, on_time_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
             () = next_command(&mut self.parts.commands) => {}
             // The sender lives as long as the worker, so this cannot fail.
@@ -299,7 +319,8 @@ impl Worker {
     fn is_over(&self) -> bool {
         let Some(until) = self.drain_until else { return false };
         let load = self.parts.executor.load();
-        let settled = self.in_flight.is_empty() && self.verdicts.is_empty() && load.ended == 0;
+        let settled =
+            self.in_flight.is_empty() && self.unsettled.verdicts.is_empty() && load.ended == 0;
         settled || Instant::now() >= until + DRAIN_GRACE
     }
 
@@ -307,10 +328,10 @@ impl Worker {
     fn give_back_stalled(&mut self) {
         if self.give_back(START_WITHIN) > 0 {
             self.prefetch.reset();
-            self.stalled = true;
-            self.more = true;
-        } else if self.stalled && self.parts.executor.load().starting == 0 {
-            self.stalled = false;
+            self.look.stalled = true;
+            self.look.more = true;
+        } else if self.look.stalled && self.parts.executor.load().starting == 0 {
+            self.look.stalled = false;
         }
     }
 
@@ -320,12 +341,30 @@ impl Worker {
             self.release_probe(*key);
             if let Some(held) = self.in_flight.take(*key) {
                 let outcome = Outcome::HostFault("not started".to_owned());
-                self.records.push(Record::not_run(held.lease.id.clone(), held.attempt, outcome));
+                self.unsettled.records.push(Record::not_run(
+                    held.lease.id.clone(),
+                    held.attempt,
+                    outcome,
+                ));
                 let delay = Duration::ZERO;
-                self.verdicts.push(held.lease.settle(Verdict::Release { delay }));
+                self.unsettled.verdicts.push(held.lease.settle(Verdict::Release { delay }));
             }
         }
         keys.len()
+    }
+}
+
+impl Look {
+    fn new(now: Instant) -> Self {
+        Self {
+            at: now,
+            more: false,
+            suspects: false,
+            stalled: false,
+            skip: 0,
+            reclaim_at: now,
+            expiry: None,
+        }
     }
 }
 

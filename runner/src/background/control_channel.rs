@@ -203,16 +203,16 @@ impl Replies {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFollowed {
     /// No daemon uses this Redis and prefix.
-    #[error("no daemon runs on this Redis: nothing serves, and nothing was taken back")]
+    #[error("no daemon runs on this Redis: nothing was rolled back")]
     NoDaemon,
     /// Some daemons did not reply in time.
-    #[error("{daemons} of the daemons gave no answer within {} s", REPLY_TIMEOUT.as_secs())]
+    #[error("{daemons} of the daemons did not reply within {} s", REPLY_TIMEOUT.as_secs())]
     Silent {
         /// The number of daemons.
         daemons: u64,
     },
     /// Some daemons have no previous module of the topic.
-    #[error("there is nothing to go back to for {topic} in {daemons} of the daemons")]
+    #[error("{daemons} of the daemons have no previous module for {topic}")]
     NothingBefore {
         /// The topic.
         topic: TopicName,
@@ -220,7 +220,7 @@ pub enum NotFollowed {
         daemons: usize,
     },
     /// A daemon runs a version that does not know the order.
-    #[error("not every daemon knows this order")]
+    #[error("not every daemon supports this order")]
     Unknown,
     /// Daemons serve the topic to pull consumers only.
     #[error("{topic} has no handler in any daemon that runs on this Redis")]
@@ -240,18 +240,14 @@ impl NotFollowed {
     /// What the operator can do.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::NoDaemon => {
-                "put the module before in its place; a daemon takes at its start what lies there"
-            }
-            Self::Silent { .. } => {
-                "look into their logs, and at duebox stats; the order can be given again"
-            }
+            Self::NoDaemon => "restore the previous module file; a daemon loads it at its start",
+            Self::Silent { .. } => "see their logs and duebox stats; the order can be repeated",
             Self::NothingBefore { .. } => {
-                "a daemon keeps the module that it replaced itself: put the file before in its place"
+                "a daemon keeps only a module that it replaced itself: restore the previous file"
             }
-            Self::Unknown => "run the same version everywhere, or put the file before in its place",
+            Self::Unknown => "run the same version everywhere, or restore the previous file",
             Self::NoHandler { .. } | Self::NotServed { .. } => {
-                "see the manifests of the daemons; duebox check tells which topics one serves"
+                "see the manifests of the daemons; duebox check lists the topics of one"
             }
         }
     }

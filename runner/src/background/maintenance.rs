@@ -156,7 +156,7 @@ async fn maintain_pull_topics(
         let reply = queue.turn(topic, &turn).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
         if jobs > 0 {
-            info!(%topic, jobs, "reclaimed from pull consumers whose leases ran out");
+            info!(%topic, jobs, "reclaimed from pull consumers: their leases expired");
         }
         if let Some(error) = reply.error {
             return Err(error);
@@ -175,7 +175,7 @@ async fn reclaim_unbound(
     let known = queue.topics().await?;
     let unbound: Vec<_> = known.into_iter().filter(|topic| !bound.contains_key(topic)).collect();
     for topic in unbound.iter().filter(|topic| !before.contains(topic)) {
-        info!(%topic, "unbound: Redis knows this topic, the manifest does not; its jobs wait");
+        info!(%topic, "unbound: Redis has jobs of this topic, the manifest does not contain it; its jobs wait");
     }
     let crashed = DeadInfo::without_attempt(FailureClass::Crashed).to_json();
     let mut shards = Vec::new();
@@ -190,7 +190,7 @@ async fn reclaim_unbound(
         let reply = queue.turn(topic, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
         if jobs > 0 {
-            warn!(%topic, jobs, "reclaimed from a dead runner; the topic is bound to no handler here");
+            warn!(%topic, jobs, "reclaimed from a dead runner; no handler here serves the topic");
         }
         if let Some(error) = reply.error {
             return Err(error);

@@ -63,7 +63,7 @@ pub async fn listen(
     let mut retry = RETRY_FIRST;
     loop {
         match queue.listen().await {
-            Err(error) => debug!(%error, "cannot listen for wake-ups; polling goes on"),
+            Err(error) => debug!(%error, "cannot listen for wake-ups; polling continues"),
             Ok(mut listener) => {
                 retry = RETRY_FIRST;
                 wake_all(&wake_ups);

@@ -120,7 +120,7 @@ async fn write_wanted(
         for ((topic, rules), changed) in some.iter().zip(changed) {
             let before = written.insert(topic.clone(), rules.clone());
             if changed && before.as_ref() == Some(rules) {
-                warn!(%topic, "its rules in Redis were not those of this manifest, and are again: Redis lost them, or another manifest serves the topic too");
+                warn!(%topic, "its limits in Redis differed from this manifest and are restored: Redis lost them, or another manifest serves the topic too");
             }
         }
         for shards in queue.shards_of_all(&names).await? {

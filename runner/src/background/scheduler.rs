@@ -168,7 +168,7 @@ impl Scheduler {
         } else if !progress.refused {
             progress.refused = true;
             warn!(schedule = %schedule.name, topic = %schedule.topic, %error,
-                "ticks cannot be pushed; they are tried again");
+                "ticks cannot be pushed; retrying");
         }
     }
 }
@@ -267,18 +267,18 @@ fn log_step(schedule: &Schedule, step: &Step, now_ms: u64) {
             let next = when.next_after(now_ms).and_then(|ms| i64::try_from(ms).ok());
             let next = next.and_then(|ms| Timestamp::from_millisecond(ms).ok());
             let next = next.map(|next| next.to_string()).unwrap_or_default();
-            info!(schedule = %name, %topic, when = when.describe(), %next, "the schedule begins");
+            info!(schedule = %name, %topic, when = when.describe(), %next, "the schedule starts");
         }
         Step::BeginAnew => {
-            warn!(schedule = %name, %topic, "Redis' clock was set back; the schedule begins anew");
+            warn!(schedule = %name, %topic, "Redis' clock was set back; the schedule starts again");
         }
         Step::Tick(CatchUp { late, passed_over, .. }) => {
             if *late > 0 {
-                info!(schedule = %name, %topic, ticks = late, "missed ticks are made up for");
+                info!(schedule = %name, %topic, ticks = late, "missed ticks are pushed now");
             }
             if *passed_over > 0 {
                 let or_more = *passed_over >= COUNT_MAX;
-                info!(schedule = %name, %topic, ticks = passed_over, or_more, "missed ticks are passed over");
+                info!(schedule = %name, %topic, ticks = passed_over, or_more, "missed ticks are skipped");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Orders of operators: each is followed at once, and answered over Redis.
+//! Follows orders of operators at once, and replies over Redis.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::background::control_channel::{Order, OrderKind, OrderResult, Reply};
 use crate::deploy::entry::entry_of;
 use crate::deploy::rollback::RollbackResult;
 
-/// What came of an order: the module that serves now, and the one that does not serve any more.
+/// The result of an order, the module that serves now, and the one that no longer serves.
 type Result = (OrderResult, Option<Digest>, Option<Digest>);
 
 impl Supervisor {
-    /// Does what an order says, and replies it.
+    /// Follows an order, and replies.
     pub(super) async fn follow(&mut self, text: &str) {
         let Some(order) = Order::read(text) else {
-            debug!("something that is no order came over the channel of orders; it is ignored");
+            debug!("ignored an invalid message on the control channel");
             return;
         };
         let (result, digest, before) = match order.kind() {
@@ -30,16 +30,16 @@ impl Supervisor {
         let runner = self.services.runner_id.to_string();
         let reply = Reply { runner, result, digest: digest.map(hex), before: before.map(hex) };
         let queue = self.services.queue.clone();
-        // Redis may be slow to take it; the daemon does not wait for that.
+        // Redis may be slow; the supervisor does not wait for it.
         tokio::spawn(async move {
             let text = serde_json::to_string(&reply).unwrap_or_default();
             if let Err(error) = queue.reply_to_control(&order.id, &text).await {
-                warn!(%error, "an order was followed, but its answer did not reach Redis");
+                warn!(%error, "an order was followed, but its reply did not reach Redis");
             }
         });
     }
 
-    /// Has the files looked at. The answer names the module that serves until then.
+    /// Triggers a look at the files. The reply names the module that serves until then.
     fn look_at_files(&self, topic: &str) -> Result {
         let name = TopicName::new(topic).ok();
         let Some(served) = name.and_then(|name| self.topics.served.get(&name)) else {

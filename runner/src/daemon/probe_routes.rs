@@ -1,4 +1,4 @@
-//! What the daemon gives to those who look after it: the routes of its probes and of its metrics.
+//! The routes of the daemon's probes and metrics.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::http::probes::Probes;
 use crate::report::metrics::{Metrics, Sources};
 
 impl Supervisor {
-    /// Makes the routes of the probes, over the connection to Redis of whoever serves them.
+    /// Creates the routes; their caller provides a connection to Redis.
     pub(super) fn probes(&self) -> Box<dyn FnOnce(Queue) -> Router + Send> {
         let (services, records) = (&self.services, &self.services.records);
         let (health, watched) = (Arc::clone(&records.health), self.published.watched.subscribe());

@@ -1,4 +1,4 @@
-//! What topics are served with: the handles that the workers, the background loops and the HTTP server share.
+//! The handles that workers, background loops and the HTTP server share.
 
 use std::sync::Arc;
 
@@ -20,14 +20,15 @@ use crate::observe::push_counters::PushCounters;
 use crate::observe::traces::{ExportTask, Traces};
 use crate::redis_host::handler_store::RedisKv;
 use crate::redis_host::outage::Outage;
+use crate::worker::WorkerServices;
 use crate::worker::batch_limits::BatchLimits;
 
 /// The handles.
 pub(super) struct Services {
-    /// Names this daemon among all of one Redis.
+    /// Identifies this daemon among all on one Redis.
     pub(super) runner_id: Arc<str>,
     pub(super) queue: Queue,
-    /// The latency of the handlers' store.
+    /// Latency stats of the handlers' store.
     pub(super) store_latency: Arc<LatencyStats>,
     pub(super) outage: Arc<Outage>,
     pub(super) sandbox: Arc<Sandbox>,
@@ -35,12 +36,12 @@ pub(super) struct Services {
     pub(super) batch_limits: BatchLimits,
     pub(super) timer: Timer,
     pub(super) relay: Relay,
-    /// What wakes pull consumers that wait over HTTP.
+    /// Wakes pull consumers that wait over HTTP.
     pub(super) wake_up_hub: WakeUpHub,
     pub(super) records: Records,
 }
 
-/// Where it is recorded what the daemon does.
+/// The records of the daemon.
 pub(super) struct Records {
     pub(super) health: Arc<Health>,
     pub(super) push_counters: Arc<PushCounters>,
@@ -50,11 +51,11 @@ pub(super) struct Records {
     pub(super) events: Events,
 }
 
-/// The tasks that send what was recorded, to be stopped at the end.
+/// The tasks that send records, stopped at the end.
 pub(super) type Senders = (ExportTask, EventsTask);
 
 impl Services {
-    /// Makes them, over the connections to Redis.
+    /// Creates the services over the connections to Redis.
     pub(super) fn start(
         runner: &Runner,
         prefix: &str,
@@ -86,16 +87,29 @@ impl Services {
             sandbox,
             executor,
             batch_limits: BatchLimits::default(),
-            timer: Timer::start().context("no timer could be had from the system")?,
+            timer: Timer::start().context("cannot start the timer thread")?,
             relay: Relay::default(),
             wake_up_hub: WakeUpHub::default(),
             records,
         };
         Ok((services, (export_task, events_task)))
     }
+
+    /// What a worker gets of them.
+    pub(super) fn for_worker(&self) -> WorkerServices {
+        WorkerServices {
+            queue: self.queue.clone(),
+            outage: Arc::clone(&self.outage),
+            relay: self.relay.clone(),
+            traces: self.records.traces.clone(),
+            events: self.records.events.clone(),
+            timer: self.timer.clone(),
+            runner_id: Arc::clone(&self.runner_id),
+        }
+    }
 }
 
-/// What the guests of all topics share.
+/// Creates what the executors of all topics share.
 fn executor(
     runner: &Runner,
     store: &Arc<RedisKv>,

@@ -1,4 +1,4 @@
-//! The start of a daemon that is built: workers, background loops and the HTTP server.
+//! Starts a built daemon: workers, background loops and the HTTP server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::http::{self, Addresses, Server};
 use crate::observe::health::Phase;
 use crate::report::status;
 
-/// What is needed at the start only.
+/// What only the start needs.
 pub(super) struct Startup {
-    /// The addresses of the HTTP server, bound already.
+    /// The bound addresses of the HTTP server.
     pub(super) addresses: Addresses,
-    /// Where the HTTP server connects to.
+    /// The Redis for the HTTP server's connection.
     pub(super) redis: ConnectionSettings,
-    /// Where orders of operators are sent.
+    /// The channel for orders from the control channel.
     pub(super) orders: mpsc::Sender<String>,
 }
 
 impl Supervisor {
-    /// Starts all that serves. On an error the managed Redis is stopped again.
+    /// Starts everything. On an error it stops the managed Redis.
     pub(super) async fn start(&mut self, startup: Startup, http: &Runtime) -> anyhow::Result<()> {
         let Startup { addresses, redis, orders } = startup;
         self.bind_all().await;
@@ -41,7 +41,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts the background loops; `api` is the address that the status reports.
+    /// Starts the background loops; `api` is the address for the status.
     fn start_loops(&mut self, orders: mpsc::Sender<String>, api: Option<SocketAddr>) {
         let (services, published) = (&self.services, &self.published);
         let queue = || services.queue.clone();
@@ -70,7 +70,7 @@ impl Supervisor {
         loops.spawn(systemd::pulse(Arc::clone(&services.records.health)));
     }
 
-    /// Starts the HTTP server, if there is an address to serve on.
+    /// Starts the HTTP server, if it has an address.
     async fn start_http(
         &mut self,
         addresses: Addresses,

@@ -1,5 +1,5 @@
-//! What the daemon has told of itself: every topic that its handlers serve, and every entry that waits for
-//! a good module, each with what became of its modules.
+//! What the status reports: every topic that handlers serve, and every entry without a valid module, each
+//! with the history of its modules.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::deploy::modules::ModuleSlot;
 use crate::report::status::{AllWatched, Serving, Watched};
 
 impl Supervisor {
-    /// The topics to tell of, as they are now.
+    /// The topics to report, as they are now.
     pub(super) fn watched(&self) -> AllWatched {
         let mut all = BTreeMap::new();
         for (name, served) in &self.topics.served {

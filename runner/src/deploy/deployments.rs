@@ -143,8 +143,8 @@ impl Deployments {
     fn refuse(&mut self, place: &ModuleSlot, error: &ModuleError) {
         let then = match (self.by_place.contains_key(place), place.role) {
             (true, _) => "the module in service stays",
-            (false, Role::Handler) => "the topic waits for a good module",
-            (false, Role::Canary) => "the handler runs all jobs until the canary is good",
+            (false, Role::Handler) => "the topic waits for a valid module",
+            (false, Role::Canary) => "the handler runs all jobs until the canary is valid",
         };
         warn!(topic = %place.entry, role = place.role.word(), "{error}; {then}");
         let (digest, reason) = (error.digest(), error.to_string());
@@ -162,7 +162,7 @@ impl Deployments {
         for wanted in &wanted {
             let deployment = self.by_place.get_mut(&wanted.place);
             if deployment.is_some_and(|deployment| deployment.give_secrets(&wanted.topic)) {
-                info!(topic = %wanted.place.entry, "its secrets have changed: jobs that start now read the new ones");
+                info!(topic = %wanted.place.entry, "its secrets have changed: new jobs read the new values");
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::manifest::{Runner, Topic};
 pub enum ModuleError {
     /// The topic names no handler.
     #[error(
-        "topic {0} has no handler: it is served to pull consumers; add `handler` to run its jobs here"
+        "topic {0} has no handler: pull consumers serve it; add `handler` to run its jobs here"
     )]
     None(String),
     /// The file cannot be read.
@@ -33,7 +33,7 @@ pub enum ModuleError {
     },
     /// It is not the pinned file.
     #[error(
-        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to what it is now if that is what should run",
+        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to the new value if this file should run",
         path = path.display()
     )]
     Pin {
@@ -96,7 +96,9 @@ pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, Sandb
     if let Some(cache) = &runner.cache {
         match sandbox.keep_compiled_in(&cache.path) {
             Err(error) if cache.is_named => return Err(error),
-            Err(error) => warn!("{error}; going on without, modules are compiled at every start"),
+            Err(error) => {
+                warn!("{error}; continuing without a cache, modules are compiled at every start")
+            }
             Ok(()) => {}
         }
     }

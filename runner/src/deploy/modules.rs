@@ -145,7 +145,7 @@ pub(crate) async fn load(sandbox: &Arc<Sandbox>, wanted: Vec<ModuleRequest>) -> 
     let sandbox = Arc::clone(sandbox);
     let load = move || wanted.into_iter().map(|wanted| wanted.load(&sandbox)).collect();
     tokio::task::spawn_blocking(load).await.unwrap_or_else(|error| {
-        warn!(%error, "loading modules failed; those in service stay");
+        warn!(%error, "loading modules failed; the modules in service stay");
         Vec::new()
     })
 }

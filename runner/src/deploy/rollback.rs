@@ -61,8 +61,8 @@ impl Deployments {
     fn note_gone(&mut self, entry: &EntryName, verdict: &TrialResult) {
         let (reason, (new, _), (before, _)) = (verdict.reason(), verdict.new, verdict.before);
         error!(topic = %entry, digest = %before.short(), withdrawn = %new.short(),
-            "rolled back: the new module serves no more, {reason}; the one before serves again, and the \
-             new one is not taken until its file or its entry in the manifest changes");
+            "rolled back: {reason}; the previous module serves again, and the \
+             new one is not deployed until its file or its entry in the manifest changes");
         self.history(entry).note(Role::Handler, Fate::RolledBack, Some(&new), &reason);
     }
 
@@ -79,7 +79,7 @@ impl Deployments {
             };
         };
         warn!(topic = %place.entry, digest = %serves.short(), withdrawn = %gone.short(),
-            "rolled back by hand: the module before serves again; the other is not taken until its file \
+            "rolled back by hand: the previous module serves again; the other is not deployed until its file \
              or its entry in the manifest changes");
         self.history(&place.entry).note(Role::Handler, Fate::RolledBackByHand, Some(&gone), "");
         RollbackResult::RolledBack { serves, withdrawn: gone }
@@ -97,7 +97,7 @@ impl TrialResult {
     fn reason(&self) -> String {
         let (new, before) = (self.new.1, self.before.1);
         format!(
-            "it failed {} of {} jobs, the one before {} of {}",
+            "it failed {} of {} jobs, the previous one {} of {}",
             new.failed, new.jobs, before.failed, before.jobs
         )
     }

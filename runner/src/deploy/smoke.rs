@@ -34,7 +34,7 @@ const TEXT_BYTES_SHOWN: usize = 200;
 pub enum SmokeError {
     /// A case has another result than expected.
     #[error(
-        "smoke case {case} of {cases}, payload {payload:?}, should come to {expected} and came to {came}{log}"
+        "smoke case {case} of {cases}, payload {payload:?}, should end with {expected} and ended with {came}{log}"
     )]
     Verdict {
         /// The number of the case, from 1.
@@ -51,7 +51,7 @@ pub enum SmokeError {
         log: String,
     },
     /// The cases together take too long.
-    #[error("its smoke cases are not done after {} s: case {case} of {cases} was the next", ALL_MAX.as_secs())]
+    #[error("its smoke cases did not finish within {} s: case {case} of {cases} was next", ALL_MAX.as_secs())]
     Long {
         /// The first case that was not started, from 1.
         case: usize,
@@ -59,10 +59,10 @@ pub enum SmokeError {
         cases: usize,
     },
     /// The pattern matches no valid topic name.
-    #[error("its smoke cases cannot be run: {0}")]
+    #[error("its smoke cases cannot run: {0}")]
     Topic(#[from] TopicError),
     /// The runtime for the cases does not start.
-    #[error("its smoke cases cannot be run: {0}")]
+    #[error("its smoke cases cannot run: {0}")]
     Runtime(std::io::Error),
 }
 

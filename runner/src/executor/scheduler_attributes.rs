@@ -25,7 +25,7 @@ const SCHED_OTHER: u32 = 0;
 ///
 /// # Errors
 /// If the thread may not change its own attributes.
-#[expect(unsafe_code, reason = "a call to the kernel for which no library has a function")]
+#[expect(unsafe_code, reason = "no library wraps this system call")]
 pub(crate) fn set(nice: i32, slice: Duration) -> io::Result<()> {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,

@@ -90,6 +90,6 @@ fn lower_priority() {
     // thread; `None` is the calling thread.
     let nice = |_| rustix::process::setpriority_process(None, NICENESS);
     if let Err(error) = scheduler_attributes::set(NICENESS, KERNEL_SLICE).or_else(nice) {
-        debug!(%error, "slow guests run at the priority of the others");
+        debug!(%error, "long-running guests run at normal priority");
     }
 }

@@ -228,14 +228,14 @@ impl EventWriter {
             Ok(()) => {
                 add(&counts.told, events);
                 if std::mem::take(&mut self.is_failing) {
-                    info!("events are told again");
+                    info!("events are published again");
                 }
             }
             // It is unknown whether some were sent; losing one is better than sending it twice.
             Err(error) => {
                 add(&counts.dropped, events);
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    warn!(%error, "events cannot be told; jobs go on, events are lost until they can");
+                    warn!(%error, "events cannot be published; jobs continue, events are lost until then");
                 }
             }
         }

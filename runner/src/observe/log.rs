@@ -71,7 +71,7 @@ pub struct Telemetry {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter is invalid.
-    #[error("{0:?} is no log filter; write a level or target=level pairs")]
+    #[error("{0:?} is not a log filter; write a level or target=level pairs")]
     Filter(String),
     /// The process already has a log.
     #[error("the log cannot start: {0}")]

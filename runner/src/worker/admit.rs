@@ -35,16 +35,16 @@ impl Worker {
                 return;
             }
         };
-        self.suspects = suspects > 0;
+        self.look.suspects = suspects > 0;
         if let Some(wait) = wait {
-            self.look_at = self.look_at.min(Instant::now() + wait);
+            self.look.at = self.look.at.min(Instant::now() + wait);
         }
-        self.more |= leases.len() == call.jobs || withdrawn + expired > 0;
+        self.look.more |= leases.len() == call.jobs || withdrawn + expired > 0;
         if !leases.is_empty() {
             self.parts.batch_limits.record_jobs(leases.len(), Instant::now());
         }
         self.expired(expired, call);
-        add(&self.parts.counters.leased, leases.len());
+        add(&self.parts.stats.counters.leased, leases.len());
         let binding = binding::current(&self.parts.bound);
         let lease_us = u64::try_from(call.lease.as_micros()).unwrap_or(u64::MAX);
         let expires_at_us = leases.first().map_or(0, |lease| lease.token.expires_at_us());
@@ -56,7 +56,7 @@ impl Worker {
             self.prefetch.record_payload(lease.payload.len());
             match self.admit(lease, &binding, call.lease, leased_at) {
                 Some(task) => tasks.push(task),
-                None => self.more = true,
+                None => self.look.more = true,
             }
         }
         self.parts.executor.push(tasks);
@@ -82,7 +82,7 @@ impl Worker {
         let (bytes, allowed) = (lease.payload.len(), binding.topic.limits.payload);
         if bytes > allowed {
             let reason = format!(
-                "the payload is {bytes} bytes long; the topic allows {allowed} (sandbox.payload)"
+                "the payload has {bytes} bytes; the topic allows {allowed} (sandbox.payload)"
             );
             self.bury_unrun(lease, binding, attempt, reason);
             return None;
@@ -99,7 +99,7 @@ impl Worker {
             due_at_ms: lease.due_at_ms,
             headers,
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
-            span: self.parts.traces.place(options.headers()),
+            span: self.parts.services.traces.place(options.headers()),
         };
         let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
         self.hold_probe(key);
@@ -112,19 +112,19 @@ impl Worker {
         let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
         let over = Attempt { topic, options: None, number: attempt, digest, wall };
         let verdict = over.verdict(&outcome, AttemptOutput::default());
-        self.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
-        self.verdicts.push(lease.settle(verdict));
+        self.unsettled.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
+        self.unsettled.verdicts.push(lease.settle(verdict));
     }
 
     fn expired(&self, jobs: u64, call: &LeaseCall) {
         if jobs > 0 {
             let fate = if call.expired_info.is_empty() { Fate::Discard } else { Fate::Dead };
-            self.parts.counters.failed(fate, FailureClass::Expired, jobs as usize);
-            add(&self.parts.counters.expired, jobs as usize);
+            self.parts.stats.counters.failed(fate, FailureClass::Expired, jobs as usize);
+            add(&self.parts.stats.counters.expired, jobs as usize);
             let class = Some(FailureClass::Expired);
-            self.parts.events.happened_to(&self.parts.topic, jobs, "expired", class);
+            self.parts.services.events.happened_to(&self.parts.topic, jobs, "expired", class);
             warn!(topic = %self.parts.topic, jobs, class = FailureClass::Expired.name(),
-                "not started within their ttl after they fell due");
+                "expired: not started within their ttl after the due time");
         }
     }
 }

@@ -60,7 +60,7 @@ impl Worker {
         if matches!(self.parts.breaker.state(), BreakerState::Open { .. })
             && self.give_back(Duration::ZERO) > 0
         {
-            self.more = true;
+            self.look.more = true;
         }
     }
 
@@ -101,7 +101,7 @@ impl Worker {
         let others = ended.iter().filter(|ended| !is_probe(ended));
         let opened = self.parts.breaker.ended(rule, others.filter_map(end_of), now);
         if opened {
-            self.more = true;
+            self.look.more = true;
             let last = ended.iter().rev().find_map(|ended| match &ended.outcome {
                 Outcome::Failed(failure) => Some(failure),
                 _ => None,
@@ -110,8 +110,8 @@ impl Worker {
                 topic = %self.parts.topic, digest = %binding.handlers.main.digest().short(),
                 class = last.map(|failure| failure.class.name()),
                 reason = last.map(|failure| failure.reason.as_str()),
-                "the breaker is open: {} attempts failed one after the other. The topic's jobs wait and lose no attempt; \
-                one of them is tried in {}, or when another module serves",
+                "the breaker is open: {} attempts in a row failed. The topic's jobs wait and lose no attempt; \
+                a probe runs in {}, or when another module serves",
                 rule.failures, format_duration(rule.probe)
             );
         }
@@ -124,9 +124,9 @@ impl Worker {
             return self.parts.breaker.unclaim(Instant::now());
         };
         if self.parts.breaker.probed(rule, failed, Instant::now()) {
-            info!(%topic, "the breaker is closed: the job that was tried did not fail");
+            info!(%topic, "the breaker is closed: the probe did not fail");
         } else if failed {
-            warn!(%topic, "the breaker stays open: the job that was tried failed; the next is tried in {}",
+            warn!(%topic, "the breaker stays open: the probe failed; the next one runs in {}",
                 format_duration(rule.probe));
         }
     }

@@ -77,9 +77,9 @@ impl Attempt<'_> {
         let own = self.options.and_then(Options::max_snoozes);
         let max_snoozes = own.unwrap_or(self.topic.max_snoozes);
         let reason = match reason {
-            "" => format!("it was put off as often as max_snoozes allows ({max_snoozes})"),
+            "" => format!("it was snoozed as often as max_snoozes allows ({max_snoozes})"),
             said => {
-                format!("it was put off as often as max_snoozes allows ({max_snoozes}): {said}")
+                format!("it was snoozed as often as max_snoozes allows ({max_snoozes}): {said}")
             }
         };
         let spent = Failure { class: FailureClass::Nack, reason, retry_after: None };

@@ -160,7 +160,7 @@ fn a_new_topic_with_a_broken_module_waits_for_a_good_one() {
     ground.write("late.wat", "(module");
     ground.manifest("", &[topic("work", "one.wat", ""), topic("late", "late.wat", "")]);
     daemon.wait_for_line("the warning", |line| {
-        line.has("topic", "late") && line.message().ends_with("the topic waits for a good module")
+        line.has("topic", "late") && line.message().ends_with("the topic waits for a valid module")
     });
     push(&ground, "late", "a", 0);
     push(&ground, "work", "b", 0);

@@ -73,7 +73,7 @@ fn a_module_that_fails_far_more_often_gives_way_to_the_one_before() {
     let line = daemon.wait_for_line("the rollback", is_rollback);
     assert!(line.has("level", "ERROR") && line.has("topic", TOPIC), "{}", line.text());
     assert!(line.has("digest", &digest(&good())) && line.has("withdrawn", &digest(&bad())));
-    let told = format!("failed {MIN_JOBS} of {MIN_JOBS} jobs, the one before 0 of 60");
+    let told = format!("failed {MIN_JOBS} of {MIN_JOBS} jobs, the previous one 0 of 60");
     assert!(line.message().contains(&told), "{}", line.text());
     assert_eq!(ran_on(&ground, &daemon, "after"), digest(&good()));
 
@@ -162,7 +162,7 @@ fn every_daemon_takes_a_module_back_that_people_do_not_want() {
     failed(&[TOPIC], 1, "no daemon runs");
     failed(&["wark"], 2, "did you mean work?");
     let (one, other) = (ground.start(), ground.start());
-    failed(&[TOPIC], 1, "nothing to go back to for work in 2 of the daemons");
+    failed(&[TOPIC], 1, "2 of the daemons have no previous module for work");
     let better = Handler::says("better").wasm();
     ground.write("module.wasm", &better);
     for daemon in [&one, &other] {

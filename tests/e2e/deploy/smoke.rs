@@ -27,7 +27,7 @@ fn a_daemon_does_not_start_on_a_module_that_fails_them() {
     let mut daemon = Daemon::start(&ground.path("duebox.toml"));
     assert_eq!(daemon.wait_exit().code(), Some(2));
     let said: String = daemon.lines().iter().map(|line| format!("{}\n", line.text())).collect();
-    for part in ["smoke case 2 of 2", "came to nack", "info: no", "hint: "] {
+    for part in ["smoke case 2 of 2", "ended with nack", "info: no", "hint: "] {
         assert!(said.contains(part), "{part} is missing: {said}");
     }
     assert_eq!(daemon.count(is_verdict), 0);
@@ -47,7 +47,7 @@ fn a_reload_keeps_the_module_that_passes_them_and_what_runs_on_it() {
     let refused = daemon.wait_for_line("the refusal", |line| {
         line.has("level", "WARN") && line.message().contains("the module in service stays")
     });
-    for part in ["smoke case 1 of 1", "should come to ack and came to nack", "info: bad"] {
+    for part in ["smoke case 1 of 1", "should end with ack and ended with nack", "info: bad"] {
         assert!(refused.message().contains(part), "{part} is missing: {}", refused.text());
     }
     push(&ground, TOPIC, "after", 0);

@@ -86,7 +86,7 @@ fn a_redis_that_stands_still_longer_than_the_lease_ends_the_guests() {
     eventually("three run", || daemon.count(is_said) == 3);
     ground.redis.pause();
     daemon.wait_for_line("the guests are ended", |line| {
-        line.message().starts_with("leases ran out and could not be renewed")
+        line.message().starts_with("leases expired without renewal")
     });
     assert_eq!(daemon.count(is_said), 3);
     // The next to run have a quick handler; those that were ended can come back only as new runs.

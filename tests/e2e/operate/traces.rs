@@ -187,7 +187,7 @@ fn a_collector_comes_and_goes_with_the_manifest_and_its_absence_costs_no_job() {
     let job = get(at, "/v1/topics/order/jobs/off");
     assert_eq!(job.status, 404, "{job:?}");
     manifest(&ground, &collector, &collector.origin());
-    daemon.wait_for_line("it is on", |line| line.message() == "traces are sent");
+    daemon.wait_for_line("it is on", |line| line.message() == "sending traces");
     push(at, "order", "on", "ack", &[]);
     eventually("its spans have come", || collector.all().len() == 2);
     let ids = |name: &str| one(&collector, name).attribute("messaging.message.id").to_owned();
@@ -196,7 +196,7 @@ fn a_collector_comes_and_goes_with_the_manifest_and_its_absence_costs_no_job() {
     // Nobody listens there.
     manifest(&ground, &collector, "http://127.0.0.1:9");
     daemon.wait_for_line("elsewhere", |line| {
-        line.message() == "traces are sent" && line.str("collector").contains(":9")
+        line.message() == "sending traces" && line.str("collector").contains(":9")
     });
     push(at, "order", "lost", "ack", &[]);
     wait_until_done(&daemon, "lost");
@@ -204,11 +204,11 @@ fn a_collector_comes_and_goes_with_the_manifest_and_its_absence_costs_no_job() {
     push(at, "order", "lost-too", "ack", &[]);
     wait_until_done(&daemon, "lost-too");
     eventually("it is counted again", || counted(at, "failed") == 4.0);
-    let warned = daemon.count(|line| line.message().contains("does not take them"));
+    let warned = daemon.count(|line| line.message().contains("does not accept spans"));
     assert_eq!(warned, 1, "it is told once");
     manifest(&ground, &collector, &collector.origin());
     eventually("the collector is back", || {
-        daemon.count(|line| line.message() == "traces are sent") == 3
+        daemon.count(|line| line.message() == "sending traces") == 3
     });
     push(at, "order", "back", "ack", &[]);
     wait_until_done(&daemon, "back");

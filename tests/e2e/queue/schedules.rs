@@ -98,7 +98,7 @@ fn schedules_that_are_far_off_cost_next_to_nothing() {
     let far = |number: usize| schedule(&format!("far-{number}"), "cron = \"0 0 1 1 *\"");
     let ground = ground_with(&(0..200).map(far).collect::<Vec<_>>());
     let daemon = ground.start();
-    let begun = |line: &LogLine| line.message() == "the schedule begins";
+    let begun = |line: &LogLine| line.message() == "the schedule starts";
     eventually("all have begun", || daemon.count(begun) == 200);
     sleeps(&daemon, &ground.store(), "200 schedules that are far off");
 }
@@ -134,7 +134,7 @@ fn a_job_carries_the_payload_and_was_due_at_its_tick() {
     let store = ground.store();
     let _: u64 = store.ask(cmd("HSET").arg(key(TOPIC, "meta")).arg("paused").arg(1));
     let daemon = ground.start();
-    daemon.wait_for_line("it begins", |line| line.message() == "the schedule begins");
+    daemon.wait_for_line("it begins", |line| line.message() == "the schedule starts");
     eventually("two ticks wait", || store.live_count(TOPIC) >= 2);
     let waiting: Vec<(String, u64)> =
         store.ask(cmd("ZRANGE").arg(key(TOPIC, "ready")).arg(0).arg(-1).arg("WITHSCORES"));
@@ -164,8 +164,7 @@ fn ticks_that_were_missed_follow_the_policy() {
     let daemon = ground.start();
     let told = |policy: &'static str| {
         move |line: &LogLine| {
-            line.has("schedule", policy)
-                && line.message().starts_with("missed ticks are passed over")
+            line.has("schedule", policy) && line.message().starts_with("missed ticks are skipped")
         }
     };
     for (policy, passed_over) in [("skip", 3), ("once", 2), ("all", 1)] {
@@ -225,7 +224,7 @@ fn a_schedule_that_redis_refuses_is_told_once_and_holds_up_no_other() {
 fn schedules_come_change_and_go_with_the_manifest() {
     let ground = ground_with(&[schedule("beat", "every = \"365d\"")]);
     let (daemon, store) = (ground.start(), ground.store());
-    daemon.wait_for_line("it begins", |line| line.message() == "the schedule begins");
+    daemon.wait_for_line("it begins", |line| line.message() == "the schedule starts");
     let reloads = || daemon.count(|line| line.message() == "the manifest is reloaded");
     write_manifest(
         &ground,

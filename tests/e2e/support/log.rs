@@ -37,9 +37,9 @@ pub(crate) fn is_said(line: &LogLine) -> bool {
     line.has("target", "handler")
 }
 
-/// True for a verdict that was refused because the lease was gone.
+/// True for a verdict that was refused because the lease was lost.
 pub(crate) fn is_lost(line: &LogLine) -> bool {
-    line.message().starts_with("the lease was gone")
+    line.message().starts_with("the lease was lost")
 }
 
 /// True for the verdict of an attempt that was settled so.

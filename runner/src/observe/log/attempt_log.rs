@@ -69,7 +69,7 @@ impl Record {
         let (verdict, class, reason) = self.said();
         if settled == Settled::Lost {
             warn!(%topic, job_id = %self.id, attempt = self.attempt, verdict,
-                "the lease was gone when the verdict came; another runner has the job, or settled it");
+                "the lease was lost before the verdict; another runner has the job, or settled it");
             return;
         }
         if !tracing::enabled!(tracing::Level::INFO) {

@@ -85,7 +85,7 @@ impl HandlerLog {
         let has_line = of_topic.take(now);
         drop(topics_lines);
         if let Some(lines) = unreported {
-            warn!(%topic, lines, "lines of its handlers that are not here: stderr is read too slowly for all of them");
+            warn!(%topic, lines, "lines of its handlers were not logged: stderr is read too slowly");
         }
         has_line
     }

@@ -90,7 +90,7 @@ fn attributes(
 
 fn status(record: &Record, settled: Settled) -> Status {
     match &record.outcome {
-        _ if settled == Settled::Lost => Status::error("the lease was gone when the verdict came"),
+        _ if settled == Settled::Lost => Status::error("the lease was lost before the verdict"),
         Outcome::Failed(failure) => Status::error(failure.reason.clone()),
         Outcome::HostFault(reason) => Status::error(reason.clone()),
         Outcome::Acked | Outcome::Snoozed { .. } => Status::Unset,
@@ -113,7 +113,7 @@ fn of_call(call: &HostCall, attempt: &SpanContext, times: &Times, end: SystemTim
     span.attributes = attributes;
     span.status = match (&call.failed, call.took) {
         (Some(why), _) => Status::error(why.clone()),
-        (None, None) => Status::error("the attempt was over first"),
+        (None, None) => Status::error("the attempt ended before the call"),
         (None, Some(_)) => Status::Unset,
     };
     span

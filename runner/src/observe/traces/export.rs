@@ -95,7 +95,7 @@ impl Sender {
         };
         match exporter(collector, &self.runner_id) {
             Ok(exporter) => {
-                info!(collector = %collector, "traces are sent");
+                info!(collector = %collector, "sending traces");
                 (self.exporter, self.is_failing) = (Some(exporter), false);
             }
             Err(error) => {
@@ -117,7 +117,7 @@ impl Sender {
         let error = match tokio::time::timeout(SEND_TIMEOUT, exporter.export(batch)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {} s", SEND_TIMEOUT.as_secs())),
+            Err(_) => Some(format!("no reply within {} s", SEND_TIMEOUT.as_secs())),
         };
         let (count, was_failing) = match &error {
             None => (&self.counts.exported, std::mem::take(&mut self.is_failing)),
@@ -127,9 +127,9 @@ impl Sender {
         match error {
             Some(error) if !was_failing => warn!(
                 error,
-                "the collector of traces does not take them; jobs go on, spans are lost until it does"
+                "the trace collector does not accept spans; jobs continue, spans are lost until it does"
             ),
-            None if was_failing => info!("the collector takes traces again"),
+            None if was_failing => info!("the trace collector accepts spans again"),
             _ => {}
         }
     }
