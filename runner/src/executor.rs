@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
 use duebox_sandbox::{Digest, Interrupt, Invocation, Report, Traced, World};
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use self::fair_semaphore::{FairSemaphore, Permit, PermitQueue};
@@ -258,7 +259,7 @@ impl ExecutorState {
 
 impl Inner {
     fn state(&self) -> MutexGuard<'_, ExecutorState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn concurrency(&self) -> usize {

@@ -166,8 +166,8 @@ struct Look {
     at: Instant,
     /// The last reply left work behind.
     more: bool,
-    /// The last reply left suspects in ready: jobs whose runner died. They are leased only if they start at
-    /// once.
+    /// The last reply left suspects in ready: jobs that may have killed a runner. They are leased only if
+    /// they start at once.
     suspects: bool,
     /// Leased jobs did not start in time. Nothing is leased while an executor task waits to start a job.
     stalled: bool,

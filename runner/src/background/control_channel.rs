@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_read_as_it_was_given_and_nothing_else_is_one() {
+    fn an_order_reads_back_and_other_texts_are_refused() {
         let order = Order { id: "0190-aB".to_owned(), ..Order::rollback("order.close") };
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(Order::read(&text), Some(order.clone()));

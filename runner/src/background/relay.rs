@@ -2,11 +2,12 @@
 //! 10 s what dead runners left behind.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use duebox_job::TopicName;
 use duebox_queue::{Queue, QueueError};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
@@ -34,12 +35,12 @@ struct DueOutboxes {
 impl Relay {
     /// The outbox of this topic has entries.
     pub fn due(&self, topic: &TopicName) {
-        self.0.due.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.clone());
+        self.0.due.lock().insert(topic.clone());
         self.0.notify.notify_one();
     }
 
     fn take(&self) -> BTreeSet<TopicName> {
-        std::mem::take(&mut *self.0.due.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.due.lock())
     }
 
     /// Relays until the task is aborted.

@@ -94,9 +94,9 @@ struct Progress {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// Redis does not know the schedule: it starts now.
-    Begin,
+    Start,
     /// Redis' clock was set back: the schedule starts again.
-    BeginAnew,
+    Restart,
     /// Push or skip its ticks.
     Tick(CatchUp),
 }
@@ -204,7 +204,7 @@ async fn attend<'s>(
             return Attended { schedule, progress, result: Ok(wait) };
         };
         let times = match &step {
-            Step::Begin | Step::BeginAnew => &[],
+            Step::Start | Step::Restart => &[],
             Step::Tick(due) => due.ticks.as_slice(),
         };
         let tick = Tick {
@@ -246,15 +246,15 @@ impl Progress {
 
 /// The next step of a schedule at `now_ms`; `None` if nothing is due.
 fn next_step(schedule: &Schedule, line: &str, progress: &Progress, now_ms: u64) -> Option<Step> {
-    let Some(until) = progress.until else { return Some(Step::Begin) };
+    let Some(until) = progress.until else { return Some(Step::Start) };
     if progress.is_ahead(now_ms) {
-        return Some(Step::BeginAnew);
+        return Some(Step::Restart);
     }
     let is_changed = progress.line != line;
     // Ticks that an earlier line missed are not made up for.
     let missed = if is_changed { Missed::Skip } else { schedule.missed };
     let due = catch_up(schedule, missed, until, now_ms);
-    let is_due = is_changed || due.passed_over > 0 || !due.ticks.is_empty();
+    let is_due = is_changed || due.skipped > 0 || !due.ticks.is_empty();
     // Never move back: another runner may be ahead.
     (is_due && until <= now_ms).then_some(Step::Tick(due))
 }
@@ -263,22 +263,22 @@ fn next_step(schedule: &Schedule, line: &str, progress: &Progress, now_ms: u64) 
 fn log_step(schedule: &Schedule, step: &Step, now_ms: u64) {
     let Schedule { name, topic, when, .. } = schedule;
     match step {
-        Step::Begin => {
+        Step::Start => {
             let next = when.next_after(now_ms).and_then(|ms| i64::try_from(ms).ok());
             let next = next.and_then(|ms| Timestamp::from_millisecond(ms).ok());
             let next = next.map(|next| next.to_string()).unwrap_or_default();
             info!(schedule = %name, %topic, when = when.describe(), %next, "the schedule starts");
         }
-        Step::BeginAnew => {
+        Step::Restart => {
             warn!(schedule = %name, %topic, "Redis' clock was set back; the schedule starts again");
         }
-        Step::Tick(CatchUp { late, passed_over, .. }) => {
+        Step::Tick(CatchUp { late, skipped, .. }) => {
             if *late > 0 {
                 info!(schedule = %name, %topic, ticks = late, "missed ticks are pushed now");
             }
-            if *passed_over > 0 {
-                let or_more = *passed_over >= COUNT_MAX;
-                info!(schedule = %name, %topic, ticks = passed_over, or_more, "missed ticks are skipped");
+            if *skipped > 0 {
+                let or_more = *skipped >= COUNT_MAX;
+                info!(schedule = %name, %topic, ticks = skipped, or_more, "missed ticks are skipped");
             }
         }
     }
@@ -317,42 +317,42 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_nobody_has_seen_begins_without_a_job() {
-        assert_eq!(step(None, ""), Some(Step::Begin));
+    fn a_new_schedule_starts_without_a_job() {
+        assert_eq!(step(None, ""), Some(Step::Start));
     }
 
     #[test]
-    fn between_two_ticks_there_is_nothing_to_do() {
+    fn nothing_is_due_between_two_ticks() {
         assert_eq!(step(Some(NOW - 1_000), "every 1m"), None);
         assert_eq!(step(Some(NOW + 20), "every 1m"), None);
         assert_eq!(step(Some(NOW + 20), "every 1h"), None);
     }
 
     #[test]
-    fn a_tick_is_pushed_whatever_the_line_was() {
+    fn a_tick_is_pushed_even_if_the_line_changed() {
         let due = CatchUp { ticks: vec![1_763_740_800_000], ..CatchUp::default() };
         assert_eq!(step(Some(NOW - 50_000), "every 1m"), Some(Step::Tick(due.clone())));
         assert_eq!(step(Some(NOW - 50_000), "every 1h"), Some(Step::Tick(due)));
     }
 
     #[test]
-    fn a_changed_line_makes_up_for_nothing() {
+    fn a_changed_line_skips_missed_ticks() {
         let made_up = CatchUp {
             ticks: vec![1_763_740_680_000, 1_763_740_740_000, 1_763_740_800_000],
             late: 2,
-            passed_over: 0,
+            skipped: 0,
         };
         assert_eq!(step(Some(NOW - 170_000), "every 1m"), Some(Step::Tick(made_up)));
-        let skipped = CatchUp { ticks: vec![1_763_740_800_000], late: 0, passed_over: 2 };
+        let skipped = CatchUp { ticks: vec![1_763_740_800_000], late: 0, skipped: 2 };
         assert_eq!(step(Some(NOW - 170_000), "every 1h"), Some(Step::Tick(skipped)));
         let noted = CatchUp::default();
         assert_eq!(step(Some(NOW - 1_000), "every 1h"), Some(Step::Tick(noted)));
     }
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_silence_a_schedule() {
+    fn a_clock_set_back_does_not_stop_a_schedule() {
         assert_eq!(step(Some(NOW + AHEAD_MAX_MS), "every 1m"), None);
-        assert_eq!(step(Some(NOW + AHEAD_MAX_MS + 1), "every 1m"), Some(Step::BeginAnew));
+        assert_eq!(step(Some(NOW + AHEAD_MAX_MS + 1), "every 1m"), Some(Step::Restart));
         let ahead = NOW + AHEAD_MAX_MS + 1;
         let progress =
             Progress { until: Some(ahead), next: Some(ahead + 60_000), ..Progress::default() };

@@ -1,8 +1,8 @@
 //! A wake-up: tells a worker that its topic has work, now or soon.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Wakes one sleeping worker. Of several wake-ups the earliest counts.
@@ -15,7 +15,7 @@ pub struct WakeUp {
 impl WakeUp {
     /// Reports work at `when`.
     pub fn notify_at(&self, when: Instant) {
-        let mut look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut look_at = self.look_at.lock();
         if look_at.is_none_or(|known| when < known) {
             *look_at = Some(when);
             self.notify.notify_one();
@@ -25,7 +25,7 @@ impl WakeUp {
     /// Waits for a wake-up, and returns when there is work.
     pub async fn notified(&self) -> Instant {
         loop {
-            let look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let look_at = self.look_at.lock().take();
             match look_at {
                 Some(when) => return when,
                 None => self.notify.notified().await,

@@ -94,7 +94,7 @@ impl Supervisor {
         {
             // There is one worker for each shard: another number takes effect at the next start.
             topic.shards = served.topic.shards;
-            return served.bind_anew(name, topic, handlers, lease);
+            return served.rebind(name, topic, handlers, lease);
         }
         self.topics.leave(name);
         if self.topics.are_unbound {

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_becomes_the_highest_that_is_allowed() {
+    fn the_limit_becomes_the_hard_limit() {
         let before = getrlimit(Resource::Nofile);
         raise();
         assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);

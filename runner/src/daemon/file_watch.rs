@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::debug;
 
@@ -34,11 +35,11 @@ impl Watch {
     /// Creates a watch over no file.
     pub fn new() -> Self {
         let event = Arc::new(Notify::new());
-        let told = Arc::clone(&event);
+        let notified = Arc::clone(&event);
         let watcher = notify::recommended_watcher(move |found: notify::Result<notify::Event>| {
             // Reads cause events too; reacting to them would loop.
             if !found.is_ok_and(|event| event.kind.is_access()) {
-                told.notify_one();
+                notified.notify_one();
             }
         });
         if let Err(error) = &watcher {
@@ -65,7 +66,7 @@ impl Watch {
             }
         }
         self.directories = wanted;
-        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = files.clone();
+        *self.files.lock() = files.clone();
     }
 
     /// Waits for a possible change, and then for quiet.
@@ -84,7 +85,7 @@ impl Watch {
     }
 
     fn differs(&self) -> bool {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.lock();
         files.iter().any(|(file, seen)| fingerprint(file) != *seen)
     }
 }

@@ -132,7 +132,7 @@ pub(super) fn binding(topic: &Topic, handlers: Handlers, lease: Duration) -> Bin
 
 impl Served {
     /// Binds the topic's workers to new settings or modules.
-    pub(super) fn bind_anew(
+    pub(super) fn rebind(
         &mut self,
         name: &TopicName,
         topic: Topic,
@@ -191,9 +191,9 @@ pub(super) fn log_canary(
     before: Option<&CanaryHandler>,
     canary: Option<&CanaryHandler>,
 ) {
-    let told = |canary: &CanaryHandler| (canary.handler.digest(), canary.share);
+    let described = |canary: &CanaryHandler| (canary.handler.digest(), canary.share);
     match canary {
-        Some(canary) if before.map(told) != Some(told(canary)) => {
+        Some(canary) if before.map(described) != Some(described(canary)) => {
             let (digest, percent) = (canary.handler.digest(), percent(canary.share));
             info!(topic = %name, digest = %digest.short(), percent,
                 "the canary runs a part of the jobs, chosen by their ids");

@@ -67,7 +67,7 @@ impl Supervisor {
         let identity = (Arc::clone(&services.runner_id), api);
         let (watched, refused) = (published.watched.subscribe(), published.refused.subscribe());
         loops.spawn(status::tell(queue(), identity, watched, refused, outage()));
-        loops.spawn(systemd::pulse(Arc::clone(&services.records.health)));
+        loops.spawn(systemd::beat(Arc::clone(&services.records.health)));
     }
 
     /// Starts the HTTP server, if it has an address.

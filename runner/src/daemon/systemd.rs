@@ -13,17 +13,17 @@ use tracing::debug;
 use crate::observe::health::{BEAT_EVERY, Health};
 
 /// The most orphans reaped at once.
-const ORPHANS_A_LOOK: usize = 16;
+const ORPHANS_MAX: usize = 16;
 
 /// Reports that the daemon serves, also after a reload.
 pub fn ready() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
 /// Reports a reload by signal.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(error) => debug!(%error, "cannot report the reload to systemd: no clock"),
     }
 }
@@ -31,10 +31,10 @@ pub fn reloading() {
 /// Reports a drain that may take so long.
 pub fn stopping(drain: Duration) {
     let us = u32::try_from(drain.as_micros()).unwrap_or(u32::MAX);
-    tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(us)]);
+    notify(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(us)]);
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         debug!(%error, "cannot write to NOTIFY_SOCKET");
     }
@@ -42,7 +42,7 @@ fn tell(state: &[NotifyState<'_>]) {
 
 /// Reports that the control threads run, to [`Health`] and to systemd's watchdog, until the task is
 /// aborted. As process 1 it also reaps orphans.
-pub async fn pulse(health: Arc<Health>) {
+pub async fn beat(health: Arc<Health>) {
     let watchdog = sd_notify::watchdog_enabled();
     let every = watchdog.map_or(BEAT_EVERY, |allowed| BEAT_EVERY.min(allowed / 2));
     let mut tick = tokio::time::interval(every.max(Duration::from_millis(10)));
@@ -52,9 +52,9 @@ pub async fn pulse(health: Arc<Health>) {
         tick.tick().await;
         health.beat();
         if watchdog.is_some() {
-            tell(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
         }
-        orphans.bury();
+        orphans.reap();
     }
 }
 
@@ -66,7 +66,7 @@ struct Orphans {
 }
 
 impl Orphans {
-    fn bury(&mut self) {
+    fn reap(&mut self) {
         let ended =
             if self.is_init && has_ended_child() { ended_children() } else { BTreeSet::new() };
         for pid in ended.intersection(&self.seen).filter_map(|pid| Pid::from_raw(*pid)) {
@@ -95,7 +95,7 @@ fn ended_children() -> BTreeSet<i32> {
         let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
         fields.starts_with(&format!("Z {own} "))
     })
-    .take(ORPHANS_A_LOOK)
+    .take(ORPHANS_MAX)
     .collect()
 }
 
@@ -106,25 +106,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_nobody_waits_for_is_buried_at_the_second_look() {
+    fn an_orphan_is_reaped_at_the_second_look() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         duebox_harness::eventually("it has ended", || ended_children().contains(&pid));
         let mut orphans = Orphans { is_init: true, seen: BTreeSet::new() };
-        orphans.bury();
-        assert!(ended_children().contains(&pid), "its parent may still want to wait for it");
-        orphans.bury();
+        orphans.reap();
+        assert!(ended_children().contains(&pid), "its parent may still wait for it");
+        orphans.reap();
         assert!(!ended_children().contains(&pid));
         assert!(child.wait().is_err(), "it was waited for");
     }
 
     #[test]
-    fn no_other_process_than_the_first_buries() {
+    fn only_process_1_reaps() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         duebox_harness::eventually("it has ended", || ended_children().contains(&pid));
         let mut orphans = Orphans { is_init: false, seen: BTreeSet::from([pid]) };
-        orphans.bury();
+        orphans.reap();
         assert!(child.wait().unwrap().success());
     }
 }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_are_dealt_evenly_by_their_ids() {
+    fn jobs_are_split_evenly_by_id() {
         let mut small = 0;
         for number in 0..100_000 {
             let part = part_of(&JobId::from_redis(format!("order-{number}")));

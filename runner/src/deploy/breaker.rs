@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_row_opens_it() {
+    fn only_failures_in_a_row_open_it() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         assert!(!breaker.ended(RULE, ends(now, "ffaff"), now));
@@ -183,11 +183,11 @@ mod tests {
         assert!(!breaker.claim(now));
         assert!(breaker.ended(RULE, ends(now, "faaa"), now));
         assert_eq!(breaker.state(), BreakerState::Open { since: now, probe_at: now + 10 * SECOND });
-        assert!(!breaker.ended(RULE, ends(now, "fff"), now), "it is open already");
+        assert!(!breaker.ended(RULE, ends(now, "fff"), now), "it is already open");
     }
 
     #[test]
-    fn without_a_number_it_never_opens() {
+    fn with_zero_failures_it_never_opens() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         let off = BreakerRule { failures: 0, ..RULE };
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_at_a_time_after_the_wait() {
+    fn one_probe_runs_at_a_time_after_the_wait() {
         let start = Instant::now();
         let breaker = opened(start);
         assert!(!breaker.claim(start + 9 * SECOND));
@@ -204,7 +204,7 @@ mod tests {
         assert!(breaker.claim(at) && !breaker.claim(at));
         assert_eq!(breaker.state(), BreakerState::Probing { since: start });
         breaker.unclaim(at);
-        assert!(breaker.claim(at), "a probe that did not run is no probe");
+        assert!(breaker.claim(at), "a probe without a result can be claimed again");
         assert!(!breaker.probed(RULE, true, at));
         let probe_at = at + 10 * SECOND;
         assert_eq!(breaker.state(), BreakerState::Open { since: start, probe_at });
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_under_way_when_it_closed_counts_no_more() {
+    fn attempts_from_before_it_closed_do_not_count() {
         let start = Instant::now();
         let breaker = opened(start);
         let later = start + SECOND;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_told_of_changes_and_of_nothing_else() {
+    fn only_state_changes_are_reported() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         let changes = breaker.changes();

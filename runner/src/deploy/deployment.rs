@@ -44,7 +44,7 @@ pub(crate) struct AttemptCounts {
 /// The result of a trial, with the attempts of both modules.
 pub(crate) struct TrialResult {
     /// True if the new module failed too often and must be rolled back; false if its trial is over.
-    pub(crate) goes: bool,
+    pub(crate) is_withdrawn: bool,
     pub(crate) new: (Digest, AttemptCounts),
     pub(crate) before: (Digest, AttemptCounts),
 }
@@ -130,12 +130,12 @@ impl Deployment {
         let (new_digest, old_digest) = (self.digest(), before.handler.digest());
         let (new, old) = (of(new_digest).since(trial.began_with), of(old_digest));
         let enough = if is_held_back { 1 } else { rule.min_jobs };
-        let goes = new.jobs >= u64::from(enough) && new.is_worse_than(old, rule);
-        if !goes && Instant::now() < trial.until {
+        let is_withdrawn = new.jobs >= u64::from(enough) && new.is_worse_than(old, rule);
+        if !is_withdrawn && Instant::now() < trial.until {
             return None;
         }
         self.trial = None;
-        Some(TrialResult { goes, new: (new_digest, new), before: (old_digest, old) })
+        Some(TrialResult { is_withdrawn, new: (new_digest, new), before: (old_digest, old) })
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_goes_if_it_fails_far_more_often_than_the_one_before() {
+    fn a_module_is_withdrawn_if_it_fails_far_more_often_than_the_previous_one() {
         let is_worse = |new, old| AttemptCounts::is_worse_than(new, old, &RULE);
         // Against a module that never failed, the limit is ratio / min_jobs: 6 %.
         assert!(is_worse(tally(4, 50), tally(0, 1_000)));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_served_before_is_judged_by_what_it_does_now() {
+    fn a_build_that_served_before_is_judged_by_new_attempts_only() {
         assert_eq!(tally(5, 70).since(tally(4, 20)), tally(1, 50));
         assert_eq!(tally(1, 3).since(tally(4, 20)), tally(1, 3));
     }

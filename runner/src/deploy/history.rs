@@ -1,10 +1,11 @@
 //! The history of an entry's modules: the last deployments, refusals and rollbacks, for status and metrics.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use duebox_sandbox::Digest;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 /// Events in a history.
@@ -149,7 +150,7 @@ impl History {
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_events_stay_and_read_back_from_their_json() {
+    fn the_last_events_are_kept_and_read_back_from_json() {
         let history = History::default();
         for number in 0..20 {
             history.clone().note(Role::Handler, Fate::Served, Some(&Digest::of(&[number])), "");
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_noted_once_and_for_the_role_that_was_in_trouble() {
+    fn recovery_is_recorded_once_and_only_for_the_failed_role() {
         let (history, digest) = (History::default(), Digest::of(b"a"));
         history.note(Role::Handler, Fate::Refused, None, "broken");
         history.note_recovered(Role::Canary, &digest);

@@ -46,8 +46,8 @@ impl Deployments {
             let tally = |digest| evidence.tally(digest);
             let verdict = deployment.judge(&topic.rollback, evidence.is_held_back, tally);
             let Some(verdict) = verdict else { continue };
-            if !verdict.goes {
-                log_stays(&place.entry, &verdict);
+            if !verdict.is_withdrawn {
+                log_passed(&place.entry, &verdict);
             } else if deployment.roll_back().is_some() {
                 gone.push((place.entry, verdict));
             }
@@ -87,7 +87,7 @@ impl Deployments {
 }
 
 /// Logs the end of a trial that the module passed.
-fn log_stays(entry: &EntryName, verdict: &TrialResult) {
+fn log_passed(entry: &EntryName, verdict: &TrialResult) {
     let (reason, (new, _)) = (verdict.reason(), verdict.new);
     info!(topic = %entry, digest = %new.short(), "the new module stays: {reason}");
 }

@@ -5,8 +5,9 @@
 //!
 //! This is the virtual scheduling algorithm of ITU-T I.371: spending moves a point in time ahead.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// A topic may use one part in so many of one thread's time.
 const ONE_IN: u32 = 10;
@@ -25,19 +26,19 @@ pub(super) struct CpuAllowance {
 impl CpuAllowance {
     /// Charges the topic.
     pub(super) fn spend(&self, now: Instant, time: Duration) {
-        let mut repaid_at = self.repaid_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut repaid_at = self.repaid_at.lock();
         *repaid_at = Some(repaid_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
     }
 
     /// A job overran its time slice on an interactive thread.
     pub(super) fn overrun(&self, now: Instant) {
-        let mut repaid_at = self.repaid_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut repaid_at = self.repaid_at.lock();
         *repaid_at = repaid_at.max(Some(now + PENALTY + BURST * ONE_IN));
     }
 
     /// Whether the topic may start a job on an interactive thread.
     pub(super) fn has_left(&self, now: Instant) -> bool {
-        let repaid_at = *self.repaid_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let repaid_at = *self.repaid_at.lock();
         repaid_at.is_none_or(|at| at.saturating_duration_since(now) < BURST * ONE_IN)
     }
 }
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_of_the_time_can_be_spent_for_ever() {
+    fn a_tenth_of_the_time_is_always_available() {
         let (time, start) = (CpuAllowance::default(), Instant::now());
         for ms in 0..1_000 {
             let now = start + Duration::from_millis(10 * ms);
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spends_more_waits_until_it_is_made_good() {
+    fn spending_more_waits_until_it_is_repaid() {
         let (time, now) = (CpuAllowance::default(), Instant::now());
         time.spend(now, BURST - Duration::from_millis(1));
         assert!(time.has_left(now));
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_overstays_is_away_for_a_while_and_not_for_longer_the_more_often() {
+    fn the_penalty_of_an_overrun_does_not_add_up() {
         let (time, now) = (CpuAllowance::default(), Instant::now());
         assert!(time.has_left(now));
         (0..100).for_each(|_| time.overrun(now));

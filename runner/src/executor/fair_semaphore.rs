@@ -5,8 +5,9 @@
 //! share. Long holders then cannot lock out queues that come later.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// A semaphore with a fixed number of permits. Clones are the same semaphore.
@@ -76,7 +77,7 @@ impl FairSemaphore {
     }
 
     fn state(&self) -> MutexGuard<'_, SemaphoreState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Changes the state, then grants permits to waiters.
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_take_turns_however_long_they_are() {
+    fn queues_take_turns_however_long_they_are() {
         let semaphore = FairSemaphore::new(1, 0);
         let (long, short) = (semaphore.queue(9), semaphore.queue(1));
         let mut inside = ask(&long, 9).ok().unwrap();
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_kept_for_who_has_less() {
+    fn a_share_is_reserved_for_queues_with_less() {
         let semaphore = FairSemaphore::new(8, 4);
         let (greedy, late) = (semaphore.queue(100), semaphore.queue(100));
         let mut held: Vec<Permit> = std::iter::from_fn(|| ask(&greedy, 100).ok()).collect();
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_who_does_not_want_it() {
+    fn nothing_is_reserved_that_no_queue_wants() {
         let semaphore = FairSemaphore::new(8, 4);
         let alone = semaphore.queue(8);
         let held: Vec<Permit> = std::iter::from_fn(|| ask(&alone, 8).ok()).collect();
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn more_lines_than_room_can_still_be_served() {
+    fn more_queues_than_permits_are_served() {
         let semaphore = FairSemaphore::new(4, 1);
         let queues: Vec<_> = (0..50).map(|_| semaphore.queue(1)).collect();
         let held: Vec<Permit> = queues.iter().filter_map(|queue| ask(queue, 1).ok()).collect();
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_leaves_nothing_behind() {
+    fn a_dropped_wait_leaves_nothing_behind() {
         let semaphore = FairSemaphore::new(1, 0);
         let (one, other) = (semaphore.queue(1), semaphore.queue(1));
         let inside = ask(&one, 1).ok().unwrap();

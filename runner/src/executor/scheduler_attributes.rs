@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_gets_the_niceness_it_asks_for_and_its_neighbour_does_not() {
+    fn niceness_applies_to_one_thread_only() {
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let before = nice();
         let there = std::thread::spawn(move || {

@@ -148,7 +148,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[tokio::test]
-    async fn nobody_wakes_early_and_in_any_order() {
+    async fn no_wait_ends_early_whatever_the_order() {
         let timer = Timer::start().unwrap();
         let began = Instant::now();
         let wait = async |ms: u32| {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_no_more_is_forgotten() {
+    async fn a_dropped_wait_is_removed() {
         let timer = Timer::start().unwrap();
         let began = Instant::now();
         {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_end_sooner_after_their_time_than_those_of_the_runtime() {
+    async fn waits_end_closer_to_their_deadline_than_those_of_tokio() {
         let timer = Timer::start().unwrap();
         let (mut these, mut those) = (Vec::new(), Vec::new());
         for n in 0..50 {
@@ -201,7 +201,7 @@ mod tests {
         }
         these.sort();
         those.sort();
-        println!("half of the waits are late by {:?}, by the runtime's {:?}", these[25], those[25]);
+        println!("median delay {:?}, with Tokio's timer {:?}", these[25], those[25]);
         assert!(these[25] < those[25]);
     }
 }

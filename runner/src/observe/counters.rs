@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn fates_and_classes_have_places_of_their_own() {
+    fn each_fate_and_class_has_a_counter() {
         let counters = Counters::default();
         for (at, fate) in Fate::ALL.into_iter().enumerate() {
             assert_eq!(fate as usize, at);

@@ -41,7 +41,7 @@ struct EventsInner {
 
 #[derive(Default)]
 struct EventCounts {
-    told: AtomicU64,
+    sent: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -81,8 +81,8 @@ impl Events {
 
     /// The counts of events: `told` (sent) and `dropped`.
     pub fn counts(&self) -> [(&'static str, u64); 2] {
-        let EventCounts { told, dropped } = &self.0.counts;
-        [("told", read(told)), ("dropped", read(dropped))]
+        let EventCounts { sent, dropped } = &self.0.counts;
+        [("told", read(sent)), ("dropped", read(dropped))]
     }
 
     /// Reports an event of a job outside of an attempt.
@@ -219,14 +219,14 @@ impl EventWriter {
             Some(queue) => Ok(queue.clone()),
             None => Queue::connect(&self.redis, &self.prefix).await,
         };
-        let told = match queue {
+        let sent = match queue {
             Ok(queue) => self.queue.insert(queue).append_events(batch, keep).await,
             Err(error) => Err(error),
         };
         batch.clear();
-        match told {
+        match sent {
             Ok(()) => {
-                add(&counts.told, events);
+                add(&counts.sent, events);
                 if std::mem::take(&mut self.is_failing) {
                     info!("events are published again");
                 }
@@ -247,9 +247,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_that_was_lost_is_no_event() {
+    fn a_lost_verdict_is_no_event() {
         assert_eq!(word(Settled::Lost), None);
-        let told = [Settled::Done, Settled::Retry, Settled::Dead, Settled::Snoozed];
-        assert_eq!(told.map(word), ["acked", "retried", "dead", "snoozed"].map(Some));
+        let settled = [Settled::Done, Settled::Retry, Settled::Dead, Settled::Snoozed];
+        assert_eq!(settled.map(word), ["acked", "retried", "dead", "snoozed"].map(Some));
     }
 }

@@ -2,10 +2,10 @@
 //! manifest on disk is in service. The daemon writes it; probes, metrics and systemd read it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::counters::{add, read};
+use parking_lot::{Mutex, MutexGuard};
 
 /// How often the control threads report.
 pub const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Health {
     }
 
     fn manifest(&self) -> MutexGuard<'_, ManifestState> {
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.manifest.lock()
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_told_as_they_were_entered() {
+    fn phases_read_back_as_they_were_set() {
         let health = Health::default();
         for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
             health.enters(phase);

@@ -5,11 +5,11 @@
 //! did not cause them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::Digest;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
@@ -99,7 +99,7 @@ impl ModuleStats {
     }
 
     fn sums_by_module(&self) -> MutexGuard<'_, SumsByModule> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_ran_long_ago_makes_room_and_still_counts() {
+    fn a_module_that_ran_long_ago_is_merged_and_still_counts() {
         let stats = ModuleStats::default();
         for n in 1..=8 {
             stats.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);

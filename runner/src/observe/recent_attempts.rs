@@ -3,10 +3,10 @@
 //! A turn costs one lock and copies of at most [`KEPT`] attempts, however many it settled.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use duebox_queue::Settled;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -58,7 +58,7 @@ impl RecentAttempts {
         let pairs = records.iter().zip(words).take(settled).skip(settled.saturating_sub(KEPT));
         let noted: Vec<RecentAttempt> =
             pairs.map(|(record, word)| RecentAttempt::of(record, *word, at_ms)).collect();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let too_many = (kept.len() + noted.len()).saturating_sub(KEPT);
         kept.drain(..too_many);
         kept.extend(noted);
@@ -66,7 +66,7 @@ impl RecentAttempts {
 
     /// The attempts, the last one first.
     pub fn attempts(&self) -> Vec<RecentAttempt> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         kept.iter().rev().cloned().collect()
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_stay_and_the_newest_is_first() {
+    fn the_last_attempts_are_kept_newest_first() {
         let recent = RecentAttempts::default();
         let many: Vec<Record> = (0..1_000).map(|number| record(number, Outcome::Acked)).collect();
         recent.note(&many, &vec![Settled::Done; many.len()]);

@@ -7,10 +7,11 @@
 //!   the time, the busy ones rest after each turn for as long as it took, so that they never use all of Redis
 //!   and of the CPU.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duebox_queue::BATCH_MAX;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Jobs in one turn next to a busy topic: about 1 ms of Redis' time.
 const BATCH_NEXT_TO_BUSY: usize = BATCH_MAX / 8;
@@ -60,7 +61,7 @@ impl BatchLimits {
     }
 
     fn recent(&self) -> MutexGuard<'_, RecentTopics> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_short_as_long_as_another_topic_has_jobs() {
+    fn turns_are_short_while_another_topic_has_jobs() {
         let limits = BatchLimits::default();
         let (one, two) = (limits.join(), limits.join());
         let now = Instant::now();
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_topic_that_needs_little_they_are_shortest() {
+    fn next_to_a_quiet_topic_turns_are_shortest() {
         let limits = BatchLimits::default();
         let (busy, quiet) = (limits.join(), limits.join());
         let now = Instant::now();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_topic_rests_as_long_as_it_worked_while_a_quiet_one_has_jobs() {
+    fn a_busy_topic_rests_for_the_length_of_its_turn_while_a_quiet_one_has_jobs() {
         let limits = BatchLimits::default();
         let (busy, quiet) = (limits.join(), limits.join());
         let (now, turn) = (Instant::now(), Duration::from_micros(700));

@@ -104,7 +104,7 @@ mod tests {
         let (mut prefetch, now) = (Prefetch::default(), Instant::now());
         assert_eq!(prefetch.ahead(Duration::ZERO), 0);
         prefetch.record_ended(100, 10 * US, MS, now);
-        assert_eq!(prefetch.ahead(Duration::ZERO), 100, "no more than were seen");
+        assert_eq!(prefetch.ahead(Duration::ZERO), 100, "no more than ended");
         prefetch.record_ended(1_000_000, 10 * US, 10 * MS, now);
         assert_eq!(prefetch.ahead(Duration::ZERO), AHEAD_MAX);
         prefetch.reset();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_job_among_many_quick_ones_stops_it_for_a_while() {
+    fn one_slow_job_among_many_stops_prefetch_for_a_while() {
         let (mut prefetch, now) = (Prefetch::default(), Instant::now());
         prefetch.record_ended(10_000, 10 * US, 100 * MS, now);
         prefetch.record_ended(1, 41 * MS, 41 * MS, now);
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hiccup_of_some_ms_costs_half_of_it() {
+    fn a_delay_of_10_ms_halves_it() {
         let (mut prefetch, now) = (Prefetch::default(), Instant::now());
         prefetch.record_ended(50_000, 10 * MS, 500 * MS, now);
         assert_eq!(prefetch.ahead(Duration::ZERO), 1_000);
     }
 
     #[test]
-    fn large_payloads_come_in_small_calls() {
+    fn large_payloads_are_leased_in_small_calls() {
         let mut prefetch = Prefetch::default();
         assert_eq!(prefetch.call_max(), BATCH_MAX);
         (0..1_000).for_each(|_| prefetch.record_payload(1 << 20));
@@ -212,7 +212,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn for_every_mix_of_lengths_jobs_start_in_time_or_go_back(
+        fn jobs_of_any_length_start_in_time_or_are_released(
             quick in 0_usize..400,
             mixed in prop::collection::vec(quick_or_slow(), 1..300),
         ) {
@@ -224,7 +224,7 @@ mod tests {
         }
 
         #[test]
-        fn quick_jobs_alone_never_go_back(length in 1_u64..200, jobs in 1_usize..5_000) {
+        fn short_jobs_alone_are_never_released(length in 1_u64..200, jobs in 1_usize..5_000) {
             prop_assert_eq!(run(&vec![Duration::from_micros(length); jobs]), 0);
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct CatchUp {
     /// How many of them are late: older than [`ON_TIME_MS`].
     pub(super) late: usize,
     /// How many ticks are skipped; [`COUNT_MAX`] stands for that many or more.
-    pub(super) passed_over: usize,
+    pub(super) skipped: usize,
 }
 
 /// The due ticks at `now_ms` of a schedule whose ticks are handled up to `after_ms`.
@@ -47,7 +47,7 @@ pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_m
     let late = ticks.len();
     let missed = when.ticks_between(after_ms, on_time_from, COUNT_MAX).len();
     ticks.extend(on_time);
-    CatchUp { ticks, late, passed_over: missed.saturating_sub(late) }
+    CatchUp { ticks, late, skipped: missed.saturating_sub(late) }
 }
 
 /// The last tick after `after_ms`, up to and including `until_ms`.
@@ -105,57 +105,57 @@ mod tests {
     }
 
     #[test]
-    fn skip_passes_over_what_was_missed() {
+    fn skip_pushes_no_missed_tick() {
         let due = after(Missed::Skip, 60 * MINUTE, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: vec![], late: 0, passed_over: 5 });
+        assert_eq!(due, CatchUp { ticks: vec![], late: 0, skipped: 5 });
     }
 
     #[test]
     fn once_pushes_the_last_within_the_window() {
         let due = after(Missed::Once, 60 * MINUTE, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, passed_over: 4 });
+        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, skipped: 4 });
         let due = after(Missed::Once, 30_000, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, passed_over: 4 });
+        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, skipped: 4 });
         let due = after(Missed::Once, 29_999, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: vec![], late: 0, passed_over: 5 });
+        assert_eq!(due, CatchUp { ticks: vec![], late: 0, skipped: 5 });
     }
 
     #[test]
     fn all_pushes_each_within_the_window_oldest_first() {
         let due = after(Missed::All, 60 * MINUTE, 3 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[2, 1, 0]), late: 3, passed_over: 0 });
+        assert_eq!(due, CatchUp { ticks: ticks(&[2, 1, 0]), late: 3, skipped: 0 });
         let due = after(Missed::All, MINUTE + 30_000, 3 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[1, 0]), late: 2, passed_over: 1 });
-        assert_eq!(after(Missed::All, 0, 3 * MINUTE).passed_over, 3);
+        assert_eq!(due, CatchUp { ticks: ticks(&[1, 0]), late: 2, skipped: 1 });
+        assert_eq!(after(Missed::All, 0, 3 * MINUTE).skipped, 3);
     }
 
     #[test]
-    fn what_is_on_time_is_pushed_whatever_the_policy() {
+    fn ticks_on_time_are_pushed_under_every_policy() {
         for missed in [Missed::Skip, Missed::Once, Missed::All] {
             let due = catch_up(&schedule(every(5), 0), missed, NOW - 7_000, NOW);
             let on_time = vec![NOW - 5_000, NOW];
-            assert_eq!(due, CatchUp { ticks: on_time, late: 0, passed_over: 0 }, "{missed:?}");
+            assert_eq!(due, CatchUp { ticks: on_time, late: 0, skipped: 0 }, "{missed:?}");
         }
         // A tick on time makes up for the missed ones.
         let due = catch_up(&schedule(every(5), 60_000), Missed::Once, NOW - 21_000, NOW);
-        assert_eq!(due, CatchUp { ticks: vec![NOW - 5_000, NOW], late: 0, passed_over: 3 });
+        assert_eq!(due, CatchUp { ticks: vec![NOW - 5_000, NOW], late: 0, skipped: 3 });
     }
 
     #[test]
-    fn a_long_absence_stays_bounded_and_is_counted() {
+    fn a_long_absence_is_bounded_and_counted() {
         let year = 365 * 86_400_000;
         let due = catch_up(&schedule(every(1), year), Missed::All, NOW - year, NOW);
         assert_eq!((due.ticks.len(), due.late), (BATCH_MAX, BATCH_MAX - 10));
         assert!(due.ticks.is_sorted() && due.ticks.last() == Some(&NOW));
-        assert_eq!(due.passed_over, COUNT_MAX - due.late);
+        assert_eq!(due.skipped, COUNT_MAX - due.late);
         let nightly = When::cron("0 3 * * *", "Asia/Shanghai").unwrap();
         let due = catch_up(&schedule(nightly, year), Missed::Once, NOW - year, NOW);
         // 2025-11-21 03:00 in Shanghai.
-        assert_eq!(due, CatchUp { ticks: vec![1_763_665_200_000], late: 1, passed_over: 364 });
+        assert_eq!(due, CatchUp { ticks: vec![1_763_665_200_000], late: 1, skipped: 364 });
     }
 
     #[test]
-    fn nothing_is_due_before_what_is_dealt_with() {
+    fn nothing_is_due_before_the_handled_time() {
         for after_ms in [NOW, NOW + 1, NOW + MINUTE] {
             let due = catch_up(&schedule(every(1), MINUTE), Missed::All, after_ms, NOW);
             assert_eq!(due, CatchUp::default());
@@ -184,7 +184,7 @@ mod tests {
             let schedule = schedule(every(seconds), window);
             let due = catch_up(&schedule, missed, NOW - alone, NOW);
             let all = schedule.when.ticks_between(NOW - alone, NOW, usize::MAX);
-            prop_assert_eq!(due.ticks.len() + due.passed_over, all.len());
+            prop_assert_eq!(due.ticks.len() + due.skipped, all.len());
             prop_assert!(due.ticks.iter().all(|tick| all.contains(tick)));
             prop_assert!(due.ticks.is_sorted_by(|a, b| a < b));
         }

@@ -5,11 +5,11 @@
 //! topic.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use duebox_job::TopicName;
 use duebox_sandbox::{JobContext, Level, LogSink};
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{debug, enabled, error, info, trace, warn};
 
 use crate::observe::log;
@@ -23,7 +23,7 @@ const TOPICS_MAX: usize = 10_000;
 /// Writes the lines of handlers to the daemon's log, with a limit for each topic under pressure.
 #[derive(Debug, Default)]
 pub struct HandlerLog {
-    topics_lines: Mutex<BTreeMap<TopicName, TopicLines>>,
+    by_topic: Mutex<BTreeMap<TopicName, TopicLines>>,
 }
 
 /// The lines of a topic under pressure.
@@ -66,9 +66,9 @@ impl LogSink for HandlerLog {
 impl HandlerLog {
     /// The omitted lines by topic, of at most `topics` topics.
     pub fn left_out(&self, topics: usize) -> Vec<(String, u64)> {
-        let topics_lines = self.topics_lines();
-        let lost = topics_lines.iter().filter(|(_, of_topic)| of_topic.left_out > 0).take(topics);
-        lost.map(|(topic, of_topic)| (topic.to_string(), of_topic.left_out)).collect()
+        let by_topic = self.by_topic();
+        let lost = by_topic.iter().filter(|(_, lines)| lines.left_out > 0).take(topics);
+        lost.map(|(topic, lines)| (topic.to_string(), lines.left_out)).collect()
     }
 
     fn has_line(&self, topic: &TopicName) -> bool {
@@ -76,22 +76,22 @@ impl HandlerLog {
             return true;
         }
         let now = Instant::now();
-        let mut topics_lines = self.topics_lines();
-        if topics_lines.len() >= TOPICS_MAX && !topics_lines.contains_key(&topic.base()) {
+        let mut by_topic = self.by_topic();
+        if by_topic.len() >= TOPICS_MAX && !by_topic.contains_key(&topic.base()) {
             return false;
         }
-        let of_topic = topics_lines.entry(topic.base()).or_insert_with(|| TopicLines::new(now));
-        let unreported = of_topic.take_unreported(now);
-        let has_line = of_topic.take(now);
-        drop(topics_lines);
+        let lines = by_topic.entry(topic.base()).or_insert_with(|| TopicLines::new(now));
+        let unreported = lines.take_unreported(now);
+        let has_line = lines.take(now);
+        drop(by_topic);
         if let Some(lines) = unreported {
             warn!(%topic, lines, "lines of its handlers were not logged: stderr is read too slowly");
         }
         has_line
     }
 
-    fn topics_lines(&self) -> MutexGuard<'_, BTreeMap<TopicName, TopicLines>> {
-        self.topics_lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_topic(&self) -> MutexGuard<'_, BTreeMap<TopicName, TopicLines>> {
+        self.by_topic.lock()
     }
 }
 
@@ -126,28 +126,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_has_so_many_lines_in_a_second_and_the_rest_is_counted() {
+    fn lines_of_a_topic_are_limited_and_the_rest_is_counted() {
         let began = Instant::now();
-        let mut of_topic = TopicLines::new(began);
-        let taken = (0..1_000).filter(|_| of_topic.take(began)).count();
-        assert_eq!((taken, of_topic.left_out), (LINES_EACH as usize, 800));
-        assert_eq!(of_topic.take_unreported(began), None, "it is told once a second");
+        let mut lines = TopicLines::new(began);
+        let taken = (0..1_000).filter(|_| lines.take(began)).count();
+        assert_eq!((taken, lines.left_out), (LINES_EACH as usize, 800));
+        assert_eq!(lines.take_unreported(began), None, "it is reported once a second");
         let next = began + SECOND;
-        assert_eq!(
-            (of_topic.take_unreported(next), of_topic.take_unreported(next)),
-            (Some(800), None)
-        );
-        assert!(of_topic.take(next) && of_topic.left_out == 800);
+        assert_eq!((lines.take_unreported(next), lines.take_unreported(next)), (Some(800), None));
+        assert!(lines.take(next) && lines.left_out == 800);
     }
 
     #[test]
-    fn one_topic_takes_nothing_from_another() {
+    fn topics_have_separate_limits() {
         let log = HandlerLog::default();
         let now = Instant::now();
         for (topic, lines) in [("loud", 500), ("quiet", 3)] {
             let topic = TopicName::new(topic).unwrap();
-            let mut topics_lines = log.topics_lines();
-            let of_topic = topics_lines.entry(topic).or_insert_with(|| TopicLines::new(now));
+            let mut by_topic = log.by_topic();
+            let of_topic = by_topic.entry(topic).or_insert_with(|| TopicLines::new(now));
             for _ in 0..lines {
                 of_topic.take(now);
             }

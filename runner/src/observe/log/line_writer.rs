@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_between_two_flushes_are_one_write_and_writes_keep_their_distance() {
+    fn lines_between_two_flushes_are_one_write_and_writes_are_apart() {
         let mut writes = Writes::default();
         let mut lines = LineWriter::new(&mut writes);
         for burst in 0..10 {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_buffer_holds_is_written_without_a_flush() {
+    fn a_full_buffer_is_written_without_a_flush() {
         let mut writes = Writes::default();
         let mut lines = LineWriter::new(&mut writes);
         lines.write_all(&vec![b'x'; 3 * BYTES_MAX]).unwrap();

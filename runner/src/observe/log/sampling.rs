@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_acks_give_way_and_only_under_pressure() {
+    fn only_acks_are_sampled_and_only_under_pressure() {
         let mut sampler = AttemptSampler::default();
         assert!((0..1_000).all(|_| sampler.should_log(Settled::Done, false)));
         assert!(
@@ -60,7 +60,7 @@ mod tests {
         assert!(
             sampler.should_log(Settled::Done, true) && !sampler.should_log(Settled::Done, true)
         );
-        assert_eq!(sampler.left_out(now), None, "it was told just now");
+        assert_eq!(sampler.left_out(now), None, "it was just reported");
         assert_eq!(sampler.left_out(now + REPORT_EVERY), Some(1));
     }
 }

@@ -28,7 +28,7 @@ impl Traces {
         if parent.as_ref().is_some_and(|parent| !parent.is_sampled()) {
             return None;
         }
-        let place = context::below(parent.as_ref());
+        let place = context::child(parent.as_ref());
         Some(Box::new(Span {
             trace_id: u128::from_be_bytes(place.trace_id().to_bytes()),
             id: u64::from_be_bytes(place.span_id().to_bytes()),

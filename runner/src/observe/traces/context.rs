@@ -42,7 +42,7 @@ pub(super) fn headers(place: &SpanContext) -> BTreeMap<String, String> {
 }
 
 /// A child of a trace context, or the root of a new trace.
-pub(super) fn below(parent: Option<&SpanContext>) -> SpanContext {
+pub(super) fn child(parent: Option<&SpanContext>) -> SpanContext {
     let id = SpanId::from(fastrand::u64(1..));
     match parent {
         Some(parent) => SpanContext::new(
@@ -92,7 +92,7 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_place_is_carried_on_as_it_came() {
+    fn a_context_is_forwarded_unchanged() {
         let mut headers = HeaderMap::new();
         headers.insert(TRACEPARENT, PARENT.parse().unwrap());
         headers.append(TRACESTATE, "a=1".parse().unwrap());
@@ -102,19 +102,19 @@ mod tests {
         assert_eq!(carried[TRACEPARENT], PARENT);
         assert_eq!(carried[TRACESTATE], "a=1,b=2");
         assert_eq!(of_job(&carried), Some(came.clone()));
-        let below = below(Some(&came));
-        assert_eq!(below.trace_id(), came.trace_id());
-        assert!(below.span_id() != came.span_id() && below.is_sampled());
+        let child = child(Some(&came));
+        assert_eq!(child.trace_id(), came.trace_id());
+        assert!(child.span_id() != came.span_id() && child.is_sampled());
         headers.append(TRACEPARENT, PARENT.parse().unwrap());
-        assert_eq!(IncomingContext::with(&headers).0, None, "two places are none");
+        assert_eq!(IncomingContext::with(&headers).0, None, "two headers are invalid");
     }
 
     #[test]
-    fn what_is_no_place_is_none() {
+    fn invalid_headers_are_ignored() {
         for bad in ["", "00-ab", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"] {
             assert_eq!(read(bad, None), None, "{bad}");
         }
-        let new = below(None);
+        let new = child(None);
         assert!(new.is_valid() && new.is_sampled());
     }
 }

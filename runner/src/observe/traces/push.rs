@@ -32,7 +32,7 @@ impl Traces {
             return Pushing { place: parent.cloned(), recorded: None };
         }
         let recorded = Recorded { parent: parent.cloned(), began: SystemTime::now() };
-        Pushing { place: Some(context::below(parent)), recorded: Some(recorded) }
+        Pushing { place: Some(context::child(parent)), recorded: Some(recorded) }
     }
 
     /// Ends a push, with its jobs and the error if it failed.
