@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
-use duebox_sandbox::{Digest, Interrupt, Invocation, Report, Traced, World};
+use duebox_sandbox::{AttemptTrace, Digest, HostServices, Interrupt, Invocation, RunReport};
 use futures_util::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -77,12 +77,20 @@ pub struct AttemptOutput {
     /// The last lines of its log, if it failed.
     pub log_tail: Vec<String>,
     /// Its span and the spans of its host calls, if it is traced.
-    pub traced: Option<Box<Traced>>,
+    pub traced: Option<Box<AttemptTrace>>,
 }
 
 impl AttemptOutput {
-    fn of(report: Report) -> (Outcome, Self) {
-        let Report { outcome, result, follow_ups, trace, log_tail, traced, .. } = report;
+    fn of(report: RunReport) -> (Outcome, Self) {
+        let RunReport {
+            outcome,
+            result,
+            follow_ups,
+            backtrace: trace,
+            log_tail,
+            attempt_trace: traced,
+            ..
+        } = report;
         (outcome, Self { result, follow_ups, trace, log_tail, traced })
     }
 }
@@ -119,7 +127,7 @@ pub struct ExecutorResources {
     /// One permit for each running guest: `runner.max_jobs`.
     pub slots: FairSemaphore,
     /// What guests reach outside of the sandbox.
-    pub world: Arc<World>,
+    pub world: Arc<HostServices>,
 }
 
 /// A topic's share of the resources. Clones are the share of the same topic.

@@ -225,7 +225,7 @@ fn what_cannot_be_granted_is_refused() {
 fn what_no_job_could_have_is_refused() {
     let folder = folder("traps.wat", TRAPS);
     for (arguments, word) in [
-        (["--header", "Lang=de"], "no name of a header"),
+        (["--header", "Lang=de"], "not a header name"),
         (["--header", "lang=a\nb: c"], "control character"),
         (["--header", "lang"], "write NAME=VALUE"),
         (["--allow-push", "sms.*.eu"], "holds '*'"),

@@ -1,10 +1,11 @@
-//! Golden diagnostics: each `tests/manifests/NAME.toml` beside `NAME.err`, the text a person gets.
+//! Snapshots of manifest errors: `tests/manifests/NAME.err` is the report for `NAME.toml`.
 //!
 //! A manifest without an `.err` must be accepted. `DUEBOX_BLESS=1 cargo test -p duebox --release
-//! --test manifests` writes the `.err` files anew; read the difference before it is committed.
+//! --test manifests` rewrites the `.err` files; read the diff before you commit it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests")
 }
 
-/// The environment of every golden: nothing but these.
+/// The environment of every snapshot.
 fn environment() -> Environment {
     let variables = [("REGION", "eu"), ("EMPTY", ""), ("REDIS_PASSWORD", "hunter2")];
     Environment::new(
@@ -37,7 +38,7 @@ fn diagnose(file: &Path) -> Result<Manifest, String> {
 }
 
 #[test]
-fn every_manifest_gets_the_diagnosis_beside_it() {
+fn every_manifest_gets_its_report() {
     let bless = std::env::var_os("DUEBOX_BLESS").is_some();
     let mut checked = 0;
     let mut wrong = Vec::new();
@@ -47,15 +48,15 @@ fn every_manifest_gets_the_diagnosis_beside_it() {
             continue;
         }
         checked += 1;
-        let golden = file.with_extension("err");
-        let expected = std::fs::read_to_string(&golden).ok();
+        let snapshot = file.with_extension("err");
+        let expected = std::fs::read_to_string(&snapshot).ok();
         let found = diagnose(&file).err();
         if found == expected {
             continue;
         }
         match &found {
-            Some(text) if bless => std::fs::write(&golden, text).unwrap(),
-            None if bless => std::fs::remove_file(&golden).unwrap(),
+            Some(text) if bless => std::fs::write(&snapshot, text).unwrap(),
+            None if bless => std::fs::remove_file(&snapshot).unwrap(),
             _ => wrong.push(format!(
                 "{}\n--- expected\n{}\n--- found\n{}",
                 file.display(),
@@ -68,13 +69,13 @@ fn every_manifest_gets_the_diagnosis_beside_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Reads a golden that must be accepted.
+/// Reads a manifest that must be accepted.
 fn accepted(name: &str) -> Manifest {
     diagnose(&folder().join(name)).unwrap()
 }
 
 #[test]
-fn what_is_not_written_has_the_value_of_the_reference() {
+fn missing_keys_have_the_defaults() {
     let manifest = accepted("minimal.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://127.0.0.1:6379/0".to_owned()));
@@ -83,7 +84,7 @@ fn what_is_not_written_has_the_value_of_the_reference() {
     let runner = &manifest.runner;
     assert!(runner.threads >= 1);
     assert_eq!((runner.max_jobs, runner.lease), (256, Duration::from_secs(15)));
-    assert_eq!((runner.memory, &runner.cache), (1 << 30, &None), "there is no home here");
+    assert_eq!((runner.memory, &runner.cache), (1 << 30, &None), "the environment has no home");
     assert_eq!(runner.drain_timeout, Duration::from_secs(25));
     assert_eq!((runner.log.as_str(), runner.log_format), ("info", LogFormat::Auto));
     let topic = &manifest.topics[&TopicName::new("hello").unwrap()];
@@ -98,7 +99,7 @@ fn what_is_not_written_has_the_value_of_the_reference() {
     assert_eq!(topic.on[&FailureClass::BadVerdict], Policy::Dead);
     assert_eq!((topic.limits.memory, topic.limits.payload), (64 << 20, 1 << 20));
     assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
-    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, 0));
+    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, None));
     assert_eq!((topic.limits.instances, topic.sha256), (Instances::default(), None));
     assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
     assert_eq!(topic.grants.push, None);
@@ -113,7 +114,7 @@ fn what_is_not_written_has_the_value_of_the_reference() {
 }
 
 #[test]
-fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
+fn keys_of_a_topic_override_those_of_the_defaults() {
     let manifest = accepted("full.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://redis.example:6380/2".to_owned()));
@@ -134,7 +135,10 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
     assert_eq!(close.on[&FailureClass::Trap], Policy::Retry);
     assert_eq!(close.on[&FailureClass::Exit], Policy::Discard);
     assert_eq!((close.limits.memory, close.limits.payload), (32 << 20, 2 << 10));
-    assert_eq!((close.limits.log, close.limits.tables, close.limits.fuel), (0, 10, 1_000_000));
+    assert_eq!(
+        (close.limits.log, close.limits.tables, close.limits.fuel),
+        (0, 10, NonZeroU64::new(1_000_000))
+    );
     assert_eq!(close.limits.instances, Instances { snapshot: true, jobs_each: 50 });
     assert_eq!(close.sha256, Some(Digest::of(b"abc")));
     assert_eq!(close.grants.env["SHOP"], "eu-1");
@@ -152,7 +156,7 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
 }
 
 #[test]
-fn what_flows_through_a_topic_is_bounded_as_written() {
+fn limits_of_a_topic_are_read() {
     let manifest = accepted("full.toml");
     let close = &manifest.topics[&name("order.close")];
     assert_eq!((close.max_running, close.max_snoozes, close.max_pending), (20, 7, 5_000));
@@ -175,7 +179,7 @@ fn what_flows_through_a_topic_is_bounded_as_written() {
 }
 
 #[test]
-fn grants_are_laid_over_the_defaults_and_secrets_are_read_but_never_shown() {
+fn grants_are_merged_with_the_defaults_and_secrets_are_not_shown() {
     let manifest = accepted("full.toml");
     let close = &manifest.topics[&name("order.close")];
     let http = close.grants.http.as_ref().unwrap();
@@ -204,7 +208,7 @@ fn grants_are_laid_over_the_defaults_and_secrets_are_read_but_never_shown() {
 }
 
 #[test]
-fn who_runs_no_handler_needs_neither_its_secrets_nor_its_directories() {
+fn without_handlers_secrets_and_directories_are_not_checked() {
     let text = "[topics.a]\nhandler = \"a.wasm\"\n[topics.a.sandbox]\n\
         secrets = { key = { env = \"NO_SUCH_VARIABLE\" } }\ndirs = { \"/data\" = \"/no/such/dir\" }\n";
     let parse = |environment: &Environment| {
@@ -216,7 +220,7 @@ fn who_runs_no_handler_needs_neither_its_secrets_nor_its_directories() {
 }
 
 #[test]
-fn a_secret_or_directory_too_many_is_refused_with_those_of_the_defaults() {
+fn too_many_secrets_or_directories_are_refused_including_the_defaults() {
     let entry = |at: usize, value: &str| format!("\"/{at}\" = {value}\n");
     let table = |of: &str, key: &str, count: std::ops::Range<usize>, value: &str| {
         let entries: String = count.map(|at| entry(at, value)).collect();
@@ -236,7 +240,7 @@ fn a_secret_or_directory_too_many_is_refused_with_those_of_the_defaults() {
 }
 
 #[test]
-fn a_name_beats_every_pattern_and_the_longest_pattern_the_others() {
+fn a_name_precedes_patterns_and_the_longest_pattern_the_others() {
     let manifest = accepted("full.toml");
     let ttr = |text: &str| manifest.topic_for(&name(text)).map(|topic| topic.ttr);
     assert_eq!(ttr("order.close"), Some(seconds(45)));
@@ -252,7 +256,7 @@ fn a_name_beats_every_pattern_and_the_longest_pattern_the_others() {
 }
 
 #[test]
-fn smoke_cases_are_taken_whole_from_the_topic_or_from_the_defaults() {
+fn smoke_cases_of_a_topic_replace_those_of_the_defaults() {
     let manifest = accepted("full.toml");
     let cases = |topic: &str| -> Vec<(Vec<u8>, &str)> {
         let cases = &manifest.topics[&name(topic)].smoke;
@@ -268,7 +272,7 @@ fn smoke_cases_are_taken_whole_from_the_topic_or_from_the_defaults() {
 }
 
 #[test]
-fn new_modules_come_into_service_as_written() {
+fn rollback_and_canary_are_read() {
     let manifest = accepted("full.toml");
     let rollback = |topic: &str| manifest.topics[&name(topic)].rollback;
     let close = Rollback { window: seconds(600), min_jobs: 10, ratio: 1.5 };
@@ -298,10 +302,10 @@ fn new_modules_come_into_service_as_written() {
 #[test]
 fn schedules_are_read_in_the_order_of_the_file() {
     let schedules = accepted("full.toml").schedules;
-    let told: Vec<(&str, &str, String)> =
+    let found: Vec<(&str, &str, String)> =
         schedules.iter().map(|s| (s.name.as_str(), s.topic.as_str(), s.when.describe())).collect();
     assert_eq!(
-        told,
+        found,
         [
             ("nightly", "order.close", "0 3 * * * (Asia/Shanghai)".to_owned()),
             ("beat", "sms.eu.de", "every 5m".to_owned()),
@@ -317,7 +321,7 @@ fn schedules_are_read_in_the_order_of_the_file() {
 }
 
 #[test]
-fn more_schedules_than_can_be_kept_are_refused() {
+fn too_many_schedules_are_refused() {
     let entry = "[[schedules]]\nname = \"NAME\"\ntopic = \"a\"\nevery = \"1s\"\n";
     let parse = |count: usize| {
         let entries = (0..count).map(|at| entry.replace("NAME", &format!("s{at}")));
@@ -338,7 +342,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn flags_stand_over_variables_and_variables_over_the_file() {
+fn flags_override_variables_and_variables_the_file() {
     let url = |flag: Option<&str>, variable: Option<&str>| {
         let flags = Flags { redis_url: flag.map(str::to_owned), ..Flags::default() };
         let variables = variable.map(|url| ("DUEBOX_REDIS_URL".to_owned(), url.to_owned()));
@@ -355,7 +359,7 @@ fn flags_stand_over_variables_and_variables_over_the_file() {
 }
 
 #[test]
-fn a_variable_moves_http_and_an_open_address_is_refused_wherever_it_stands() {
+fn a_variable_overrides_listen_and_an_open_address_is_refused() {
     let listen = |variable: &str, text: &str| {
         let variables = [("DUEBOX_LISTEN".to_owned(), variable.to_owned())];
         let environment = Environment::new(Flags::default(), variables);
@@ -376,24 +380,24 @@ fn a_variable_moves_http_and_an_open_address_is_refused_wherever_it_stands() {
     let meant = format!("{}insecure = true\n", file(open));
     assert_eq!(listen("", &meant).unwrap().as_deref(), Some(open));
     let refused = listen("example.org:80", "[topics.a]\n").unwrap_err().to_string();
-    assert!(refused.contains("`DUEBOX_LISTEN` is no address"), "{refused}");
+    assert!(refused.contains("`DUEBOX_LISTEN` is not an address"), "{refused}");
 }
 
 #[test]
-fn a_file_that_is_no_text_or_not_there_is_named_with_a_remedy() {
+fn an_unreadable_file_is_named_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("duebox.toml");
     let missing = Manifest::load(&path).unwrap_err().to_string();
     assert!(missing.contains("duebox.toml") && missing.contains("--manifest"), "{missing}");
     std::fs::write(&path, [b'a', 0xff, 0xfe]).unwrap();
     let binary = Manifest::load(&path).unwrap_err().to_string();
-    assert!(binary.contains("not UTF-8 text: byte 1"), "{binary}");
+    assert!(binary.contains("not UTF-8 text: invalid byte at offset 1"), "{binary}");
     std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
     assert!(Manifest::load(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
 }
 
 #[test]
-fn a_problem_has_a_place_that_editors_can_jump_to() {
+fn a_problem_has_a_line_and_a_column() {
     let text = "[topics.a]\nhandler = \"ä.wasm\"\nttr = \"0s\"\n".to_owned();
     let refused = Manifest::parse(Path::new("m.toml"), text, &Environment::default()).unwrap_err();
     let problems = refused.problems();
@@ -427,9 +431,63 @@ fn every_manifest_of_the_sandbox_guide_is_accepted_and_every_class_is_named() {
     }
 }
 
-/// A reload reads whatever lies there, half-written or not: it must always come to a diagnosis.
+/// The rows of the table under a heading of the manifest's reference, each with its cells.
+fn table_of(docs: &str, heading: &str) -> Vec<Vec<String>> {
+    let mut lines = docs.lines().skip_while(|line| !line.starts_with(heading));
+    assert!(lines.next().is_some(), "no heading {heading}");
+    let section = lines.take_while(|line| !line.starts_with('#'));
+    let rows = section.filter(|line| line.starts_with("| `"));
+    rows.map(|row| row.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_owned()).collect())
+        .collect()
+}
+
+/// The lines `key = default` of a table. A default that is a description has no line.
+fn defaults_of(docs: &str, heading: &str) -> String {
+    let line = |row: Vec<String>| {
+        let key = row[0].split('`').nth(1)?.to_owned();
+        let default = row[1].strip_prefix('`')?.strip_suffix('`')?.to_owned();
+        let is_value = !default.contains('`') && !default.starts_with('$');
+        is_value.then(|| format!("{key} = {default}\n"))
+    };
+    table_of(docs, heading).into_iter().filter_map(line).collect()
+}
+
 #[test]
-fn no_text_however_broken_ends_in_anything_but_a_diagnosis() {
+fn the_defaults_of_the_reference_are_those_of_the_code() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/manifest.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let parse = |text: String| Manifest::parse(Path::new("m.toml"), text, &environment()).unwrap();
+    let schedule = "[[schedules]]\nname = \"s\"\ntopic = \"a\"\nevery = \"1h\"\n";
+    let topic = "[topics.a]\nhandler = \"a.wasm\"\n";
+    let policies = table_of(&docs, "### on").into_iter().flat_map(|row| {
+        let policy = row[1].trim_matches('`').to_owned();
+        let classes: Vec<String> =
+            row[0].split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        classes.into_iter().map(move |class| format!("{class} = \"{policy}\"\n"))
+    });
+    let policies: Vec<String> = policies.collect();
+    assert_eq!(policies.len(), FailureClass::ALL.len());
+    let defaults = |heading| {
+        let lines = defaults_of(&docs, heading);
+        assert!(lines.lines().count() >= 3, "{heading}: {lines}");
+        lines
+    };
+    let written = format!(
+        "[redis]\n{}[runner]\n{}[server]\n{}{topic}{}[topics.a.on]\n{}[topics.a.sandbox]\n{}{schedule}{}",
+        defaults("## `[redis]`"),
+        defaults("## `[runner]`"),
+        defaults("## `[server]`"),
+        defaults("## `[topics.NAME]`"),
+        policies.concat(),
+        defaults("## `[topics.NAME.sandbox]`"),
+        defaults("## `[[schedules]]`"),
+    );
+    assert_eq!(parse(written), parse(format!("{topic}{schedule}")));
+}
+
+/// A reload may read a half-written file. Every text must be accepted or refused, without a panic.
+#[test]
+fn damaged_manifests_are_refused_without_a_panic() {
     let mut random = fastrand::Rng::with_seed(20_261_121);
     let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let manifests = files.filter(|file| file.extension().is_some_and(|e| e == "toml"));
@@ -450,7 +508,7 @@ fn no_text_however_broken_ends_in_anything_but_a_diagnosis() {
     assert!(refused > 1_000, "only {refused} were refused");
 }
 
-/// Cuts the text off, and puts pieces in that mean something to TOML or break characters apart.
+/// Truncates the text and inserts pieces that have a meaning in TOML.
 fn damage(text: &str, random: &mut fastrand::Rng) -> String {
     const PIECES: [&str; 14] =
         ["\"", "'", "[", "]", "{", "}", "=", "\n", "\r\n", "\0", "ä", "\u{feff}", "\"\"\"", "\t💥"];
@@ -468,10 +526,10 @@ fn damage(text: &str, random: &mut fastrand::Rng) -> String {
 }
 
 #[test]
-fn nesting_without_end_is_refused() {
+fn deep_nesting_is_refused() {
     for opening in ["a = [", "a = {b=", "[a.", "a.b."] {
         let text = format!("[topics.x]\nhandler = \"x\"\n{}", opening.repeat(100_000));
         let refused = Manifest::parse(Path::new("m.toml"), text, &environment()).unwrap_err();
-        assert!(refused.to_string().contains("not TOML"), "{opening}");
+        assert!(refused.to_string().contains("invalid TOML"), "{opening}");
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    HttpClient, Interrupt, Invocation, JobContext, Level, LogSink, MemoryKv, World,
+    HostServices, HttpClient, Interrupt, Invocation, JobContext, Level, LogSink, MemoryKv,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -136,8 +136,11 @@ pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Fail
     let logs: Arc<dyn LogSink> = kept.clone();
     let report = target::block_on(async {
         let http = Some(HttpClient::new(Handle::current()));
-        let world =
-            Arc::new(World { http, kv: Some(Arc::new(MemoryKv::new())), ..World::of(logs) });
+        let world = Arc::new(HostServices {
+            http,
+            kv: Some(Arc::new(MemoryKv::new())),
+            ..HostServices::with_logs(logs)
+        });
         Ok(handler.run(invocation, Interrupt::new(), world).await)
     })?;
     let logs = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();

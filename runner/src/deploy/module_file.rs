@@ -94,7 +94,7 @@ pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, Sandb
     let mut sandbox = Sandbox::new(config)?;
     sandbox.limit_memory(runner.memory);
     if let Some(cache) = &runner.cache {
-        match sandbox.keep_compiled_in(&cache.path) {
+        match sandbox.use_cache_dir(&cache.path) {
             Err(error) if cache.is_named => return Err(error),
             Err(error) => {
                 warn!("{error}; continuing without a cache, modules are compiled at every start")

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duebox_sandbox::thread_time;
+use duebox_sandbox::thread_cpu_time;
 
 use super::Inner;
 use super::threads::TIME_SLICE;
@@ -73,9 +73,9 @@ impl Demotion {
     pub(super) async fn run_interactive(mut self) {
         let closed = poll_fn(|context| {
             // Wall time would charge the task for other threads on the same core.
-            let began = thread_time();
+            let began = thread_cpu_time();
             let polled = self.task.as_mut().poll(context);
-            let taken = thread_time().saturating_sub(began);
+            let taken = thread_cpu_time().saturating_sub(began);
             self.time_slice.charge(taken);
             self.inner.share.cpu_allowance.spend(Instant::now(), taken);
             match polled {

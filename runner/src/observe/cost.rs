@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duebox_sandbox::Report;
+use duebox_sandbox::RunReport;
 
 /// The cost of one attempt; zero if no module ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Cost {
     }
 
     /// The cost of a run with this wall time, which includes the wait for the sandbox.
-    pub fn of(report: &Report, wall: Duration) -> Self {
+    pub fn of(report: &RunReport, wall: Duration) -> Self {
         Self {
             wall,
             cpu: report.cpu,

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use bytesize::ByteSize;
 use duebox_job::{FailureClass, FollowUp, FollowUpDue, Outcome, format_duration};
-use duebox_sandbox::{Digest, Report};
+use duebox_sandbox::{Digest, RunReport};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(report: Report, digest: Digest, logs: Vec<Line>) -> Self {
+    pub(super) fn new(report: RunReport, digest: Digest, logs: Vec<Line>) -> Self {
         let mut account = Self {
             verdict: "ack",
             class: None,
@@ -69,7 +69,7 @@ impl Account {
             bytes_in: report.bytes_in,
             bytes_out: report.bytes_out,
             digest: digest.to_string(),
-            trace: report.trace,
+            trace: report.backtrace,
             logs,
             log_lines_dropped: report.log_lines_dropped,
             pushed: report.follow_ups,

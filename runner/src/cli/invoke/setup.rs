@@ -1,6 +1,7 @@
 //! What an invoke starts from: a module with nothing granted and the default limits, or all that a topic of
 //! the manifest gives its handler. Flags stand over either.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ impl Ground {
         };
         ground.grants = args.grants.over(ground.grants)?;
         ground.limits.memory = args.memory.unwrap_or(ground.limits.memory);
-        ground.limits.fuel = args.fuel.unwrap_or(ground.limits.fuel);
+        ground.limits.fuel = args.fuel.map_or(ground.limits.fuel, NonZeroU64::new);
         ground.ttr = args.ttr.unwrap_or(ground.ttr);
         Ok(ground)
     }
