@@ -163,7 +163,7 @@ fn a_new_topic_with_a_broken_module_waits_for_a_good_one() {
     fixture.write("late.wat", "(module");
     fixture.manifest("", &[topic("work", "one.wat", ""), topic("late", "late.wat", "")]);
     daemon.wait_for_line("the warning", |line| {
-        line.has("topic", "late") && line.message().ends_with("the topic waits for a good module")
+        line.has("topic", "late") && line.message().ends_with("the topic waits for a valid module")
     });
     push(&fixture, "late", "a", 0);
     push(&fixture, "work", "b", 0);
