@@ -6,8 +6,8 @@
 //!                                                     └─── reload ◀────┘ file changed
 //! ```
 //!
-//! It starts whole or not at all: an unreachable or unfit Redis, or one refused module, and nothing
-//! has run.
+//! It starts completely or not at all: if Redis is unreachable or unfit, or a handler is refused, no job
+//! runs.
 //!
 //! | file | what |
 //! |---|---|
@@ -57,14 +57,14 @@ use crate::deploy::entry::EntryName;
 use crate::deploy::reload::Reloader;
 use crate::http::Server;
 use crate::manifest::Manifest;
-use crate::observe::events::Telling;
-use crate::observe::traces::Exporting;
+use crate::observe::events::EventsTask;
+use crate::observe::traces::ExportTask;
 use crate::redis_host::managed::ManagedRedis;
 
 pub use self::config::Config;
 pub use crate::deploy::modules::BadModules;
 
-/// A daemon that is ready to run: its modules are compiled and Redis is reached.
+/// A daemon that is ready to run: its modules are compiled and Redis is connected.
 pub struct Daemon {
     threads: AllThreads,
     signals: Signals,
@@ -76,7 +76,7 @@ impl Daemon {
     /// Compiles the modules, connects to Redis and binds the addresses. No job runs yet.
     ///
     /// # Errors
-    /// Whatever keeps it from starting, for people.
+    /// What prevents the start, for people.
     pub fn build(config: Config) -> anyhow::Result<Self> {
         file_limit::raise();
         let threads = AllThreads::start(&config.manifest.runner)?;
@@ -96,10 +96,10 @@ impl Daemon {
         }
     }
 
-    /// Serves the topics until a signal ends it, then drains.
+    /// Serves the topics until a signal stops the daemon, then drains.
     ///
     /// # Errors
-    /// For people, if the HTTP server cannot start.
+    /// If the HTTP server cannot start, for people.
     pub fn run(self) -> anyhow::Result<()> {
         let Self { threads, signals, mut supervisor, startup } = self;
         let ended = threads.control.block_on(async {
@@ -112,7 +112,7 @@ impl Daemon {
     }
 }
 
-/// What decides which topics are served, and how. One task owns it; all others read what it publishes.
+/// Decides which topics are served, and how. One task owns it; all others read what it publishes.
 struct Supervisor {
     manifest: Arc<Manifest>,
     services: Services,
@@ -124,15 +124,15 @@ struct Supervisor {
     owned: Owned,
 }
 
-/// What the supervisor acts on, apart from signals and files.
+/// What the supervisor reacts to, apart from signals and files.
 struct Inbox {
-    /// Topics that patterns of the manifest match.
+    /// New topics that match patterns of the manifest.
     found: mpsc::Receiver<TopicName>,
-    /// Orders that operators gave to all daemons.
+    /// Orders from the control channel.
     orders: mpsc::Receiver<String>,
-    /// An order to look at the files.
+    /// Notified by an order to look at the files.
     look: Arc<Notify>,
-    /// When the modules on trial are judged next.
+    /// When to judge the modules on trial.
     judge_at: Interval,
 }
 
@@ -140,17 +140,17 @@ struct Inbox {
 struct Owned {
     managed: Option<ManagedRedis>,
     server: Option<Server>,
-    exporting: Exporting,
-    telling: Telling,
+    export_task: ExportTask,
+    events_task: EventsTask,
     background: JoinSet<()>,
 }
 
 impl Supervisor {
-    /// What is known of the jobs of an entry.
+    /// The results of an entry's jobs.
     fn evidence(topics: &Topics, manifest: &Manifest, entry: &EntryName) -> Evidence {
         let workers: Vec<_> = topics.workers_of(manifest, entry).collect();
         Evidence {
-            stats: workers.iter().map(|workers| Arc::clone(&workers.figures)).collect(),
+            stats: workers.iter().map(|workers| Arc::clone(&workers.stats.module_stats)).collect(),
             is_held_back: workers.iter().any(|workers| workers.is_held_back()),
         }
     }

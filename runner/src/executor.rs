@@ -1,16 +1,16 @@
-//! The lanes of a topic: where its leased jobs run, at most `concurrency` at once.
+//! The executor of a topic: it runs the topic's leased jobs, at most `concurrency` at once.
 //!
-//! A lane is a task on the guests' own threads, so that no guest ever delays a heartbeat. It runs one
-//! job after the other until none waits. A topic starts with as many lanes as there are cores; when a
-//! guest yields or waits another lane opens, so that short jobs pay for no task of their own and
-//! long ones stand in nobody's way. All topics together hold at most `max_jobs` slots, of which a part
-//! is kept for topics that have few.
+//! Jobs run in executor tasks on the guests' own threads, so that no guest delays a heartbeat. A task runs
+//! one job after the other until none waits. A topic starts with as many tasks as there are threads. When a
+//! guest yields or waits, another task starts. Short jobs therefore need no task of their own, and long
+//! jobs delay no others. All topics together hold at most `max_jobs` slots. A part of the slots is reserved
+//! for topics with less than their share.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,16 @@ use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
 use duebox_sandbox::{AttemptTrace, Digest, HostServices, Interrupt, Invocation, RunReport};
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use self::fair_semaphore::{Gate, Line, Pass};
-use self::threads::{TURN_MAX, Threads};
+use self::fair_semaphore::{FairSemaphore, Permit, PermitQueue};
+use self::threads::{TIME_SLICE, Threads};
 use crate::deploy::binding::{self, Bound};
 use crate::observe::cost::Cost;
 
-use self::cpu_allowance::QuickTime;
-use self::demotion::{Crossing, Stretch};
+use self::cpu_allowance::CpuAllowance;
+use self::demotion::{Demotion, TimeSlice};
 
 mod cpu_allowance;
 mod demotion;
@@ -35,27 +36,27 @@ pub(crate) mod scheduler_attributes;
 pub mod threads;
 pub mod timer;
 
-/// The part of all slots that is kept for topics with less than their share of it: one in so many.
-const SLOTS_KEPT_ONE_IN: usize = 4;
+/// One slot in so many is reserved for topics with less than their share.
+const SLOTS_RESERVED_ONE_IN: usize = 4;
 
 /// A leased job that waits to run.
 pub struct Task {
-    /// The worker's own name for it.
+    /// The worker's key of the job.
     pub key: u64,
-    /// What the handler is told.
+    /// The handler's input.
     pub invocation: Invocation,
-    /// Ends it from outside.
+    /// Interrupts the job.
     pub interrupt: Interrupt,
 }
 
 /// A job that has run.
-pub struct Ended {
-    /// The worker's own name for it.
+pub struct EndedJob {
+    /// The worker's key of the job.
     pub key: u64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What it leaves behind.
-    pub remains: Remains,
+    /// What it produced in addition to its outcome.
+    pub output: AttemptOutput,
     /// The module that ran it.
     pub digest: Digest,
     /// When it was started.
@@ -64,22 +65,22 @@ pub struct Ended {
     pub cost: Cost,
 }
 
-/// What a job leaves behind beside its outcome.
+/// What an attempt produces in addition to its outcome.
 #[derive(Default)]
-pub struct Remains {
-    /// What its handler set as its result.
+pub struct AttemptOutput {
+    /// The result that its handler set.
     pub result: Option<Bytes>,
-    /// Jobs its handler asked for.
+    /// The follow-up jobs that its handler asked for.
     pub follow_ups: Vec<FollowUp>,
-    /// What ended the guest, and the calls that led to it.
+    /// The error that ended the guest, with its backtrace.
     pub trace: Option<String>,
     /// The last lines of its log, if it failed.
     pub log_tail: Vec<String>,
-    /// Its place in a trace and the calls below it, if it is recorded.
+    /// Its span and the spans of its host calls, if it is traced.
     pub traced: Option<Box<AttemptTrace>>,
 }
 
-impl Remains {
+impl AttemptOutput {
     fn of(report: RunReport) -> (Outcome, Self) {
         let RunReport {
             outcome,
@@ -94,98 +95,98 @@ impl Remains {
     }
 }
 
-/// How full the lanes are.
+/// How busy an executor is.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// Jobs that wait for a lane.
+    /// Jobs that wait for a task.
     pub waiting: usize,
     /// Jobs that run.
     pub running: usize,
-    /// Jobs that have run and were not taken yet.
+    /// Jobs that have ended and were not taken yet.
     pub ended: usize,
-    /// Lanes that are open and have not come to start a job: they wait for a slot or a thread.
-    pub opening: usize,
-    /// Since when the first of the waiting jobs waits.
+    /// Tasks that have not started a job yet: they wait for a slot or a thread.
+    pub starting: usize,
+    /// When the first of the waiting jobs was added.
     pub waiting_since: Option<Instant>,
-    /// When the job was started that runs longest, of those that have yielded or waited.
+    /// When the longest running job was started, among those that have yielded.
     pub longest_since: Option<Instant>,
 }
 
 impl Load {
-    /// How long the longest of the running jobs has run.
+    /// How long the longest running job has run.
     pub fn longest(&self, now: Instant) -> Duration {
         self.longest_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
 
-/// What the guests of all topics share.
+/// What the executors of all topics share.
 #[derive(Clone)]
-pub struct Ground {
-    /// The guests' own threads.
+pub struct ExecutorResources {
+    /// The guests' threads.
     pub threads: Threads,
-    /// One pass a guest: `runner.max_jobs`.
-    pub slots: Gate,
-    /// What they reach outside of the sandbox.
+    /// One permit for each running guest: `runner.max_jobs`.
+    pub slots: FairSemaphore,
+    /// What guests reach outside of the sandbox.
     pub world: Arc<HostServices>,
 }
 
-/// What a topic has of the ground that others want, too. Clones are the same topic's.
+/// A topic's share of the resources. Clones are the share of the same topic.
 #[derive(Clone)]
-pub struct Share {
-    slots: Arc<Line>,
-    turns: Arc<Line>,
-    quick_time: Arc<QuickTime>,
+pub struct TopicShare {
+    slots: Arc<PermitQueue>,
+    long_running: Arc<PermitQueue>,
+    cpu_allowance: Arc<CpuAllowance>,
 }
 
-impl Ground {
-    /// The gate for so many jobs at once.
-    pub fn slots(max_jobs: u32) -> Gate {
+impl ExecutorResources {
+    /// A semaphore for `max_jobs` jobs at once.
+    pub fn slots(max_jobs: u32) -> FairSemaphore {
         let slots = max_jobs as usize;
-        Gate::new(slots, slots / SLOTS_KEPT_ONE_IN)
+        FairSemaphore::new(slots, slots / SLOTS_RESERVED_ONE_IN)
     }
 
     /// The share of a topic that runs so many jobs at once.
-    pub fn share(&self, concurrency: usize) -> Share {
-        Share {
-            slots: self.slots.line(concurrency),
-            turns: self.threads.turns.line(usize::MAX),
-            quick_time: Arc::default(),
+    pub fn share(&self, concurrency: usize) -> TopicShare {
+        TopicShare {
+            slots: self.slots.queue(concurrency),
+            long_running: self.threads.long_running_permits.queue(usize::MAX),
+            cpu_allowance: Arc::default(),
         }
     }
 }
 
-/// The lanes of one topic. Clones are the same lanes.
+/// The executor of one topic, or of one of its shards. Clones are the same executor.
 #[derive(Clone)]
-pub struct Lanes(Arc<Shared>);
+pub struct Executor(Arc<Inner>);
 
-struct Shared {
-    ground: Ground,
-    share: Share,
+struct Inner {
+    resources: ExecutorResources,
+    share: TopicShare,
     bound: Bound,
-    state: Mutex<State>,
+    state: Mutex<ExecutorState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    /// Each with when it came.
+struct ExecutorState {
+    /// Each with the moment at which it was added.
     waiting: VecDeque<(Instant, Task)>,
-    lanes: usize,
-    /// Jobs that have yielded or wait, each by its start and key: whatever else comes is for other lanes.
-    aside: BTreeSet<(Instant, u64)>,
+    tasks: usize,
+    /// Jobs that have yielded, by start and key. Other tasks run the jobs that wait.
+    yielded: BTreeSet<(Instant, u64)>,
     running: usize,
-    ended: Vec<Ended>,
+    ended: Vec<EndedJob>,
     notify_at_waiting: usize,
     notify_at_ended: usize,
     busy: Duration,
     busy_since: Option<Instant>,
 }
 
-impl Lanes {
-    /// Lanes for a topic, or for one of its shards, on ground shared with other topics.
-    pub fn new(ground: Ground, share: Share, bound: Bound) -> Self {
-        let state = Mutex::new(State::default());
-        Self(Arc::new(Shared { ground, share, bound, state, changed: Notify::new() }))
+impl Executor {
+    /// Creates an executor for a topic, or for one of its shards.
+    pub fn new(resources: ExecutorResources, share: TopicShare, bound: Bound) -> Self {
+        let state = Mutex::new(ExecutorState::default());
+        Self(Arc::new(Inner { resources, share, bound, state, changed: Notify::new() }))
     }
 
     /// Adds jobs to run, in their order.
@@ -198,28 +199,28 @@ impl Lanes {
         let now = Instant::now();
         state.busy_since.get_or_insert(now);
         state.waiting.extend(tasks.into_iter().map(|task| (now, task)));
-        let free = self.0.ground.threads.each.min(state.waiting.len());
-        let wanted = concurrency.min(state.aside.len() + free);
-        while state.lanes < wanted {
-            self.0.open_lane(&mut state);
+        let free = self.0.resources.threads.each.min(state.waiting.len());
+        let wanted = concurrency.min(state.yielded.len() + free);
+        while state.tasks < wanted {
+            self.0.start_task(&mut state);
         }
     }
 
-    /// How full the lanes are.
+    /// How busy it is.
     pub fn load(&self) -> Load {
         let state = self.0.state();
         Load {
             waiting: state.waiting.len(),
             running: state.running,
             ended: state.ended.len(),
-            opening: state.lanes - state.running,
+            starting: state.tasks - state.running,
             waiting_since: state.waiting.front().map(|(since, _)| *since),
-            longest_since: state.aside.first().map(|(since, _)| *since),
+            longest_since: state.yielded.first().map(|(since, _)| *since),
         }
     }
 
-    /// Waits until something has changed that a worker may care for: fewer than `waiting` jobs wait,
-    /// a first job has ended, `ended` jobs have, or the lanes run dry. It may return for nothing.
+    /// Waits for a change: fewer than `waiting` jobs wait, the first job or `ended` jobs have ended, or no
+    /// job waits any more. It may return without one.
     pub async fn changed(&self, waiting: usize, ended: usize) {
         {
             let mut state = self.0.state();
@@ -229,8 +230,8 @@ impl Lanes {
         self.0.changed.notified().await;
     }
 
-    /// Takes the jobs that have ended, at most `max`, and the time the lanes were busy meanwhile.
-    pub fn take_ended(&self, max: usize) -> (Vec<Ended>, Duration) {
+    /// Takes at most `max` ended jobs, and the time during which jobs ran or waited since the last call.
+    pub fn take_ended(&self, max: usize) -> (Vec<EndedJob>, Duration) {
         let mut state = self.0.state();
         let ended = if state.ended.len() <= max {
             std::mem::take(&mut state.ended)
@@ -248,7 +249,7 @@ impl Lanes {
         (ended, busy)
     }
 
-    /// Takes back all jobs that wait, if the first of them has waited for `stall`.
+    /// Takes back all waiting jobs, if the first of them has waited for `stall`.
     pub fn take_waiting(&self, stall: Duration) -> Vec<u64> {
         let mut state = self.0.state();
         if state.waiting.front().is_none_or(|(since, _)| since.elapsed() < stall) {
@@ -258,81 +259,80 @@ impl Lanes {
     }
 }
 
-impl State {
+impl ExecutorState {
     fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running == 0
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, ExecutorState> {
+        self.state.lock()
     }
 
     fn concurrency(&self) -> usize {
         self.bound.borrow().topic.concurrency as usize
     }
 
-    fn open_lane(self: &Arc<Self>, state: &mut State) {
-        state.lanes += 1;
-        let (threads, lane) = (&self.ground.threads, Crossing::new(Arc::clone(self)));
-        match self.share.quick_time.is_left(Instant::now()) {
-            true => drop(threads.quick.spawn(lane.quick())),
-            false => drop(threads.slow.spawn(lane.slow())),
+    fn start_task(self: &Arc<Self>, state: &mut ExecutorState) {
+        state.tasks += 1;
+        let (threads, demotion) = (&self.resources.threads, Demotion::new(Arc::clone(self)));
+        match self.share.cpu_allowance.has_left(Instant::now()) {
+            true => drop(threads.interactive.spawn(demotion.run_interactive())),
+            false => drop(threads.long_running.spawn(demotion.run_long_running())),
         }
     }
 
     /// Waits for one of the slots that all topics share.
-    async fn slot(&self) -> Pass {
+    async fn acquire_slot(&self) -> Permit {
         let wanted = {
             let topic = &self.bound.borrow().topic;
             topic.concurrency as usize * topic.shards.max(1) as usize
         };
-        self.share.slots.enter(wanted).await
+        self.share.slots.acquire(wanted).await
     }
 
-    /// The job of a lane has yielded or waits: opens one more if a job waits for one and the topic
-    /// may have it.
-    fn stand_aside(self: &Arc<Self>, started_at: Instant, key: u64) {
+    /// The job of a task has yielded: starts one more task if a job waits and `concurrency` allows it.
+    fn job_yielded(self: &Arc<Self>, started_at: Instant, key: u64) {
         let concurrency = self.concurrency();
         let mut state = self.state();
-        state.aside.insert((started_at, key));
-        if !state.waiting.is_empty() && state.lanes < concurrency {
-            self.open_lane(&mut state);
+        state.yielded.insert((started_at, key));
+        if !state.waiting.is_empty() && state.tasks < concurrency {
+            self.start_task(&mut state);
         }
     }
 
-    async fn lane(self: Arc<Self>, stretch: Arc<Stretch>) {
-        let mut slot = Some(self.slot().await);
+    async fn run_tasks(self: Arc<Self>, time_slice: Arc<TimeSlice>) {
+        let mut slot = Some(self.acquire_slot().await);
         let mut slot_since = Instant::now();
         let mut waited = false;
-        let mut gave_way = slot_since;
-        while let Some(task) = self.next() {
+        let mut yielded_at = slot_since;
+        while let Some(task) = self.next_task() {
             if waited {
-                stretch.begin();
+                time_slice.restart();
             }
             let ended;
             (ended, waited) = self.run(task).await;
-            self.end(ended);
-            stretch.give_way(&mut gave_way);
-            if slot_since.elapsed() > TURN_MAX {
+            self.job_ended(ended);
+            time_slice.yield_core(&mut yielded_at);
+            if slot_since.elapsed() > TIME_SLICE {
                 drop(slot.take());
                 tokio::task::yield_now().await;
-                slot = Some(self.slot().await);
+                slot = Some(self.acquire_slot().await);
                 slot_since = Instant::now();
             }
         }
     }
 
-    /// The next job for a lane; without one, or where a reload left too many lanes, the lane closes.
-    fn next(&self) -> Option<Task> {
+    /// The next job for a task. The task ends if there is none, or if a reload lowered `concurrency`.
+    fn next_task(&self) -> Option<Task> {
         let concurrency = self.concurrency();
         let mut state = self.state();
-        let task = if state.lanes > concurrency { None } else { state.waiting.pop_front() };
+        let task = if state.tasks > concurrency { None } else { state.waiting.pop_front() };
         let Some((_, task)) = task else {
-            state.lanes -= 1;
-            // A worker whose jobs could not start in time leases again when no lane is opening any more.
-            if state.lanes == state.running {
+            state.tasks -= 1;
+            // A worker whose jobs did not start in time leases again when no task is starting any more.
+            if state.tasks == state.running {
                 self.changed.notify_one();
             }
             return None;
@@ -344,22 +344,22 @@ impl Shared {
         Some(task)
     }
 
-    /// Runs a job, and says whether it gave way or waited meanwhile.
-    async fn run(self: &Arc<Self>, task: Task) -> (Ended, bool) {
+    /// Runs a job. The flag is true if the job yielded meanwhile.
+    async fn run(self: &Arc<Self>, task: Task) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
-        let world = Arc::clone(&self.ground.world);
+        let world = Arc::clone(&self.resources.world);
         let started_at = Instant::now();
         let handler = binding.handlers.of(&task.invocation.id);
         let digest = handler.digest();
         let key = task.key;
         let run = handler.run(task.invocation, task.interrupt, world);
-        // A panic of the host must cost neither the lane nor the job.
+        // A panic of the host must lose neither the task nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
         let mut waited = false;
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
             Poll::Pending => {
                 if !std::mem::replace(&mut waited, true) {
-                    self.stand_aside(started_at, key);
+                    self.job_yielded(started_at, key);
                 }
                 Poll::Pending
             }
@@ -367,21 +367,21 @@ impl Shared {
         })
         .await;
         if waited {
-            self.state().aside.remove(&(started_at, key));
+            self.state().yielded.remove(&(started_at, key));
         }
         let wall = started_at.elapsed();
         let cost = report.as_ref().map_or(Cost::of_wall(wall), |report| Cost::of(report, wall));
-        let (outcome, remains) = match report {
-            Ok(report) => Remains::of(report),
+        let (outcome, output) = match report {
+            Ok(report) => AttemptOutput::of(report),
             Err(_) => {
                 let why = "the host panicked while it ran the job".to_owned();
-                (Outcome::HostFault(why), Remains::default())
+                (Outcome::HostFault(why), AttemptOutput::default())
             }
         };
-        (Ended { key, outcome, remains, digest, started_at, cost }, waited)
+        (EndedJob { key, outcome, output, digest, started_at, cost }, waited)
     }
 
-    fn end(&self, ended: Ended) {
+    fn job_ended(&self, ended: EndedJob) {
         let mut state = self.state();
         state.running -= 1;
         state.ended.push(ended);

@@ -55,8 +55,8 @@ use crate::auth::tls::TlsPair;
 use crate::background::topic_discovery::Finder;
 use crate::manifest;
 use crate::observe::events::Events;
-use crate::observe::pull_counters::Consumed;
-use crate::observe::push_counters::Pushes;
+use crate::observe::pull_counters::PullCounters;
+use crate::observe::push_counters::PushCounters;
 use crate::observe::traces::Traces;
 use crate::report::status::AllWatched;
 
@@ -78,13 +78,13 @@ pub(crate) struct Ground {
     /// Makes the routes for those who ask how the process is, over the server's connection to Redis.
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
     /// Where it is counted what was pushed.
-    pub(crate) pushes: Arc<Pushes>,
+    pub(crate) pushes: Arc<PushCounters>,
     /// The topics that the daemon's handlers serve.
     pub(crate) watched: watch::Receiver<AllWatched>,
     /// Names the daemon among all.
     pub(crate) runner_id: Arc<str>,
     /// Where it is counted what consumers settled.
-    pub(crate) consumed: Arc<Consumed>,
+    pub(crate) consumed: Arc<PullCounters>,
     /// Where pushes are recorded.
     pub(crate) traces: Traces,
     /// Where it is told what became of jobs.

@@ -1,6 +1,6 @@
-//! What is recorded of jobs and of the process: the log, counters, statistics, events and traces.
+//! Records of jobs and of the process: the log, counters, statistics, events and traces.
 //!
-//! Every other layer writes here; nothing here waits for a reader.
+//! All other layers write here; no write waits for a reader.
 
 pub mod cost;
 pub mod counters;

@@ -1,16 +1,15 @@
-//! The hallway: lease → run → settle. Queue and sandbox meet here and nowhere else.
+//! The worker of one topic: lease → run → settle. The queue and the sandbox meet only here.
 //!
 //! ```text
 //!           ┌────────────── one pipeline a turn ──────────────┐
 //!  Redis ◀──┤ extend · settle · reclaim · promote · lease     ├──▶ Redis
 //!           └──────▲───────────────────────────────┬──────────┘
 //!               verdicts                         leases
-//!                  └───── ended ◀── Lanes ◀── tasks ┘
+//!                  └───── ended ◀── Executor ◀── tasks ┘
 //! ```
 //!
-//! One worker serves one topic. It has one turn under way at a time, and repeats a turn that got no
-//! answer until it gets one, so what it believes of its leases is what Redis holds. While a turn is
-//! under way the lanes go on with what was leased before.
+//! A worker runs one turn at a time. It repeats a turn without a reply until it gets one, so its view of
+//! its leases matches Redis. During a turn the executor keeps running the jobs leased before.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,21 +19,21 @@ use duebox_queue::{BATCH_MAX, Queue, Settlement, Verdict};
 use tokio::sync::watch;
 use tracing::warn;
 
-use self::batch_limits::Member;
+use self::batch_limits::TopicBatchLimits;
 use self::in_flight::InFlight;
-use self::prefetch::{Pace, START_WITHIN};
+use self::prefetch::{Prefetch, START_WITHIN};
 use crate::background::relay::Relay;
-use crate::background::wake_up::Poke;
+use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::Bound;
 use crate::deploy::breaker::{Breaker, Changes};
 use crate::executor::timer::Timer;
-use crate::executor::{Lanes, Load};
+use crate::executor::{Executor, Load};
 use crate::observe::counters::Counters;
 use crate::observe::events::Events;
 use crate::observe::log::attempt_log::Record;
-use crate::observe::log::sampling::Lines;
-use crate::observe::module_stats::Figures;
-use crate::observe::recent_attempts::Latest;
+use crate::observe::log::sampling::AttemptSampler;
+use crate::observe::module_stats::ModuleStats;
+use crate::observe::recent_attempts::RecentAttempts;
 use crate::observe::traces::Traces;
 use crate::redis_host::clock::RedisClock;
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
@@ -49,151 +48,171 @@ pub mod prefetch;
 mod turn;
 pub mod verdict;
 
-/// How long a verdict may wait for others to share its turn.
+/// How long a verdict waits for others to share its turn.
 const LINGER: Duration = Duration::from_millis(2);
-/// Verdicts that are worth a turn at once.
+/// So many verdicts start a turn at once.
 const VERDICTS_ENOUGH: usize = BATCH_MAX / 2;
-/// How long a worker without a known due time sleeps. Whatever comes, the poller finds it and pokes: this is
-/// no more than a bound.
+/// How long a worker without a known due time sleeps. The poller wakes it earlier for any work; this is
+/// only an upper bound.
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);
-/// How often leases that have expired are looked for while turns are taken for other reasons; one whose end
-/// is known is met at its end.
+/// How often a turn looks for expired leases. A lease with a known expiry is reclaimed at its expiry.
 const RECLAIM_EVERY: Duration = Duration::from_millis(500);
-/// How long after its time a drain may try to settle what it interrupted.
+/// How long after its deadline a drain may still settle interrupted jobs.
 const DRAIN_GRACE: Duration = Duration::from_secs(3);
 
-/// What a worker is told from outside.
+/// A command from the daemon to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Work.
+pub enum Command {
+    /// Lease and run jobs.
     Work,
-    /// Lease no more, give back what has not started, finish the rest until then, and end.
+    /// Lease no more jobs, release those that have not started, finish the rest until this moment, then
+    /// end.
     Drain(Instant),
 }
 
-/// What a worker needs from the daemon.
+/// What the daemon gives to a worker.
 pub struct WorkerParts {
-    /// The topic it serves.
+    /// The topic, or one of its shards.
     pub topic: TopicName,
-    /// The queue.
-    pub queue: Queue,
-    /// The topic's settings and module.
+    /// The settings and the module of the topic.
     pub bound: Bound,
-    /// Where its jobs run.
-    pub lanes: Lanes,
-    /// Who finds work pokes here.
-    pub poke: Arc<Poke>,
-    /// What it did.
-    pub counters: Arc<Counters>,
-    /// What its attempts came to and cost.
-    pub figures: Arc<Figures>,
-    /// Its last attempts.
-    pub latest: Arc<Latest>,
-    /// Its place among the topics that have jobs.
-    pub member: Member,
-    /// Whether its jobs may start.
+    /// Runs its jobs.
+    pub executor: Executor,
+    /// Wakes it when there is work.
+    pub wake_up: Arc<WakeUp>,
+    /// Limits the size of its turns while other topics have jobs.
+    pub batch_limits: TopicBatchLimits,
+    /// The topic's circuit breaker.
     pub breaker: Arc<Breaker>,
-    /// What is known of Redis' health.
+    /// Commands from the daemon.
+    pub commands: watch::Receiver<Command>,
+    /// The records of the topic.
+    pub stats: TopicStats,
+    /// What it shares with all other workers.
+    pub services: WorkerServices,
+}
+
+/// The records of a topic, which its workers write. Clones share the same records.
+#[derive(Clone, Default)]
+pub struct TopicStats {
+    /// Counts of leases and verdicts.
+    pub counters: Arc<Counters>,
+    /// Sums of the attempts by module.
+    pub module_stats: Arc<ModuleStats>,
+    /// The last attempts.
+    pub recent_attempts: Arc<RecentAttempts>,
+}
+
+/// What all workers of a daemon share.
+pub struct WorkerServices {
+    /// The queue in Redis.
+    pub queue: Queue,
+    /// Records outages of Redis.
     pub outage: Arc<Outage>,
-    /// Who brings follow-up jobs to their topics.
+    /// Moves follow-up jobs to their topics.
     pub relay: Relay,
-    /// Where it is recorded what an attempt came to, and told what became of jobs.
+    /// Records attempts as spans.
     pub traces: Traces,
-    /// The same for those who integrate.
+    /// Publishes what became of jobs.
     pub events: Events,
-    /// What ends its waits.
+    /// Wakes workers with a resolution below 1 ms.
     pub timer: Timer,
-    /// What it is told.
-    pub orders: watch::Receiver<Order>,
-    /// Names this process among all runners.
+    /// Identifies this process among all runners.
     pub runner_id: Arc<str>,
 }
 
-/// What a lease call may ask for.
+/// How many jobs a lease call may ask for.
 #[derive(Debug, Clone, Copy, Default)]
-struct Wanted {
+struct LeaseSize {
     jobs: usize,
-    /// Of these, how many would start at once.
+    /// How many of them would start at once.
     at_once: usize,
 }
 
-/// Serves one topic.
+/// Serves one topic, or one shard of it.
 pub struct Worker {
     parts: WorkerParts,
     in_flight: InFlight,
-    verdicts: Vec<Settlement>,
-    records: Vec<Record>,
-    lines: Lines,
-    pace: Pace,
+    unsettled: Unsettled,
+    look: Look,
+    sampler: AttemptSampler,
+    prefetch: Prefetch,
     clock: RedisClock,
-    /// When Redis is to be asked for work, as far as is known.
-    look_at: Instant,
-    /// The last answer left work behind.
-    more: bool,
-    /// The last answer left suspects in ready, which are leased when they would start at once.
-    suspects: bool,
-    /// Leased jobs did not start in time: no more are leased as long as a lane waits to start one.
-    stalled: bool,
-    skip: u64,
-    /// When leases that have expired are looked for.
-    reclaim_at: Instant,
-    /// When the first lease of any runner expires unless it is renewed, as of the last look.
-    expiry: Option<Instant>,
-    settle_at: Option<Instant>,
-    /// When the next turn may be at the earliest: after Redis refused something, or as a rest.
+    /// The next turn is not sent before this: Redis refused something, or the worker rests.
     not_before: Instant,
     retry: Duration,
     drain_until: Option<Instant>,
+    /// Lease calls so far; part of the id of the next one.
     calls: u64,
-    /// Verdicts not sent yet bring follow-up jobs.
-    follow_ups: bool,
     probe: Probe,
     breaker_changes: Changes,
 }
 
+/// Verdicts that are not sent yet.
+#[derive(Default)]
+struct Unsettled {
+    verdicts: Vec<Settlement>,
+    /// The attempt of each verdict, in the same order.
+    records: Vec<Record>,
+    /// Some of them carry follow-up jobs.
+    follow_ups: bool,
+    /// When they are sent at the latest.
+    settle_at: Option<Instant>,
+}
+
+/// When and why the worker asks Redis for work.
+struct Look {
+    /// When to ask next.
+    at: Instant,
+    /// The last reply left work behind.
+    more: bool,
+    /// The last reply left suspects in ready: jobs that may have killed a runner. They are leased only if
+    /// they start at once.
+    suspects: bool,
+    /// Leased jobs did not start in time. Nothing is leased while an executor task waits to start a job.
+    stalled: bool,
+    /// Due jobs that the next promotion skips.
+    skip: u64,
+    /// When to look for expired leases next.
+    reclaim_at: Instant,
+    /// When the first lease of any runner expires, as of the last look.
+    expiry: Option<Instant>,
+}
+
 impl Worker {
-    /// A worker that has not looked at its topic yet.
+    /// Creates a worker that looks at its topic at once.
     pub fn new(parts: WorkerParts) -> Self {
         let now = Instant::now();
         Self {
             in_flight: InFlight::default(),
             breaker_changes: parts.breaker.changes(),
             parts,
-            verdicts: Vec::new(),
-            records: Vec::new(),
-            lines: Lines::default(),
-            pace: Pace::default(),
+            unsettled: Unsettled::default(),
+            look: Look::new(now),
+            sampler: AttemptSampler::default(),
+            prefetch: Prefetch::default(),
             clock: RedisClock::default(),
-            look_at: now,
-            more: false,
-            suspects: false,
-            stalled: false,
-            skip: 0,
-            reclaim_at: now,
-            expiry: None,
-            settle_at: None,
             not_before: now,
             retry: RETRY_FIRST,
             drain_until: None,
             calls: 0,
-            follow_ups: false,
-            probe: Probe::Not,
+            probe: Probe::None,
         }
     }
 
-    /// Works until it is told to drain, and drains.
+    /// Runs until a drain ends.
     pub async fn run(mut self) {
         loop {
-            self.follow_orders();
+            self.follow_commands();
             self.follow_breaker();
             self.give_back_stalled();
             if self.is_over() {
                 break;
             }
             let now = Instant::now();
-            let load = self.parts.lanes.load();
+            let load = self.parts.executor.load();
             if load.ended > 0 {
-                self.settle_at.get_or_insert(now + LINGER);
+                self.unsettled.settle_at.get_or_insert(now + LINGER);
             }
             if now >= self.not_before && self.turn_is_due(now, load) {
                 self.take_turn(now).await;
@@ -203,50 +222,51 @@ impl Worker {
         }
         if !self.in_flight.is_empty() {
             let left = self.in_flight.len();
-            warn!(topic = %self.parts.topic, left, "drained with leases left: they expire by themselves");
+            warn!(topic = %self.parts.topic, left, "the drain ended with leases left; they expire by themselves");
         }
     }
 
-    /// Jobs that could be leased now.
-    fn wanted(&self, load: Load, now: Instant) -> Wanted {
+    /// How many jobs can be leased now.
+    fn wanted(&self, load: Load, now: Instant) -> LeaseSize {
         let ahead = self.ahead(load, now);
         if self.drain_until.is_some() || load.waiting > ahead / 2 {
-            return Wanted::default();
+            return LeaseSize::default();
         }
-        if self.stalled && load.opening > 0 {
-            return Wanted::default();
+        if self.look.stalled && load.starting > 0 {
+            return LeaseSize::default();
         }
         let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
         let taken = load.waiting + load.running;
         let room = (concurrency + ahead).saturating_sub(taken);
-        let call_max = self.pace.call_max().min(self.parts.member.batch_max(now));
-        let jobs = self.let_through(room.min(call_max), now);
-        Wanted { jobs, at_once: concurrency.saturating_sub(taken).min(jobs) }
+        let call_max = self.prefetch.call_max().min(self.parts.batch_limits.batch_max(now));
+        let jobs = self.allowed_by_breaker(room.min(call_max), now);
+        LeaseSize { jobs, at_once: concurrency.saturating_sub(taken).min(jobs) }
     }
 
-    /// Jobs that may be leased beyond those that start at once. Where the topic limits the jobs that run, each
-    /// leased job counts as one that runs.
+    /// How many jobs may be leased in addition to those that start at once. None if the topic limits
+    /// running jobs, because Redis counts each leased job as running.
     fn ahead(&self, load: Load, now: Instant) -> usize {
         if self.parts.bound.borrow().topic.max_running > 0 {
             return 0;
         }
-        self.pace.ahead(load.longest(now))
+        self.prefetch.ahead(load.longest(now))
     }
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
         let wanted = self.wanted(load, now);
-        let has_work = self.more || now >= self.look_at || (self.suspects && wanted.at_once > 0);
+        let has_work =
+            self.look.more || now >= self.look.at || (self.look.suspects && wanted.at_once > 0);
         let can_lease = wanted.jobs > 0 && has_work;
         let idle = load.waiting + load.running == 0;
-        let must_settle = !self.verdicts.is_empty()
+        let must_settle = !self.unsettled.verdicts.is_empty()
             || (load.ended > 0 && (idle || load.ended >= self.verdicts_enough(now)))
-            || self.settle_at.is_some_and(|at| now >= at);
+            || self.unsettled.settle_at.is_some_and(|at| now >= at);
         let must_beat = self.in_flight.heartbeat_at().is_some_and(|at| now >= at);
         can_lease || must_settle || must_beat
     }
 
     fn verdicts_enough(&self, now: Instant) -> usize {
-        VERDICTS_ENOUGH.min(self.parts.member.batch_max(now))
+        VERDICTS_ENOUGH.min(self.parts.batch_limits.batch_max(now))
     }
 
     async fn wait(&mut self, now: Instant, load: Load) {
@@ -254,9 +274,10 @@ impl Worker {
         let wanted = self.wanted(load, now).jobs > 0;
         let moments = [
             self.probe_at().filter(|at| *at > now),
-            self.settle_at,
+            self.unsettled.settle_at,
             self.in_flight.heartbeat_at(),
-            // Past its time a drain waits for the guests it has interrupted: an epoch tick or two.
+            // After its deadline a drain polls for the interrupted guests, which end within an epoch tick
+            // or two.
             self.drain_until.map(|until| until.max(now + Duration::from_millis(10))),
             load.waiting_since.map(|since| since + START_WITHIN),
         ];
@@ -264,27 +285,28 @@ impl Worker {
             until = until.min(moment);
         }
         until = until.max(self.not_before);
-        let look_at = wanted.then_some(self.look_at.max(self.not_before));
+        let look_at = wanted.then_some(self.look.at.max(self.not_before));
         let rested_at = (self.not_before > now).then_some(self.not_before);
-        // What a drain waits for may come about in a rest as well; nobody else could do anything then.
+        // A drain can make progress during a rest; nothing else can.
         let cares = rested_at.is_none() || self.drain_until.is_some();
         let on_time_at = [look_at, rested_at].into_iter().flatten().min();
-        let enough = if wanted && self.more { 1 } else { self.verdicts_enough(now) };
+        let enough = if wanted && self.look.more { 1 } else { self.verdicts_enough(now) };
         tokio::select! {
-            () = self.parts.lanes.changed(self.ahead(load, now) / 2, enough), if cares => {}
-            when = self.parts.poke.poked() => self.look_at = self.look_at.min(when),
-            // Jobs fall due at a millisecond, and a rest is less; for all else the next one is soon enough.
-            () = on_time(&self.parts.timer, on_time_at) => {}
+            () = self.parts.executor.changed(self.ahead(load, now) / 2, enough), if cares => {}
+            when = self.parts.wake_up.notified() => self.look.at = self.look.at.min(when),
+            // Due times and rests need a resolution below 1 ms; for the other moments Tokio's timer is
+            // enough.
+            () = on_time(&self.parts.services.timer, on_time_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
-            () = next_order(&mut self.parts.orders) => {}
-            // It lives as long as the worker, so a change is all that can come of it.
+            () = next_command(&mut self.parts.commands) => {}
+            // The sender lives as long as the worker, so this cannot fail.
             _ = self.breaker_changes.changed() => {}
         }
     }
 
-    fn follow_orders(&mut self) {
-        let order = *self.parts.orders.borrow_and_update();
-        if let Order::Drain(until) = order {
+    fn follow_commands(&mut self) {
+        let command = *self.parts.commands.borrow_and_update();
+        if let Command::Drain(until) = command {
             self.drain_until = Some(self.drain_until.map_or(until, |known| known.min(until)));
         }
         let Some(until) = self.drain_until else { return };
@@ -296,38 +318,57 @@ impl Worker {
 
     fn is_over(&self) -> bool {
         let Some(until) = self.drain_until else { return false };
-        let load = self.parts.lanes.load();
-        let settled = self.in_flight.is_empty() && self.verdicts.is_empty() && load.ended == 0;
+        let load = self.parts.executor.load();
+        let settled =
+            self.in_flight.is_empty() && self.unsettled.verdicts.is_empty() && load.ended == 0;
         settled || Instant::now() >= until + DRAIN_GRACE
     }
 
-    /// Jobs that did not start in time are for other runners.
+    /// Releases jobs that did not start in time, so that other runners can run them.
     fn give_back_stalled(&mut self) {
         if self.give_back(START_WITHIN) > 0 {
-            self.pace.stalled();
-            self.stalled = true;
-            self.more = true;
-        } else if self.stalled && self.parts.lanes.load().opening == 0 {
-            self.stalled = false;
+            self.prefetch.reset();
+            self.look.stalled = true;
+            self.look.more = true;
+        } else if self.look.stalled && self.parts.executor.load().starting == 0 {
+            self.look.stalled = false;
         }
     }
 
     fn give_back(&mut self, stall: Duration) -> usize {
-        let keys = self.parts.lanes.take_waiting(stall);
+        let keys = self.parts.executor.take_waiting(stall);
         for key in &keys {
-            self.gives_back(*key);
+            self.release_probe(*key);
             if let Some(held) = self.in_flight.take(*key) {
                 let outcome = Outcome::HostFault("not started".to_owned());
-                self.records.push(Record::not_run(held.lease.id.clone(), held.attempt, outcome));
+                self.unsettled.records.push(Record::not_run(
+                    held.lease.id.clone(),
+                    held.attempt,
+                    outcome,
+                ));
                 let delay = Duration::ZERO;
-                self.verdicts.push(held.lease.settle(Verdict::Release { delay }));
+                self.unsettled.verdicts.push(held.lease.settle(Verdict::Release { delay }));
             }
         }
         keys.len()
     }
 }
 
-/// Waits until a moment; for ever without one.
+impl Look {
+    fn new(now: Instant) -> Self {
+        Self {
+            at: now,
+            more: false,
+            suspects: false,
+            stalled: false,
+            skip: 0,
+            reclaim_at: now,
+            expiry: None,
+        }
+    }
+}
+
+/// Waits until a moment; without one it never ends.
 async fn on_time(timer: &Timer, when: Option<Instant>) {
     match when {
         Some(when) => timer.sleep_until(when).await,
@@ -335,10 +376,9 @@ async fn on_time(timer: &Timer, when: Option<Instant>) {
     }
 }
 
-/// Waits for another order. Whoever gives them lives as long as the worker; were it gone, the last one
-/// would stand.
-async fn next_order(orders: &mut watch::Receiver<Order>) {
-    if orders.changed().await.is_err() {
+/// Waits for the next command. If the sender is gone, the last command stays in force.
+async fn next_command(commands: &mut watch::Receiver<Command>) {
+    if commands.changed().await.is_err() {
         std::future::pending().await
     }
 }

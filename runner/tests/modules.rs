@@ -74,12 +74,12 @@ fn a_module_serves_if_it_answers_every_smoke_case_as_expected() {
     };
     with(&[("0", "ack"), ("1", "nack"), ("2", "drop"), ("s", "snooze")]).unwrap();
     for (payload, expect, told) in [
-        ("1", "ack", "should come to ack and came to nack (its log ends: info: 1)"),
-        ("0", "drop", "should come to drop and came to ack"),
-        ("s", "nack", "should come to nack and came to snooze"),
-        ("t", "nack", "came to trap: wasm `unreachable`"),
-        ("l", "ack", "came to timeout"),
-        ("9", "drop", "came to bad_verdict"),
+        ("1", "ack", "should end with ack and ended with nack (its log ends: info: 1)"),
+        ("0", "drop", "should end with drop and ended with ack"),
+        ("s", "nack", "should end with nack and ended with snooze"),
+        ("t", "nack", "ended with trap: wasm `unreachable`"),
+        ("l", "ack", "ended with timeout"),
+        ("9", "drop", "ended with bad_verdict"),
     ] {
         let refused = with(&[("0", "ack"), (payload, expect)]).unwrap_err();
         for part in ["topic t", "acks.wat", "smoke case 2 of 2", &format!("{payload:?}"), told] {

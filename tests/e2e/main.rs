@@ -2,7 +2,7 @@
 //! do, record what they pushed, and compare it with the state of Redis and the log.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
-#![allow(clippy::print_stdout, reason = "measured figures are printed beside the result")]
+#![allow(clippy::print_stdout, reason = "a test prints its measured figures")]
 
 mod deploy;
 mod faults;

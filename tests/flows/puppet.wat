@@ -1,8 +1,16 @@
+<<<<<<< HEAD
+;; Executes its payload letter by letter:
+;;   l  logs the payload          z  sleeps 20 ms
+;;   n  nacks its first attempt   N  nacks every attempt
+;;   s  snoozes                   r  sets the payload as its result
+;; The default verdict is ack. Other letters are ignored.
+=======
 ;; Acts on each letter of its payload:
 ;;   l  logs the payload          z  naps 20 ms
 ;;   n  nacks its first attempt   N  nacks every attempt
 ;;   s  snoozes                   r  keeps the payload as its result
 ;; Otherwise it acks. Other letters have no effect.
+>>>>>>> main
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))
@@ -13,7 +21,7 @@
   (import "wasi_snapshot_preview1" "poll_oneoff"
     (func $poll (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
-  (data (i32.const 1024) "as it was told")
+  (data (i32.const 1024) "by its payload")
   (global $payload i32 (i32.const 2048))
 
   (func $nap

@@ -1,5 +1,9 @@
 ;; expect: timeout
+<<<<<<< HEAD
+;; Never returns from alloc.
+=======
 ;; Its alloc never returns.
+>>>>>>> main
 (module
   (memory (export "memory") 1)
   (func (export "alloc") (param i32) (result i32)

@@ -1,7 +1,9 @@
-//! What people tell every running daemon at once, over Redis, and what each answers.
+//! The control channel: an operator sends an order to every running daemon over Redis, and each daemon
+//! replies.
 //!
-//! An order is published to all daemons of one Redis and prefix; each answers into a list of the order's
-//! own. Who may use that Redis may give orders: they do nothing that a push or a changed file could not.
+//! An order is published to all daemons with the same Redis and prefix. Each daemon replies into a list of
+//! that order. Anyone with access to that Redis can send orders; an order can do no more than a push or a
+//! changed file.
 
 use std::time::{Duration, Instant};
 
@@ -10,83 +12,85 @@ use duebox_queue::{Queue, QueueError};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The longest order that is read, in bytes.
+/// The longest order that is accepted, in bytes.
 const ORDER_MAX: usize = 4 << 10;
 
-/// The order to take a topic's module back.
+/// The word of the order to roll back a topic's module.
 const ROLLBACK: &str = "rollback";
 /// The word of the order to look at the files.
 const RELOAD: &str = "reload";
-/// How long daemons are given to answer. An order is followed at once; compiling is not part of it.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// How often it is looked for answers.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How long to wait for replies. A daemon replies at once; compiling is not part of it.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often to poll for replies.
+const REPLY_POLL: Duration = Duration::from_millis(25);
 
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Where the answers go: a UUID.
+    /// The list for the replies is named after it: a UUID.
     pub id: String,
-    /// What is to be done, by its word: a daemon answers a word that it does not know.
+    /// The word of the order. A daemon also replies to a word that it does not know.
     order: String,
-    /// The topic it is about.
+    /// The topic that it concerns.
     topic: String,
 }
 
-/// What is to be done.
+/// What an order asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish<'a> {
-    /// The module before is to serve this topic again.
+pub enum OrderKind<'a> {
+    /// Serve the previous module again.
     Rollback {
         /// The topic.
         topic: &'a str,
     },
-    /// The files are to be looked at now.
+    /// Look at the files now.
     Reload {
-        /// The topic that it is about.
+        /// The topic that it concerns.
         topic: &'a str,
     },
-    /// Something that this version does not know.
+    /// An order that this version does not know.
     Unknown,
 }
 
-/// What one daemon answers.
+/// The reply of one daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Answer {
-    /// Which daemon it is.
+#[schema(as = Answer)]
+pub struct Reply {
+    /// The id of the daemon.
     pub runner: String,
-    /// What came of the order there.
-    pub result: Came,
+    /// The result of the order in this daemon.
+    pub result: OrderResult,
     /// The module that serves now, 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
-    /// The module that does not serve any more.
+    /// The module that no longer serves.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub before: Option<String>,
 }
 
-/// What came of an order.
+/// The result of an order in one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Came)]
 #[serde(rename_all = "snake_case")]
-pub enum Came {
-    /// The module before serves again.
+pub enum OrderResult {
+    /// The previous module serves again.
     RolledBack,
-    /// It did already: nothing has changed.
+    /// The previous module served already; nothing has changed.
     RolledBackBefore,
-    /// There is no module before: nothing has changed.
+    /// There is no previous module; nothing has changed.
     NothingBefore,
-    /// It looks at its files now, and takes what is good of what has changed.
+    /// The daemon looks at its files now, and deploys what is valid.
     Looks,
-    /// The topic has no handler there.
+    /// The topic has no handler in this daemon.
     Pulled,
-    /// The topic is not served there.
+    /// This daemon does not serve the topic.
     NotServed,
-    /// The daemon does not know the order.
+    /// This daemon does not know the order.
     Unknown,
 }
 
 impl Order {
-    /// The order to take a topic's module back.
+    /// The order to roll back a topic's module.
     pub fn rollback(topic: &str) -> Self {
         Self::new(ROLLBACK, topic)
     }
@@ -101,7 +105,7 @@ impl Order {
         Self { id, order: order.to_owned(), topic: topic.to_owned() }
     }
 
-    /// Reads an order; none if the text is none, or its id could not stand in a key of Redis.
+    /// Parses an order; `None` if it is invalid, or its id cannot be part of a Redis key.
     pub fn read(text: &str) -> Option<Self> {
         if text.len() > ORDER_MAX {
             return None;
@@ -112,17 +116,17 @@ impl Order {
         is_good.then_some(order)
     }
 
-    /// What is to be done.
-    pub fn wish(&self) -> Wish<'_> {
+    /// What the order asks for.
+    pub fn kind(&self) -> OrderKind<'_> {
         match self.order.as_str() {
-            ROLLBACK => Wish::Rollback { topic: &self.topic },
-            RELOAD => Wish::Reload { topic: &self.topic },
-            _ => Wish::Unknown,
+            ROLLBACK => OrderKind::Rollback { topic: &self.topic },
+            RELOAD => OrderKind::Reload { topic: &self.topic },
+            _ => OrderKind::Unknown,
         }
     }
 }
 
-impl Came {
+impl OrderResult {
     /// Its word in JSON.
     pub fn word(self) -> &'static str {
         match self {
@@ -137,52 +141,57 @@ impl Came {
     }
 }
 
-/// What daemons said to an order.
-pub struct Told {
-    /// Their answers, in the order of their names.
-    pub answers: Vec<Answer>,
-    /// Daemons that heard of it and gave no answer.
+/// The replies to an order.
+pub struct Replies {
+    /// The replies, sorted by the id of the daemon.
+    pub replies: Vec<Reply>,
+    /// How many daemons received the order and did not reply.
     pub silent: u64,
 }
 
-impl Told {
-    /// Gives an order to all daemons, and hears what they answer.
+impl Replies {
+    /// Sends an order to all daemons, and collects their replies.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn hear(queue: &Queue, order: &Order) -> Result<Self, QueueError> {
-        // Texts alone: there is nothing in it that JSON could not hold.
+    /// [`QueueError`] if Redis did not reply or refused.
+    pub async fn collect(queue: &Queue, order: &Order) -> Result<Self, QueueError> {
+        // It holds strings only, so this cannot fail.
         let text = serde_json::to_string(order).unwrap_or_default();
-        let until = Instant::now() + ANSWERS_WITHIN;
+        let until = Instant::now() + REPLY_TIMEOUT;
         let heard = queue.publish_control(&text).await?;
-        let mut answers: Vec<Answer> = Vec::new();
-        while (answers.len() as u64) < heard && Instant::now() < until {
-            tokio::time::sleep(LOOK_EVERY).await;
+        let mut replies: Vec<Reply> = Vec::new();
+        while (replies.len() as u64) < heard && Instant::now() < until {
+            tokio::time::sleep(REPLY_POLL).await;
             let texts = queue.control_replies(&order.id).await?;
-            answers = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+            replies = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
         }
-        answers.sort_by(|one, other| one.runner.cmp(&other.runner));
-        let silent = heard.saturating_sub(answers.len() as u64);
-        Ok(Self { answers, silent })
+        replies.sort_by(|one, other| one.runner.cmp(&other.runner));
+        let silent = heard.saturating_sub(replies.len() as u64);
+        Ok(Self { replies, silent })
     }
 
-    /// Why the order was not followed everywhere; none if it was.
+    /// Why the order was not followed everywhere; `None` if it was.
     pub fn trouble(&self, topic: &TopicName) -> Option<NotFollowed> {
-        let count = |came: &[Came]| {
-            self.answers.iter().filter(|answer| came.contains(&answer.result)).count()
+        let count = |result: &[OrderResult]| {
+            self.replies.iter().filter(|reply| result.contains(&reply.result)).count()
         };
-        let nothing_before = count(&[Came::NothingBefore]);
-        if self.answers.is_empty() && self.silent == 0 {
+        let nothing_before = count(&[OrderResult::NothingBefore]);
+        if self.replies.is_empty() && self.silent == 0 {
             Some(NotFollowed::NoDaemon)
         } else if self.silent > 0 {
             Some(NotFollowed::Silent { daemons: self.silent })
         } else if nothing_before > 0 {
             Some(NotFollowed::NothingBefore { topic: topic.clone(), daemons: nothing_before })
-        } else if count(&[Came::Unknown]) > 0 {
+        } else if count(&[OrderResult::Unknown]) > 0 {
             Some(NotFollowed::Unknown)
-        } else if count(&[Came::RolledBack, Came::RolledBackBefore, Came::Looks]) > 0 {
+        } else if count(&[
+            OrderResult::RolledBack,
+            OrderResult::RolledBackBefore,
+            OrderResult::Looks,
+        ]) > 0
+        {
             None
-        } else if count(&[Came::Pulled]) > 0 {
+        } else if count(&[OrderResult::Pulled]) > 0 {
             Some(NotFollowed::NoHandler { topic: topic.clone() })
         } else {
             Some(NotFollowed::NotServed { topic: topic.clone() })
@@ -194,24 +203,24 @@ impl Told {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFollowed {
     /// No daemon uses this Redis and prefix.
-    #[error("no daemon runs on this Redis: nothing serves, and nothing was taken back")]
+    #[error("no daemon runs on this Redis: nothing was rolled back")]
     NoDaemon,
-    /// Some daemons did not answer in time.
-    #[error("{daemons} of the daemons gave no answer within {} s", ANSWERS_WITHIN.as_secs())]
+    /// Some daemons did not reply in time.
+    #[error("{daemons} of the daemons did not reply within {} s", REPLY_TIMEOUT.as_secs())]
     Silent {
-        /// How many.
+        /// The number of daemons.
         daemons: u64,
     },
-    /// Some daemons have replaced no module of the topic.
-    #[error("there is nothing to go back to for {topic} in {daemons} of the daemons")]
+    /// Some daemons have no previous module of the topic.
+    #[error("{daemons} of the daemons have no previous module for {topic}")]
     NothingBefore {
         /// The topic.
         topic: TopicName,
-        /// How many.
+        /// The number of daemons.
         daemons: usize,
     },
-    /// A daemon is of a version that does not know the order.
-    #[error("not every daemon knows this order")]
+    /// A daemon runs a version that does not know the order.
+    #[error("not every daemon supports this order")]
     Unknown,
     /// Daemons serve the topic to pull consumers only.
     #[error("{topic} has no handler in any daemon that runs on this Redis")]
@@ -228,21 +237,17 @@ pub enum NotFollowed {
 }
 
 impl NotFollowed {
-    /// What to do about it.
+    /// What the operator can do.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::NoDaemon => {
-                "put the module before in its place; a daemon takes at its start what lies there"
-            }
-            Self::Silent { .. } => {
-                "look into their logs, and at duebox stats; the order can be given again"
-            }
+            Self::NoDaemon => "restore the previous module file; a daemon loads it at its start",
+            Self::Silent { .. } => "see their logs and duebox stats; the order can be repeated",
             Self::NothingBefore { .. } => {
-                "a daemon keeps the module that it replaced itself: put the file before in its place"
+                "a daemon keeps only a module that it replaced itself: restore the previous file"
             }
-            Self::Unknown => "run the same version everywhere, or put the file before in its place",
+            Self::Unknown => "run the same version everywhere, or restore the previous file",
             Self::NoHandler { .. } | Self::NotServed { .. } => {
-                "see the manifests of the daemons; duebox check tells which topics one serves"
+                "see the manifests of the daemons; duebox check lists the topics of one"
             }
         }
     }
@@ -253,13 +258,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_read_as_it_was_given_and_nothing_else_is_one() {
+    fn an_order_reads_back_and_other_texts_are_refused() {
         let order = Order { id: "0190-aB".to_owned(), ..Order::rollback("order.close") };
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(Order::read(&text), Some(order.clone()));
-        assert_eq!(order.wish(), Wish::Rollback { topic: "order.close" });
+        assert_eq!(order.kind(), OrderKind::Rollback { topic: "order.close" });
         let other = text.replace(ROLLBACK, "dance");
-        assert_eq!(Order::read(&other).unwrap().wish(), Wish::Unknown);
+        assert_eq!(Order::read(&other).unwrap().kind(), OrderKind::Unknown);
         let long = text.replace("order.close", &"x".repeat(ORDER_MAX));
         for bad in ["", "{}", &text.replace("0190", "a:{b}"), &text.replace("0190-aB", ""), &long] {
             assert_eq!(Order::read(bad), None, "{bad}");
@@ -268,16 +273,16 @@ mod tests {
 
     #[test]
     fn words_are_what_serde_writes() {
-        for came in [
-            Came::RolledBack,
-            Came::RolledBackBefore,
-            Came::NothingBefore,
-            Came::Looks,
-            Came::Pulled,
-            Came::NotServed,
-            Came::Unknown,
+        for result in [
+            OrderResult::RolledBack,
+            OrderResult::RolledBackBefore,
+            OrderResult::NothingBefore,
+            OrderResult::Looks,
+            OrderResult::Pulled,
+            OrderResult::NotServed,
+            OrderResult::Unknown,
         ] {
-            assert_eq!(serde_json::to_string(&came).unwrap(), format!("\"{}\"", came.word()));
+            assert_eq!(serde_json::to_string(&result).unwrap(), format!("\"{}\"", result.word()));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The housekeeping of the queue: dead and done jobs past their retention are pruned, and topics that no
-//! manifest binds here are kept from losing jobs that a dead runner held, and from keeping what is over.
-//! Where nothing is to be done it is a few round trips, however many topics there are.
+//! Maintenance of the queue. It prunes dead and done jobs past their retention. For topics without a worker
+//! in this daemon it also reclaims expired leases and prunes expired marks. A round without work takes a
+//! few round trips, however many topics there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use tracing::{debug, info, warn};
 
 use crate::redis_host::outage::Outage;
 
-/// How often the house is kept.
+/// How often maintenance runs.
 const EVERY: Duration = Duration::from_secs(10);
-/// Topics that are looked at in one pipeline.
-const TOPICS_A_LOOK: usize = 125;
-/// Batches pruned of one topic before the next has its turn.
-const BATCHES_A_TOPIC: usize = 20;
-/// Runner's deaths allowed to a job of a topic that no manifest here describes.
+/// Topics in one pipeline.
+const TOPICS_PER_PIPELINE: usize = 125;
+/// The most batches pruned of one topic in a round.
+const BATCHES_PER_TOPIC: usize = 20;
+/// The runner deaths allowed to a job of a topic that this manifest does not describe.
 const UNBOUND_CRASHES_MAX: u32 = 3;
 
-/// What the keeper must know of a bound topic.
+/// What maintenance knows of a bound topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// How long dead jobs are kept.
     pub age: Duration,
-    /// How many are kept.
+    /// How many dead jobs are kept, and how many done jobs.
     pub count: u64,
     /// How long done jobs are kept.
     pub done_age: Duration,
-    /// Whether pull consumers serve it: then nobody but the keeper looks at it while none pulls.
+    /// Set for a topic without a handler: without pull requests only maintenance looks at it.
     pub pulled: Option<Pulled>,
 }
 
 impl Retention {
-    fn keep(&self) -> RetentionLimits {
+    fn limits(&self) -> RetentionLimits {
         RetentionLimits {
             dead_for: self.age,
             dead_most: self.count,
@@ -48,63 +48,63 @@ impl Retention {
     }
 }
 
-/// How the jobs of a topic are kept going that pull consumers serve.
+/// How to maintain a topic that pull consumers serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// Runner's deaths allowed to a job.
+    /// The runner deaths allowed to a job.
     pub max_crashes: u32,
-    /// What a job keeps that died of them; empty forgets it instead.
+    /// What a job keeps after too many runner deaths; `None` discards the job.
     pub crashed_info: Option<String>,
-    /// Whether jobs with a due time that is none are forgotten.
+    /// Discard jobs with an invalid due time; otherwise dead-letter them.
     pub discards_bad: bool,
 }
 
 /// The shards of the topics bound here, with their retention.
 pub type Retentions = Arc<ArcSwap<BTreeMap<TopicName, Retention>>>;
 
-/// Keeps the house, for ever.
-pub async fn keep(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
+/// Runs maintenance until the task is aborted.
+pub async fn run(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut unbound_before = Vec::new();
     loop {
         tick.tick().await;
         let bound = retentions.load_full();
-        let kept = async {
+        let round = async {
             prune(&queue, &bound).await?;
-            tend_pulled(&queue, &bound).await?;
+            maintain_pull_topics(&queue, &bound).await?;
             reclaim_unbound(&queue, &bound, &mut unbound_before).await
         };
-        if let Err(error) = kept.await {
+        if let Err(error) = round.await {
             outage.noticed(&error);
         }
     }
 }
 
 async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<(), QueueError> {
-    let kept: Vec<(TopicName, RetentionLimits)> =
-        bound.iter().map(|(topic, retention)| (topic.clone(), retention.keep())).collect();
-    for some in kept.chunks(TOPICS_A_LOOK) {
-        for ((topic, keep), tidied) in some.iter().zip(queue.prune_ended_all(some).await?) {
-            prune_rest(queue, topic, keep, tidied).await?;
+    let all: Vec<(TopicName, RetentionLimits)> =
+        bound.iter().map(|(topic, retention)| (topic.clone(), retention.limits())).collect();
+    for some in all.chunks(TOPICS_PER_PIPELINE) {
+        for ((topic, limits), pruned) in some.iter().zip(queue.prune_ended_all(some).await?) {
+            prune_rest(queue, topic, limits, pruned).await?;
         }
     }
     Ok(())
 }
 
-/// Goes on where a topic has more to forget than is forgotten by the way.
+/// Prunes further batches of a topic that has more.
 async fn prune_rest(
     queue: &Queue,
     topic: &TopicName,
-    keep: &RetentionLimits,
+    limits: &RetentionLimits,
     mut last: Pruned,
 ) -> Result<(), QueueError> {
     let (mut dead, mut done) = (last.dead, last.done);
-    for _ in 0..BATCHES_A_TOPIC {
+    for _ in 0..BATCHES_PER_TOPIC {
         if !last.more {
             break;
         }
-        last = queue.prune_ended(topic, keep).await?;
+        last = queue.prune_ended(topic, limits).await?;
         dead += last.dead;
         done += last.done;
     }
@@ -117,14 +117,14 @@ async fn prune_rest(
     Ok(())
 }
 
-/// Of topics, those that have something to do now.
+/// Of these topics, the ones that have work now.
 async fn with_work(
     queue: &Queue,
     topics: impl IntoIterator<Item = TopicName>,
 ) -> Result<Vec<TopicName>, QueueError> {
     let topics: Vec<TopicName> = topics.into_iter().collect();
     let mut found = Vec::new();
-    for some in topics.chunks(TOPICS_A_LOOK) {
+    for some in topics.chunks(TOPICS_PER_PIPELINE) {
         let waits = queue.peek(some).await?;
         let has_work = |wait: &Option<Duration>| wait.is_some_and(|wait| wait.is_zero());
         found.extend(
@@ -137,8 +137,8 @@ async fn with_work(
     Ok(found)
 }
 
-/// Ends expired leases of topics that are served to pull consumers, and promotes what is due there.
-async fn tend_pulled(
+/// Reclaims expired leases of topics that pull consumers serve, and promotes due jobs there.
+async fn maintain_pull_topics(
     queue: &Queue,
     bound: &BTreeMap<TopicName, Retention>,
 ) -> Result<(), QueueError> {
@@ -156,7 +156,7 @@ async fn tend_pulled(
         let reply = queue.turn(topic, &turn).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
         if jobs > 0 {
-            info!(%topic, jobs, "reclaimed from pull consumers whose leases ran out");
+            info!(%topic, jobs, "reclaimed from pull consumers: their leases expired");
         }
         if let Some(error) = reply.error {
             return Err(error);
@@ -165,8 +165,8 @@ async fn tend_pulled(
     Ok(())
 }
 
-/// Ends expired leases of topics that are known in Redis but bound to no handler here: their jobs
-/// wait in retry for whoever serves the topic next. What their handlers kept for a time goes when it is over.
+/// Reclaims expired leases of topics that Redis knows but no handler here serves. Their jobs wait in retry
+/// for the next runner of the topic. Expired keys of their handlers' stores are pruned.
 async fn reclaim_unbound(
     queue: &Queue,
     bound: &BTreeMap<TopicName, Retention>,
@@ -175,11 +175,11 @@ async fn reclaim_unbound(
     let known = queue.topics().await?;
     let unbound: Vec<_> = known.into_iter().filter(|topic| !bound.contains_key(topic)).collect();
     for topic in unbound.iter().filter(|topic| !before.contains(topic)) {
-        info!(%topic, "unbound: Redis knows this topic, the manifest does not; its jobs wait");
+        info!(%topic, "unbound: Redis has jobs of this topic, the manifest does not contain it; its jobs wait");
     }
     let crashed = DeadInfo::without_attempt(FailureClass::Crashed).to_json();
     let mut shards = Vec::new();
-    for some in unbound.chunks(TOPICS_A_LOOK) {
+    for some in unbound.chunks(TOPICS_PER_PIPELINE) {
         for all in queue.shards_of_all(some).await? {
             shards.extend(all.all());
         }
@@ -193,22 +193,22 @@ async fn reclaim_unbound(
         let reply = queue.turn(topic, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
         if jobs > 0 {
-            warn!(%topic, jobs, "reclaimed from a dead runner; the topic is bound to no handler here");
+            warn!(%topic, jobs, "reclaimed from a dead runner; no handler here serves the topic");
         }
         if let Some(error) = reply.error {
             return Err(error);
         }
     }
     for topic in &unbound {
-        sweep_store(queue, topic).await?;
+        prune_store(queue, topic).await?;
     }
     *before = unbound;
     Ok(())
 }
 
-/// Takes away what is over in the store of a topic: of a bound one `tidy` does.
-async fn sweep_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
-    for _ in 0..BATCHES_A_TOPIC {
+/// Prunes expired keys in the store of an unbound topic. For a bound topic [`prune`] does it.
+async fn prune_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
+    for _ in 0..BATCHES_PER_TOPIC {
         if queue.kv_prune(topic).await? < BATCH_MAX as u64 {
             break;
         }

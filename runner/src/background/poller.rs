@@ -1,7 +1,7 @@
-//! What wakes the workers: the wake channel, for pushes through scripts, and a look at every topic
-//! each `redis.poll`, for what plain commands pushed, other runners left behind, or a lost wake-up.
+//! Wakes the workers. The wake channel reports pushes through scripts. A poll of every topic each
+//! `redis.poll` finds pushes by plain commands, jobs left by other runners, and lost wake-ups.
 //!
-//! Both look at many topics at once: a hundred idle ones cost one round trip a poll.
+//! A poll reads many topics in one pipeline: a hundred idle topics cost one round trip.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,67 +12,67 @@ use duebox_queue::{Notification, Queue, QueueError, WakeUpHub};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::wake_up::Poke;
+use super::wake_up::WakeUp;
 use crate::background::topic_discovery::Finder;
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
-/// The workers that can be poked, each by its shard's name; in the order of the names.
-pub type Pokes = Arc<ArcSwap<Vec<(TopicName, Arc<Poke>)>>>;
+/// The wake-up of each worker, sorted by the name of its shard.
+pub type WakeUps = Arc<ArcSwap<Vec<(TopicName, Arc<WakeUp>)>>>;
 
-/// Topics that are looked at in one pipeline: some 0.9 ms of Redis' time, for which all others wait.
-const TOPICS_A_LOOK: usize = 125;
+/// Topics in one pipeline: about 0.9 ms of Redis' time, during which all other clients wait.
+const TOPICS_PER_PIPELINE: usize = 125;
 
-/// Looks at every topic each `poll`, for ever.
-pub async fn look(queue: Queue, pokes: Pokes, poll: Duration, outage: Arc<Outage>) {
+/// Polls every topic each `poll`, until the task is aborted.
+pub async fn poll(queue: Queue, wake_ups: WakeUps, poll: Duration, outage: Arc<Outage>) {
     let mut tick = tokio::time::interval(poll);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        match look_once(&queue, &pokes, poll).await {
+        match poll_once(&queue, &wake_ups, poll).await {
             Ok(()) => outage.over(),
             Err(error) => outage.noticed(&error),
         }
     }
 }
 
-async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), QueueError> {
-    let pokes = pokes.load_full();
-    for some in pokes.chunks(TOPICS_A_LOOK) {
+async fn poll_once(queue: &Queue, wake_ups: &WakeUps, poll: Duration) -> Result<(), QueueError> {
+    let wake_ups = wake_ups.load_full();
+    for some in wake_ups.chunks(TOPICS_PER_PIPELINE) {
         let topics: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
         let waits = queue.peek(&topics).await?;
         let now = Instant::now();
-        for ((_, poke), wait) in some.iter().zip(waits) {
-            // What is further off than the next look will be seen by it.
+        for ((_, wake_up), wait) in some.iter().zip(waits) {
+            // The next poll finds jobs that are due later.
             if let Some(wait) = wait.filter(|wait| *wait <= poll * 2) {
-                poke.poke(now + wait);
+                wake_up.notify_at(now + wait);
             }
         }
     }
     Ok(())
 }
 
-/// Listens for wake-ups and for orders, for ever. A wake-up rings for pull consumers, too. Topics without a worker here are for the finder. An
-/// order that comes while too many wait is not taken; who gave it gets no answer.
+/// Listens for wake-ups and orders until the task is aborted. A wake-up also wakes pull consumers. Topics
+/// without a worker here go to the finder. An order is dropped without a reply while too many wait.
 pub async fn listen(
     queue: Queue,
-    pokes: Pokes,
-    bells: WakeUpHub,
+    wake_ups: WakeUps,
+    wake_up_hub: WakeUpHub,
     finder: Finder,
     orders: mpsc::Sender<String>,
 ) {
     let mut retry = RETRY_FIRST;
     loop {
         match queue.listen().await {
-            Err(error) => debug!(%error, "cannot listen for wake-ups; polling goes on"),
+            Err(error) => debug!(%error, "cannot listen for wake-ups; polling continues"),
             Ok(mut listener) => {
                 retry = RETRY_FIRST;
-                poke_all(&pokes);
-                bells.notify_all();
+                wake_all(&wake_ups);
+                wake_up_hub.notify_all();
                 loop {
                     match listener.next().await {
                         Notification::WakeUp(topic) => {
-                            bells.notify(&topic);
-                            poke_one(&pokes, &topic, &finder);
+                            wake_up_hub.notify(&topic);
+                            wake_one(&wake_ups, &topic, &finder);
                         }
                         Notification::Control(order) => drop(orders.try_send(order)),
                         Notification::Lost => break,
@@ -85,16 +85,16 @@ pub async fn listen(
     }
 }
 
-fn poke_one(pokes: &Pokes, topic: &TopicName, finder: &Finder) {
-    let pokes = pokes.load();
-    match pokes.binary_search_by(|(name, _)| name.cmp(topic)) {
-        Ok(at) => pokes[at].1.poke(Instant::now()),
+fn wake_one(wake_ups: &WakeUps, topic: &TopicName, finder: &Finder) {
+    let wake_ups = wake_ups.load();
+    match wake_ups.binary_search_by(|(name, _)| name.cmp(topic)) {
+        Ok(at) => wake_ups[at].1.notify_at(Instant::now()),
         Err(_) => finder.met(topic),
     }
 }
 
-fn poke_all(pokes: &Pokes) {
-    for (_, poke) in pokes.load().iter() {
-        poke.poke(Instant::now());
+fn wake_all(wake_ups: &WakeUps) {
+    for (_, wake_up) in wake_ups.load().iter() {
+        wake_up.notify_at(Instant::now());
     }
 }

@@ -1,5 +1,5 @@
-//! The rules of topics that must hold for everybody stand in Redis: this writes there what the
-//! manifest says, when it says so, and again each minute, for a Redis that lost them.
+//! Writes the limits of topics, which every client must respect, from the manifest to Redis. It writes them
+//! on each change of the manifest, and again each minute in case Redis lost them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -16,18 +16,17 @@ use super::topic_discovery::Finder;
 use crate::manifest::{KeyOrder, Topic};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
-/// How often what is written is compared with what should be.
+/// How often all limits are written again.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Topics whose rules are written together.
-const TOPICS_A_WRITE: usize = 200;
+/// Topics in one pipeline.
+const TOPICS_PER_PIPELINE: usize = 200;
 
-/// The rules that are to hold, by topic.
+/// The limits of every topic.
 pub(crate) type AllRules = Arc<[(TopicName, Limits)]>;
 
 impl Topic {
-    /// What everybody who uses the topic must know of these settings. They are written into each of
-    /// its shards, which share the topic's limits: each has its part, rounded up.
+    /// The limits that every client of the topic must know. Each shard gets its part of them, rounded up.
     pub fn rules(&self) -> Limits {
         let shards = self.shards.max(1);
         Limits {
@@ -44,8 +43,8 @@ impl Topic {
     }
 }
 
-/// Writes the rules of topics into all their shards, those of earlier numbers too, in two pipelines
-/// where no topic has several. Answers for each whether others held before.
+/// Writes the limits of topics into all their shards, including shards of earlier counts. This takes two
+/// pipelines if no topic has several shards. Returns for each topic whether its limits in Redis changed.
 pub(crate) async fn write(
     queue: &Queue,
     wanted: &[(TopicName, Limits)],
@@ -60,7 +59,7 @@ pub(crate) async fn write(
     let further: Vec<_> = others.iter().map(|(at, shard)| (shard, &wanted[*at].1)).collect();
     let new = queue.configure_all(&further).await?;
     for ((at, shard), is_new) in others.iter().zip(new) {
-        // A shard that is new is paused as the topic is.
+        // A new shard is paused if its topic is.
         if is_new && queue.is_paused(&topics[*at]).await? {
             queue.pause(shard).await?;
         }
@@ -69,9 +68,8 @@ pub(crate) async fn write(
     Ok(changed)
 }
 
-/// Keeps the rules in Redis as they are to be, until the sender is gone. What Redis did not take is
-/// tried again.
-pub(crate) async fn keep(
+/// Keeps the limits in Redis up to date until the sender is gone. Failed writes are retried.
+pub(crate) async fn run(
     queue: Queue,
     mut rules: watch::Receiver<AllRules>,
     finder: Finder,
@@ -104,7 +102,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// Writes what was not written as it is wanted now, or all of it.
+/// Writes the limits that changed since the last write, or all of them.
 async fn write_wanted(
     queue: &Queue,
     wanted: &AllRules,
@@ -117,13 +115,13 @@ async fn write_wanted(
     let is_wanted =
         |(topic, rules): &&(TopicName, Limits)| all || written.get(topic) != Some(rules);
     let rest: Vec<_> = wanted.iter().filter(is_wanted).cloned().collect();
-    for some in rest.chunks(TOPICS_A_WRITE) {
+    for some in rest.chunks(TOPICS_PER_PIPELINE) {
         let changed = write(queue, some).await?;
         let names: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
         for ((topic, rules), changed) in some.iter().zip(changed) {
             let before = written.insert(topic.clone(), rules.clone());
             if changed && before.as_ref() == Some(rules) {
-                warn!(%topic, "its rules in Redis were not those of this manifest, and are again: Redis lost them, or another manifest serves the topic too");
+                warn!(%topic, "its limits in Redis differed from this manifest and are restored: Redis lost them, or another manifest serves the topic too");
             }
         }
         for shards in queue.shards_of_all(&names).await? {

@@ -1,9 +1,9 @@
-//! The scheduler: it pushes the jobs of `[[schedules]]` at their ticks. Every runner runs one, and
-//! each tick becomes exactly one job: whoever is first moves on what Redis knows of the schedule, in
-//! the transition that pushes, and the others find it taken.
+//! Pushes the jobs of `[[schedules]]` at their ticks. Every runner runs a scheduler, and each tick becomes
+//! exactly one job. The first runner advances the schedule's state in Redis in the same transition that
+//! pushes; the others find the tick taken.
 //!
-//! Redis' clock alone decides. The scheduler asks it, sleeps until the next tick, and asks again; the
-//! clock of its machine may be years off.
+//! Only Redis' clock counts. The scheduler reads it, sleeps until the next tick, and reads it again; the
+//! local clock may be wrong by any amount.
 
 mod catch_up;
 
@@ -20,31 +20,31 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use self::catch_up::{COUNT_MAX, CatchUp, catch_up};
-use crate::observe::push_counters::{Pushes, Source};
+use crate::observe::push_counters::{PushCounters, Source};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 use crate::schedule::{Missed, Schedule};
 
-/// The schedules of the manifest in service.
+/// The schedules of the current manifest.
 pub type Schedules = Arc<[Schedule]>;
 
-/// The longest sleep: Redis' clock may have been set meanwhile.
+/// The longest sleep, because Redis' clock may be set meanwhile.
 const LOOK_MAX: Duration = Duration::from_secs(60);
-/// Schedules that are attended to at once.
+/// How many schedules are handled at once.
 const AT_ONCE: usize = 16;
-/// Calls for one schedule at one look; more are needed only while others move it on as well.
-const CALLS_A_LOOK: usize = 8;
-/// Further ahead than this, what Redis knows was written before its clock was set back.
+/// Calls for one schedule in one round. More are needed only while other runners advance it too.
+const CALLS_PER_SCHEDULE: usize = 8;
+/// State further ahead than this was written before Redis' clock was set back.
 const AHEAD_MAX_MS: u64 = 3_600_000;
 
 /// Pushes the jobs of the schedules at their ticks, until the sender is gone.
-pub async fn keep_time(
+pub async fn run(
     queue: Queue,
     mut schedules: watch::Receiver<Schedules>,
-    pushes: Arc<Pushes>,
+    push_counters: Arc<PushCounters>,
     outage: Arc<Outage>,
 ) {
     let mut scheduler =
-        Scheduler { queue, pushes, outage, seen: BTreeMap::new(), retry: RETRY_FIRST };
+        Scheduler { queue, push_counters, outage, progress: BTreeMap::new(), retry: RETRY_FIRST };
     loop {
         let current = Arc::clone(&schedules.borrow_and_update());
         scheduler.take_over(&current);
@@ -70,46 +70,46 @@ async fn sleep_until(when: Option<Instant>) {
 
 struct Scheduler {
     queue: Queue,
-    pushes: Arc<Pushes>,
+    push_counters: Arc<PushCounters>,
     outage: Arc<Outage>,
-    /// What is known of each schedule, by its topic and name.
-    seen: BTreeMap<(TopicName, String), Seen>,
+    /// The progress of each schedule, by topic and name.
+    progress: BTreeMap<(TopicName, String), Progress>,
     retry: Duration,
 }
 
-/// What this runner knows of a schedule. Another may know more: then Redis says so.
+/// The progress of a schedule as this runner knows it. Redis corrects it if another runner is ahead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Seen {
-    /// Until when its ticks are dealt with, unix ms; none before the first answer.
+struct Progress {
+    /// Ticks up to this time are handled, in unix ms; `None` before the first reply.
     until: Option<u64>,
-    /// What the schedule said to the runner that dealt with them.
+    /// The schedule's line as the runner knew it that handled them.
     line: String,
-    /// Its next tick, unix ms; none if it is not known.
+    /// The next tick in unix ms, if known.
     next: Option<u64>,
-    /// True once Redis refused its ticks, which is told once.
+    /// True after Redis refused its ticks, which is logged once.
     refused: bool,
 }
 
-/// What a schedule needs next.
+/// The next step of a schedule.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing is known of it: it begins now.
-    Begin,
-    /// Redis' clock was set back: it begins anew.
-    BeginAnew,
-    /// Its ticks are pushed or passed over.
+    /// Redis does not know the schedule: it starts now.
+    Start,
+    /// Redis' clock was set back: the schedule starts again.
+    Restart,
+    /// Push or skip its ticks.
     Tick(CatchUp),
 }
 
 impl Scheduler {
-    /// Other schedules are in service: nothing is taken for granted but what Redis said.
+    /// Takes over new schedules. Only what Redis has confirmed is kept.
     fn take_over(&mut self, schedules: &Schedules) {
         let keys: BTreeSet<_> = schedules.iter().map(key).collect();
-        self.seen.retain(|key, _| keys.contains(key));
-        self.seen.values_mut().for_each(|seen| seen.next = None);
+        self.progress.retain(|key, _| keys.contains(key));
+        self.progress.values_mut().for_each(|progress| progress.next = None);
     }
 
-    /// Pushes what is due, and says when to look again; never if there is nothing to look for.
+    /// Pushes what is due, and returns when to run again; `None` without schedules.
     async fn look(&mut self, schedules: &Schedules) -> Option<Instant> {
         if schedules.is_empty() {
             return None;
@@ -121,22 +121,24 @@ impl Scheduler {
                 return Some(Instant::now() + self.next_retry());
             }
         };
-        // Redis looked at its clock before: whoever wakes by this is late by a way, and never early.
+        // Redis read its clock before this moment, so the wake-up is late by a round trip at most and never
+        // early.
         let asked_at = Instant::now();
         let mut wait = LOOK_MAX;
         let mut failed = false;
-        for Attended { schedule, mut seen, result } in self.attend_all(schedules, now_ms).await {
+        for Attended { schedule, mut progress, result } in self.attend_all(schedules, now_ms).await
+        {
             match result {
                 Ok(until_next) => {
                     wait = wait.min(until_next);
-                    seen.refused = false;
+                    progress.refused = false;
                 }
                 Err(error) => {
                     failed = true;
-                    self.tell_failure(schedule, &mut seen, &error);
+                    self.report_failure(schedule, &mut progress, &error);
                 }
             }
-            self.seen.insert(key(schedule), seen);
+            self.progress.insert(key(schedule), progress);
         }
         if failed {
             return Some(asked_at + wait.min(self.next_retry()));
@@ -148,8 +150,8 @@ impl Scheduler {
 
     async fn attend_all<'s>(&self, schedules: &'s Schedules, now_ms: u64) -> Vec<Attended<'s>> {
         let attend_one = |schedule: &'s Schedule| {
-            let seen = self.seen.get(&key(schedule)).cloned().unwrap_or_default();
-            attend(&self.queue, &self.pushes, schedule, seen, now_ms)
+            let progress = self.progress.get(&key(schedule)).cloned().unwrap_or_default();
+            attend(&self.queue, &self.push_counters, schedule, progress, now_ms)
         };
         let work: Vec<_> = schedules.iter().map(attend_one).collect();
         stream::iter(work).buffer_unordered(AT_ONCE).collect().await
@@ -160,13 +162,13 @@ impl Scheduler {
         self.retry
     }
 
-    fn tell_failure(&self, schedule: &Schedule, seen: &mut Seen, error: &QueueError) {
+    fn report_failure(&self, schedule: &Schedule, progress: &mut Progress, error: &QueueError) {
         if matches!(error, QueueError::NoAnswer(_) | QueueError::Unreachable { .. }) {
             self.outage.noticed(error);
-        } else if !seen.refused {
-            seen.refused = true;
+        } else if !progress.refused {
+            progress.refused = true;
             warn!(schedule = %schedule.name, topic = %schedule.topic, %error,
-                "ticks cannot be pushed; they are tried again");
+                "ticks cannot be pushed; retrying");
         }
     }
 }
@@ -175,62 +177,62 @@ fn key(schedule: &Schedule) -> (TopicName, String) {
     (schedule.topic.clone(), schedule.name.clone())
 }
 
-/// What came of attending to a schedule.
+/// The result of handling a schedule.
 struct Attended<'s> {
     schedule: &'s Schedule,
-    seen: Seen,
+    progress: Progress,
     /// How long until its next tick.
     result: Result<Duration, QueueError>,
 }
 
-/// Does what a schedule needs at `now_ms`.
+/// Handles a schedule at `now_ms`.
 async fn attend<'s>(
     queue: &Queue,
-    pushes: &Pushes,
+    push_counters: &PushCounters,
     schedule: &'s Schedule,
-    mut seen: Seen,
+    mut progress: Progress,
     now_ms: u64,
 ) -> Attended<'s> {
-    if let Some(wait) = seen.rest(now_ms) {
-        return Attended { schedule, seen, result: Ok(wait) };
+    if let Some(wait) = progress.rest(now_ms) {
+        return Attended { schedule, progress, result: Ok(wait) };
     }
     let line = schedule.when.describe();
-    for _ in 0..CALLS_A_LOOK {
-        let Some(step) = next_step(schedule, &line, &seen, now_ms) else {
-            seen.next = seen.until.and_then(|until| schedule.when.next_after(until));
-            let wait = seen.rest(now_ms).unwrap_or(LOOK_MAX);
-            return Attended { schedule, seen, result: Ok(wait) };
+    for _ in 0..CALLS_PER_SCHEDULE {
+        let Some(step) = next_step(schedule, &line, &progress, now_ms) else {
+            progress.next = progress.until.and_then(|until| schedule.when.next_after(until));
+            let wait = progress.rest(now_ms).unwrap_or(LOOK_MAX);
+            return Attended { schedule, progress, result: Ok(wait) };
         };
         let times = match &step {
-            Step::Begin | Step::BeginAnew => &[],
+            Step::Start | Step::Restart => &[],
             Step::Tick(due) => due.ticks.as_slice(),
         };
         let tick = Tick {
             schedule: &schedule.name,
             line: &line,
-            expected: seen.until,
+            expected: progress.until,
             until: now_ms,
             payload: &schedule.payload,
             times,
         };
         match queue.tick(&schedule.topic, &tick).await {
             Ok(Ticked::Done(words)) => {
-                tell(schedule, &step, now_ms);
-                tell_ticks(schedule, times, &words);
+                log_step(schedule, &step, now_ms);
+                log_ticks(schedule, times, &words);
                 let stored = words.iter().filter(|word| word.is_stored()).count();
-                pushes.pushed(Source::Schedule, stored);
-                seen = Seen { until: Some(now_ms), line: line.clone(), ..seen };
+                push_counters.pushed(Source::Schedule, stored);
+                progress = Progress { until: Some(now_ms), line: line.clone(), ..progress };
             }
-            Ok(Ticked::Taken { until, line }) => seen = Seen { until, line, ..seen },
-            Ok(Ticked::Early(wait)) => return Attended { schedule, seen, result: Ok(wait) },
-            Err(error) => return Attended { schedule, seen, result: Err(error) },
+            Ok(Ticked::Taken { until, line }) => progress = Progress { until, line, ..progress },
+            Ok(Ticked::Early(wait)) => return Attended { schedule, progress, result: Ok(wait) },
+            Err(error) => return Attended { schedule, progress, result: Err(error) },
         }
     }
-    Attended { schedule, seen, result: Ok(RETRY_FIRST) }
+    Attended { schedule, progress, result: Ok(RETRY_FIRST) }
 }
 
-impl Seen {
-    /// How long until the next tick; none if there may be something to do now.
+impl Progress {
+    /// How long until the next tick; `None` if something may be due now.
     fn rest(&self, now_ms: u64) -> Option<Duration> {
         let next = self.next.filter(|next| *next > now_ms && !self.is_ahead(now_ms))?;
         Some(Duration::from_millis(next - now_ms))
@@ -242,47 +244,47 @@ impl Seen {
     }
 }
 
-/// What a schedule needs at `now_ms`; none if nothing is due.
-fn next_step(schedule: &Schedule, line: &str, seen: &Seen, now_ms: u64) -> Option<Step> {
-    let Some(until) = seen.until else { return Some(Step::Begin) };
-    if seen.is_ahead(now_ms) {
-        return Some(Step::BeginAnew);
+/// The next step of a schedule at `now_ms`; `None` if nothing is due.
+fn next_step(schedule: &Schedule, line: &str, progress: &Progress, now_ms: u64) -> Option<Step> {
+    let Some(until) = progress.until else { return Some(Step::Start) };
+    if progress.is_ahead(now_ms) {
+        return Some(Step::Restart);
     }
-    let is_changed = seen.line != line;
-    // What another line would have missed is no loss.
+    let is_changed = progress.line != line;
+    // Ticks that an earlier line missed are not made up for.
     let missed = if is_changed { Missed::Skip } else { schedule.missed };
     let due = catch_up(schedule, missed, until, now_ms);
-    let is_due = is_changed || due.passed_over > 0 || !due.ticks.is_empty();
-    // Never back: another runner may be further already.
+    let is_due = is_changed || due.skipped > 0 || !due.ticks.is_empty();
+    // Never move back: another runner may be ahead.
     (is_due && until <= now_ms).then_some(Step::Tick(due))
 }
 
-/// Tells what people want to know beyond the jobs themselves.
-fn tell(schedule: &Schedule, step: &Step, now_ms: u64) {
+/// Logs a step, as far as it is not visible in the jobs.
+fn log_step(schedule: &Schedule, step: &Step, now_ms: u64) {
     let Schedule { name, topic, when, .. } = schedule;
     match step {
-        Step::Begin => {
+        Step::Start => {
             let next = when.next_after(now_ms).and_then(|ms| i64::try_from(ms).ok());
             let next = next.and_then(|ms| Timestamp::from_millisecond(ms).ok());
             let next = next.map(|next| next.to_string()).unwrap_or_default();
-            info!(schedule = %name, %topic, when = when.describe(), %next, "the schedule begins");
+            info!(schedule = %name, %topic, when = when.describe(), %next, "the schedule starts");
         }
-        Step::BeginAnew => {
-            warn!(schedule = %name, %topic, "Redis' clock was set back; the schedule begins anew");
+        Step::Restart => {
+            warn!(schedule = %name, %topic, "Redis' clock was set back; the schedule starts again");
         }
-        Step::Tick(CatchUp { late, passed_over, .. }) => {
+        Step::Tick(CatchUp { late, skipped, .. }) => {
             if *late > 0 {
-                info!(schedule = %name, %topic, ticks = late, "missed ticks are made up for");
+                info!(schedule = %name, %topic, ticks = late, "missed ticks are pushed now");
             }
-            if *passed_over > 0 {
-                let or_more = *passed_over >= COUNT_MAX;
-                info!(schedule = %name, %topic, ticks = passed_over, or_more, "missed ticks are passed over");
+            if *skipped > 0 {
+                let or_more = *skipped >= COUNT_MAX;
+                info!(schedule = %name, %topic, ticks = skipped, or_more, "missed ticks are skipped");
             }
         }
     }
 }
 
-fn tell_ticks(schedule: &Schedule, times: &[u64], words: &[Pushed]) {
+fn log_ticks(schedule: &Schedule, times: &[u64], words: &[Pushed]) {
     for (tick, word) in times.iter().zip(words) {
         let word = word.word();
         debug!(schedule = %schedule.name, topic = %schedule.topic, tick, word, "ticked");
@@ -310,51 +312,52 @@ mod tests {
     }
 
     fn step(until: Option<u64>, line: &str) -> Option<Step> {
-        let seen = Seen { until, line: line.to_owned(), ..Seen::default() };
-        next_step(&minutely(), "every 1m", &seen, NOW)
+        let progress = Progress { until, line: line.to_owned(), ..Progress::default() };
+        next_step(&minutely(), "every 1m", &progress, NOW)
     }
 
     #[test]
-    fn a_schedule_nobody_has_seen_begins_without_a_job() {
-        assert_eq!(step(None, ""), Some(Step::Begin));
+    fn a_new_schedule_starts_without_a_job() {
+        assert_eq!(step(None, ""), Some(Step::Start));
     }
 
     #[test]
-    fn between_two_ticks_there_is_nothing_to_do() {
+    fn nothing_is_due_between_two_ticks() {
         assert_eq!(step(Some(NOW - 1_000), "every 1m"), None);
         assert_eq!(step(Some(NOW + 20), "every 1m"), None);
         assert_eq!(step(Some(NOW + 20), "every 1h"), None);
     }
 
     #[test]
-    fn a_tick_is_pushed_whatever_the_line_was() {
+    fn a_tick_is_pushed_even_if_the_line_changed() {
         let due = CatchUp { ticks: vec![1_763_740_800_000], ..CatchUp::default() };
         assert_eq!(step(Some(NOW - 50_000), "every 1m"), Some(Step::Tick(due.clone())));
         assert_eq!(step(Some(NOW - 50_000), "every 1h"), Some(Step::Tick(due)));
     }
 
     #[test]
-    fn a_changed_line_makes_up_for_nothing() {
+    fn a_changed_line_skips_missed_ticks() {
         let made_up = CatchUp {
             ticks: vec![1_763_740_680_000, 1_763_740_740_000, 1_763_740_800_000],
             late: 2,
-            passed_over: 0,
+            skipped: 0,
         };
         assert_eq!(step(Some(NOW - 170_000), "every 1m"), Some(Step::Tick(made_up)));
-        let skipped = CatchUp { ticks: vec![1_763_740_800_000], late: 0, passed_over: 2 };
+        let skipped = CatchUp { ticks: vec![1_763_740_800_000], late: 0, skipped: 2 };
         assert_eq!(step(Some(NOW - 170_000), "every 1h"), Some(Step::Tick(skipped)));
         let noted = CatchUp::default();
         assert_eq!(step(Some(NOW - 1_000), "every 1h"), Some(Step::Tick(noted)));
     }
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_silence_a_schedule() {
+    fn a_clock_set_back_does_not_stop_a_schedule() {
         assert_eq!(step(Some(NOW + AHEAD_MAX_MS), "every 1m"), None);
-        assert_eq!(step(Some(NOW + AHEAD_MAX_MS + 1), "every 1m"), Some(Step::BeginAnew));
+        assert_eq!(step(Some(NOW + AHEAD_MAX_MS + 1), "every 1m"), Some(Step::Restart));
         let ahead = NOW + AHEAD_MAX_MS + 1;
-        let seen = Seen { until: Some(ahead), next: Some(ahead + 60_000), ..Seen::default() };
-        assert_eq!(seen.rest(NOW), None);
-        assert_eq!(seen.rest(ahead), Some(Duration::from_secs(60)));
-        assert_eq!(seen.rest(ahead + 60_000), None);
+        let progress =
+            Progress { until: Some(ahead), next: Some(ahead + 60_000), ..Progress::default() };
+        assert_eq!(progress.rest(NOW), None);
+        assert_eq!(progress.rest(ahead), Some(Duration::from_secs(60)));
+        assert_eq!(progress.rest(ahead + 60_000), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Finding topics that the manifest's patterns stand for. A push through Duebox wakes at once and lists
-//! its topic; plain producers do neither, so the keys of Redis are looked through, a few at a time.
+//! Finds topics that match the manifest's patterns. A push through Duebox wakes the daemon and registers
+//! its topic. Plain commands do neither, so the keys of Redis are scanned, a few at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,89 +13,89 @@ use tokio::sync::{Notify, mpsc};
 use crate::manifest::Manifest;
 use crate::redis_host::outage::Outage;
 
-/// How often it is looked for topics that no wake-up told of.
+/// How often to scan for topics without a wake-up.
 const EVERY: Duration = Duration::from_secs(10);
-/// Steps through the keys of Redis at one look.
-const STEPS_A_LOOK: usize = 16;
-/// Topics that were found and wait for their worker.
+/// Scan steps in one round.
+const STEPS_PER_SCAN: usize = 16;
+/// The most topics that were found and are not bound yet.
 pub(crate) const FOUND_MAX: usize = 1_000;
 
-/// What is known of topics.
+/// The manifest and the topics served.
 struct Known {
     manifest: Arc<Manifest>,
     /// The topics that are served, each with the number of its shards.
     served: BTreeMap<TopicName, u32>,
 }
 
-/// Where names are held against the manifest.
+/// Compares topic names with the manifest, and reports those that should be served.
 #[derive(Clone)]
 pub struct Finder {
     known: Arc<ArcSwap<Known>>,
     found: mpsc::Sender<TopicName>,
-    /// The patterns have changed: the scan starts again.
-    anew: Arc<Notify>,
+    /// Set when the patterns have changed: the scan starts again.
+    restart: Arc<Notify>,
 }
 
 impl Finder {
-    /// A finder of the topics that the patterns of a manifest match, and where it sends their names.
+    /// Creates a finder and the channel that receives the names it finds.
     pub(crate) fn new(manifest: Arc<Manifest>) -> (Self, mpsc::Receiver<TopicName>) {
         let known = Known { manifest, served: BTreeMap::new() };
         let (sender, found) = mpsc::channel(FOUND_MAX);
         let known = Arc::new(ArcSwap::from_pointee(known));
-        (Self { known, found: sender, anew: Arc::default() }, found)
+        (Self { known, found: sender, restart: Arc::default() }, found)
     }
 
-    /// Takes the manifest that holds now, and the topics that are served, each with the number of its shards.
-    pub(crate) fn know(&self, manifest: Arc<Manifest>, served: BTreeMap<TopicName, u32>) {
+    /// Takes the current manifest, and the topics that are served, each with the number of its shards.
+    pub(crate) fn update(&self, manifest: Arc<Manifest>, served: BTreeMap<TopicName, u32>) {
         self.known.store(Arc::new(Known { manifest, served }));
     }
 
-    /// Starts the scan again, such as for new patterns.
-    pub(crate) fn look_anew(&self) {
-        self.anew.notify_one();
+    /// Starts the scan again, for example for new patterns.
+    pub(crate) fn restart_scan(&self) {
+        self.restart.notify_one();
     }
 
-    /// Somebody met this topic, or this shard of one. If it is to be served and is not yet, the daemon
-    /// hears of it; where too many wait to be heard of, it is met again later.
+    /// Reports a topic, or a shard, that was seen. If it should be served and is not, its name goes to the
+    /// daemon. It is dropped while the channel is full, and found again later.
     pub fn met(&self, topic: &TopicName) {
-        if is_news(&self.known.load(), topic) {
+        if is_unserved(&self.known.load(), topic) {
             drop(self.found.try_send(topic.base()));
         }
     }
 
-    /// The manifest that holds now.
+    /// The current manifest.
     pub(crate) fn manifest(&self) -> Arc<Manifest> {
         Arc::clone(&self.known.load().manifest)
     }
 
-    /// True if this daemon serves the topic: Redis has its rules then.
+    /// True if this daemon serves the topic; Redis then has its limits.
     pub(crate) fn serves(&self, topic: &TopicName) -> bool {
         self.known.load().served.contains_key(topic)
     }
 
-    /// Looks for topics, for ever.
-    pub(crate) async fn look(self, queue: Queue, outage: Arc<Outage>) {
+    /// Scans for topics until the task is aborted.
+    pub(crate) async fn run(self, queue: Queue, outage: Arc<Outage>) {
         let mut tick = tokio::time::interval(EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut scan = KeyScan::default();
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                () = self.anew.notified() => scan = KeyScan::default(),
+                () = self.restart.notified() => scan = KeyScan::default(),
             }
             if self.known.load().manifest.patterns.is_empty() {
                 continue;
             }
-            if let Err(error) = self.look_once(&queue, &mut scan).await {
+            if let Err(error) = self.scan_once(&queue, &mut scan).await {
                 outage.noticed(&error);
             }
         }
     }
 
-    async fn look_once(&self, queue: &Queue, scan: &mut KeyScan) -> Result<(), QueueError> {
-        self.tell(queue.topics().await?).await;
-        for _ in 0..STEPS_A_LOOK {
-            self.tell(queue.scan_pending(scan).await?).await;
+    async fn scan_once(&self, queue: &Queue, scan: &mut KeyScan) -> Result<(), QueueError> {
+        self.send_new(queue.topics().await?).await;
+        for _ in 0..STEPS_PER_SCAN {
+            self.send_new(queue.scan_pending(scan).await?).await;
             if scan.is_at_start() {
                 break;
             }
@@ -103,20 +103,20 @@ impl Finder {
         Ok(())
     }
 
-    async fn tell(&self, topics: Vec<TopicName>) {
+    async fn send_new(&self, topics: Vec<TopicName>) {
         for topic in topics {
-            let is_news = is_news(&self.known.load(), &topic);
-            if is_news && self.found.send(topic.base()).await.is_err() {
+            let is_unserved = is_unserved(&self.known.load(), &topic);
+            if is_unserved && self.found.send(topic.base()).await.is_err() {
                 return;
             }
         }
     }
 }
 
-fn is_news(known: &Known, topic: &TopicName) -> bool {
+fn is_unserved(known: &Known, topic: &TopicName) -> bool {
     let base = topic.base();
     match known.served.get(&base) {
-        // A runner of another manifest has split it over more.
+        // A runner with another manifest has split it into more shards.
         Some(shards) => topic.shard_number() >= *shards,
         None => {
             !known.manifest.topics.contains_key(&base)

@@ -1,31 +1,31 @@
-//! A poke: somebody found work for a topic's runner, now or soon.
+//! A wake-up: tells a worker that its topic has work, now or soon.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Tells one sleeping worker when to look at its topic. Of several pokes the earliest counts.
+/// Wakes one sleeping worker. Of several wake-ups the earliest counts.
 #[derive(Default)]
-pub struct Poke {
+pub struct WakeUp {
     notify: Notify,
     look_at: Mutex<Option<Instant>>,
 }
 
-impl Poke {
-    /// There is work at `when`.
-    pub fn poke(&self, when: Instant) {
-        let mut look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner);
+impl WakeUp {
+    /// Reports work at `when`.
+    pub fn notify_at(&self, when: Instant) {
+        let mut look_at = self.look_at.lock();
         if look_at.is_none_or(|known| when < known) {
             *look_at = Some(when);
             self.notify.notify_one();
         }
     }
 
-    /// Waits for a poke and says for when it was.
-    pub async fn poked(&self) -> Instant {
+    /// Waits for a wake-up, and returns when there is work.
+    pub async fn notified(&self) -> Instant {
         loop {
-            let look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let look_at = self.look_at.lock().take();
             match look_at {
                 Some(when) => return when,
                 None => self.notify.notified().await,

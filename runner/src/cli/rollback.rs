@@ -9,7 +9,7 @@ use serde_json::json;
 use super::support::failure::{FAILED, Failure};
 use super::support::{output, target};
 use super::{Common, value};
-use crate::background::control_channel::{Answer, Came, Order, Told};
+use crate::background::control_channel::{Order, OrderResult, Replies, Reply};
 
 /// Take a topic's module back: the one before serves again, in every daemon that runs
 ///
@@ -41,14 +41,14 @@ pub(super) fn rollback(common: &Common, args: &RollbackArgs) -> Result<ExitCode,
     let told = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
-        Ok(Told::hear(&queue, &Order::rollback(topic.as_str())).await?)
+        Ok(Replies::collect(&queue, &Order::rollback(topic.as_str())).await?)
     })?;
     if args.json {
-        let Told { answers, silent } = &told;
+        let Replies { replies: answers, silent } = &told;
         let answer = json!({"topic": topic.as_str(), "runners": answers, "silent": silent});
         output::print_json(&answer)?;
     } else {
-        for answer in &told.answers {
+        for answer in &told.replies {
             output::print(&format!("{}: {}", answer.runner, describe(answer)))?;
         }
     }
@@ -60,20 +60,22 @@ pub(super) fn rollback(common: &Common, args: &RollbackArgs) -> Result<ExitCode,
     }
 }
 
-fn describe(answer: &Answer) -> String {
+fn describe(answer: &Reply) -> String {
     let short = |digest: &Option<String>| -> String {
         digest.as_deref().unwrap_or("-").chars().take(12).collect()
     };
     let (serves, before) = (short(&answer.digest), short(&answer.before));
     match answer.result {
-        Came::RolledBack => format!("{serves} serves again, {before} does not"),
-        Came::RolledBackBefore => {
+        OrderResult::RolledBack => format!("{serves} serves again, {before} does not"),
+        OrderResult::RolledBackBefore => {
             format!("{serves} serves already, {before} was rolled back before")
         }
-        Came::NothingBefore => format!("{serves} serves on: no other module served before it"),
-        Came::Looks => "it looks at its files".to_owned(),
-        Came::Pulled => "the topic has no handler there".to_owned(),
-        Came::NotServed => "the topic is not served there".to_owned(),
-        Came::Unknown => "it is too old a version for this order".to_owned(),
+        OrderResult::NothingBefore => {
+            format!("{serves} serves on: no other module served before it")
+        }
+        OrderResult::Looks => "it looks at its files".to_owned(),
+        OrderResult::Pulled => "the topic has no handler there".to_owned(),
+        OrderResult::NotServed => "the topic is not served there".to_owned(),
+        OrderResult::Unknown => "it is too old a version for this order".to_owned(),
     }
 }

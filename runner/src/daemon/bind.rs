@@ -1,5 +1,5 @@
-//! Binding: each topic is served as the manifest says now, by the module of its entry. It is done anew
-//! after every change, and changes only what is to be changed.
+//! Binds topics: each is served as the manifest says, by the module of its entry. Binding runs again after
+//! every change, and changes only what differs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,22 +12,22 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Supervisor;
-use super::served::{Served, ShardWorker, Workers, binding, tell_canary};
+use super::served::{Served, ShardWorker, Workers, binding, log_canary};
 use crate::background::rules;
-use crate::background::wake_up::Poke;
+use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::{Binding, Handlers};
 use crate::deploy::breaker::Breaker;
 use crate::deploy::deployments::Service;
 use crate::deploy::entry::entry_of;
-use crate::executor::Lanes;
+use crate::executor::Executor;
 use crate::manifest::Topic;
-use crate::worker::{Order, Worker, WorkerParts};
+use crate::worker::{Command, TopicStats, Worker, WorkerParts};
 
-/// Topics that are served because they match a pattern, at most.
+/// The most topics that are served because they match a pattern.
 const BY_PATTERN_MAX: usize = 10_000;
 
 impl Supervisor {
-    /// Serves every topic as the manifest says, and leaves those it says nothing of.
+    /// Serves every topic of the manifest, and stops serving the others.
     pub(super) async fn bind_all(&mut self) {
         self.topics.are_unbound = false;
         let served = self.topics.served.keys();
@@ -39,20 +39,19 @@ impl Supervisor {
         self.publish();
     }
 
-    /// Serves the topics that Redis lists and a pattern stands for.
+    /// Serves the topics that Redis lists and that match a pattern.
     pub(super) async fn bind_listed(&mut self) {
         if self.manifest.patterns.is_empty() {
             return;
         }
         match self.services.queue.topics().await {
             Ok(listed) => self.bind_found(listed).await,
-            // The finder asks again.
+            // Topic discovery tries again.
             Err(error) => self.services.outage.noticed(&error),
         }
     }
 
-    /// Serves topics that were found, as far as a pattern stands for them, and of those that are served
-    /// the shards that were found.
+    /// Serves new topics that match a pattern, and new shards of topics that are served.
     pub(super) async fn bind_found(&mut self, names: Vec<TopicName>) {
         let manifest = Arc::clone(&self.manifest);
         let named = &manifest.topics;
@@ -69,22 +68,22 @@ impl Supervisor {
             if by_pattern < BY_PATTERN_MAX {
                 self.bind(&name).await;
                 by_pattern += 1;
-            } else if !std::mem::replace(&mut self.topics.are_crowded, true) {
-                warn!(topic = %name, "more than {BY_PATTERN_MAX} topics match patterns of the manifest; the rest wait, \
-                    this one among them: serve fewer topics, or tell the jobs apart by their payload");
+            } else if !std::mem::replace(&mut self.topics.pattern_limit_logged, true) {
+                warn!(topic = %name, "more than {BY_PATTERN_MAX} topics match patterns of the manifest; the others wait, \
+                    this one among them: serve fewer topics, or distinguish jobs by their payload");
             }
         }
         self.publish();
     }
 
-    /// Serves a topic as the manifest says, or leaves it. A topic whose module is not good yet stays
-    /// as it is.
+    /// Serves a topic as the manifest says, or stops serving it. Nothing changes while its module is not
+    /// valid.
     async fn bind(&mut self, name: &TopicName) {
         let manifest = Arc::clone(&self.manifest);
         let lease = manifest.runner.lease;
         let Some((entry, settings)) = entry_of(&manifest, name) else {
             if self.topics.leave(name) {
-                info!(topic = %name, "unbound: the manifest serves it no more; its jobs wait in Redis");
+                info!(topic = %name, "unbound: the manifest no longer contains it; its jobs wait in Redis");
             }
             return;
         };
@@ -93,13 +92,13 @@ impl Supervisor {
         if let Some(served) = self.topics.served.get_mut(name)
             && served.workers.is_some() == handlers.is_some()
         {
-            // Its workers are one a shard: another number of them is for the next start.
+            // There is one worker for each shard: another number takes effect at the next start.
             topic.shards = served.topic.shards;
-            return served.bind_anew(name, topic, handlers, lease);
+            return served.rebind(name, topic, handlers, lease);
         }
         self.topics.leave(name);
         if self.topics.are_unbound {
-            // Redis has failed just now: the next try is for this one, too.
+            // Redis has just failed: the next try binds this topic too.
             return;
         }
         match prepare(&self.services.queue, name, &topic).await {
@@ -121,7 +120,7 @@ impl Supervisor {
         let workers = handlers.map(|handlers| {
             let file = topic.handler.as_deref().map(Path::display);
             info!(topic = %name, handler = file.map(tracing::field::display), digest = %handlers.main.digest().short(), shards = shards.len(), "serving");
-            tell_canary(name, None, handlers.canary.as_ref());
+            log_canary(name, None, handlers.canary.as_ref());
             self.start_workers(&shards, binding(&topic, handlers, self.manifest.runner.lease))
         });
         if workers.is_none() {
@@ -134,12 +133,10 @@ impl Supervisor {
         let concurrency = bound.topic.concurrency as usize * shards.len();
         let mut workers = Workers {
             share: self.services.executor.share(concurrency),
-            member: self.services.batch_limits.join(),
+            batch_limits: self.services.batch_limits.join(),
             binding: watch::Sender::new(Arc::new(bound)),
-            orders: watch::Sender::new(Order::Work),
-            counters: Arc::default(),
-            figures: Arc::default(),
-            latest: Arc::default(),
+            commands: watch::Sender::new(Command::Work),
+            stats: TopicStats::default(),
             breaker: Arc::new(Breaker::new(Instant::now())),
             each: Vec::with_capacity(shards.len()),
         };
@@ -149,33 +146,30 @@ impl Supervisor {
         workers
     }
 
-    /// Starts one more of a topic's workers.
-    fn start_worker(&self, shard: &TopicName, beside: &Workers) -> ShardWorker {
-        let bound = beside.binding.subscribe();
-        let poke = Arc::new(Poke::default());
+    /// Starts one more worker of a topic.
+    fn start_worker(&self, shard: &TopicName, siblings: &Workers) -> ShardWorker {
+        let bound = siblings.binding.subscribe();
+        let wake_up = Arc::new(WakeUp::default());
+        let services = &self.services;
         let worker = Worker::new(WorkerParts {
             topic: shard.clone(),
-            queue: self.services.queue.clone(),
-            lanes: Lanes::new(self.services.executor.clone(), beside.share.clone(), bound.clone()),
+            executor: Executor::new(
+                services.executor.clone(),
+                siblings.share.clone(),
+                bound.clone(),
+            ),
             bound,
-            poke: Arc::clone(&poke),
-            counters: Arc::clone(&beside.counters),
-            figures: Arc::clone(&beside.figures),
-            latest: Arc::clone(&beside.latest),
-            member: beside.member.clone(),
-            breaker: Arc::clone(&beside.breaker),
-            outage: Arc::clone(&self.services.outage),
-            relay: self.services.relay.clone(),
-            traces: self.services.records.traces.clone(),
-            events: self.services.records.events.clone(),
-            timer: self.services.timer.clone(),
-            orders: beside.orders.subscribe(),
-            runner_id: Arc::clone(&self.services.runner_id),
+            wake_up: Arc::clone(&wake_up),
+            batch_limits: siblings.batch_limits.clone(),
+            breaker: Arc::clone(&siblings.breaker),
+            commands: siblings.commands.subscribe(),
+            stats: siblings.stats.clone(),
+            services: services.for_worker(),
         });
-        ShardWorker { poke, task: tokio::spawn(worker.run()) }
+        ShardWorker { wake_up, task: tokio::spawn(worker.run()) }
     }
 
-    /// Serves the shards too that a runner of another manifest has added to a topic.
+    /// Serves shards that a runner with another manifest has added to a topic.
     async fn widen(&mut self, name: &TopicName) {
         let shards: Vec<TopicName> = match self.services.queue.shards_now(name).await {
             Ok(shards) => shards.all().collect(),
@@ -183,7 +177,7 @@ impl Supervisor {
         };
         let Some(mut served) = self.topics.served.remove(name) else { return };
         for shard in shards.into_iter().skip(served.shards.len()) {
-            info!(topic = %name, shard = shard.shard_number(), "serving one more shard: another manifest splits the topic over more");
+            info!(topic = %name, shard = shard.shard_number(), "serving one more shard: another manifest splits the topic into more shards");
             if let Some(workers) = &mut served.workers {
                 let worker = self.start_worker(&shard, workers);
                 workers.each.push(worker);
@@ -193,13 +187,13 @@ impl Supervisor {
         self.topics.served.insert(name.clone(), served);
     }
 
-    /// Publishes which topics there are, and how they are served.
+    /// Publishes the topics and how they are served.
     fn publish(&self) {
         self.published.publish(&self.manifest, &self.topics, self.watched());
     }
 }
 
-/// Makes a topic ready in Redis before its first job runs, and answers its shards.
+/// Prepares a topic in Redis before its first job runs, and returns its shards.
 async fn prepare(
     queue: &Queue,
     name: &TopicName,

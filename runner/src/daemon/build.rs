@@ -1,5 +1,5 @@
-//! Building the daemon: modules compiled, Redis reached, services made. Nothing serves yet, and nothing is
-//! left behind if a step fails.
+//! Builds the daemon: compiles the modules, connects to Redis, creates the services. Nothing serves yet. A
+//! failed step leaves nothing running.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::deploy::reload::Reloader;
 use crate::deploy::{module_file, modules};
 use crate::http::Addresses;
 
-/// How often the modules that are on trial are judged.
+/// How often the modules on trial are judged.
 const JUDGE_EVERY: Duration = Duration::from_millis(200);
 
-/// Orders that were given and wait to be followed.
+/// The most orders that wait.
 const ORDERS_MAX: usize = 16;
 
 /// Builds the supervisor, and what it needs to start.
@@ -34,19 +34,19 @@ pub(super) async fn build(
     config: Config,
     threads: &AllThreads,
 ) -> anyhow::Result<(Supervisor, Startup)> {
-    // An address in use is reported before anything is compiled.
+    // Report an address in use before compiling anything.
     let addresses = Addresses::bind(&config.manifest.server)?;
     let topics = entries(&config.manifest).count();
-    info!(manifest = %config.manifest.path.display(), topics, "starting: the handlers are compiled");
+    info!(manifest = %config.manifest.path.display(), topics, "starting: compiling the handlers");
     let sandbox = Arc::new(module_file::sandbox(&config.sandbox(), &config.manifest.runner)?);
     let Config { manifest, environment } = config;
-    // Before the modules are read: a change in the meantime is found.
+    // Before the modules are read, so that a later change is found.
     let reloader = Reloader::new(&manifest, environment);
     let loaded = modules::load_all(&sandbox, &manifest).await?;
     let mut connected = redis::connect(&manifest).await?;
     let managed = connected.managed.take();
     let prefix = &manifest.redis.prefix;
-    let (services, (exporting, telling)) =
+    let (services, (export_task, events_task)) =
         match Services::start(&manifest.runner, prefix, sandbox, &connected, threads) {
             Ok(started) => started,
             Err(error) => {
@@ -71,7 +71,13 @@ pub(super) async fn build(
         reloader,
         topics,
         inbox: Inbox { found, orders, look: Arc::default(), judge_at },
-        owned: Owned { managed, server: None, exporting, telling, background: JoinSet::new() },
+        owned: Owned {
+            managed,
+            server: None,
+            export_task,
+            events_task,
+            background: JoinSet::new(),
+        },
     };
     Ok((supervisor, Startup { addresses, redis: connected.settings, orders: given }))
 }

@@ -1,5 +1,5 @@
-//! What the daemon is built from: the manifest, checked whole, and the environment that it was read in,
-//! which a reload reads it in again.
+//! What the daemon is built from: the checked manifest, and the environment in which a reload reads it
+//! again.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use duebox_sandbox::SandboxConfig;
 use crate::deploy::modules;
 use crate::manifest::{Environment, Manifest, ManifestError};
 
-/// A manifest and the environment that it was read in.
+/// A manifest and its environment.
 #[derive(Debug)]
 pub struct Config {
     pub(super) manifest: Manifest,
@@ -16,7 +16,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the manifest at `path`, and checks all of it.
+    /// Reads and checks the manifest at `path`.
     ///
     /// # Errors
     /// [`ManifestError`] with every problem of the manifest.
@@ -29,7 +29,7 @@ impl Config {
         &self.manifest
     }
 
-    /// A sandbox that has room for the largest handler.
+    /// A sandbox configuration with room for the largest handler.
     pub(super) fn sandbox(&self) -> SandboxConfig {
         modules::sandbox_config(&self.manifest)
     }

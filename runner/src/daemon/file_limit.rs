@@ -1,9 +1,9 @@
-//! How many files and sockets this process may have open. Each consumer, connection and file of a guest is
-//! one, and the limit that most machines start a process with, 1,024, is soon met.
+//! The limit of open files. Each consumer, connection and file of a guest counts, and the usual default of
+//! 1,024 is low.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit as far as the machine lets this process raise it.
+/// Raises the soft limit to the hard limit.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -11,7 +11,7 @@ pub fn raise() {
     }
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!("the limit of open files stays as it is: {error}");
+        tracing::debug!("cannot raise the limit of open files: {error}");
     }
 }
 
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_becomes_the_highest_that_is_allowed() {
+    fn the_limit_becomes_the_hard_limit() {
         let before = getrlimit(Resource::Nofile);
         raise();
         assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);

@@ -1,24 +1,24 @@
-//! Watching the manifest and the modules for changes.
+//! Watches the manifest and the modules for changes.
 //!
-//! Directories are watched and not files, because files are replaced: by rename, or by the swap of a
-//! symlink far from the name in the manifest (Kubernetes' ConfigMaps). An event says only that it is
-//! worth looking; whoever looks compares contents. Since notification may miss a change (network file
-//! systems, a link in a chain that is not watched), fingerprints are compared every two seconds too.
+//! It watches directories, because files are replaced: by rename, or by a symlink swap elsewhere in the
+//! path (Kubernetes ConfigMaps). An event only triggers a look; the caller compares contents. Notification
+//! can miss changes, for example on network file systems, so fingerprints are also compared every 2 s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::debug;
 
 use crate::deploy::module_file::{Fingerprint, fingerprint};
 
-/// How long files must have been quiet: whoever writes one is done by then.
+/// How long files must be quiet, so that their writer has finished.
 const QUIET: Duration = Duration::from_millis(50);
-/// How often a storm of events is waited out before looking all the same.
+/// After so many waits it looks even if events go on.
 const QUIET_WAITS_MAX: usize = 10;
 /// How often fingerprints are compared.
 const COMPARE_EVERY: Duration = Duration::from_secs(2);
@@ -32,14 +32,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch over nothing yet.
+    /// Creates a watch over no file.
     pub fn new() -> Self {
         let event = Arc::new(Notify::new());
-        let told = Arc::clone(&event);
+        let notified = Arc::clone(&event);
         let watcher = notify::recommended_watcher(move |found: notify::Result<notify::Event>| {
-            // Reading a file is an event too; looking would then lead to looking.
+            // Reads cause events too; reacting to them would loop.
             if !found.is_ok_and(|event| event.kind.is_access()) {
-                told.notify_one();
+                notified.notify_one();
             }
         });
         if let Err(error) = &watcher {
@@ -49,16 +49,16 @@ impl Watch {
         Self { watcher: watcher.ok(), directories: BTreeSet::new(), files, event }
     }
 
-    /// Watches these files from now on, and no others. The fingerprints are those that have been acted
-    /// on: a file that has another by now has changed.
+    /// Watches these files from now on, and no others. A file whose fingerprint differs from the given one
+    /// counts as changed.
     pub fn follow(&mut self, files: &BTreeMap<PathBuf, Option<Fingerprint>>) {
         let wanted: BTreeSet<PathBuf> = files.keys().flat_map(|file| directories(file)).collect();
         if let Some(watcher) = &mut self.watcher {
             for gone in self.directories.difference(&wanted) {
-                // A directory that was removed is watched no more already.
+                // A removed directory is not watched any more.
                 drop(watcher.unwatch(gone));
             }
-            // Watched anew even if it was before: a directory of this name may be another by now.
+            // Watch known directories again too: another one may have the same name now.
             for directory in &wanted {
                 if let Err(error) = watcher.watch(directory, RecursiveMode::NonRecursive) {
                     debug!(%error, directory = %directory.display(), "cannot be watched");
@@ -66,10 +66,10 @@ impl Watch {
             }
         }
         self.directories = wanted;
-        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = files.clone();
+        *self.files.lock() = files.clone();
     }
 
-    /// Waits until something may have changed and has been quiet since.
+    /// Waits for a possible change, and then for quiet.
     pub async fn changed(&self) {
         loop {
             tokio::select! {
@@ -85,7 +85,7 @@ impl Watch {
     }
 
     fn differs(&self) -> bool {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.lock();
         files.iter().any(|(file, seen)| fingerprint(file) != *seen)
     }
 }
@@ -96,8 +96,8 @@ impl Default for Watch {
     }
 }
 
-/// The directories in which a change can give a path another content: its own, and that of every
-/// link on the way to the file.
+/// The directories in which a change can affect a path: its own, and those of every link on the way to the
+/// file.
 fn directories(file: &Path) -> Vec<PathBuf> {
     let parent = |path: &Path| match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
@@ -105,7 +105,7 @@ fn directories(file: &Path) -> Vec<PathBuf> {
     };
     let mut found = vec![parent(file)];
     let mut at = file.to_owned();
-    // As many links as Linux follows.
+    // The limit of links in Linux.
     for _ in 0..40 {
         let Ok(target) = std::fs::read_link(&at) else { break };
         at = parent(&at).join(target);

@@ -1,4 +1,4 @@
-//! What the daemon gives to those who look after it: the routes of its probes and of its metrics.
+//! The routes of the daemon's probes and metrics.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::http::probes::Probes;
 use crate::report::metrics::{Metrics, Sources};
 
 impl Supervisor {
-    /// Makes the routes of the probes, over the connection to Redis of whoever serves them.
+    /// Creates the routes; their caller provides a connection to Redis.
     pub(super) fn probes(&self) -> Box<dyn FnOnce(Queue) -> Router + Send> {
         let (services, records) = (&self.services, &self.services.records);
         let (health, watched) = (Arc::clone(&records.health), self.published.watched.subscribe());
         let (served, outage) = (Arc::clone(&self.published.names), Arc::clone(&services.outage));
-        let (sandbox, pushes) = (Arc::clone(&services.sandbox), Arc::clone(&records.pushes));
-        let (jobs, kv) = (services.queue.latency_stats(), Arc::clone(&services.store_traffic));
-        let consumed = Arc::clone(&records.consumed);
+        let (sandbox, pushes) = (Arc::clone(&services.sandbox), Arc::clone(&records.push_counters));
+        let (jobs, kv) = (services.queue.latency_stats(), Arc::clone(&services.store_latency));
+        let consumed = Arc::clone(&records.pull_counters);
         let handler_log = Arc::clone(&records.handler_log);
         let (traces, events) = (records.traces.clone(), records.events.clone());
         let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);

@@ -1,5 +1,5 @@
-//! What the supervisor publishes: which topics there are and how they are served, for the background loops,
-//! the HTTP server, the status and the metrics. Its readers never wait for the supervisor.
+//! What the supervisor publishes: the topics and how they are served. The background loops, the HTTP
+//! server, the status and the metrics read it without waiting for the supervisor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::served::{Served, Topics};
 use crate::background::maintenance::{Pulled, Retention, Retentions};
-use crate::background::poller::Pokes;
+use crate::background::poller::WakeUps;
 use crate::background::rules::AllRules;
 use crate::background::scheduler::Schedules;
 use crate::background::topic_discovery::Finder;
@@ -18,26 +18,26 @@ use crate::manifest::{Manifest, Topic};
 use crate::report::status::{AllWatched, Refusal};
 use crate::worker::verdict::buried_info;
 
-/// What others read.
+/// The published values.
 pub(super) struct Published {
     pub(super) finder: Finder,
-    pub(super) pokes: Pokes,
+    pub(super) wake_ups: WakeUps,
     pub(super) retentions: Retentions,
     pub(super) rules: watch::Sender<AllRules>,
     pub(super) schedules: watch::Sender<Schedules>,
     pub(super) watched: watch::Sender<AllWatched>,
-    /// The names of all topics that are served, for the metrics of depths.
+    /// The names of all topics that are served, for metrics of their depths.
     pub(super) names: Arc<ArcSwap<Vec<TopicName>>>,
-    /// Why the manifest as it stands is not the one in service, if it is not.
+    /// Why the manifest on disk is not in service, if it is not.
     pub(super) refused: watch::Sender<Option<Refusal>>,
 }
 
 impl Published {
-    /// No topics yet.
+    /// Publishes no topics yet.
     pub(super) fn new(finder: Finder, manifest: &Manifest) -> Self {
         Self {
             finder,
-            pokes: Pokes::default(),
+            wake_ups: WakeUps::default(),
             retentions: Retentions::default(),
             rules: watch::Sender::new(Arc::new([])),
             schedules: watch::Sender::new(manifest.schedules.clone().into()),
@@ -47,7 +47,7 @@ impl Published {
         }
     }
 
-    /// Publishes which topics there are, and how they are served.
+    /// Publishes the topics and how they are served.
     pub(super) fn publish(&self, manifest: &Arc<Manifest>, topics: &Topics, watched: AllWatched) {
         let mut retentions = BTreeMap::new();
         let mut rules = Vec::new();
@@ -56,23 +56,23 @@ impl Published {
             let retention = retention(&served.topic);
             retentions.extend(served.shards.iter().map(|shard| (shard.clone(), retention.clone())));
         }
-        // Topics that wait for a good module, or for Redis, are the manifest's too.
+        // Topics that wait for a valid module or for Redis belong to the manifest too.
         let waiting = manifest.topics.iter().filter(|(name, _)| !topics.served.contains_key(*name));
         for (name, topic) in waiting {
             rules.push((name.clone(), topic.rules()));
             retentions.insert(name.clone(), retention(topic));
         }
-        self.pokes.store(Arc::new(topics.pokes()));
+        self.wake_ups.store(Arc::new(topics.wake_ups()));
         self.retentions.store(Arc::new(retentions));
         let shards = |served: &Served| u32::try_from(served.shards.len()).unwrap_or(u32::MAX);
         let served = topics.served.iter().map(|(name, served)| (name.clone(), shards(served)));
-        self.finder.know(Arc::clone(manifest), served.collect());
+        self.finder.update(Arc::clone(manifest), served.collect());
         self.names.store(Arc::new(rules.iter().map(|(name, _)| name.clone()).collect()));
         self.rules.send_replace(rules.into());
         self.watched.send_replace(watched);
     }
 
-    /// Publishes the schedules of a new manifest, if they are others.
+    /// Publishes the schedules of a new manifest, if they changed.
     pub(super) fn publish_schedules(&self, manifest: &Manifest) {
         self.schedules.send_if_modified(|schedules| {
             let is_new = **schedules != *manifest.schedules;

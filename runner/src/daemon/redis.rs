@@ -1,4 +1,4 @@
-//! The connections of the daemon to Redis, and the server itself where the daemon manages it.
+//! The daemon's connections to Redis, and the Redis server that it manages, if any.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::redis_host::fitness;
 use crate::redis_host::handler_store::RedisKv;
 use crate::redis_host::managed::ManagedRedis;
 
-/// Redis, as it was reached.
+/// The connections.
 pub(super) struct Connected {
-    /// The server that the daemon manages; `None` for one that others run.
+    /// The managed server; `None` for an external one.
     pub(super) managed: Option<ManagedRedis>,
     pub(super) queue: Queue,
-    /// The store of the handlers, over a connection of its own.
+    /// The handlers' store, over a connection of its own.
     pub(super) store: Arc<RedisKv>,
     pub(super) settings: ConnectionSettings,
 }

@@ -1,5 +1,5 @@
-//! Applying what a look at the files found: a good manifest and good modules take over, and jobs that run
-//! finish on the module they started with. What is refused changes nothing that serves.
+//! Applies changed files: a valid manifest and valid modules go into service, and running jobs finish on
+//! their module. What is refused changes nothing in service.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::observe::log;
 use crate::report::status::Refusal;
 
 impl Supervisor {
-    /// Puts what is good into service, and logs what is not. False if nothing has changed.
+    /// Applies what is valid, and logs what is not. False if nothing has changed.
     pub(super) async fn apply(&mut self, changes: Changes) -> bool {
         if !self.reloader.note(&changes) {
             return false;
@@ -27,12 +27,12 @@ impl Supervisor {
         let evidence = |entry: &_| Self::evidence(topics, manifest, entry);
         self.deployments.deploy(changes.modules, manifest, evidence);
         self.bind_all().await;
-        self.published.finder.look_anew();
+        self.published.finder.restart_scan();
         true
     }
 
     fn refuse_manifest(&mut self, error: &ManifestError) {
-        warn!("the manifest is refused, the one in service stays\n{error}");
+        warn!("the manifest is refused; the one in service stays\n{error}");
         self.services.records.health.manifest_refused(&error.to_string());
         self.published.refused.send_modify(|known| {
             *known = Some(Refusal::of(error, known.as_ref()));
@@ -42,11 +42,11 @@ impl Supervisor {
     fn apply_manifest(&mut self, manifest: Manifest) {
         self.services.sandbox.limit_memory(manifest.runner.memory);
         for key in needs_restart(&self.manifest, &manifest) {
-            warn!(key, "changed in the manifest: takes effect at the next start");
+            warn!(key, "changed in the manifest; takes effect at the next start");
         }
         let (runner, records) = (&manifest.runner, &self.services.records);
         if let Err(error) = log::change(&runner.log, runner.log_format) {
-            warn!(%error, "the log stays as it was");
+            warn!(%error, "the log settings are unchanged");
         }
         self.deployments.follow_manifest(&self.manifest, &manifest);
         records.traces.send_to(runner.otlp.as_ref());
@@ -55,12 +55,12 @@ impl Supervisor {
         self.published.publish_schedules(&manifest);
         info!(topics = entries(&manifest).count(), "the manifest is reloaded");
         records.health.manifest_applied();
-        self.topics.are_crowded = false;
+        self.topics.pattern_limit_logged = false;
         self.manifest = Arc::new(manifest);
     }
 }
 
-/// Keys that were changed and are read at start only.
+/// Changed keys that are read only at start.
 fn needs_restart(before: &Manifest, after: &Manifest) -> Vec<String> {
     let mut keys = Vec::new();
     if before.redis != after.redis {

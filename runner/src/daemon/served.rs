@@ -1,5 +1,5 @@
-//! The topics that are served. A topic is served by workers, one a shard, that share its module, counters
-//! and orders; or by pull consumers, where it has no handler.
+//! The topics that are served: by workers, one for each shard, which share module, counters and commands;
+//! or by pull consumers, for topics without a handler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,63 +10,60 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::background::wake_up::Poke;
+use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::{Binding, CanaryHandler, Handlers};
-use crate::deploy::breaker::{Breaker, Standing};
+use crate::deploy::breaker::{Breaker, BreakerState};
 use crate::deploy::entry::{EntryName, entry_of};
-use crate::executor::Share;
+use crate::executor::TopicShare;
 use crate::manifest::{Manifest, Topic, percent};
 use crate::observe::counters::{Counters, Fate, read};
 use crate::observe::log::attempt_log::millis;
-use crate::observe::module_stats::{Figures, Sums};
-use crate::observe::recent_attempts::Latest;
+use crate::observe::module_stats::Sums;
 use crate::report::status::Serving;
-use crate::worker::Order;
-use crate::worker::batch_limits::Member;
+use crate::worker::batch_limits::TopicBatchLimits;
+use crate::worker::{Command, TopicStats};
 
 /// All topics that are served.
 #[derive(Default)]
 pub(super) struct Topics {
     pub(super) served: BTreeMap<TopicName, Served>,
-    /// Topics that were left, while what they had in flight ends.
+    /// Topics that are no longer served and still have jobs in flight.
     leaving: Vec<Leaving>,
-    /// Some topics are not served yet, since Redis did not take their rules.
+    /// Redis refused the limits of some topics, so they are not served yet.
     pub(super) are_unbound: bool,
-    /// More topics match patterns than are served, and that was logged.
-    pub(super) are_crowded: bool,
+    /// More topics match patterns than are served, and this was logged.
+    pub(super) pattern_limit_logged: bool,
 }
 
 /// A topic that is served.
 pub(super) struct Served {
-    /// Its settings, as they are in effect.
+    /// The settings in effect.
     pub(super) topic: Topic,
-    /// Its shards: those that jobs are pushed to, and those of earlier numbers.
+    /// The shards: those that receive pushes, and those of earlier counts.
     pub(super) shards: Vec<TopicName>,
-    /// Who runs its jobs; none where pull consumers do.
+    /// The workers; `None` if pull consumers serve it.
     pub(super) workers: Option<Workers>,
 }
 
 /// The workers of a topic.
 pub(super) struct Workers {
-    pub(super) share: Share,
-    /// Its place among the topics.
-    pub(super) member: Member,
+    pub(super) share: TopicShare,
+    /// The size limits of its turns.
+    pub(super) batch_limits: TopicBatchLimits,
     pub(super) binding: watch::Sender<Arc<Binding>>,
-    pub(super) orders: watch::Sender<Order>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) figures: Arc<Figures>,
-    pub(super) latest: Arc<Latest>,
+    pub(super) commands: watch::Sender<Command>,
+    pub(super) stats: TopicStats,
     pub(super) breaker: Arc<Breaker>,
     pub(super) each: Vec<ShardWorker>,
 }
 
 /// The worker of one shard.
 pub(super) struct ShardWorker {
-    pub(super) poke: Arc<Poke>,
+    pub(super) wake_up: Arc<WakeUp>,
     pub(super) task: JoinHandle<()>,
 }
 
-/// Workers of a topic that was left, while what they had in flight ends.
+/// The workers of a topic that is no longer served, until their jobs in flight end.
 pub(super) struct Leaving {
     name: TopicName,
     workers: Workers,
@@ -85,19 +82,20 @@ impl Topics {
         by_entry.filter_map(|(_, served)| served.workers.as_ref())
     }
 
-    /// The wake-up of each shard's worker, in the order of their names.
-    pub(super) fn pokes(&self) -> Vec<(TopicName, Arc<Poke>)> {
-        let mut pokes = Vec::new();
+    /// The wake-up of each shard's worker, sorted by shard.
+    pub(super) fn wake_ups(&self) -> Vec<(TopicName, Arc<WakeUp>)> {
+        let mut wake_ups = Vec::new();
         for served in self.served.values() {
             let Some(workers) = &served.workers else { continue };
             let both = served.shards.iter().zip(&workers.each);
-            pokes.extend(both.map(|(shard, worker)| (shard.clone(), Arc::clone(&worker.poke))));
+            wake_ups
+                .extend(both.map(|(shard, worker)| (shard.clone(), Arc::clone(&worker.wake_up))));
         }
-        pokes.sort_by(|(one, _), (other, _)| one.cmp(other));
-        pokes
+        wake_ups.sort_by(|(one, _), (other, _)| one.cmp(other));
+        wake_ups
     }
 
-    /// Leaves a topic: what it has in flight may finish within its ttr. False if it is not served.
+    /// Stops serving a topic: jobs in flight may finish within its ttr. False if it is not served.
     pub(super) fn leave(&mut self, name: &TopicName) -> bool {
         let Some(served) = self.served.remove(name) else { return false };
         let until = Instant::now() + served.topic.ttr;
@@ -106,7 +104,8 @@ impl Topics {
         true
     }
 
-    /// Leaves all topics: what is in flight, of those left before too, may finish until then.
+    /// Stops serving all topics: jobs in flight may finish until then, also those of topics that stopped
+    /// earlier.
     pub(super) fn leave_all(self, until: Instant) -> Vec<Leaving> {
         let served = self.served.into_iter();
         let served = served.filter_map(|(name, served)| served.leave(name, until));
@@ -121,19 +120,19 @@ impl Topics {
 impl Workers {
     /// True if the breaker is not closed.
     pub(super) fn is_held_back(&self) -> bool {
-        self.breaker.standing() != Standing::Closed
+        self.breaker.state() != BreakerState::Closed
     }
 }
 
-/// What the workers of a topic are bound to: each of its shards runs its part of what may run at once.
+/// The binding of a topic's workers: each shard gets its part of the concurrency.
 pub(super) fn binding(topic: &Topic, handlers: Handlers, lease: Duration) -> Binding {
     let concurrency = topic.concurrency.div_ceil(topic.shards.max(1));
     Binding { topic: Topic { concurrency, ..topic.clone() }, handlers, lease }
 }
 
 impl Served {
-    /// Binds what runs the topic's jobs to other settings, or to other modules.
-    pub(super) fn bind_anew(
+    /// Binds the topic's workers to new settings or modules.
+    pub(super) fn rebind(
         &mut self,
         name: &TopicName,
         topic: Topic,
@@ -155,30 +154,30 @@ impl Served {
             !same
         });
         let (digest, old) = (handlers.main.digest(), before.main.digest());
-        // After the binding: what starts from now on is of the new module.
+        // After the change of the binding, so that new jobs run on the new module.
         if (digest != old || other_rule) && workers.breaker.reset(Instant::now()) {
-            info!(topic = %name, "the breaker is closed: another module serves, or its rule is another");
+            info!(topic = %name, "the breaker is closed: the module or the rule changed");
         }
         if digest != old {
             info!(topic = %name, digest = %digest.short(), before = %old.short(),
-                "a new module serves; jobs that run finish on the one before");
+                "a new module serves; running jobs finish on the previous one");
         }
-        tell_canary(name, before.canary.as_ref(), handlers.canary.as_ref());
+        log_canary(name, before.canary.as_ref(), handlers.canary.as_ref());
     }
 
-    /// Where its status is looked up; none where pull consumers serve it.
+    /// The sources of its status; `None` if pull consumers serve it.
     pub(super) fn serving(&self) -> Option<Serving> {
         let workers = self.workers.as_ref()?;
         Some(Serving {
             bound: workers.binding.subscribe(),
-            counters: Arc::clone(&workers.counters),
-            figures: Arc::clone(&workers.figures),
-            latest: Arc::clone(&workers.latest),
+            counters: Arc::clone(&workers.stats.counters),
+            figures: Arc::clone(&workers.stats.module_stats),
+            latest: Arc::clone(&workers.stats.recent_attempts),
             breaker: Arc::clone(&workers.breaker),
         })
     }
 
-    /// Leases no more, and lets what is in flight finish until then; the rest stays in Redis.
+    /// Leases no more jobs, and lets those in flight finish until then; the others stay in Redis.
     pub(super) fn leave(self, name: TopicName, until: Instant) -> Option<Leaving> {
         let leaving = Leaving { name, workers: self.workers? };
         leaving.hurry(until);
@@ -186,45 +185,45 @@ impl Served {
     }
 }
 
-/// Says which canary runs which part of the jobs, if that was otherwise before.
-pub(super) fn tell_canary(
+/// Logs a change of the canary.
+pub(super) fn log_canary(
     name: &TopicName,
     before: Option<&CanaryHandler>,
     canary: Option<&CanaryHandler>,
 ) {
-    let told = |canary: &CanaryHandler| (canary.handler.digest(), canary.share);
+    let described = |canary: &CanaryHandler| (canary.handler.digest(), canary.share);
     match canary {
-        Some(canary) if before.map(told) != Some(told(canary)) => {
+        Some(canary) if before.map(described) != Some(described(canary)) => {
             let (digest, percent) = (canary.handler.digest(), percent(canary.share));
             info!(topic = %name, digest = %digest.short(), percent,
                 "the canary runs a part of the jobs, chosen by their ids");
         }
         None if before.is_some() => {
-            info!(topic = %name, "no canary any more: the handler runs all jobs");
+            info!(topic = %name, "the canary is removed: the handler runs all jobs");
         }
         _ => {}
     }
 }
 
 impl Leaving {
-    /// Gives what is in flight no longer than until then.
+    /// Limits the time of jobs in flight.
     pub(super) fn hurry(&self, until: Instant) {
-        self.workers.orders.send_replace(Order::Drain(until));
+        self.workers.commands.send_replace(Command::Drain(until));
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.workers.each.iter().all(|worker| worker.task.is_finished())
     }
 
-    /// Waits for the end, and says what was done.
+    /// Waits for the workers, and logs their counts.
     pub(super) async fn ended(self) {
         let Self { name, workers } = self;
         for worker in workers.each {
             if let Err(error) = worker.task.await {
-                warn!(topic = %name, %error, "the worker did not end well; its leases expire");
+                warn!(topic = %name, %error, "the worker failed; its leases expire");
             }
         }
-        log_counts(&name, &workers.counters, &workers.figures.total());
+        log_counts(&name, &workers.stats.counters, &workers.stats.module_stats.total());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What topics are served with: the handles that the workers, the background loops and the HTTP server share.
+//! The handles that workers, background loops and the HTTP server share.
 
 use std::sync::Arc;
 
@@ -9,52 +9,53 @@ use duebox_sandbox::{HostServices, HttpClient, LogSink, Sandbox};
 use super::redis::Connected;
 use super::threads::AllThreads;
 use crate::background::relay::Relay;
-use crate::executor::Ground;
+use crate::executor::ExecutorResources;
 use crate::executor::timer::Timer;
 use crate::manifest::Runner;
-use crate::observe::events::{Events, Telling};
+use crate::observe::events::{Events, EventsTask};
 use crate::observe::health::Health;
 use crate::observe::log::handler_log::HandlerLog;
-use crate::observe::pull_counters::Consumed;
-use crate::observe::push_counters::Pushes;
-use crate::observe::traces::{Exporting, Traces};
+use crate::observe::pull_counters::PullCounters;
+use crate::observe::push_counters::PushCounters;
+use crate::observe::traces::{ExportTask, Traces};
 use crate::redis_host::handler_store::RedisKv;
 use crate::redis_host::outage::Outage;
-use crate::worker::batch_limits::Company;
+use crate::worker::WorkerServices;
+use crate::worker::batch_limits::BatchLimits;
 
 /// The handles.
 pub(super) struct Services {
-    /// Names this daemon among all of one Redis.
+    /// Identifies this daemon among all on one Redis.
     pub(super) runner_id: Arc<str>,
     pub(super) queue: Queue,
-    /// The latency of the handlers' store.
-    pub(super) store_traffic: Arc<LatencyStats>,
+    /// Latency stats of the handlers' store.
+    pub(super) store_latency: Arc<LatencyStats>,
     pub(super) outage: Arc<Outage>,
     pub(super) sandbox: Arc<Sandbox>,
-    pub(super) executor: Ground,
-    pub(super) batch_limits: Company,
+    pub(super) executor: ExecutorResources,
+    pub(super) batch_limits: BatchLimits,
     pub(super) timer: Timer,
     pub(super) relay: Relay,
-    /// What wakes pull consumers that wait over HTTP.
-    pub(super) bells: WakeUpHub,
+    /// Wakes pull consumers that wait over HTTP.
+    pub(super) wake_up_hub: WakeUpHub,
     pub(super) records: Records,
 }
 
-/// Where it is recorded what the daemon does.
+/// The records of the daemon.
 pub(super) struct Records {
     pub(super) health: Arc<Health>,
-    pub(super) pushes: Arc<Pushes>,
-    pub(super) consumed: Arc<Consumed>,
+    pub(super) push_counters: Arc<PushCounters>,
+    pub(super) pull_counters: Arc<PullCounters>,
     pub(super) handler_log: Arc<HandlerLog>,
     pub(super) traces: Traces,
     pub(super) events: Events,
 }
 
-/// The tasks that send what was recorded, to be stopped at the end.
-pub(super) type Senders = (Exporting, Telling);
+/// The tasks that send records, stopped at the end.
+pub(super) type Senders = (ExportTask, EventsTask);
 
 impl Services {
-    /// Makes them, over the connections to Redis.
+    /// Creates the services over the connections to Redis.
     pub(super) fn start(
         runner: &Runner,
         prefix: &str,
@@ -66,14 +67,14 @@ impl Services {
             format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..)).into();
         let handler_log = Arc::<HandlerLog>::default();
         let executor = executor(runner, &redis.store, &handler_log, threads);
-        let (traces, exporting) = Traces::start(threads.network.handle(), &runner_id);
+        let (traces, export_task) = Traces::start(threads.network.handle(), &runner_id);
         traces.send_to(runner.otlp.as_ref());
-        let (events, telling) = Events::start(redis.settings.clone(), prefix.to_owned());
+        let (events, events_task) = Events::start(redis.settings.clone(), prefix.to_owned());
         events.keep(runner.events);
         let records = Records {
             health: Arc::default(),
-            pushes: Arc::default(),
-            consumed: Arc::default(),
+            push_counters: Arc::default(),
+            pull_counters: Arc::default(),
             handler_log,
             traces,
             events,
@@ -81,30 +82,43 @@ impl Services {
         let services = Self {
             runner_id,
             queue: redis.queue.clone(),
-            store_traffic: redis.store.traffic(),
+            store_latency: redis.store.traffic(),
             outage: Arc::default(),
             sandbox,
             executor,
-            batch_limits: Company::default(),
-            timer: Timer::start().context("no timer could be had from the system")?,
+            batch_limits: BatchLimits::default(),
+            timer: Timer::start().context("cannot start the timer thread")?,
             relay: Relay::default(),
-            bells: WakeUpHub::default(),
+            wake_up_hub: WakeUpHub::default(),
             records,
         };
-        Ok((services, (exporting, telling)))
+        Ok((services, (export_task, events_task)))
+    }
+
+    /// What a worker gets of them.
+    pub(super) fn for_worker(&self) -> WorkerServices {
+        WorkerServices {
+            queue: self.queue.clone(),
+            outage: Arc::clone(&self.outage),
+            relay: self.relay.clone(),
+            traces: self.records.traces.clone(),
+            events: self.records.events.clone(),
+            timer: self.timer.clone(),
+            runner_id: Arc::clone(&self.runner_id),
+        }
     }
 }
 
-/// What the guests of all topics share.
+/// Creates what the executors of all topics share.
 fn executor(
     runner: &Runner,
     store: &Arc<RedisKv>,
     handler_log: &Arc<HandlerLog>,
     threads: &AllThreads,
-) -> Ground {
-    Ground {
+) -> ExecutorResources {
+    ExecutorResources {
         threads: threads.guests.threads(runner.threads),
-        slots: Ground::slots(runner.max_jobs),
+        slots: ExecutorResources::slots(runner.max_jobs),
         world: Arc::new(HostServices {
             http: Some(HttpClient::new(threads.network.handle().clone())),
             kv: Some(Arc::clone(store) as _),

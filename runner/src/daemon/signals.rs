@@ -1,8 +1,8 @@
-//! The signals the daemon heeds: SIGTERM and SIGINT end it, SIGHUP reloads.
+//! The signals that the daemon handles: SIGTERM and SIGINT stop it, SIGHUP reloads.
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What a signal asks for.
+/// The effect of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// Drain and end.
@@ -19,10 +19,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen: from here on none of them ends the process by itself.
+    /// Handles the signals from now on; none of them kills the process any more.
     ///
     /// # Errors
-    /// What the system said, if it refuses.
+    /// The error of the system.
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -31,7 +31,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop,
@@ -40,7 +40,7 @@ impl Signals {
         }
     }
 
-    /// Waits for one that ends the process.
+    /// Waits for a signal to stop.
     pub async fn stop(&mut self) {
         while self.next().await != Signal::Stop {}
     }

@@ -1,4 +1,4 @@
-//! The start of a daemon that is built: workers, background loops and the HTTP server.
+//! Starts a built daemon: workers, background loops and the HTTP server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::http::{self, Addresses, Server};
 use crate::observe::health::Phase;
 use crate::report::status;
 
-/// What is needed at the start only.
+/// What only the start needs.
 pub(super) struct Startup {
-    /// The addresses of the HTTP server, bound already.
+    /// The bound addresses of the HTTP server.
     pub(super) addresses: Addresses,
-    /// Where the HTTP server connects to.
+    /// The Redis for the HTTP server's connection.
     pub(super) redis: ConnectionSettings,
-    /// Where orders of operators are sent.
+    /// The channel for orders from the control channel.
     pub(super) orders: mpsc::Sender<String>,
 }
 
 impl Supervisor {
-    /// Starts all that serves. On an error the managed Redis is stopped again.
+    /// Starts everything. On an error it stops the managed Redis.
     pub(super) async fn start(&mut self, startup: Startup, http: &Runtime) -> anyhow::Result<()> {
         let Startup { addresses, redis, orders } = startup;
         self.bind_all().await;
@@ -41,30 +41,36 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts the background loops; `api` is the address that the status reports.
+    /// Starts the background loops; `api` is the address for the status.
     fn start_loops(&mut self, orders: mpsc::Sender<String>, api: Option<SocketAddr>) {
         let (services, published) = (&self.services, &self.published);
         let queue = || services.queue.clone();
         let outage = || Arc::clone(&services.outage);
-        let pokes = || Arc::clone(&published.pokes);
-        let pushes = || Arc::clone(&services.records.pushes);
+        let wake_ups = || Arc::clone(&published.wake_ups);
+        let pushes = || Arc::clone(&services.records.push_counters);
         let finder = || published.finder.clone();
         let loops = &mut self.owned.background;
-        loops.spawn(poller::look(queue(), pokes(), self.manifest.redis.poll, outage()));
-        loops.spawn(poller::listen(queue(), pokes(), services.bells.clone(), finder(), orders));
-        loops.spawn(maintenance::keep(queue(), Arc::clone(&published.retentions), outage()));
-        loops.spawn(services.relay.clone().run(queue(), pokes(), pushes(), outage()));
-        loops.spawn(rules::keep(queue(), published.rules.subscribe(), finder(), outage()));
-        loops.spawn(finder().look(queue(), outage()));
+        loops.spawn(poller::poll(queue(), wake_ups(), self.manifest.redis.poll, outage()));
+        loops.spawn(poller::listen(
+            queue(),
+            wake_ups(),
+            services.wake_up_hub.clone(),
+            finder(),
+            orders,
+        ));
+        loops.spawn(maintenance::run(queue(), Arc::clone(&published.retentions), outage()));
+        loops.spawn(services.relay.clone().run(queue(), wake_ups(), pushes(), outage()));
+        loops.spawn(rules::run(queue(), published.rules.subscribe(), finder(), outage()));
+        loops.spawn(finder().run(queue(), outage()));
         let schedules = published.schedules.subscribe();
-        loops.spawn(scheduler::keep_time(queue(), schedules, pushes(), outage()));
+        loops.spawn(scheduler::run(queue(), schedules, pushes(), outage()));
         let identity = (Arc::clone(&services.runner_id), api);
         let (watched, refused) = (published.watched.subscribe(), published.refused.subscribe());
         loops.spawn(status::tell(queue(), identity, watched, refused, outage()));
-        loops.spawn(systemd::pulse(Arc::clone(&services.records.health)));
+        loops.spawn(systemd::beat(Arc::clone(&services.records.health)));
     }
 
-    /// Starts the HTTP server, if there is an address to serve on.
+    /// Starts the HTTP server, if it has an address.
     async fn start_http(
         &mut self,
         addresses: Addresses,
@@ -80,12 +86,12 @@ impl Supervisor {
             redis,
             prefix: self.manifest.redis.prefix.clone(),
             finder: self.published.finder.clone(),
-            bells: services.bells.clone(),
+            bells: services.wake_up_hub.clone(),
             probes: self.probes(),
-            pushes: Arc::clone(&records.pushes),
+            pushes: Arc::clone(&records.push_counters),
             watched: self.published.watched.subscribe(),
             runner_id: Arc::clone(&services.runner_id),
-            consumed: Arc::clone(&records.consumed),
+            consumed: Arc::clone(&records.pull_counters),
             traces: records.traces.clone(),
             events: records.events.clone(),
         };

@@ -1,4 +1,4 @@
-//! Supervising: what comes up while the daemon serves, one thing after the other, until a signal ends it.
+//! Supervises the running daemon: handles one event after the other, until a signal stops it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Supervisor, systemd};
 use crate::background::topic_discovery::FOUND_MAX;
 use crate::deploy::reload::Changes;
 
-/// How soon topics that Redis would not take are tried again.
+/// The delay before topics that Redis refused are tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
 
 impl Supervisor {
@@ -41,11 +41,11 @@ impl Supervisor {
         }
         tokio::select! {
             () = self.drain() => {}
-            () = signals.stop() => warn!("stopped at once; leases that are held expire by themselves"),
+            () = signals.stop() => warn!("stopped at once; the leases expire by themselves"),
         }
     }
 
-    /// What has changed; `None` if the daemon is to stop.
+    /// Finds the changed files; `None` if the daemon is to stop.
     async fn changes(&mut self, signals: &mut Signals) -> Option<Changes> {
         let look = self.reloader.look(&self.services.sandbox, &self.manifest, &self.deployments);
         let mut look = Box::pin(look);
@@ -53,13 +53,13 @@ impl Supervisor {
             match self.supervise_until(&mut look, signals).await {
                 Ok(changes) => return Some(changes),
                 Err(Signal::Stop) => return None,
-                // It looks already; what changes from now on is a change of its own.
+                // A look is already running; a later change is found by the next one.
                 Err(Signal::Reload) => systemd::reloading(),
             }
         }
     }
 
-    /// Acts on what comes up until `over` is ready or a signal comes.
+    /// Handles events until `over` is ready or a signal arrives.
     async fn supervise_until<T>(
         &mut self,
         over: impl Future<Output = T>,

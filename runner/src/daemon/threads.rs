@@ -1,5 +1,5 @@
-//! The threads of the daemon. Guests have threads of their own; Redis, timers and heartbeats keep theirs,
-//! so that no guest and no request delays a heartbeat.
+//! The threads of the daemon. Guests and HTTP have their own, so that neither delays Redis, timers and
+//! heartbeats.
 
 use std::io;
 
@@ -8,17 +8,16 @@ use tokio::runtime::{Builder, Runtime};
 use crate::executor::threads::GuestThreads;
 use crate::manifest::Runner;
 
-/// Threads for Redis, timers and the workers' bookkeeping.
+/// Threads for Redis, timers and the workers.
 const CONTROL_THREADS: usize = 2;
 
-/// Threads for the network requests of handlers. They are not those of Redis: a handler that moves many
-/// bytes, or greets many servers over TLS, delays no lease.
+/// Threads for network requests of handlers: large transfers and TLS handshakes do not delay leases.
 const NETWORK_THREADS: usize = 2;
 
 /// Threads for the HTTP server.
 const HTTP_THREADS: usize = 1;
 
-/// All threads of the daemon, by what they run.
+/// All threads of the daemon by purpose.
 pub(super) struct AllThreads {
     pub(super) control: Runtime,
     pub(super) guests: GuestThreads,
@@ -27,7 +26,7 @@ pub(super) struct AllThreads {
 }
 
 impl AllThreads {
-    /// Starts them.
+    /// Starts the threads.
     pub(super) fn start(runner: &Runner) -> io::Result<Self> {
         Ok(Self {
             control: runtime(CONTROL_THREADS, "duebox")?,
@@ -37,7 +36,7 @@ impl AllThreads {
         })
     }
 
-    /// Ends them. What runs on the network and HTTP threads is not waited for.
+    /// Stops the threads, without waiting for the network and HTTP threads.
     pub(super) fn shutdown(self) {
         self.guests.shutdown();
         self.network.shutdown_background();

@@ -1,5 +1,5 @@
-//! The breaker of a topic: after a row of failures nothing more is started, and one job at a time tries
-//! whether the handler is well again. The jobs that wait lose no attempt meanwhile.
+//! The circuit breaker of a topic. After `failures` failures in a row it opens: no job starts, except one
+//! probe at a time. Waiting jobs lose no attempt meanwhile.
 //!
 //! ```text
 //!           a row of failures               its wait is over, one job is leased
@@ -8,8 +8,8 @@
 //!     └──── the probe did not fail, or another module serves ────────────┘
 //! ```
 //!
-//! All shard workers of a topic in this process share one. Attempts that were under way when it was last
-//! closed say nothing of what serves now and are not counted.
+//! All shard workers of a topic in this process share one breaker. Attempts that started before it was last
+//! closed ran on an earlier module or rule, and are not counted.
 
 use std::time::Instant;
 
@@ -17,68 +17,72 @@ use tokio::sync::watch;
 
 use crate::manifest::BreakerRule;
 
-/// What a breaker lets through.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// Everything.
+pub enum BreakerState {
+    /// All jobs run.
     Closed,
-    /// Nothing until `probe_at`, then one job.
+    /// No job is leased until `probe_at`, then one.
     Open {
         /// When it opened.
         since: Instant,
-        /// When the next job may be leased to try.
+        /// When the probe may be leased.
         probe_at: Instant,
     },
-    /// Nothing: a worker leases or runs the one job that is let through.
+    /// A worker leases or runs the probe; no other job is leased.
     Probing {
         /// When it opened.
         since: Instant,
     },
 }
 
-/// An attempt that has ended, as far as a breaker cares.
+/// The end of an attempt, as the breaker sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct End {
-    /// When it began.
+    /// When the attempt started.
     pub started_at: Instant,
     /// Whether it failed.
     pub failed: bool,
 }
 
-/// What is known of a topic's handler.
+/// The state of a breaker and its count of failures.
 #[derive(Debug)]
-pub struct State {
-    standing: Standing,
+pub struct BreakerTracker {
+    state: BreakerState,
     /// Failures in a row.
     row: u32,
-    /// Attempts that began before this do not count.
+    /// Attempts that started before this moment are not counted.
     counts_from: Instant,
 }
 
 /// The breaker of one topic in this process.
-pub struct Breaker(watch::Sender<State>);
+pub struct Breaker(watch::Sender<BreakerTracker>);
 
-/// Waits for a breaker to change.
-pub type Changes = watch::Receiver<State>;
+/// Reports changes of a breaker.
+pub type Changes = watch::Receiver<BreakerTracker>;
 
 impl Breaker {
-    /// A closed one.
+    /// Creates a closed breaker.
     pub fn new(now: Instant) -> Self {
-        Self(watch::Sender::new(State { standing: Standing::Closed, row: 0, counts_from: now }))
+        Self(watch::Sender::new(BreakerTracker {
+            state: BreakerState::Closed,
+            row: 0,
+            counts_from: now,
+        }))
     }
 
-    /// What it lets through.
-    pub fn standing(&self) -> Standing {
-        self.0.borrow().standing
+    /// The current state.
+    pub fn state(&self) -> BreakerState {
+        self.0.borrow().state
     }
 
-    /// Tells of each change from now on.
+    /// Subscribes to changes from now on.
     pub fn changes(&self) -> Changes {
         self.0.subscribe()
     }
 
-    /// Attempts have ended, in this order; true if they opened it. Those of a probe are for
-    /// [`probed`](Self::probed).
+    /// Counts ended attempts in their order; true if they opened the breaker. The end of a probe is
+    /// reported to [`probed`](Self::probed) instead.
     pub fn ended(&self, rule: BreakerRule, ends: impl Iterator<Item = End>, now: Instant) -> bool {
         self.0.send_if_modified(|state| {
             for end in ends.filter(|end| end.started_at >= state.counts_from) {
@@ -89,36 +93,36 @@ impl Breaker {
             }
             let opens = rule.failures > 0
                 && state.row >= rule.failures
-                && state.standing == Standing::Closed;
+                && state.state == BreakerState::Closed;
             if opens {
-                state.standing = Standing::Open { since: now, probe_at: now + rule.probe };
+                state.state = BreakerState::Open { since: now, probe_at: now + rule.probe };
             }
             opens
         })
     }
 
-    /// Asks for the probe; true for the one caller that may lease it.
+    /// Claims the probe; true for the one caller that may lease it.
     pub fn claim(&self, now: Instant) -> bool {
-        self.0.send_if_modified(|state| match state.standing {
-            Standing::Open { since, probe_at } if probe_at <= now => {
-                state.standing = Standing::Probing { since };
+        self.0.send_if_modified(|state| match state.state {
+            BreakerState::Open { since, probe_at } if probe_at <= now => {
+                state.state = BreakerState::Probing { since };
                 true
             }
             _ => false,
         })
     }
 
-    /// The probe that was asked for did not run, or nobody can say what came of it: another may try at
-    /// once.
+    /// Returns a claimed probe without a result; another may be leased at once.
     pub fn unclaim(&self, now: Instant) {
         self.0.send_if_modified(|state| state.end_probe(now));
     }
 
-    /// The probe has ended; true if that closes the breaker. A failed one makes the next wait as long.
+    /// Reports the result of the probe; true if that closes the breaker. After a failure the next probe
+    /// waits `rule.probe`.
     pub fn probed(&self, rule: BreakerRule, failed: bool, now: Instant) -> bool {
         let mut closes = false;
         self.0.send_if_modified(|state| {
-            closes = !failed && matches!(state.standing, Standing::Probing { .. });
+            closes = !failed && matches!(state.state, BreakerState::Probing { .. });
             if closes {
                 state.close(now);
                 return true;
@@ -128,25 +132,25 @@ impl Breaker {
         closes
     }
 
-    /// Another module serves, or another rule holds: closes it, and true if it was not closed.
+    /// Closes the breaker because the module or the rule changed; true if it was not closed.
     pub fn reset(&self, now: Instant) -> bool {
         self.0.send_if_modified(|state| {
-            let was_open = state.standing != Standing::Closed;
+            let was_open = state.state != BreakerState::Closed;
             state.close(now);
             was_open
         })
     }
 }
 
-impl State {
+impl BreakerTracker {
     fn close(&mut self, now: Instant) {
-        *self = Self { standing: Standing::Closed, row: 0, counts_from: now };
+        *self = Self { state: BreakerState::Closed, row: 0, counts_from: now };
     }
 
-    /// From probing back to open, if it is probing.
+    /// Returns from probing to open; false if no probe is claimed.
     fn end_probe(&mut self, next_at: Instant) -> bool {
-        let Standing::Probing { since } = self.standing else { return false };
-        self.standing = Standing::Open { since, probe_at: next_at };
+        let BreakerState::Probing { since } = self.state else { return false };
+        self.state = BreakerState::Open { since, probe_at: next_at };
         true
     }
 }
@@ -171,52 +175,52 @@ mod tests {
     }
 
     #[test]
-    fn only_a_row_opens_it() {
+    fn only_failures_in_a_row_open_it() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         assert!(!breaker.ended(RULE, ends(now, "ffaff"), now));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(!breaker.claim(now));
         assert!(breaker.ended(RULE, ends(now, "faaa"), now));
-        assert_eq!(breaker.standing(), Standing::Open { since: now, probe_at: now + 10 * SECOND });
-        assert!(!breaker.ended(RULE, ends(now, "fff"), now), "it is open already");
+        assert_eq!(breaker.state(), BreakerState::Open { since: now, probe_at: now + 10 * SECOND });
+        assert!(!breaker.ended(RULE, ends(now, "fff"), now), "it is already open");
     }
 
     #[test]
-    fn without_a_number_it_never_opens() {
+    fn with_zero_failures_it_never_opens() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         let off = BreakerRule { failures: 0, ..RULE };
         assert!(!breaker.ended(off, ends(now, &"f".repeat(10_000)), now));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[test]
-    fn one_probe_at_a_time_after_the_wait() {
+    fn one_probe_runs_at_a_time_after_the_wait() {
         let start = Instant::now();
         let breaker = opened(start);
         assert!(!breaker.claim(start + 9 * SECOND));
         let at = start + 10 * SECOND;
         assert!(breaker.claim(at) && !breaker.claim(at));
-        assert_eq!(breaker.standing(), Standing::Probing { since: start });
+        assert_eq!(breaker.state(), BreakerState::Probing { since: start });
         breaker.unclaim(at);
-        assert!(breaker.claim(at), "a probe that did not run is no probe");
+        assert!(breaker.claim(at), "a probe without a result can be claimed again");
         assert!(!breaker.probed(RULE, true, at));
         let probe_at = at + 10 * SECOND;
-        assert_eq!(breaker.standing(), Standing::Open { since: start, probe_at });
+        assert_eq!(breaker.state(), BreakerState::Open { since: start, probe_at });
         assert!(!breaker.claim(at + 9 * SECOND) && breaker.claim(probe_at));
         assert!(breaker.probed(RULE, false, probe_at));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[test]
-    fn what_was_under_way_when_it_closed_counts_no_more() {
+    fn attempts_from_before_it_closed_do_not_count() {
         let start = Instant::now();
         let breaker = opened(start);
         let later = start + SECOND;
         assert!(breaker.reset(later) && !breaker.reset(later));
         assert!(!breaker.ended(RULE, ends(start, "ffff"), later));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(breaker.ended(RULE, ends(later, "fff"), later));
     }
 
@@ -228,11 +232,11 @@ mod tests {
         assert!(breaker.claim(at) && breaker.reset(at));
         assert!(!breaker.probed(RULE, true, at));
         breaker.unclaim(at);
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[test]
-    fn whoever_waits_is_told_of_changes_and_of_nothing_else() {
+    fn only_state_changes_are_reported() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         let changes = breaker.changes();

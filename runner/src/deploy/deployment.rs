@@ -1,8 +1,9 @@
-//! A deployment: one module serves at each place of the manifest, and the one before is kept until the next
-//! swap, so that it can come back at once.
+//! A deployment: the module that serves an entry's handler or canary. The previous module is kept until the
+//! next change, so that a rollback takes effect at once.
 //!
-//! A new module is on trial for a while: it is compared with the one before by the results of their
-//! attempts. What was rolled back is not taken again until its file, or its entry in the manifest, changes.
+//! A new module is on trial for a while: the results of its attempts are compared with those of the
+//! previous one. A withdrawn module is not deployed again until its file or its entry in the manifest
+//! changes.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +13,19 @@ use super::modules::{Module, Recipe};
 use crate::manifest::{Rollback, Topic};
 use crate::observe::module_stats::Sums;
 
-/// The module that serves at a place, and the one that served there before.
+/// The module that serves, and the previous one.
 pub(crate) struct Deployment {
     pub(crate) module: Module,
-    before: Option<Module>,
+    previous: Option<Module>,
     trial: Option<Trial>,
     withdrawn: Option<Withdrawn>,
 }
 
-/// A new module while it is watched.
+/// A new module that is being compared with the previous one.
 struct Trial {
     until: Instant,
-    /// What its build had done already when it came: it may have served before.
-    began_with: Tally,
+    /// The attempts of this build before the trial: it may have served earlier.
+    began_with: AttemptCounts,
 }
 
 /// A module that was rolled back.
@@ -33,33 +34,33 @@ struct Withdrawn {
     recipe: Recipe,
 }
 
-/// How many attempts a module has ended, and how many of them failed.
+/// How many attempts of a module have ended, and how many of them failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct AttemptCounts {
     pub(crate) jobs: u64,
     pub(crate) failed: u64,
 }
 
-/// What comes of a trial: each module with what it has done.
-pub(crate) struct Verdict {
-    /// The new one fails too often, and must go; else its time is over, and it stays.
-    pub(crate) goes: bool,
-    pub(crate) new: (Digest, Tally),
-    pub(crate) before: (Digest, Tally),
+/// The result of a trial, with the attempts of both modules.
+pub(crate) struct TrialResult {
+    /// True if the new module failed too often and must be rolled back; false if its trial is over.
+    pub(crate) is_withdrawn: bool,
+    pub(crate) new: (Digest, AttemptCounts),
+    pub(crate) before: (Digest, AttemptCounts),
 }
 
 impl Deployment {
-    /// The first module of a place.
+    /// Creates a deployment of a first module.
     pub(crate) fn new(module: Module) -> Self {
-        Self { module, before: None, trial: None, withdrawn: None }
+        Self { module, previous: None, trial: None, withdrawn: None }
     }
 
-    /// The build that serves.
+    /// The digest of the module that serves.
     pub(crate) fn digest(&self) -> Digest {
         self.module.handler.digest()
     }
 
-    /// True if a recipe asks for nothing new, as long as its file is the same.
+    /// True if a recipe needs no new module, as long as its file is unchanged.
     pub(crate) fn fits(&self, recipe: &Recipe) -> bool {
         match &self.withdrawn {
             Some(withdrawn) => withdrawn.recipe == *recipe,
@@ -67,30 +68,35 @@ impl Deployment {
         }
     }
 
-    /// Gives the modules the secrets as they are now. True if they are others than before.
+    /// Updates the secrets of the modules; true if they changed.
     pub(crate) fn give_secrets(&mut self, topic: &Topic) -> bool {
-        if let Some(before) = &mut self.before {
+        if let Some(before) = &mut self.previous {
             before.give_secrets(topic);
         }
         self.module.give_secrets(topic)
     }
 
-    /// Replaces the module. Another build than the one that served goes on trial for this long. True if it is
-    /// another.
-    pub(crate) fn replace(&mut self, module: Module, window: Duration, began_with: Tally) -> bool {
+    /// Replaces the module; true if the build is another one. It then goes on trial for `window`.
+    pub(crate) fn replace(
+        &mut self,
+        module: Module,
+        window: Duration,
+        began_with: AttemptCounts,
+    ) -> bool {
         self.withdrawn = None;
         let is_other = module.handler.digest() != self.digest();
         let left = std::mem::replace(&mut self.module, module);
         if is_other {
-            self.before = Some(left);
+            self.previous = Some(left);
             self.trial = Some(Trial { until: Instant::now() + window, began_with });
         }
         is_other
     }
 
-    /// Puts the module before back. The digest of the one that goes; `None` if there is none before.
-    pub(crate) fn go_back(&mut self) -> Option<Digest> {
-        let before = self.before.take()?;
+    /// Rolls back to the previous module. Returns the digest of the withdrawn one; `None` without a
+    /// previous module.
+    pub(crate) fn roll_back(&mut self) -> Option<Digest> {
+        let before = self.previous.take()?;
         let left = std::mem::replace(&mut self.module, before);
         let digest = left.handler.digest();
         self.withdrawn = Some(Withdrawn { digest, recipe: left.into_recipe() });
@@ -98,12 +104,12 @@ impl Deployment {
         Some(digest)
     }
 
-    /// The build that comes back at a rollback.
-    pub(crate) fn before(&self) -> Option<Digest> {
-        self.before.as_ref().map(|before| before.handler.digest())
+    /// The digest of the module that a rollback restores.
+    pub(crate) fn previous(&self) -> Option<Digest> {
+        self.previous.as_ref().map(|before| before.handler.digest())
     }
 
-    /// The build that was rolled back, as long as nothing else was asked for.
+    /// The digest of the module that was rolled back, until another one is deployed.
     pub(crate) fn withdrawn(&self) -> Option<Digest> {
         self.withdrawn.as_ref().map(|withdrawn| withdrawn.digest)
     }
@@ -112,29 +118,29 @@ impl Deployment {
         self.trial.is_some()
     }
 
-    /// Judges a module on trial by what is known of each build; none as long as nothing is decided. Where
-    /// the breaker holds jobs back, so many as `min_jobs` will not come: what has ended must do.
+    /// Judges the module on trial by the attempts of both builds; `None` while the trial goes on. While the
+    /// breaker holds jobs back, `min_jobs` will not be reached, so one attempt is enough.
     pub(crate) fn judge(
         &mut self,
         rule: &Rollback,
         is_held_back: bool,
-        of: impl Fn(Digest) -> Tally,
-    ) -> Option<Verdict> {
-        let (trial, before) = (self.trial.as_ref()?, self.before.as_ref()?);
+        of: impl Fn(Digest) -> AttemptCounts,
+    ) -> Option<TrialResult> {
+        let (trial, before) = (self.trial.as_ref()?, self.previous.as_ref()?);
         let (new_digest, old_digest) = (self.digest(), before.handler.digest());
         let (new, old) = (of(new_digest).since(trial.began_with), of(old_digest));
         let enough = if is_held_back { 1 } else { rule.min_jobs };
-        let goes = new.jobs >= u64::from(enough) && new.is_worse_than(old, rule);
-        if !goes && Instant::now() < trial.until {
+        let is_withdrawn = new.jobs >= u64::from(enough) && new.is_worse_than(old, rule);
+        if !is_withdrawn && Instant::now() < trial.until {
             return None;
         }
         self.trial = None;
-        Some(Verdict { goes, new: (new_digest, new), before: (old_digest, old) })
+        Some(TrialResult { is_withdrawn, new: (new_digest, new), before: (old_digest, old) })
     }
 }
 
-impl Tally {
-    /// What was done beyond an earlier count; a count that was forgotten meanwhile began anew.
+impl AttemptCounts {
+    /// The attempts since an earlier count. If the count was dropped meanwhile, it starts at zero again.
     fn since(self, earlier: Self) -> Self {
         if earlier.jobs > self.jobs {
             return self;
@@ -142,8 +148,8 @@ impl Tally {
         Self { jobs: self.jobs - earlier.jobs, failed: self.failed.saturating_sub(earlier.failed) }
     }
 
-    /// Whether it fails too often: more than `ratio` times as often as the other, which counts as one
-    /// failure in `min_jobs` if it fails more rarely.
+    /// Whether the failure rate is more than `ratio` times that of the other module, which counts as at
+    /// least one failure in `min_jobs`.
     fn is_worse_than(self, other: Self, rule: &Rollback) -> bool {
         let floor = 1.0 / f64::from(rule.min_jobs.max(1));
         rule.min_jobs > 0 && self.rate() > rule.ratio * other.rate().max(floor)
@@ -154,7 +160,7 @@ impl Tally {
     }
 }
 
-impl std::ops::AddAssign<&Sums> for Tally {
+impl std::ops::AddAssign<&Sums> for AttemptCounts {
     fn add_assign(&mut self, sums: &Sums) {
         self.jobs = self.jobs.saturating_add(sums.jobs);
         self.failed = self.failed.saturating_add(sums.failed);
@@ -167,18 +173,18 @@ mod tests {
 
     const RULE: Rollback = Rollback { window: Duration::from_secs(60), min_jobs: 50, ratio: 3.0 };
 
-    fn tally(failed: u64, jobs: u64) -> Tally {
-        Tally { jobs, failed }
+    fn tally(failed: u64, jobs: u64) -> AttemptCounts {
+        AttemptCounts { jobs, failed }
     }
 
     #[test]
-    fn a_module_goes_if_it_fails_far_more_often_than_the_one_before() {
-        let is_worse = |new, old| Tally::is_worse_than(new, old, &RULE);
-        // Against one that never failed, the limit is ratio / min_jobs: 6 %.
+    fn a_module_is_withdrawn_if_it_fails_far_more_often_than_the_previous_one() {
+        let is_worse = |new, old| AttemptCounts::is_worse_than(new, old, &RULE);
+        // Against a module that never failed, the limit is ratio / min_jobs: 6 %.
         assert!(is_worse(tally(4, 50), tally(0, 1_000)));
         assert!(!is_worse(tally(3, 50), tally(0, 1_000)));
         assert!(is_worse(tally(4, 50), tally(0, 0)));
-        // As bad as before, or not three times as bad.
+        // The same rate, or less than three times as high.
         assert!(!is_worse(tally(50, 50), tally(500, 1_000)));
         assert!(!is_worse(tally(30, 100), tally(100, 1_000)));
         assert!(is_worse(tally(31, 100), tally(100, 1_000)));
@@ -187,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_served_before_is_judged_by_what_it_does_now() {
+    fn a_build_that_served_before_is_judged_by_new_attempts_only() {
         assert_eq!(tally(5, 70).since(tally(4, 20)), tally(1, 50));
         assert_eq!(tally(1, 3).since(tally(4, 20)), tally(1, 3));
     }

@@ -1,7 +1,7 @@
-//! The deployments of a daemon: which module serves at each place of the manifest, and the history of each
+//! The deployments of a daemon: the module of each entry's handler and canary, and the history of each
 //! entry.
 //!
-//! A change here starts no job: whoever changes a deployment then binds the topics of its entry anew.
+//! Nothing here affects running workers: after a change the caller binds the topics of the entry again.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,53 +11,53 @@ use duebox_sandbox::Digest;
 use tracing::{info, warn};
 
 use super::binding::{CanaryHandler, Handlers};
-use super::deployment::{Deployment, Tally};
+use super::deployment::{AttemptCounts, Deployment};
 use super::entry::{EntryName, entries};
 use super::history::{Fate, History, Role};
 use super::module_file::ModuleError;
-use super::modules::{self, Loaded, Module, Place, Wanted};
+use super::modules::{self, Loaded, Module, ModuleRequest, ModuleSlot};
 use crate::manifest::{Manifest, Rollback, Topic};
-use crate::observe::module_stats::Figures;
+use crate::observe::module_stats::ModuleStats;
 
-/// The modules in service, and what became of those before them.
+/// The deployments, and the history of each entry.
 #[derive(Default)]
 pub(crate) struct Deployments {
-    by_place: BTreeMap<Place, Deployment>,
+    by_place: BTreeMap<ModuleSlot, Deployment>,
     histories: BTreeMap<EntryName, History>,
 }
 
-/// What is known of the jobs of an entry: a module on trial is judged by it.
+/// The results of an entry's jobs, by which a module on trial is judged.
 pub(crate) struct Evidence {
     /// The stats of every topic that the entry serves.
-    pub(crate) stats: Vec<Arc<Figures>>,
-    /// Whether the breaker of one of these topics is not closed.
+    pub(crate) stats: Vec<Arc<ModuleStats>>,
+    /// Whether the breaker of one of these topics is open.
     pub(crate) is_held_back: bool,
 }
 
-/// What serves a topic.
+/// The settings and modules that serve a topic.
 pub(crate) struct Service {
-    /// The settings in effect: what a module was compiled with changes only with the module.
+    /// The settings in effect: those that were compiled into a module change only with the module.
     pub(crate) topic: Topic,
-    /// The modules; `None` for a topic that is served to pull consumers.
+    /// The modules; `None` for a topic that pull consumers serve.
     pub(crate) handlers: Option<Handlers>,
 }
 
 impl Evidence {
-    /// What a build did on all of these topics.
-    pub(crate) fn tally(&self, digest: Digest) -> Tally {
-        let mut tally = Tally::default();
+    /// The attempts of a build on all of these topics.
+    pub(crate) fn tally(&self, digest: Digest) -> AttemptCounts {
+        let mut tally = AttemptCounts::default();
         self.stats.iter().for_each(|stats| tally += &stats.of(digest));
         tally
     }
 }
 
 impl Deployments {
-    /// The deployment at a place; `None` as long as there is no good module.
-    pub(crate) fn at(&self, place: &Place) -> Option<&Deployment> {
+    /// The deployment of a handler or canary; `None` as long as there is no valid module.
+    pub(crate) fn at(&self, place: &ModuleSlot) -> Option<&Deployment> {
         self.by_place.get(place)
     }
 
-    pub(super) fn at_mut(&mut self, place: &Place) -> Option<&mut Deployment> {
+    pub(super) fn at_mut(&mut self, place: &ModuleSlot) -> Option<&mut Deployment> {
         self.by_place.get_mut(place)
     }
 
@@ -65,12 +65,12 @@ impl Deployments {
         self.by_place.values()
     }
 
-    /// What serves the topics of an entry with these settings; `None` while its module is not good.
+    /// What serves the topics of an entry with these settings; `None` while there is no valid module.
     pub(crate) fn service(&self, entry: EntryName, settings: &Topic) -> Option<Service> {
         if settings.handler.is_none() {
             return Some(Service { topic: settings.clone(), handlers: None });
         }
-        let place = Place::handler(entry);
+        let place = ModuleSlot::handler(entry);
         let module = &self.at(&place)?.module;
         let canary = self.canary(place.entry, settings);
         let handlers = Some(Handlers { main: module.handler.clone(), canary });
@@ -79,11 +79,11 @@ impl Deployments {
 
     fn canary(&self, entry: EntryName, settings: &Topic) -> Option<CanaryHandler> {
         let share = settings.canary.as_ref()?.share;
-        let deployment = self.at(&Place::canary(entry))?;
+        let deployment = self.at(&ModuleSlot::canary(entry))?;
         Some(CanaryHandler { handler: deployment.module.handler.clone(), share })
     }
 
-    /// The history of an entry.
+    /// The history of an entry, created if needed.
     pub(crate) fn history(&mut self, entry: &EntryName) -> History {
         self.histories.entry(entry.clone()).or_default().clone()
     }
@@ -93,8 +93,8 @@ impl Deployments {
         self.histories.get(entry)
     }
 
-    /// Deploys the modules that are good, and logs which are not. A new build goes on trial, judged from
-    /// what it has done so far according to `evidence`.
+    /// Deploys the valid modules and logs the others. A new build goes on trial; `evidence` gives the
+    /// attempts that it ran before.
     pub(crate) fn deploy(
         &mut self,
         loaded: Vec<Loaded>,
@@ -113,14 +113,20 @@ impl Deployments {
         }
     }
 
-    fn accept(&mut self, place: Place, module: Module, rule: Rollback, began_with: Tally) {
+    fn accept(
+        &mut self,
+        place: ModuleSlot,
+        module: Module,
+        rule: Rollback,
+        began_with: AttemptCounts,
+    ) {
         let digest = module.handler.digest();
         let history = self.history(&place.entry);
         let is_new = match self.by_place.entry(place.clone()) {
             Entry::Occupied(mut at) if place.role == Role::Handler => {
                 at.get_mut().replace(module, rule.window, began_with)
             }
-            // A canary gives way to the handler, and not to the canary before.
+            // A canary falls back to the handler, not to the previous canary.
             Entry::Occupied(mut at) => at.insert(Deployment::new(module)).digest() != digest,
             Entry::Vacant(at) => {
                 at.insert(Deployment::new(module));
@@ -134,43 +140,49 @@ impl Deployments {
         }
     }
 
-    fn refuse(&mut self, place: &Place, error: &ModuleError) {
+    fn refuse(&mut self, place: &ModuleSlot, error: &ModuleError) {
         let then = match (self.by_place.contains_key(place), place.role) {
             (true, _) => "the module in service stays",
-            (false, Role::Handler) => "the topic waits for a good module",
-            (false, Role::Canary) => "the handler runs all jobs until the canary is good",
+            (false, Role::Handler) => "the topic waits for a valid module",
+            (false, Role::Canary) => "the handler runs all jobs until the canary is valid",
         };
         warn!(topic = %place.entry, role = place.role.word(), "{error}; {then}");
         let (digest, reason) = (error.digest(), error.to_string());
         self.history(&place.entry).note(place.role, Fate::Refused, digest.as_ref(), &reason);
     }
 
-    /// Follows a new manifest: removes what it does not ask for any more, and gives the rest its secrets.
+    /// Applies a new manifest: removes deployments that it does not contain, and updates the secrets of the
+    /// others.
     pub(crate) fn follow_manifest(&mut self, before: &Manifest, after: &Manifest) {
         let wanted = modules::wanted(after);
-        let places: BTreeSet<&Place> = wanted.iter().map(|wanted| &wanted.place).collect();
+        let places: BTreeSet<&ModuleSlot> = wanted.iter().map(|wanted| &wanted.place).collect();
         self.note_changes(before, &wanted, &places);
         self.by_place.retain(|place, _| places.contains(place));
         self.histories.retain(|entry, _| places.iter().any(|place| place.entry == *entry));
         for wanted in &wanted {
             let deployment = self.by_place.get_mut(&wanted.place);
             if deployment.is_some_and(|deployment| deployment.give_secrets(&wanted.topic)) {
-                info!(topic = %wanted.place.entry, "its secrets have changed: jobs that start now read the new ones");
+                info!(topic = %wanted.place.entry, "its secrets have changed: new jobs read the new values");
             }
         }
     }
 
-    /// Notes the canaries that a new manifest does not ask for any more, and the modules that serve already
-    /// what it asks for, where something else was refused before.
-    fn note_changes(&mut self, before: &Manifest, after: &[Wanted], places: &BTreeSet<&Place>) {
+    /// Records canaries that the new manifest does not contain, and modules that serve again what it asks
+    /// for after a refusal.
+    fn note_changes(
+        &mut self,
+        before: &Manifest,
+        after: &[ModuleRequest],
+        places: &BTreeSet<&ModuleSlot>,
+    ) {
         let mut recipes = BTreeMap::new();
-        for Wanted { place, recipe, .. } in modules::wanted(before) {
+        for ModuleRequest { place, recipe, .. } in modules::wanted(before) {
             if place.role == Role::Canary && !places.contains(&place) {
                 self.history(&place.entry).note(Role::Canary, Fate::Left, None, "");
             }
             recipes.insert(place, recipe);
         }
-        for Wanted { place, recipe, .. } in after {
+        for ModuleRequest { place, recipe, .. } in after {
             let Some(deployment) = self.by_place.get(place) else { continue };
             let is_new = recipes.get(place) != Some(recipe);
             if is_new && deployment.withdrawn().is_none() && deployment.fits(recipe) {
@@ -181,7 +193,7 @@ impl Deployments {
     }
 }
 
-/// The rule that judges the new modules of an entry.
+/// The rollback rule of an entry.
 fn rollback_rule(manifest: &Manifest, entry: &EntryName) -> Rollback {
     let found = entries(manifest).find(|(name, _)| name == entry);
     found.map_or_else(Rollback::default, |(_, topic)| topic.rollback)

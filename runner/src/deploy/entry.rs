@@ -1,5 +1,5 @@
-//! The entries of the manifest that topics are served by: a topic's own, or a pattern for many. The
-//! topics of a pattern share one module, compiled once.
+//! The manifest's entries that serve topics: a named topic, or a pattern for many topics. The topics of a
+//! pattern share one module, which is compiled once.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::manifest::{Manifest, Topic};
 /// An entry under `[topics]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EntryName {
-    /// A topic by its name.
+    /// A named topic.
     Topic(TopicName),
     /// A pattern, as it is written.
     Pattern(String),
@@ -25,14 +25,14 @@ impl fmt::Display for EntryName {
     }
 }
 
-/// Every entry of a manifest.
+/// All entries of a manifest.
 pub(crate) fn entries(manifest: &Manifest) -> impl Iterator<Item = (EntryName, &Topic)> {
     let named = manifest.topics.iter().map(|(name, topic)| (EntryName::Topic(name.clone()), topic));
     let patterns = manifest.patterns.iter();
     named.chain(patterns.map(|(found, topic)| (EntryName::Pattern(found.to_string()), topic)))
 }
 
-/// The entry that a topic is served by: its own, or the closest pattern.
+/// The entry that serves a topic: its own, or the closest pattern.
 pub(crate) fn entry_of<'m>(
     manifest: &'m Manifest,
     name: &TopicName,

@@ -1,30 +1,30 @@
-//! What became of the modules of a topic: the last reloads, refusals and rollbacks, kept in the daemon
-//! for whoever asks.
+//! The history of an entry's modules: the last deployments, refusals and rollbacks, for status and metrics.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use duebox_sandbox::Digest;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-/// Events that are kept.
+/// Events in a history.
 const EVENTS_MAX: usize = 16;
 /// The longest reason, in bytes.
 const REASON_MAX: usize = 1 << 10;
 
-/// As what a module serves a topic.
+/// The role of a module for a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Its handler.
+    /// It is the handler.
     Handler,
-    /// Its canary.
+    /// It is the canary.
     Canary,
 }
 
 impl Role {
-    /// Its word.
+    /// Its word in JSON and in metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Handler => "handler",
@@ -33,19 +33,19 @@ impl Role {
     }
 }
 
-/// What became of a module.
+/// What happened to a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// It serves from then on.
     Served,
-    /// It was not taken; what served before, if anything did, serves on.
+    /// It was refused; an earlier module keeps serving, if there is one.
     Refused,
-    /// It failed too often, and the one before it came back.
+    /// It failed too often; the previous module serves again.
     RolledBack,
-    /// Somebody said so, and the one before it came back.
+    /// An operator rolled it back; the previous module serves again.
     RolledBackByHand,
-    /// The manifest asks for it no more.
+    /// The manifest no longer contains it.
     Left,
 }
 
@@ -65,7 +65,7 @@ impl Fate {
         }
     }
 
-    /// What it is for people.
+    /// Its text for output to people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Served => "serves",
@@ -76,7 +76,7 @@ impl Fate {
         }
     }
 
-    /// True if the module that was asked for does not serve because of it.
+    /// True if the requested module therefore does not serve.
     pub fn is_trouble(self) -> bool {
         match self {
             Self::Served | Self::Left => false,
@@ -85,36 +85,36 @@ impl Fate {
     }
 }
 
-/// One event.
+/// One event of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, in unix milliseconds by this machine's clock.
+    /// When, in unix milliseconds of the local clock.
     pub at_ms: u64,
-    /// As what the module serves, or was to serve.
+    /// The role of the module.
     pub role: Role,
-    /// What became of it.
+    /// What happened to it.
     pub fate: Fate,
-    /// The module's digest, 64 hex digits; none for a file that was not read.
+    /// The digest of the module, 64 hex digits; none if the file was not read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
-    /// Why, for people; empty where there is nothing to say. At most 1 KiB.
+    /// The reason, for people; may be empty. At most 1 KiB.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub reason: String,
 }
 
-/// The last events of a topic, or of all topics of a pattern. Clones are the same history.
+/// The last events of an entry. Clones share the same history.
 #[derive(Clone, Default)]
 pub struct History(Arc<Mutex<Notes>>);
 
 #[derive(Default)]
 struct Notes {
     events: VecDeque<Event>,
-    /// Events so far by their fate, those that went too.
+    /// All events so far by their fate, including dropped ones.
     counts: [u64; Fate::ALL.len()],
 }
 
 impl History {
-    /// Notes an event of now. The oldest of more than 16 goes.
+    /// Records an event of now, and drops the oldest of more than 16.
     pub fn note(&self, role: Role, fate: Fate, digest: Option<&Digest>, reason: &str) {
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         let digest = digest.map(Digest::to_string);
@@ -127,30 +127,30 @@ impl History {
         notes.counts[fate as usize] += 1;
     }
 
-    /// Notes that a module serves, if the last that was noted is that it, or another, does not.
+    /// Records that a module serves again, if the last event of the role is a failure.
     pub fn note_recovered(&self, role: Role, digest: &Digest) {
         if last_of(&self.events(), role).is_some_and(|event| event.fate.is_trouble()) {
             self.note(role, Fate::Served, Some(digest), "");
         }
     }
 
-    /// The events, the oldest first.
+    /// The events, oldest first.
     pub fn events(&self) -> Vec<Event> {
         self.notes().events.iter().cloned().collect()
     }
 
-    /// How many events there were since the start: another number tells of a new one.
+    /// The number of events since the start, which changes with each event.
     pub fn count(&self) -> u64 {
         self.notes().counts.iter().sum()
     }
 
-    /// How many events of a fate there were since the start.
+    /// The number of events of a fate since the start.
     pub fn count_of(&self, fate: Fate) -> u64 {
         self.notes().counts[fate as usize]
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_events_stay_and_read_back_from_their_json() {
+    fn the_last_events_are_kept_and_read_back_from_json() {
         let history = History::default();
         for number in 0..20 {
             history.clone().note(Role::Handler, Fate::Served, Some(&Digest::of(&[number])), "");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_noted_once_and_for_the_role_that_was_in_trouble() {
+    fn recovery_is_recorded_once_and_only_for_the_failed_role() {
         let (history, digest) = (History::default(), Digest::of(b"a"));
         history.note(Role::Handler, Fate::Refused, None, "broken");
         history.note_recovered(Role::Canary, &digest);

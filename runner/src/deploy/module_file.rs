@@ -1,5 +1,5 @@
-//! The file of a handler module: read whole and bounded, loaded into the sandbox, and tried on the topic's
-//! smoke cases.
+//! The file of a handler module: it is read up to its size limit, loaded into the sandbox, and tested with
+//! the topic's smoke cases.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -16,67 +16,67 @@ use crate::manifest::{Runner, Topic};
 /// Why a topic has no module.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
-    /// The topic names none.
+    /// The topic names no handler.
     #[error(
-        "topic {0} has no handler: it is served to pull consumers; add `handler` to run its jobs here"
+        "topic {0} has no handler: pull consumers serve it; add `handler` to run its jobs here"
     )]
     None(String),
     /// The file cannot be read.
     #[error("topic {topic}: the handler {path} cannot be read: {error}; build it, or correct `handler`", path = path.display())]
     Unreadable {
-        /// The topic it is for.
+        /// The topic.
         topic: String,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It is not the file that the topic pins.
+    /// It is not the pinned file.
     #[error(
-        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to what it is now if that is what should run",
+        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to the new value if this file should run",
         path = path.display()
     )]
     Pin {
-        /// The topic it is for.
+        /// The topic.
         topic: String,
         /// The file.
         path: PathBuf,
-        /// What the topic pins.
+        /// The pinned digest.
         pinned: Digest,
-        /// What the file is.
+        /// The digest of the file.
         found: Digest,
     },
     /// The sandbox refuses it.
     #[error("topic {topic}: the handler {path} is refused: {error}", path = path.display())]
     Refused {
-        /// The topic it is for.
+        /// The topic.
         topic: String,
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The digest of the file.
         digest: Digest,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         error: Box<LoadError>,
     },
-    /// It does not pass the topic's smoke cases.
+    /// It fails a smoke case of the topic.
     #[error(
         "topic {topic}: the handler {path} is refused: {error}; correct the handler, or `smoke` if the case is wrong",
         path = path.display()
     )]
     Smoke {
-        /// The topic it is for.
+        /// The topic.
         topic: String,
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The digest of the file.
         digest: Digest,
-        /// Which case, and what it came to.
+        /// The failed case and its result.
         error: Box<SmokeError>,
     },
 }
 
 impl ModuleError {
-    /// The digest of the file, if it could be read.
+    /// The digest of the file, if it was read.
     pub fn digest(&self) -> Option<Digest> {
         match self {
             Self::None(_) | Self::Unreadable { .. } => None,
@@ -86,24 +86,26 @@ impl ModuleError {
     }
 }
 
-/// A sandbox of this size, with the memory and the cache that the manifest gives it.
+/// Creates a sandbox of this size, with the memory and the compilation cache that the manifest sets.
 ///
 /// # Errors
-/// [`SandboxError`] if the sandbox does not start, or a cache that the manifest names cannot be used.
+/// [`SandboxError`] if the sandbox does not start, or the cache that the manifest names is unusable.
 pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, SandboxError> {
     let mut sandbox = Sandbox::new(config)?;
     sandbox.limit_memory(runner.memory);
     if let Some(cache) = &runner.cache {
         match sandbox.use_cache_dir(&cache.path) {
             Err(error) if cache.is_named => return Err(error),
-            Err(error) => warn!("{error}; going on without, modules are compiled at every start"),
+            Err(error) => {
+                warn!("{error}; continuing without a cache, modules are compiled at every start")
+            }
             Ok(()) => {}
         }
     }
     Ok(sandbox)
 }
 
-/// What tells one version of a file from the next without reading it.
+/// Tells versions of a file apart without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
     device: u64,
@@ -112,20 +114,20 @@ pub struct Fingerprint {
     modified_ns: i128,
 }
 
-/// The fingerprint of the file that a path leads to now, through all links; none if it leads nowhere.
+/// The fingerprint of the file that a path leads to, through all links; `None` if there is none.
 pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
     let file = std::fs::metadata(path).ok()?;
     let modified_ns = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
     Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
 }
 
-/// Reads and compiles the module of a topic, or of a pattern of topics, if it is the one that is pinned,
-/// and runs the topic's smoke cases on it. Blocks, up to seconds for a large module and as long as the
-/// cases take ([`smoke::pass`]); must not be called where a runtime runs tasks.
+/// Reads, checks and compiles the module of a topic or pattern, and runs its smoke cases. It blocks, up to
+/// seconds for a large module plus the time of the cases ([`smoke::pass`]). It must not be called on a
+/// runtime's thread.
 ///
 /// # Errors
-/// [`ModuleError`] if the file cannot be read, is not the pinned one, the sandbox refuses it, or a case
-/// comes to something else than it should.
+/// [`ModuleError`] if the file is unreadable or not the pinned one, if the sandbox refuses it, or if a case
+/// fails.
 pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
     let named = name.to_string();
     let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
@@ -156,10 +158,10 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
     }
 }
 
-/// Reads one byte more than allowed at most: the sandbox then says that it is too large.
+/// Reads at most one byte more than allowed; the sandbox then reports that it is too large.
 ///
 /// # Errors
-/// What the system said, if the file cannot be read.
+/// The error of the system.
 pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;

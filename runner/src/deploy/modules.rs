@@ -1,5 +1,5 @@
-//! The handler modules: one for each place of the manifest, which is an entry's handler or its canary.
-//! Each is compiled next to the one in service before it replaces it.
+//! The handler modules: one for each handler and each canary of the manifest. Each is compiled next to the
+//! one in service before it replaces it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use super::history::Role;
 use super::module_file::{self, Fingerprint, ModuleError};
 use crate::manifest::{Manifest, SmokeCase, Topic};
 
-/// The files the daemon lives by, each as it was when it was last acted on.
+/// The files that the daemon depends on, each as it was when it was last applied.
 pub(crate) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
 
-/// Where a module serves.
+/// The place of a module: the handler or the canary of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ModuleSlot {
     pub(crate) entry: EntryName,
     pub(crate) role: Role,
 }
 
-impl Place {
+impl ModuleSlot {
     pub(crate) fn handler(entry: EntryName) -> Self {
         Self { entry, role: Role::Handler }
     }
@@ -33,38 +33,38 @@ impl Place {
     }
 }
 
-/// A module, and what it was made from.
+/// A compiled module and its recipe.
 pub(crate) struct Module {
     pub(crate) handler: Handler,
     recipe: Recipe,
 }
 
-/// What the manifest says about a module: with any of it another, the module is made anew.
+/// The settings that a module is made from: any change makes a new module.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Recipe {
     pub(crate) file: PathBuf,
     sha256: Option<Digest>,
     limits: Limits,
-    /// Without the values of secrets: they change without the module.
+    /// Without the values of secrets, which change without the module.
     grants: Grants,
     smoke: Vec<SmokeCase>,
 }
 
-/// A module to be compiled.
-pub(crate) struct Wanted {
-    pub(crate) place: Place,
+/// A module to compile.
+pub(crate) struct ModuleRequest {
+    pub(crate) place: ModuleSlot,
     pub(crate) recipe: Recipe,
     pub(crate) topic: Topic,
 }
 
-/// What came of it.
+/// The result of loading a module.
 pub(crate) struct Loaded {
-    pub(crate) place: Place,
+    pub(crate) place: ModuleSlot,
     pub(crate) module: Result<Module, ModuleError>,
 }
 
 impl Recipe {
-    /// The recipe of a topic, or of a pattern of topics; none if it has no handler.
+    /// The recipe of a topic or pattern; `None` if it has no handler.
     pub(crate) fn of(topic: &Topic) -> Option<Self> {
         let Topic { handler, sha256, limits, smoke, .. } = topic;
         Some(Self {
@@ -78,14 +78,14 @@ impl Recipe {
 }
 
 impl Module {
-    /// True if it is what a recipe asks for, as long as its file is the same.
+    /// True if the module matches a recipe, as long as its file is unchanged.
     pub(crate) fn fits(&self, recipe: &Recipe) -> bool {
-        // A pin that names what serves already asks for nothing new.
+        // A pin of the module in service needs no new module.
         recipe.sha256.is_none_or(|pinned| pinned == self.handler.digest())
             && Recipe { sha256: self.recipe.sha256, ..recipe.clone() } == self.recipe
     }
 
-    /// Gives the module the secrets as they are now. True if they are others than before.
+    /// Updates the secrets of the module; true if they changed.
     pub(crate) fn give_secrets(&mut self, topic: &Topic) -> bool {
         let mut config = self.recipe.grants.config.clone();
         let values = topic.grants.config.iter();
@@ -102,7 +102,7 @@ impl Module {
         self.recipe
     }
 
-    /// The settings with which it serves: what it was compiled with changes only with it.
+    /// The settings in effect: those that were compiled into the module come from its recipe.
     pub(crate) fn settings(&self, topic: &Topic) -> Topic {
         Topic {
             handler: Some(self.recipe.file.clone()),
@@ -113,8 +113,8 @@ impl Module {
     }
 }
 
-impl Wanted {
-    fn of(place: Place, topic: Topic) -> Option<Self> {
+impl ModuleRequest {
+    fn of(place: ModuleSlot, topic: Topic) -> Option<Self> {
         Some(Self { place, recipe: Recipe::of(&topic)?, topic })
     }
 
@@ -125,33 +125,33 @@ impl Wanted {
     }
 }
 
-/// What a manifest asks for, at every place.
-pub(crate) fn wanted(manifest: &Manifest) -> Vec<Wanted> {
+/// The modules that a manifest asks for.
+pub(crate) fn wanted(manifest: &Manifest) -> Vec<ModuleRequest> {
     let mut all = Vec::new();
     for (entry, topic) in entries(manifest) {
-        all.extend(Wanted::of(Place::handler(entry.clone()), topic.clone()));
+        all.extend(ModuleRequest::of(ModuleSlot::handler(entry.clone()), topic.clone()));
         if let Some(canary) = topic.of_canary() {
-            all.extend(Wanted::of(Place::canary(entry), canary));
+            all.extend(ModuleRequest::of(ModuleSlot::canary(entry), canary));
         }
     }
     all
 }
 
-/// Compiles modules, one after the other, away from the threads that serve.
-pub(crate) async fn load(sandbox: &Arc<Sandbox>, wanted: Vec<Wanted>) -> Vec<Loaded> {
+/// Compiles modules one after the other, away from the threads that serve.
+pub(crate) async fn load(sandbox: &Arc<Sandbox>, wanted: Vec<ModuleRequest>) -> Vec<Loaded> {
     if wanted.is_empty() {
         return Vec::new();
     }
     let sandbox = Arc::clone(sandbox);
     let load = move || wanted.into_iter().map(|wanted| wanted.load(&sandbox)).collect();
     tokio::task::spawn_blocking(load).await.unwrap_or_else(|error| {
-        warn!(%error, "loading modules failed; those in service stay");
+        warn!(%error, "loading modules failed; the modules in service stay");
         Vec::new()
     })
 }
 
-/// Loads every module of a manifest, or says what is wrong with each handler that is refused. A canary
-/// that is refused is no reason not to start.
+/// Loads every module of a manifest, or fails with all handlers that are refused. A refused canary does not
+/// fail the start.
 pub(crate) async fn load_all(
     sandbox: &Arc<Sandbox>,
     manifest: &Manifest,
@@ -166,12 +166,12 @@ pub(crate) async fn load_all(
     if refused.is_empty() { Ok(loaded) } else { Err(BadModules(refused).into()) }
 }
 
-/// Modules that are refused at start.
+/// Handlers that were refused at start.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct BadModules(Vec<String>);
 
-/// Every file the daemon lives by, as it is now.
+/// The current fingerprints of all files that the daemon depends on.
 pub(crate) fn fingerprints(manifest: &Manifest) -> Files {
     let modules = wanted(manifest).into_iter().map(|wanted| wanted.recipe.file);
     let files = std::iter::once(manifest.path.clone()).chain(modules);
@@ -179,13 +179,13 @@ pub(crate) fn fingerprints(manifest: &Manifest) -> Files {
     files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()
 }
 
-/// The files that are read with the manifest: those that secrets are kept in, tokens and certificates.
+/// The files that are read with the manifest: secrets, tokens and certificates.
 pub(crate) fn secret_files(manifest: &Manifest) -> impl Iterator<Item = PathBuf> {
     let secrets = manifest.all_settings().flat_map(Topic::secret_files);
     secrets.chain(manifest.server.files()).map(Path::to_owned)
 }
 
-/// A sandbox that has room for the largest handler of a manifest.
+/// A sandbox configuration with room for the largest handler of a manifest.
 pub(crate) fn sandbox_config(manifest: &Manifest) -> SandboxConfig {
     let limits = || manifest.all_settings().map(|topic| &topic.limits);
     let defaults = Limits::default();

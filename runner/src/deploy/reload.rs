@@ -1,5 +1,5 @@
-//! Reload: a changed manifest or module is read, checked and compiled next to the one in service. Looking
-//! changes nothing that serves; what is good is deployed by its caller.
+//! Reload: a changed manifest or module is read, checked and compiled next to the one in service. Nothing
+//! in service changes here; the caller deploys what is valid.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,35 +9,35 @@ use duebox_sandbox::Sandbox;
 
 use super::deployments::Deployments;
 use super::module_file::{Fingerprint, fingerprint};
-use super::modules::{self, Files, Loaded, Place, Recipe, Wanted};
+use super::modules::{self, Files, Loaded, ModuleRequest, ModuleSlot, Recipe};
 use crate::manifest::{Environment, Manifest, ManifestError};
 
-/// Looks for changes of the files that the daemon lives by.
+/// Looks for changed files.
 pub(crate) struct Reloader {
     environment: Environment,
-    /// The files as they were when they were last acted on.
+    /// The files as they were when they were last applied.
     seen: Files,
-    /// Files and directories that a refused manifest wants otherwise: it is read again when one changes.
+    /// Files and directories that a refused manifest needs: it is read again when one of them changes.
     awaited: Vec<PathBuf>,
 }
 
 /// What a look at the files found.
 pub(crate) struct Changes {
-    /// The manifest, if it was changed.
+    /// The manifest, if it changed.
     pub(crate) manifest: Option<Result<Manifest, ManifestError>>,
-    /// Modules that were changed, or are asked for anew.
+    /// Modules whose file or recipe changed.
     pub(crate) modules: Vec<Loaded>,
     seen: Files,
 }
 
 impl Reloader {
-    /// Takes the files of a manifest as they are now. To be called before they are read: then a change in
-    /// the meantime is found.
+    /// Takes the fingerprints of a manifest's files. Call it before the files are read, so that a later
+    /// change is found.
     pub(crate) fn new(manifest: &Manifest, environment: Environment) -> Self {
         Self { environment, seen: modules::fingerprints(manifest), awaited: Vec::new() }
     }
 
-    /// The files that are to be watched.
+    /// The files to watch.
     pub(crate) fn files(&self) -> &Files {
         &self.seen
     }
@@ -54,7 +54,7 @@ impl Reloader {
         async move { Changes { manifest, modules: modules::load(&sandbox, wanted).await, seen } }
     }
 
-    /// Takes note of what was found. False if nothing has changed.
+    /// Remembers what was found. False if nothing has changed.
     pub(crate) fn note(&mut self, changes: &Changes) -> bool {
         if changes.seen == self.seen && changes.manifest.is_none() && changes.modules.is_empty() {
             return false;
@@ -66,7 +66,7 @@ impl Reloader {
             Some(Err(error)) => {
                 self.awaited = error.awaited().to_vec();
                 for file in &self.awaited {
-                    // Not known as it was before: it may have come since, and is looked at again.
+                    // Unknown until now, so that it counts as changed when it appears.
                     self.seen.entry(file.clone()).or_insert(None);
                 }
             }
@@ -74,12 +74,12 @@ impl Reloader {
         true
     }
 
-    /// What has changed, and which modules are to be made for it.
+    /// Finds the changes, and the modules to compile for them.
     fn find_changes(
         &self,
         current: &Manifest,
         deployments: &Deployments,
-    ) -> (Option<Result<Manifest, ManifestError>>, Vec<Wanted>, Files) {
+    ) -> (Option<Result<Manifest, ManifestError>>, Vec<ModuleRequest>, Files) {
         let mut seen = modules::fingerprints(current);
         seen.extend(self.awaited.iter().map(|file| (file.clone(), fingerprint(file))));
         let manifest = self.read_manifest(current, &seen);
@@ -87,19 +87,19 @@ impl Reloader {
             Some(Ok(manifest)) => manifest,
             _ => current,
         };
-        // What was seen before the manifest was read stands: a change meanwhile is seen as one.
+        // The fingerprints from before the manifest was read win: a change meanwhile is found later.
         for (file, now) in modules::fingerprints(next) {
             seen.entry(file).or_insert(now);
         }
-        let before: BTreeMap<Place, Recipe> = modules::wanted(current)
+        let before: BTreeMap<ModuleSlot, Recipe> = modules::wanted(current)
             .into_iter()
             .map(|wanted| (wanted.place, wanted.recipe))
             .collect();
-        // What was refused under this manifest is tried again when its file changes, not at every look.
+        // A module refused under this manifest is tried again when its file changes, not at every look.
         let manifest_is_new = matches!(manifest, Some(Ok(_)));
-        let is_wanted = |wanted: &Wanted| {
+        let is_wanted = |wanted: &ModuleRequest| {
             let serves_otherwise = match deployments.at(&wanted.place) {
-                // Refused before, unless it is asked for otherwise now.
+                // It was refused before; only another recipe is worth a try.
                 None => before.get(&wanted.place) != Some(&wanted.recipe),
                 Some(deployment) => !deployment.fits(&wanted.recipe),
             };
@@ -123,7 +123,7 @@ impl Reloader {
         has_changed.then(|| Manifest::load_with(path, &self.environment))
     }
 
-    /// True if a file is not as it was when it was last acted on.
+    /// True if a file has changed since it was last applied.
     fn is_new(&self, file: &PathBuf, seen: &Files) -> bool {
         let now: &Option<Fingerprint> = seen.get(file).unwrap_or(&None);
         self.seen.get(file) != Some(now)

@@ -1,24 +1,24 @@
-//! Rollback: the module before serves again, because the new one fails too often while it is on trial, or
-//! because an operator orders it. The topics of a pattern share their module, so they go back together.
+//! Rollback to the previous module, either because the new one fails too often on trial, or by an
+//! operator's order. The topics of a pattern share their module, so they roll back together.
 
 use duebox_sandbox::Digest;
 use tracing::{error, info, warn};
 
-use super::deployment::{Deployment, Verdict};
+use super::deployment::{Deployment, TrialResult};
 use super::deployments::{Deployments, Evidence};
 use super::entry::{EntryName, entries};
 use super::history::{Fate, Role};
-use super::modules::Place;
+use super::modules::ModuleSlot;
 use crate::manifest::Manifest;
 
-/// What came of a rollback by order.
-pub(crate) enum RolledBack {
-    /// The module before serves again.
-    Now { serves: Digest, withdrawn: Digest },
-    /// It did already.
-    Before { serves: Digest, withdrawn: Digest },
-    /// No module served before this one.
-    NothingBefore { serves: Digest },
+/// The result of a rollback by order.
+pub(crate) enum RollbackResult {
+    /// The previous module serves again.
+    RolledBack { serves: Digest, withdrawn: Digest },
+    /// It served already.
+    AlreadyRolledBack { serves: Digest, withdrawn: Digest },
+    /// There is no previous module.
+    NoPrevious { serves: Digest },
     /// The entry has no module.
     NoModule,
 }
@@ -29,8 +29,7 @@ impl Deployments {
         self.all().any(Deployment::is_on_trial)
     }
 
-    /// Judges every module that is on trial, and rolls back those that fail too often. True if there was
-    /// one.
+    /// Judges every module on trial, and rolls back those that fail too often. True if one was rolled back.
     pub(crate) fn judge_trials(
         &mut self,
         manifest: &Manifest,
@@ -38,7 +37,7 @@ impl Deployments {
     ) -> bool {
         let mut gone = Vec::new();
         for (entry, topic) in entries(manifest) {
-            let place = Place::handler(entry);
+            let place = ModuleSlot::handler(entry);
             let Some(deployment) = self.at_mut(&place) else { continue };
             if !deployment.is_on_trial() {
                 continue;
@@ -47,9 +46,9 @@ impl Deployments {
             let tally = |digest| evidence.tally(digest);
             let verdict = deployment.judge(&topic.rollback, evidence.is_held_back, tally);
             let Some(verdict) = verdict else { continue };
-            if !verdict.goes {
-                log_stays(&place.entry, &verdict);
-            } else if deployment.go_back().is_some() {
+            if !verdict.is_withdrawn {
+                log_passed(&place.entry, &verdict);
+            } else if deployment.roll_back().is_some() {
                 gone.push((place.entry, verdict));
             }
         }
@@ -59,46 +58,46 @@ impl Deployments {
         !gone.is_empty()
     }
 
-    fn note_gone(&mut self, entry: &EntryName, verdict: &Verdict) {
+    fn note_gone(&mut self, entry: &EntryName, verdict: &TrialResult) {
         let (reason, (new, _), (before, _)) = (verdict.reason(), verdict.new, verdict.before);
         error!(topic = %entry, digest = %before.short(), withdrawn = %new.short(),
-            "rolled back: the new module serves no more, {reason}; the one before serves again, and the \
-             new one is not taken until its file or its entry in the manifest changes");
+            "rolled back: {reason}; the previous module serves again, and the \
+             new one is not deployed until its file or its entry in the manifest changes");
         self.history(entry).note(Role::Handler, Fate::RolledBack, Some(&new), &reason);
     }
 
     /// Rolls back the handler of an entry.
-    pub(crate) fn roll_back(&mut self, entry: EntryName) -> RolledBack {
-        let place = Place::handler(entry);
-        let Some(deployment) = self.at_mut(&place) else { return RolledBack::NoModule };
-        let gone = deployment.go_back();
+    pub(crate) fn roll_back(&mut self, entry: EntryName) -> RollbackResult {
+        let place = ModuleSlot::handler(entry);
+        let Some(deployment) = self.at_mut(&place) else { return RollbackResult::NoModule };
+        let gone = deployment.roll_back();
         let serves = deployment.digest();
         let Some(gone) = gone else {
             return match deployment.withdrawn() {
-                Some(withdrawn) => RolledBack::Before { serves, withdrawn },
-                None => RolledBack::NothingBefore { serves },
+                Some(withdrawn) => RollbackResult::AlreadyRolledBack { serves, withdrawn },
+                None => RollbackResult::NoPrevious { serves },
             };
         };
         warn!(topic = %place.entry, digest = %serves.short(), withdrawn = %gone.short(),
-            "rolled back by hand: the module before serves again; the other is not taken until its file \
+            "rolled back by hand: the previous module serves again; the other is not deployed until its file \
              or its entry in the manifest changes");
         self.history(&place.entry).note(Role::Handler, Fate::RolledBackByHand, Some(&gone), "");
-        RolledBack::Now { serves, withdrawn: gone }
+        RollbackResult::RolledBack { serves, withdrawn: gone }
     }
 }
 
-/// Logs that a module is not on trial any more.
-fn log_stays(entry: &EntryName, verdict: &Verdict) {
+/// Logs the end of a trial that the module passed.
+fn log_passed(entry: &EntryName, verdict: &TrialResult) {
     let (reason, (new, _)) = (verdict.reason(), verdict.new);
     info!(topic = %entry, digest = %new.short(), "the new module stays: {reason}");
 }
 
-impl Verdict {
-    /// What each of the two did, for people.
+impl TrialResult {
+    /// The failures of both modules, for people.
     fn reason(&self) -> String {
         let (new, before) = (self.new.1, self.before.1);
         format!(
-            "it failed {} of {} jobs, the one before {} of {}",
+            "it failed {} of {} jobs, the previous one {} of {}",
             new.failed, new.jobs, before.failed, before.jobs
         )
     }

@@ -1,8 +1,8 @@
-//! Smoke cases: jobs of the manifest that a module must answer as expected before it serves.
+//! Smoke cases: jobs in the manifest that a module must answer as expected before it serves.
 //!
-//! They run as jobs do, in the module's own sandbox, but in a world in which nothing has an effect: no
-//! HTTP, a store of their own that is empty at each case, follow-up jobs that are checked and thrown away.
-//! Each case ends at the topic's ttr, and after ten seconds at the latest; all of a module's in a minute.
+//! They run in the module's own sandbox, without side effects: no HTTP, an empty store for each case, and
+//! follow-up jobs that are checked and discarded. A case ends at the topic's ttr, or after 10 s if that is
+//! sooner. All cases of a module end within 60 s.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -19,55 +19,55 @@ use tracing::debug;
 
 use crate::manifest::{Expected, SmokeCase, Topic};
 
-/// How long one case may take, whatever the topic's ttr.
+/// The longest run of one case.
 const CASE_MAX: Duration = Duration::from_secs(10);
-/// How long all cases of a module may take together.
+/// The longest run of all cases of a module.
 const ALL_MAX: Duration = Duration::from_secs(60);
-/// How long it is waited before a case is tried again that a fault of the host kept from running.
+/// The delay before a case is tried again after a host fault.
 const FAULT_DELAY: Duration = Duration::from_millis(100);
-/// The last lines of a case's log that are told.
-const LINES_TOLD: usize = 8;
-/// How much of a payload, of a reason and of a line is told, in bytes.
-const BYTES_TOLD: usize = 200;
+/// The last log lines of a case that an error shows.
+const LOG_LINES_SHOWN: usize = 8;
+/// How much an error shows of a payload, a reason or a log line, in bytes.
+const TEXT_BYTES_SHOWN: usize = 200;
 
-/// Why a module does not serve.
+/// Why a module fails its smoke cases.
 #[derive(Debug, thiserror::Error)]
 pub enum SmokeError {
-    /// A case came to something else than it should.
+    /// A case has another result than expected.
     #[error(
-        "smoke case {case} of {cases}, payload {payload:?}, should come to {expected} and came to {came}{log}"
+        "smoke case {case} of {cases}, payload {payload:?}, should end with {expected} and ended with {came}{log}"
     )]
     Verdict {
-        /// Which case, from 1.
+        /// The number of the case, from 1.
         case: usize,
-        /// How many there are.
+        /// The number of cases.
         cases: usize,
-        /// Its payload, as far as it is told.
+        /// The start of its payload.
         payload: String,
-        /// The verdict it must come to.
+        /// The expected verdict.
         expected: &'static str,
-        /// What it came to, with the reason.
+        /// The actual result, with its reason.
         came: String,
-        /// The end of its log, as a clause of its own; empty if it said nothing.
+        /// The end of its log as a clause; may be empty.
         log: String,
     },
     /// The cases together take too long.
-    #[error("its smoke cases are not done after {} s: case {case} of {cases} was the next", ALL_MAX.as_secs())]
+    #[error("its smoke cases did not finish within {} s: case {case} of {cases} was next", ALL_MAX.as_secs())]
     Long {
-        /// The case that was not begun, from 1.
+        /// The first case that was not started, from 1.
         case: usize,
-        /// How many there are.
+        /// The number of cases.
         cases: usize,
     },
-    /// It serves no topic that a case could be told.
-    #[error("its smoke cases cannot be run: {0}")]
+    /// The pattern matches no valid topic name.
+    #[error("its smoke cases cannot run: {0}")]
     Topic(#[from] TopicError),
-    /// The runtime they need does not start.
-    #[error("its smoke cases cannot be run: {0}")]
+    /// The runtime for the cases does not start.
+    #[error("its smoke cases cannot run: {0}")]
     Runtime(std::io::Error),
 }
 
-/// Lines of a case, for who looks closer.
+/// Logs the lines of cases at debug level.
 struct SmokeLog;
 
 impl LogSink for SmokeLog {
@@ -80,11 +80,11 @@ impl LogSink for SmokeLog {
     }
 }
 
-/// Runs the smoke cases of a topic, or of a pattern of topics, one after the other. Blocks, for a minute
-/// and ten seconds at most; must not be called where a runtime runs tasks.
+/// Runs the smoke cases of a topic or pattern, one after the other. It blocks for up to 70 s, and must not
+/// be called on a runtime's thread.
 ///
 /// # Errors
-/// [`SmokeError`] of the first case that does not come to what it should.
+/// [`SmokeError`] for the first case with an unexpected result.
 pub fn pass(handler: &Handler, name: &impl Display, topic: &Topic) -> Result<(), SmokeError> {
     if topic.smoke.is_empty() {
         return Ok(());
@@ -99,18 +99,18 @@ pub fn pass(handler: &Handler, name: &impl Display, topic: &Topic) -> Result<(),
         }
         let invocation = invocation(&name, case, smoke, topic);
         let report = runtime.block_on(run(handler, &invocation));
-        if said(&report.outcome) != Some(smoke.expect) {
+        if verdict_of(&report.outcome) != Some(smoke.expect) {
             return Err(refusal(case, cases, smoke, &report));
         }
     }
     Ok(())
 }
 
-/// The topic that a case is told: of a pattern, one that it stands for.
+/// The topic name for the cases: for a pattern, one that it matches.
 fn topic_of(name: &str) -> Result<TopicName, TopicError> {
     match name.strip_suffix('*') {
         None => TopicName::new(name),
-        // A prefix as long as a name can be is a name of its own.
+        // A prefix of the maximum length is itself a name.
         Some(prefix) => {
             TopicName::new(&format!("{prefix}smoke")).or_else(|_| TopicName::new(prefix))
         }
@@ -131,7 +131,7 @@ fn invocation(topic: &TopicName, case: usize, smoke: &SmokeCase, settings: &Topi
     }
 }
 
-/// Runs a case; again where the host had no room for it, as long as the case itself could take.
+/// Runs a case. After a host fault it is tried again for as long as the case itself may take.
 async fn run(handler: &Handler, invocation: &Invocation) -> RunReport {
     let until = Instant::now() + invocation.ttr;
     loop {
@@ -145,8 +145,8 @@ async fn run(handler: &Handler, invocation: &Invocation) -> RunReport {
     }
 }
 
-/// The verdict, if the handler came to one.
-fn said(outcome: &Outcome) -> Option<Expected> {
+/// The verdict of the handler, if there is one.
+fn verdict_of(outcome: &Outcome) -> Option<Expected> {
     match outcome {
         Outcome::Acked => Some(Expected::Ack),
         Outcome::Snoozed { .. } => Some(Expected::Snooze),
@@ -162,7 +162,7 @@ fn said(outcome: &Outcome) -> Option<Expected> {
 fn refusal(case: usize, cases: usize, smoke: &SmokeCase, report: &RunReport) -> SmokeError {
     let with = |what: &str, reason: &str| match reason {
         "" => what.to_owned(),
-        reason => format!("{what}: {}", told(reason)),
+        reason => format!("{what}: {}", shorten(reason)),
     };
     let came = match &report.outcome {
         Outcome::Acked => "ack".to_owned(),
@@ -170,17 +170,17 @@ fn refusal(case: usize, cases: usize, smoke: &SmokeCase, report: &RunReport) -> 
         Outcome::Failed(failure) => with(failure.class.name(), &failure.reason),
         Outcome::HostFault(reason) => with("no verdict", reason),
     };
-    let last = report.log_tail.len().saturating_sub(LINES_TOLD);
-    let lines: Vec<&str> = report.log_tail[last..].iter().map(|line| told(line)).collect();
+    let last = report.log_tail.len().saturating_sub(LOG_LINES_SHOWN);
+    let lines: Vec<&str> = report.log_tail[last..].iter().map(|line| shorten(line)).collect();
     let log = match lines.as_slice() {
         [] => String::new(),
         lines => format!(" (its log ends: {})", lines.join(" | ")),
     };
-    let payload = told(&String::from_utf8_lossy(&smoke.payload)).to_owned();
+    let payload = shorten(&String::from_utf8_lossy(&smoke.payload)).to_owned();
     SmokeError::Verdict { case, cases, payload, expected: smoke.expect.word(), came, log }
 }
 
-/// As much of a text as a line of the log can show.
-fn told(text: &str) -> &str {
-    &text[..text.floor_char_boundary(BYTES_TOLD)]
+/// The start of a text, short enough for a log line.
+fn shorten(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_BYTES_SHOWN)]
 }

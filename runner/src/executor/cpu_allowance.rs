@@ -1,44 +1,45 @@
-//! How much of the quick threads a topic may have: a tenth of one thread's time, and a little at once. What a
-//! topic needs beyond that it has on the slow threads, where all there is left is shared out by topic.
-//! Whoever keeps a quick thread for as long as it may have it at all comes to none for a while. So topics that
-//! compute, fail or run in masses leave the quick threads to those that need little.
+//! How much time a topic may use on the interactive threads: 10 % of one thread, with a burst of 10 ms.
+//! Beyond that its jobs run on the long-running threads, which topics share equally. A topic whose job
+//! overruns its time slice starts no job on an interactive thread for one second. So topics that compute,
+//! fail or run in masses leave the interactive threads to topics that need little.
 //!
-//! It is the virtual scheduling algorithm of ITU-T I.371: what was spent pushes a time to come away.
+//! This is the virtual scheduling algorithm of ITU-T I.371: spending moves a point in time ahead.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One part in so many of a thread's time.
-const ONE_IN: u32 = 10;
-/// What may be spent at once by a topic that has spent nothing for long.
-const AT_ONCE: Duration = Duration::from_millis(10);
-/// For how long a topic that has overstayed begins nothing on quick threads.
-const AWAY: Duration = Duration::from_secs(1);
+use parking_lot::Mutex;
 
-/// What a topic has spent lately.
+/// A topic may use one part in so many of one thread's time.
+const ONE_IN: u32 = 10;
+/// What a topic may use at once after a long idle time.
+const BURST: Duration = Duration::from_millis(10);
+/// For how long a topic that overran its time slice starts nothing on interactive threads.
+const PENALTY: Duration = Duration::from_secs(1);
+
+/// What a topic has used lately.
 #[derive(Debug, Default)]
-pub(super) struct QuickTime {
-    /// When all of it will have been made good.
-    good_at: Mutex<Option<Instant>>,
+pub(super) struct CpuAllowance {
+    /// When all of it will be paid back.
+    repaid_at: Mutex<Option<Instant>>,
 }
 
-impl QuickTime {
-    /// So much was spent until now.
+impl CpuAllowance {
+    /// Charges the topic.
     pub(super) fn spend(&self, now: Instant, time: Duration) {
-        let mut good_at = self.good_at.lock().unwrap_or_else(PoisonError::into_inner);
-        *good_at = Some(good_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
+        let mut repaid_at = self.repaid_at.lock();
+        *repaid_at = Some(repaid_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
     }
 
-    /// A job had to be taken from its quick thread.
-    pub(super) fn overstay(&self, now: Instant) {
-        let mut good_at = self.good_at.lock().unwrap_or_else(PoisonError::into_inner);
-        *good_at = good_at.max(Some(now + AWAY + AT_ONCE * ONE_IN));
+    /// A job overran its time slice on an interactive thread.
+    pub(super) fn overrun(&self, now: Instant) {
+        let mut repaid_at = self.repaid_at.lock();
+        *repaid_at = repaid_at.max(Some(now + PENALTY + BURST * ONE_IN));
     }
 
-    /// Whether more may be spent.
-    pub(super) fn is_left(&self, now: Instant) -> bool {
-        let good_at = *self.good_at.lock().unwrap_or_else(PoisonError::into_inner);
-        good_at.is_none_or(|at| at.saturating_duration_since(now) < AT_ONCE * ONE_IN)
+    /// Whether the topic may start a job on an interactive thread.
+    pub(super) fn has_left(&self, now: Instant) -> bool {
+        let repaid_at = *self.repaid_at.lock();
+        repaid_at.is_none_or(|at| at.saturating_duration_since(now) < BURST * ONE_IN)
     }
 }
 
@@ -47,32 +48,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_of_the_time_can_be_spent_for_ever() {
-        let (time, start) = (QuickTime::default(), Instant::now());
+    fn a_tenth_of_the_time_is_always_available() {
+        let (time, start) = (CpuAllowance::default(), Instant::now());
         for ms in 0..1_000 {
             let now = start + Duration::from_millis(10 * ms);
-            assert!(time.is_left(now));
+            assert!(time.has_left(now));
             time.spend(now, Duration::from_millis(1));
         }
     }
 
     #[test]
-    fn who_spends_more_waits_until_it_is_made_good() {
-        let (time, now) = (QuickTime::default(), Instant::now());
-        time.spend(now, AT_ONCE - Duration::from_millis(1));
-        assert!(time.is_left(now));
+    fn spending_more_waits_until_it_is_repaid() {
+        let (time, now) = (CpuAllowance::default(), Instant::now());
+        time.spend(now, BURST - Duration::from_millis(1));
+        assert!(time.has_left(now));
         time.spend(now, Duration::from_millis(2));
-        assert!(!time.is_left(now));
-        assert!(!time.is_left(now + Duration::from_millis(10)));
-        assert!(time.is_left(now + Duration::from_millis(11)));
+        assert!(!time.has_left(now));
+        assert!(!time.has_left(now + Duration::from_millis(10)));
+        assert!(time.has_left(now + Duration::from_millis(11)));
     }
 
     #[test]
-    fn who_overstays_is_away_for_a_while_and_not_for_longer_the_more_often() {
-        let (time, now) = (QuickTime::default(), Instant::now());
-        assert!(time.is_left(now));
-        (0..100).for_each(|_| time.overstay(now));
-        assert!(!time.is_left(now + AWAY));
-        assert!(time.is_left(now + AWAY + Duration::from_millis(1)));
+    fn the_penalty_of_an_overrun_does_not_add_up() {
+        let (time, now) = (CpuAllowance::default(), Instant::now());
+        assert!(time.has_left(now));
+        (0..100).for_each(|_| time.overrun(now));
+        assert!(!time.has_left(now + PENALTY));
+        assert!(time.has_left(now + PENALTY + Duration::from_millis(1)));
     }
 }

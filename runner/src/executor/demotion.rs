@@ -1,6 +1,7 @@
-//! How a lane gets to slow threads: it begins on a quick one, and when it has kept that for
-//! [`TURN_MAX`] it goes over and stays there until it closes. There it waits for its topic's turn before
-//! each stretch, so topics share the slow threads equally, however many lanes each has there.
+//! Moves an executor task from interactive to long-running threads. A task starts on an interactive thread.
+//! After it has used [`TIME_SLICE`] there it moves, and stays until it ends. On the long-running threads a
+//! task waits for a permit of its topic before each poll, so topics share these threads equally, however
+//! many tasks each has.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,95 +13,96 @@ use std::time::{Duration, Instant};
 
 use duebox_sandbox::thread_cpu_time;
 
-use super::Shared;
-use super::threads::TURN_MAX;
+use super::Inner;
+use super::threads::TIME_SLICE;
 
-/// How often a slow thread lets others have its core between jobs; to ask costs a microsecond.
-const GIVE_WAY_EVERY: Duration = Duration::from_micros(100);
+/// How often a long-running thread offers its core to other threads between jobs; the call takes about 1
+/// µs.
+const YIELD_CORE_EVERY: Duration = Duration::from_micros(100);
 
-/// For how much of a processor a lane has kept a quick thread: since its job began, or since the first of several
-/// jobs that never waited.
+/// The CPU time that a task has used on an interactive thread: since its job began, or since the first of
+/// several jobs that did not yield.
 #[derive(Default)]
-pub(super) struct Stretch {
-    kept_ns: AtomicU64,
-    /// The thread is a slow one.
-    is_slow: AtomicBool,
+pub(super) struct TimeSlice {
+    used_ns: AtomicU64,
+    /// The task is on a long-running thread.
+    is_long_running: AtomicBool,
 }
 
-impl Stretch {
-    /// Begins anew.
-    pub(super) fn begin(&self) {
-        self.kept_ns.store(0, Ordering::Relaxed);
+impl TimeSlice {
+    /// Starts a new slice.
+    pub(super) fn restart(&self) {
+        self.used_ns.store(0, Ordering::Relaxed);
     }
 
-    fn keep(&self, time: Duration) {
+    fn charge(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.kept_ns.fetch_add(ns, Ordering::Relaxed);
+        self.used_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// On a slow thread, lets the kernel run whoever waits for its core, unless it has just done so at `last`:
-    /// by itself it would look at the next tick, in up to 4 ms.
-    pub(super) fn give_way(&self, last: &mut Instant) {
-        if self.is_slow.load(Ordering::Relaxed) && last.elapsed() > GIVE_WAY_EVERY {
+    /// On a long-running thread, lets the kernel run other threads, at most every [`YIELD_CORE_EVERY`]. By
+    /// itself the kernel would switch at its next tick, up to 4 ms later.
+    pub(super) fn yield_core(&self, last: &mut Instant) {
+        if self.is_long_running.load(Ordering::Relaxed) && last.elapsed() > YIELD_CORE_EVERY {
             thread::yield_now();
             *last = Instant::now();
         }
     }
 
-    fn is_long(&self) -> bool {
-        Duration::from_nanos(self.kept_ns.load(Ordering::Relaxed)) >= TURN_MAX
+    fn is_over(&self) -> bool {
+        Duration::from_nanos(self.used_ns.load(Ordering::Relaxed)) >= TIME_SLICE
     }
 }
 
-/// A lane on its way.
-pub(super) struct Crossing {
-    shared: Arc<Shared>,
-    lane: Pin<Box<dyn Future<Output = ()> + Send>>,
-    stretch: Arc<Stretch>,
+/// A task that can move from interactive to long-running threads.
+pub(super) struct Demotion {
+    inner: Arc<Inner>,
+    task: Pin<Box<dyn Future<Output = ()> + Send>>,
+    time_slice: Arc<TimeSlice>,
 }
 
-impl Crossing {
-    /// A lane of this topic that has not begun.
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let stretch = Arc::<Stretch>::default();
-        let lane = Box::pin(Arc::clone(&shared).lane(Arc::clone(&stretch)));
-        Self { shared, lane, stretch }
+impl Demotion {
+    /// A task of this executor that has not started.
+    pub(super) fn new(inner: Arc<Inner>) -> Self {
+        let time_slice = Arc::<TimeSlice>::default();
+        let task = Box::pin(Arc::clone(&inner).run_tasks(Arc::clone(&time_slice)));
+        Self { inner, task, time_slice }
     }
 
-    /// Runs the lane on a quick thread until it closes or has to go over.
-    pub(super) async fn quick(mut self) {
+    /// Runs the task on an interactive thread until it ends or has used its time slice.
+    pub(super) async fn run_interactive(mut self) {
         let closed = poll_fn(|context| {
-            // By the wall clock it would be charged for what others took while it waited for the core.
+            // Wall time would charge the task for other threads on the same core.
             let began = thread_cpu_time();
-            let polled = self.lane.as_mut().poll(context);
+            let polled = self.task.as_mut().poll(context);
             let taken = thread_cpu_time().saturating_sub(began);
-            self.stretch.keep(taken);
-            self.shared.share.quick_time.spend(Instant::now(), taken);
+            self.time_slice.charge(taken);
+            self.inner.share.cpu_allowance.spend(Instant::now(), taken);
             match polled {
                 Poll::Ready(()) => Poll::Ready(true),
-                Poll::Pending if self.stretch.is_long() => Poll::Ready(false),
+                Poll::Pending if self.time_slice.is_over() => Poll::Ready(false),
                 Poll::Pending => Poll::Pending,
             }
         });
         if !closed.await {
-            self.shared.share.quick_time.overstay(Instant::now());
-            let slow = self.shared.ground.threads.slow.clone();
-            slow.spawn(self.slow());
+            self.inner.share.cpu_allowance.overrun(Instant::now());
+            let long_running = self.inner.resources.threads.long_running.clone();
+            long_running.spawn(self.run_long_running());
         }
     }
 
-    /// Runs the lane on a slow thread until it closes.
-    pub(super) async fn slow(mut self) {
-        self.stretch.is_slow.store(true, Ordering::Relaxed);
+    /// Runs the task on a long-running thread until it ends.
+    pub(super) async fn run_long_running(mut self) {
+        self.time_slice.is_long_running.store(true, Ordering::Relaxed);
         loop {
-            let turn = self.shared.share.turns.enter(usize::MAX).await;
+            let permit = self.inner.share.long_running.acquire(usize::MAX).await;
             let closed = poll_fn(|context| {
-                // Timers and sockets are kept by the quick threads, which are never late.
-                let _quick = self.shared.ground.threads.quick.enter();
-                Poll::Ready(self.lane.as_mut().poll(context).is_ready())
+                // The interactive threads drive timers and sockets, because they are never late.
+                let _timers = self.inner.resources.threads.interactive.enter();
+                Poll::Ready(self.task.as_mut().poll(context).is_ready())
             });
             let closed = closed.await;
-            drop(turn);
+            drop(permit);
             thread::yield_now();
             if closed {
                 break;
@@ -110,7 +112,7 @@ impl Crossing {
     }
 }
 
-/// Waits for whoever has been given the task's waker in this poll.
+/// Waits until the waker of this poll is called.
 async fn woken() {
     let mut waited = false;
     poll_fn(|_| match std::mem::replace(&mut waited, true) {

@@ -1,11 +1,11 @@
-//! How long a thread computes before the kernel looks who else waits. Linux lets a thread that runs finish
-//! its slice, some 3 ms, before one that wakes takes its place, however much nicer the first one is; a
-//! thread may ask for a shorter slice since Linux 6.12, and earlier ones heed the niceness alone.
+//! The scheduler attributes of a thread: niceness and time slice. By default a running thread on Linux
+//! finishes its slice of about 3 ms before a waking thread runs, whatever their niceness. Since Linux 6.12
+//! a thread may ask for a shorter slice. Earlier versions apply the niceness only.
 
 use std::io;
 use std::time::Duration;
 
-/// `struct sched_attr` of linux/sched/types.h, in its first version.
+/// `struct sched_attr` of linux/sched/types.h, first version.
 #[repr(C)]
 struct Attributes {
     size: u32,
@@ -18,15 +18,14 @@ struct Attributes {
     period: u64,
 }
 
-/// The ordinary policy.
+/// The default policy.
 const SCHED_OTHER: u32 = 0;
 
-/// Gives the thread that calls a niceness (-20 to 19) and a slice (100 µs to 100 ms), which Linux keeps for
-/// each thread.
+/// Sets the niceness (-20 to 19) and the time slice (100 µs to 100 ms) of the calling thread.
 ///
 /// # Errors
-/// Where a thread may not change its own schedule.
-#[expect(unsafe_code, reason = "a call to the kernel for which no library has a function")]
+/// If the thread may not change its own attributes.
+#[expect(unsafe_code, reason = "no library wraps this system call")]
 pub(crate) fn set(nice: i32, slice: Duration) -> io::Result<()> {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
@@ -38,8 +37,8 @@ pub(crate) fn set(nice: i32, slice: Duration) -> io::Result<()> {
         deadline: 0,
         period: 0,
     };
-    // SAFETY: the number and the layout are the kernel's own, which reads `size` bytes and writes none; 0 is
-    // the thread that calls.
+    // SAFETY: the number and the layout are those of the kernel, which reads `size` bytes and writes none.
+    // Thread id 0 is the calling thread.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_gets_the_niceness_it_asks_for_and_its_neighbour_does_not() {
+    fn niceness_applies_to_one_thread_only() {
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let before = nice();
         let there = std::thread::spawn(move || {

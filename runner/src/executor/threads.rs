@@ -1,93 +1,95 @@
-//! The threads that guests run on: quick ones, where every job begins, and slow ones, where those go on
-//! that take long. The kernel gives slow threads what quick ones, Redis and the bookkeeping leave of a
-//! processor, but for a tenth or so. So what begins finds a thread at once, whatever computes beside it.
+//! The threads that run guests. Every job starts on an interactive thread; jobs that take long move to the
+//! long-running threads. The kernel gives long-running threads the CPU time that the interactive threads
+//! and the rest of the process leave, and about a tenth otherwise. A new job therefore finds a thread at
+//! once, whatever other guests compute.
 
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tracing::debug;
 
-use super::fair_semaphore::Gate;
+use super::fair_semaphore::FairSemaphore;
 use super::scheduler_attributes;
 
-/// How long a lane may keep a quick thread, and a slow one before another topic's lane has its turn.
-pub const TURN_MAX: Duration = Duration::from_millis(2);
+/// CPU time of a task on an interactive thread before it moves, and on a long-running thread before another
+/// topic's task runs.
+pub const TIME_SLICE: Duration = Duration::from_millis(2);
 
-/// Turns of a thread between two looks at timers and sockets. A guest that computes takes 2 ms a turn,
-/// so tokio's own 61 would let naps and deadlines of its neighbours wait for 100 ms.
-const TURNS_A_LOOK: u32 = 1;
+/// Polls between two checks of timers and sockets. A computing guest takes 2 ms a poll, so Tokio's default
+/// of 61 would delay the timers of other guests by more than 100 ms.
+const POLLS_PER_DRIVER_CHECK: u32 = 1;
 
-/// The most threads that guests' files are read on, beside either kind: they come as they are wanted.
+/// The most threads for guests' file access on either runtime; they are started on demand.
 const FILE_THREADS: usize = 8;
 
-/// How nice slow threads are: at 10, a thread of 0 that wakes goes before them, and has nine times as
-/// much of a processor that both want.
+/// The niceness of long-running threads. At 10, a waking thread with niceness 0 preempts them, and gets
+/// nine times their share of a contended core.
 const NICENESS: i32 = 10;
 
-/// How long a slow thread computes before one that wakes may take its place: long enough for a guest to get
-/// on, and no time that anybody would notice.
-const SLICE: Duration = Duration::from_micros(100);
+/// The kernel's time slice of a long-running thread, after which a waking thread may run: long enough for
+/// progress, short enough to go unnoticed.
+const KERNEL_SLICE: Duration = Duration::from_micros(100);
 
-/// The guests' threads, as long as they run.
+/// The guests' runtimes.
 pub struct GuestThreads {
-    quick: Runtime,
-    slow: Runtime,
+    interactive: Runtime,
+    long_running: Runtime,
 }
 
-/// Where lanes run. Clones are the same threads.
+/// Handles of the guests' runtimes. Clones are the same runtimes.
 #[derive(Clone)]
 pub struct Threads {
-    /// Where they begin.
-    pub quick: Handle,
-    /// Where they go on when they take long.
-    pub slow: Handle,
-    /// How many threads each of them has.
+    /// Where tasks start.
+    pub interactive: Handle,
+    /// Where tasks continue after their time slice.
+    pub long_running: Handle,
+    /// The number of threads of each kind.
     pub each: usize,
-    /// One pass for each slow thread.
-    pub turns: Gate,
+    /// One permit for each long-running thread.
+    pub long_running_permits: FairSemaphore,
 }
 
 impl GuestThreads {
-    /// Starts `each` quick threads and as many slow ones.
+    /// Starts `each` interactive threads, and as many long-running ones.
     ///
     /// # Errors
-    /// Whatever keeps the machine from starting them.
+    /// If the system cannot start them.
     pub fn start(each: usize) -> std::io::Result<Self> {
-        let mut quick = Builder::new_multi_thread();
-        quick.thread_name("guest").enable_all().event_interval(TURNS_A_LOOK);
-        quick.max_blocking_threads(FILE_THREADS);
-        let mut slow = Builder::new_multi_thread();
-        slow.thread_name("guest-slow").on_thread_start(stand_back);
-        slow.max_blocking_threads(FILE_THREADS);
+        let mut interactive = Builder::new_multi_thread();
+        interactive.thread_name("guest").enable_all().event_interval(POLLS_PER_DRIVER_CHECK);
+        interactive.max_blocking_threads(FILE_THREADS);
+        let mut long_running = Builder::new_multi_thread();
+        long_running.thread_name("guest-slow").on_thread_start(lower_priority);
+        long_running.max_blocking_threads(FILE_THREADS);
         Ok(Self {
-            quick: quick.worker_threads(each).build()?,
-            slow: slow.worker_threads(each).build()?,
+            interactive: interactive.worker_threads(each).build()?,
+            long_running: long_running.worker_threads(each).build()?,
         })
     }
 
-    /// Where lanes run.
+    /// The handles of the threads.
     pub fn threads(&self, each: usize) -> Threads {
         Threads {
-            quick: self.quick.handle().clone(),
-            slow: self.slow.handle().clone(),
+            interactive: self.interactive.handle().clone(),
+            long_running: self.long_running.handle().clone(),
             each,
-            turns: Gate::new(each, 0),
+            long_running_permits: FairSemaphore::new(each, 0),
         }
     }
 
-    /// Ends the threads; guests that still run are dropped where they yield.
+    /// Stops the threads; running guests are dropped where they yield.
     pub fn shutdown(self) {
-        self.slow.shutdown_background();
-        self.quick.shutdown_background();
+        self.long_running.shutdown_background();
+        self.interactive.shutdown_background();
     }
 }
 
-/// Makes the thread that calls a slow one. Where that is refused they are only apart from the quick ones.
-fn stand_back() {
-    // Where the kernel, or who guards it, has no such call: the niceness at least. Without an id it is the
-    // calling thread, of which Linux keeps a niceness of its own.
+/// Lowers the priority of the calling thread. If that is refused, only the runtimes are separate.
+fn lower_priority() {
+    // Without the system call, or where seccomp forbids it, set the niceness at least. Linux keeps it per
+    // thread; `None` is the calling thread.
     let nice = |_| rustix::process::setpriority_process(None, NICENESS);
-    if let Err(error) = scheduler_attributes::set(NICENESS, SLICE).or_else(nice) {
-        debug!(%error, "slow guests run at the priority of the others");
+    if let Err(error) = scheduler_attributes::set(NICENESS, KERNEL_SLICE).or_else(nice) {
+        debug!(%error, "long-running guests run at normal priority");
     }
 }

@@ -1,6 +1,6 @@
-//! Waits that end on time. The runtime's own timers go by whole milliseconds and end after the one they
-//! fall into: by that alone a job would start a millisecond late. Here a thread sleeps until the earliest of
-//! all moments that are waited for, to some tens of microseconds. No wait ends early.
+//! Timers with a resolution of some tens of microseconds. Tokio timers have 1 ms granularity and round up,
+//! so a job would start up to 1 ms late. Here one thread sleeps until the earliest deadline. No wait ends
+//! early.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
-/// A timer. Clones are the same one; its thread ends with the last of them.
+/// A timer. Clones share its thread, which ends with the last of them.
 #[derive(Clone)]
 pub struct Timer(Arc<Owner>);
 
@@ -25,10 +25,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Waiting {
-    /// By the moment; of several with the same one, by the order in which they came.
+    /// By deadline, then by the order in which they were added.
     wakers: BTreeMap<(Instant, u64), Waker>,
     next: u64,
-    /// Until when the thread sleeps; none is until it is told of something.
+    /// Until when the thread sleeps; `None` while it waits for a first deadline.
     sleeps_until: Option<Instant>,
     is_over: bool,
 }
@@ -41,10 +41,10 @@ pub struct Sleep<'t> {
 }
 
 impl Timer {
-    /// Starts a timer.
+    /// Starts the timer's thread.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system cannot start a thread.
     pub fn start() -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let its = Arc::clone(&shared);
@@ -52,7 +52,7 @@ impl Timer {
         Ok(Self(Arc::new(Owner(shared))))
     }
 
-    /// Waits until a moment, and some microseconds longer.
+    /// Waits until a moment. It ends some microseconds later, never earlier.
     pub fn sleep_until(&self, when: Instant) -> Sleep<'_> {
         Sleep { timer: &self.0.0, when, key: None }
     }
@@ -70,7 +70,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those whose moment has come, until the timer is over.
+    /// Wakes the waits whose deadline has passed, until the timer is dropped.
     fn call(&self) {
         let mut waiting = self.waiting();
         while !waiting.is_over {
@@ -119,7 +119,7 @@ impl Future for Sleep<'_> {
             (self.when, waiting.next)
         });
         waiting.wakers.insert(key, context.waker().clone());
-        // Who sleeps less long looks for itself.
+        // A thread that wakes before this deadline finds it by itself.
         let oversleeps = waiting.sleeps_until.is_none_or(|until| until > self.when);
         if oversleeps {
             waiting.sleeps_until = Some(self.when);
@@ -148,7 +148,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[tokio::test]
-    async fn nobody_wakes_early_and_in_any_order() {
+    async fn no_wait_ends_early_whatever_the_order() {
         let timer = Timer::start().unwrap();
         let began = Instant::now();
         let wait = async |ms: u32| {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_no_more_is_forgotten() {
+    async fn a_dropped_wait_is_removed() {
         let timer = Timer::start().unwrap();
         let began = Instant::now();
         {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_end_sooner_after_their_time_than_those_of_the_runtime() {
+    async fn waits_end_closer_to_their_deadline_than_those_of_tokio() {
         let timer = Timer::start().unwrap();
         let (mut these, mut those) = (Vec::new(), Vec::new());
         for n in 0..50 {
@@ -201,7 +201,7 @@ mod tests {
         }
         these.sort();
         those.sort();
-        println!("half of the waits are late by {:?}, by the runtime's {:?}", these[25], those[25]);
+        println!("median delay {:?}, with Tokio's timer {:?}", these[25], those[25]);
         assert!(these[25] < those[25]);
     }
 }

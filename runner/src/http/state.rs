@@ -17,9 +17,9 @@ use crate::background::rules;
 use crate::background::topic_discovery::Finder;
 use crate::manifest::{Manifest, Topic, nearest};
 use crate::observe::events::Events;
-use crate::observe::pull_counters::Consumed;
-use crate::observe::push_counters::{Pushes, Source};
-use crate::observe::traces::{Came, Traces};
+use crate::observe::pull_counters::PullCounters;
+use crate::observe::push_counters::{PushCounters, Source};
+use crate::observe::traces::{IncomingContext, Traces};
 use crate::report::status::AllWatched;
 
 /// What the handlers share; cheap to clone.
@@ -35,7 +35,7 @@ pub(crate) struct Parts {
     /// What wakes those who wait for jobs.
     pub(crate) bells: WakeUpHub,
     /// Where it is counted what was pushed.
-    pub(crate) pushes: Arc<Pushes>,
+    pub(crate) pushes: Arc<PushCounters>,
     /// The topics that this daemon's handlers serve, as they are now.
     pub(crate) watched: watch::Receiver<AllWatched>,
     /// Names this daemon among all.
@@ -45,7 +45,7 @@ pub(crate) struct Parts {
     /// How topics did lately.
     pub(crate) samples: Samples,
     /// Where it is counted what consumers settled.
-    pub(crate) consumed: Arc<Consumed>,
+    pub(crate) consumed: Arc<PullCounters>,
     /// Where pushes are recorded.
     pub(crate) traces: Traces,
     /// Where it is told what became of jobs.
@@ -68,14 +68,14 @@ impl ServerState {
         self.finder.manifest()
     }
 
-    /// Pushes jobs, in the trace that the request came with; counts and tells those that are stored.
+    /// PushCounters jobs, in the trace that the request came with; counts and tells those that are stored.
     pub(super) async fn push(
         &self,
         queue: &Queue,
         topic: &TopicName,
         mut jobs: Vec<NewJob>,
         if_exists: IfExists,
-        came: &Came,
+        came: &IncomingContext,
     ) -> Result<Vec<(JobId, Pushed)>, QueueError> {
         let pushing = self.traces.pushing(came);
         pushing.mark(&mut jobs);

@@ -1,37 +1,37 @@
-//! What one attempt cost, as its log line and the topic's figures have it.
+//! The cost of one attempt, for its log line and the module stats.
 
 use std::time::Duration;
 
 use duebox_sandbox::RunReport;
 
-/// The cost of one attempt; all zero of one that no module has begun.
+/// The cost of one attempt; zero if no module ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// How long it ran.
+    /// Its wall time.
     pub wall: Duration,
-    /// Time of a processor that it took, the host's part of it included.
+    /// Its CPU time, including the host's part.
     pub cpu: Duration,
-    /// The largest linear memory it had, in bytes.
+    /// Its largest linear memory, in bytes.
     pub memory_peak: u64,
-    /// Units of fuel it burnt; none where the topic has no budget of fuel.
+    /// The fuel it used; `None` if the topic does not meter fuel.
     pub fuel: Option<u64>,
     /// Calls of imports.
     pub host_calls: u64,
-    /// Bytes that the host gave to it: payload, config, answers.
+    /// Bytes from the host to the guest: payload, config, replies.
     pub bytes_in: u64,
-    /// Bytes that the host took from it: log, result, reason, follow-ups.
+    /// Bytes from the guest to the host: log, result, reason, follow-ups.
     pub bytes_out: u64,
-    /// Log lines that were over its budget.
+    /// Log lines beyond its budget.
     pub log_lines_dropped: u64,
 }
 
 impl Cost {
-    /// Of an attempt of which only the time is known.
+    /// The cost of an attempt of which only the wall time is known.
     pub fn of_wall(wall: Duration) -> Self {
         Self { wall, ..Self::default() }
     }
 
-    /// Of a run that took this long, its wait for a place in the sandbox included.
+    /// The cost of a run with this wall time, which includes the wait for the sandbox.
     pub fn of(report: &RunReport, wall: Duration) -> Self {
         Self {
             wall,

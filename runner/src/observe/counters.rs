@@ -1,5 +1,5 @@
-//! What a topic's workers have done since they started. Only ever raised, and without a lock; read for the
-//! closing line and for metrics.
+//! Counts of a topic's workers since their start, without a lock. Counts only grow. They are read for
+//! metrics and for the log line at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use duebox_job::{Durations, FailureClass};
 use duebox_queue::Settled;
 
-/// Bounds of how late jobs start: 1 ms is told from 3 ms, and a minute from an hour.
+/// Histogram bounds of the delay between due time and start, from 0.5 ms to 1 h.
 const LATE: [Duration; 17] = [
     Duration::from_micros(500),
     Duration::from_millis(1),
@@ -28,7 +28,7 @@ const LATE: [Duration; 17] = [
     Duration::from_secs(3_600),
 ];
 
-/// Bounds of how long attempts run, from the shortest handlers to the longest ttr that is common.
+/// Histogram bounds of run times, from the shortest handlers to a long ttr.
 const RAN: [Duration; 17] = [
     Duration::from_micros(50),
     Duration::from_micros(100),
@@ -49,40 +49,40 @@ const RAN: [Duration; 17] = [
     Duration::from_secs(300),
 ];
 
-/// Counts of one topic in this process.
+/// The counts of one topic in this process.
 pub struct Counters {
-    /// Jobs leased.
+    /// Leased jobs.
     pub leased: AtomicU64,
-    /// Jobs acked.
+    /// Acked jobs.
     pub acked: AtomicU64,
-    /// Jobs that their handler put off.
+    /// Snoozed jobs.
     pub snoozed: AtomicU64,
-    /// Jobs that were not started within their ttl.
+    /// Jobs that did not start within their ttl.
     pub expired: AtomicU64,
-    /// Leases given back with no attempt spent.
+    /// Leases that were released without an attempt.
     pub released: AtomicU64,
     /// Jobs that were cancelled or superseded while they ran.
     pub overtaken: AtomicU64,
-    /// Leases that were gone when their verdict came.
+    /// Leases that were lost before their verdict.
     pub lost: AtomicU64,
-    /// Expired leases of any runner that this one ended.
+    /// Expired leases, of any runner, that this one reclaimed.
     pub reclaimed: AtomicU64,
-    /// Failures, by what became of the job and by class.
+    /// Failures by fate of the job and by class.
     failures: [[AtomicU64; FailureClass::ALL.len()]; Fate::ALL.len()],
-    /// How late attempts began.
+    /// How late attempts started.
     pub late: Durations,
-    /// How long they ran.
+    /// How long attempts ran.
     pub ran: Durations,
 }
 
-/// What became of a job that failed.
+/// The fate of a failed job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is tried again.
+    /// It is retried.
     Retry,
-    /// It is buried.
+    /// It is dead.
     Dead,
-    /// It is forgotten, as its topic wants.
+    /// It is discarded, as the topic's policy says.
     Discard,
 }
 
@@ -90,7 +90,7 @@ impl Fate {
     /// Every fate.
     pub const ALL: [Self; 3] = [Self::Retry, Self::Dead, Self::Discard];
 
-    /// Its word, in metrics.
+    /// Its word in metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Retry => "retry",
@@ -119,14 +119,14 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts a settled job; `class` is what it failed of, if it did.
+    /// Counts a settled job; `class` is the class of its failure, if it failed.
     pub fn settled(&self, settled: Settled, class: Option<FailureClass>) {
         let class_or_nack = class.unwrap_or(FailureClass::Nack);
         match settled {
             Settled::Retry => self.failed(Fate::Retry, class_or_nack, 1),
             Settled::Dead => self.failed(Fate::Dead, class_or_nack, 1),
             Settled::Discarded => self.failed(Fate::Discard, class_or_nack, 1),
-            // A topic that wants a class forgotten has it acked.
+            // A failure that the policy discards is settled by an ack.
             Settled::Done => match class {
                 Some(class) => self.failed(Fate::Discard, class, 1),
                 None => add(&self.acked, 1),
@@ -138,28 +138,28 @@ impl Counters {
         }
     }
 
-    /// Counts jobs that failed.
+    /// Counts failed jobs.
     pub fn failed(&self, fate: Fate, class: FailureClass, jobs: usize) {
         add(&self.failures[fate as usize][class as usize], jobs);
     }
 
-    /// How many failed of this class and came to that.
+    /// The failures of a class with this fate.
     pub fn failures(&self, fate: Fate, class: FailureClass) -> u64 {
         read(&self.failures[fate as usize][class as usize])
     }
 
-    /// How many failed and came to that.
+    /// All failures with this fate.
     pub fn all_failures(&self, fate: Fate) -> u64 {
         self.failures[fate as usize].iter().map(read).sum()
     }
 }
 
-/// Raises a count.
+/// Adds to a counter.
 pub fn add(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
-/// Reads a count.
+/// Reads a counter.
 pub fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn fates_and_classes_have_places_of_their_own() {
+    fn each_fate_and_class_has_a_counter() {
         let counters = Counters::default();
         for (at, fate) in Fate::ALL.into_iter().enumerate() {
             assert_eq!(fate as usize, at);

@@ -1,9 +1,9 @@
-//! Events: what became of jobs, told to a stream in Redis that others read (`runner.events`).
+//! Events: what became of jobs, published to a stream in Redis (`runner.events`).
 //!
-//! They are told after the fact, by whoever knows it: a worker when its verdicts are settled, the API when its
-//! caller has the answer. They wait in a bounded queue and go out by a task and a connection of their own, so
-//! that no job waits for one. A verdict that was refused as lost is none. What finds no room, or meets a Redis
-//! that is away, is dropped and counted; a runner that dies takes with it what it had not told yet.
+//! An event is published after the fact: by a worker when its verdicts are settled, by the API when its
+//! caller has the reply. Events wait in a bounded queue, and a task with a connection of its own sends
+//! them, so that no job waits. A lost verdict is no event. Events are dropped and counted if the queue is
+//! full or Redis is away. If the runner dies, its unsent events are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,81 +18,81 @@ use tracing::{info, warn};
 use super::counters::{add, read};
 use super::log::attempt_log::Record;
 
-/// Events that wait to be told.
+/// The most events that wait to be sent.
 const QUEUE_MAX: usize = 32_768;
-/// How long an event waits for others to be told with.
+/// How long an event waits for others in its batch.
 const GATHER: Duration = Duration::from_millis(20);
-/// How long a stop waits for the last ones.
-const LAST_WITHIN: Duration = Duration::from_secs(2);
-/// The wait before a Redis that was away is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long a stop waits for the last events.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// The delay before the next try after a failure.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Where events are given. Clones are the same.
+/// Takes events. Clones share the same queue.
 #[derive(Clone)]
-pub struct Events(Arc<Inner>);
+pub struct Events(Arc<EventsInner>);
 
-struct Inner {
-    /// Events that are kept; 0 for none.
+struct EventsInner {
+    /// The length of the stream; 0 turns events off.
     keep: AtomicU32,
     queue: mpsc::Sender<Event>,
     over: watch::Sender<bool>,
-    counts: Counts,
+    counts: EventCounts,
 }
 
 #[derive(Default)]
-struct Counts {
-    told: AtomicU64,
+struct EventCounts {
+    sent: AtomicU64,
     dropped: AtomicU64,
 }
 
-/// The task that tells.
-pub struct Telling(JoinHandle<()>);
+/// The task that sends events.
+pub struct EventsTask(JoinHandle<()>);
 
 impl Events {
-    /// Nothing is told until it is said how many are kept. The connection is made with the first event.
-    pub fn start(redis: ConnectionSettings, prefix: String) -> (Self, Telling) {
+    /// Starts the task. Events are off until [`keep`](Self::keep); the first event opens the connection.
+    pub fn start(redis: ConnectionSettings, prefix: String) -> (Self, EventsTask) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let (over, ends) = watch::channel(false);
-        let (keep, counts) = (AtomicU32::new(0), Counts::default());
-        let events = Self(Arc::new(Inner { keep, queue, over, counts }));
-        let teller =
-            Teller { events: events.clone(), redis, prefix, queue: None, is_failing: false };
-        (events, Telling(tokio::spawn(teller.tell(waiting, ends))))
+        let (keep, counts) = (AtomicU32::new(0), EventCounts::default());
+        let events = Self(Arc::new(EventsInner { keep, queue, over, counts }));
+        let writer =
+            EventWriter { events: events.clone(), redis, prefix, queue: None, is_failing: false };
+        (events, EventsTask(tokio::spawn(writer.run(waiting, ends))))
     }
 
-    /// Keeps so many from now on; 0 for none.
+    /// Sets the length of the stream; 0 turns events off.
     pub fn keep(&self, events: u32) {
         self.0.keep.store(events, Ordering::Relaxed);
     }
 
-    /// Whether events are told.
+    /// Whether events are on.
     pub(crate) fn are_on(&self) -> bool {
         self.0.keep.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends: what waits is told within two seconds, or dropped.
-    pub async fn stop(&self, telling: Telling) {
+    /// Stops: sends what waits within 2 s, and drops the rest.
+    pub async fn stop(&self, task: EventsTask) {
         self.0.over.send_replace(true);
-        let mut task = telling.0;
-        if tokio::time::timeout(LAST_WITHIN, &mut task).await.is_err() {
+        let mut task = task.0;
+        if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
             task.abort();
         }
     }
 
-    /// Events so far, by what became of them: `told`, `dropped`.
+    /// The counts of events: `told` (sent) and `dropped`.
     pub fn counts(&self) -> [(&'static str, u64); 2] {
-        let Counts { told, dropped } = &self.0.counts;
-        [("told", read(told)), ("dropped", read(dropped))]
+        let EventCounts { sent, dropped } = &self.0.counts;
+        [("told", read(sent)), ("dropped", read(dropped))]
     }
 
-    /// Something happened to a job outside of an attempt.
+    /// Reports an event of a job outside of an attempt.
     pub(crate) fn happened(&self, topic: &TopicName, id: &JobId, event: &'static str) {
         if self.are_on() {
             self.give(Event { id: Some(id.clone()), ..of(topic, event) });
         }
     }
 
-    /// A job failed, or was given up, of this class, outside of an attempt of this runner.
+    /// Reports a failure of a job outside of an attempt of this runner.
     pub(crate) fn failed(
         &self,
         topic: &TopicName,
@@ -105,7 +105,7 @@ impl Events {
         }
     }
 
-    /// Something happened to jobs of which only the number is known.
+    /// Reports an event of several jobs whose ids are unknown.
     pub(crate) fn happened_to(
         &self,
         topic: &TopicName,
@@ -118,7 +118,7 @@ impl Events {
         }
     }
 
-    /// An attempt of this runner is settled.
+    /// Reports a settled attempt of this runner.
     pub(crate) fn settled(&self, topic: &TopicName, record: &Record, settled: Settled) {
         let Some(event) = word(settled).filter(|_| self.are_on()) else { return };
         self.give(Event {
@@ -137,7 +137,7 @@ impl Events {
     }
 }
 
-/// The event that a settled verdict is; none for one that was lost.
+/// The event of a settled verdict; `None` for a lost one.
 pub(crate) fn word(settled: Settled) -> Option<&'static str> {
     Some(match settled {
         Settled::Done => "acked",
@@ -147,7 +147,7 @@ pub(crate) fn word(settled: Settled) -> Option<&'static str> {
     })
 }
 
-/// An event of one job, about which no more is known.
+/// An event of one job without further details.
 fn of(topic: &TopicName, event: &'static str) -> Event {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Event {
@@ -162,7 +162,7 @@ fn of(topic: &TopicName, event: &'static str) -> Event {
     }
 }
 
-struct Teller {
+struct EventWriter {
     events: Events,
     redis: ConnectionSettings,
     prefix: String,
@@ -170,8 +170,8 @@ struct Teller {
     is_failing: bool,
 }
 
-impl Teller {
-    async fn tell(mut self, mut waiting: mpsc::Receiver<Event>, mut ends: watch::Receiver<bool>) {
+impl EventWriter {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Event>, mut ends: watch::Receiver<bool>) {
         let mut batch = Vec::new();
         loop {
             tokio::select! {
@@ -179,7 +179,7 @@ impl Teller {
                 _ = ends.wait_for(|ends| *ends) => break,
             }
             if batch.len() < BATCH_MAX {
-                // Others may come that can be told along.
+                // Wait for further events of this batch.
                 tokio::select! {
                     () = tokio::time::sleep(GATHER) => {}
                     _ = ends.wait_for(|ends| *ends) => {}
@@ -190,10 +190,10 @@ impl Teller {
                     batch.push(event);
                 }
             }
-            self.tell_batch(&mut batch).await;
+            self.write_batch(&mut batch).await;
             if self.is_failing {
                 tokio::select! {
-                    () = tokio::time::sleep(AGAIN) => {}
+                    () = tokio::time::sleep(RETRY_AFTER) => {}
                     _ = ends.wait_for(|ends| *ends) => {}
                 }
             }
@@ -201,13 +201,13 @@ impl Teller {
         while let Ok(event) = waiting.try_recv() {
             batch.push(event);
             if batch.len() == BATCH_MAX {
-                self.tell_batch(&mut batch).await;
+                self.write_batch(&mut batch).await;
             }
         }
-        self.tell_batch(&mut batch).await;
+        self.write_batch(&mut batch).await;
     }
 
-    async fn tell_batch(&mut self, batch: &mut Vec<Event>) {
+    async fn write_batch(&mut self, batch: &mut Vec<Event>) {
         let (events, keep) = (batch.len(), self.events.0.keep.load(Ordering::Relaxed));
         let counts = &self.events.0.counts;
         if events == 0 || keep == 0 {
@@ -219,23 +219,23 @@ impl Teller {
             Some(queue) => Ok(queue.clone()),
             None => Queue::connect(&self.redis, &self.prefix).await,
         };
-        let told = match queue {
+        let sent = match queue {
             Ok(queue) => self.queue.insert(queue).append_events(batch, keep).await,
             Err(error) => Err(error),
         };
         batch.clear();
-        match told {
+        match sent {
             Ok(()) => {
-                add(&counts.told, events);
+                add(&counts.sent, events);
                 if std::mem::take(&mut self.is_failing) {
-                    info!("events are told again");
+                    info!("events are published again");
                 }
             }
-            // Whether some of them were told is not known: it is better that one is missing than told twice.
+            // It is unknown whether some were sent; losing one is better than sending it twice.
             Err(error) => {
                 add(&counts.dropped, events);
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    warn!(%error, "events cannot be told; jobs go on, events are lost until they can");
+                    warn!(%error, "events cannot be published; jobs continue, events are lost until then");
                 }
             }
         }
@@ -247,9 +247,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_that_was_lost_is_no_event() {
+    fn a_lost_verdict_is_no_event() {
         assert_eq!(word(Settled::Lost), None);
-        let told = [Settled::Done, Settled::Retry, Settled::Dead, Settled::Snoozed];
-        assert_eq!(told.map(word), ["acked", "retried", "dead", "snoozed"].map(Some));
+        let settled = [Settled::Done, Settled::Retry, Settled::Dead, Settled::Snoozed];
+        assert_eq!(settled.map(word), ["acked", "retried", "dead", "snoozed"].map(Some));
     }
 }

@@ -1,28 +1,27 @@
-//! What the daemon knows of its own health: how far it is in its life, whether its control threads still
-//! turn, and whether the manifest on disk is the one in service. Written by the daemon, read by probes,
-//! metrics and the system that supervises it.
+//! The health of the daemon: its phase, whether its control threads are responsive, and whether the
+//! manifest on disk is in service. The daemon writes it; probes, metrics and systemd read it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::counters::{add, read};
+use parking_lot::{Mutex, MutexGuard};
 
-/// How often the control threads say that they turn.
+/// How often the control threads report.
 pub const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// How long they may be silent before the process counts as dead.
+/// After so long without a report the process counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// The longest reason that is kept, in bytes.
+/// The longest reason, in bytes.
 const REASON_MAX: usize = 4 << 10;
 
-/// How far the daemon is.
+/// The phase of the daemon's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// It does not serve yet.
     Starting,
     /// It serves.
     Serving,
-    /// It takes no more jobs and finishes those it has.
+    /// It leases no more jobs and finishes those it has.
     Draining,
 }
 
@@ -31,18 +30,18 @@ pub enum Phase {
 pub struct Health {
     phase: AtomicU8,
     began_at: Instant,
-    /// When the control threads last turned, in ms since the beginning.
+    /// When the control threads last reported, in ms since the start.
     beat_at_ms: AtomicU64,
-    manifest: Mutex<Loaded>,
+    manifest: Mutex<ManifestState>,
     applied: AtomicU64,
     refused: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Loaded {
-    /// Why the manifest on disk is not the one in service, if it is not.
+struct ManifestState {
+    /// Why the manifest on disk is not in service, if it is not.
     refused: Option<String>,
-    /// When the one in service was taken, in unix seconds.
+    /// When the manifest in service was applied, in unix seconds.
     since: f64,
 }
 
@@ -53,7 +52,7 @@ impl Default for Health {
             phase: AtomicU8::new(Phase::Starting as u8),
             began_at: Instant::now(),
             beat_at_ms: AtomicU64::new(0),
-            manifest: Mutex::new(Loaded { refused: None, since }),
+            manifest: Mutex::new(ManifestState { refused: None, since }),
             applied: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -61,7 +60,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// How far the daemon is.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Starting,
@@ -70,58 +69,58 @@ impl Health {
         }
     }
 
-    /// It is that far now.
+    /// Sets the phase.
     pub fn enters(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// A control thread turns.
+    /// Reports that a control thread runs.
     pub fn beat(&self) {
         let ms = u64::try_from(self.began_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.beat_at_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// How long ago a control thread last turned.
+    /// The time since the last report of a control thread.
     pub fn silence(&self) -> Duration {
         let beat = Duration::from_millis(self.beat_at_ms.load(Ordering::Relaxed));
         self.began_at.elapsed().saturating_sub(beat)
     }
 
-    /// False if no control thread has turned for so long that none ever will.
+    /// False if the control threads have not reported for 30 s.
     pub fn is_alive(&self) -> bool {
         self.silence() < SILENCE_MAX
     }
 
-    /// A changed manifest is in service.
+    /// Records that a changed manifest is in service.
     pub fn manifest_applied(&self) {
         add(&self.applied, 1);
-        *self.manifest() = Loaded { refused: None, since: now_seconds() };
+        *self.manifest() = ManifestState { refused: None, since: now_seconds() };
     }
 
-    /// The manifest on disk was refused; the one before serves on.
+    /// Records that the manifest on disk was refused; the previous one stays in service.
     pub fn manifest_refused(&self, reason: &str) {
         add(&self.refused, 1);
         let reason = reason[..reason.floor_char_boundary(REASON_MAX)].to_owned();
         self.manifest().refused = Some(reason);
     }
 
-    /// Why the manifest on disk is not the one in service, if it is not.
+    /// Why the manifest on disk is not in service, if it is not.
     pub fn manifest_trouble(&self) -> Option<String> {
         self.manifest().refused.clone()
     }
 
-    /// When the manifest in service was taken, in unix seconds.
+    /// When the manifest in service was applied, in unix seconds.
     pub fn manifest_since(&self) -> f64 {
         self.manifest().since
     }
 
-    /// How often a changed manifest was taken, and how often one was refused.
+    /// How many changed manifests were applied, and how many were refused.
     pub fn manifest_reloads(&self) -> (u64, u64) {
         (read(&self.applied), read(&self.refused))
     }
 
-    fn manifest(&self) -> MutexGuard<'_, Loaded> {
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn manifest(&self) -> MutexGuard<'_, ManifestState> {
+        self.manifest.lock()
     }
 }
 
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_told_as_they_were_entered() {
+    fn phases_read_back_as_they_were_set() {
         let health = Health::default();
         for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
             health.enters(phase);

@@ -1,8 +1,8 @@
-//! The log: to stderr, for people on a terminal and as one JSON object a line elsewhere.
+//! The log on stderr: text on a terminal, otherwise one JSON object a line.
 //!
-//! Lines pass through a bounded buffer and a thread of their own, which writes them in bursts, so that a
-//! slow reader of stderr never holds up a job. When the buffer is full lines are dropped and counted; the
-//! count is known to [`Telemetry::dropped_lines`].
+//! Lines pass through a bounded buffer to a thread that writes them in bursts, so that a slow reader of
+//! stderr never delays a job. Lines that do not fit are dropped and counted, see
+//! [`Telemetry::dropped_lines`].
 
 pub mod attempt_log;
 pub mod handler_log;
@@ -19,22 +19,22 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use self::line_writer::Gathered;
+use self::line_writer::LineWriter;
 use crate::manifest::LogFormat;
 
-/// How long a lost line counts as pressure on the log.
+/// For how long a dropped line counts as pressure.
 const PRESSED_MS: u64 = 1_000;
-/// Lines that wait for stderr at most.
+/// The most lines that wait for stderr.
 const LINES_WAITING_MAX: usize = 65_536;
 
 type Filter = EnvFilter;
 type Writer = Box<dyn Layer<WithFilter> + Send + Sync>;
 type WithFilter = tracing_subscriber::layer::Layered<reload::Layer<Filter, Registry>, Registry>;
 
-/// The log of this process: like the subscriber it steers, there is one.
+/// The log of this process; there is one, as there is one global subscriber.
 static CURRENT: OnceLock<Switches> = OnceLock::new();
 
-/// What a reload turns.
+/// What a reload can change.
 struct Switches {
     filter: reload::Handle<Filter, Registry>,
     writer: reload::Handle<Writer, WithFilter>,
@@ -43,12 +43,12 @@ struct Switches {
     pressure: Pressure,
 }
 
-/// Whether lines are lost, as it was seen last.
+/// Whether lines are being dropped.
 #[derive(Default)]
 struct Pressure {
-    /// Lines lost until then.
+    /// The dropped lines at the last look.
     lost: AtomicU64,
-    /// Until when that counts as pressure, in ms since the first look.
+    /// Until when there is pressure, in ms since the first look.
     until_ms: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ impl Pressure {
     }
 }
 
-/// The running log. Dropping it writes out what still waits.
+/// The running log. Dropping it writes the lines that wait.
 pub struct Telemetry {
     dropped: ErrorCounter,
     _flush: WorkerGuard,
@@ -70,16 +70,16 @@ pub struct Telemetry {
 /// Why the log cannot start or change.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The text is no filter.
-    #[error("{0:?} is no log filter; write a level or target=level pairs")]
+    /// The filter is invalid.
+    #[error("{0:?} is not a log filter; write a level or target=level pairs")]
     Filter(String),
-    /// This process has a log already.
+    /// The process already has a log.
     #[error("the log cannot start: {0}")]
     Init(#[from] TryInitError),
-    /// This process has no log yet.
+    /// The process has no log yet.
     #[error("the log cannot change: it has not been started")]
     NotStarted,
-    /// The log is gone.
+    /// The log has ended.
     #[error("the log cannot change: {0}")]
     Reload(#[from] reload::Error),
 }
@@ -88,13 +88,13 @@ impl Telemetry {
     /// Starts the log of this process.
     ///
     /// # Errors
-    /// [`TelemetryError`] if `filter` is none, or the process has a log already.
+    /// [`TelemetryError`] if `filter` is invalid, or the process already has a log.
     pub fn start(filter: &str, format: LogFormat) -> Result<Self, TelemetryError> {
         let (stderr, flush) = NonBlockingBuilder::default()
             .lossy(true)
             .buffered_lines_limit(LINES_WAITING_MAX)
             .thread_name("duebox-log")
-            .finish(Gathered::new(io::stderr()));
+            .finish(LineWriter::new(io::stderr()));
         let dropped = stderr.error_counter();
         let (filter_layer, filter) = reload::Layer::new(parse_filter(filter)?);
         let (writer_layer, writer) = reload::Layer::new(writer_for(format, stderr.clone()));
@@ -115,12 +115,12 @@ impl Telemetry {
     }
 }
 
-/// How many lines of this process' log were dropped so far because stderr was too slow.
+/// How many lines of this process were dropped because stderr was too slow.
 pub fn dropped_lines() -> u64 {
     CURRENT.get().map_or(0, |switches| switches.dropped.dropped_lines() as u64)
 }
 
-/// True while lines are lost, or were within the last second: what matters less should be left out.
+/// True if a line was dropped within the last second: less important lines should be skipped.
 pub fn is_pressed() -> bool {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     let Some(switches) = CURRENT.get() else { return false };
@@ -129,10 +129,10 @@ pub fn is_pressed() -> bool {
     switches.pressure.saw(switches.dropped.dropped_lines() as u64, now_ms)
 }
 
-/// Changes what this process logs and how, from the next line on: for a reload of the manifest.
+/// Changes the filter and the format from the next line on, for a reload of the manifest.
 ///
 /// # Errors
-/// [`TelemetryError`] if `filter` is none or there is no log; nothing changes then.
+/// [`TelemetryError`] if `filter` is invalid or there is no log; nothing changes then.
 pub fn change(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
     let filter = parse_filter(filter)?;
     let switches = CURRENT.get().ok_or(TelemetryError::NotStarted)?;
@@ -141,8 +141,8 @@ pub fn change(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
     Ok(())
 }
 
-/// What every filter begins with: wasmtime makes a span of each WASI call, which a job would pay for.
-/// A filter that names these targets itself goes before.
+/// The start of every filter. Wasmtime opens a span for each WASI call, which costs time in each job. A
+/// filter that names these targets takes precedence.
 const QUIET_LIBRARIES: &str = "wasmtime_wasi=warn,wiggle=warn";
 
 fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
@@ -150,8 +150,7 @@ fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     EnvFilter::builder().parse(filter).map_err(|_| TelemetryError::Filter(text.to_owned()))
 }
 
-/// The layer that writes lines. Neither form looks at spans, so a form can follow the other while
-/// spans of the other are open.
+/// The layer that writes lines. Both formats ignore spans, so the format can change while spans are open.
 fn writer_for(format: LogFormat, stderr: NonBlocking) -> Writer {
     let human = match format {
         LogFormat::Auto => io::stderr().is_terminal(),
@@ -166,7 +165,7 @@ fn writer_for(format: LogFormat, stderr: NonBlocking) -> Writer {
     }
 }
 
-/// True if stderr is a terminal whose user has not set `NO_COLOR`.
+/// True if stderr is a terminal and `NO_COLOR` is not set.
 pub fn colours_wanted() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !refused

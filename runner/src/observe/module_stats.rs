@@ -1,110 +1,109 @@
-//! What the attempts of one topic came to and cost, for each module that ran them: the ground on which
-//! a rollback is decided, and what `duebox stats` shows. All shards of a topic write into one.
+//! Results and costs of a topic's attempts by module. Rollbacks are decided by them, and `duebox stats`
+//! shows them. All shards of a topic share one.
 //!
-//! An attempt is counted once, when its verdict is made. Faults of the host are none of the module's
-//! doing and count nowhere.
+//! An attempt is counted once, when its verdict is made. Host faults are not counted, because the module
+//! did not cause them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::Digest;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
 
-/// Modules whose figures are kept apart; those of the one that ran longest ago make room.
+/// Modules with sums of their own; the module that ran longest ago is merged into the rest.
 const DIGESTS_MAX: usize = 8;
 
-/// What a number of attempts came to and cost. Sums only grow, and stop at their largest number. As
-/// JSON, times are in milliseconds.
+/// Sums of results and costs. They only grow, and saturate. Times are milliseconds in JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sums {
-    /// Attempts that ended.
+    /// Ended attempts.
     pub jobs: u64,
-    /// Those that were acked.
+    /// Acked attempts.
     pub acked: u64,
-    /// Those that failed, whatever the class.
+    /// Failed attempts of any class.
     pub failed: u64,
-    /// Those that were put off.
+    /// Snoozed attempts.
     pub snoozed: u64,
-    /// The failed ones by their class.
+    /// Failed attempts by class.
     pub classes: BTreeMap<FailureClass, u64>,
-    /// How long they ran, together.
+    /// Their total wall time.
     #[serde(rename = "wall_ms", with = "in_millis")]
     pub wall: Duration,
-    /// How long the longest ran.
+    /// The longest wall time.
     #[serde(rename = "wall_max_ms", with = "in_millis")]
     pub wall_max: Duration,
-    /// Time of a processor that they took.
+    /// Their total CPU time.
     #[serde(rename = "cpu_ms", with = "in_millis")]
     pub cpu: Duration,
-    /// The largest linear memory one of them had, in bytes.
+    /// The largest linear memory of an attempt, in bytes.
     #[serde(rename = "memory_peak_bytes")]
     pub memory_peak: u64,
-    /// Units of fuel they burnt, those that count it.
+    /// The fuel they used, as far as it is metered.
     pub fuel: u64,
     /// Calls of imports.
     pub host_calls: u64,
-    /// Bytes that the host gave to them.
+    /// Bytes from the host to the guests.
     pub bytes_in: u64,
-    /// Bytes that the host took from them.
+    /// Bytes from the guests to the host.
     pub bytes_out: u64,
-    /// Log lines that were over their budgets.
+    /// Log lines beyond the budgets.
     pub log_lines_dropped: u64,
 }
 
-/// The figures of one topic in this process.
+/// The stats of one topic in this process.
 #[derive(Default)]
-pub struct Figures(Mutex<Books>);
+pub struct ModuleStats(Mutex<SumsByModule>);
 
 #[derive(Default)]
-struct Books {
-    /// The module that ran last stands last.
+struct SumsByModule {
+    /// By module; the one that ran last is at the end.
     by_digest: VecDeque<(Digest, Sums)>,
-    /// What modules did that are not kept apart any more.
+    /// The sums of modules that have none of their own any more.
     older: Sums,
 }
 
-impl Figures {
-    /// Counts attempts that have ended, under one lock.
+impl ModuleStats {
+    /// Counts ended attempts, under one lock.
     pub fn ran_all<'a>(&self, attempts: impl IntoIterator<Item = (Digest, &'a Outcome, &'a Cost)>) {
-        let mut books = self.books();
+        let mut sums_by_module = self.sums_by_module();
         for (digest, outcome, cost) in attempts {
             if !matches!(outcome, Outcome::HostFault(_)) {
-                books.sums(digest).add(outcome, cost);
+                sums_by_module.sums(digest).add(outcome, cost);
             }
         }
     }
 
-    /// The sums of one module; all zero if it has run nothing, or so long ago that it is not kept apart.
+    /// The sums of one module; zero if it never ran, or ran too long ago.
     pub fn of(&self, digest: Digest) -> Sums {
-        let books = self.books();
-        let found = books.by_digest.iter().find(|(known, _)| *known == digest);
+        let sums_by_module = self.sums_by_module();
+        let found = sums_by_module.by_digest.iter().find(|(known, _)| *known == digest);
         found.map(|(_, sums)| sums.clone()).unwrap_or_default()
     }
 
-    /// The sums of each module that is kept apart, the one that ran last first.
+    /// The sums by module, the one that ran last first.
     pub fn by_digest(&self) -> Vec<(Digest, Sums)> {
-        self.books().by_digest.iter().rev().cloned().collect()
+        self.sums_by_module().by_digest.iter().rev().cloned().collect()
     }
 
     /// The sums of all modules.
     pub fn total(&self) -> Sums {
-        let books = self.books();
-        let mut total = books.older.clone();
-        books.by_digest.iter().for_each(|(_, sums)| total.merge(sums));
+        let sums_by_module = self.sums_by_module();
+        let mut total = sums_by_module.older.clone();
+        sums_by_module.by_digest.iter().for_each(|(_, sums)| total.merge(sums));
         total
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sums_by_module(&self) -> MutexGuard<'_, SumsByModule> {
+        self.0.lock()
     }
 }
 
-impl Books {
+impl SumsByModule {
     fn sums(&mut self, digest: Digest) -> &mut Sums {
         let place = self.by_digest.iter().position(|(known, _)| *known == digest);
         let entry = match place.and_then(|at| self.by_digest.remove(at)) {
@@ -146,22 +145,22 @@ impl Sums {
         raise(&mut self.log_lines_dropped, cost.log_lines_dropped);
     }
 
-    /// The part of the attempts that failed, 0 to 1; 0 if there were none.
+    /// The failure rate, 0 to 1; 0 without attempts.
     pub fn failed_part(&self) -> f64 {
         self.failed as f64 / self.jobs.max(1) as f64
     }
 
-    /// How long one ran, as a mean.
+    /// The mean wall time.
     pub fn wall_mean(&self) -> Duration {
         self.wall.div_f64(self.jobs.max(1) as f64)
     }
 
-    /// Time of a processor that one took, as a mean.
+    /// The mean CPU time.
     pub fn cpu_mean(&self) -> Duration {
         self.cpu.div_f64(self.jobs.max(1) as f64)
     }
 
-    /// Adds what others came to and cost.
+    /// Adds other sums.
     pub fn merge(&mut self, other: &Self) {
         raise(&mut self.jobs, other.jobs);
         raise(&mut self.acked, other.acked);
@@ -182,7 +181,7 @@ impl Sums {
     }
 }
 
-/// Times as milliseconds, in whole microseconds.
+/// Durations as milliseconds with a resolution of 1 µs.
 mod in_millis {
     use std::time::Duration;
 
@@ -221,31 +220,31 @@ mod tests {
 
     #[test]
     fn attempts_are_summed_by_digest() {
-        let figures = Figures::default();
+        let stats = ModuleStats::default();
         let cost = |ms, memory_peak| Cost { memory_peak, fuel: Some(7), ..Cost::of_wall(ms * MS) };
-        figures.ran_all([(digest(1), &Outcome::Acked, &cost(3, 10))]);
-        figures.ran_all([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
-        figures.ran_all([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
-        figures.ran_all([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
-        let one = figures.of(digest(1));
+        stats.ran_all([(digest(1), &Outcome::Acked, &cost(3, 10))]);
+        stats.ran_all([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
+        stats.ran_all([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
+        stats.ran_all([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
+        let one = stats.of(digest(1));
         assert_eq!((one.jobs, one.acked, one.failed), (2, 1, 1));
         assert_eq!(one.classes, BTreeMap::from([(FailureClass::Trap, 1)]));
         assert_eq!((one.wall, one.wall_max, one.memory_peak, one.fuel), (8 * MS, 5 * MS, 10, 14));
-        let two = figures.of(digest(2));
+        let two = stats.of(digest(2));
         assert_eq!((two.jobs, two.failed, two.wall, two.memory_peak), (1, 1, MS, 1));
-        assert_eq!(figures.of(digest(3)), Sums::default());
-        let total = figures.total();
+        assert_eq!(stats.of(digest(3)), Sums::default());
+        let total = stats.total();
         assert_eq!((total.jobs, total.failed, total.wall, total.fuel), (3, 2, 9 * MS, 21));
         assert_eq!(total.classes.len(), 2);
     }
 
     #[test]
     fn sums_read_back_from_their_json() {
-        let figures = Figures::default();
+        let stats = ModuleStats::default();
         let cost = Cost { fuel: Some(7), host_calls: 3, ..Cost::of_wall(MS * 3 / 2) };
-        figures.ran_all([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
-        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
-        let sums = figures.total();
+        stats.ran_all([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
+        stats.ran_all([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
+        let sums = stats.total();
         let json = serde_json::to_string(&sums).unwrap();
         assert!(json.contains(r#""classes":{"out_of_memory":1},"wall_ms":2.0"#), "{json}");
         assert_eq!(serde_json::from_str::<Sums>(&json).unwrap(), sums);
@@ -258,17 +257,17 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_ran_long_ago_makes_room_and_still_counts() {
-        let figures = Figures::default();
+    fn a_module_that_ran_long_ago_is_merged_and_still_counts() {
+        let stats = ModuleStats::default();
         for n in 1..=8 {
-            figures.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);
+            stats.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);
         }
-        figures.ran_all([(digest(1), &Outcome::Acked, &Cost::default())]);
-        figures.ran_all([(digest(9), &Outcome::Acked, &Cost::default())]);
-        let kept: Vec<Digest> = figures.by_digest().into_iter().map(|(digest, _)| digest).collect();
+        stats.ran_all([(digest(1), &Outcome::Acked, &Cost::default())]);
+        stats.ran_all([(digest(9), &Outcome::Acked, &Cost::default())]);
+        let kept: Vec<Digest> = stats.by_digest().into_iter().map(|(digest, _)| digest).collect();
         assert_eq!(kept.len(), DIGESTS_MAX);
         assert_eq!(kept[..2], [digest(9), digest(1)]);
-        assert_eq!(figures.of(digest(2)), Sums::default());
-        assert_eq!((figures.of(digest(1)).jobs, figures.total().jobs), (2, 10));
+        assert_eq!(stats.of(digest(2)), Sums::default());
+        assert_eq!((stats.of(digest(1)).jobs, stats.total().jobs), (2, 10));
     }
 }

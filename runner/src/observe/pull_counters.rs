@@ -1,21 +1,22 @@
-//! What pull consumers settled over HTTP in this process: told in the metrics beside what handlers did. A
-//! topic is one of the manifest or of its patterns, so there are no more of them than are served.
+//! Counts of verdicts that pull consumers sent over HTTP to this process, for the metrics. Only topics of
+//! the manifest and of its patterns occur, so their number is bounded.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use duebox_job::{FailureClass, TopicName};
 use duebox_queue::Settled;
+use parking_lot::Mutex;
 
 /// Counts since the start.
 #[derive(Debug, Default)]
-pub struct Consumed(Mutex<BTreeMap<TopicName, BTreeMap<Label, u64>>>);
+pub struct PullCounters(Mutex<BTreeMap<TopicName, BTreeMap<Label, u64>>>);
 
-/// What became of jobs: the word of the verdict, and that of the class of what failed.
+/// The labels of a count: the verdict, and the class of the failure.
 pub type Label = (&'static str, &'static str);
 
-impl Consumed {
-    /// A consumer's verdict is settled, and what it said had failed; one that was lost is none.
+impl PullCounters {
+    /// Counts a consumer's verdict, and the class of the failure it reported. A lost verdict is not
+    /// counted.
     pub fn settled(&self, topic: &TopicName, settled: Settled, class: Option<FailureClass>) {
         let verdict = match settled {
             Settled::Done => "ack",
@@ -29,13 +30,13 @@ impl Consumed {
         };
         let has_failed = matches!(settled, Settled::Retry | Settled::Dead | Settled::Discarded);
         let class = class.filter(|_| has_failed).map_or("", FailureClass::name);
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         *counts.entry(topic.base()).or_default().entry((verdict, class)).or_default() += 1;
     }
 
-    /// What was settled of so many topics, in the order of their names.
+    /// The counts of at most `topics` topics, sorted by name.
     pub fn all(&self, topics: usize) -> Vec<(String, Label, u64)> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.0.lock();
         let of = |(topic, counts): (&TopicName, &BTreeMap<Label, u64>)| {
             let name = topic.to_string();
             counts.iter().map(|(label, jobs)| (name.clone(), *label, *jobs)).collect::<Vec<_>>()
@@ -49,14 +50,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts_are_counted_by_topic_and_class_and_lost_ones_are_not() {
-        let (consumed, mail) = (Consumed::default(), TopicName::new("mail").unwrap());
+    fn verdicts_are_counted_by_topic_and_class_unless_lost() {
+        let (consumed, mail) = (PullCounters::default(), TopicName::new("mail").unwrap());
         consumed.settled(&mail, Settled::Done, None);
         consumed.settled(&mail, Settled::Done, Some(FailureClass::Nack));
         consumed.settled(&mail, Settled::Dead, Some(FailureClass::Drop));
         consumed.settled(&mail, Settled::Lost, None);
-        let told = |verdict, class, jobs| ("mail".to_owned(), (verdict, class), jobs);
-        assert_eq!(consumed.all(10), [told("ack", "", 2), told("dead", "drop", 1)]);
+        let count = |verdict, class, jobs| ("mail".to_owned(), (verdict, class), jobs);
+        assert_eq!(consumed.all(10), [count("ack", "", 2), count("dead", "drop", 1)]);
         assert_eq!(consumed.all(0), []);
     }
 }

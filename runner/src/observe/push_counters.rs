@@ -1,19 +1,19 @@
-//! Jobs that this process pushed, by who asked for them. What other processes push is not known here: it
-//! shows in the depths of the topics.
+//! Counts of jobs that this process pushed, by source. Pushes of other processes are visible only in the
+//! depths of the topics.
 
 use std::sync::atomic::AtomicU64;
 
 use super::counters::{add, read};
 
-/// Counts since the start. Clones of the handle are the same counts.
+/// Counts since the start.
 #[derive(Debug, Default)]
-pub struct Pushes {
+pub struct PushCounters {
     http: AtomicU64,
     follow_ups: AtomicU64,
     schedules: AtomicU64,
 }
 
-/// Who asked for a job.
+/// The source of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A client of the HTTP API.
@@ -38,13 +38,13 @@ impl Source {
     }
 }
 
-impl Pushes {
-    /// So many jobs were stored.
+impl PushCounters {
+    /// Counts stored jobs.
     pub fn pushed(&self, source: Source, jobs: usize) {
         add(self.of(source), jobs);
     }
 
-    /// How many were so far.
+    /// The number of stored jobs of a source.
     pub fn count(&self, source: Source) -> u64 {
         read(self.of(source))
     }

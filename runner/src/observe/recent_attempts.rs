@@ -1,53 +1,54 @@
-//! The last attempts of a topic, kept in the daemon for whoever looks at it.
+//! The last attempts of a topic in this process, for the API and the page.
 //!
-//! It costs a turn a lock and the copies of at most [`KEPT`] attempts, however many the turn has settled.
+//! A turn costs one lock and copies of at most [`KEPT`] attempts, however many it settled.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use duebox_queue::Settled;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::log::attempt_log::{Record, millis};
 
-/// Attempts that are kept of a topic.
+/// Attempts kept of a topic.
 const KEPT: usize = 20;
-/// The longest reason that is kept, in bytes.
+/// The longest reason, in bytes.
 const REASON_MAX: usize = 256;
 
 /// One attempt that is over.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct LatestAttempt {
+#[schema(as = LatestAttempt)]
+pub struct RecentAttempt {
     /// The job's id.
     id: String,
-    /// When its verdict was written, in unix ms by this machine's clock.
+    /// When its verdict was settled, in unix ms of the local clock.
     at_ms: u64,
-    /// Which attempt it was, from 1.
+    /// The attempt number, from 1.
     attempt: u32,
-    /// What the handler said, or what was said for it: `ack`, `nack`, `drop`, `snooze`, `release`.
+    /// The verdict of the handler or of the runner: `ack`, `nack`, `drop`, `snooze`, `release`.
     verdict: &'static str,
     /// What became of the job: `done`, `retry`, `dead`, `snoozed`, `released` …
     settled: &'static str,
-    /// What it failed of; empty if it did not.
+    /// The class of its failure; empty if it did not fail.
     class: &'static str,
-    /// Why, for people; at most 256 bytes.
+    /// The reason, for people; at most 256 bytes.
     reason: String,
     /// The module that ran it, 64 hex digits.
     digest: Option<String>,
-    /// How long it ran.
+    /// How long it ran, in ms.
     wall_ms: f64,
-    /// How long after its due time it was started.
+    /// How long after its due time it started, in ms.
     late_ms: f64,
 }
 
 /// The last attempts of one topic in this process.
 #[derive(Default)]
-pub struct Latest(Mutex<VecDeque<LatestAttempt>>);
+pub struct RecentAttempts(Mutex<VecDeque<RecentAttempt>>);
 
-impl Latest {
-    /// Notes attempts that have been settled, in the order in which they ended.
+impl RecentAttempts {
+    /// Adds settled attempts in the order in which they ended.
     pub fn note(&self, records: &[Record], words: &[Settled]) {
         let settled = records.len().min(words.len());
         if settled == 0 {
@@ -55,22 +56,22 @@ impl Latest {
         }
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         let pairs = records.iter().zip(words).take(settled).skip(settled.saturating_sub(KEPT));
-        let noted: Vec<LatestAttempt> =
-            pairs.map(|(record, word)| LatestAttempt::of(record, *word, at_ms)).collect();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted: Vec<RecentAttempt> =
+            pairs.map(|(record, word)| RecentAttempt::of(record, *word, at_ms)).collect();
+        let mut kept = self.0.lock();
         let too_many = (kept.len() + noted.len()).saturating_sub(KEPT);
         kept.drain(..too_many);
         kept.extend(noted);
     }
 
     /// The attempts, the last one first.
-    pub fn attempts(&self) -> Vec<LatestAttempt> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn attempts(&self) -> Vec<RecentAttempt> {
+        let kept = self.0.lock();
         kept.iter().rev().cloned().collect()
     }
 }
 
-impl LatestAttempt {
+impl RecentAttempt {
     fn of(record: &Record, settled: Settled, at_ms: u64) -> Self {
         let (verdict, class, reason) = record.said();
         let end = reason.floor_char_boundary(REASON_MAX);
@@ -100,15 +101,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_stay_and_the_newest_is_first() {
-        let latest = Latest::default();
+    fn the_last_attempts_are_kept_newest_first() {
+        let recent = RecentAttempts::default();
         let many: Vec<Record> = (0..1_000).map(|number| record(number, Outcome::Acked)).collect();
-        latest.note(&many, &vec![Settled::Done; many.len()]);
+        recent.note(&many, &vec![Settled::Done; many.len()]);
         let failure =
             Failure { class: FailureClass::Trap, reason: "ä".repeat(1_000), retry_after: None };
-        latest.note(&[record(1_000, Outcome::Failed(failure))], &[Settled::Dead]);
-        latest.note(&[], &[]);
-        let kept = latest.attempts();
+        recent.note(&[record(1_000, Outcome::Failed(failure))], &[Settled::Dead]);
+        recent.note(&[], &[]);
+        let kept = recent.attempts();
         assert_eq!((kept.len(), kept[0].id.as_str(), kept[19].id.as_str()), (20, "1000", "981"));
         assert_eq!((kept[0].class, kept[0].settled, kept[0].reason.len()), ("trap", "dead", 256));
         assert_eq!((kept[1].verdict, kept[1].settled), ("ack", "done"));

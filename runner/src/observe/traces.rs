@@ -1,9 +1,9 @@
-//! Traces: what became of a job from its push to its verdict, as spans that go to a collector over OTLP.
+//! Traces: the life of a job from push to verdict, as spans that are sent to a collector over OTLP.
 //!
-//! A span is made of what is known anyway once it is over: nothing is kept open for it, and where no collector
-//! is named (`runner.otlp`) the job path meets one branch. Spans wait in a bounded queue; what finds no room
-//! there is dropped and counted. Whether a trace is recorded its beginning says (the flag of `traceparent`);
-//! one that begins here is.
+//! A span is built after the fact from known values, so none is kept open. Without a collector
+//! (`runner.otlp`) the job path takes one branch. Spans wait in a bounded queue; those that do not fit are
+//! dropped and counted. The parent's `traceparent` flag decides whether a trace is recorded; traces that
+//! start here are recorded.
 
 mod attempt;
 mod context;
@@ -24,61 +24,61 @@ use url::Url;
 
 use super::counters::{add, read};
 
-pub(crate) use self::context::Came;
+pub(crate) use self::context::IncomingContext;
 
-/// Spans that wait to be sent.
+/// The most spans that wait to be sent.
 const QUEUE_MAX: usize = 8_192;
 
-/// How long a stop waits for the last spans to be sent.
-const LAST_WITHIN: Duration = Duration::from_secs(2);
+/// How long a stop waits for the last spans.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where spans are given. Clones are the same.
+/// Takes spans. Clones share the same queue.
 #[derive(Clone)]
-pub struct Traces(Arc<Inner>);
+pub struct Traces(Arc<TracesInner>);
 
-struct Inner {
+struct TracesInner {
     is_on: AtomicBool,
     queue: mpsc::Sender<SpanData>,
     collector: watch::Sender<Collector>,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
 }
 
-/// Where spans are sent.
+/// The destination of spans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Collector {
-    /// Nowhere.
+    /// None.
     None,
-    /// Here: `/v1/traces` below it.
+    /// This collector, at its path `/v1/traces`.
     At(Url),
-    /// Nowhere any more, when what waits has been sent.
+    /// None from now on; waiting spans are still sent.
     Over,
 }
 
-/// What became of spans.
+/// Counts of spans.
 #[derive(Debug, Default)]
-struct Counts {
+struct SpanCounts {
     exported: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicU64,
 }
 
-/// The task that sends.
-pub struct Exporting(JoinHandle<()>);
+/// The task that sends spans.
+pub struct ExportTask(JoinHandle<()>);
 
 impl Traces {
-    /// Nothing is recorded until a collector is named. What is sent, is sent from these threads; the runner's
-    /// name tells it from others.
-    pub fn start(threads: &Handle, runner_id: &str) -> (Self, Exporting) {
+    /// Starts the task on these threads. Nothing is recorded until a collector is set. `runner_id`
+    /// identifies this process in the spans.
+    pub fn start(threads: &Handle, runner_id: &str) -> (Self, ExportTask) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let (collector, named) = watch::channel(Collector::None);
-        let counts = Arc::<Counts>::default();
+        let counts = Arc::<SpanCounts>::default();
         let sending = export::send(waiting, named, Arc::clone(&counts), runner_id.to_owned());
-        let exporting = Exporting(threads.spawn(sending));
+        let export_task = ExportTask(threads.spawn(sending));
         let is_on = AtomicBool::new(false);
-        (Self(Arc::new(Inner { is_on, queue, collector, counts })), exporting)
+        (Self(Arc::new(TracesInner { is_on, queue, collector, counts })), export_task)
     }
 
-    /// Records from now on, for this collector; or records nothing.
+    /// Sets the collector; `None` turns traces off.
     pub fn send_to(&self, collector: Option<&Url>) {
         let wanted = collector.map_or(Collector::None, |url| Collector::At(url.clone()));
         self.0.is_on.store(collector.is_some(), Ordering::Relaxed);
@@ -89,30 +89,30 @@ impl Traces {
         });
     }
 
-    /// Whether anything is recorded.
+    /// Whether traces are on.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_on.load(Ordering::Relaxed)
     }
 
-    /// Ends: what waits is sent within two seconds, or dropped.
-    pub async fn stop(&self, exporting: Exporting) {
+    /// Stops: sends what waits within 2 s, and drops the rest.
+    pub async fn stop(&self, export_task: ExportTask) {
         self.0.is_on.store(false, Ordering::Relaxed);
         self.0.collector.send_replace(Collector::Over);
-        let mut task = exporting.0;
-        if tokio::time::timeout(LAST_WITHIN, &mut task).await.is_err() {
+        let mut task = export_task.0;
+        if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
             task.abort();
         }
     }
 
-    /// Spans so far, by what became of them: `exported`, `dropped` (there were too many), `failed` (the
-    /// collector did not take them).
+    /// The counts of spans: `exported`, `dropped` (the queue was full), `failed` (the collector did not
+    /// accept them).
     pub fn counts(&self) -> [(&'static str, u64); 3] {
-        let Counts { exported, dropped, failed } = &*self.0.counts;
+        let SpanCounts { exported, dropped, failed } = &*self.0.counts;
         [("exported", exported), ("dropped", dropped), ("failed", failed)]
             .map(|(word, count)| (word, read(count)))
     }
 
-    /// Gives a span to be sent, if there is room.
+    /// Queues a span, if there is room.
     fn give(&self, span: SpanData) {
         if self.0.queue.try_send(span).is_err() {
             add(&self.0.counts.dropped, 1);
@@ -120,7 +120,7 @@ impl Traces {
     }
 }
 
-/// A span about which nothing more is known than its place and its time.
+/// A span with a place and a time, and no attributes yet.
 fn span(
     context: SpanContext,
     parent: Option<&SpanContext>,

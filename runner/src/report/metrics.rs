@@ -30,12 +30,12 @@ use self::depths::{Depths, Seen};
 use self::page::Page;
 use self::process::Process;
 use super::status::AllWatched;
-use crate::executor::fair_semaphore::Gate;
+use crate::executor::fair_semaphore::FairSemaphore;
 use crate::observe::events::Events;
 use crate::observe::health::Health;
 use crate::observe::log::handler_log::HandlerLog;
-use crate::observe::pull_counters::Consumed;
-use crate::observe::push_counters::Pushes;
+use crate::observe::pull_counters::PullCounters;
+use crate::observe::push_counters::PushCounters;
 use crate::observe::traces::Traces;
 use crate::redis_host::outage::Outage;
 
@@ -57,11 +57,11 @@ pub struct Sources {
     /// What passed over each connection to Redis, by what it is for.
     pub traffic: Vec<(&'static str, Arc<LatencyStats>)>,
     /// What was pushed.
-    pub pushes: Arc<Pushes>,
+    pub pushes: Arc<PushCounters>,
     /// What handlers said and had no place in the log.
     pub handler_log: Arc<HandlerLog>,
     /// What pull consumers settled.
-    pub consumed: Arc<Consumed>,
+    pub consumed: Arc<PullCounters>,
     /// What was recorded.
     pub traces: Traces,
     /// What was told.
@@ -69,7 +69,7 @@ pub struct Sources {
     /// What the guests hold.
     pub sandbox: Arc<Sandbox>,
     /// Places for guests that run.
-    pub slots: Gate,
+    pub slots: FairSemaphore,
     /// How many there are.
     pub slots_max: u32,
 }

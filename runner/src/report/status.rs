@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::deploy::binding::{self, Bound, CanaryHandler};
-use crate::deploy::breaker::{Breaker, Standing};
+use crate::deploy::breaker::{Breaker, BreakerState};
 use crate::deploy::history::{Event, History};
 use crate::manifest::{ManifestError, percent};
 use crate::observe::counters::Counters;
-use crate::observe::module_stats::{Figures, Sums};
-use crate::observe::recent_attempts::Latest;
+use crate::observe::module_stats::{ModuleStats, Sums};
+use crate::observe::recent_attempts::RecentAttempts;
 use crate::redis_host::outage::Outage;
 
 /// How often it is looked whether something has changed.
@@ -159,9 +159,9 @@ pub struct Serving {
     /// What its workers did.
     pub counters: Arc<Counters>,
     /// What its attempts came to and cost.
-    pub figures: Arc<Figures>,
+    pub figures: Arc<ModuleStats>,
     /// Its last attempts here.
-    pub latest: Arc<Latest>,
+    pub latest: Arc<RecentAttempts>,
     /// Whether its jobs may start.
     pub breaker: Arc<Breaker>,
 }
@@ -178,7 +178,7 @@ struct Mark {
     /// Its modules: the handler, and the canary with its share.
     modules: Option<(Digest, Option<(Digest, u32)>)>,
     kept: (Option<Digest>, Option<Digest>),
-    standing: Option<Standing>,
+    standing: Option<BreakerState>,
     events: u64,
 }
 
@@ -269,7 +269,7 @@ impl Watched {
         Mark {
             modules,
             kept: (self.before, self.withdrawn),
-            standing: self.serving.as_ref().map(|serving| serving.breaker.standing()),
+            standing: self.serving.as_ref().map(|serving| serving.breaker.state()),
             events: self.history.count(),
         }
     }
@@ -291,7 +291,7 @@ impl Watched {
             before: self.before.map(hex),
             withdrawn: self.withdrawn.map(hex),
             history,
-            breaker: serving.and_then(|serving| BreakerStatus::of(serving.breaker.standing())),
+            breaker: serving.and_then(|serving| BreakerStatus::of(serving.breaker.state())),
             modules: modules.into_iter().map(module).collect(),
             total: serving.map(|serving| serving.figures.total()).unwrap_or_default(),
         }
@@ -305,14 +305,14 @@ impl CanaryStatus {
 }
 
 impl BreakerStatus {
-    fn of(standing: Standing) -> Option<Self> {
+    fn of(standing: BreakerState) -> Option<Self> {
         let (now_ms, now) = (now_ms(), Instant::now());
         let ago = |then: Instant| millis(now.saturating_duration_since(then));
         let ahead = |then: Instant| millis(then.saturating_duration_since(now));
         let (since, probe_at) = match standing {
-            Standing::Closed => return None,
-            Standing::Open { since, probe_at } => (since, Some(probe_at)),
-            Standing::Probing { since } => (since, None),
+            BreakerState::Closed => return None,
+            BreakerState::Open { since, probe_at } => (since, Some(probe_at)),
+            BreakerState::Probing { since } => (since, None),
         };
         Some(Self {
             open_since_ms: now_ms.saturating_sub(ago(since)),

@@ -13,7 +13,7 @@ use duebox_queue::{
     Token, Verdict, WakeUpReceiver, check_consumer,
 };
 
-use crate::executor::Remains;
+use crate::executor::AttemptOutput;
 use crate::manifest::Topic;
 use crate::worker::verdict::{Attempt, buried_info};
 
@@ -180,7 +180,7 @@ impl Consumer<'_> {
         let failure = Failure { class: FailureClass::BadOptions, reason, retry_after: None };
         let verdict = self
             .attempt(None, lease.failures)
-            .verdict(&Outcome::Failed(failure), Remains::default());
+            .verdict(&Outcome::Failed(failure), AttemptOutput::default());
         self.queue.settle_one(self.name, &lease.id, &lease.token, verdict).await.map(drop)
     }
 
@@ -232,7 +232,7 @@ impl Consumer<'_> {
             Said::Nack { delay, reason } => (failed(FailureClass::Nack, reason, delay), None),
             Said::Drop { reason } => (failed(FailureClass::Drop, reason, None), None),
         };
-        let remains = Remains { result, ..Remains::default() };
+        let remains = AttemptOutput { result, ..AttemptOutput::default() };
         self.attempt(held.options.as_ref().ok(), held.failures).verdict(&outcome, remains)
     }
 

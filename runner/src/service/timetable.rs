@@ -86,7 +86,7 @@ impl<'m> Entry<'m> {
     }
 }
 
-/// Pushes a job of a schedule now, under the id `NAME@NOW`. It counts as no tick.
+/// PushCounters a job of a schedule now, under the id `NAME@NOW`. It counts as no tick.
 pub(crate) async fn push_now(
     queue: &Queue,
     schedule: &Schedule,

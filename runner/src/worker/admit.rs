@@ -1,4 +1,4 @@
-//! From a lease to a task: a leased job runs as it was pushed, or not at all.
+//! Turns a lease into a task: a leased job runs exactly as it was pushed, or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use tracing::warn;
 use super::Worker;
 use super::verdict::Attempt;
 use crate::deploy::binding::{self, Binding};
-use crate::executor::{Remains, Task};
+use crate::executor::{AttemptOutput, Task};
 use crate::observe::counters::{Fate, add};
 use crate::observe::log::attempt_log::Record;
 
 impl Worker {
-    /// Takes what a lease call gave, sent at `sent_at` and asked at `asked_at_us` by Redis' clock. Where
-    /// the reply to an earlier try was lost, the leases are older than this try.
+    /// Takes the reply to a lease call that was sent at `sent_at`, which is `asked_at_us` on Redis' clock.
+    /// If the reply to an earlier try was lost, the leases are older than this try.
     pub(super) fn leased(
         &mut self,
         leased: Leased,
@@ -29,22 +29,22 @@ impl Worker {
             Leased::Empty { wait } | Leased::Limited { wait } => {
                 LeasedJobs { wait, ..LeasedJobs::default() }
             }
-            // What has not started by now waits for the end of the pause.
+            // Jobs that have not started wait for the end of the pause.
             Leased::Paused => {
                 self.give_back(Duration::ZERO);
                 return;
             }
         };
-        self.suspects = suspects > 0;
+        self.look.suspects = suspects > 0;
         if let Some(wait) = wait {
-            self.look_at = self.look_at.min(Instant::now() + wait);
+            self.look.at = self.look.at.min(Instant::now() + wait);
         }
-        self.more |= leases.len() == call.jobs || withdrawn + expired > 0;
+        self.look.more |= leases.len() == call.jobs || withdrawn + expired > 0;
         if !leases.is_empty() {
-            self.parts.member.had_jobs(leases.len(), Instant::now());
+            self.parts.batch_limits.record_jobs(leases.len(), Instant::now());
         }
         self.expired(expired, call);
-        add(&self.parts.counters.leased, leases.len());
+        add(&self.parts.stats.counters.leased, leases.len());
         let binding = binding::current(&self.parts.bound);
         let lease_us = u64::try_from(call.lease.as_micros()).unwrap_or(u64::MAX);
         let expires_at_us = leases.first().map_or(0, |lease| lease.token.expires_at_us());
@@ -53,16 +53,16 @@ impl Worker {
         let leased_at = sent_at.checked_sub(age).unwrap_or(sent_at);
         let mut tasks = Vec::with_capacity(leases.len());
         for lease in leases {
-            self.pace.saw_payload(lease.payload.len());
+            self.prefetch.record_payload(lease.payload.len());
             match self.admit(lease, &binding, call.lease, leased_at) {
                 Some(task) => tasks.push(task),
-                None => self.more = true,
+                None => self.look.more = true,
             }
         }
-        self.parts.lanes.push(tasks);
+        self.parts.executor.push(tasks);
     }
 
-    /// Makes a leased job a task, or its verdict if it cannot run as it was pushed.
+    /// Turns a leased job into a task, or settles it if it cannot run as it was pushed.
     fn admit(
         &mut self,
         mut lease: Lease,
@@ -82,7 +82,7 @@ impl Worker {
         let (bytes, allowed) = (lease.payload.len(), binding.topic.limits.payload);
         if bytes > allowed {
             let reason = format!(
-                "the payload is {bytes} bytes long; the topic allows {allowed} (sandbox.payload)"
+                "the payload has {bytes} bytes; the topic allows {allowed} (sandbox.payload)"
             );
             self.bury_unrun(lease, binding, attempt, reason);
             return None;
@@ -92,17 +92,17 @@ impl Worker {
         let invocation = Invocation {
             id: lease.id.clone(),
             topic: self.parts.topic.clone(),
-            // Whoever settles the job has no need of it.
+            // Settling does not need the payload.
             payload: std::mem::take(&mut lease.payload),
             attempt,
             max_attempts,
             due_at_ms: lease.due_at_ms,
             headers,
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
-            span: self.parts.traces.place(options.headers()),
+            span: self.parts.services.traces.place(options.headers()),
         };
         let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
-        self.holds(key);
+        self.hold_probe(key);
         Some(Task { key, invocation, interrupt })
     }
 
@@ -111,20 +111,20 @@ impl Worker {
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
         let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
         let over = Attempt { topic, options: None, number: attempt, digest, wall };
-        let verdict = over.verdict(&outcome, Remains::default());
-        self.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
-        self.verdicts.push(lease.settle(verdict));
+        let verdict = over.verdict(&outcome, AttemptOutput::default());
+        self.unsettled.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
+        self.unsettled.verdicts.push(lease.settle(verdict));
     }
 
     fn expired(&self, jobs: u64, call: &LeaseCall) {
         if jobs > 0 {
             let fate = if call.expired_info.is_some() { Fate::Dead } else { Fate::Discard };
-            self.parts.counters.failed(fate, FailureClass::Expired, jobs as usize);
-            add(&self.parts.counters.expired, jobs as usize);
+            self.parts.stats.counters.failed(fate, FailureClass::Expired, jobs as usize);
+            add(&self.parts.stats.counters.expired, jobs as usize);
             let class = Some(FailureClass::Expired);
-            self.parts.events.happened_to(&self.parts.topic, jobs, "expired", class);
+            self.parts.services.events.happened_to(&self.parts.topic, jobs, "expired", class);
             warn!(topic = %self.parts.topic, jobs, class = FailureClass::Expired.name(),
-                "not started within their ttl after they fell due");
+                "expired: not started within their ttl after the due time");
         }
     }
 }

@@ -1,91 +1,95 @@
-//! Who else has jobs. Redis does one thing at a time: while it runs a turn of a thousand jobs, some ms, the
-//! turns of all other topics wait. A topic that is alone takes as many as it can, which costs least; beside
-//! others that are busy, all take turns of a size at which nobody waits long; and beside one that needs
-//! little, turns so short that it hardly waits at all. If that one has jobs all the time, the busy ones rest
-//! after each turn for as long as it took, so that they never have Redis and the processors to themselves.
+//! Limits the size of a topic's turns while other topics have jobs. Redis runs one turn at a time: a turn
+//! of a thousand jobs takes some milliseconds, and the turns of all other topics wait for it.
+//!
+//! - A topic that is alone takes full batches, which cost least per job.
+//! - Next to other busy topics, all take [`BATCH_NEXT_TO_BUSY`] jobs a turn.
+//! - Next to a quiet topic, all take [`BATCH_NEXT_TO_QUIET`] jobs a turn. If the quiet topic has jobs all
+//!   the time, the busy ones rest after each turn for as long as it took, so that they never use all of Redis
+//!   and of the CPU.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duebox_queue::BATCH_MAX;
+use parking_lot::{Mutex, MutexGuard};
 
-/// Jobs of one turn where others are busy too: about a ms of Redis' time.
-const BESIDE_BUSY: usize = BATCH_MAX / 8;
-/// Jobs of one turn where another topic needs less than that a turn: some 0.4 ms.
-const BESIDE_QUIET: usize = BATCH_MAX / 16;
-/// For how long a topic that has had a job counts.
-const LATELY: Duration = Duration::from_secs(10);
-/// For how long after a quiet topic's job the busy ones rest: for one that has jobs more seldom, short turns
-/// do.
-const RESTS_FOR: Duration = Duration::from_secs(1);
-/// How long a rest is at most, however long a turn took.
+/// Jobs in one turn next to a busy topic: about 1 ms of Redis' time.
+const BATCH_NEXT_TO_BUSY: usize = BATCH_MAX / 8;
+/// Jobs in one turn next to a topic with fewer jobs a turn than this: about 0.4 ms of Redis' time.
+const BATCH_NEXT_TO_QUIET: usize = BATCH_MAX / 16;
+/// A topic counts for so long after its last job.
+const RECENT: Duration = Duration::from_secs(10);
+/// Busy topics rest while a quiet topic had a job within this time. For a quiet topic with rarer jobs,
+/// short turns are enough.
+const REST_WITHIN: Duration = Duration::from_secs(1);
+/// The longest rest, however long a turn took.
 const REST_MAX: Duration = Duration::from_millis(5);
 
-/// All topics of a daemon. Clones are the same company.
+/// The batch limits of all topics of a daemon. Clones share their state.
 #[derive(Debug, Clone, Default)]
-pub struct Company(Arc<Mutex<Seen>>);
+pub struct BatchLimits(Arc<Mutex<RecentTopics>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct RecentTopics {
     joined: u64,
-    /// Topics whose last turn was a long one.
+    /// Topics whose last turn was large.
     busy: Last,
-    /// Topics whose last turn was a short one.
+    /// Topics whose last turn was small.
     quiet: Last,
 }
 
-/// The topics that have had jobs last: the last one, and the last other one.
+/// The last topic that had jobs, and the last one other than that.
 #[derive(Debug, Default)]
 struct Last {
     one: Option<(u64, Instant)>,
     other: Option<(u64, Instant)>,
 }
 
-/// One topic among them. Clones are the same topic.
+/// The batch limits of one topic. Clones stand for the same topic.
 #[derive(Debug, Clone)]
-pub struct Member {
-    company: Company,
+pub struct TopicBatchLimits {
+    limits: BatchLimits,
     id: u64,
 }
 
-impl Company {
-    /// One more topic.
-    pub fn join(&self) -> Member {
-        let mut seen = self.seen();
-        seen.joined += 1;
-        Member { company: self.clone(), id: seen.joined }
+impl BatchLimits {
+    /// Registers a topic.
+    pub fn join(&self) -> TopicBatchLimits {
+        let mut recent = self.recent();
+        recent.joined += 1;
+        TopicBatchLimits { limits: self.clone(), id: recent.joined }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recent(&self) -> MutexGuard<'_, RecentTopics> {
+        self.0.lock()
     }
 }
 
-impl Member {
-    /// This topic has had so many jobs in one turn.
-    pub fn had_jobs(&self, jobs: usize, now: Instant) {
-        let mut seen = self.company.seen();
-        match jobs < BESIDE_QUIET {
-            true => seen.quiet.note(self.id, now),
-            false => seen.busy.note(self.id, now),
+impl TopicBatchLimits {
+    /// Records that this topic had so many jobs in one turn.
+    pub fn record_jobs(&self, jobs: usize, now: Instant) {
+        let mut recent = self.limits.recent();
+        match jobs < BATCH_NEXT_TO_QUIET {
+            true => recent.quiet.note(self.id, now),
+            false => recent.busy.note(self.id, now),
         }
     }
 
-    /// How many jobs a turn of this topic may take, of each kind.
+    /// How many jobs a turn of this topic may lease, and how many it may settle.
     pub fn batch_max(&self, now: Instant) -> usize {
-        let seen = self.company.seen();
-        if seen.quiet.has_another(self.id, now, LATELY) {
-            BESIDE_QUIET
-        } else if seen.busy.has_another(self.id, now, LATELY) {
-            BESIDE_BUSY
+        let recent = self.limits.recent();
+        if recent.quiet.has_another(self.id, now, RECENT) {
+            BATCH_NEXT_TO_QUIET
+        } else if recent.busy.has_another(self.id, now, RECENT) {
+            BATCH_NEXT_TO_BUSY
         } else {
             BATCH_MAX
         }
     }
 
-    /// How long this topic should take no turn after a full one that took so long.
+    /// How long this topic rests after a full turn that took `turn`.
     pub fn rest(&self, turn: Duration, now: Instant) -> Duration {
-        match self.company.seen().quiet.has_another(self.id, now, RESTS_FOR) {
+        match self.limits.recent().quiet.has_another(self.id, now, REST_WITHIN) {
             true => turn.min(REST_MAX),
             false => Duration::ZERO,
         }
@@ -111,44 +115,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_short_as_long_as_another_topic_has_jobs() {
-        let company = Company::default();
-        let (one, two) = (company.join(), company.join());
+    fn turns_are_short_while_another_topic_has_jobs() {
+        let limits = BatchLimits::default();
+        let (one, two) = (limits.join(), limits.join());
         let now = Instant::now();
         assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BATCH_MAX));
-        one.had_jobs(BATCH_MAX, now);
-        one.clone().had_jobs(BATCH_MAX, now);
-        assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BESIDE_BUSY));
-        two.had_jobs(BESIDE_BUSY, now);
-        assert_eq!((one.batch_max(now), two.batch_max(now)), (BESIDE_BUSY, BESIDE_BUSY));
-        let later = now + LATELY / 2;
-        one.had_jobs(BATCH_MAX, later);
-        assert_eq!((one.batch_max(later), two.batch_max(later)), (BESIDE_BUSY, BESIDE_BUSY));
-        let last = now + LATELY;
-        assert_eq!((one.batch_max(last), two.batch_max(last)), (BATCH_MAX, BESIDE_BUSY));
+        one.record_jobs(BATCH_MAX, now);
+        one.clone().record_jobs(BATCH_MAX, now);
+        assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BATCH_NEXT_TO_BUSY));
+        two.record_jobs(BATCH_NEXT_TO_BUSY, now);
+        assert_eq!(
+            (one.batch_max(now), two.batch_max(now)),
+            (BATCH_NEXT_TO_BUSY, BATCH_NEXT_TO_BUSY)
+        );
+        let later = now + RECENT / 2;
+        one.record_jobs(BATCH_MAX, later);
+        assert_eq!(
+            (one.batch_max(later), two.batch_max(later)),
+            (BATCH_NEXT_TO_BUSY, BATCH_NEXT_TO_BUSY)
+        );
+        let last = now + RECENT;
+        assert_eq!((one.batch_max(last), two.batch_max(last)), (BATCH_MAX, BATCH_NEXT_TO_BUSY));
     }
 
     #[test]
-    fn beside_a_topic_that_needs_little_they_are_shortest() {
-        let company = Company::default();
-        let (busy, quiet) = (company.join(), company.join());
+    fn next_to_a_quiet_topic_turns_are_shortest() {
+        let limits = BatchLimits::default();
+        let (busy, quiet) = (limits.join(), limits.join());
         let now = Instant::now();
-        busy.had_jobs(BATCH_MAX, now);
-        quiet.had_jobs(1, now);
-        assert_eq!((busy.batch_max(now), quiet.batch_max(now)), (BESIDE_QUIET, BESIDE_BUSY));
+        busy.record_jobs(BATCH_MAX, now);
+        quiet.record_jobs(1, now);
+        assert_eq!(
+            (busy.batch_max(now), quiet.batch_max(now)),
+            (BATCH_NEXT_TO_QUIET, BATCH_NEXT_TO_BUSY)
+        );
     }
 
     #[test]
-    fn a_busy_topic_rests_as_long_as_it_worked_while_a_quiet_one_has_jobs() {
-        let company = Company::default();
-        let (busy, quiet) = (company.join(), company.join());
+    fn a_busy_topic_rests_for_the_length_of_its_turn_while_a_quiet_one_has_jobs() {
+        let limits = BatchLimits::default();
+        let (busy, quiet) = (limits.join(), limits.join());
         let (now, turn) = (Instant::now(), Duration::from_micros(700));
-        busy.had_jobs(BATCH_MAX, now);
+        busy.record_jobs(BATCH_MAX, now);
         assert_eq!(busy.rest(turn, now), Duration::ZERO, "it is alone");
-        quiet.had_jobs(1, now);
+        quiet.record_jobs(1, now);
         assert_eq!(busy.rest(turn, now), turn);
         assert_eq!(busy.rest(Duration::from_secs(9), now), REST_MAX);
         assert_eq!(quiet.rest(turn, now), Duration::ZERO, "the other one is busy");
-        assert_eq!(busy.rest(turn, now + RESTS_FOR), Duration::ZERO);
+        assert_eq!(busy.rest(turn, now + REST_WITHIN), Duration::ZERO);
     }
 }

@@ -1,8 +1,8 @@
-//! The leases a worker holds, and the heartbeat that keeps them.
+//! The leases that a worker holds, and their heartbeat.
 //!
-//! A lease is renewed each third of its time. Its end is reckoned from before the call that made or
-//! renewed it, so this runner always takes it to end before Redis does: a guest whose lease could not
-//! be renewed is ended while nobody else can have the job.
+//! A lease is renewed each third of its length. Its end is computed from before the call that made or
+//! renewed it, so this runner always expects it earlier than Redis does. A guest whose lease cannot be
+//! renewed therefore ends before another runner can lease the job.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,35 +11,35 @@ use std::time::{Duration, Instant};
 use duebox_queue::{Extension, Lease, Token};
 use duebox_sandbox::{Interrupt, InterruptReason};
 
-/// One lease that is held.
-pub struct Held {
-    /// The job and its fence.
+/// A lease in use.
+pub struct HeldLease {
+    /// The job and its fencing token.
     pub lease: Lease,
-    /// Which attempt it is, from 1.
+    /// The attempt number, from 1.
     pub attempt: u32,
-    /// Ends its guest.
+    /// Interrupts its guest.
     pub interrupt: Interrupt,
     renewed_at: Instant,
     lasts: Duration,
 }
 
-impl Held {
+impl HeldLease {
     fn ends_at(&self) -> Instant {
         self.renewed_at + self.lasts
     }
 }
 
-/// The leases of one worker, by its own name for each job.
+/// The leases of one worker, by key.
 #[derive(Default)]
 pub struct InFlight {
-    held: HashMap<u64, Held, BuildHasherDefault<KeyHasher>>,
+    held: HashMap<u64, HeldLease, BuildHasherDefault<KeyHasher>>,
     next_key: u64,
     heartbeat_at: Option<Instant>,
-    /// No lease ends before.
+    /// No lease ends before this moment.
     none_ends_before: Option<Instant>,
 }
 
-/// Spreads keys that are counted up and that nobody else chooses: one multiplication is enough.
+/// Hashes sequential keys that no outsider chooses: one multiplication is enough.
 #[derive(Default)]
 struct KeyHasher(u64);
 
@@ -59,7 +59,7 @@ impl Hasher for KeyHasher {
 }
 
 impl InFlight {
-    /// Takes a lease that was made at `leased_at` or later and `lasts` unless renewed, and names it.
+    /// Adds a lease made at `leased_at` or later that lasts `lasts` unless it is renewed. Returns its key.
     pub fn add(
         &mut self,
         lease: Lease,
@@ -69,7 +69,7 @@ impl InFlight {
     ) -> (u64, Interrupt) {
         let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), leased_at);
         self.next_key += 1;
-        let held = Held { lease, attempt, interrupt: interrupt.clone(), renewed_at, lasts };
+        let held = HeldLease { lease, attempt, interrupt: interrupt.clone(), renewed_at, lasts };
         let end = held.ends_at();
         self.none_ends_before = Some(self.none_ends_before.map_or(end, |known| known.min(end)));
         self.held.insert(key, held);
@@ -78,8 +78,8 @@ impl InFlight {
         (key, interrupt)
     }
 
-    /// Lets go of a lease, to be settled.
-    pub fn take(&mut self, key: u64) -> Option<Held> {
+    /// Removes a lease that is to be settled.
+    pub fn take(&mut self, key: u64) -> Option<HeldLease> {
         let held = self.held.remove(&key);
         if self.held.is_empty() {
             self.heartbeat_at = None;
@@ -88,12 +88,12 @@ impl InFlight {
         held
     }
 
-    /// True if no lease is held.
+    /// True if there is no lease.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// How many leases are held.
+    /// The number of leases.
     pub fn len(&self) -> usize {
         self.held.len()
     }
@@ -103,7 +103,7 @@ impl InFlight {
         self.heartbeat_at
     }
 
-    /// The leases to renew at `now`, at most `max`, each back to its full length.
+    /// The leases to renew at `now`, at most `max`, each to its full length.
     pub fn extensions(&mut self, now: Instant, max: usize) -> (Vec<u64>, Vec<Extension>) {
         let (mut keys, mut extensions) = (Vec::new(), Vec::new());
         if self.heartbeat_at.is_none_or(|at| at > now) {
@@ -124,48 +124,49 @@ impl InFlight {
             let beat = if age >= third { now + third } else { held.renewed_at + third };
             next = Some(next.map_or(beat, |known| known.min(beat)));
         }
-        // More than `max` to renew: the rest at once after these.
+        // There may be more than `max` to renew: they follow at once.
         self.heartbeat_at = if keys.len() == max { Some(now) } else { next };
         (keys, extensions)
     }
 
-    /// The last heartbeat was refused: the next is at `when`.
+    /// The last heartbeat was refused; the next one is at `when`.
     pub fn beat_again_at(&mut self, when: Instant) {
         self.heartbeat_at = Some(when);
     }
 
-    /// Notes what an extension sent for `key` gave: the new token, or that the lease is lost. In the
-    /// latter case its guest is ended.
+    /// Applies the reply to an extension: the new token, or `None` if the lease is lost. A lost lease
+    /// interrupts its guest.
     pub fn extended(&mut self, key: u64, by: Duration, token: Option<Token>) {
         let Some(held) = self.held.get_mut(&key) else { return };
         match token {
             Some(token) => {
                 held.lease.token = token;
-                // Redis counts whole milliseconds; so does this, or the two drift apart.
+                // Redis counts whole milliseconds. This must do the same, or the two drift apart.
                 held.renewed_at += Duration::from_millis(by.as_millis() as u64);
             }
             None => held.interrupt.raise(InterruptReason::LeaseLost),
         }
     }
 
-    /// When the first lease ends unless it is renewed; or a moment before that, still ahead of `now`, at
-    /// which to ask again. So they need not be looked through as long as none can end.
+    /// When the first lease ends unless it is renewed, or an earlier moment after `now`. The lower bound
+    /// saves a scan of all leases as long as none can end.
     pub fn first_end(&mut self, now: Instant) -> Option<Instant> {
         if self.none_ends_before.is_some_and(|at| at <= now) {
-            let not_lost = |held: &&Held| held.interrupt.reason().is_none();
-            self.none_ends_before = self.held.values().filter(not_lost).map(Held::ends_at).min();
+            let not_lost = |held: &&HeldLease| held.interrupt.reason().is_none();
+            self.none_ends_before =
+                self.held.values().filter(not_lost).map(HeldLease::ends_at).min();
         }
         self.none_ends_before
     }
 
-    /// Ends the guests whose lease is over at `now`. Answers how many.
+    /// Interrupts the guests whose lease is over at `now`, and returns their number.
     pub fn interrupt_ended(&self, now: Instant) -> usize {
-        let over = |held: &&Held| held.ends_at() <= now && held.interrupt.reason().is_none();
+        let over = |held: &&HeldLease| held.ends_at() <= now && held.interrupt.reason().is_none();
         let ended = self.held.values().filter(over);
         ended.map(|held| held.interrupt.raise(InterruptReason::LeaseLost)).count()
     }
 
-    /// Ends all guests because the runner stops.
+    /// Interrupts all guests because the runner stops.
     pub fn interrupt_all(&self) {
         for held in self.held.values() {
             held.interrupt.raise(InterruptReason::Shutdown);

@@ -1,5 +1,5 @@
-//! How many jobs a worker leases ahead of those that run: no more than start within 20 ms, so that the lanes
-//! never stand still while a turn is under way, and a leased job starts soon.
+//! How many jobs a worker leases ahead of those that run: as many as start within 20 ms. The executor then
+//! has jobs during a turn, and each leased job starts soon.
 //!
 //! The estimate follows the slowest recent job: while a job takes 20 ms or longer, nothing is leased ahead.
 
@@ -7,23 +7,24 @@ use std::time::{Duration, Instant};
 
 use duebox_queue::BATCH_MAX;
 
-/// How far ahead jobs are leased. With the turn that brings them, a job starts within [`START_WITHIN`].
+/// Jobs are leased ahead for this time. Together with the turn that leases it, a job starts within
+/// [`START_WITHIN`].
 const WINDOW: Duration = Duration::from_millis(20);
-/// A leased job that has not started this long after it came from Redis goes back.
+/// A leased job that has not started after this time is released.
 pub const START_WITHIN: Duration = Duration::from_millis(40);
-/// Jobs that are leased ahead at most: while a turn brings one batch, the lanes have another.
+/// The most jobs leased ahead: one batch runs while a turn leases another.
 const AHEAD_MAX: usize = 2 * BATCH_MAX;
-/// Payload bytes that a worker leases at once, so that large payloads do not fill the memory.
+/// The most payload bytes leased in one call, which bounds memory.
 const BYTES_MAX: usize = 16 << 20;
-/// A job is recent for one to two of these after it ended.
+/// A job counts as recent for one to two of these spans.
 const SPAN: Duration = Duration::from_millis(500);
-/// The weight of the newest payload's size against those before.
+/// The weight of the newest payload in the moving average of sizes.
 const NEWEST: f64 = 0.03;
 
-/// What a topic's recent jobs took.
+/// Durations and payload sizes of a topic's recent jobs.
 #[derive(Debug, Default)]
-pub struct Pace {
-    /// The current span and the one before it.
+pub struct Prefetch {
+    /// The current span and the previous one.
     spans: [Span; 2],
     began: Option<Instant>,
     payload_bytes: f64,
@@ -37,9 +38,9 @@ struct Span {
     slowest: Duration,
 }
 
-impl Pace {
-    /// `jobs` ended until `now`, the slowest of which took `slowest`, in `busy` time with jobs to run.
-    pub fn saw_ended(&mut self, jobs: usize, slowest: Duration, busy: Duration, now: Instant) {
+impl Prefetch {
+    /// Records that `jobs` ended until `now` in `busy` time, the slowest in `slowest`.
+    pub fn record_ended(&mut self, jobs: usize, slowest: Duration, busy: Duration, now: Instant) {
         self.roll(now);
         let span = &mut self.spans[0];
         span.jobs += jobs;
@@ -58,18 +59,18 @@ impl Pace {
         self.began = Some(now);
     }
 
-    /// A job with a payload of this many bytes was leased.
-    pub fn saw_payload(&mut self, bytes: usize) {
+    /// Records the payload size of a leased job, in bytes.
+    pub fn record_payload(&mut self, bytes: usize) {
         self.payload_bytes += NEWEST * (bytes as f64 - self.payload_bytes);
     }
 
-    /// Leased jobs did not start in time: nothing is known of how many do.
-    pub fn stalled(&mut self) {
+    /// Forgets the estimate: leased jobs did not start in time.
+    pub fn reset(&mut self) {
         self.spans = Default::default();
     }
 
-    /// Jobs to lease ahead of those that run, the longest of which has run for `running`: as many as start
-    /// before [`WINDOW`] is over if one of them is as slow as the slowest, and no more than were seen to end.
+    /// How many jobs to lease ahead, if the longest running job has run for `running`. As many as start
+    /// within [`WINDOW`] if one of them is as slow as the slowest, and at most as many as ended recently.
     pub fn ahead(&self, running: Duration) -> usize {
         let [current, before] = self.spans;
         let slowest = current.slowest.max(before.slowest).max(running);
@@ -82,7 +83,7 @@ impl Pace {
         (starting as usize).min(jobs).min(AHEAD_MAX)
     }
 
-    /// Jobs that may be leased in one call, for the size of their payloads.
+    /// The most jobs to lease in one call, given the size of their payloads.
     pub fn call_max(&self) -> usize {
         let jobs = BYTES_MAX as f64 / self.payload_bytes.max(1.0);
         (jobs as usize).clamp(1, BATCH_MAX)
@@ -100,65 +101,65 @@ mod tests {
 
     #[test]
     fn jobs_are_leased_ahead_as_fast_as_they_end() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
-        pace.saw_ended(100, 10 * US, MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), 100, "no more than were seen");
-        pace.saw_ended(1_000_000, 10 * US, 10 * MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), AHEAD_MAX);
-        pace.stalled();
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
+        prefetch.record_ended(100, 10 * US, MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 100, "no more than ended");
+        prefetch.record_ended(1_000_000, 10 * US, 10 * MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), AHEAD_MAX);
+        prefetch.reset();
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
     }
 
     #[test]
-    fn one_slow_job_among_many_quick_ones_stops_it_for_a_while() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now);
-        pace.saw_ended(1, 41 * MS, 41 * MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now + SPAN);
-        assert_eq!(pace.ahead(Duration::ZERO), 0);
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now + 2 * SPAN);
-        assert!(pace.ahead(Duration::ZERO) > 1_000);
+    fn one_slow_job_among_many_stops_prefetch_for_a_while() {
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now);
+        prefetch.record_ended(1, 41 * MS, 41 * MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now + SPAN);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 0);
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now + 2 * SPAN);
+        assert!(prefetch.ahead(Duration::ZERO) > 1_000);
     }
 
     #[test]
     fn a_job_that_runs_long_counts_while_it_runs() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        pace.saw_ended(10_000, 10 * US, 100 * MS, now);
-        assert!(pace.ahead(10 * MS) < pace.ahead(Duration::ZERO));
-        assert_eq!(pace.ahead(WINDOW), 0);
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        prefetch.record_ended(10_000, 10 * US, 100 * MS, now);
+        assert!(prefetch.ahead(10 * MS) < prefetch.ahead(Duration::ZERO));
+        assert_eq!(prefetch.ahead(WINDOW), 0);
     }
 
     #[test]
-    fn a_hiccup_of_some_ms_costs_half_of_it() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        pace.saw_ended(50_000, 10 * MS, 500 * MS, now);
-        assert_eq!(pace.ahead(Duration::ZERO), 1_000);
+    fn a_delay_of_10_ms_halves_it() {
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        prefetch.record_ended(50_000, 10 * MS, 500 * MS, now);
+        assert_eq!(prefetch.ahead(Duration::ZERO), 1_000);
     }
 
     #[test]
-    fn large_payloads_come_in_small_calls() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.call_max(), BATCH_MAX);
-        (0..1_000).for_each(|_| pace.saw_payload(1 << 20));
-        assert!((15..=17).contains(&pace.call_max()), "{}", pace.call_max());
+    fn large_payloads_are_leased_in_small_calls() {
+        let mut prefetch = Prefetch::default();
+        assert_eq!(prefetch.call_max(), BATCH_MAX);
+        (0..1_000).for_each(|_| prefetch.record_payload(1 << 20));
+        assert!((15..=17).contains(&prefetch.call_max()), "{}", prefetch.call_max());
     }
 
-    /// A worker over simulated time, with one lane and a turn of 1 ms: whatever the jobs take, none starts, or is
-    /// still leased and waits, later than [`START_WITHIN`] and a turn after its lease.
+    /// Simulates a worker with one executor task and a turn of 1 ms. No job may start, or still wait, later
+    /// than [`START_WITHIN`] plus one turn after its lease.
     fn run(lengths: &[Duration]) -> usize {
         let (start, turn) = (Instant::now(), MS);
-        let (mut pace, mut now) = (Pace::default(), start);
+        let (mut prefetch, mut now) = (Prefetch::default(), start);
         let (mut next, mut given_back) = (0, 0);
         let mut waiting: std::collections::VecDeque<(usize, Instant)> = Default::default();
         let mut running: Option<(Instant, Duration)> = None;
         let mut ended = Vec::new();
         let mut busy_since = start;
         while next < lengths.len() || !waiting.is_empty() || running.is_some() {
-            // A turn: take what ended, give back what did not start in time, lease.
+            // A turn: take what ended, release what did not start in time, lease.
             let slowest = ended.iter().copied().max().unwrap_or_default();
-            pace.saw_ended(ended.len(), slowest, now - busy_since, now);
+            prefetch.record_ended(ended.len(), slowest, now - busy_since, now);
             busy_since = now;
             ended.clear();
             if let Some((job, at)) = waiting.front()
@@ -167,17 +168,17 @@ mod tests {
                 next = *job;
                 given_back += waiting.len();
                 waiting.clear();
-                pace.stalled();
+                prefetch.reset();
             }
             let age = running.map_or(Duration::ZERO, |(began, _)| now - began);
-            let ahead = pace.ahead(age);
+            let ahead = prefetch.ahead(age);
             let held = waiting.len() + usize::from(running.is_some());
             let room = if waiting.len() > ahead / 2 { 0 } else { (1 + ahead).saturating_sub(held) };
             for _ in 0..room.min(BATCH_MAX).min(lengths.len() - next) {
                 waiting.push_back((next, now));
                 next += 1;
             }
-            // The lane, until the next turn.
+            // The executor task, until the next turn.
             let until = now + turn;
             while now < until {
                 let (began, length) = match running.take() {
@@ -211,7 +212,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn for_every_mix_of_lengths_jobs_start_in_time_or_go_back(
+        fn jobs_of_any_length_start_in_time_or_are_released(
             quick in 0_usize..400,
             mixed in prop::collection::vec(quick_or_slow(), 1..300),
         ) {
@@ -223,7 +224,7 @@ mod tests {
         }
 
         #[test]
-        fn quick_jobs_alone_never_go_back(length in 1_u64..200, jobs in 1_usize..5_000) {
+        fn short_jobs_alone_are_never_released(length in 1_u64..200, jobs in 1_usize..5_000) {
             prop_assert_eq!(run(&vec![Duration::from_micros(length); jobs]), 0);
         }
     }

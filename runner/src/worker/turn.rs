@@ -1,5 +1,4 @@
-//! One turn: what has ended, what is to be renewed and what is wanted, in one pipeline; and what its
-//! answers mean.
+//! One turn: settles, renewals and leases go out in one pipeline, and its replies are applied.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,13 +13,13 @@ use tracing::{error, info, warn};
 use super::verdict::{Attempt, buried_info};
 use super::{DRAIN_GRACE, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
-use crate::executor::Ended;
+use crate::executor::EndedJob;
 use crate::observe::counters::{Fate, add};
 use crate::observe::log;
 use crate::observe::log::attempt_log::Record;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
-/// What one turn is made of; kept until it has an answer.
+/// The content of one turn, kept until Redis replies.
 struct Plan {
     keys: Vec<u64>,
     extend: Vec<Extension>,
@@ -29,7 +28,7 @@ struct Plan {
     lease: Option<LeaseCall>,
     looks: bool,
     reclaims: bool,
-    /// Jobs that it takes of each kind.
+    /// The most jobs to settle, and to promote.
     batch_max: usize,
     skip: u64,
     max_crashes: u32,
@@ -46,45 +45,46 @@ impl Worker {
         if let Some((reply, sent_at)) = self.send(&plan).await {
             self.apply(plan, reply, sent_at);
         }
-        self.give_up_asked_probe();
+        self.drop_requested_probe();
         if is_full && self.drain_until.is_none() {
             let ended = Instant::now();
-            let rest = self.parts.member.rest(ended - now, ended);
+            let rest = self.parts.batch_limits.rest(ended - now, ended);
             self.not_before = self.not_before.max(ended + rest);
         }
     }
 
-    /// Takes the verdicts of jobs that have ended, as many as fit into a turn.
+    /// Takes ended jobs and their verdicts, as many as fit into a turn.
     fn take_ended(&mut self, now: Instant) {
-        let room = self.parts.member.batch_max(now).saturating_sub(self.verdicts.len());
-        let (ended, busy) = self.parts.lanes.take_ended(room);
+        let room =
+            self.parts.batch_limits.batch_max(now).saturating_sub(self.unsettled.verdicts.len());
+        let (ended, busy) = self.parts.executor.take_ended(room);
         let slowest = ended.iter().map(|ended| ended.cost.wall).max().unwrap_or_default();
-        self.pace.saw_ended(ended.len(), slowest, busy, now);
-        self.settle_at = None;
+        self.prefetch.record_ended(ended.len(), slowest, busy, now);
+        self.unsettled.settle_at = None;
         if ended.is_empty() {
             return;
         }
         let binding = binding::current(&self.parts.bound);
-        self.tell_breaker(&ended, &binding);
-        let judged = self.records.len();
+        self.report_to_breaker(&ended, &binding);
+        let judged = self.unsettled.records.len();
         for ended in ended {
             self.judge(ended, &binding);
         }
-        let attempts = self.records[judged..].iter();
+        let attempts = self.unsettled.records[judged..].iter();
         for record in attempts.clone().filter(|record| record.digest.is_some()) {
-            self.parts.counters.late.add(record.late);
-            self.parts.counters.ran.add(record.cost.wall);
+            self.parts.stats.counters.late.add(record.late);
+            self.parts.stats.counters.ran.add(record.cost.wall);
         }
-        self.parts.figures.ran_all(attempts.filter_map(Record::ran));
+        self.parts.stats.module_stats.ran_all(attempts.filter_map(Record::ran));
     }
 
-    fn judge(&mut self, mut ended: Ended, binding: &Binding) {
+    fn judge(&mut self, mut ended: EndedJob, binding: &Binding) {
         let Some(held) = self.in_flight.take(ended.key) else { return };
-        let traced = ended.remains.traced.take();
+        let traced = ended.output.traced.take();
         let digest = Some(ended.digest);
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
         let verdict = if is_fault && held.interrupt.reason().is_some() {
-            // Its time was over, not its attempt: others may have it at once.
+            // The runner interrupted it, not the job's own limits: another runner may have it at once.
             Verdict::Release { delay: Duration::ZERO }
         } else {
             let attempt = Attempt {
@@ -94,10 +94,10 @@ impl Worker {
                 digest,
                 wall: ended.cost.wall,
             };
-            self.follow_ups |= !ended.remains.follow_ups.is_empty();
-            attempt.verdict(&ended.outcome, ended.remains)
+            self.unsettled.follow_ups |= !ended.output.follow_ups.is_empty();
+            attempt.verdict(&ended.outcome, ended.output)
         };
-        self.records.push(Record {
+        self.unsettled.records.push(Record {
             id: held.lease.id.clone(),
             attempt: held.attempt,
             outcome: ended.outcome,
@@ -107,21 +107,22 @@ impl Worker {
             started_at: ended.started_at,
             traced,
         });
-        self.verdicts.push(held.lease.settle(verdict));
+        self.unsettled.verdicts.push(held.lease.settle(verdict));
     }
 
     fn plan(&mut self, now: Instant) -> Plan {
         let (keys, extend) = self.in_flight.extensions(now, BATCH_MAX);
-        let wanted = self.wanted(self.parts.lanes.load(), now);
+        let wanted = self.wanted(self.parts.executor.load(), now);
         let binding = binding::current(&self.parts.bound);
-        let batch_max = self.parts.member.batch_max(now);
-        let rest = self.verdicts.len().min(batch_max);
-        let later = (self.verdicts.split_off(rest), self.records.split_off(rest));
-        let settle = std::mem::replace(&mut self.verdicts, later.0);
-        let records = std::mem::replace(&mut self.records, later.1);
+        let batch_max = self.parts.batch_limits.batch_max(now);
+        let rest = self.unsettled.verdicts.len().min(batch_max);
+        let later =
+            (self.unsettled.verdicts.split_off(rest), self.unsettled.records.split_off(rest));
+        let settle = std::mem::replace(&mut self.unsettled.verdicts, later.0);
+        let records = std::mem::replace(&mut self.unsettled.records, later.1);
         let lease = (wanted.jobs > 0 && self.may_lease(now)).then(|| {
             self.calls += 1;
-            let call_id = format!("{}:{}", self.parts.runner_id, self.calls);
+            let call_id = format!("{}:{}", self.parts.services.runner_id, self.calls);
             LeaseCall {
                 jobs: wanted.jobs,
                 at_once: wanted.at_once,
@@ -133,9 +134,9 @@ impl Worker {
             }
         });
         let looks = lease.is_some();
-        // Where some verdicts wait for the next turn, theirs may be the follow-ups.
-        let follow_ups = self.follow_ups;
-        self.follow_ups &= !self.verdicts.is_empty();
+        // The follow-ups may belong to verdicts that wait for the next turn.
+        let follow_ups = self.unsettled.follow_ups;
+        self.unsettled.follow_ups &= !self.unsettled.verdicts.is_empty();
         Plan {
             keys,
             extend,
@@ -143,9 +144,9 @@ impl Worker {
             records,
             lease,
             looks,
-            reclaims: looks && now >= self.reclaim_at,
+            reclaims: looks && now >= self.look.reclaim_at,
             batch_max,
-            skip: self.skip,
+            skip: self.look.skip,
             max_crashes: binding.topic.max_crashes,
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
             discards_bad: binding.topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
@@ -153,16 +154,17 @@ impl Worker {
         }
     }
 
-    /// Sends a turn until it is answered. While Redis is away, guests whose lease runs out are ended.
-    /// With the answer comes when the try that got it was sent.
+    /// Sends a turn until Redis replies, and interrupts guests whose lease runs out meanwhile. Returns the
+    /// reply and when the successful try was sent.
     async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
-        let runner_id = Arc::clone(&self.parts.runner_id);
+        let runner_id = Arc::clone(&self.parts.services.runner_id);
         let turn = plan.turn(&runner_id);
         let mut wait = RETRY_FIRST;
         loop {
             let sent_at = Instant::now();
             let answer = {
-                let mut asked = std::pin::pin!(self.parts.queue.turn(&self.parts.topic, &turn));
+                let mut asked =
+                    std::pin::pin!(self.parts.services.queue.turn(&self.parts.topic, &turn));
                 loop {
                     let first_end = self.in_flight.first_end(Instant::now());
                     tokio::select! {
@@ -175,9 +177,9 @@ impl Worker {
                 Ok(reply) => return Some((reply, sent_at)),
                 Err(error) => error,
             };
-            self.parts.outage.noticed(&error);
+            self.parts.services.outage.noticed(&error);
             let given_up = |until: Instant| Instant::now() >= until + DRAIN_GRACE;
-            self.follow_orders();
+            self.follow_commands();
             if self.drain_until.is_some_and(given_up) {
                 return None;
             }
@@ -195,7 +197,7 @@ impl Worker {
         let ended = self.in_flight.interrupt_ended(Instant::now());
         if ended > 0 {
             warn!(topic = %self.parts.topic, jobs = ended,
-                "leases ran out and could not be renewed; their guests are ended");
+                "leases expired without renewal; their guests are interrupted");
         }
     }
 
@@ -216,12 +218,12 @@ impl Worker {
             Some(words) => {
                 self.settled(&plan.records, &words);
                 if plan.follow_ups {
-                    self.parts.relay.due(&self.parts.topic);
+                    self.parts.services.relay.due(&self.parts.topic);
                 }
             }
             None if plan.settle.is_empty() => {}
             None => {
-                self.follow_ups |= plan.follow_ups;
+                self.unsettled.follow_ups |= plan.follow_ups;
                 self.keep_verdicts(plan.settle, plan.records, error.as_ref());
             }
         }
@@ -229,9 +231,9 @@ impl Worker {
             self.reclaimed(reclaimed, now);
         }
         if plan.looks {
-            // Of leases whose end is not known the poller tells.
-            self.look_at = self.expiry.unwrap_or(now + SLEEP_MAX);
-            self.more = false;
+            // Leases with an unknown expiry are found by the poller.
+            self.look.at = self.look.expiry.unwrap_or(now + SLEEP_MAX);
+            self.look.more = false;
         }
         if let Some(promoted) = promoted {
             self.clock.add_sample(sent_at, now, promoted_at_us);
@@ -245,29 +247,29 @@ impl Worker {
             Some(error) => self.refused(&error, now),
             None => {
                 self.retry = RETRY_FIRST;
-                self.parts.outage.over();
+                self.parts.services.outage.over();
             }
         }
     }
 
     fn settled(&mut self, records: &[Record], words: &[Settled]) {
-        self.parts.latest.note(records, words);
+        self.parts.stats.recent_attempts.note(records, words);
         let is_pressed = log::is_pressed();
         for (record, settled) in records.iter().zip(words) {
-            self.parts.counters.settled(*settled, record.class());
-            self.parts.events.settled(&self.parts.topic, record, *settled);
-            self.parts.traces.settled(&self.parts.topic, record, *settled);
-            if self.lines.has(*settled, is_pressed) {
+            self.parts.stats.counters.settled(*settled, record.class());
+            self.parts.services.events.settled(&self.parts.topic, record, *settled);
+            self.parts.services.traces.settled(&self.parts.topic, record, *settled);
+            if self.sampler.should_log(*settled, is_pressed) {
                 record.log(&self.parts.topic, *settled);
             }
         }
-        if let Some(jobs) = self.lines.left_out(Instant::now()) {
+        if let Some(jobs) = self.sampler.left_out(Instant::now()) {
             warn!(topic = %self.parts.topic, jobs,
-                "acks that have no line here: stderr is read too slowly for all of them");
+                "acks were not logged: stderr is read too slowly");
         }
     }
 
-    /// Redis refused to settle: the verdicts are kept for the next turn, unless no turn would help.
+    /// Keeps refused verdicts for the next turn, unless the error is final.
     fn keep_verdicts(
         &mut self,
         mut settle: Vec<Settlement>,
@@ -276,19 +278,19 @@ impl Worker {
     ) {
         if error.is_some_and(QueueError::is_final) {
             error!(topic = %self.parts.topic, jobs = settle.len(), error = ?error,
-                "verdicts were refused for good; their leases expire and the jobs run again");
+                "Redis refused verdicts with a permanent error; their leases expire and the jobs run again");
             return;
         }
-        settle.append(&mut self.verdicts);
-        records.append(&mut self.records);
-        (self.verdicts, self.records) = (settle, records);
+        settle.append(&mut self.unsettled.verdicts);
+        records.append(&mut self.unsettled.records);
+        (self.unsettled.verdicts, self.unsettled.records) = (settle, records);
     }
 
     fn reclaimed(&mut self, reclaimed: Reclaimed, now: Instant) {
-        self.expiry = reclaimed.next_expiry_in.map(|wait| now + wait);
+        self.look.expiry = reclaimed.next_expiry_in.map(|wait| now + wait);
         let soon = now + RECLAIM_EVERY;
-        self.reclaim_at = self.expiry.map_or(soon, |expiry| expiry.min(soon));
-        let counters = &self.parts.counters;
+        self.look.reclaim_at = self.look.expiry.map_or(soon, |expiry| expiry.min(soon));
+        let counters = &self.parts.stats.counters;
         add(&counters.reclaimed, reclaimed.jobs.len());
         for (id, became) in reclaimed.jobs {
             match became {
@@ -297,7 +299,7 @@ impl Worker {
                 _ => {}
             }
             self.log_reclaimed(&id, became);
-            let (topic, events) = (&self.parts.topic, &self.parts.events);
+            let (topic, events) = (&self.parts.topic, &self.parts.services.events);
             match became {
                 Settled::Dead | Settled::Discarded => {
                     events.failed(topic, &id, became.word(), FailureClass::Crashed);
@@ -311,7 +313,7 @@ impl Worker {
         let topic = &self.parts.topic;
         if matches!(became, Settled::Dead | Settled::Discarded) {
             warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
-                "job {}: its runners died, or lost the lease, as often as max_crashes allows", became.word());
+                "job {}: its runners died or lost the lease more than max_crashes times", became.word());
         } else {
             info!(%topic, job_id = %id, settled = became.word(),
                 "reclaimed: its runner died or lost the lease; no attempt is spent");
@@ -320,32 +322,32 @@ impl Worker {
 
     fn promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
         if let Some(wait) = promoted.next_due_in {
-            // The wait is counted from the millisecond that Redis was in when it promoted.
+            // The wait counts from the start of the millisecond in which Redis promoted.
             let gone =
                 self.clock.us_at(now).unwrap_or_default().saturating_sub(now_us / 1_000 * 1_000);
-            self.look_at = self.look_at.min(now + wait.saturating_sub(Duration::from_micros(gone)));
+            self.look.at = self.look.at.min(now + wait.saturating_sub(Duration::from_micros(gone)));
         }
-        self.skip = if promoted.more { skip + promoted.skipped } else { 0 };
-        self.more |= promoted.more;
+        self.look.skip = if promoted.more { skip + promoted.skipped } else { 0 };
+        self.look.more |= promoted.more;
     }
 
     fn buried_bad(&self, jobs: u64, are_discarded: bool) {
         if jobs > 0 {
             let fate = if are_discarded { Fate::Discard } else { Fate::Dead };
-            self.parts.counters.failed(fate, FailureClass::BadDue, jobs as usize);
+            self.parts.stats.counters.failed(fate, FailureClass::BadDue, jobs as usize);
             let event = if are_discarded { "discarded" } else { "dead" };
             let class = Some(FailureClass::BadDue);
-            self.parts.events.happened_to(&self.parts.topic, jobs, event, class);
+            self.parts.services.events.happened_to(&self.parts.topic, jobs, event, class);
             warn!(topic = %self.parts.topic, jobs, class = FailureClass::BadDue.name(),
-                "dead: their due time is no unix time in milliseconds");
+                "dead: their due time is not a unix time in milliseconds");
         }
     }
 
     fn refused(&mut self, error: &QueueError, now: Instant) {
-        self.parts.outage.noticed(error);
+        self.parts.services.outage.noticed(error);
         self.retry = outage::next_retry(self.retry);
         self.not_before = now + self.retry;
-        self.look_at = self.look_at.min(self.not_before);
+        self.look.at = self.look.at.min(self.not_before);
     }
 }
 

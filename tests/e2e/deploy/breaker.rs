@@ -45,7 +45,7 @@ fn the_jobs_of_a_failing_handler_wait_until_another_module_serves() {
     push_many(&fixture, TOPIC, 60);
     let line = daemon.wait_for_line("it opens", opens);
     assert!(line.has("class", "nack") && line.message().contains("1h"), "{}", line.text());
-    eventually("what ran is settled, what did not is back", || {
+    eventually("running jobs are settled and others released", || {
         store.stage(TOPIC, "unack").is_empty()
     });
     let paid = store.attempts(TOPIC);

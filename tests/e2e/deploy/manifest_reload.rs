@@ -62,7 +62,7 @@ fn running_jobs_of_a_removed_topic_finish_and_the_rest_stays() {
         line.has("topic", "leaving") && line.message().starts_with("unbound")
     });
     let store = fixture.store();
-    eventually("what runs finishes", || store.stage("leaving", "unack").is_empty());
+    eventually("running jobs finish", || store.stage("leaving", "unack").is_empty());
     let ran: BTreeSet<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     let left: BTreeSet<String> = pushed.difference(&ran).cloned().collect();
     assert!(!left.is_empty(), "all had run before the topic was removed");
@@ -163,7 +163,7 @@ fn a_new_topic_with_a_broken_module_waits_for_a_good_one() {
     fixture.write("late.wat", "(module");
     fixture.manifest("", &[topic("work", "one.wat", ""), topic("late", "late.wat", "")]);
     daemon.wait_for_line("the warning", |line| {
-        line.has("topic", "late") && line.message().ends_with("the topic waits for a good module")
+        line.has("topic", "late") && line.message().ends_with("the topic waits for a valid module")
     });
     push(&fixture, "late", "a", 0);
     push(&fixture, "work", "b", 0);

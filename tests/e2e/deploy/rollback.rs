@@ -73,7 +73,7 @@ fn a_module_that_fails_far_more_often_is_rolled_back() {
     let line = daemon.wait_for_line("the rollback", is_rollback);
     assert!(line.has("level", "ERROR") && line.has("topic", TOPIC), "{}", line.text());
     assert!(line.has("digest", &digest(&good())) && line.has("withdrawn", &digest(&bad())));
-    let reported = format!("failed {MIN_JOBS} of {MIN_JOBS} jobs, the one before 0 of 60");
+    let reported = format!("failed {MIN_JOBS} of {MIN_JOBS} jobs, the previous one 0 of 60");
     assert!(line.message().contains(&reported), "{}", line.text());
     assert_eq!(ran_on(&fixture, &daemon, "after"), digest(&good()));
 
@@ -162,7 +162,7 @@ fn an_operator_rolls_back_every_daemon() {
     failed(&[TOPIC], 1, "no daemon runs");
     failed(&["wark"], 2, "did you mean work?");
     let (one, other) = (fixture.start(), fixture.start());
-    failed(&[TOPIC], 1, "nothing to go back to for work in 2 of the daemons");
+    failed(&[TOPIC], 1, "2 of the daemons have no previous module for work");
     let better = Handler::logs("better").wasm();
     fixture.write("module.wasm", &better);
     for daemon in [&one, &other] {

@@ -27,7 +27,7 @@ fn a_daemon_does_not_start_with_a_failing_module() {
     let mut daemon = Daemon::start(&fixture.path("duebox.toml"));
     assert_eq!(daemon.wait_exit().code(), Some(2));
     let printed: String = daemon.lines().iter().map(|line| format!("{}\n", line.text())).collect();
-    for part in ["smoke case 2 of 2", "came to nack", "info: no", "hint: "] {
+    for part in ["smoke case 2 of 2", "ended with nack", "info: no", "hint: "] {
         assert!(printed.contains(part), "{part} is missing: {printed}");
     }
     assert_eq!(daemon.count(is_verdict), 0);
@@ -47,7 +47,7 @@ fn a_reload_keeps_the_passing_module_and_its_jobs() {
     let refused = daemon.wait_for_line("the refusal", |line| {
         line.has("level", "WARN") && line.message().contains("the module in service stays")
     });
-    for part in ["smoke case 1 of 1", "should come to ack and came to nack", "info: bad"] {
+    for part in ["smoke case 1 of 1", "should end with ack and ended with nack", "info: bad"] {
         assert!(refused.message().contains(part), "{part} is missing: {}", refused.text());
     }
     push(&fixture, TOPIC, "after", 0);

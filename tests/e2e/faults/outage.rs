@@ -87,7 +87,7 @@ fn a_redis_that_hangs_longer_than_the_lease_ends_the_guests() {
     eventually("three run", || daemon.count(is_handler_line) == 3);
     fixture.redis.pause();
     daemon.wait_for_line("the guests are ended", |line| {
-        line.message().starts_with("leases ran out and could not be renewed")
+        line.message().starts_with("leases expired without renewal")
     });
     assert_eq!(daemon.count(is_handler_line), 3);
     // Later runs have a quick handler; interrupted jobs can only run again.

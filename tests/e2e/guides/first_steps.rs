@@ -148,7 +148,7 @@ fn the_quickstart_page_works() {
     desk.run(&format!("{aliases}{fault}"));
     eventually("the message in spite of the fault", || is_settled(&daemon, "shop.activation", 2));
     desk.run(plain);
-    eventually("what plain commands pushed has run", || {
+    eventually("plainly pushed jobs have run", || {
         verdicts(&daemon).iter().any(|verdict| verdict.topic == "order.close" && verdict.id == "43")
     });
     assert!(daemon.terminate().success());

@@ -196,7 +196,7 @@ fn a_pruned_position_is_reported_and_bad_ones_are_refused() {
     assert_eq!(ask(at, "POST /v1/topics/mail/jobs", &lines, jobs.as_bytes()).status, 200);
     let length = || fixture.redis.cli(&["XLEN", "duebox:events"]).parse::<usize>().unwrap();
     let last = || fixture.redis.cli(&["XREVRANGE", "duebox:events", "+", "-", "COUNT", "1"]);
-    eventually("the last one is told", || last().contains("999"));
+    eventually("the last one is reported", || last().contains("999"));
     assert!(length() < 500, "{} are kept", length());
     let mut again = Listener::open(at, "/v1/events", Some(&first.id), None);
     let gap = again.next().unwrap();

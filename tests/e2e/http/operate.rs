@@ -99,7 +99,7 @@ fn a_module_is_reloaded_and_rolled_back() {
     let daemon = fixture.start();
     let at = address(&daemon);
     let served = || get(at, "/v1/topics/work").json();
-    eventually("it is told who serves", || served()["runners"] == 1);
+    eventually("the serving daemon is reported", || served()["runners"] == 1);
     let first = served()["digests"][0].clone();
     let nothing = ask(at, "POST /v1/topics/work/rollback", &[], b"");
     assert_eq!((nothing.problem().as_str(), nothing.status), ("not-followed", 409));

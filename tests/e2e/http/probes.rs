@@ -72,11 +72,11 @@ fn probes_name_what_fails_and_recover_with_it() {
     assert_eq!(get(apart, "/v1/topics").status, 404, "only probes are served there");
 
     write(&fixture, "[topics.\"bad name\"]\n");
-    eventually("the refused manifest is told", || failing(apart) == ["manifest"]);
+    eventually("the refused manifest is reported", || failing(apart) == ["manifest"]);
     assert_eq!(get(apart, "/readyz?exclude=manifest").status, 200);
     assert_eq!(get(apart, "/readyz?exclude=everything").status, 400);
     write(&fixture, &topic("more", "more.wasm", ""));
-    eventually("the missing module is told", || failing(apart) == ["modules"]);
+    eventually("the missing module is reported", || failing(apart) == ["modules"]);
     assert!(get(apart, "/readyz").text().contains("no good module yet for more"));
     fixture.write("more.wasm", Handler::logs("more").wasm());
     eventually("all is well again", || failing(apart).is_empty());
@@ -130,7 +130,7 @@ fn health_uses_the_address_of_the_manifest() {
     let bad = text.replace("127.0.0.1:0", &at) + "[topics.\"bad name\"]\n";
     fixture.write("duebox.toml", bad);
     assert!(health(&fixture, &["--probe", "live"]).status.success());
-    eventually("the bad manifest is told", || health(&fixture, &[]).status.code() == Some(1));
+    eventually("the bad manifest is reported", || health(&fixture, &[]).status.code() == Some(1));
     assert!(health(&fixture, &["--exclude", "manifest"]).status.success());
     assert_eq!(health(&fixture, &["--exclude", "nothing"]).status.code(), Some(2));
     drop(daemon);
@@ -194,7 +194,7 @@ fn as_process_1_it_handles_signals_and_reaps_orphans() {
     });
     daemon.wait_for_line("ready", |line| line.message() == "ready");
     let first = child_of(daemon.pid()).expect("the process that unshare made");
-    eventually("nobody is left unburied", || child_of(first).is_none());
+    eventually("no zombie is left", || child_of(first).is_none());
     duebox_harness::send_signal("TERM", first);
     assert!(daemon.wait_exit().success());
 }

@@ -88,7 +88,7 @@ fn it_runs_unprivileged_on_a_read_only_root() {
     let is_user = |line: &str| line.starts_with("Uid:") && line.contains(USER);
     assert!(status.lines().any(is_user), "{status}");
     let cached = format!("/proc/{}/root{CACHE}", daemon.pid());
-    eventually("what was compiled is kept", || fs::read_dir(&cached).unwrap().next().is_some());
+    eventually("compiled modules are cached", || fs::read_dir(&cached).unwrap().next().is_some());
     push_jobs(&fixture, 3);
     eventually("they are done", || daemon.count(|line| settled_as(line, "done")) == 3);
 

@@ -125,7 +125,7 @@ fn every_verdict_follows_the_topic_and_the_job() {
             "acked" => {
                 assert_eq!((word.as_str(), &job["state"]), ("done", &"done".into()), "{job}");
                 assert_eq!(job["done"]["result"], "{\"ok\":true}", "{job}");
-                assert_eq!(job["done"]["info"]["wall_ms"], Value::Null, "nobody knows it: {job}");
+                assert_eq!(job["done"]["info"]["wall_ms"], Value::Null, "it is unknown: {job}");
             }
             "nacked" => {
                 assert_eq!((word.as_str(), &job["state"]), ("retry", &"retry".into()), "{job}");

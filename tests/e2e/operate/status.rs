@@ -62,7 +62,7 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
     assert!(fixture.duebox(&["stats"]).contains("no daemon runs"));
     let mut daemons = [fixture.start(), fixture.start()];
     push_many(&fixture, TOPIC, 20);
-    eventually("both tell of themselves, and of all that was done", || {
+    eventually("both daemons publish their status and all jobs", || {
         let reported = stats(&fixture, &[]);
         reported["runners"].as_array().unwrap().len() == 2
             && reported["topics"][1]["handler"]["total"]["acked"] == 20
@@ -98,7 +98,7 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
     // One daemon stops, and the other dies, so its entry expires.
     assert!(daemons[0].terminate().success());
     let left = stats(&fixture, &[])["runners"].as_array().unwrap().len();
-    assert_eq!(left, 1, "the daemon has ended and is still told of");
+    assert_eq!(left, 1, "the ended daemon is still listed");
     daemons[1].kill();
     let listed: Vec<String> =
         fixture.store().ask(cmd("ZRANGE").arg("duebox:runners").arg(0).arg(-1));
@@ -107,6 +107,34 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
     assert!((1..=30_000).contains(&lapses_in), "{lapses_in}");
     let _: i64 = fixture.store().ask(cmd("PEXPIRE").arg(&key).arg(1));
     eventually("it is forgotten", || fixture.duebox(&["stats"]).contains("no daemon runs"));
+}
+
+/// Whether `duebox stats` has a line about the topic with all these words.
+fn is_reported(stats: &str, words: &[&str]) -> bool {
+    let matches = |line: &str| line.starts_with("work: ") && words.iter().all(|w| line.contains(w));
+    stats.lines().any(matches)
+}
+
+/// Whether the handler's statistics name this module as the current one.
+fn serves(handler: &Value, module: &[u8]) -> bool {
+    handler["digests"][0].as_str().is_some_and(|hex| hex.starts_with(&digest(module)))
+}
+
+/// Checks that a canary with a share of 50 % ran a part of `jobs`, and the main module the others.
+fn check_canary(handler: &Value, canary: &[u8], jobs: u64) {
+    let canaries = handler["canaries"].as_object().unwrap();
+    let (whole, percent) = canaries.iter().next().unwrap();
+    assert!(whole.starts_with(&digest(canary)) && *percent == 50.0, "{handler}");
+    let jobs_of = |digest: &str| handler["modules"][digest]["jobs"].as_u64().unwrap();
+    let (on_canary, on_main) = (jobs_of(whole), jobs_of(handler["digests"][0].as_str().unwrap()));
+    assert!(on_canary > 0 && on_main > 0 && on_canary + on_main == jobs, "{handler}");
+}
+
+/// Checks that the statistics of a topic list this module as refused, and an earlier one as served last.
+fn check_refused(stats: &str, broken: &str) {
+    let is_listed = |line: &str| line.contains(broken) && line.contains("refused");
+    assert!(stats.lines().any(is_listed), "{stats}");
+    assert!(stats.contains("served last"), "{stats}");
 }
 
 #[test]
@@ -120,30 +148,19 @@ fn stats_show_the_state_of_modules() {
         let keys = format!("rollback = {{ min_jobs = 0 }}\n{keys}");
         fixture.manifest("", &[topic(TOPIC, "work.wasm", &keys)]);
     };
-    let with_canary = r#"canary = { handler = "canary.wasm", percent = 50 }"#;
-    manifest(with_canary);
+    manifest(r#"canary = { handler = "canary.wasm", percent = 50 }"#);
     let _daemon = fixture.start();
     let handler = || stats(&fixture, &[TOPIC])["topics"][0]["handler"].clone();
     let text = || fixture.duebox(&["stats"]);
-    let quiet = || !text().contains("work: ");
-    let reported = |words: &[&str]| {
-        let is_it =
-            |line: &str| line.starts_with("work: ") && words.iter().all(|w| line.contains(w));
-        text().lines().any(is_it)
-    };
+    let is_quiet = || !text().contains("work: ");
+    let reported = |words: &[&str]| is_reported(&text(), words);
 
     // A canary with its own statistics.
     push_many(&fixture, TOPIC, 60);
-    eventually("all that was done is told", || handler()["total"]["jobs"] == 60);
-    let now = handler();
-    let canaries = now["canaries"].as_object().unwrap();
-    let (whole, percent) = canaries.iter().next().unwrap();
-    assert!(whole.starts_with(&digest(&canary)) && *percent == 50.0, "{now}");
-    let on_canary = now["modules"][whole]["jobs"].as_u64().unwrap();
-    let on_good = now["modules"][now["digests"][0].as_str().unwrap()]["jobs"].as_u64().unwrap();
-    assert!(on_canary > 0 && on_good > 0 && on_canary + on_good == 60, "{now}");
+    eventually("all jobs are in the statistics", || handler()["total"]["jobs"] == 60);
+    check_canary(&handler(), &canary, 60);
     assert!(fixture.duebox(&["stats", TOPIC]).contains("canary 50%"));
-    assert!(quiet(), "{}", text());
+    assert!(is_quiet(), "{}", text());
 
     // A refused module is shown until a valid one follows.
     fixture.write("work.wasm", "no module");
@@ -154,18 +171,12 @@ fn stats_show_the_state_of_modules() {
     let now = handler();
     assert!(now["digests"][0].as_str().unwrap().starts_with(&digest(&good)), "{now}");
     fixture.write("work.wasm", &good);
-    eventually("the file as it was is good", quiet);
+    eventually("the restored file is accepted", is_quiet);
     fixture.write("work.wasm", &better);
-    let serves = |module: &[u8]| {
-        let now = handler();
-        now["digests"][0].as_str().is_some_and(|hex| hex.starts_with(&digest(module)))
-    };
+    let serves = |module: &[u8]| serves(&handler(), module);
     eventually("the better one", || serves(&better));
-    assert!(quiet(), "{}", text());
-    let listed = fixture.duebox(&["stats", TOPIC]);
-    let is_listed = |line: &str| line.contains(&broken) && line.contains("refused");
-    assert!(listed.lines().any(is_listed), "{listed}");
-    assert!(listed.contains("served last"), "{listed}");
+    assert!(is_quiet(), "{}", text());
+    check_refused(&fixture.duebox(&["stats", TOPIC]), &broken);
 
     // The refusal of a canary ends with the canary, and that of a pin with the pin.
     fixture.write("canary.wasm", "no canary");
@@ -173,12 +184,12 @@ fn stats_show_the_state_of_modules() {
         reported(&["canary", "refused at", "canary.wasm is refused"])
     });
     manifest("");
-    eventually("no canary, no refusal", quiet);
+    eventually("no canary, no refusal", is_quiet);
     assert_eq!(handler()["canaries"], Value::Null);
     manifest(&format!("sha256 = \"{}\"", "0".repeat(64)));
     eventually("the pin's refusal", || reported(&["handler", "not the pinned one"]));
     manifest("");
-    eventually("no pin, no refusal", quiet);
+    eventually("no pin, no refusal", is_quiet);
 
     fixture.duebox(&["rollback", TOPIC]);
     eventually("the rollback", || reported(&["handler", &digest(&better), "rolled back by hand"]));
@@ -201,12 +212,12 @@ fn stats_show_a_refused_manifest_until_a_valid_one() {
     };
     fixture.manifest_named("good.toml", "", std::slice::from_ref(&good));
     let reported = |words: &str| text().is_some_and(|line| line.contains(words));
-    eventually("it has told of itself", || stats(&fixture, &[])["runners"][0].is_object());
+    eventually("its status is published", || stats(&fixture, &[])["runners"][0].is_object());
     assert_eq!(text(), None);
 
     // With two problems, the first is shown with its line and the other is counted.
     fixture.manifest("", &[good.clone(), "concurency = 3\nttl = 7\n".to_owned()]);
-    eventually("it is told", || {
+    eventually("it is reported", || {
         reported("`concurency`") && reported("and 1 more") && reported("line ")
     });
     let look = || {
@@ -241,12 +252,12 @@ fn a_hundred_idle_topics_publish_once_in_ten_seconds() {
         let status: Value = serde_json::from_str(&fixture.duebox(&["stats", "--json"])).unwrap();
         status["runners"][0]["told_at_ms"].as_u64()
     };
-    eventually("it has told of itself", || reported_at().is_some());
+    eventually("its status is published", || reported_at().is_some());
     let first = reported_at().unwrap();
     eventually("it has again", || reported_at().unwrap() > first);
     // Nothing changed, so the next report waited for its interval.
     let between = Duration::from_millis(reported_at().unwrap() - first);
-    assert!(between >= Duration::from_secs(9), "told again after {between:?}");
+    assert!(between >= Duration::from_secs(9), "published again after {between:?}");
     let listed: u64 = store.ask(cmd("ZCARD").arg("duebox:runners"));
     assert_eq!(listed, 1);
 }
@@ -257,6 +268,6 @@ fn a_daemon_publishes_its_address() {
     fixture.manifest("", &["[topics.mail]\n".to_owned()]);
     let daemon = fixture.start();
     let reported = || stats(&fixture, &[])["runners"][0]["api"].as_str().map(str::to_owned);
-    eventually("it has told of itself", || reported().is_some());
+    eventually("its status is published", || reported().is_some());
     assert_eq!(reported(), Some(crate::support::client::address(&daemon).to_string()));
 }

@@ -190,7 +190,7 @@ fn a_missing_collector_costs_no_job() {
     let job = get(at, "/v1/topics/order/jobs/off");
     assert_eq!(job.status, 404, "{job:?}");
     manifest(&fixture, &collector, &collector.origin());
-    daemon.wait_for_line("it is on", |line| line.message() == "traces are sent");
+    daemon.wait_for_line("it is on", |line| line.message() == "sending traces");
     push(at, "order", "on", "ack", &[]);
     eventually("its spans have come", || collector.all().len() == 2);
     let ids = |name: &str| one(&collector, name).attribute("messaging.message.id").to_owned();
@@ -199,7 +199,7 @@ fn a_missing_collector_costs_no_job() {
     // Nothing listens on this port.
     manifest(&fixture, &collector, "http://127.0.0.1:9");
     daemon.wait_for_line("elsewhere", |line| {
-        line.message() == "traces are sent" && line.str("collector").contains(":9")
+        line.message() == "sending traces" && line.str("collector").contains(":9")
     });
     push(at, "order", "lost", "ack", &[]);
     wait_until_done(&daemon, "lost");
@@ -207,11 +207,11 @@ fn a_missing_collector_costs_no_job() {
     push(at, "order", "lost-too", "ack", &[]);
     wait_until_done(&daemon, "lost-too");
     eventually("it is counted again", || counted(at, "failed") == 4.0);
-    let warned = daemon.count(|line| line.message().contains("does not take them"));
-    assert_eq!(warned, 1, "it is told once");
+    let warned = daemon.count(|line| line.message().contains("does not accept spans"));
+    assert_eq!(warned, 1, "it is reported once");
     manifest(&fixture, &collector, &collector.origin());
     eventually("the collector is back", || {
-        daemon.count(|line| line.message() == "traces are sent") == 3
+        daemon.count(|line| line.message() == "sending traces") == 3
     });
     push(at, "order", "back", "ack", &[]);
     wait_until_done(&daemon, "back");

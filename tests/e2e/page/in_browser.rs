@@ -82,8 +82,10 @@ fn a_dead_job_is_shown_requeued_and_acked() {
     browser.is_gone("#job");
     // A fixed module serves.
     fixture.write("close.wat", Handler::logs("closed").wat());
-    browser
-        .wait("the reload is told", "document.querySelectorAll('#history li.good').length === 2");
+    browser.wait(
+        "the reload is reported",
+        "document.querySelectorAll('#history li.good').length === 2",
+    );
     browser.click("#dead button.id");
     browser.click("#requeue");
     browser.reads("#toasts", "is requeued");
@@ -101,7 +103,15 @@ fn a_dead_job_is_shown_requeued_and_acked() {
         line.has("settled", "done") && line.has("job_id", MARKUP_ID)
     });
     keep_all(&browser, "topic");
-    // The rollback needs a confirmation.
+    roll_back(&browser);
+    browser.click("#home");
+    browser.reads("#topics .c-topic", "mail");
+    keep_all(&browser, "topics");
+    is_sound(&browser);
+}
+
+/// Rolls the module of the shown topic back, which needs a confirmation.
+fn roll_back(browser: &Browser) {
     browser.click("#rollback");
     browser.reads("dialog", "Roll back order.close?");
     browser.click("#no");
@@ -109,10 +119,6 @@ fn a_dead_job_is_shown_requeued_and_acked() {
     browser.click("#rollback");
     browser.click("#yes");
     browser.reads("#history", "rolled back by hand");
-    browser.click("#home");
-    browser.reads("#topics .c-topic", "mail");
-    keep_all(&browser, "topics");
-    is_sound(&browser);
 }
 
 #[test]
@@ -242,7 +248,7 @@ fn a_thousand_topics_take_one_request_and_only_visible_rows_are_drawn() {
     let rows = "document.querySelectorAll('#topics tbody tr').length";
     browser.wait("all are listed", &format!("{rows} === 1001"));
     browser
-        .wait("what is seen is drawn", "document.querySelectorAll('#topics tbody td').length > 0");
+        .wait("visible rows are drawn", "document.querySelectorAll('#topics tbody td').length > 0");
     let drawn = browser.run("return document.querySelectorAll('#topics tbody tr:has(td)').length");
     assert!(drawn.as_u64().unwrap() < 100, "{drawn} rows are drawn");
     let asked = "return [...new Set(performance.getEntriesByType('resource').map((entry) => \

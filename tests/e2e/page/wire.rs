@@ -49,7 +49,7 @@ fn the_api_lists_recent_jobs_and_topic_history() {
     let jobs = r#"[{"id":"fails"},{"id":"later","in":"1h"}]"#;
     assert_eq!(post(at, "/v1/topics/work/jobs", jobs).status, 200);
     let list = || get(at, "/v1/topics/work/jobs").json();
-    eventually("the attempt is told", || list()["latest"][0]["id"] == "fails");
+    eventually("the attempt is reported", || list()["latest"][0]["id"] == "fails");
     let reported = list();
     let attempt = &reported["latest"][0];
     assert_eq!(
@@ -68,7 +68,7 @@ fn the_api_lists_recent_jobs_and_topic_history() {
     assert_eq!((of("retry"), of("pending")), (vec!["fails".into()], vec!["later".into()]));
     assert_eq!(get(at, "/v1/topics/work/jobs?limit=0").problem(), "bad-request");
     assert_eq!(get(at, "/v1/topics/none/jobs").problem(), "unknown-topic");
-    eventually("the rate is told", || {
+    eventually("the rate is reported", || {
         get(at, "/v1/topics/work").json()["attempts_per_s"]
             .as_f64()
             .is_some_and(|rate| rate < 100.0)

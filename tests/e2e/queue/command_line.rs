@@ -162,7 +162,7 @@ fn snoozes_are_limited_and_spend_no_attempt() {
         let of_id = verdicts(&daemon).into_iter().filter(|verdict| verdict.id == id);
         of_id.map(|verdict| (verdict.settled, verdict.attempt)).collect()
     };
-    eventually("both are told", || settled("locked").len() == 4 && settled("own").len() == 2);
+    eventually("both are reported", || settled("locked").len() == 4 && settled("own").len() == 2);
     let expected = [("snoozed", 1), ("snoozed", 1), ("snoozed", 1), ("dead", 1)];
     assert_eq!(settled("locked"), expected.map(|(word, n)| (word.to_owned(), n)));
     let expected = [("retry", 1), ("dead", 2)];

@@ -155,7 +155,7 @@ fn an_outage_loses_and_repeats_no_child() {
         .map(|(id, topic)| format!("{topic} {id}"))
         .collect();
     let all_ran = || runs(&daemons).into_iter().collect::<BTreeSet<_>>();
-    eventually("all of it is told", || all_ran().len() >= expected.len());
+    eventually("all of it is reported", || all_ran().len() >= expected.len());
     assert_eq!(all_ran(), expected);
     let ran = runs(&daemons);
     // A job that was pushed once runs twice only if its lease expired during the outage.

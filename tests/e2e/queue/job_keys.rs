@@ -90,9 +90,9 @@ fn a_busy_key_keeps_its_order_and_starves_no_other_key() {
         let last = changes.iter().rposition(|change| change.id == format!("{key}-{}", QUIET - 1));
         assert!(last < half, "key {key} was starved: its last job ended at {last:?} of {half:?}");
     }
-    assert!(most_at_once(changes.iter()) > 1, "the keys did not run beside each other");
+    assert!(most_at_once(changes.iter()) > 1, "the keys did not run concurrently");
     let all = NOISY + 4 * QUIET;
-    eventually("all of it is told", || count_settled(&[&first, &second], "done") >= all);
+    eventually("all of it is reported", || count_settled(&[&first, &second], "done") >= all);
     assert_eq!(count_settled(&[&first, &second], "done"), all);
 }
 
@@ -113,7 +113,7 @@ fn a_busy_key_starves_no_other_key_with_one_executor_task() {
         store.live(TOPIC).iter().all(|id| id.starts_with("noisy-"))
     });
     let done = count_settled(&[&daemon], "done");
-    println!("twenty jobs of quiet keys were done beside {} of the noisy key", done - 20);
+    println!("twenty jobs of quiet keys were done while {} of the noisy key were", done - 20);
     assert!(store.live_count(TOPIC) > NOISY / 2, "{done} jobs were done until then");
 }
 
@@ -135,7 +135,7 @@ fn two_runners_share_the_keys_and_no_key_runs_twice_at_once() {
         in_push_order(&changes, key, 8);
         assert_eq!(most_at_once(of_key(&changes, key).into_iter()), 1, "key {key}");
     }
-    eventually("all of it is told", || count_settled(&[&first, &second], "done") >= 48);
+    eventually("all of it is reported", || count_settled(&[&first, &second], "done") >= 48);
     let shares = [&first, &second].map(|daemon| count_settled(&[daemon], "done"));
     println!("two runners shared 48 jobs of six keys: {shares:?}");
     assert!(shares[0] > 0 && shares[1] > 0 && shares[0] + shares[1] == 48);
@@ -170,7 +170,7 @@ fn one_fails_of_three(fixture: &Fixture) -> (Daemon, Store) {
     let daemon = fixture.start();
     eventually("the first waits for its retry", || store.stage(TOPIC, "retry").contains("k-0"));
     push_jobs(fixture, TOPIC, &[puppet_job("free", "l", "{}"), keyed_job("other", "other-0", "l")]);
-    eventually("jobs beside the key ran", || {
+    eventually("jobs without the key ran", || {
         ran(&[&daemon]).is_superset(&ids(&["free", "other-0"]))
     });
     (daemon, store)
@@ -188,7 +188,7 @@ fn with_a_strict_order_a_retry_blocks_its_key() {
     assert_eq!(store.live(TOPIC), ids(&["k-0", "k-1", "k-2"]));
     fixture.duebox(&["run-now", TOPIC, "k-0"]);
     eventually("all are done", || store.live_count(TOPIC) == 0);
-    eventually("all of it is told", || daemon.count(is_handler_line) >= 6);
+    eventually("all of it is reported", || daemon.count(is_handler_line) >= 6);
     let order: Vec<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     let of_k: Vec<&String> = order.iter().filter(|id| id.starts_with("k-")).collect();
     assert_eq!(of_k, ["k-0", "k-0", "k-1", "k-2"]);
@@ -200,7 +200,7 @@ fn with_a_relaxed_order_the_next_job_passes_a_retry() {
     let (daemon, store) = one_fails_of_three(&fixture);
     eventually("the others are done", || store.live(TOPIC) == ids(&["k-0"]));
     assert_eq!(store.stage(TOPIC, "retry"), ids(&["k-0"]));
-    eventually("all of it is told", || daemon.count(is_handler_line) >= 5);
+    eventually("all of it is reported", || daemon.count(is_handler_line) >= 5);
     let order: Vec<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     let of_k: Vec<&String> = order.iter().filter(|id| id.starts_with("k-")).collect();
     assert_eq!(of_k, ["k-0", "k-1", "k-2"]);

@@ -53,7 +53,7 @@ fn two_runners_together_start_no_more_than_the_rate_allows() {
     let per_job = asked as f64 / JOBS as f64;
     println!("50/s over two runners: {JOBS} jobs in {took:?}, {per_job:.1} scripts a job");
     assert!(per_job < 30.0, "{per_job:.1} scripts a job: it spins");
-    eventually("all of it is told", || count_settled(&[&first, &second], "done") >= JOBS);
+    eventually("all of it is reported", || count_settled(&[&first, &second], "done") >= JOBS);
     assert_eq!(count_settled(&[&first, &second], "done"), JOBS);
 }
 
@@ -82,7 +82,7 @@ fn two_runners_together_keep_max_running() {
     eventually("all are done", || store.live_count(TOPIC) == 0);
     let changes = leases(&monitor.commands(&fixture.redis), TOPIC);
     assert_eq!((most_at_once(changes.iter()), started(&changes).len()), (3, JOBS));
-    eventually("all of it is told", || count_settled(&[&first, &second], "done") >= JOBS);
+    eventually("all of it is reported", || count_settled(&[&first, &second], "done") >= JOBS);
     let shares = [&first, &second].map(|daemon| count_settled(&[daemon], "done"));
     println!("at most three at once: two runners shared {JOBS} jobs as {shares:?}");
     assert!(shares[0] > 0 && shares[1] > 0 && shares[0] + shares[1] == JOBS);

@@ -104,7 +104,7 @@ fn patterns_follow_the_manifest() {
     let pushed = push_many(&fixture, "sms.eu", 3);
     // A new pattern serves the waiting jobs.
     fixture.manifest("", &[topic("own", "one.wat", ""), topic("sms.*", "two.wat", "")]);
-    eventually("what waits is run", || fixture.store().live_count("sms.eu") == 0);
+    eventually("waiting jobs run", || fixture.store().live_count("sms.eu") == 0);
     // A table of the topic takes precedence.
     fixture.manifest(
         "",

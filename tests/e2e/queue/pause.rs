@@ -46,7 +46,9 @@ fn no_job_of_a_paused_topic_starts_until_it_is_resumed() {
 
     fixture.duebox(&["resume", "mail"]);
     eventually("all of it runs", || store.live_count("mail") == 0);
-    eventually("all of it is told", || count_settled(&[&first, &second, &third], "done") == 141);
+    eventually("all of it is reported", || {
+        count_settled(&[&first, &second, &third], "done") == 141
+    });
 }
 
 #[test]

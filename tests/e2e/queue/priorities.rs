@@ -36,7 +36,7 @@ fn run(keys: &str, jobs: &[PuppetJob]) -> Vec<String> {
     let order: Vec<String> = started(&changes).into_iter().map(str::to_owned).collect();
     assert_eq!(order.len(), jobs.len(), "some were leased twice");
     // One executor task runs them one by one, in the order of their leases.
-    eventually("all of it is told", || daemon.count(is_handler_line) >= order.len());
+    eventually("all of it is reported", || daemon.count(is_handler_line) >= order.len());
     let ran: Vec<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     assert_eq!(ran, order);
     order

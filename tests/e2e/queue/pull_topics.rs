@@ -49,7 +49,7 @@ fn jobs_of_a_topic_without_a_handler_wait_for_pull_consumers() {
     // No consumer settles or pulls, so the daemon ends the lease. A plain push is promoted.
     push(&fixture, "mail", "b", 0);
     eventually("the lease is ended", || store.stage("mail", "unack").is_empty());
-    eventually("what is due is promoted", || store.stage("mail", "ready").contains("b"));
+    eventually("due jobs are promoted", || store.stage("mail", "ready").contains("b"));
     assert_eq!(store.attempts("mail")["a"], 1_000_000);
     // A new handler runs the waiting jobs.
     fixture.manifest("", &[topic("mail", "one.wat", "")]);

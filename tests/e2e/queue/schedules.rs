@@ -99,7 +99,7 @@ fn distant_schedules_do_not_wake_the_daemon() {
     let far = |number: usize| schedule(&format!("far-{number}"), "cron = \"0 0 1 1 *\"");
     let fixture = fixture_with(&(0..200).map(far).collect::<Vec<_>>());
     let daemon = fixture.start();
-    let begun = |line: &LogLine| line.message() == "the schedule begins";
+    let begun = |line: &LogLine| line.message() == "the schedule starts";
     eventually("all have begun", || daemon.count(begun) == 200);
     sleeps(&daemon, &fixture.store(), "200 schedules that are far off");
 }
@@ -135,7 +135,7 @@ fn a_job_has_the_payload_and_is_due_at_its_tick() {
     let store = fixture.store();
     let _: u64 = store.ask(cmd("HSET").arg(key(TOPIC, "meta")).arg("paused").arg(1));
     let daemon = fixture.start();
-    daemon.wait_for_line("it begins", |line| line.message() == "the schedule begins");
+    daemon.wait_for_line("it begins", |line| line.message() == "the schedule starts");
     eventually("two ticks wait", || store.live_count(TOPIC) >= 2);
     let waiting: Vec<(String, u64)> =
         store.ask(cmd("ZRANGE").arg(key(TOPIC, "ready")).arg(0).arg(-1).arg("WITHSCORES"));
@@ -165,8 +165,7 @@ fn missed_ticks_follow_the_policy() {
     let daemon = fixture.start();
     let reported = |policy: &'static str| {
         move |line: &LogLine| {
-            line.has("schedule", policy)
-                && line.message().starts_with("missed ticks are passed over")
+            line.has("schedule", policy) && line.message().starts_with("missed ticks are skipped")
         }
     };
     for (policy, passed_over) in [("skip", 3), ("once", 2), ("all", 1)] {
@@ -214,7 +213,7 @@ fn a_refused_schedule_is_reported_once_and_delays_no_other() {
     let _: String = store.ask(cmd("SET").arg(key("other", "ticks")).arg("no hash"));
     let daemon = fixture.start();
     let reported = |line: &LogLine| line.message().starts_with("ticks cannot be pushed");
-    assert!(daemon.wait_for_line("it is told", reported).has("schedule", "bad"));
+    assert!(daemon.wait_for_line("it is reported", reported).has("schedule", "bad"));
     eventually("the other ticks", || runs(&[&daemon]).len() >= 3);
     assert_eq!(daemon.count(reported), 1);
     let _: u64 = store.ask(cmd("DEL").arg(key("other", "ticks")));
@@ -226,7 +225,7 @@ fn a_refused_schedule_is_reported_once_and_delays_no_other() {
 fn schedules_follow_the_manifest() {
     let fixture = fixture_with(&[schedule("beat", "every = \"365d\"")]);
     let (daemon, store) = (fixture.start(), fixture.store());
-    daemon.wait_for_line("it begins", |line| line.message() == "the schedule begins");
+    daemon.wait_for_line("it begins", |line| line.message() == "the schedule starts");
     let reloads = || daemon.count(|line| line.message() == "the manifest is reloaded");
     write_manifest(
         &fixture,

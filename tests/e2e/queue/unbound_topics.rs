@@ -72,7 +72,7 @@ fn expired_values_of_an_unbound_topic_are_pruned() {
         names.sort();
         names
     };
-    eventually("what is over is gone", || kept() == ["always", "later"]);
+    eventually("expired values are gone", || kept() == ["always", "later"]);
     let times: usize = store.ask(redis::cmd("ZCARD").arg(key("old", "kv:at")));
     assert_eq!(times, 1);
 }

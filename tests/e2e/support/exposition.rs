@@ -46,7 +46,7 @@ impl Page {
                 let (name, help) = rest.split_once(' ').unwrap();
                 let before =
                     page.families.insert(name.to_owned(), (help.to_owned(), String::new()));
-                assert!(before.is_none(), "{name} is told twice");
+                assert!(before.is_none(), "{name} is listed twice");
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').unwrap();
                 page.families.get_mut(name).unwrap().1 = kind.to_owned();
@@ -58,7 +58,7 @@ impl Page {
         page
     }
 
-    /// The value of a series; 0 if there is none.
+    /// The value of a series; 0 without one.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.all(name, labels).map(|sample| sample.value).sum()
     }
@@ -109,7 +109,7 @@ impl Page {
                 fault("counters, and only they, end in _total");
             }
             if !["counter", "gauge", "histogram"].contains(&kind.as_str()) {
-                fault("its type is none that is served");
+                fault("its type is unknown");
             }
             if kind == "histogram" && !name.ends_with("_seconds") && !name.ends_with("_bytes") {
                 fault("a histogram has a unit");
@@ -145,7 +145,7 @@ impl Page {
     fn repeated(&self) -> Option<String> {
         let mut seen = BTreeSet::new();
         let again = |sample: &&Sample| !seen.insert((sample.name.clone(), sample.labels.clone()));
-        self.samples.iter().find(again).map(|sample| format!("{sample:?} is told twice"))
+        self.samples.iter().find(again).map(|sample| format!("{sample:?} is listed twice"))
     }
 
     /// Whether the buckets of each histogram rise to its count.

@@ -39,7 +39,7 @@ pub(crate) fn is_handler_line(line: &LogLine) -> bool {
 
 /// Whether the line reports a verdict that was refused because the lease was lost.
 pub(crate) fn is_lost(line: &LogLine) -> bool {
-    line.message().starts_with("the lease was gone")
+    line.message().starts_with("the lease was lost")
 }
 
 /// Whether the line reports an attempt with this settlement.

@@ -1,31 +1,30 @@
-//! Which ticks of a schedule are pushed now, and which are passed over.
+//! Decides which ticks of a schedule are pushed, and which are skipped.
 //!
-//! Pure: the time is passed in. Every tick of the span is accounted for: it is pushed or it is
-//! counted as passed over, and what is done at once stays bounded however long nobody looked.
+//! Pure: the time is an argument. Every tick of the span is either pushed or counted as skipped. The work
+//! of one call is bounded, however long no scheduler ran.
 
 use duebox_queue::BATCH_MAX;
 
 use crate::schedule::{Missed, Schedule, When};
 
-/// A tick younger than this is on time, in ms: a runner that restarts or waits for Redis for a
-/// moment has missed nothing.
+/// A tick younger than this is on time, in ms, so that a short restart or outage misses nothing.
 pub(super) const ON_TIME_MS: u64 = 10_000;
 
-/// Ticks passed over are counted up to here.
+/// The largest count of skipped ticks.
 pub(super) const COUNT_MAX: usize = 10_000;
 
-/// What is due of a schedule.
+/// The due ticks of a schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CatchUp {
-    /// The ticks to push, earliest first; [`BATCH_MAX`] at most.
+    /// The ticks to push, earliest first; at most [`BATCH_MAX`].
     pub(super) ticks: Vec<u64>,
-    /// How many of them were missed: older than [`ON_TIME_MS`].
+    /// How many of them are late: older than [`ON_TIME_MS`].
     pub(super) late: usize,
-    /// How many ticks are not pushed; [`COUNT_MAX`] stands for that many or more.
-    pub(super) passed_over: usize,
+    /// How many ticks are skipped; [`COUNT_MAX`] stands for that many or more.
+    pub(super) skipped: usize,
 }
 
-/// What is due of a schedule whose ticks are dealt with until `after_ms`, at `now_ms`.
+/// The due ticks at `now_ms` of a schedule whose ticks are handled up to `after_ms`.
 pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_ms: u64) -> CatchUp {
     let when = &schedule.when;
     let on_time_from = now_ms.saturating_sub(ON_TIME_MS).max(after_ms);
@@ -34,11 +33,11 @@ pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_m
         return CatchUp { ticks: on_time, ..CatchUp::default() };
     }
     let window_ms = u64::try_from(schedule.window.as_millis()).unwrap_or(u64::MAX);
-    // A tick as old as the window is within it.
+    // A tick exactly as old as the window is within it.
     let window_from = now_ms.saturating_sub(window_ms).saturating_sub(1).max(after_ms);
     let mut ticks = match missed {
         Missed::Skip => Vec::new(),
-        // What is on time makes up for what was missed.
+        // A tick on time makes up for the missed ones.
         Missed::Once if !on_time.is_empty() => Vec::new(),
         Missed::Once => last_tick(when, window_from, on_time_from).into_iter().collect(),
         Missed::All => {
@@ -48,14 +47,14 @@ pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_m
     let late = ticks.len();
     let missed = when.ticks_between(after_ms, on_time_from, COUNT_MAX).len();
     ticks.extend(on_time);
-    CatchUp { ticks, late, passed_over: missed.saturating_sub(late) }
+    CatchUp { ticks, late, skipped: missed.saturating_sub(late) }
 }
 
-/// The last tick after `after_ms` up to and with `until_ms`.
+/// The last tick after `after_ms`, up to and including `until_ms`.
 fn last_tick(when: &When, after_ms: u64, until_ms: u64) -> Option<u64> {
     let is_within = |from_ms: u64| when.next_after(from_ms).filter(|tick| *tick <= until_ms);
     let mut found = is_within(after_ms)?;
-    // From `found` on there may be a later one, from `beyond` on there is none.
+    // A later tick may follow `found`; none follows `beyond`.
     let mut beyond = until_ms;
     while found < beyond {
         let middle = found + (beyond - found) / 2;
@@ -96,7 +95,7 @@ mod tests {
         When::every(Duration::from_secs(seconds)).unwrap()
     }
 
-    /// What is due of a minutely schedule that was left alone for so long.
+    /// The due ticks of a minutely schedule after so long without a scheduler.
     fn after(missed: Missed, window_ms: u64, alone_ms: u64) -> CatchUp {
         catch_up(&schedule(every(60), window_ms), missed, NOW - alone_ms, NOW)
     }
@@ -106,57 +105,57 @@ mod tests {
     }
 
     #[test]
-    fn skip_passes_over_what_was_missed() {
+    fn skip_pushes_no_missed_tick() {
         let due = after(Missed::Skip, 60 * MINUTE, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: vec![], late: 0, passed_over: 5 });
+        assert_eq!(due, CatchUp { ticks: vec![], late: 0, skipped: 5 });
     }
 
     #[test]
     fn once_pushes_the_last_within_the_window() {
         let due = after(Missed::Once, 60 * MINUTE, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, passed_over: 4 });
+        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, skipped: 4 });
         let due = after(Missed::Once, 30_000, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, passed_over: 4 });
+        assert_eq!(due, CatchUp { ticks: ticks(&[0]), late: 1, skipped: 4 });
         let due = after(Missed::Once, 29_999, 5 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: vec![], late: 0, passed_over: 5 });
+        assert_eq!(due, CatchUp { ticks: vec![], late: 0, skipped: 5 });
     }
 
     #[test]
     fn all_pushes_each_within_the_window_oldest_first() {
         let due = after(Missed::All, 60 * MINUTE, 3 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[2, 1, 0]), late: 3, passed_over: 0 });
+        assert_eq!(due, CatchUp { ticks: ticks(&[2, 1, 0]), late: 3, skipped: 0 });
         let due = after(Missed::All, MINUTE + 30_000, 3 * MINUTE);
-        assert_eq!(due, CatchUp { ticks: ticks(&[1, 0]), late: 2, passed_over: 1 });
-        assert_eq!(after(Missed::All, 0, 3 * MINUTE).passed_over, 3);
+        assert_eq!(due, CatchUp { ticks: ticks(&[1, 0]), late: 2, skipped: 1 });
+        assert_eq!(after(Missed::All, 0, 3 * MINUTE).skipped, 3);
     }
 
     #[test]
-    fn what_is_on_time_is_pushed_whatever_the_policy() {
+    fn ticks_on_time_are_pushed_under_every_policy() {
         for missed in [Missed::Skip, Missed::Once, Missed::All] {
             let due = catch_up(&schedule(every(5), 0), missed, NOW - 7_000, NOW);
             let on_time = vec![NOW - 5_000, NOW];
-            assert_eq!(due, CatchUp { ticks: on_time, late: 0, passed_over: 0 }, "{missed:?}");
+            assert_eq!(due, CatchUp { ticks: on_time, late: 0, skipped: 0 }, "{missed:?}");
         }
-        // What is on time makes up for what was missed.
+        // A tick on time makes up for the missed ones.
         let due = catch_up(&schedule(every(5), 60_000), Missed::Once, NOW - 21_000, NOW);
-        assert_eq!(due, CatchUp { ticks: vec![NOW - 5_000, NOW], late: 0, passed_over: 3 });
+        assert_eq!(due, CatchUp { ticks: vec![NOW - 5_000, NOW], late: 0, skipped: 3 });
     }
 
     #[test]
-    fn a_long_absence_stays_bounded_and_is_counted() {
+    fn a_long_absence_is_bounded_and_counted() {
         let year = 365 * 86_400_000;
         let due = catch_up(&schedule(every(1), year), Missed::All, NOW - year, NOW);
         assert_eq!((due.ticks.len(), due.late), (BATCH_MAX, BATCH_MAX - 10));
         assert!(due.ticks.is_sorted() && due.ticks.last() == Some(&NOW));
-        assert_eq!(due.passed_over, COUNT_MAX - due.late);
+        assert_eq!(due.skipped, COUNT_MAX - due.late);
         let nightly = When::cron("0 3 * * *", "Asia/Shanghai").unwrap();
         let due = catch_up(&schedule(nightly, year), Missed::Once, NOW - year, NOW);
         // 2025-11-21 03:00 in Shanghai.
-        assert_eq!(due, CatchUp { ticks: vec![1_763_665_200_000], late: 1, passed_over: 364 });
+        assert_eq!(due, CatchUp { ticks: vec![1_763_665_200_000], late: 1, skipped: 364 });
     }
 
     #[test]
-    fn nothing_is_due_before_what_is_dealt_with() {
+    fn nothing_is_due_before_the_handled_time() {
         for after_ms in [NOW, NOW + 1, NOW + MINUTE] {
             let due = catch_up(&schedule(every(1), MINUTE), Missed::All, after_ms, NOW);
             assert_eq!(due, CatchUp::default());
@@ -185,7 +184,7 @@ mod tests {
             let schedule = schedule(every(seconds), window);
             let due = catch_up(&schedule, missed, NOW - alone, NOW);
             let all = schedule.when.ticks_between(NOW - alone, NOW, usize::MAX);
-            prop_assert_eq!(due.ticks.len() + due.passed_over, all.len());
+            prop_assert_eq!(due.ticks.len() + due.skipped, all.len());
             prop_assert!(due.ticks.iter().all(|tick| all.contains(tick)));
             prop_assert!(due.ticks.is_sorted_by(|a, b| a < b));
         }

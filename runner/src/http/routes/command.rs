@@ -29,7 +29,7 @@ use crate::http::listener::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
 use crate::manifest::Manifest;
-use crate::observe::traces::Came;
+use crate::observe::traces::IncomingContext;
 use crate::service::leased_job::token_text;
 use crate::service::pull_consumer::{Answer, Consumer, Said};
 use crate::service::written_job::bytes_of_json;
@@ -166,7 +166,7 @@ struct Desk<'a> {
     /// The client's name, if it does not give one.
     name: String,
     /// The place in a trace that the request came with.
-    came: Came,
+    came: IncomingContext,
 }
 
 /// Carry out a command: add, pop, finish or delete
@@ -189,7 +189,7 @@ pub(super) async fn command(
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
     let bytes = body::json_bytes(&headers, body, manifest.server.max_body).await?;
-    let (name, came) = (caller.name(peer), Came::with(&headers));
+    let (name, came) = (caller.name(peer), IncomingContext::with(&headers));
     let desk = Desk { server: &server, manifest: &manifest, caller: &caller, name, came };
     let answer = match body::read::<Worded>(&bytes)?.command {
         Word::Pop => return desk.pop(body::read(&bytes)?).await,

@@ -10,7 +10,7 @@ use crate::http::params::Params;
 use crate::http::path::TopicPath;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, known};
-use crate::observe::recent_attempts::LatestAttempt;
+use crate::observe::recent_attempts::RecentAttempt;
 use crate::service::schema::TopicText;
 
 /// How many jobs are wanted.
@@ -32,7 +32,7 @@ pub(super) struct LiveJobs {
     /// `pending`.
     jobs: Vec<ShownLiveJob>,
     /// The last attempts that this daemon ran, the last one first; 20 at most.
-    latest: Vec<LatestAttempt>,
+    latest: Vec<RecentAttempt>,
 }
 
 /// A live job in a list.

@@ -26,7 +26,7 @@ use crate::http::path::TopicPath;
 use crate::http::problem::{EXISTS, FULL, HELD, INTERNAL, Problem};
 use crate::http::state::{ServerState, settings};
 use crate::manifest::Topic;
-use crate::observe::traces::Came;
+use crate::observe::traces::IncomingContext;
 use crate::service::schema::{IdText, IfExistsWord, TopicText};
 use crate::service::written_job::{Frame, NoJob, WrittenJob};
 
@@ -112,7 +112,7 @@ pub(super) struct Wish {
     /// The id of a job that has none; of several, what they begin with.
     pub(super) key: Option<JobId>,
     /// The place in a trace that the request came with.
-    pub(super) came: Came,
+    pub(super) came: IncomingContext,
 }
 
 /// How a push went, where its id was alive or not.
@@ -190,7 +190,7 @@ pub(super) fn frame(topic: &Topic) -> Frame {
 }
 
 fn wish(topic: &Topic, if_exists: Option<IfExists>, headers: &HeaderMap) -> Result<Wish, Problem> {
-    let came = Came::with(headers);
+    let came = IncomingContext::with(headers);
     let Some(key) = headers.get(IDEMPOTENCY_KEY) else {
         return Ok(Wish { if_exists: if_exists.unwrap_or(topic.if_exists), key: None, came });
     };

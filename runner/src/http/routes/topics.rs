@@ -9,7 +9,7 @@ use duebox_queue::Depths;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::background::control_channel::{Answer, Order, Told};
+use crate::background::control_channel::{Order, Replies, Reply};
 use crate::http::access::Caller;
 use crate::http::path::TopicPath;
 use crate::http::problem::{NOT_FOLLOWED, Problem};
@@ -112,7 +112,7 @@ pub(super) struct OrderAnswer {
     /// The topic.
     topic: String,
     /// What each daemon answered.
-    runners: Vec<Answer>,
+    runners: Vec<Reply>,
 }
 
 /// List the topics
@@ -272,10 +272,10 @@ async fn give(
     order: &Order,
 ) -> Result<Json<OrderAnswer>, Problem> {
     known(server, name).await?;
-    let told = Told::hear(&server.queue, order).await?;
+    let told = Replies::collect(&server.queue, order).await?;
     match told.trouble(name) {
         Some(trouble) => Err(Problem::new(NOT_FOLLOWED, trouble.to_string(), trouble.remedy())),
-        None => Ok(Json(OrderAnswer { topic: name.to_string(), runners: told.answers })),
+        None => Ok(Json(OrderAnswer { topic: name.to_string(), runners: told.replies })),
     }
 }
 

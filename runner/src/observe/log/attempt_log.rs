@@ -1,5 +1,5 @@
-//! What the log says of one attempt, once the queue has its verdict: one line, at info. Of its cost it
-//! says what is not zero.
+//! The log line of an attempt, written once its verdict is settled. It contains only costs that are not
+//! zero.
 
 use std::time::{Duration, Instant};
 
@@ -14,35 +14,35 @@ use crate::observe::cost::Cost;
 pub struct Record {
     /// The job.
     pub id: JobId,
-    /// Which attempt it was, from 1.
+    /// The attempt number, from 1.
     pub attempt: u32,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// The module that ran it; none if none did.
+    /// The module that ran it, if one did.
     pub digest: Option<Digest>,
     /// What it cost.
     pub cost: Cost,
-    /// How long after its due time it was started.
+    /// How long after its due time it started.
     pub late: Duration,
-    /// When it was started; for one that no module has begun, when that was known.
+    /// When it started; for an attempt without a run, when it was refused.
     pub started_at: Instant,
-    /// Its place in a trace and the calls below it, if it is recorded.
+    /// Its span and the spans of its host calls, if it is traced.
     pub traced: Option<Box<AttemptTrace>>,
 }
 
 impl Record {
-    /// Of an attempt that no module has begun.
+    /// The record of an attempt that no module has run.
     pub fn not_run(id: JobId, attempt: u32, outcome: Outcome) -> Self {
         let (cost, late, started_at) = (Cost::default(), Duration::ZERO, Instant::now());
         Self { id, attempt, outcome, digest: None, cost, late, started_at, traced: None }
     }
 
-    /// What came of it, and what it cost, by the module that ran it; none if none did.
+    /// The module, the outcome and the cost; `None` if no module ran.
     pub fn ran(&self) -> Option<(Digest, &Outcome, &Cost)> {
         Some((self.digest?, &self.outcome, &self.cost))
     }
 
-    /// What it failed of, if it did.
+    /// The class of its failure, if it failed.
     pub fn class(&self) -> Option<FailureClass> {
         match &self.outcome {
             Outcome::Failed(failure) => Some(failure.class),
@@ -50,7 +50,7 @@ impl Record {
         }
     }
 
-    /// The verdict, the class of a failure, and why; empty where there is nothing to say.
+    /// The verdict, the class of the failure, and the reason; the latter two may be empty.
     pub fn said(&self) -> (&'static str, &'static str, &str) {
         match &self.outcome {
             Outcome::Acked => ("ack", "", ""),
@@ -69,7 +69,7 @@ impl Record {
         let (verdict, class, reason) = self.said();
         if settled == Settled::Lost {
             warn!(%topic, job_id = %self.id, attempt = self.attempt, verdict,
-                "the lease was gone when the verdict came; another runner has the job, or settled it");
+                "the lease was lost before the verdict; another runner has the job, or settled it");
             return;
         }
         if !tracing::enabled!(tracing::Level::INFO) {
@@ -90,7 +90,7 @@ impl Record {
     }
 }
 
-/// A line says what there is to say.
+/// Omits counts of zero.
 fn if_any(count: u64) -> Option<u64> {
     (count > 0).then_some(count)
 }

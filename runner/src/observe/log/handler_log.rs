@@ -1,43 +1,44 @@
-//! What handlers say, as lines of the daemon's own log: target `handler`, with the job they ran on.
+//! Log lines of handlers in the daemon's log: target `handler`, with the job as fields.
 //!
-//! While stderr is too slow for all lines a topic has so many in a second and no more: one that says much must
-//! not take the log from the others, nor from the daemon. What has no line is counted by topic.
+//! While stderr is too slow for all lines, each topic gets a fixed number of lines a second. A verbose
+//! handler then cannot displace the lines of other topics or of the daemon. Omitted lines are counted by
+//! topic.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use duebox_job::TopicName;
 use duebox_sandbox::{JobContext, Level, LogSink};
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{debug, enabled, error, info, trace, warn};
 
 use crate::observe::log;
 
-/// Lines of a topic in a second while lines are lost.
+/// Lines of a topic in a second while lines are dropped.
 const LINES_EACH: u32 = 200;
 const SECOND: Duration = Duration::from_secs(1);
-/// Topics whose lines are counted.
+/// The most topics whose lines are counted.
 const TOPICS_MAX: usize = 10_000;
 
-/// Sends every line to the daemon's log, as long as that keeps up.
+/// Writes the lines of handlers to the daemon's log, with a limit for each topic under pressure.
 #[derive(Debug, Default)]
 pub struct HandlerLog {
-    shares: Mutex<BTreeMap<TopicName, Share>>,
+    by_topic: Mutex<BTreeMap<TopicName, TopicLines>>,
 }
 
-/// What a topic has of the log while lines are lost.
+/// The lines of a topic under pressure.
 #[derive(Debug)]
-struct Share {
+struct TopicLines {
     second: Instant,
-    /// Lines in this second.
+    /// Lines written in this second.
     lines: u32,
-    /// Lines without a place since that was last told.
-    untold: u64,
-    /// All of them.
+    /// Omitted lines since the last report.
+    unreported: u64,
+    /// All omitted lines.
     left_out: u64,
 }
 
-/// One line at the given level, if that is logged and the topic may have it.
+/// Writes a line at a level, if the level is enabled and the topic may write.
 macro_rules! line {
     ($self:ident, $log:ident, $level:ident, $job:ident, $text:ident) => {
         if enabled!(target: "handler", tracing::Level::$level) && $self.has_line($job.topic) {
@@ -63,11 +64,11 @@ impl LogSink for HandlerLog {
 }
 
 impl HandlerLog {
-    /// Lines that had no place, by topic, of so many topics that had such.
+    /// The omitted lines by topic, of at most `topics` topics.
     pub fn left_out(&self, topics: usize) -> Vec<(String, u64)> {
-        let shares = self.shares();
-        let lost = shares.iter().filter(|(_, share)| share.left_out > 0).take(topics);
-        lost.map(|(topic, share)| (topic.to_string(), share.left_out)).collect()
+        let by_topic = self.by_topic();
+        let lost = by_topic.iter().filter(|(_, lines)| lines.left_out > 0).take(topics);
+        lost.map(|(topic, lines)| (topic.to_string(), lines.left_out)).collect()
     }
 
     fn has_line(&self, topic: &TopicName) -> bool {
@@ -75,37 +76,37 @@ impl HandlerLog {
             return true;
         }
         let now = Instant::now();
-        let mut shares = self.shares();
-        if shares.len() >= TOPICS_MAX && !shares.contains_key(&topic.base()) {
+        let mut by_topic = self.by_topic();
+        if by_topic.len() >= TOPICS_MAX && !by_topic.contains_key(&topic.base()) {
             return false;
         }
-        let share = shares.entry(topic.base()).or_insert_with(|| Share::new(now));
-        let untold = share.untold_at(now);
-        let has_line = share.take(now);
-        drop(shares);
-        if let Some(lines) = untold {
-            warn!(%topic, lines, "lines of its handlers that are not here: stderr is read too slowly for all of them");
+        let lines = by_topic.entry(topic.base()).or_insert_with(|| TopicLines::new(now));
+        let unreported = lines.take_unreported(now);
+        let has_line = lines.take(now);
+        drop(by_topic);
+        if let Some(lines) = unreported {
+            warn!(%topic, lines, "lines of its handlers were not logged: stderr is read too slowly");
         }
         has_line
     }
 
-    fn shares(&self) -> MutexGuard<'_, BTreeMap<TopicName, Share>> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_topic(&self) -> MutexGuard<'_, BTreeMap<TopicName, TopicLines>> {
+        self.by_topic.lock()
     }
 }
 
-impl Share {
+impl TopicLines {
     fn new(now: Instant) -> Self {
-        Self { second: now, lines: 0, untold: 0, left_out: 0 }
+        Self { second: now, lines: 0, unreported: 0, left_out: 0 }
     }
 
-    /// How many lines had no place, once a second has passed since this was told.
-    fn untold_at(&mut self, now: Instant) -> Option<u64> {
+    /// Takes the number of omitted lines to report, at most once a second.
+    fn take_unreported(&mut self, now: Instant) -> Option<u64> {
         let is_over = now.saturating_duration_since(self.second) >= SECOND;
-        (is_over && self.untold > 0).then(|| std::mem::take(&mut self.untold))
+        (is_over && self.unreported > 0).then(|| std::mem::take(&mut self.unreported))
     }
 
-    /// Takes a line, if there is one left in this second.
+    /// Takes one of this second's lines, if one is left.
     fn take(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.second) >= SECOND {
             (self.second, self.lines) = (now, 0);
@@ -114,7 +115,7 @@ impl Share {
         if has_line {
             self.lines += 1;
         } else {
-            (self.untold, self.left_out) = (self.untold + 1, self.left_out + 1);
+            (self.unreported, self.left_out) = (self.unreported + 1, self.left_out + 1);
         }
         has_line
     }
@@ -125,27 +126,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_has_so_many_lines_in_a_second_and_the_rest_is_counted() {
+    fn lines_of_a_topic_are_limited_and_the_rest_is_counted() {
         let began = Instant::now();
-        let mut share = Share::new(began);
-        let taken = (0..1_000).filter(|_| share.take(began)).count();
-        assert_eq!((taken, share.left_out), (LINES_EACH as usize, 800));
-        assert_eq!(share.untold_at(began), None, "it is told once a second");
+        let mut lines = TopicLines::new(began);
+        let taken = (0..1_000).filter(|_| lines.take(began)).count();
+        assert_eq!((taken, lines.left_out), (LINES_EACH as usize, 800));
+        assert_eq!(lines.take_unreported(began), None, "it is reported once a second");
         let next = began + SECOND;
-        assert_eq!((share.untold_at(next), share.untold_at(next)), (Some(800), None));
-        assert!(share.take(next) && share.left_out == 800);
+        assert_eq!((lines.take_unreported(next), lines.take_unreported(next)), (Some(800), None));
+        assert!(lines.take(next) && lines.left_out == 800);
     }
 
     #[test]
-    fn one_topic_takes_nothing_from_another() {
+    fn topics_have_separate_limits() {
         let log = HandlerLog::default();
         let now = Instant::now();
         for (topic, lines) in [("loud", 500), ("quiet", 3)] {
             let topic = TopicName::new(topic).unwrap();
-            let mut shares = log.shares();
-            let share = shares.entry(topic).or_insert_with(|| Share::new(now));
+            let mut by_topic = log.by_topic();
+            let of_topic = by_topic.entry(topic).or_insert_with(|| TopicLines::new(now));
             for _ in 0..lines {
-                share.take(now);
+                of_topic.take(now);
             }
         }
         assert_eq!(log.left_out(10), [("loud".to_owned(), 300)]);

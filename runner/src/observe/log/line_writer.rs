@@ -1,36 +1,34 @@
-//! Lines gathered into few writes: at most one a millisecond, but for those that a full buffer asks for. A
-//! write for each line would wake whoever reads them for each line, which costs a busy daemon and its
-//! reader more of a processor than the jobs that the lines tell of.
+//! Writes lines in batches: at most one write a millisecond, unless the buffer is full. A write for each
+//! line would wake the reader for each line, which can cost both sides more CPU time than the jobs.
 
 use std::io::{self, BufWriter, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a line waits at most for others to go with.
+/// The shortest time between two writes.
 const EVERY: Duration = Duration::from_millis(1);
-/// Bytes that are gathered at most.
+/// The size of the buffer.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Gathers what is written to it until it is flushed; flushes keep their distance. For a thread that does
-/// nothing else.
-pub struct Gathered<W: Write> {
+/// Buffers lines until a flush, and keeps flushes apart. It sleeps, so it needs a thread of its own.
+pub struct LineWriter<W: Write> {
     lines: BufWriter<W>,
     flushed_at: Option<Instant>,
 }
 
-impl<W: Write> Gathered<W> {
-    /// Over a writer that takes what was gathered.
+impl<W: Write> LineWriter<W> {
+    /// Wraps a writer.
     pub fn new(to: W) -> Self {
         Self { lines: BufWriter::with_capacity(BYTES_MAX, to), flushed_at: None }
     }
 }
 
-impl<W: Write> Write for Gathered<W> {
+impl<W: Write> Write for LineWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.lines.write(bytes)
     }
 
-    /// What comes first is written at once, what comes soon after it a little later.
+    /// The first line is written at once, those that follow soon after it a little later.
     fn flush(&mut self) -> io::Result<()> {
         if let Some(at) = self.flushed_at
             && let Some(rest) = EVERY.checked_sub(at.elapsed())
@@ -47,7 +45,7 @@ impl<W: Write> Write for Gathered<W> {
 mod tests {
     use super::*;
 
-    /// Keeps each write, and when it came.
+    /// Records each write with its time.
     #[derive(Default)]
     struct Writes(Vec<(Vec<u8>, Instant)>);
 
@@ -63,9 +61,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_between_two_flushes_are_one_write_and_writes_keep_their_distance() {
+    fn lines_between_two_flushes_are_one_write_and_writes_are_apart() {
         let mut writes = Writes::default();
-        let mut lines = Gathered::new(&mut writes);
+        let mut lines = LineWriter::new(&mut writes);
         for burst in 0..10 {
             for line in 0..10 {
                 writeln!(lines, "{burst} {line}").unwrap();
@@ -80,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn what_no_buffer_holds_is_written_without_a_flush() {
+    fn a_full_buffer_is_written_without_a_flush() {
         let mut writes = Writes::default();
-        let mut lines = Gathered::new(&mut writes);
+        let mut lines = LineWriter::new(&mut writes);
         lines.write_all(&vec![b'x'; 3 * BYTES_MAX]).unwrap();
         drop(lines);
         assert_eq!(writes.0.iter().map(|(bytes, _)| bytes.len()).sum::<usize>(), 3 * BYTES_MAX);

@@ -1,26 +1,26 @@
-//! Which verdicts are logged when there are more than stderr takes: failures before acks. As long as whoever
-//! reads stderr keeps up, every verdict has its line.
+//! Samples the log lines of verdicts when stderr is too slow: failures are always logged, acks are sampled.
+//! Without pressure every verdict is logged.
 
 use std::time::{Duration, Instant};
 
 use duebox_queue::Settled;
 
-/// Of the acks under pressure, one in so many has its line.
+/// Under pressure, one ack in so many is logged.
 const ACKS_ONE_IN: u64 = 64;
-/// How often it is told how many had none.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often the number of omitted acks is logged.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// The lines of one worker.
+/// Samples the verdicts of one worker.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct AttemptSampler {
     acks: u64,
     left_out: u64,
-    told_at: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
-impl Lines {
-    /// Whether a verdict has its line; `is_pressed` while lines are lost since stderr is too slow.
-    pub fn has(&mut self, settled: Settled, is_pressed: bool) -> bool {
+impl AttemptSampler {
+    /// Whether to log a verdict; `is_pressed` is true while lines are dropped because stderr is too slow.
+    pub fn should_log(&mut self, settled: Settled, is_pressed: bool) -> bool {
         if !is_pressed || settled != Settled::Done {
             return true;
         }
@@ -30,14 +30,13 @@ impl Lines {
         is_chosen
     }
 
-    /// How many acks had no line since this was last told; none if there were none, or it was told within
-    /// the second.
+    /// Takes the number of omitted acks to report, at most once a second.
     pub fn left_out(&mut self, now: Instant) -> Option<u64> {
-        let is_early = self.told_at.is_some_and(|at| now.duration_since(at) < TELL_EVERY);
+        let is_early = self.reported_at.is_some_and(|at| now.duration_since(at) < REPORT_EVERY);
         if self.left_out == 0 || is_early {
             return None;
         }
-        self.told_at = Some(now);
+        self.reported_at = Some(now);
         Some(std::mem::take(&mut self.left_out))
     }
 }
@@ -47,18 +46,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_acks_give_way_and_only_under_pressure() {
-        let mut lines = Lines::default();
-        assert!((0..1_000).all(|_| lines.has(Settled::Done, false)));
+    fn only_acks_are_sampled_and_only_under_pressure() {
+        let mut sampler = AttemptSampler::default();
+        assert!((0..1_000).all(|_| sampler.should_log(Settled::Done, false)));
         assert!(
-            (0..1_000).all(|_| lines.has(Settled::Retry, true) && lines.has(Settled::Dead, true))
+            (0..1_000).all(|_| sampler.should_log(Settled::Retry, true)
+                && sampler.should_log(Settled::Dead, true))
         );
-        assert_eq!(lines.left_out(Instant::now()), None);
-        let said = (0..6_400).filter(|_| lines.has(Settled::Done, true)).count();
+        assert_eq!(sampler.left_out(Instant::now()), None);
+        let said = (0..6_400).filter(|_| sampler.should_log(Settled::Done, true)).count();
         let now = Instant::now();
-        assert_eq!((said, lines.left_out(now)), (100, Some(6_300)));
-        assert!(lines.has(Settled::Done, true) && !lines.has(Settled::Done, true));
-        assert_eq!(lines.left_out(now), None, "it was told just now");
-        assert_eq!(lines.left_out(now + TELL_EVERY), Some(1));
+        assert_eq!((said, sampler.left_out(now)), (100, Some(6_300)));
+        assert!(
+            sampler.should_log(Settled::Done, true) && !sampler.should_log(Settled::Done, true)
+        );
+        assert_eq!(sampler.left_out(now), None, "it was just reported");
+        assert_eq!(sampler.left_out(now + REPORT_EVERY), Some(1));
     }
 }

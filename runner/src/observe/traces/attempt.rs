@@ -1,8 +1,7 @@
-//! An attempt: its place below the push that led to it, its span when its verdict is settled, and a span for
-//! each of its guest's calls that led out of the sandbox.
+//! The spans of an attempt: a child of the push, built when its verdict is settled, with a child for each
+//! call that left the sandbox.
 //!
-//! The attributes are those of OpenTelemetry's conventions for messaging; what they have no name for begins
-//! with `duebox.`.
+//! Attributes follow OpenTelemetry's messaging conventions; others start with `duebox.`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +19,7 @@ use super::{Traces, context, span};
 use crate::observe::log::attempt_log::Record;
 
 impl Traces {
-    /// The place of an attempt at a job with these headers; none if it is not recorded.
+    /// The span of an attempt at a job with these headers; `None` if it is not recorded.
     pub(crate) fn place(&self, headers: &BTreeMap<String, String>) -> Option<Box<AttemptSpan>> {
         if !self.is_on() {
             return None;
@@ -29,7 +28,7 @@ impl Traces {
         if parent.as_ref().is_some_and(|parent| !parent.is_sampled()) {
             return None;
         }
-        let place = context::below(parent.as_ref());
+        let place = context::child(parent.as_ref());
         Some(Box::new(AttemptSpan {
             trace_id: u128::from_be_bytes(place.trace_id().to_bytes()),
             id: u64::from_be_bytes(place.span_id().to_bytes()),
@@ -38,7 +37,7 @@ impl Traces {
         }))
     }
 
-    /// An attempt is settled.
+    /// Sends the spans of a settled attempt.
     pub(crate) fn settled(&self, topic: &TopicName, record: &Record, settled: Settled) {
         let Some(traced) = &record.traced else { return };
         let times = Times::now();
@@ -91,14 +90,14 @@ fn attributes(
 
 fn status(record: &Record, settled: Settled) -> Status {
     match &record.outcome {
-        _ if settled == Settled::Lost => Status::error("the lease was gone when the verdict came"),
+        _ if settled == Settled::Lost => Status::error("the lease was lost before the verdict"),
         Outcome::Failed(failure) => Status::error(failure.reason.clone()),
         Outcome::HostFault(reason) => Status::error(reason.clone()),
         Outcome::Acked | Outcome::Snoozed { .. } => Status::Unset,
     }
 }
 
-/// The span of one call.
+/// The span of one host call.
 fn of_call(call: &HostCall, attempt: &SpanContext, times: &Times, end: SystemTime) -> SpanData {
     let began = times.of(call.began);
     let over = call.took.map_or(end, |took| began + took);
@@ -114,7 +113,7 @@ fn of_call(call: &HostCall, attempt: &SpanContext, times: &Times, end: SystemTim
     span.attributes = attributes;
     span.status = match (&call.failed, call.took) {
         (Some(why), _) => Status::error(why.clone()),
-        (None, None) => Status::error("the attempt was over first"),
+        (None, None) => Status::error("the attempt ended before the call"),
         (None, Some(_)) => Status::Unset,
     };
     span
@@ -157,7 +156,7 @@ fn context_of(trace: u128, id: u64, state: &str, is_remote: bool) -> SpanContext
     SpanContext::new(TraceId::from(trace), SpanId::from(id), TraceFlags::SAMPLED, is_remote, state)
 }
 
-/// What moments of this process are by the clock of the wall.
+/// Converts moments of this process to wall-clock time.
 struct Times {
     now: Instant,
     is: SystemTime,

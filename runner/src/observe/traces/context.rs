@@ -1,5 +1,5 @@
-//! A place in a trace, as headers carry it: `traceparent` and `tracestate` of W3C Trace Context, read and
-//! written by the library's propagator.
+//! The trace context in headers: `traceparent` and `tracestate` of W3C Trace Context, read and written by
+//! OpenTelemetry's propagator.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,16 +9,16 @@ use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 
-/// The header that says where in a trace one is.
+/// The header with the trace id and the parent span id.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 
-/// The place that a request came with, if it is one.
+/// The trace context of a request, if it has a valid one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Came(pub(super) Option<SpanContext>);
+pub(crate) struct IncomingContext(pub(super) Option<SpanContext>);
 
-impl Came {
-    /// What the headers of a request say. Two places are none.
+impl IncomingContext {
+    /// Reads the headers of a request. Two `traceparent` headers are invalid.
     pub(crate) fn with(headers: &HeaderMap) -> Self {
         let mut found = headers.get_all(TRACEPARENT).iter();
         let (Some(parent), None) = (found.next(), found.next()) else { return Self(None) };
@@ -28,12 +28,12 @@ impl Came {
     }
 }
 
-/// What the headers of a job say.
+/// The trace context in the headers of a job.
 pub(super) fn of_job(headers: &BTreeMap<String, String>) -> Option<SpanContext> {
     read(headers.get(TRACEPARENT)?, headers.get(TRACESTATE).cloned())
 }
 
-/// The headers that carry a place on.
+/// The headers of a trace context.
 pub(super) fn headers(place: &SpanContext) -> BTreeMap<String, String> {
     let mut carrier = HashMap::new();
     let context = Context::new().with_remote_span_context(place.clone());
@@ -41,8 +41,8 @@ pub(super) fn headers(place: &SpanContext) -> BTreeMap<String, String> {
     carrier.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// A place below another one, or at the beginning of a trace.
-pub(super) fn below(parent: Option<&SpanContext>) -> SpanContext {
+/// A child of a trace context, or the root of a new trace.
+pub(super) fn child(parent: Option<&SpanContext>) -> SpanContext {
     let id = SpanId::from(fastrand::u64(1..));
     match parent {
         Some(parent) => SpanContext::new(
@@ -92,29 +92,29 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_place_is_carried_on_as_it_came() {
+    fn a_context_is_forwarded_unchanged() {
         let mut headers = HeaderMap::new();
         headers.insert(TRACEPARENT, PARENT.parse().unwrap());
         headers.append(TRACESTATE, "a=1".parse().unwrap());
         headers.append(TRACESTATE, "b=2".parse().unwrap());
-        let came = Came::with(&headers).0.unwrap();
+        let came = IncomingContext::with(&headers).0.unwrap();
         let carried = super::headers(&came);
         assert_eq!(carried[TRACEPARENT], PARENT);
         assert_eq!(carried[TRACESTATE], "a=1,b=2");
         assert_eq!(of_job(&carried), Some(came.clone()));
-        let below = below(Some(&came));
-        assert_eq!(below.trace_id(), came.trace_id());
-        assert!(below.span_id() != came.span_id() && below.is_sampled());
+        let child = child(Some(&came));
+        assert_eq!(child.trace_id(), came.trace_id());
+        assert!(child.span_id() != came.span_id() && child.is_sampled());
         headers.append(TRACEPARENT, PARENT.parse().unwrap());
-        assert_eq!(Came::with(&headers).0, None, "two places are none");
+        assert_eq!(IncomingContext::with(&headers).0, None, "two headers are invalid");
     }
 
     #[test]
-    fn what_is_no_place_is_none() {
+    fn invalid_headers_are_ignored() {
         for bad in ["", "00-ab", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"] {
             assert_eq!(read(bad, None), None, "{bad}");
         }
-        let new = below(None);
+        let new = child(None);
         assert!(new.is_valid() && new.is_sampled());
     }
 }

@@ -1,5 +1,5 @@
-//! Sending spans: in batches, by the library's exporter of OTLP over HTTP. A collector that does not take them
-//! loses them; that is told once, and once more when it takes them again.
+//! Sends spans in batches with OpenTelemetry's OTLP exporter over HTTP. A batch that the collector does not
+//! accept is lost; the log reports the first failure and the recovery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 use url::Url;
 
-use super::{Collector, Counts};
+use super::{Collector, SpanCounts};
 use crate::observe::counters::add;
 
-/// Spans that are sent together.
+/// The most spans in a batch.
 const BATCH_MAX: usize = 512;
-/// How long a span waits for others to be sent with.
+/// How long a span waits for others in its batch.
 const GATHER: Duration = Duration::from_millis(500);
-/// How long one sending may take, its repeats included.
-const WITHIN: Duration = Duration::from_secs(10);
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(3);
+/// The timeout of one batch, including retries.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout of a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Sends what comes, until it is over.
+/// Sends spans until the stop.
 pub(super) async fn send(
     mut waiting: mpsc::Receiver<SpanData>,
     mut named: watch::Receiver<Collector>,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
     runner_id: String,
 ) {
     let mut sender = Sender { exporter: None, is_failing: false, counts, runner_id };
@@ -53,7 +53,7 @@ pub(super) async fn send(
                 Err(_) => break,
             },
         }
-        // Others may come that can be sent along.
+        // Wait for further spans of this batch.
         let gathered = async {
             while batch.len() < BATCH_MAX {
                 let room = BATCH_MAX - batch.len();
@@ -78,7 +78,7 @@ pub(super) async fn send(
 struct Sender {
     exporter: Option<SpanExporter>,
     is_failing: bool,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
     runner_id: String,
 }
 
@@ -90,12 +90,12 @@ impl Sender {
                 self.exporter = None;
                 return;
             }
-            // What waits is sent there still.
+            // Waiting spans are still sent to the last collector.
             Collector::Over => return,
         };
         match exporter(collector, &self.runner_id) {
             Ok(exporter) => {
-                info!(collector = %collector, "traces are sent");
+                info!(collector = %collector, "sending traces");
                 (self.exporter, self.is_failing) = (Some(exporter), false);
             }
             Err(error) => {
@@ -114,10 +114,10 @@ impl Sender {
             add(&self.counts.dropped, spans);
             return;
         };
-        let error = match tokio::time::timeout(WITHIN, exporter.export(batch)).await {
+        let error = match tokio::time::timeout(SEND_TIMEOUT, exporter.export(batch)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {} s", WITHIN.as_secs())),
+            Err(_) => Some(format!("no reply within {} s", SEND_TIMEOUT.as_secs())),
         };
         let (count, was_failing) = match &error {
             None => (&self.counts.exported, std::mem::take(&mut self.is_failing)),
@@ -127,15 +127,15 @@ impl Sender {
         match error {
             Some(error) if !was_failing => warn!(
                 error,
-                "the collector of traces does not take them; jobs go on, spans are lost until it does"
+                "the trace collector does not accept spans; jobs continue, spans are lost until it does"
             ),
-            None if was_failing => info!("the collector takes traces again"),
+            None if was_failing => info!("the trace collector accepts spans again"),
             _ => {}
         }
     }
 }
 
-/// Sends to a collector.
+/// Creates an exporter to a collector.
 fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(
@@ -143,8 +143,8 @@ fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
         )
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(CONNECT)
-        .timeout(WITHIN)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(SEND_TIMEOUT)
         .user_agent(concat!("duebox/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| error.to_string())?;
@@ -154,7 +154,7 @@ fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
         .with_http_client(client)
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(endpoint)
-        .with_timeout(WITHIN)
+        .with_timeout(SEND_TIMEOUT)
         .build()
         .map_err(|error| error.to_string())?;
     let resource = Resource::builder_empty()

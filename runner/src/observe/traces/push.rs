@@ -1,4 +1,4 @@
-//! A push over HTTP: its span, and the place in the trace that its jobs carry to whoever runs them.
+//! The span of a push over HTTP, and the trace context of its jobs.
 
 use std::time::SystemTime;
 
@@ -8,13 +8,14 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanContext, SpanKind, Status};
 
 use super::context::{self, TRACEPARENT};
-use super::{Came, Traces, span};
+use super::{IncomingContext, Traces, span};
 
-/// A push that is under way.
+/// A push in progress.
 pub(crate) struct Pushing {
-    /// The place that the jobs get: the push's own span, or, where that is not recorded, what came.
+    /// The trace context of the jobs: the span of the push if it is recorded, otherwise the context of the
+    /// request.
     place: Option<SpanContext>,
-    /// What is recorded of it.
+    /// The span of the push, if it is recorded.
     recorded: Option<Recorded>,
 }
 
@@ -24,17 +25,17 @@ struct Recorded {
 }
 
 impl Traces {
-    /// A push begins, sent with this place in a trace.
-    pub(crate) fn pushing(&self, came: &Came) -> Pushing {
+    /// Starts a push with the trace context of its request.
+    pub(crate) fn pushing(&self, came: &IncomingContext) -> Pushing {
         let parent = came.0.as_ref();
         if !self.is_on() || parent.is_some_and(|parent| !parent.is_sampled()) {
             return Pushing { place: parent.cloned(), recorded: None };
         }
         let recorded = Recorded { parent: parent.cloned(), began: SystemTime::now() };
-        Pushing { place: Some(context::below(parent)), recorded: Some(recorded) }
+        Pushing { place: Some(context::child(parent)), recorded: Some(recorded) }
     }
 
-    /// The push is over: so many jobs of this topic, or one of this id; and why it came to nothing, if it did.
+    /// Ends a push, with its jobs and the error if it failed.
     pub(crate) fn pushed(
         &self,
         pushing: Pushing,
@@ -65,13 +66,13 @@ impl Traces {
 }
 
 impl Pushing {
-    /// Gives the jobs their place, but for those that brought one of their own.
+    /// Adds the trace context to the jobs that have none.
     pub(crate) fn mark(&self, jobs: &mut [NewJob]) {
         let Some(place) = &self.place else { return };
         let headers = context::headers(place);
         for job in jobs {
             if !job.options.headers().contains_key(TRACEPARENT) {
-                // A job whose headers are full already goes without.
+                // A job with too many headers gets no trace context.
                 if let Ok(marked) = job.options.clone().with_headers(headers.clone()) {
                     job.options = marked;
                 }

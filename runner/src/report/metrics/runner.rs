@@ -89,7 +89,7 @@ fn write_room(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let slots = u64::from(sources.slots_max);
     let used = slots.saturating_sub(sources.slots.free() as u64);
     page.gauge(&About::new("slots", "Jobs that may run at once (runner.max_jobs)."), slots)?;
-    page.gauge(&About::new("slots_used", "Slots that lanes hold now."), used)?;
+    page.gauge(&About::new("slots_used", "Slots that running jobs hold."), used)?;
     page.gauge(
         &About::bytes(
             "memory_limit",

@@ -7,10 +7,10 @@ use duebox_job::FailureClass;
 
 use super::TOPICS_MAX;
 use super::page::{About, Labels, Page, topic, word};
-use crate::deploy::breaker::Standing;
+use crate::deploy::breaker::BreakerState;
 use crate::observe::counters::{Counters, Fate, read};
 use crate::observe::module_stats::Sums;
-use crate::observe::pull_counters::{Consumed, Label};
+use crate::observe::pull_counters::{Label, PullCounters};
 use crate::report::status::{Serving, Watched};
 
 /// A topic that a handler serves.
@@ -20,7 +20,11 @@ struct Told<'w> {
     sums: Sums,
 }
 
-pub(super) fn write(page: &mut Page<'_>, watched: &[Watched], consumed: &Consumed) -> fmt::Result {
+pub(super) fn write(
+    page: &mut Page<'_>,
+    watched: &[Watched],
+    consumed: &PullCounters,
+) -> fmt::Result {
     let told: Vec<Told<'_>> = watched.iter().take(TOPICS_MAX).filter_map(Told::of).collect();
     let consumed = consumed.all(TOPICS_MAX);
     write_settled(page, &told, &consumed)?;
@@ -83,7 +87,7 @@ fn write_work(page: &mut Page<'_>, told: &[Told<'_>]) -> fmt::Result {
             "1 while the topic's jobs are held back because one after the other failed.",
         ),
         told.iter().map(|told| {
-            let is_open = told.serving.breaker.standing() != Standing::Closed;
+            let is_open = told.serving.breaker.state() != BreakerState::Closed;
             (told.labels(), u64::from(is_open))
         }),
     )

@@ -72,7 +72,7 @@ struct Line {
     job: Result<NewJob, String>,
 }
 
-/// Pushes a stream of jobs. The answer begins at once.
+/// PushCounters a stream of jobs. The answer begins at once.
 pub(super) fn push(server: &ServerState, name: TopicName, wish: Wish, body: Body) -> Response {
     let stream = Stream {
         server: server.clone(),
@@ -183,7 +183,7 @@ impl Stream {
         job.map_err(|no_job| no_job.why)
     }
 
-    /// Pushes what are jobs, and says of each line what became of it.
+    /// PushCounters what are jobs, and says of each line what became of it.
     async fn push(&mut self, batch: Vec<Line>) -> Result<Bytes, Problem> {
         let manifest = self.server.manifest();
         let topic = settings(&manifest, &self.name)?;

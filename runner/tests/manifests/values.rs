@@ -1,0 +1,227 @@
+//! The values of a valid manifest, written or default.
+
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::time::Duration;
+
+use duebox::manifest::{
+    BreakerRule, CacheFolder, KeyOrder, LogFormat, Manifest, RedisUrl, Rollback, Secret,
+    SecretSource,
+};
+use duebox::schedule::Missed;
+use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
+use duebox_queue::IfExists;
+use duebox_sandbox::{Digest, Instances};
+
+use super::{accepted, environment, name, seconds};
+
+#[test]
+fn missing_keys_have_the_defaults() {
+    let manifest = accepted("minimal.toml");
+    let redis = &manifest.redis;
+    assert_eq!(redis.url, RedisUrl::Url("redis://127.0.0.1:6379/0".to_owned()));
+    assert_eq!((redis.password.as_ref(), redis.prefix.as_str()), (None, "duebox"));
+    assert_eq!(redis.poll, Duration::from_secs(1));
+    let runner = &manifest.runner;
+    assert!(runner.threads >= 1);
+    assert_eq!((runner.max_jobs, runner.lease), (256, Duration::from_secs(15)));
+    assert_eq!((runner.memory, &runner.cache), (1 << 30, &None), "the environment has no home");
+    assert_eq!(runner.drain_timeout, Duration::from_secs(25));
+    assert_eq!((runner.log.as_str(), runner.log_format), ("info", LogFormat::Auto));
+    let topic = &manifest.topics[&TopicName::new("hello").unwrap()];
+    assert_eq!(topic.handler.as_deref(), Some(Path::new("./hello.wasm")));
+    assert_eq!((topic.concurrency, topic.delay), (64, Duration::ZERO));
+    assert_eq!((topic.ttr, topic.max_attempts), (Duration::from_secs(30), 8));
+    assert_eq!(topic.backoff, Backoff::default());
+    assert_eq!((topic.max_crashes, topic.max_dead), (3, 100_000));
+    assert_eq!(topic.retention, Duration::from_secs(7 * 86_400));
+    assert_eq!(topic.if_exists, IfExists::Reject);
+    assert_eq!(topic.on[&FailureClass::Timeout], Policy::Retry);
+    assert_eq!(topic.on[&FailureClass::BadVerdict], Policy::Dead);
+    assert_eq!((topic.limits.memory, topic.limits.payload), (64 << 20, 1 << 20));
+    assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
+    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, None));
+    assert_eq!((topic.limits.instances, topic.sha256), (Instances::default(), None));
+    assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
+    assert_eq!(topic.grants.push, None);
+    assert_eq!((topic.max_running, topic.max_snoozes, topic.max_pending), (0, 100, 0));
+    assert_eq!((topic.ttl, topic.unique_for), (Duration::ZERO, Duration::ZERO));
+    assert_eq!(topic.done_retention, Duration::ZERO);
+    assert_eq!((topic.rate, topic.burst), (None, 0));
+    assert_eq!((topic.per_key_concurrency, topic.order), (0, KeyOrder::Strict));
+    assert_eq!((topic.shards, topic.priorities), (1, false));
+    assert!(manifest.patterns.is_empty() && manifest.schedules.is_empty());
+    assert_eq!(topic.breaker, BreakerRule { failures: 20, probe: seconds(30) });
+}
+
+#[test]
+fn keys_of_a_topic_override_those_of_the_defaults() {
+    let manifest = accepted("full.toml");
+    let redis = &manifest.redis;
+    assert_eq!(redis.url, RedisUrl::Url("redis://redis.example:6380/2".to_owned()));
+    assert_eq!(redis.password.as_ref().map(Secret::expose), Some("hunter2"));
+    assert_eq!((redis.prefix.as_str(), redis.poll), ("shop", Duration::from_millis(500)));
+    assert_eq!((manifest.runner.threads, manifest.runner.max_jobs), (3, 100));
+    assert_eq!(manifest.runner.log, "warn,duebox=debug");
+    let collector = manifest.runner.otlp.as_ref().map(url::Url::as_str);
+    assert_eq!(collector, Some("https://collector.example:4318/tenant"));
+    assert_eq!(manifest.runner.events, 5_000);
+    assert_eq!(manifest.server.cors, ["https://shop.example", "http://localhost:3000"]);
+    let cache = CacheFolder { path: "./compiled".into(), is_named: true };
+    assert_eq!((manifest.runner.memory, &manifest.runner.cache), (2 << 30, &Some(cache)));
+    let close = &manifest.topics[&TopicName::new("order.close").unwrap()];
+    assert_eq!((close.concurrency, close.ttr), (8, Duration::from_secs(45)));
+    assert_eq!((close.max_attempts, close.max_crashes, close.max_dead), (8, 2, 10));
+    assert_eq!(close.if_exists, IfExists::Replace);
+    assert_eq!(close.on[&FailureClass::Trap], Policy::Retry);
+    assert_eq!(close.on[&FailureClass::Exit], Policy::Discard);
+    assert_eq!((close.limits.memory, close.limits.payload), (32 << 20, 2 << 10));
+    assert_eq!(
+        (close.limits.log, close.limits.tables, close.limits.fuel),
+        (0, 10, NonZeroU64::new(1_000_000))
+    );
+    assert_eq!(close.limits.instances, Instances { snapshot: true, jobs_each: 50 });
+    assert_eq!(close.sha256, Some(Digest::of(b"abc")));
+    assert_eq!(close.grants.env["SHOP"], "eu-1");
+    let config = |name: &str| close.grants.config[name].as_str();
+    assert_eq!((config("region"), config("tier"), config("price")), ("eu", "gold", "$5"));
+    assert_eq!((config("retries"), config("half"), config("on")), ("3", "0.5", "true"));
+    assert_eq!((config("list"), config("nested")), (r#"[1,"eu"]"#, r#"{"day":"2026-11-21"}"#));
+    assert_eq!(close.breaker, BreakerRule { failures: 5, probe: seconds(120) });
+    let plain = &manifest.topics[&TopicName::new("plain").unwrap()];
+    assert_eq!(plain.breaker.failures, 0);
+    assert_eq!(plain.handler.as_deref(), Some(Path::new("/opt/handlers/plain.wat")));
+    assert_eq!((plain.max_attempts, plain.ttr), (3, Duration::from_secs(10)));
+    let wait = |failures| plain.backoff.delay(failures, 0.9);
+    assert_eq!((wait(1), wait(2), wait(9)), (seconds(5), seconds(15), seconds(600)));
+}
+
+#[test]
+fn limits_of_a_topic_are_read() {
+    let manifest = accepted("full.toml");
+    let close = &manifest.topics[&name("order.close")];
+    assert_eq!((close.max_running, close.max_snoozes, close.max_pending), (20, 7, 5_000));
+    assert_eq!((close.ttl, close.unique_for), (seconds(3_600), seconds(600)));
+    assert_eq!(close.done_retention, seconds(86_400));
+    assert_eq!((close.rate, close.burst), (Rate::parse("30/m").ok(), 4));
+    assert_eq!((close.per_key_concurrency, close.order), (1, KeyOrder::Relaxed));
+    assert_eq!((close.shards, close.priorities), (8, false));
+    assert_eq!(close.on[&FailureClass::Crashed], Policy::Discard);
+    assert_eq!(close.on[&FailureClass::Orphan], Policy::Discard);
+    assert_eq!(close.grants.push.as_deref(), Some(&["sms.*".to_owned(), "mail".to_owned()][..]));
+    let plain = &manifest.topics[&name("plain")];
+    assert_eq!((plain.rate, plain.burst), (Rate::parse("100/s").ok(), 10));
+    assert_eq!((plain.max_running, plain.priorities), (200, true));
+    assert_eq!(plain.grants.push.as_deref(), Some(&["audit".to_owned()][..]));
+    let pulled = &manifest.topics[&name("pulled.from.outside")];
+    assert_eq!((pulled.handler.as_ref(), pulled.rate, pulled.burst), (None, None, 0));
+    let wait = |failures| pulled.backoff.delay(failures, 0.9);
+    assert_eq!((wait(1), wait(9), pulled.max_attempts), (seconds(10), seconds(10), 8));
+}
+
+#[test]
+fn grants_are_merged_with_the_defaults_and_secrets_are_not_shown() {
+    let manifest = accepted("full.toml");
+    let close = &manifest.topics[&name("order.close")];
+    let http = close.grants.http.as_ref().unwrap();
+    let allowed: Vec<String> = http.allow.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        allowed,
+        ["https://api.shop.example", "*.internal.example:8443", "http://localhost:*"]
+    );
+    let private: Vec<String> = http.private.iter().map(ToString::to_string).collect();
+    assert_eq!((private.join(" "), http.body_max), ("127.0.0.1/32 fd00::/8".to_owned(), 64 << 20));
+    assert!(!close.grants.kv);
+    let dirs: Vec<(&str, &Path)> =
+        close.grants.dirs.iter().map(|(guest, host)| (guest.as_str(), host.as_path())).collect();
+    let (root, etc) = (Path::new("/"), Path::new("/etc"));
+    assert_eq!(dirs, [("/", root), ("/data/zones", Path::new(".")), ("/etc", etc)]);
+    let variable = |name: &str| SecretSource::Variable(name.to_owned());
+    let secret = |name: &str| (close.grants.config[name].as_str(), close.secrets[name].clone());
+    assert_eq!(secret("api_key"), ("hunter2", variable("REDIS_PASSWORD")));
+    assert_eq!(secret("token"), ("eu", variable("REGION")));
+    let plain = &manifest.topics[&name("plain")];
+    let http = plain.grants.http.as_ref().unwrap();
+    assert_eq!((http.allow.len(), http.private.len(), http.body_max), (0, 1, 1 << 20));
+    assert!(plain.grants.kv && !plain.secrets.contains_key("api_key"));
+    assert_eq!(manifest.topics[&name("pulled.from.outside")].grants.http, None);
+    assert!(!format!("{manifest:?}").contains("hunter2"));
+}
+
+#[test]
+fn smoke_cases_of_a_topic_replace_those_of_the_defaults() {
+    let manifest = accepted("full.toml");
+    let cases = |topic: &str| -> Vec<(Vec<u8>, &str)> {
+        let cases = &manifest.topics[&name(topic)].smoke;
+        cases.iter().map(|case| (case.payload.to_vec(), case.expect.word())).collect()
+    };
+    let close = [(br#"{"region":"eu"}"#.to_vec(), "ack"), (b"bad".to_vec(), "drop")];
+    assert_eq!(cases("order.close")[..2], close);
+    assert_eq!(cases("order.close")[2..], [(Vec::new(), "snooze")]);
+    assert_eq!(cases("plain"), [(b"{}".to_vec(), "nack")]);
+    let many = format!("[topics.a]\nhandler = \"a\"\nsmoke = [{}]\n", "{},".repeat(101));
+    let refused = Manifest::parse(Path::new("m.toml"), many, &environment()).unwrap_err();
+    assert!(refused.to_string().contains("there are 101 smoke cases"), "{refused}");
+}
+
+#[test]
+fn rollback_and_canary_are_read() {
+    let manifest = accepted("full.toml");
+    let rollback = |topic: &str| manifest.topics[&name(topic)].rollback;
+    let close = Rollback { window: seconds(600), min_jobs: 10, ratio: 1.5 };
+    assert_eq!(rollback("order.close"), close);
+    assert_eq!(rollback("plain"), Rollback { min_jobs: 50, ratio: 2.0, ..close });
+    let reference = accepted("minimal.toml").topics[&name("hello")].clone();
+    assert_eq!(reference.rollback, Rollback { window: seconds(60), min_jobs: 50, ratio: 3.0 });
+    assert_eq!((reference.canary, reference.smoke), (None, Vec::new()));
+    let canary = manifest.topics[&name("order.close")].canary.clone().unwrap();
+    assert_eq!(
+        (canary.handler.as_path(), canary.share),
+        (Path::new("./handlers/next.wasm"), 1_250)
+    );
+    assert_eq!(canary.sha256, manifest.topics[&name("order.close")].sha256);
+    let share = |percent: &str| {
+        let keys = format!("canary = {{ handler = \"b\", percent = {percent} }}");
+        let text = format!("[topics.a]\nhandler = \"a\"\n{keys}\n");
+        let manifest = Manifest::parse(Path::new("m.toml"), text, &environment()).unwrap();
+        manifest.topics[&name("a")].canary.as_ref().map(|canary| canary.share)
+    };
+    assert_eq!(
+        [share("0"), share("0.01"), share("5"), share("100")],
+        [None, Some(1), Some(500), Some(10_000)]
+    );
+}
+
+#[test]
+fn schedules_are_read_in_the_order_of_the_file() {
+    let schedules = accepted("full.toml").schedules;
+    let found: Vec<(&str, &str, String)> =
+        schedules.iter().map(|s| (s.name.as_str(), s.topic.as_str(), s.when.describe())).collect();
+    assert_eq!(
+        found,
+        [
+            ("nightly", "order.close", "0 3 * * * (Asia/Shanghai)".to_owned()),
+            ("beat", "sms.eu.de", "every 5m".to_owned()),
+            ("hourly", "plain", "@hourly (UTC)".to_owned()),
+        ]
+    );
+    let missed: Vec<Missed> = schedules.iter().map(|schedule| schedule.missed).collect();
+    assert_eq!(missed, [Missed::All, Missed::Skip, Missed::Once]);
+    let windows: Vec<u64> = schedules.iter().map(|s| s.window.as_secs()).collect();
+    assert_eq!(windows, [7_200, 3_600, 3_600]);
+    let payloads: Vec<&[u8]> = schedules.iter().map(|s| s.payload.as_ref()).collect();
+    assert_eq!(payloads, [&b"{}"[..], br#"{"region":"eu","to":[1,2]}"#, b""]);
+}
+
+#[test]
+fn too_many_schedules_are_refused() {
+    let entry = "[[schedules]]\nname = \"NAME\"\ntopic = \"a\"\nevery = \"1s\"\n";
+    let parse = |count: usize| {
+        let entries = (0..count).map(|at| entry.replace("NAME", &format!("s{at}")));
+        let text = entries.chain(["[topics.a]\n".to_owned()]).collect();
+        Manifest::parse(Path::new("m.toml"), text, &environment())
+    };
+    assert_eq!(parse(1_000).unwrap().schedules.len(), 1_000);
+    let refused = parse(1_001).unwrap_err().to_string();
+    assert!(refused.contains("there are 1001 schedules"), "{refused}");
+}
