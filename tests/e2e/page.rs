@@ -151,7 +151,7 @@ fn what_takes_away_asks_first_and_says_how_many() {
     browser.click("#no");
     browser.click("#dead [data-id='1']");
     browser.click("#forget");
-    browser.reads("dialog.ask", "The dead job 1 of mail goes");
+    browser.reads("dialog.ask", "The dead job 1 of mail will be deleted");
     browser.click("#yes");
     browser.reads("#states [data-state=dead] b", "2");
     browser.click("#live-jobs [data-id='later']");
@@ -190,7 +190,7 @@ fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
     let browser = opened(at, "");
     browser.write("#token", "duebox_guess");
     browser.click("#login");
-    browser.reads("#wrong", "not known here");
+    browser.reads("#wrong", "The token is unknown");
     browser.resize(Window { is_dark: true, ..PHONE });
     browser.keep("login-phone-dark");
     browser.resize(DESK);

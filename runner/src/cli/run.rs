@@ -1,4 +1,4 @@
-//! `duebox run`: the log of the daemon, and why the daemon ended.
+//! `duebox run`: the log of the daemon, and the errors that ended it.
 
 use tracing::warn;
 

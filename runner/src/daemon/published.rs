@@ -15,7 +15,7 @@ use crate::background::rules::AllRules;
 use crate::background::scheduler::Schedules;
 use crate::background::topic_discovery::Finder;
 use crate::manifest::{Manifest, Topic};
-use crate::report::status::{AllWatched, Refusal};
+use crate::report::status::{AllWatched, ManifestRefusal};
 use crate::worker::verdict::buried_info;
 
 /// What others read.
@@ -29,7 +29,7 @@ pub(super) struct Published {
     /// The names of all topics that are served, for the metrics of depths.
     pub(super) names: Arc<ArcSwap<Vec<TopicName>>>,
     /// Why the manifest as it stands is not the one in service, if it is not.
-    pub(super) refused: watch::Sender<Option<Refusal>>,
+    pub(super) refused: watch::Sender<Option<ManifestRefusal>>,
 }
 
 impl Published {

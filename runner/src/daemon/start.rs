@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::{Supervisor, redis, systemd};
 use crate::background::{maintenance, poller, rules, scheduler};
-use crate::http::{self, Addresses, Server};
+use crate::http::{self, Addresses, HttpServer, ServerSetup};
 use crate::observe::health::Phase;
 use crate::report::status;
 
@@ -60,7 +60,7 @@ impl Supervisor {
         loops.spawn(scheduler::keep_time(queue(), schedules, pushes(), outage()));
         let identity = (Arc::clone(&services.runner_id), api);
         let (watched, refused) = (published.watched.subscribe(), published.refused.subscribe());
-        loops.spawn(status::tell(queue(), identity, watched, refused, outage()));
+        loops.spawn(status::publish(queue(), identity, watched, refused, outage()));
         loops.spawn(systemd::pulse(Arc::clone(&services.records.health)));
     }
 
@@ -75,7 +75,7 @@ impl Supervisor {
             return Ok(());
         }
         let (services, records) = (&self.services, &self.services.records);
-        let ground = http::Ground {
+        let setup = ServerSetup {
             threads: threads.handle().clone(),
             redis,
             prefix: self.manifest.redis.prefix.clone(),
@@ -89,7 +89,7 @@ impl Supervisor {
             traces: records.traces.clone(),
             events: records.events.clone(),
         };
-        self.owned.server = Some(Server::start(addresses, ground).await?);
+        self.owned.server = Some(HttpServer::start(addresses, setup).await?);
         Ok(())
     }
 }
