@@ -77,7 +77,7 @@ fn probes_name_what_fails_and_recover_with_it() {
     assert_eq!(get(apart, "/readyz?exclude=everything").status, 400);
     write(&ground, &topic("more", "more.wasm", ""));
     eventually("the missing module is told", || failing(apart) == ["modules"]);
-    assert!(get(apart, "/readyz").text().contains("no good module yet for more"));
+    assert!(get(apart, "/readyz").text().contains("no valid module for more"));
     ground.write("more.wasm", Handler::says("more").wasm());
     eventually("all is well again", || failing(apart).is_empty());
 }
