@@ -45,7 +45,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
 
-pub(crate) use self::listener::Listening;
+pub(crate) use self::listener::{BindError, Listening};
 use self::problem::{INTERNAL, METHOD, Problem, UNKNOWN_PATH};
 use self::routes::events::Readers;
 use self::routes::samples::{self, Samples};
@@ -103,8 +103,8 @@ impl Addresses {
     /// Binds the addresses of a manifest.
     ///
     /// # Errors
-    /// If an address is in use or not local.
-    pub(crate) fn bind(server: &manifest::Server) -> anyhow::Result<Self> {
+    /// [`BindError`] if an address is in use or not local.
+    pub(crate) fn bind(server: &manifest::Server) -> Result<Self, BindError> {
         let bind = |at: Option<SocketAddr>, key| at.map(|at| Listening::bind(at, key)).transpose();
         Ok(Self {
             api: bind(server.listen, "server.listen")?,

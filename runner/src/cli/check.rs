@@ -11,7 +11,7 @@ use duebox_sandbox::{Digest, Sandbox, SandboxConfig};
 use serde::Serialize;
 
 use self::grants::GrantLines;
-use super::support::failure::{BAD_INPUT, Failure, split_remedy};
+use super::support::failure::{BAD_INPUT, Failure};
 use super::support::output;
 use super::{CheckArgs, Common};
 use crate::deploy::module_file::{self, ModuleError};
@@ -171,10 +171,7 @@ fn sandbox_for(manifest: &Manifest) -> Result<Sandbox, Failure> {
         config.memory_max = config.memory_max.max(topic.limits.memory);
         config.tables_max = config.tables_max.max(topic.limits.tables);
     }
-    module_file::sandbox(&config, &manifest.runner).map_err(|error| {
-        let (message, hint) = split_remedy(&error.to_string());
-        Failure::failed(message, hint.unwrap_or_else(|| "check the limits of this machine".into()))
-    })
+    module_file::sandbox(&config, &manifest.runner).map_err(Failure::from)
 }
 
 /// Adds a valid canary to its topic's entry, if the handler is valid too.
@@ -190,10 +187,7 @@ fn add_canary(topics: &mut [TopicLine], name: &str, topic: &Topic, digest: Diges
 }
 
 fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> CheckProblem {
-    let (message, hint) = split_remedy(&why.to_string());
-    let hint = hint.unwrap_or_else(|| {
-        "name a handler module that exists; docs/reference/abi.md says what it must have".to_owned()
-    });
+    let (message, hint) = (why.problem(), why.remedy().into_owned());
     CheckProblem {
         file: file_of(topic).unwrap_or_default(),
         topic: Some(name),

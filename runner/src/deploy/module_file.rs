@@ -1,7 +1,9 @@
 //! The file of a handler module: read whole and bounded, loaded into the sandbox, and tried on the topic's
 //! smoke cases.
 
-use std::fmt::Display;
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -14,15 +16,11 @@ use super::smoke::{self, SmokeError};
 use crate::manifest::{Runner, Topic};
 
 /// Why a topic has no module.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum ModuleError {
     /// The topic names none.
-    #[error(
-        "topic {0} has no handler: it is served to pull consumers; add `handler` to run its jobs here"
-    )]
     None(String),
     /// The file cannot be read.
-    #[error("topic {topic}: the handler {path} cannot be read: {error}; build it, or correct `handler`", path = path.display())]
     Unreadable {
         /// The topic it is for.
         topic: String,
@@ -32,10 +30,6 @@ pub enum ModuleError {
         error: io::Error,
     },
     /// It is not the file that the topic pins.
-    #[error(
-        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to what it is now if that is what should run",
-        path = path.display()
-    )]
     Pin {
         /// The topic it is for.
         topic: String,
@@ -47,7 +41,6 @@ pub enum ModuleError {
         found: Digest,
     },
     /// The sandbox refuses it.
-    #[error("topic {topic}: the handler {path} is refused: {error}", path = path.display())]
     Refused {
         /// The topic it is for.
         topic: String,
@@ -55,14 +48,10 @@ pub enum ModuleError {
         path: PathBuf,
         /// What it is.
         digest: Digest,
-        /// Why, and what to do.
+        /// Why.
         error: Box<LoadError>,
     },
     /// It does not pass the topic's smoke cases.
-    #[error(
-        "topic {topic}: the handler {path} is refused: {error}; correct the handler, or `smoke` if the case is wrong",
-        path = path.display()
-    )]
     Smoke {
         /// The topic it is for.
         topic: String,
@@ -70,12 +59,50 @@ pub enum ModuleError {
         path: PathBuf,
         /// What it is.
         digest: Digest,
-        /// Which case, and what it came to.
+        /// Which case, and its result.
         error: Box<SmokeError>,
     },
 }
 
 impl ModuleError {
+    /// What failed, on which topic and file.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::None(topic) => {
+                format!("topic {topic} has no handler: it is served to pull consumers")
+            }
+            Self::Unreadable { topic, path, error } => {
+                format!("topic {topic}: the handler {} cannot be read: {error}", path.display())
+            }
+            Self::Pin { topic, path, pinned, found } => format!(
+                "topic {topic}: the handler {} is not the pinned one: its sha256 is {found}, the topic pins {pinned}",
+                path.display()
+            ),
+            Self::Refused { topic, path, error, .. } => {
+                let (path, problem) = (path.display(), error.problem());
+                format!("topic {topic}: the handler {path} is refused: {problem}")
+            }
+            Self::Smoke { topic, path, error, .. } => {
+                format!("topic {topic}: the handler {} is refused: {error}", path.display())
+            }
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> Cow<'static, str> {
+        match self {
+            Self::None(_) => "add `handler` to run its jobs here".into(),
+            Self::Unreadable { .. } => "build it, or correct `handler`".into(),
+            Self::Pin { .. } => {
+                "restore the file, or set `sha256` to the new digest if it should run".into()
+            }
+            Self::Refused { error, .. } => error
+                .remedy()
+                .unwrap_or("docs/reference/abi.md says what a handler must have".into()),
+            Self::Smoke { .. } => "correct the handler, or `smoke` if the case is wrong".into(),
+        }
+    }
+
     /// The digest of the file, if it could be read.
     pub fn digest(&self) -> Option<Digest> {
         match self {
@@ -85,6 +112,14 @@ impl ModuleError {
         }
     }
 }
+
+impl fmt::Display for ModuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem(), self.remedy())
+    }
+}
+
+impl Error for ModuleError {}
 
 /// A sandbox of this size, with the memory and the cache that the manifest gives it.
 ///

@@ -40,6 +40,39 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Delay after a failed accept, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
+/// Why an address cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BindError {
+    /// Another process listens there.
+    #[error(
+        "HTTP cannot be served on {address}: another process, possibly another duebox, listens there"
+    )]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+        /// The key of the manifest that sets it.
+        key: &'static str,
+    },
+    /// The system refuses the address.
+    #[error("HTTP cannot be served on {address}: {error}")]
+    Failed {
+        /// The address.
+        address: SocketAddr,
+        /// The key of the manifest that sets it.
+        key: &'static str,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+impl BindError {
+    /// What to do about it.
+    pub(crate) fn remedy(&self) -> String {
+        let (Self::InUse { key, .. } | Self::Failed { key, .. }) = self;
+        format!("set another address in {key}, or \"\" for none")
+    }
+}
+
 /// A bound address that is not served yet.
 pub(crate) struct Listening {
     listener: StdListener,
@@ -50,19 +83,16 @@ impl Listening {
     /// Binds an address.
     ///
     /// # Errors
-    /// If it is in use or not local.
-    pub(crate) fn bind(address: SocketAddr, key: &str) -> anyhow::Result<Self> {
-        let taken = StdListener::bind(address).and_then(|listener| {
+    /// [`BindError`] if it is in use or not local.
+    pub(crate) fn bind(address: SocketAddr, key: &'static str) -> Result<Self, BindError> {
+        let bound = StdListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             Ok(Self { listener, address })
         });
-        let remedy = format!("set another address in {key}, or \"\" for none");
-        taken.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-                "HTTP cannot be served on {address}: another process, possibly another duebox, listens there; {remedy}"
-            ),
-            _ => anyhow::anyhow!("HTTP cannot be served on {address}: {error}; {remedy}"),
+        bound.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => BindError::InUse { address, key },
+            _ => BindError::Failed { address, key, error },
         })
     }
 

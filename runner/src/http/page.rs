@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use sha2::{Digest as _, Sha256};
+use duebox_sandbox::Digest;
 
 /// The content security policy of the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -55,8 +55,7 @@ pub(super) fn router() -> Router {
 impl File {
     /// The entity tag of the file's version.
     fn tag(&self) -> String {
-        let hash = Sha256::digest(self.content.as_bytes());
-        let hex: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = Digest::of(self.content.as_bytes());
         // Weak, because the same file is sent compressed and uncompressed.
         format!("W/\"{hex}\"")
     }
@@ -90,6 +89,8 @@ impl File {
 
 #[cfg(test)]
 mod tests {
+    use duebox_job::FailureClass;
+
     use super::*;
 
     #[test]
@@ -104,6 +105,15 @@ mod tests {
         }
         let html = FILES[0].content;
         assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains(" on"));
+    }
+
+    #[test]
+    fn the_failure_classes_of_the_page_are_those_of_the_daemon() {
+        let script = FILES.iter().find(|file| file.path == "/page/jobs.js").unwrap().content;
+        let list = script.split_once("const CLASSES = [").unwrap().1.split_once(']').unwrap().0;
+        let classes =
+            list.split(',').map(|class| class.trim().trim_matches('\'')).collect::<Vec<_>>();
+        assert_eq!(classes, FailureClass::ALL.map(|class| class.name()));
     }
 
     #[test]

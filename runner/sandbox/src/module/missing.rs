@@ -1,7 +1,5 @@
 //! Grants that a module needs and its topic does not give: all of them, so that one correction is enough.
 
-use std::fmt;
-
 /// A grant without which imports of `duebox_v1` are refused at load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grant {
@@ -48,19 +46,21 @@ impl Grant {
     }
 }
 
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let remedies: Vec<&str> = self.grants.iter().map(|grant| grant.remedy()).collect();
-        let (names, remedies) = (self.imports.join(", "), remedies.join(" and "));
+impl Missing {
+    /// The imports that are not granted.
+    pub(crate) fn problem(&self) -> String {
+        let names = self.imports.join(", ");
         match self.imports.len() {
-            1 => write!(
-                f,
-                "the import {names} is not granted; {remedies} in the topic's sandbox, or build the handler without it"
-            ),
-            _ => write!(
-                f,
-                "the imports {names} are not granted; {remedies} in the topic's sandbox, or build the handler without them"
-            ),
+            1 => format!("the import {names} is not granted"),
+            _ => format!("the imports {names} are not granted"),
         }
+    }
+
+    /// How to grant them.
+    pub(crate) fn remedy(&self) -> String {
+        let remedies: Vec<&str> = self.grants.iter().map(|grant| grant.remedy()).collect();
+        let them = if self.imports.len() == 1 { "it" } else { "them" };
+        let remedies = remedies.join(" and ");
+        format!("{remedies} in the topic's sandbox, or build the handler without {them}")
     }
 }

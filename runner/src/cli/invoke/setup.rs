@@ -1,22 +1,25 @@
 //! The setup of an invoke: a module with the default limits and no grants, or with everything that
 //! a topic of the manifest gives its handler. Flags override both.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duebox_job::TopicName;
-use duebox_sandbox::{Grants, Handler, Limits, LoadError, SandboxConfig, SandboxError};
+use duebox_sandbox::{Grants, Handler, Limits, LoadError, SandboxConfig};
 
 use super::InvokeArgs;
 use super::grants::flags_for;
 use crate::cli::Common;
-use crate::cli::support::failure::{Failure, split_remedy};
+use crate::cli::support::failure::Failure;
 use crate::deploy::module_file;
 use crate::manifest::{Manifest, Runner, Topic};
 
 /// Wall clock of an attempt and attempts of a job without a topic.
 const TTR: Duration = Duration::from_secs(30);
 const MAX_ATTEMPTS: u32 = 8;
+/// The hint for a refused module without a remedy of its own.
+const ABI_HINT: &str = "docs/reference/abi.md says what a handler must have";
 
 /// A module and everything it runs with.
 pub(super) struct InvokeSetup {
@@ -104,20 +107,13 @@ impl InvokeSetup {
             Some(runner) => module_file::sandbox(&config, runner),
             None => duebox_sandbox::Sandbox::new(&config),
         };
-        let sandbox = sandbox.map_err(|error: SandboxError| {
-            let (message, hint) = split_remedy(&error.to_string());
-            let hint = hint.unwrap_or_else(|| "check the limits of this machine".into());
-            Failure::failed(message, hint)
-        })?;
+        let sandbox = sandbox.map_err(Failure::from)?;
         sandbox.load(&bytes, limits.clone(), self.grants.clone()).map_err(|error| {
-            let (message, remedy) = split_remedy(&error.to_string());
             let hint = match &error {
                 LoadError::NotGranted(missing) => flags_for(missing),
-                _ => remedy.unwrap_or_else(|| {
-                    "docs/reference/abi.md says what a handler must have".into()
-                }),
+                error => error.remedy().map_or_else(|| ABI_HINT.to_owned(), Cow::into_owned),
             };
-            Failure::bad_input(format!("module {file}: {message}"), hint)
+            Failure::bad_input(format!("module {file}: {}", error.problem()), hint)
         })
     }
 }

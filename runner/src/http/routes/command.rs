@@ -4,6 +4,7 @@
 //! not finished within its TTR is delivered again. A later `finish` of the first consumer changes
 //! nothing: the token of the pop identifies it or, without a token, the consumer's name.
 
+mod body;
 pub(super) mod index;
 
 use std::time::Duration;
@@ -15,16 +16,15 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use duebox_job::{DELAY_MAX_MS, JobId, Options, TopicName};
 use duebox_queue::{Cancelled, Due, JobState, NewJob, Pushed, Token};
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
+use self::body::{Add, Command, CommandHead, CommandResponse, CommandWord, Delete, Finish, Pop};
 use self::index::CommandIndex;
 use super::leases::{PullRequest, PulledJobs, deliver, lease_jobs, pull_problem};
 use super::push::word_of;
 use crate::auth::tokens::Scope;
 use crate::http::access::{Caller, RequiredScope};
-use crate::http::body;
+use crate::http::body as request_body;
 use crate::http::listener::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
@@ -41,122 +41,6 @@ const TTR_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The header of a job whose body was JSON other than a string.
 const BODY_KIND: &str = "command-body";
 const JSON: &str = "json";
-
-/// A command.
-#[derive(Deserialize, ToSchema)]
-#[serde(tag = "command", rename_all = "lowercase")]
-#[expect(
-    dead_code,
-    reason = "bodies are parsed by their command word, to keep them as payload_of; this is their schema"
-)]
-enum Command<'a> {
-    /// Push a job.
-    Add(#[serde(borrow)] Add<'a>),
-    /// Lease a due job.
-    Pop(Pop),
-    /// Mark a job as done.
-    Finish(Finish),
-    /// Remove a job.
-    Delete(Delete),
-}
-
-/// The command word.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum CommandWord {
-    Add,
-    Pop,
-    Finish,
-    Delete,
-}
-
-/// A command's word; the other fields depend on it.
-#[derive(Deserialize)]
-struct CommandHead {
-    command: CommandWord,
-}
-
-/// Push a job.
-#[derive(Deserialize, ToSchema)]
-struct Add<'a> {
-    /// The topic.
-    topic: String,
-    /// The job's id: 1 to 256 visible ASCII characters, unique among the live jobs of all topics.
-    id: IdValue,
-    /// Seconds until it is due; default: the topic's delay.
-    delay: Option<f64>,
-    /// Seconds from pop to finish; default: the topic's ttr.
-    #[serde(rename = "TTR", alias = "ttr")]
-    ttr: Option<f64>,
-    /// The value that a pop returns: a text, or any JSON.
-    #[serde(borrow)]
-    #[schema(value_type = Option<serde_json::Value>)]
-    body: Option<&'a RawValue>,
-}
-
-/// Lease a due job.
-#[derive(Deserialize, ToSchema)]
-struct Pop {
-    /// The topic.
-    topic: String,
-    /// Seconds to wait for a job, at most 60; default: 0.
-    wait: Option<f64>,
-    /// Name of the consumer; default: the token's name or the client's address.
-    consumer: Option<String>,
-}
-
-/// Mark a job as done.
-#[derive(Deserialize, ToSchema)]
-struct Finish {
-    /// The job's id.
-    id: IdValue,
-    /// The token of the pop; it reliably identifies a late finish.
-    token: Option<String>,
-    /// Name of the consumer, as at the pop.
-    consumer: Option<String>,
-}
-
-/// Remove a job.
-#[derive(Deserialize, ToSchema)]
-struct Delete {
-    /// The job's id.
-    id: IdValue,
-}
-
-/// A text, or a number that is read as text.
-#[derive(Deserialize, ToSchema)]
-#[serde(untagged)]
-enum IdValue {
-    Text(String),
-    Number(u64),
-}
-
-/// The response to a command.
-#[derive(Default, Serialize, ToSchema)]
-pub(super) struct CommandResponse {
-    /// Whether the command succeeded.
-    success: bool,
-    /// Why it failed.
-    error: Option<String>,
-    /// The job's id.
-    id: Option<String>,
-    /// After a pop: the body as added.
-    #[schema(value_type = Option<serde_json::Value>)]
-    value: Option<Box<RawValue>>,
-    /// After a pop: the token to send with the finish.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
-}
-
-impl CommandResponse {
-    fn done(id: &str) -> Self {
-        Self { success: true, id: Some(id.to_owned()), ..Self::default() }
-    }
-
-    fn refused(id: Option<&str>, why: impl Into<String>) -> Self {
-        Self { error: Some(why.into()), id: id.map(str::to_owned), ..Self::default() }
-    }
-}
 
 /// The context of a command.
 struct CommandContext<'a> {
@@ -188,15 +72,17 @@ pub(super) async fn command(
     body: Body,
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
-    let bytes = body::json_bytes(&headers, body, manifest.server.max_body).await?;
+    let bytes = request_body::json_bytes(&headers, body, manifest.server.max_body).await?;
     let (name, came) = (caller.name(peer), Came::with(&headers));
     let context =
         CommandContext { server: &server, manifest: &manifest, caller: &caller, name, came };
-    let answer = match body::read::<CommandHead>(&bytes)?.command {
-        CommandWord::Pop => return context.pop(body::read(&bytes)?).await,
-        CommandWord::Add => context.add(body::read(&bytes)?).await?,
-        CommandWord::Finish => context.finish(body::read(&bytes)?).await?,
-        CommandWord::Delete => context.delete(&body::read::<Delete>(&bytes)?.id.text()).await?,
+    let answer = match request_body::read::<CommandHead>(&bytes)?.command {
+        CommandWord::Pop => return context.pop(request_body::read(&bytes)?).await,
+        CommandWord::Add => context.add(request_body::read(&bytes)?).await?,
+        CommandWord::Finish => context.finish(request_body::read(&bytes)?).await?,
+        CommandWord::Delete => {
+            context.delete(&request_body::read::<Delete>(&bytes)?.id.text()).await?
+        }
     };
     Ok((StatusCode::OK, Json(answer)).into_response())
 }
@@ -372,15 +258,6 @@ impl CommandContext<'_> {
         allowed.reduce(Result::or).unwrap_or(Ok(()))?;
         settings(self.manifest, &name)?;
         Ok(Some((name, JobId::from_redis(text.to_owned()))))
-    }
-}
-
-impl IdValue {
-    fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Number(number) => number.to_string(),
-        }
     }
 }
 

@@ -16,6 +16,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use duebox_job::{JobId, TopicName};
 use duebox_queue::{IfExists, NewJob, Pushed};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -32,6 +33,8 @@ use crate::service::written_job::{InvalidJob, TopicDefaults, WrittenJob};
 
 /// The header that makes a push repeatable.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Everything but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// The supported media types.
 const TYPES: &str = "application/json, application/x-ndjson or application/octet-stream";
 
@@ -331,16 +334,7 @@ fn no_answer() -> Problem {
 
 /// An id as a segment of a path.
 fn encoded(id: &str) -> String {
-    let mut encoded = String::with_capacity(id.len());
-    for byte in id.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(byte.into());
-            }
-            byte => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    utf8_percent_encode(id, RESERVED).to_string()
 }
 
 #[cfg(test)]
