@@ -46,7 +46,7 @@ use self::rollback::RollbackArgs;
 pub use self::run::StartedLog;
 use self::settle::SettleArgs;
 pub use self::support::failure::Failure;
-use crate::manifest::{Flags, Manifest, Surroundings};
+use crate::manifest::{Environment, Flags, Manifest};
 use crate::service::value;
 
 const EXIT_CODES: &str = "\
@@ -296,8 +296,8 @@ impl Common {
     }
 
     /// The flags and the environment of this process.
-    pub fn surroundings(&self) -> Surroundings {
-        Surroundings::of_process(Flags {
+    pub fn environment(&self) -> Environment {
+        Environment::of_process(Flags {
             redis_url: self.redis_url.clone(),
             log: self.log.clone(),
             log_format: self.log_format.clone(),
@@ -306,6 +306,6 @@ impl Common {
 
     /// Loads the manifest without the secrets of handlers, for commands that run none.
     fn load(&self) -> Result<Manifest, Failure> {
-        Ok(Manifest::load_with(self.manifest(), &self.surroundings().without_handlers())?)
+        Ok(Manifest::load_with(self.manifest(), &self.environment().without_handlers())?)
     }
 }

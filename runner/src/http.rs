@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use axum::routing::get;
 use axum::{Router, middleware};
-use duebox_queue::{Bells, ConnectionSettings, Queue};
+use duebox_queue::{ConnectionSettings, Queue, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -74,7 +74,7 @@ pub(crate) struct ServerSetup {
     /// Gives access to the current manifest and the served topics.
     pub(crate) finder: Finder,
     /// Wake-ups of waiting consumers.
-    pub(crate) bells: Bells,
+    pub(crate) bells: WakeUpHub,
     /// Makes the routes of the probes, over the server's connection to Redis.
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
     /// Counters of pushes.

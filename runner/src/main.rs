@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 
 /// Runs `duebox run`.
 fn run_daemon(common: &Common) -> Result<ExitCode, Failure> {
-    let config = Config::load(common.manifest(), common.surroundings())?;
+    let config = Config::load(common.manifest(), common.environment())?;
     let log = StartedLog::start(&config.manifest().runner)?;
     let ended = Daemon::build(config).and_then(Daemon::run);
     log.finish();

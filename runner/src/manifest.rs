@@ -38,7 +38,7 @@ use duebox_job::TopicName;
 use toml::de::DeTable;
 
 pub(crate) use self::directory::{check_guest_path, check_host_path};
-pub use self::environment::{Flags, Surroundings};
+pub use self::environment::{Environment, Flags};
 pub use self::failures::BreakerRule;
 pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER, SERVER};
@@ -46,7 +46,7 @@ pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 pub use self::pattern::{Patterns, TopicPattern};
 pub use self::probe_address::probed_address;
 pub use self::problem::{LocatedProblem, ManifestError, Warnings};
-use self::reader::{Findings, Reader};
+use self::reader::{Findings, ManifestReader};
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::rollout::{Canary, PARTS, Rollback, percent};
 pub use self::runner::{CacheFolder, LogFormat, Runner, check_log_filter};
@@ -99,16 +99,16 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
     pub fn load(path: &Path) -> Result<Self, ManifestError> {
-        Self::load_with(path, &Surroundings::of_process(Flags::default()))
+        Self::load_with(path, &Environment::of_process(Flags::default()))
     }
 
-    /// Reads and checks the manifest at `path`; `surroundings` are what stands over it (flags and
+    /// Reads and checks the manifest at `path`; `environment` are what stands over it (flags and
     /// `DUEBOX_…` variables) and what its `${VAR}` mean.
     ///
     /// # Errors
     /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
-    pub fn load_with(path: &Path, surroundings: &Surroundings) -> Result<Self, ManifestError> {
-        Ok(Self::examine(path, surroundings)?.0)
+    pub fn load_with(path: &Path, environment: &Environment) -> Result<Self, ManifestError> {
+        Ok(Self::examine(path, environment)?.0)
     }
 
     /// The same, with what is good and should be read twice: grants that reach further than they seem to.
@@ -117,9 +117,9 @@ impl Manifest {
     /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
     pub fn examine(
         path: &Path,
-        surroundings: &Surroundings,
+        environment: &Environment,
     ) -> Result<(Self, Warnings), ManifestError> {
-        Self::read(path, read_bounded(path)?, surroundings)
+        Self::read(path, read_bounded(path)?, environment)
     }
 
     /// Checks `text` as if it were the content of the file at `path`.
@@ -129,29 +129,29 @@ impl Manifest {
     pub fn parse(
         path: &Path,
         text: String,
-        surroundings: &Surroundings,
+        environment: &Environment,
     ) -> Result<Self, ManifestError> {
-        Ok(Self::read(path, text, surroundings)?.0)
+        Ok(Self::read(path, text, environment)?.0)
     }
 
     fn read(
         path: &Path,
         text: String,
-        surroundings: &Surroundings,
+        environment: &Environment,
     ) -> Result<(Self, Warnings), ManifestError> {
         let (document, syntax_errors) = DeTable::parse_recoverable(&text);
-        let reader = Reader::new(surroundings, folder_of(path));
+        let reader = ManifestReader::new(environment, folder_of(path));
         let manifest = read_document(&reader, document.get_ref(), path);
-        let Findings { mut problems, warnings, concealed, awaited } = reader.into_findings();
+        let Findings { mut problems, warnings, redacted, awaited } = reader.into_findings();
         problem::add_syntax_errors(&mut problems, &syntax_errors, &text);
         drop(document);
         match manifest {
             Some(manifest) if problems.is_empty() => {
-                let text = problem::conceal(text, &concealed);
+                let text = problem::redact(text, &redacted);
                 Ok((manifest, Warnings::new(path, text, warnings)))
             }
             _ => {
-                let text = problem::conceal(text, &concealed);
+                let text = problem::redact(text, &redacted);
                 Err(ManifestError::new(path, text, problems).awaiting(awaited))
             }
         }
@@ -196,7 +196,11 @@ fn read_bounded(path: &Path) -> Result<String, ManifestError> {
 }
 
 /// Reads all parts, each to its end, so that the problems of all of them are reported at once.
-fn read_document(reader: &Reader<'_>, table: &DeTable<'_>, path: &Path) -> Option<Manifest> {
+fn read_document(
+    reader: &ManifestReader<'_>,
+    table: &DeTable<'_>,
+    path: &Path,
+) -> Option<Manifest> {
     if table.is_empty() {
         reader.refuse(
             None,
@@ -220,6 +224,6 @@ fn read_document(reader: &Reader<'_>, table: &DeTable<'_>, path: &Path) -> Optio
         patterns,
         schedules,
     };
-    risks::tell(&root, &manifest);
+    risks::warn(&root, &manifest);
     Some(manifest)
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duebox::manifest::{
-    BreakerRule, CacheFolder, Flags, KeyOrder, LogFormat, Manifest, RedisUrl, Rollback, Secret,
-    SecretSource, Surroundings,
+    BreakerRule, CacheFolder, Environment, Flags, KeyOrder, LogFormat, Manifest, RedisUrl,
+    Rollback, Secret, SecretSource,
 };
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
@@ -21,10 +21,10 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests")
 }
 
-/// The surroundings of every golden: nothing but these.
-fn surroundings() -> Surroundings {
+/// The environment of every golden: nothing but these.
+fn environment() -> Environment {
     let variables = [("REGION", "eu"), ("EMPTY", ""), ("REDIS_PASSWORD", "hunter2")];
-    Surroundings::new(
+    Environment::new(
         Flags::default(),
         variables.map(|(name, value)| (name.to_owned(), value.to_owned())),
     )
@@ -33,7 +33,7 @@ fn surroundings() -> Surroundings {
 fn diagnose(file: &Path) -> Result<Manifest, String> {
     let text = std::fs::read_to_string(file).unwrap();
     let name = Path::new(file.file_name().unwrap());
-    Manifest::parse(name, text, &surroundings()).map_err(|error| format!("{error}\n"))
+    Manifest::parse(name, text, &environment()).map_err(|error| format!("{error}\n"))
 }
 
 #[test]
@@ -207,11 +207,11 @@ fn grants_are_laid_over_the_defaults_and_secrets_are_read_but_never_shown() {
 fn who_runs_no_handler_needs_neither_its_secrets_nor_its_directories() {
     let text = "[topics.a]\nhandler = \"a.wasm\"\n[topics.a.sandbox]\n\
         secrets = { key = { env = \"NO_SUCH_VARIABLE\" } }\ndirs = { \"/data\" = \"/no/such/dir\" }\n";
-    let parse = |surroundings: &Surroundings| {
-        Manifest::parse(Path::new("m.toml"), text.to_owned(), surroundings)
+    let parse = |environment: &Environment| {
+        Manifest::parse(Path::new("m.toml"), text.to_owned(), environment)
     };
-    assert_eq!(parse(&surroundings()).unwrap_err().problems().len(), 2);
-    let topic = parse(&surroundings().without_handlers()).unwrap().topics[&name("a")].clone();
+    assert_eq!(parse(&environment()).unwrap_err().problems().len(), 2);
+    let topic = parse(&environment().without_handlers()).unwrap().topics[&name("a")].clone();
     assert_eq!((topic.grants.config.len(), topic.secrets.len()), (0, 1));
 }
 
@@ -227,7 +227,7 @@ fn a_secret_or_directory_too_many_is_refused_with_those_of_the_defaults() {
             let text = table("defaults", key, 0..10, value)
                 + "[topics.a]\nhandler = \"a.wasm\"\n"
                 + &table("topics.a", key, 10..count, value);
-            Manifest::parse(Path::new("m.toml"), text, &surroundings())
+            Manifest::parse(Path::new("m.toml"), text, &environment())
         };
         assert!(parse(max).is_ok(), "{key}");
         let refused = parse(max + 1).unwrap_err().to_string();
@@ -243,7 +243,7 @@ fn a_name_beats_every_pattern_and_the_longest_pattern_the_others() {
     assert_eq!((ttr("sms.us"), ttr("sms.eu.de")), (Some(seconds(10)), Some(seconds(5))));
     assert_eq!((ttr("order.closed"), ttr("sms")), (None, None));
     let text = "[topics.\"a.*\"]\nttr = \"1s\"\n[topics.\"a.b\"]\nttr = \"2s\"\n".to_owned();
-    let both = Manifest::parse(Path::new("m.toml"), text, &surroundings()).unwrap();
+    let both = Manifest::parse(Path::new("m.toml"), text, &environment()).unwrap();
     assert_eq!(both.topic_for(&name("a.b")).unwrap().ttr, seconds(2));
     assert_eq!(both.topic_for(&name("a.bc")).unwrap().ttr, seconds(1));
     assert_eq!(both.topic_for(&name("a.b").shard(3)).unwrap().ttr, seconds(2));
@@ -263,7 +263,7 @@ fn smoke_cases_are_taken_whole_from_the_topic_or_from_the_defaults() {
     assert_eq!(cases("order.close")[2..], [(Vec::new(), "snooze")]);
     assert_eq!(cases("plain"), [(b"{}".to_vec(), "nack")]);
     let many = format!("[topics.a]\nhandler = \"a\"\nsmoke = [{}]\n", "{},".repeat(101));
-    let refused = Manifest::parse(Path::new("m.toml"), many, &surroundings()).unwrap_err();
+    let refused = Manifest::parse(Path::new("m.toml"), many, &environment()).unwrap_err();
     assert!(refused.to_string().contains("there are 101 smoke cases"), "{refused}");
 }
 
@@ -286,7 +286,7 @@ fn new_modules_come_into_service_as_written() {
     let share = |percent: &str| {
         let keys = format!("canary = {{ handler = \"b\", percent = {percent} }}");
         let text = format!("[topics.a]\nhandler = \"a\"\n{keys}\n");
-        let manifest = Manifest::parse(Path::new("m.toml"), text, &surroundings()).unwrap();
+        let manifest = Manifest::parse(Path::new("m.toml"), text, &environment()).unwrap();
         manifest.topics[&name("a")].canary.as_ref().map(|canary| canary.share)
     };
     assert_eq!(
@@ -322,7 +322,7 @@ fn more_schedules_than_can_be_kept_are_refused() {
     let parse = |count: usize| {
         let entries = (0..count).map(|at| entry.replace("NAME", &format!("s{at}")));
         let text = entries.chain(["[topics.a]\n".to_owned()]).collect();
-        Manifest::parse(Path::new("m.toml"), text, &surroundings())
+        Manifest::parse(Path::new("m.toml"), text, &environment())
     };
     assert_eq!(parse(1_000).unwrap().schedules.len(), 1_000);
     let refused = parse(1_001).unwrap_err().to_string();
@@ -343,8 +343,8 @@ fn flags_stand_over_variables_and_variables_over_the_file() {
         let flags = Flags { redis_url: flag.map(str::to_owned), ..Flags::default() };
         let variables = variable.map(|url| ("DUEBOX_REDIS_URL".to_owned(), url.to_owned()));
         let text = "[redis]\nurl = \"redis://file\"\n".to_owned();
-        let surroundings = Surroundings::new(flags, variables);
-        Manifest::parse(Path::new("m.toml"), text, &surroundings).map(|m| m.redis.url.to_string())
+        let environment = Environment::new(flags, variables);
+        Manifest::parse(Path::new("m.toml"), text, &environment).map(|m| m.redis.url.to_string())
     };
     assert_eq!(url(None, None).unwrap(), "redis://file");
     assert_eq!(url(None, Some("redis://variable")).unwrap(), "redis://variable");
@@ -358,8 +358,8 @@ fn flags_stand_over_variables_and_variables_over_the_file() {
 fn a_variable_moves_http_and_an_open_address_is_refused_wherever_it_stands() {
     let listen = |variable: &str, text: &str| {
         let variables = [("DUEBOX_LISTEN".to_owned(), variable.to_owned())];
-        let surroundings = Surroundings::new(Flags::default(), variables);
-        let manifest = Manifest::parse(Path::new("m.toml"), text.to_owned(), &surroundings);
+        let environment = Environment::new(Flags::default(), variables);
+        let manifest = Manifest::parse(Path::new("m.toml"), text.to_owned(), &environment);
         manifest.map(|manifest| manifest.server.listen.map(|listen| listen.to_string()))
     };
     let file = |listen: &str| format!("[server]\nlisten = \"{listen}\"\n");
@@ -395,7 +395,7 @@ fn a_file_that_is_no_text_or_not_there_is_named_with_a_remedy() {
 #[test]
 fn a_problem_has_a_place_that_editors_can_jump_to() {
     let text = "[topics.a]\nhandler = \"ä.wasm\"\nttr = \"0s\"\n".to_owned();
-    let refused = Manifest::parse(Path::new("m.toml"), text, &Surroundings::default()).unwrap_err();
+    let refused = Manifest::parse(Path::new("m.toml"), text, &Environment::default()).unwrap_err();
     let problems = refused.problems();
     assert_eq!(problems.len(), 1);
     assert_eq!((problems[0].line, problems[0].column), (Some(3), Some(7)));
@@ -406,7 +406,7 @@ fn the_manifest_of_the_docs_is_accepted() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/manifest.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let example = docs.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &surroundings());
+    let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &environment());
     assert_eq!(parsed.unwrap().topics.len(), 1);
 }
 
@@ -418,7 +418,7 @@ fn every_manifest_of_the_sandbox_guide_is_accepted_and_every_class_is_named() {
         docs.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 5, "only {} examples", examples.len());
     for example in examples {
-        let elsewhere = surroundings().without_handlers();
+        let elsewhere = environment().without_handlers();
         let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &elsewhere);
         assert!(parsed.is_ok(), "{}", parsed.unwrap_err());
     }
@@ -437,7 +437,7 @@ fn no_text_however_broken_ends_in_anything_but_a_diagnosis() {
     for text in manifests.map(|file| std::fs::read_to_string(file).unwrap()) {
         for _ in 0..200 {
             let broken = damage(&text, &mut random);
-            match Manifest::parse(Path::new("m.toml"), broken, &surroundings()) {
+            match Manifest::parse(Path::new("m.toml"), broken, &environment()) {
                 Ok(manifest) => assert_eq!(manifest.path, Path::new("m.toml")),
                 Err(error) => {
                     refused += 1;
@@ -471,7 +471,7 @@ fn damage(text: &str, random: &mut fastrand::Rng) -> String {
 fn nesting_without_end_is_refused() {
     for opening in ["a = [", "a = {b=", "[a.", "a.b."] {
         let text = format!("[topics.x]\nhandler = \"x\"\n{}", opening.repeat(100_000));
-        let refused = Manifest::parse(Path::new("m.toml"), text, &surroundings()).unwrap_err();
+        let refused = Manifest::parse(Path::new("m.toml"), text, &environment()).unwrap_err();
         assert!(refused.to_string().contains("not TOML"), "{opening}");
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use duebox::deploy::module_file::{self, ModuleError};
-use duebox::manifest::{Flags, Manifest, Surroundings, Topic};
+use duebox::manifest::{Environment, Flags, Manifest, Topic};
 use duebox_job::TopicName;
 use duebox_sandbox::{Digest, Handler, Sandbox, SandboxConfig, SandboxError};
 
@@ -16,8 +16,8 @@ const ACKS: &str = r#"(module (func (export "handle") (param i32) (result i32) (
 /// The topic `t` with these keys, and the module `acks.wat` as its handler.
 fn topic(folder: &Path, keys: &str) -> Topic {
     let text = format!("[topics.t]\nhandler = \"acks.wat\"\n{keys}");
-    let surroundings = Surroundings::new(Flags::default(), []);
-    let manifest = Manifest::parse(&folder.join("duebox.toml"), text, &surroundings).unwrap();
+    let environment = Environment::new(Flags::default(), []);
+    let manifest = Manifest::parse(&folder.join("duebox.toml"), text, &environment).unwrap();
     manifest.topics[&TopicName::new("t").unwrap()].clone()
 }
 
@@ -94,8 +94,8 @@ fn manifest(folder: &Path, runner: &str, variables: &[(&str, &Path)]) -> Manifes
         .iter()
         .map(|(name, value)| ((*name).to_owned(), value.to_str().unwrap().to_owned()));
     let text = format!("[runner]\n{runner}\n[topics.t]\nhandler = \"acks.wat\"\n");
-    let surroundings = Surroundings::new(Flags::default(), variables);
-    Manifest::parse(&folder.join("duebox.toml"), text, &surroundings).unwrap()
+    let environment = Environment::new(Flags::default(), variables);
+    Manifest::parse(&folder.join("duebox.toml"), text, &environment).unwrap()
 }
 
 fn load_by(manifest: &Manifest) -> Result<(), SandboxError> {

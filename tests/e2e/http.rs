@@ -1,14 +1,12 @@
-//! The API over HTTP, as applications and operators meet it: the real binary, and requests over plain
-//! sockets, so that what is on the wire is what is tested.
+//! The HTTP API with the real binary. Requests go over plain sockets, so that the tests see the bytes on the wire.
 
 mod access;
 mod bad_input;
-pub(crate) mod client;
-mod command;
-mod consume;
+mod command_protocol;
 mod events;
-mod guide;
 mod operate;
-mod page;
+mod probes;
+mod pull;
 mod push;
+mod reference_page;
 mod tls;

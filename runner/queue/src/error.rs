@@ -1,9 +1,9 @@
-//! What can go wrong between this process and Redis. A refusal of one job is a value, not an error.
+//! Errors between this process and Redis. A refused job is a value, not an error.
 
-/// Why Redis did not do what it was asked.
+/// Why a call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum QueueError {
-    /// The address cannot be read.
+    /// The address is malformed.
     #[error(
         "{url} is no Redis address: {reason}; write redis://host:port/db or unix:///path/to.sock"
     )]
@@ -13,7 +13,7 @@ pub enum QueueError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Redis cannot be reached.
+    /// Redis is unreachable.
     #[error("Redis at {url} cannot be reached: {reason}; start it, or correct redis.url")]
     Unreachable {
         /// The address, without its password.
@@ -21,7 +21,7 @@ pub enum QueueError {
         /// What the connection said.
         reason: String,
     },
-    /// Redis is there and does not let us in.
+    /// Redis refused the login.
     #[error("Redis at {url} refuses the login: {reason}; correct redis.password")]
     Login {
         /// The address, without its password.
@@ -29,29 +29,30 @@ pub enum QueueError {
         /// What Redis said.
         reason: String,
     },
-    /// A command got no answer: whether Redis carried it out is not known.
+    /// A command got no answer: it may or may not have been carried out.
     #[error("Redis gave no answer: {0}")]
     NoAnswer(String),
-    /// Redis refused a command and did nothing.
+    /// Redis refused a command; nothing has changed.
     #[error("Redis refused: {0}")]
     Refused(String),
-    /// One of our own scripts refused its arguments: a bug in the caller.
+    /// A script refused its arguments: the caller passed a value out of range.
     #[error("the queue refused the call: {0}")]
     BadCall(String),
-    /// Redis answered something that the verb does not answer.
+    /// A reply of an unexpected shape.
     #[error("unexpected answer from Redis: {0}")]
     Answer(String),
 }
 
 impl QueueError {
-    /// True if the same call can be expected to fail the same way for ever.
+    /// True if the same call fails the same way every time.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Address { .. } | Self::BadCall(_))
     }
 }
 
-impl From<redis::RedisError> for QueueError {
-    fn from(error: redis::RedisError) -> Self {
+impl QueueError {
+    /// What an error of the redis crate means.
+    pub(crate) fn of_redis(error: redis::RedisError) -> Self {
         if error.is_io_error() || error.is_unrecoverable_error() {
             return Self::NoAnswer(error.to_string());
         }

@@ -1,130 +1,131 @@
-//! The queue in Redis: its keys, its scripts, and every verb of a job's life.
+//! A delayed job queue in Redis: push a job now, and a worker gets it when it falls due.
 //!
-//! One verb is one Lua script and one atomic transition (`src/lua/*.lua`); no job changes state
-//! outside of them, except that plain Redis commands may push. Redis owns the clock. Nothing here
-//! knows that handlers are WebAssembly.
+//! ```text
+//!  push ─ delay ─▶ pending ─ due ─▶ ready ─ lease ─▶ unack ── ack ──▶ gone, or done for a while
+//!    └── no delay ─────────────────▶  ▲                │
+//!                                     │                ├─ nack; attempts left ──────────────────┐
+//!                                     │                └─ lease expired (worker died)           ▼
+//!                                     └──────────────── due ──────────────────────────────── retry
+//!                                         attempts spent, or drop ─▶ dead ── requeue ──▶ ready
+//! ```
 //!
-//! | file | verbs |
+//! - Delivery is at least once. Two workers never hold the lease of one job at the same time.
+//! - No job is leased before it is due. Redis owns the clock: the clocks of workers decide nothing.
+//! - Every change of a job's state is one Lua script, so it happens as a whole or not at all.
+//! - A settlement is fenced by the token of its lease: a worker that lost its lease changes nothing.
+//!
+//! Redis 7.0 or later is the only dependency at run time.
+//!
+//! # Example
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use duebox_queue::{ConnectionSettings, IfExists, JobId, NewJob, PullOptions, Queue, Verdict};
+//!
+//! # let server = duebox_harness::RedisServer::start();
+//! # let url = server.url();
+//! let queue = Queue::connect(&ConnectionSettings::new(url), "shop").await?;
+//! let mail = queue.topic("mail")?;
+//!
+//! let job = NewJob::new(JobId::new("welcome-42")?, "Hello, Ada!");
+//! mail.push(&[job], IfExists::Reject).await?;
+//!
+//! // Up to ten jobs, each leased for 15 s; wait up to 5 s for the first.
+//! let options = PullOptions::new("worker-1", 10, Duration::from_secs(15), Duration::from_secs(5))?;
+//! for lease in mail.pull(&options).await?.leases {
+//!     let verdict = match send(&lease.payload) {
+//!         Ok(()) => Verdict::Ack,
+//!         Err(reason) => Verdict::nack(Duration::from_secs(30), 5, &reason),
+//!     };
+//!     mail.settle(&[lease.settle(verdict)]).await?;
+//! }
+//! assert_eq!(mail.depths().await?.ready, 0);
+//!
+//! fn send(payload: &[u8]) -> Result<(), String> {
+//!     println!("{}", String::from_utf8_lossy(payload));
+//!     Ok(())
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Queue`] is the connection; [`Queue::topic`] gives the verbs of one [`Topic`]. The methods of `Queue`
+//! itself serve programs that work on many topics, such as the Duebox daemon: [`Queue::turn`] does in one
+//! pipeline what a worker needs between two batches. The feature `redis-connection` adds
+//! `Queue::redis`, which gives out the connection of the redis crate.
+//!
+//! # Layout
+//!
+//! | module | what it holds |
 //! |---|---|
-//! | `push.rs` | push |
-//! | `turn.rs` | extend, settle, reclaim, promote, lease: one pipeline |
-//! | `withdraw.rs` | cancel, reschedule |
-//! | `rules.rs` | configure: what the manifest says of a topic |
-//! | `outbox.rs` | relay: follow-up jobs to their topics |
-//! | `dead.rs` | requeue |
-//! | `prune.rs` | prune, tidy |
-//! | `pause.rs` | pause, resume |
-//! | `get.rs` | get |
-//! | `live.rs` | the live jobs that come first |
-//! | `list.rs` | pages of dead and done jobs |
-//! | `find.rs` | topics by their keys |
-//! | `shards.rs` | the slots a topic is split over |
-//! | `inspect.rs` | peek, depths, topics |
-//! | `tick.rs` | tick: the jobs of schedules |
-//! | `kv.rs` | the store of a topic: get, set, delete, add |
-//! | `pull.rs` | pull: lease with a wait; settle and extend by id and token |
-//! | `doctor.rs` | examine: what bad producers left, found and put right |
-//! | `runners.rs` | what running daemons say of themselves |
-//! | `events.rs` | what became of jobs, as a stream that others read |
-//! | `traffic.rs` | how long Redis takes to answer |
-//! | `wake.rs` | the wake-up of a sleeping runner |
-//! | `bell.rs` | the same for many who wait in one process |
-//! | `orders.rs` | order, answer: what people tell all daemons |
+//! | `error` | why a call failed |
+//! | `wire` | connection, scripts, keys, replies, latency |
+//! | `topic` | the shards and the limits of a topic, as values |
+//! | `client` | the connection and its prefix; asks for shards, writes limits |
+//! | `produce` | push, cancel, reschedule, follow-ups, ticks of schedules |
+//! | `work` | one pipeline of extend, settle, reclaim, promote and lease; pull; wake-ups |
+//! | `operate` | get, list, depths, requeue, prune, pause, doctor |
+//! | `control` | the status of runners, the control channel, events |
+//! | `store` | the key-value store of a topic |
+//! | `handle` | the verbs of one topic, and of its store |
+//!
+//! Imports point up in this table; `produce`, `work`, `operate`, `control` and `store` do not import
+//! each other.
 
-mod bell;
-mod connection;
-mod dead;
-mod dead_info;
-mod doctor;
+mod client;
+mod control;
 mod error;
-mod events;
-mod find;
-mod get;
-mod inspect;
-mod job;
-mod keys;
-mod kv;
-mod lease;
-mod list;
-mod live;
-mod orders;
-mod outbox;
-mod pause;
-mod prune;
-mod pull;
-mod push;
-mod reply;
-mod rules;
-mod runners;
-mod script;
-mod settle;
-mod shards;
-mod tick;
-mod traffic;
-mod turn;
-mod wake;
-mod withdraw;
+mod handle;
+mod operate;
+mod produce;
+mod store;
+mod topic;
+mod wire;
+mod work;
 
-pub use bell::{Bell, Bells};
-pub use connection::ConnectionSettings;
-pub use dead::{Requeued, RequeuedMany};
-pub use dead_info::DeadInfo;
-pub use doctor::{Checkup, Finding, FindingKind, Unexamined};
-pub use error::QueueError;
-pub use events::{Event, EventPage, EventPlace, EventPlaceError, KeptEvent};
-pub use find::KeyScan;
-pub use inspect::Depths;
-pub use job::{Buried, Finished, Job, JobState, LeaseHeld};
-pub use kv::{KV_BYTES_MAX, KV_NAMES_MAX, KvCondition, KvEntry, KvWrite};
-pub use lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
-pub use list::{
+pub use duebox_job::{
+    Backoff, FailureClass, FollowUp, FollowUpDue, IdError, JobId, OptionError, Options, Priority,
+    Rate, TopicError, TopicName,
+};
+
+pub use crate::client::Queue;
+pub use crate::control::events::{Event, EventId, EventIdError, EventPage, StoredEvent};
+pub use crate::error::QueueError;
+pub use crate::handle::{Store, Topic};
+pub use crate::operate::dead::{Requeued, RequeuedMany};
+pub use crate::operate::doctor::{Checkup, Finding, FindingKind, Unexamined};
+pub use crate::operate::inspect::Depths;
+pub use crate::operate::job::{CurrentLease, DeadEntry, DoneEntry, Job, JobState};
+pub use crate::operate::list::{
     Cursor, CursorError, DeadQuery, DeadSummary, DoneSummary, Page, PageOrder, PageQuery,
 };
-pub use live::LiveJob;
-pub use outbox::Relayed;
-pub use prune::{Keep, Swept, Tidied};
-pub use pull::{Held, Pull, PullError, Pulled, TokenError, check_consumer};
-pub use push::{Due, IfExists, NewJob, Pushed};
-pub use rules::Rules;
-pub use settle::{Finish, Settled, Settlement, Verdict};
-pub use shards::Shards;
-pub use tick::{ScheduleState, Tick, Ticked};
-pub use traffic::Traffic;
-pub use turn::{Extension, Promoted, Promotion, ReclaimRule, Reclaimed, Turn, TurnReply};
-pub use wake::{Wake, WakeListener};
-pub use withdraw::{Cancelled, Rescheduled};
-
-use connection::Connection;
-
-/// Ids one script handles at most: a backlog never blocks Redis.
-pub const BATCH_MAX: usize = 1_000;
-
-/// A handle on the queue: cheap to clone, and shared by all who use one Redis.
-#[derive(Clone)]
-pub struct Queue {
-    connection: Connection,
-    prefix: std::sync::Arc<str>,
-    known_shards: std::sync::Arc<shards::KnownShards>,
-}
-
-impl Queue {
-    /// Connects to Redis and loads the scripts.
-    ///
-    /// # Errors
-    /// [`QueueError`] if the address is malformed, or Redis does not answer within 5 s or refuses.
-    pub async fn connect(settings: &ConnectionSettings, prefix: &str) -> Result<Self, QueueError> {
-        let connection = Connection::open(settings).await?;
-        script::load(&connection).await?;
-        Ok(Self { connection, prefix: prefix.into(), known_shards: Default::default() })
-    }
-
-    /// What this handle and its clones asked of Redis so far, and how long the answers took.
-    pub fn traffic(&self) -> std::sync::Arc<Traffic> {
-        std::sync::Arc::clone(self.connection.traffic())
-    }
-
-    /// The connection itself, for questions that are not about jobs (INFO, CONFIG).
-    pub fn redis(&self) -> redis::aio::ConnectionManager {
-        self.connection.manager()
-    }
-}
+pub use crate::operate::list_live::LiveJob;
+pub use crate::operate::retention::{Pruned, PrunedMarks, RetentionLimits};
+pub use crate::operate::scan::KeyScan;
+pub use crate::produce::cancel::Cancelled;
+pub use crate::produce::outbox::Relayed;
+pub use crate::produce::push::{Due, IfExists, NewJob, Pushed};
+pub use crate::produce::reschedule::Rescheduled;
+pub use crate::produce::ticks::{ScheduleState, Tick, Ticked};
+pub use crate::store::kv::{KvCondition, KvEntry, KvWrite};
+pub use crate::topic::limits::Limits;
+pub use crate::topic::shards::Shards;
+pub use crate::wire::connection::ConnectionSettings;
+pub use crate::wire::constants::{BATCH_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
+pub use crate::wire::latency::LatencyStats;
+#[doc(hidden)]
+pub use crate::wire::script::digest_and_keys;
+pub use crate::work::dead_info::DeadInfo;
+pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
+pub use crate::work::listen::{Listener, Notification};
+pub use crate::work::pull::{
+    LeasedJob, PullOptions, PullOptionsError, Pulled, TokenError, check_consumer,
+};
+pub use crate::work::settle::{Finish, Settled, Settlement, Verdict};
+pub use crate::work::turn::{
+    Extension, Promoted, Promotion, ReclaimRule, Reclaimed, Turn, TurnReply,
+};
+pub use crate::work::wake_up::{WakeUpHub, WakeUpReceiver};

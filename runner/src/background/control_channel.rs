@@ -154,11 +154,11 @@ impl Told {
         // Texts alone: there is nothing in it that JSON could not hold.
         let text = serde_json::to_string(order).unwrap_or_default();
         let until = Instant::now() + ANSWERS_WITHIN;
-        let heard = queue.order(&text).await?;
+        let heard = queue.publish_control(&text).await?;
         let mut answers: Vec<Answer> = Vec::new();
         while (answers.len() as u64) < heard && Instant::now() < until {
             tokio::time::sleep(LOOK_EVERY).await;
-            let texts = queue.answers(&order.id).await?;
+            let texts = queue.control_replies(&order.id).await?;
             answers = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
         }
         answers.sort_by(|one, other| one.runner.cmp(&other.runner));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use duebox_job::{FailureClass, TopicName};
 use duebox_queue::{
-    BATCH_MAX, DeadInfo, Keep, Promotion, Queue, QueueError, ReclaimRule, Tidied, Turn,
+    BATCH_MAX, DeadInfo, Promotion, Pruned, Queue, QueueError, ReclaimRule, RetentionLimits, Turn,
 };
 use tracing::{debug, info, warn};
 
@@ -38,8 +38,8 @@ pub struct Retention {
 }
 
 impl Retention {
-    fn keep(&self) -> Keep {
-        Keep {
+    fn keep(&self) -> RetentionLimits {
+        RetentionLimits {
             dead_for: self.age,
             dead_most: self.count,
             done_for: self.done_age,
@@ -82,10 +82,10 @@ pub async fn keep(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
 }
 
 async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<(), QueueError> {
-    let kept: Vec<(TopicName, Keep)> =
+    let kept: Vec<(TopicName, RetentionLimits)> =
         bound.iter().map(|(topic, retention)| (topic.clone(), retention.keep())).collect();
     for some in kept.chunks(TOPICS_A_LOOK) {
-        for ((topic, keep), tidied) in some.iter().zip(queue.tidy_all(some).await?) {
+        for ((topic, keep), tidied) in some.iter().zip(queue.prune_ended_all(some).await?) {
             prune_rest(queue, topic, keep, tidied).await?;
         }
     }
@@ -96,15 +96,15 @@ async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<
 async fn prune_rest(
     queue: &Queue,
     topic: &TopicName,
-    keep: &Keep,
-    mut last: Tidied,
+    keep: &RetentionLimits,
+    mut last: Pruned,
 ) -> Result<(), QueueError> {
     let (mut dead, mut done) = (last.dead, last.done);
     for _ in 0..BATCHES_A_TOPIC {
         if !last.more {
             break;
         }
-        last = queue.tidy(topic, keep).await?;
+        last = queue.prune_ended(topic, keep).await?;
         dead += last.dead;
         done += last.done;
     }
@@ -206,7 +206,7 @@ async fn reclaim_unbound(
 /// Takes away what is over in the store of a topic: of a bound one `tidy` does.
 async fn sweep_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
     for _ in 0..BATCHES_A_TOPIC {
-        if queue.kv_sweep(topic).await? < BATCH_MAX as u64 {
+        if queue.kv_prune(topic).await? < BATCH_MAX as u64 {
             break;
         }
     }

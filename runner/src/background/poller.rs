@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{Bells, Queue, QueueError, Wake};
+use duebox_queue::{Notification, Queue, QueueError, WakeUpHub};
 use tokio::sync::mpsc;
 use tracing::debug;
 
@@ -56,7 +56,7 @@ async fn look_once(queue: &Queue, pokes: &Pokes, poll: Duration) -> Result<(), Q
 pub async fn listen(
     queue: Queue,
     pokes: Pokes,
-    bells: Bells,
+    bells: WakeUpHub,
     finder: Finder,
     orders: mpsc::Sender<String>,
 ) {
@@ -67,15 +67,15 @@ pub async fn listen(
             Ok(mut listener) => {
                 retry = RETRY_FIRST;
                 poke_all(&pokes);
-                bells.ring_all();
+                bells.notify_all();
                 loop {
                     match listener.next().await {
-                        Wake::Topic(topic) => {
-                            bells.ring(&topic);
+                        Notification::WakeUp(topic) => {
+                            bells.notify(&topic);
                             poke_one(&pokes, &topic, &finder);
                         }
-                        Wake::Order(order) => drop(orders.try_send(order)),
-                        Wake::Lost => break,
+                        Notification::Control(order) => drop(orders.try_send(order)),
+                        Notification::Lost => break,
                     }
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duebox_job::{Rate, TopicName};
-use duebox_queue::{Queue, QueueError, Rules};
+use duebox_queue::{Limits, Queue, QueueError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
@@ -22,14 +22,14 @@ const EVERY: Duration = Duration::from_secs(60);
 const TOPICS_A_WRITE: usize = 200;
 
 /// The rules that are to hold, by topic.
-pub(crate) type AllRules = Arc<[(TopicName, Rules)]>;
+pub(crate) type AllRules = Arc<[(TopicName, Limits)]>;
 
 impl Topic {
     /// What everybody who uses the topic must know of these settings. They are written into each of
     /// its shards, which share the topic's limits: each has its part, rounded up.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> Limits {
         let shards = self.shards.max(1);
-        Rules {
+        Limits {
             per_key: self.per_key_concurrency,
             relaxed: self.order == KeyOrder::Relaxed,
             max_pending: self.max_pending.div_ceil(shards.into()),
@@ -47,7 +47,7 @@ impl Topic {
 /// where no topic has several. Answers for each whether others held before.
 pub(crate) async fn write(
     queue: &Queue,
-    wanted: &[(TopicName, Rules)],
+    wanted: &[(TopicName, Limits)],
 ) -> Result<Vec<bool>, QueueError> {
     let first: Vec<_> = wanted.iter().map(|(topic, rules)| (topic, rules)).collect();
     let mut changed = queue.configure_all(&first).await?;
@@ -108,12 +108,13 @@ async fn write_wanted(
     queue: &Queue,
     wanted: &AllRules,
     finder: &Finder,
-    written: &mut BTreeMap<TopicName, Rules>,
+    written: &mut BTreeMap<TopicName, Limits>,
     all: bool,
 ) -> Result<(), QueueError> {
     let still: BTreeSet<&TopicName> = wanted.iter().map(|(topic, _)| topic).collect();
     written.retain(|topic, _| still.contains(topic));
-    let is_wanted = |(topic, rules): &&(TopicName, Rules)| all || written.get(topic) != Some(rules);
+    let is_wanted =
+        |(topic, rules): &&(TopicName, Limits)| all || written.get(topic) != Some(rules);
     let rest: Vec<_> = wanted.iter().filter(is_wanted).cloned().collect();
     for some in rest.chunks(TOPICS_A_WRITE) {
         let changed = write(queue, some).await?;

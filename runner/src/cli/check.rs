@@ -75,7 +75,7 @@ struct ScheduleLine {
 }
 
 pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failure> {
-    match Manifest::examine(common.manifest(), &common.surroundings()) {
+    match Manifest::examine(common.manifest(), &common.environment()) {
         Ok((manifest, warnings)) => check_modules(&manifest, &warnings, args),
         Err(error) if args.json => {
             output::print_json(&manifest_report(&error))?;

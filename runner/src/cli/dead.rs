@@ -139,7 +139,7 @@ async fn read_page(
 ) -> Result<Page<DeadSummary>, Failure> {
     let mut jobs = Vec::new();
     loop {
-        let page = queue.dead_page(topic, &query).await?;
+        let page = queue.list_dead(topic, &query).await?;
         query.page.limit -= page.jobs.len();
         jobs.extend(page.jobs);
         if query.page.limit == 0 || page.next.is_none() {

@@ -65,7 +65,7 @@ pub(super) fn done(common: &Common, args: &DoneCommandArgs) -> Result<ExitCode, 
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
         let query = args.page.of(args.span.query(&queue).await?);
-        Ok(queue.done_page(topic, &query).await?)
+        Ok(queue.list_done(topic, &query).await?)
     })?;
     let next = page.next.map(|cursor| cursor.to_string());
     if args.json {

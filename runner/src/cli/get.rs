@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use duebox_job::{JobId, TopicName, format_duration};
-use duebox_queue::{Job, LeaseHeld};
+use duebox_queue::{CurrentLease, Job};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -117,7 +117,7 @@ fn count(times: u32, what: &str) -> Option<String> {
     }
 }
 
-fn describe_lease(lease: &LeaseHeld, now_ms: u64) -> String {
+fn describe_lease(lease: &CurrentLease, now_ms: u64) -> String {
     let holder = lease.holder.as_deref().map_or("an unnamed runner".to_owned(), output::plain);
     let mut text = format!("{holder} has it until {}", moment(lease.expires_at_ms, now_ms));
     if lease.cancelled {

@@ -69,7 +69,7 @@ struct ProbeResponse {
 pub(super) fn health(common: &Common, args: &HealthArgs) -> Result<ExitCode, Failure> {
     let address = match args.address {
         Some(address) => address,
-        None => probed_address(common.manifest(), &common.surroundings()).ok_or_else(|| {
+        None => probed_address(common.manifest(), &common.environment()).ok_or_else(|| {
             Failure::failed(
                 format!("{} does not set the daemon's address", common.manifest().display()),
                 "set server.probes, or pass --address 127.0.0.1:7281",

@@ -16,7 +16,7 @@ use super::support::{output, target};
 use super::{Common, value};
 use crate::manifest::Topic;
 use crate::service::leased_job::{LeasedJob, max_attempts, token_text};
-use crate::service::pull_consumer::{Consumer, PullFailure, PullOptions};
+use crate::service::pull_consumer::{Consumer, ConsumerPull, PullFailure};
 
 /// Characters of a payload in a table.
 const SHOWN_MAX: usize = 60;
@@ -129,7 +129,7 @@ pub(super) fn pull(common: &Common, args: PullArgs) -> Result<ExitCode, Failure>
     let manifest = common.load()?;
     let topic = target::topic(&manifest, &args.topic)?;
     let consumer_name = args.consumer.unwrap_or_else(own_name);
-    let options = PullOptions {
+    let options = ConsumerPull {
         consumer: &consumer_name,
         jobs: args.jobs,
         bytes_max: args.bytes,

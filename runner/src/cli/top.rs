@@ -173,7 +173,7 @@ async fn perform(
     model.saw(stats::look(queue, manifest, &[]).await?);
     if let Some(topic) = model.opened().cloned() {
         let page = PageQuery { limit: DEAD_MAX, ..PageQuery::default() };
-        let dead = queue.dead_page(&topic, &DeadQuery { page, ..DeadQuery::default() }).await?;
+        let dead = queue.list_dead(&topic, &DeadQuery { page, ..DeadQuery::default() }).await?;
         model.saw_dead(dead.jobs);
     }
     Ok(())

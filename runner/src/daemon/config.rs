@@ -6,13 +6,13 @@ use std::path::Path;
 use duebox_sandbox::SandboxConfig;
 
 use crate::deploy::modules;
-use crate::manifest::{Manifest, ManifestError, Surroundings};
+use crate::manifest::{Environment, Manifest, ManifestError};
 
 /// A manifest and the environment that it was read in.
 #[derive(Debug)]
 pub struct Config {
     pub(super) manifest: Manifest,
-    pub(super) environment: Surroundings,
+    pub(super) environment: Environment,
 }
 
 impl Config {
@@ -20,7 +20,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ManifestError`] with every problem of the manifest.
-    pub fn load(path: &Path, environment: Surroundings) -> Result<Self, ManifestError> {
+    pub fn load(path: &Path, environment: Environment) -> Result<Self, ManifestError> {
         Ok(Self { manifest: Manifest::load_with(path, &environment)?, environment })
     }
 

@@ -33,7 +33,7 @@ impl Supervisor {
         // Redis may be slow to take it; the daemon does not wait for that.
         tokio::spawn(async move {
             let text = serde_json::to_string(&answer).unwrap_or_default();
-            if let Err(error) = queue.answer(&order.id, &text).await {
+            if let Err(error) = queue.reply_to_control(&order.id, &text).await {
                 warn!(%error, "an order was followed, but its answer did not reach Redis");
             }
         });

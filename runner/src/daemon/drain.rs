@@ -39,7 +39,7 @@ impl Supervisor {
         tokio::join!(records.traces.stop(exporting), records.events.stop(telling));
         background.shutdown().await;
         // Without an answer the status lapses by itself.
-        let forget = services.queue.forget_status(&services.runner_id);
+        let forget = services.queue.remove_status(&services.runner_id);
         drop(tokio::time::timeout(FORGET_MAX, forget).await);
         redis::stop(managed).await;
         // Probes were answered until now.

@@ -16,13 +16,13 @@ impl Supervisor {
         let (health, watched) = (Arc::clone(&records.health), self.published.watched.subscribe());
         let (served, outage) = (Arc::clone(&self.published.names), Arc::clone(&services.outage));
         let (sandbox, pushes) = (Arc::clone(&services.sandbox), Arc::clone(&records.pushes));
-        let (jobs, kv) = (services.queue.traffic(), Arc::clone(&services.store_traffic));
+        let (jobs, kv) = (services.queue.latency_stats(), Arc::clone(&services.store_traffic));
         let consumed = Arc::clone(&records.consumed);
         let handler_log = Arc::clone(&records.handler_log);
         let (traces, events) = (records.traces.clone(), records.events.clone());
         let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);
         Box::new(move |queue| {
-            let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.traffic())];
+            let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.latency_stats())];
             let metrics = Metrics::new(Sources {
                 queue: queue.clone(),
                 served,

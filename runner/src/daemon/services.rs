@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use duebox_queue::{Bells, Queue, Traffic};
+use duebox_queue::{LatencyStats, Queue, WakeUpHub};
 use duebox_sandbox::{HttpClient, LogSink, Sandbox, World};
 
 use super::redis::Connected;
@@ -28,7 +28,7 @@ pub(super) struct Services {
     pub(super) runner_id: Arc<str>,
     pub(super) queue: Queue,
     /// The latency of the handlers' store.
-    pub(super) store_traffic: Arc<Traffic>,
+    pub(super) store_traffic: Arc<LatencyStats>,
     pub(super) outage: Arc<Outage>,
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) executor: Ground,
@@ -36,7 +36,7 @@ pub(super) struct Services {
     pub(super) timer: Timer,
     pub(super) relay: Relay,
     /// What wakes pull consumers that wait over HTTP.
-    pub(super) bells: Bells,
+    pub(super) bells: WakeUpHub,
     pub(super) records: Records,
 }
 
@@ -88,7 +88,7 @@ impl Services {
             batch_limits: Company::default(),
             timer: Timer::start().context("no timer could be had from the system")?,
             relay: Relay::default(),
-            bells: Bells::default(),
+            bells: WakeUpHub::default(),
             records,
         };
         Ok((services, (exporting, telling)))

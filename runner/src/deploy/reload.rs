@@ -10,11 +10,11 @@ use duebox_sandbox::Sandbox;
 use super::deployments::Deployments;
 use super::module_file::{Fingerprint, fingerprint};
 use super::modules::{self, Files, Loaded, Place, Recipe, Wanted};
-use crate::manifest::{Manifest, ManifestError, Surroundings};
+use crate::manifest::{Environment, Manifest, ManifestError};
 
 /// Looks for changes of the files that the daemon lives by.
 pub(crate) struct Reloader {
-    environment: Surroundings,
+    environment: Environment,
     /// The files as they were when they were last acted on.
     seen: Files,
     /// Files and directories that a refused manifest wants otherwise: it is read again when one changes.
@@ -33,7 +33,7 @@ pub(crate) struct Changes {
 impl Reloader {
     /// Takes the files of a manifest as they are now. To be called before they are read: then a change in
     /// the meantime is found.
-    pub(crate) fn new(manifest: &Manifest, environment: Surroundings) -> Self {
+    pub(crate) fn new(manifest: &Manifest, environment: Environment) -> Self {
         Self { environment, seen: modules::fingerprints(manifest), awaited: Vec::new() }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use duebox_job::{FailureClass, JobId, TopicName};
-use duebox_queue::{Bells, IfExists, NewJob, Pushed, Queue, QueueError, Settled};
+use duebox_queue::{IfExists, NewJob, Pushed, Queue, QueueError, Settled, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ pub(crate) struct Parts {
     /// Gives access to the current manifest and the served topics.
     pub(crate) finder: Finder,
     /// Wake-ups of waiting consumers.
-    pub(crate) bells: Bells,
+    pub(crate) bells: WakeUpHub,
     /// Counters of pushes.
     pub(crate) pushes: Arc<Pushes>,
     /// The topics that this daemon's handlers serve now.

@@ -19,7 +19,7 @@ const PATH_BYTES_MAX: usize = 1024;
 /// Reads `dirs`; every bad entry is told.
 pub(super) fn read_dirs(section: &Section<'_>) -> BTreeMap<String, PathBuf> {
     let reader = section.reader();
-    let must_be_there = reader.surroundings().runs_handlers();
+    let must_be_there = reader.environment().runs_handlers();
     let read_entry = |(guest, value): (&Spanned<Cow<'_, str>>, &Value<'_>)| {
         let path = guest.get_ref().as_ref();
         let checked = check_guest_path(path);

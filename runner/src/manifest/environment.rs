@@ -1,7 +1,7 @@
 //! What stands around a manifest: the flags of the command line and the environment.
 //!
 //! Precedence is flag, then `DUEBOX_…` variable, then file. Both are captured once, so that a reload
-//! of the manifest sees the same surroundings as the start.
+//! of the manifest sees the same environment as the start.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,11 +19,11 @@ pub struct Flags {
 
 /// Flags and environment variables, as they were when they were captured.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct Environment {
     flags: Flags,
     variables: BTreeMap<String, String>,
     /// No handler is run: what handlers are given is neither read nor looked for.
-    runs_nothing: bool,
+    runs_no_handlers: bool,
 }
 
 /// A text with its origin: a place in the manifest, or a flag or variable that stands over it.
@@ -59,36 +59,36 @@ impl ExpandError {
     }
 }
 
-impl std::fmt::Debug for Surroundings {
+impl std::fmt::Debug for Environment {
     /// Leaves the variables out: they hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").field("flags", &self.flags).finish_non_exhaustive()
+        f.debug_struct("Environment").field("flags", &self.flags).finish_non_exhaustive()
     }
 }
 
-impl Surroundings {
+impl Environment {
     /// Flags and the environment of this process. Variables that are not UTF-8 count as unset.
     pub fn of_process(flags: Flags) -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Self { flags, variables, runs_nothing: false }
+        Self { flags, variables, runs_no_handlers: false }
     }
 
     /// Flags and variables as given.
     pub fn new(flags: Flags, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { flags, variables: variables.into_iter().collect(), runs_nothing: false }
+        Self { flags, variables: variables.into_iter().collect(), runs_no_handlers: false }
     }
 
     /// The same for who runs no handler: secrets are not read and directories not looked for, so that
     /// a job can be pushed from where neither is to be had.
     pub fn without_handlers(self) -> Self {
-        Self { runs_nothing: true, ..self }
+        Self { runs_no_handlers: true, ..self }
     }
 
     /// Whether handlers are run, and what they are given must be there.
     pub(super) fn runs_handlers(&self) -> bool {
-        !self.runs_nothing
+        !self.runs_no_handlers
     }
 
     /// The value of a variable.
@@ -175,9 +175,9 @@ impl Surroundings {
 mod tests {
     use super::*;
 
-    fn surroundings() -> Surroundings {
+    fn environment() -> Environment {
         let pairs = [("HOST", "redis"), ("EMPTY", ""), ("MONEY", "$${HOST}")];
-        Surroundings::new(Flags::default(), pairs.map(|(n, v)| (n.to_owned(), v.to_owned())))
+        Environment::new(Flags::default(), pairs.map(|(n, v)| (n.to_owned(), v.to_owned())))
     }
 
     #[test]
@@ -191,19 +191,19 @@ mod tests {
             ("${MONEY}", "$${HOST}"),
             ("${NONE:-}", ""),
         ] {
-            assert_eq!(surroundings().expand(text).as_deref(), Ok(expanded), "{text}");
+            assert_eq!(environment().expand(text).as_deref(), Ok(expanded), "{text}");
         }
     }
 
     #[test]
     fn what_has_no_meaning_is_refused() {
-        let surroundings = surroundings();
-        assert_eq!(surroundings.expand("${NONE}"), Err(ExpandError::Unset("NONE".into())));
-        assert_eq!(surroundings.expand("${HOST"), Err(ExpandError::Unclosed));
-        assert_eq!(surroundings.expand("${A B}"), Err(ExpandError::Name("A B".into())));
-        assert_eq!(surroundings.expand("${}"), Err(ExpandError::Name(String::new())));
-        assert_eq!(surroundings.expand("$HOST"), Err(ExpandError::Lone));
-        assert_eq!(surroundings.expand("5$"), Err(ExpandError::Lone));
+        let environment = environment();
+        assert_eq!(environment.expand("${NONE}"), Err(ExpandError::Unset("NONE".into())));
+        assert_eq!(environment.expand("${HOST"), Err(ExpandError::Unclosed));
+        assert_eq!(environment.expand("${A B}"), Err(ExpandError::Name("A B".into())));
+        assert_eq!(environment.expand("${}"), Err(ExpandError::Name(String::new())));
+        assert_eq!(environment.expand("$HOST"), Err(ExpandError::Lone));
+        assert_eq!(environment.expand("5$"), Err(ExpandError::Lone));
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
         let variables = |url: &str| [("DUEBOX_REDIS_URL".to_owned(), url.to_owned())];
         let flags = Flags { redis_url: Some("redis://flag".into()), ..Flags::default() };
         let url = |flags, variable| {
-            Surroundings::new(flags, variables(variable)).redis_url().map(|setting| setting.text)
+            Environment::new(flags, variables(variable)).redis_url().map(|setting| setting.text)
         };
         assert_eq!(url(flags, "redis://variable").as_deref(), Some("redis://flag"));
         assert_eq!(url(Flags::default(), "redis://variable").as_deref(), Some("redis://variable"));

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::keys::{BACKOFF, BREAKER, nearest};
-use super::reader::{Reader, kind};
+use super::reader::{ManifestReader, kind};
 use super::section::{Section, Value};
 use super::topic::LONGEST;
 
@@ -59,7 +59,7 @@ pub(super) fn read_backoff(section: &Section<'_>) -> Option<Backoff> {
 }
 
 /// Reads every entry of a list of waits, so that all bad ones are told; `None` if one was.
-fn read_waits(reader: &Reader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>> {
+fn read_waits(reader: &ManifestReader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>> {
     let waits: Vec<Option<Duration>> = waits
         .iter()
         .map(|wait| reader.duration("backoff", wait, Duration::ZERO..=LONGEST))
@@ -94,7 +94,7 @@ impl BreakerSettings {
     pub(super) fn read(section: &Section<'_>) -> Self {
         let rule = section.section("breaker", &BREAKER);
         Self {
-            failures: rule.whole("failures", 0..=FAILURES_MAX),
+            failures: rule.integer("failures", 0..=FAILURES_MAX),
             probe: rule.duration("probe", PROBE_LEAST..=PROBE_LONGEST),
         }
     }
@@ -135,7 +135,7 @@ pub(super) fn read_policies(section: &Section<'_>) -> BTreeMap<FailureClass, Pol
 
 /// A class that cannot get better cannot be tried again.
 fn check_policy(
-    reader: &Reader<'_>,
+    reader: &ManifestReader<'_>,
     class: FailureClass,
     policy: Policy,
     value: &Value<'_>,

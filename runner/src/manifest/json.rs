@@ -8,11 +8,15 @@ use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::reader::{Reader, integer_of, kind};
+use super::reader::{ManifestReader, integer_of, kind};
 use super::section::{Section, Value};
 
 /// A text as it is, anything else as JSON.
-pub(super) fn read_as_text(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<String> {
+pub(super) fn read_as_text(
+    reader: &ManifestReader<'_>,
+    name: &str,
+    value: &Value<'_>,
+) -> Option<String> {
     match value.get_ref() {
         DeValue::String(_) => reader.text(name, value),
         _ => Some(json_of(reader, name, value)?.to_string()),
@@ -34,7 +38,7 @@ pub(super) fn read_payload(section: &Section<'_>) -> Option<Bytes> {
 }
 
 /// A value as JSON, with `${VAR}` replaced in every text inside it.
-fn json_of(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
+fn json_of(reader: &ManifestReader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
     match value.get_ref() {
         DeValue::String(_) => reader.text(name, value).map(Json::String),
         DeValue::Boolean(truth) => Some(Json::Bool(*truth)),
@@ -62,7 +66,7 @@ fn json_of(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
     }
 }
 
-fn refuse_number(reader: &Reader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
+fn refuse_number(reader: &ManifestReader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
     let title = format!("`{name}`: this number cannot be written as JSON");
     reader.refuse(Some(value.span()), title, "give a finite number of at most 64 bits, or a text");
     None

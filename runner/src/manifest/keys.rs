@@ -175,7 +175,7 @@ const TABLES: [&Keys; 16] = [
 
 /// What is known about a key in its table.
 #[derive(Debug, PartialEq)]
-pub(super) enum Standing {
+pub(super) enum KeyStatus {
     Served,
     Later,
     Unknown {
@@ -186,14 +186,14 @@ pub(super) enum Standing {
 
 impl Keys {
     /// Tells a served key from a later one and from a mistake.
-    pub(super) fn standing(&self, key: &str) -> Standing {
+    pub(super) fn status(&self, key: &str) -> KeyStatus {
         if self.all_served().any(|name| name == key) {
-            return Standing::Served;
+            return KeyStatus::Served;
         }
         if self.all_later().any(|name| name == key) {
-            return Standing::Later;
+            return KeyStatus::Later;
         }
-        Standing::Unknown { hint: self.guess(key) }
+        KeyStatus::Unknown { hint: self.guess(key) }
     }
 
     fn all_served(&self) -> impl Iterator<Item = &'static str> {
@@ -234,22 +234,22 @@ mod tests {
 
     #[test]
     fn a_key_is_served_later_or_unknown() {
-        assert_eq!(TOPIC.standing("ttr"), Standing::Served);
-        assert_eq!(REDIS.standing("ca"), Standing::Later);
-        let hint = |text: &str| Standing::Unknown { hint: text.to_owned() };
-        assert_eq!(TOPIC.standing("concurency"), hint("did you mean `concurrency`?"));
-        assert_eq!(TOPIC.standing("payload"), hint("`payload` belongs in a topic's sandbox"));
-        assert_eq!(DEFAULTS.standing("handler"), hint("`handler` belongs in a topic"));
-        assert_eq!(PASSWORD.standing("xyz"), hint("keys known here: file, env"));
+        assert_eq!(TOPIC.status("ttr"), KeyStatus::Served);
+        assert_eq!(REDIS.status("ca"), KeyStatus::Later);
+        let hint = |text: &str| KeyStatus::Unknown { hint: text.to_owned() };
+        assert_eq!(TOPIC.status("concurency"), hint("did you mean `concurrency`?"));
+        assert_eq!(TOPIC.status("payload"), hint("`payload` belongs in a topic's sandbox"));
+        assert_eq!(DEFAULTS.status("handler"), hint("`handler` belongs in a topic"));
+        assert_eq!(PASSWORD.status("xyz"), hint("keys known here: file, env"));
     }
 
     #[test]
     fn a_topic_may_hold_every_key_of_the_defaults() {
         for key in DEFAULTS.served {
-            assert_eq!(TOPIC.standing(key), Standing::Served, "{key}");
+            assert_eq!(TOPIC.status(key), KeyStatus::Served, "{key}");
         }
         for key in DEFAULTS.later {
-            assert_eq!(TOPIC.standing(key), Standing::Later, "{key}");
+            assert_eq!(TOPIC.status(key), KeyStatus::Later, "{key}");
         }
     }
 

@@ -109,7 +109,7 @@ impl Patterns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::topic::Settings;
+    use crate::manifest::topic::TopicSettings;
 
     fn pattern(text: &str) -> TopicPattern {
         match NameOrPattern::parse(text) {
@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn the_longest_prefix_wins_whatever_the_order() {
         let topic = |text: &str| {
-            let topic = Topic::new(Some(text.into()), Settings::default(), &Settings::default());
+            let topic =
+                Topic::new(Some(text.into()), TopicSettings::default(), &TopicSettings::default());
             (pattern(text), topic)
         };
         let patterns = Patterns::new(["*", "sms.eu.*", "sms.*", "mail*"].map(topic).to_vec());

@@ -4,20 +4,20 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::environment::Surroundings;
+use super::environment::Environment;
 use super::{Manifest, read_bounded};
 
 /// The address of the probes, or else of the API; none if there is neither, or the file is no TOML.
-pub fn probed_address(path: &Path, surroundings: &Surroundings) -> Option<SocketAddr> {
-    if let Ok(manifest) = Manifest::load_with(path, &surroundings.clone().without_handlers()) {
+pub fn probed_address(path: &Path, environment: &Environment) -> Option<SocketAddr> {
+    if let Ok(manifest) = Manifest::load_with(path, &environment.clone().without_handlers()) {
         return manifest.server.probes.or(manifest.server.listen);
     }
     let table: toml::Table = toml::from_str(&read_bounded(path).ok()?).ok()?;
     let written = |key| {
         let text = table.get("server")?.get(key)?.as_str()?;
-        surroundings.expand(text).ok()?.parse().ok()
+        environment.expand(text).ok()?.parse().ok()
     };
     let listen =
-        surroundings.listen().map_or_else(|| written("listen"), |over| over.text.parse().ok());
+        environment.listen().map_or_else(|| written("listen"), |over| over.text.parse().ok());
     written("probes").or(listen)
 }

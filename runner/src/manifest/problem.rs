@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 /// Problems that are told; a file with more is no manifest, and the rest are counted.
-const TOLD_MAX: usize = 100;
+const REPORTED_MAX: usize = 100;
 
 /// One problem. `at` is its place in the manifest's text, in bytes; a problem that stems from a flag
 /// or a variable has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct SourceProblem {
     pub(super) at: Option<Range<usize>>,
     pub(super) title: String,
     pub(super) hint: String,
@@ -37,7 +37,7 @@ pub struct Warnings(Report);
 struct Report {
     path: PathBuf,
     text: String,
-    problems: Vec<Problem>,
+    problems: Vec<SourceProblem>,
 }
 
 /// A problem with its place counted as people and editors count.
@@ -56,15 +56,15 @@ pub struct LocatedProblem {
 }
 
 impl Report {
-    fn new(path: &Path, text: String, mut problems: Vec<Problem>) -> Self {
+    fn new(path: &Path, text: String, mut problems: Vec<SourceProblem>) -> Self {
         problems.sort_by_key(|problem| problem.at.as_ref().map(|at| (at.start, at.end)));
         problems.dedup();
-        let untold = problems.len().saturating_sub(TOLD_MAX);
-        problems.truncate(TOLD_MAX);
-        if untold > 0 {
-            problems.push(Problem {
+        let unreported = problems.len().saturating_sub(REPORTED_MAX);
+        problems.truncate(REPORTED_MAX);
+        if unreported > 0 {
+            problems.push(SourceProblem {
                 at: None,
-                title: format!("there are {untold} more problems"),
+                title: format!("there are {unreported} more problems"),
                 hint: "check that the file is a manifest; the first problem may cause the others"
                     .to_owned(),
             });
@@ -73,7 +73,7 @@ impl Report {
     }
 
     fn located(&self) -> Vec<LocatedProblem> {
-        let locate = |problem: &Problem| {
+        let locate = |problem: &SourceProblem| {
             let place = problem.at.as_ref().map(|at| line_and_column(&self.text, at.start));
             LocatedProblem {
                 line: place.map(|(line, _)| line),
@@ -89,7 +89,7 @@ impl Report {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
         let path = self.path.display().to_string();
         let mut reports = Vec::with_capacity(self.problems.len());
-        for Problem { at, title, hint } in &self.problems {
+        for SourceProblem { at, title, hint } in &self.problems {
             let group = Group::with_title(level.clone().primary_title(title));
             reports.push(match at {
                 Some(at) => {
@@ -106,7 +106,7 @@ impl Report {
 }
 
 impl ManifestError {
-    pub(super) fn new(path: &Path, text: String, problems: Vec<Problem>) -> Self {
+    pub(super) fn new(path: &Path, text: String, problems: Vec<SourceProblem>) -> Self {
         Self { report: Report::new(path, text, problems), awaited: Vec::new() }
     }
 
@@ -123,7 +123,7 @@ impl ManifestError {
     /// A file that cannot be read at all.
     pub(super) fn of_file(path: &Path, title: String, hint: &str) -> Self {
         let title = format!("{}: {title}", path.display());
-        let problem = Problem { at: None, title, hint: hint.to_owned() };
+        let problem = SourceProblem { at: None, title, hint: hint.to_owned() };
         Self::new(path, String::new(), vec![problem])
     }
 
@@ -144,7 +144,7 @@ impl ManifestError {
 }
 
 impl Warnings {
-    pub(super) fn new(path: &Path, text: String, warnings: Vec<Problem>) -> Self {
+    pub(super) fn new(path: &Path, text: String, warnings: Vec<SourceProblem>) -> Self {
         Self(Report::new(path, text, warnings))
     }
 
@@ -170,15 +170,15 @@ impl std::error::Error for ManifestError {}
 /// Adds what the TOML parser found. On a line it could not read, the values it went on with are
 /// guesses: what was said about them is dropped.
 pub(super) fn add_syntax_errors(
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<SourceProblem>,
     errors: &[toml::de::Error],
     text: &str,
 ) {
     let line_starts: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
     let line_of = |at: &Range<usize>| line_starts.partition_point(|start| *start <= at.start);
-    let broken: Vec<Problem> = errors
+    let broken: Vec<SourceProblem> = errors
         .iter()
-        .map(|error| Problem {
+        .map(|error| SourceProblem {
             at: error.span().map(|at| clamp(text, at)),
             title: format!("this is not TOML: {}", error.message()),
             hint: syntax_hint(error.message()).to_owned(),
@@ -193,7 +193,7 @@ pub(super) fn add_syntax_errors(
 }
 
 /// Puts stars over places of a text; lines and bytes stay where they are.
-pub(super) fn conceal(text: String, places: &[Range<usize>]) -> String {
+pub(super) fn redact(text: String, places: &[Range<usize>]) -> String {
     if places.is_empty() {
         return text;
     }
@@ -244,24 +244,24 @@ mod tests {
     fn a_file_that_is_no_manifest_is_told_about_within_bounds() {
         let text = "]\n".repeat(500_000);
         let problem =
-            |at: usize| Problem { at: Some(at..at + 1), title: "x".into(), hint: "y".into() };
+            |at: usize| SourceProblem { at: Some(at..at + 1), title: "x".into(), hint: "y".into() };
         let problems = (0..text.len()).map(problem).collect();
         let error = ManifestError::new(Path::new("m"), text, problems);
-        assert_eq!(error.problems().len(), TOLD_MAX + 1);
+        assert_eq!(error.problems().len(), REPORTED_MAX + 1);
         assert!(error.to_string().contains("there are 999900 more problems"));
     }
 
     #[test]
     fn what_is_concealed_keeps_its_place_and_shows_nothing() {
         let text = "a = \"hünter\n2\" # b".to_owned();
-        let hidden = conceal(text.clone(), std::slice::from_ref(&(4..15)));
+        let hidden = redact(text.clone(), std::slice::from_ref(&(4..15)));
         assert_eq!(hidden, "a = ********\n** # b");
-        assert_eq!((hidden.len(), conceal(text.clone(), &[])), (text.len(), text));
+        assert_eq!((hidden.len(), redact(text.clone(), &[])), (text.len(), text));
     }
 
     #[test]
     fn a_problem_met_twice_is_told_once() {
-        let problem = Problem { at: Some(0..1), title: "x".into(), hint: "y".into() };
+        let problem = SourceProblem { at: Some(0..1), title: "x".into(), hint: "y".into() };
         let error = ManifestError::new(Path::new("m"), "a".into(), vec![problem.clone(), problem]);
         assert_eq!(error.problems().len(), 1);
     }

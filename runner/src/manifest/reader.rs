@@ -12,48 +12,48 @@ use bytesize::ByteSize;
 use duebox_job::{DurationError, format_duration, parse_duration};
 use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 
-use super::environment::Surroundings;
+use super::environment::Environment;
 use super::keys::nearest;
-use super::problem::Problem;
+use super::problem::SourceProblem;
 use super::section::Value;
 
 /// Collects the problems of one manifest and knows what surrounds it.
-pub(super) struct Reader<'s> {
-    surroundings: &'s Surroundings,
+pub(super) struct ManifestReader<'s> {
+    environment: &'s Environment,
     folder: &'s Path,
-    problems: RefCell<Vec<Problem>>,
-    warnings: RefCell<Vec<Problem>>,
+    problems: RefCell<Vec<SourceProblem>>,
+    warnings: RefCell<Vec<SourceProblem>>,
     /// Places of the text that no problem may show.
-    concealed: RefCell<Vec<Range<usize>>>,
+    redacted: RefCell<Vec<Range<usize>>>,
     /// Files and directories that are not as the manifest needs them.
     awaited: RefCell<Vec<PathBuf>>,
 }
 
 /// What a reading of a manifest left behind.
 pub(super) struct Findings {
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<SourceProblem>,
     /// What is good, and to be read twice.
-    pub(super) warnings: Vec<Problem>,
+    pub(super) warnings: Vec<SourceProblem>,
     /// Places of the text that are not to be shown.
-    pub(super) concealed: Vec<Range<usize>>,
+    pub(super) redacted: Vec<Range<usize>>,
     /// Files and directories to whose change the manifest may become good.
     pub(super) awaited: Vec<PathBuf>,
 }
 
-impl<'s> Reader<'s> {
-    pub(super) fn new(surroundings: &'s Surroundings, folder: &'s Path) -> Self {
+impl<'s> ManifestReader<'s> {
+    pub(super) fn new(environment: &'s Environment, folder: &'s Path) -> Self {
         Self {
-            surroundings,
+            environment,
             folder,
             problems: RefCell::default(),
             warnings: RefCell::default(),
-            concealed: RefCell::default(),
+            redacted: RefCell::default(),
             awaited: RefCell::default(),
         }
     }
 
-    pub(super) fn surroundings(&self) -> &'s Surroundings {
-        self.surroundings
+    pub(super) fn environment(&self) -> &'s Environment {
+        self.environment
     }
 
     /// The folder that relative paths start from.
@@ -65,7 +65,7 @@ impl<'s> Reader<'s> {
         Findings {
             problems: self.problems.into_inner(),
             warnings: self.warnings.into_inner(),
-            concealed: self.concealed.into_inner(),
+            redacted: self.redacted.into_inner(),
             awaited: self.awaited.into_inner(),
         }
     }
@@ -76,13 +76,13 @@ impl<'s> Reader<'s> {
     }
 
     /// Keeps a place of the text out of every report: somebody wrote a secret there.
-    pub(super) fn conceal(&self, at: Range<usize>) {
-        self.concealed.borrow_mut().push(at);
+    pub(super) fn redact(&self, at: Range<usize>) {
+        self.redacted.borrow_mut().push(at);
     }
 
     /// Notes a problem. `hint` is the remedy.
     pub(super) fn refuse(&self, at: Option<Range<usize>>, title: String, hint: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem { at, title, hint: hint.into() });
+        self.problems.borrow_mut().push(SourceProblem { at, title, hint: hint.into() });
     }
 
     /// Whether anything was refused so far.
@@ -92,7 +92,7 @@ impl<'s> Reader<'s> {
 
     /// Notes what is no problem, but should be read twice. `hint` is what would be safer.
     pub(super) fn warn(&self, at: Option<Range<usize>>, title: String, hint: impl Into<String>) {
-        self.warnings.borrow_mut().push(Problem { at, title, hint: hint.into() });
+        self.warnings.borrow_mut().push(SourceProblem { at, title, hint: hint.into() });
     }
 
     fn refuse_kind(&self, name: &str, value: &Value<'_>, wanted: &str, example: &str) {
@@ -132,7 +132,7 @@ impl<'s> Reader<'s> {
 
     /// Replaces the `${VAR}` of a text that stands at `at`.
     pub(super) fn expand(&self, name: &str, text: &str, at: Range<usize>) -> Option<String> {
-        match self.surroundings.expand(text) {
+        match self.environment.expand(text) {
             Ok(text) => Some(text),
             Err(error) => {
                 self.refuse(Some(at), format!("`{name}`: {error}"), error.hint());
@@ -171,7 +171,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A whole number.
-    pub(super) fn whole(
+    pub(super) fn integer(
         &self,
         name: &str,
         value: &Value<'_>,
@@ -269,7 +269,7 @@ impl<'s> Reader<'s> {
     }
 
     /// True or false.
-    pub(super) fn truth(&self, name: &str, value: &Value<'_>) -> Option<bool> {
+    pub(super) fn boolean(&self, name: &str, value: &Value<'_>) -> Option<bool> {
         let truth = value.get_ref().as_bool();
         if truth.is_none() {
             self.refuse_kind(name, value, "true or false", "true, without quotes");

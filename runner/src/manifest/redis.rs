@@ -12,7 +12,7 @@ use crate::redis_host::managed::Fsync;
 
 use super::environment::Setting;
 use super::keys::{MANAGED, PASSWORD};
-use super::reader::Reader;
+use super::reader::ManifestReader;
 use super::section::Section;
 
 /// The largest password file, in bytes.
@@ -97,7 +97,7 @@ impl Redis {
         let dir = managed.path("dir");
         let words = [Fsync::Always, Fsync::Everysec, Fsync::No].map(|fsync| (fsync.name(), fsync));
         let fsync = managed.choice("fsync", &words).unwrap_or_default();
-        let setting = reader.surroundings().redis_url().or_else(|| url_of_file(section));
+        let setting = reader.environment().redis_url().or_else(|| url_of_file(section));
         let url = match setting {
             Some(setting) if setting.text == "managed" => Some(RedisUrl::Managed {
                 dir: dir.unwrap_or_else(|| reader.folder().join("data")),
@@ -122,7 +122,7 @@ fn url_of_file(section: &Section<'_>) -> Option<Setting> {
         Some(_) => section.text("url")?,
         None => section
             .reader()
-            .surroundings()
+            .environment()
             .variable("REDIS_URL")
             .filter(|url| !url.is_empty())
             .unwrap_or("redis://127.0.0.1:6379/0")
@@ -132,7 +132,7 @@ fn url_of_file(section: &Section<'_>) -> Option<Setting> {
 }
 
 /// Checks a URL. The text itself stays out of every message: it may hold a password.
-fn check_url(reader: &Reader<'_>, Setting { text, name, at }: Setting) -> Option<String> {
+fn check_url(reader: &ManifestReader<'_>, Setting { text, name, at }: Setting) -> Option<String> {
     let refuse = |title: String, hint: &str| reader.refuse(at.clone(), title, hint);
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     match scheme {
@@ -180,7 +180,7 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
     let value = section.value("password")?;
     let at = section.key_at("password");
     if value.get_ref().is_str() {
-        section.reader().conceal(value.span());
+        section.reader().redact(value.span());
         section.reader().refuse(
             at,
             "`password` is a text; a password does not belong in a manifest".to_owned(),
@@ -197,7 +197,7 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
         }
         (None, Some(env)) => {
             let name = source.text("env")?;
-            let text = source.reader().surroundings().variable(&name);
+            let text = source.reader().environment().variable(&name);
             let secret = text
                 .filter(|text| !text.is_empty())
                 .map(Secret::new)
@@ -215,7 +215,7 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
 }
 
 fn take(
-    reader: &Reader<'_>,
+    reader: &ManifestReader<'_>,
     at: Range<usize>,
     secret: Result<Secret, String>,
     hint: &str,

@@ -11,14 +11,14 @@ use toml::de::DeTable;
 
 use self::folders::Private;
 use super::Manifest;
-use super::reader::Reader;
+use super::reader::ManifestReader;
 use super::section::{Section, Value};
 use super::topic::Topic;
 
 /// Tells the risks of every topic that runs a handler.
-pub(super) fn tell(root: &Section<'_>, manifest: &Manifest) {
+pub(super) fn warn(root: &Section<'_>, manifest: &Manifest) {
     let reader = root.reader();
-    if reader.has_problems() || !reader.surroundings().runs_handlers() {
+    if reader.has_problems() || !reader.environment().runs_handlers() {
         return;
     }
     let private = Private::of(manifest);
@@ -30,11 +30,11 @@ pub(super) fn tell(root: &Section<'_>, manifest: &Manifest) {
         };
         let tables = [written.get_ref().as_table(), defaults];
         let risks = Risks { reader, name, topic, tables };
-        risks.tell_network();
-        risks.tell_folders(&private);
-        risks.tell_push();
-        risks.tell_warm();
-        risks.tell_sizes(manifest.runner.memory);
+        risks.check_network();
+        risks.check_folders(&private);
+        risks.check_push();
+        risks.check_warm();
+        risks.check_sizes(manifest.runner.memory);
     }
 }
 
@@ -48,7 +48,7 @@ fn topic_of<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m Topic> {
 
 /// One topic, with the tables that its settings stand in: its own, and the defaults.
 struct Risks<'t> {
-    reader: &'t Reader<'t>,
+    reader: &'t ManifestReader<'t>,
     name: &'t str,
     topic: &'t Topic,
     tables: [Option<&'t DeTable<'t>>; 2],
@@ -80,7 +80,7 @@ impl<'t> Risks<'t> {
         Some(self.sandbox(key)?.get_ref().as_array()?.get(number)?.span())
     }
 
-    fn tell_push(&self) {
+    fn check_push(&self) {
         let patterns = self.topic.grants.push.iter().flatten();
         for (number, _) in patterns.enumerate().filter(|(_, pattern)| *pattern == "*") {
             self.warn(
@@ -91,7 +91,7 @@ impl<'t> Risks<'t> {
         }
     }
 
-    fn tell_warm(&self) {
+    fn check_warm(&self) {
         if self.topic.limits.instances.jobs_each > 1 && self.has_secrets() {
             let mut tables = self.tables.iter().flatten();
             self.warn(
@@ -102,7 +102,7 @@ impl<'t> Risks<'t> {
         }
     }
 
-    fn tell_sizes(&self, all: usize) {
+    fn check_sizes(&self, all: usize) {
         let size = |bytes: usize| ByteSize(bytes as u64).display().iec().to_string();
         let memory = self.topic.limits.memory;
         if memory > all {

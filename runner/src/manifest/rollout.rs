@@ -70,7 +70,7 @@ impl RollbackSettings {
         let section = topic.section("rollback", &ROLLBACK);
         Self {
             window: section.duration("window", WINDOW),
-            min_jobs: section.whole("min_jobs", 0..=1_000_000),
+            min_jobs: section.integer("min_jobs", 0..=1_000_000),
             ratio: read_number(&section, "ratio", RATIO),
         }
     }

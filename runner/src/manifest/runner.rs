@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use url::Url;
 
 use super::environment::Setting;
-use super::reader::Reader;
+use super::reader::ManifestReader;
 use super::section::Section;
 
 const MIB: u64 = 1 << 20;
@@ -68,10 +68,10 @@ impl Runner {
     /// Reads `[runner]`.
     pub(super) fn read(section: &Section<'_>) -> Self {
         let second = Duration::from_secs(1);
-        let threads = section.whole("threads", 0..=1024).unwrap_or(0);
+        let threads = section.integer("threads", 0..=1024).unwrap_or(0);
         Self {
             threads: if threads == 0 { cores() } else { threads as usize },
-            max_jobs: section.whole("max_jobs", 1..=10_000).unwrap_or(256),
+            max_jobs: section.integer("max_jobs", 1..=10_000).unwrap_or(256),
             memory: section.size("memory", MIB..=16 * TIB).unwrap_or(1 << 30),
             cache: read_cache(section),
             lease: section.duration("lease", second..=600 * second).unwrap_or(15 * second),
@@ -81,7 +81,7 @@ impl Runner {
             log: read_log(section).unwrap_or_else(|| "info".to_owned()),
             log_format: read_log_format(section).unwrap_or(LogFormat::Auto),
             otlp: read_otlp(section),
-            events: section.whole("events", 0..=10_000_000).unwrap_or(0),
+            events: section.integer("events", 0..=10_000_000).unwrap_or(0),
         }
     }
 }
@@ -91,7 +91,7 @@ fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
     let reader = section.reader();
     if section.value("cache").is_none() {
         let absolute = |name| {
-            let path = Path::new(reader.surroundings().variable(name)?);
+            let path = Path::new(reader.environment().variable(name)?);
             path.is_absolute().then(|| path.to_owned())
         };
         let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
@@ -120,7 +120,7 @@ fn read_otlp(section: &Section<'_>) -> Option<Url> {
     }
     if !url.username().is_empty() || url.password().is_some() {
         if let Some(at) = section.value_at("otlp") {
-            section.reader().conceal(at);
+            section.reader().redact(at);
         }
         return refuse(
             "holds a user; what a collector wants to be told stands in OTEL_EXPORTER_OTLP_HEADERS",
@@ -141,8 +141,8 @@ fn setting(section: &Section<'_>, key: &str, name: &'static str) -> Option<Setti
 }
 
 fn read_log(section: &Section<'_>) -> Option<String> {
-    let reader: &Reader<'_> = section.reader();
-    let over = reader.surroundings().log();
+    let reader: &ManifestReader<'_> = section.reader();
+    let over = reader.environment().log();
     let Setting { text, name, at } = over.or_else(|| setting(section, "log", "runner.log"))?;
     match check_log_filter(&text) {
         Ok(()) => Some(text),
@@ -155,7 +155,7 @@ fn read_log(section: &Section<'_>) -> Option<String> {
 }
 
 fn read_log_format(section: &Section<'_>) -> Option<LogFormat> {
-    let over = section.reader().surroundings().log_format();
+    let over = section.reader().environment().log_format();
     let Setting { text, name, at } =
         over.or_else(|| setting(section, "log_format", "runner.log_format"))?;
     section.reader().choice(name, &text, at, &LOG_FORMATS)

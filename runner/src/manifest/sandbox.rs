@@ -14,8 +14,8 @@ use super::json::read_as_text;
 use super::keys::SANDBOX;
 use super::network::{read_networks, read_origins};
 use super::pattern::NameOrPattern;
-use super::reader::Reader;
-use super::secret::{self, GivenSecret, SecretSource, read_secret};
+use super::reader::ManifestReader;
+use super::secret::{self, ResolvedSecret, SecretSource, read_secret};
 use super::section::{Section, Value};
 
 const KIB: u64 = 1 << 10;
@@ -42,7 +42,7 @@ pub(super) struct SandboxSettings {
     fuel: Option<u64>,
     env: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
-    secrets: BTreeMap<String, GivenSecret>,
+    secrets: BTreeMap<String, ResolvedSecret>,
     push: Option<Vec<String>>,
     http: Option<Vec<Origin>>,
     http_private: Option<Vec<IpNet>>,
@@ -60,8 +60,8 @@ impl SandboxSettings {
             payload: section.size("payload", 1..=64 * MIB),
             module: section.size("module", 1..=256 * MIB),
             log: section.size("log", 0..=16 * MIB),
-            tables: section.whole("tables", 0..=10_000_000),
-            fuel: section.large("fuel", 0..=FUEL_MAX),
+            tables: section.integer("tables", 0..=10_000_000),
+            fuel: section.integer_u64("fuel", 0..=FUEL_MAX),
             env: read_named(&section, "env", read_env),
             config: read_named(&section, "config", |reader, name, value| {
                 read_as_text(reader, name.get_ref(), value)
@@ -71,7 +71,7 @@ impl SandboxSettings {
             http: read_origins(&section),
             http_private: read_networks(&section),
             http_body: section.size("http_body", 1..=64 * MIB),
-            kv: section.truth("kv"),
+            kv: section.boolean("kv"),
             dirs: read_dirs(&section),
         }
     }
@@ -188,7 +188,7 @@ fn read_push(section: &Section<'_>) -> Option<Vec<String>> {
 fn read_named<'t, T>(
     section: &Section<'t>,
     key: &str,
-    read: fn(&'t Reader<'t>, &Key<'t>, &'t Value<'t>) -> Option<T>,
+    read: fn(&'t ManifestReader<'t>, &Key<'t>, &'t Value<'t>) -> Option<T>,
 ) -> BTreeMap<String, T> {
     let reader = section.reader();
     let read_entry = |(name, value): (&'t Key<'t>, &'t Value<'t>)| {
@@ -215,7 +215,7 @@ fn merged<T: Clone>(
 }
 
 /// An environment variable: a text without NUL.
-fn read_env(reader: &Reader<'_>, name: &Key<'_>, value: &Value<'_>) -> Option<String> {
+fn read_env(reader: &ManifestReader<'_>, name: &Key<'_>, value: &Value<'_>) -> Option<String> {
     let name = name.get_ref();
     let text = reader.text(name, value)?;
     if text.contains('\0') {

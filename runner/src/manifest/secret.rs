@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
-use super::environment::Surroundings;
+use super::environment::Environment;
 use super::keys::SECRET;
-use super::reader::Reader;
+use super::reader::ManifestReader;
 use super::section::{Section, Value};
 
 /// The largest secret, in bytes.
@@ -33,7 +33,7 @@ pub enum SecretSource {
 
 /// A secret as a table of the manifest names it.
 #[derive(Clone)]
-pub(super) struct GivenSecret {
+pub(super) struct ResolvedSecret {
     pub(super) source: SecretSource,
     /// None if it was refused, or nobody runs a handler.
     pub(super) value: Option<String>,
@@ -44,11 +44,11 @@ impl SecretSource {
     ///
     /// # Errors
     /// What is wrong and the remedy, for people; never the value.
-    pub(crate) fn value(&self, surroundings: &Surroundings) -> Result<String, (String, String)> {
+    pub(crate) fn value(&self, environment: &Environment) -> Result<String, (String, String)> {
         match self {
             Self::Variable(name) => {
                 let remedy = || format!("set {name} in the environment of duebox");
-                match surroundings.variable(name) {
+                match environment.variable(name) {
                     None => Err((format!("the variable {name} is not set"), remedy())),
                     Some("") => Err((format!("the variable {name} is empty"), remedy())),
                     Some(value) => check_size(value.to_owned())
@@ -104,34 +104,34 @@ fn check_size(text: String) -> Result<String, String> {
 
 /// Reads one entry of `secrets`; `None` if it was refused.
 pub(super) fn read_secret<'t>(
-    reader: &'t Reader<'t>,
+    reader: &'t ManifestReader<'t>,
     name: &Spanned<Cow<'_, str>>,
     value: &'t Value<'t>,
-) -> Option<GivenSecret> {
+) -> Option<ResolvedSecret> {
     let named = name.get_ref();
     if !value.get_ref().is_table() {
-        reader.conceal(value.span());
+        reader.redact(value.span());
         let title = format!("`{named}` holds a value; a secret does not belong in a manifest");
         reader.refuse(Some(name.span()), title, FORM_HINT);
         return None;
     }
     let others = value.get_ref().as_table().into_iter().flatten();
     for (_, other) in others.filter(|(key, _)| !SECRET.served.contains(&key.get_ref().as_ref())) {
-        reader.conceal(other.span());
+        reader.redact(other.span());
     }
     let section = Section::open(reader, reader.table(named, value, Some(name.span()))?, &SECRET);
     let (source, at) = read_source(&section, name)?;
-    if !reader.surroundings().runs_handlers() {
-        return Some(GivenSecret { source, value: None });
+    if !reader.environment().runs_handlers() {
+        return Some(ResolvedSecret { source, value: None });
     }
-    match source.value(reader.surroundings()) {
-        Ok(value) => Some(GivenSecret { source, value: Some(value) }),
+    match source.value(reader.environment()) {
+        Ok(value) => Some(ResolvedSecret { source, value: Some(value) }),
         Err((why, remedy)) => {
             if let SecretSource::File(path) = &source {
                 reader.await_change(path);
             }
             reader.refuse(Some(at), format!("`{named}`: {why}"), remedy);
-            Some(GivenSecret { source, value: None })
+            Some(ResolvedSecret { source, value: None })
         }
     }
 }
@@ -161,9 +161,9 @@ fn read_source(
 }
 
 /// The values of secrets beside those of the config.
-pub(super) fn values(secrets: &BTreeMap<String, GivenSecret>) -> BTreeMap<String, String> {
+pub(super) fn values(secrets: &BTreeMap<String, ResolvedSecret>) -> BTreeMap<String, String> {
     let value =
-        |(name, secret): (&String, &GivenSecret)| Some((name.clone(), secret.value.clone()?));
+        |(name, secret): (&String, &ResolvedSecret)| Some((name.clone(), secret.value.clone()?));
     secrets.iter().filter_map(value).collect()
 }
 
@@ -175,7 +175,7 @@ mod tests {
     fn value_of(bytes: &[u8]) -> Result<String, (String, String)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        SecretSource::File(file.path().to_owned()).value(&Surroundings::default())
+        SecretSource::File(file.path().to_owned()).value(&Environment::default())
     }
 
     #[test]
@@ -206,8 +206,8 @@ mod tests {
             assert!(!format!("{why}{remedy}").contains("hunter2"), "{why}");
         }
         let variables = [("FULL", "hunter2"), ("EMPTY", "")].map(|(n, v)| (n.into(), v.into()));
-        let surroundings = Surroundings::new(Flags::default(), variables);
-        let value = |name: &str| SecretSource::Variable(name.to_owned()).value(&surroundings);
+        let environment = Environment::new(Flags::default(), variables);
+        let value = |name: &str| SecretSource::Variable(name.to_owned()).value(&environment);
         assert_eq!(value("FULL").as_deref(), Ok("hunter2"));
         assert!(value("EMPTY").unwrap_err().0.contains("EMPTY is empty"));
         assert!(value("NONE").unwrap_err().0.contains("NONE is not set"));

@@ -11,8 +11,8 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::keys::{Keys, Standing};
-use super::reader::Reader;
+use super::keys::{KeyStatus, Keys};
+use super::reader::ManifestReader;
 
 /// A value with its place.
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
@@ -20,23 +20,27 @@ pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 /// One table of the manifest, its keys already told from mistakes. An absent table has no keys.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'t> {
-    reader: &'t Reader<'t>,
+    reader: &'t ManifestReader<'t>,
     entries: Option<&'t DeTable<'t>>,
 }
 
 impl<'t> Section<'t> {
     /// Opens a table and notes every key that does not belong or is not served yet.
-    pub(super) fn open(reader: &'t Reader<'t>, entries: &'t DeTable<'t>, keys: &Keys) -> Self {
+    pub(super) fn open(
+        reader: &'t ManifestReader<'t>,
+        entries: &'t DeTable<'t>,
+        keys: &Keys,
+    ) -> Self {
         for (key, value) in entries {
             let name = key.get_ref();
-            match keys.standing(name) {
-                Standing::Served => {}
-                Standing::Later => reader.refuse(
+            match keys.status(name) {
+                KeyStatus::Served => {}
+                KeyStatus::Later => reader.refuse(
                     Some(key.span()),
                     format!("`{name}` in {} is not supported by this version", keys.place),
                     format!("remove `{name}`; a later version of duebox will serve it"),
                 ),
-                Standing::Unknown { hint } => {
+                KeyStatus::Unknown { hint } => {
                     let hint = dotted_topic(keys, value.get_ref()).unwrap_or(hint);
                     let title = format!("unknown key `{name}` in {}", keys.place);
                     reader.refuse(Some(key.span()), title, hint);
@@ -46,7 +50,7 @@ impl<'t> Section<'t> {
         Self { reader, entries: Some(entries) }
     }
 
-    pub(super) fn reader(&self) -> &'t Reader<'t> {
+    pub(super) fn reader(&self) -> &'t ManifestReader<'t> {
         self.reader
     }
 
@@ -90,17 +94,17 @@ impl<'t> Section<'t> {
         self.reader.duration(key, self.value(key)?, range)
     }
 
-    pub(super) fn whole(&self, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
+    pub(super) fn integer(&self, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let range = u64::from(*range.start())..=u64::from(*range.end());
-        u32::try_from(self.large(key, range)?).ok()
+        u32::try_from(self.integer_u64(key, range)?).ok()
     }
 
-    pub(super) fn large(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
-        self.reader.whole(key, self.value(key)?, range)
+    pub(super) fn integer_u64(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        self.reader.integer(key, self.value(key)?, range)
     }
 
-    pub(super) fn truth(&self, key: &str) -> Option<bool> {
-        self.reader.truth(key, self.value(key)?)
+    pub(super) fn boolean(&self, key: &str) -> Option<bool> {
+        self.reader.boolean(key, self.value(key)?)
     }
 
     pub(super) fn number(&self, key: &str) -> Option<f64> {

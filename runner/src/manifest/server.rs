@@ -57,7 +57,7 @@ impl Server {
     /// Reads `[server]`; `None` if something is wrong with an address.
     pub(super) fn read(section: &Section<'_>) -> Option<Self> {
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-        let setting = section.reader().surroundings().listen().or_else(|| listen_of(section));
+        let setting = section.reader().environment().listen().or_else(|| listen_of(section));
         let listen = match &setting {
             Some(setting) if setting.text.is_empty() => Some(None),
             Some(setting) => address(section, setting).map(Some),
@@ -70,7 +70,7 @@ impl Server {
             tokens: tokens_of(section),
             tls: tls_of(section),
             cors: read_each(section, "cors", SITE_HINT, parse_site).unwrap_or_default(),
-            insecure: section.truth("insecure").unwrap_or(false),
+            insecure: section.boolean("insecure").unwrap_or(false),
             max_body: section.size("max_body", 1 << 10..=1 << 30).unwrap_or(2 << 20),
         };
         let at = setting.and_then(|setting| setting.at);
@@ -105,7 +105,7 @@ impl Server {
 fn tokens_of(section: &Section<'_>) -> Option<TokenFile> {
     let reader = section.reader();
     let path = named_file(section, "tokens")?;
-    if !reader.surroundings().runs_handlers() {
+    if !reader.environment().runs_handlers() {
         return None;
     }
     match Tokens::load(&path) {
@@ -135,7 +135,7 @@ fn tls_of(section: &Section<'_>) -> Option<TlsPair> {
             return None;
         }
     };
-    if !reader.surroundings().runs_handlers() {
+    if !reader.environment().runs_handlers() {
         return None;
     }
     match TlsPair::load(&cert, &key) {

@@ -1,6 +1,6 @@
 //! `[topics.NAME]` and `[defaults]`: how the jobs of a topic are run.
 //!
-//! Both tables are read into [`Settings`], where each key may be absent. A topic's own keys stand
+//! Both tables are read into [`TopicSettings`], where each key may be absent. A topic's own keys stand
 //! over the defaults, key by key (also inside `on` and `sandbox`), and what neither sets has the
 //! value of the reference. So a [`Topic`] has no absent value left.
 
@@ -118,7 +118,7 @@ enum Isolation {
 
 /// The keys of a topic or of `[defaults]`, as far as they are written.
 #[derive(Default, Clone)]
-pub(super) struct Settings {
+pub(super) struct TopicSettings {
     concurrency: Option<u32>,
     max_running: Option<u32>,
     delay: Option<Duration>,
@@ -155,7 +155,11 @@ impl Topic {
     /// Lays a topic's settings over the defaults.
     ///
     /// A list of backoffs sets the attempts unless a number stands beside it or closer to the topic.
-    pub(super) fn new(handler: Option<PathBuf>, own: Settings, defaults: &Settings) -> Self {
+    pub(super) fn new(
+        handler: Option<PathBuf>,
+        own: TopicSettings,
+        defaults: &TopicSettings,
+    ) -> Self {
         let rate = own.rate.or(defaults.rate).flatten();
         let burst = own.burst.or(defaults.burst).unwrap_or(0);
         let mut limits = own.sandbox.limits_over(&defaults.sandbox);
@@ -223,7 +227,7 @@ impl Topic {
     }
 }
 
-impl Settings {
+impl TopicSettings {
     /// Reads the keys that a topic and the defaults share.
     pub(super) fn read(section: &Section<'_>) -> Self {
         let if_exists = [
@@ -235,31 +239,31 @@ impl Settings {
         let orders = [("strict", KeyOrder::Strict), ("relaxed", KeyOrder::Relaxed)];
         let up_to_ten_years = |key| section.duration(key, Duration::ZERO..=LONGEST);
         Self {
-            concurrency: section.whole("concurrency", 1..=10_000),
-            max_running: section.whole("max_running", 0..=1_000_000),
+            concurrency: section.integer("concurrency", 1..=10_000),
+            max_running: section.integer("max_running", 0..=1_000_000),
             delay: up_to_ten_years("delay"),
             ttr: section.duration("ttr", Duration::from_millis(1)..=DAY),
-            max_attempts: section.whole("max_attempts", 1..=ATTEMPTS_MAX),
+            max_attempts: section.integer("max_attempts", 1..=ATTEMPTS_MAX),
             backoff: read_backoff(section),
-            max_snoozes: section.whole("max_snoozes", 0..=SNOOZES_MAX),
-            max_crashes: section.whole("max_crashes", 1..=CRASHES_MAX),
+            max_snoozes: section.integer("max_snoozes", 0..=SNOOZES_MAX),
+            max_crashes: section.integer("max_crashes", 1..=CRASHES_MAX),
             on: read_policies(section),
             ttl: up_to_ten_years("ttl"),
             if_exists: section.choice("if_exists", &if_exists),
             unique_for: up_to_ten_years("unique_for"),
-            max_pending: section.large("max_pending", 0..=1_000_000_000),
+            max_pending: section.integer_u64("max_pending", 0..=1_000_000_000),
             retention: up_to_ten_years("retention"),
-            max_dead: section.large("max_dead", 0..=100_000_000),
+            max_dead: section.integer_u64("max_dead", 0..=100_000_000),
             done_retention: up_to_ten_years("done_retention"),
             rate: read_rate(section),
-            burst: section.whole("burst", 0..=1_000_000),
-            per_key_concurrency: section.whole("per_key_concurrency", 0..=10_000),
+            burst: section.integer("burst", 0..=1_000_000),
+            per_key_concurrency: section.integer("per_key_concurrency", 0..=10_000),
             order: section.choice("order", &orders),
-            shards: section.whole("shards", 1..=TopicName::SHARDS_MAX),
-            priorities: section.truth("priorities"),
+            shards: section.integer("shards", 1..=TopicName::SHARDS_MAX),
+            priorities: section.boolean("priorities"),
             isolation: section.choice("isolation", &isolations),
-            warm_jobs: section.whole("warm_jobs", 1..=1_000_000),
-            snapshot: section.truth("snapshot"),
+            warm_jobs: section.integer("warm_jobs", 1..=1_000_000),
+            snapshot: section.boolean("snapshot"),
             breaker: BreakerSettings::read(section),
             smoke: read_smoke(section),
             rollback: RollbackSettings::read(section),
@@ -334,10 +338,10 @@ fn read_rate(section: &Section<'_>) -> Option<Option<Rate>> {
 mod tests {
     use super::*;
 
-    fn settings(max_attempts: Option<u32>, waits: Option<usize>) -> Settings {
+    fn settings(max_attempts: Option<u32>, waits: Option<usize>) -> TopicSettings {
         let minute = Duration::from_secs(60);
         let backoff = waits.map(|count| Backoff::schedule(vec![minute; count]).unwrap());
-        Settings { max_attempts, backoff, ..Settings::default() }
+        TopicSettings { max_attempts, backoff, ..TopicSettings::default() }
     }
 
     #[test]
@@ -354,16 +358,16 @@ mod tests {
 
     #[test]
     fn policies_merge_class_by_class_and_cover_every_class() {
-        let own = Settings {
+        let own = TopicSettings {
             on: BTreeMap::from([(FailureClass::Trap, Policy::Dead)]),
-            ..Settings::default()
+            ..TopicSettings::default()
         };
-        let defaults = Settings {
+        let defaults = TopicSettings {
             on: BTreeMap::from([
                 (FailureClass::Trap, Policy::Discard),
                 (FailureClass::Exit, Policy::Discard),
             ]),
-            ..Settings::default()
+            ..TopicSettings::default()
         };
         let on = Topic::new(None, own, &defaults).on;
         assert_eq!(on.len(), FailureClass::ALL.len());
@@ -374,8 +378,11 @@ mod tests {
 
     #[test]
     fn only_a_warm_topic_keeps_instances() {
-        let settings =
-            |isolation, warm_jobs| Settings { isolation, warm_jobs, ..Settings::default() };
+        let settings = |isolation, warm_jobs| TopicSettings {
+            isolation,
+            warm_jobs,
+            ..TopicSettings::default()
+        };
         let jobs = |own, defaults| Topic::new(None, own, &defaults).limits.instances.jobs_each;
         let none = || settings(None, None);
         assert_eq!(jobs(none(), none()), 1);
@@ -386,16 +393,16 @@ mod tests {
             jobs(settings(Some(Isolation::Job), None), settings(Some(Isolation::Warm), None)),
             1
         );
-        let snapshot = Settings { snapshot: Some(true), ..Settings::default() };
-        assert!(Topic::new(None, Settings::default(), &snapshot).limits.instances.snapshot);
+        let snapshot = TopicSettings { snapshot: Some(true), ..TopicSettings::default() };
+        assert!(Topic::new(None, TopicSettings::default(), &snapshot).limits.instances.snapshot);
     }
 
     #[test]
     fn a_burst_belongs_to_a_rate() {
-        let flow = |rate: Option<&str>, burst| Settings {
+        let flow = |rate: Option<&str>, burst| TopicSettings {
             rate: rate.map(|text| Rate::parse(text).ok()),
             burst,
-            ..Settings::default()
+            ..TopicSettings::default()
         };
         let both = |own, defaults| {
             let topic = Topic::new(None, own, &defaults);

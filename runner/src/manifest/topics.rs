@@ -9,12 +9,12 @@ use toml::Spanned;
 
 use super::keys::TOPIC;
 use super::pattern::{NameOrPattern, Patterns, TopicPattern};
-use super::reader::Reader;
+use super::reader::ManifestReader;
 use super::rollout::read_canary;
 use super::sandbox::{SandboxSettings, refuse_private};
 use super::section::{Section, Value};
 use super::smoke::check_smoke;
-use super::topic::{Settings, Topic, read_pin};
+use super::topic::{Topic, TopicSettings, read_pin};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
 
@@ -29,7 +29,7 @@ impl Topics {
     /// Reads every topic under `[topics]` of the manifest, and lays it over `[defaults]`.
     pub(super) fn read(root: &Section<'_>, defaults: &Section<'_>) -> Self {
         let reader = root.reader();
-        let shared = Settings::read(defaults);
+        let shared = TopicSettings::read(defaults);
         let mut named = BTreeMap::new();
         let mut patterns: Vec<(TopicPattern, Topic)> = Vec::new();
         shared.sandbox.refuse_contradictions(defaults, &SandboxSettings::default());
@@ -69,7 +69,7 @@ pub(super) fn find<'t>(
     named.get(&name.base()).or_else(|| patterns.find(name).map(|(_, topic)| topic))
 }
 
-fn read_name(reader: &Reader<'_>, key: &Key<'_>) -> Option<NameOrPattern> {
+fn read_name(reader: &ManifestReader<'_>, key: &Key<'_>) -> Option<NameOrPattern> {
     match NameOrPattern::parse(key.get_ref()) {
         Ok(name) => Some(name),
         Err(error) => {
@@ -80,14 +80,14 @@ fn read_name(reader: &Reader<'_>, key: &Key<'_>) -> Option<NameOrPattern> {
 }
 
 fn read_topic<'t>(
-    reader: &'t Reader<'t>,
+    reader: &'t ManifestReader<'t>,
     key: &Key<'_>,
     value: &'t Value<'t>,
-    defaults: &Settings,
+    defaults: &TopicSettings,
 ) -> Option<Topic> {
     let name = key.get_ref();
     let section = Section::open(reader, reader.table(name, value, Some(key.span()))?, &TOPIC);
-    let settings = Settings::read(&section);
+    let settings = TopicSettings::read(&section);
     if section.value("handler").is_none() && section.value("sandbox").is_some() {
         reader.refuse(
             section.key_at("sandbox"),

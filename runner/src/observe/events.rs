@@ -220,7 +220,7 @@ impl Teller {
             None => Queue::connect(&self.redis, &self.prefix).await,
         };
         let told = match queue {
-            Ok(queue) => self.queue.insert(queue).tell_events(batch, keep).await,
+            Ok(queue) => self.queue.insert(queue).append_events(batch, keep).await,
             Err(error) => Err(error),
         };
         batch.clear();

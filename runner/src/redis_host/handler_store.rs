@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::TopicName;
-use duebox_queue::{KvCondition, KvWrite, Queue, QueueError, Traffic};
+use duebox_queue::{KvCondition, KvWrite, LatencyStats, Queue, QueueError};
 use duebox_sandbox::{Condition, Entry, KeyValue, KvError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -25,8 +25,8 @@ impl RedisKv {
     }
 
     /// What the stores asked of Redis so far.
-    pub fn traffic(&self) -> Arc<Traffic> {
-        self.0.traffic()
+    pub fn traffic(&self) -> Arc<LatencyStats> {
+        self.0.latency_stats()
     }
 }
 

@@ -22,7 +22,7 @@ pub use self::data_dir::socket_url;
 pub use self::error::RedisServerError;
 
 use self::data_dir::DataDir;
-use self::process::Server;
+use self::process::ServerProcess;
 
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ impl ManagedRedis {
     pub async fn start(dir: &Path, fsync: Fsync) -> Result<Self, RedisServerError> {
         let dir = DataDir::open(dir)?;
         let url = dir.url();
-        let mut server = Server::new(dir, fsync);
+        let mut server = ServerProcess::new(dir, fsync);
         server.bring_up().await?;
         let (stop, stopped) = oneshot::channel();
         Ok(Self { url, stop, watch: tokio::spawn(watch(server, stopped)) })
@@ -102,7 +102,7 @@ impl ManagedRedis {
 
 /// Keeps the server up until it shall stop (or nobody holds the other end any more).
 async fn watch(
-    mut server: Server,
+    mut server: ServerProcess,
     mut stop: oneshot::Receiver<()>,
 ) -> Result<(), RedisServerError> {
     loop {
@@ -118,7 +118,7 @@ async fn watch(
     }
 }
 
-async fn bring_back(server: &mut Server) {
+async fn bring_back(server: &mut ServerProcess) {
     let mut pause = RESTART_PAUSE_MIN;
     loop {
         tokio::time::sleep(pause).await;

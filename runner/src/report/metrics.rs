@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{Queue, Traffic};
+use duebox_queue::{LatencyStats, Queue};
 use duebox_sandbox::Sandbox;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text as open_metrics};
@@ -54,7 +54,7 @@ pub struct Sources {
     /// The state of the connection to Redis.
     pub outage: Arc<Outage>,
     /// Latency statistics of each connection to Redis, by its purpose.
-    pub traffic: Vec<(&'static str, Arc<Traffic>)>,
+    pub traffic: Vec<(&'static str, Arc<LatencyStats>)>,
     /// Counters of pushes.
     pub pushes: Arc<Pushes>,
     /// Handler log lines that were left out.

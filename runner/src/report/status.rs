@@ -212,7 +212,7 @@ pub async fn publish(
         status.manifest_refused.clone_from(&changes.1);
         // Texts and numbers: serialization to JSON cannot fail.
         let json = serde_json::to_string(&status).unwrap_or_default();
-        match queue.tell_status(&runner_id, &json).await {
+        match queue.publish_status(&runner_id, &json).await {
             Ok(()) => published = Some((now, changes)),
             Err(error) => outage.noticed(&error),
         }

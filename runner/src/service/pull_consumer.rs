@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, JobId, Options, Outcome, Policy, TopicName};
 use duebox_queue::{
-    Bell, Held, Job, Lease, Pull, PullError, Pulled, Queue, QueueError, Settled, Token, Verdict,
-    check_consumer,
+    Job, Lease, LeasedJob, PullOptions, PullOptionsError, Pulled, Queue, QueueError, Settled,
+    Token, Verdict, WakeUpReceiver, check_consumer,
 };
 
 use crate::executor::Remains;
@@ -33,7 +33,7 @@ pub struct Consumer<'a> {
 
 /// Options of a pull.
 #[derive(Debug, Clone)]
-pub struct PullOptions<'a> {
+pub struct ConsumerPull<'a> {
     /// Name of the consumer, shown as the holder of its jobs: 1 to 128 visible ASCII characters.
     pub consumer: &'a str,
     /// Maximum number of jobs, 1 to 1,000.
@@ -115,7 +115,7 @@ impl Consumer<'_> {
     /// # Errors
     /// [`PullFailure::Options`] if an option is out of range; [`PullFailure::Queue`] if Redis
     /// refused, or did not reply before the end of the wait.
-    pub async fn pull(&self, options: &PullOptions<'_>) -> Result<Pulled, PullFailure> {
+    pub async fn pull(&self, options: &ConsumerPull<'_>) -> Result<Pulled, PullFailure> {
         self.pull_woken(options, None).await
     }
 
@@ -124,25 +124,25 @@ impl Consumer<'_> {
     ///
     /// # Errors
     /// As [`pull`](Self::pull).
-    pub async fn pull_by_bell(
+    pub async fn pull_with_receiver(
         &self,
-        options: &PullOptions<'_>,
-        bell: &mut Bell,
+        options: &ConsumerPull<'_>,
+        bell: &mut WakeUpReceiver,
     ) -> Result<Pulled, PullFailure> {
         self.pull_woken(options, Some(bell)).await
     }
 
     async fn pull_woken(
         &self,
-        options: &PullOptions<'_>,
-        mut bell: Option<&mut Bell>,
+        options: &ConsumerPull<'_>,
+        mut bell: Option<&mut WakeUpReceiver>,
     ) -> Result<Pulled, PullFailure> {
         let end = Instant::now() + options.wait;
         let mut wait = options.wait;
         loop {
             let pull = self.pull_of(options, wait)?;
             let mut pulled = match &mut bell {
-                Some(bell) => self.queue.pull_by_bell(self.name, &pull, bell).await?,
+                Some(bell) => self.queue.pull_with_receiver(self.name, &pull, bell).await?,
                 None => self.queue.pull(self.name, &pull).await?,
             };
             let count = pulled.leases.len();
@@ -163,8 +163,12 @@ impl Consumer<'_> {
         }
     }
 
-    fn pull_of(&self, options: &PullOptions<'_>, wait: Duration) -> Result<Pull, PullError> {
-        let pull = Pull::new(options.consumer, options.jobs, options.lease, wait)?;
+    fn pull_of(
+        &self,
+        options: &ConsumerPull<'_>,
+        wait: Duration,
+    ) -> Result<PullOptions, PullOptionsError> {
+        let pull = PullOptions::new(options.consumer, options.jobs, options.lease, wait)?;
         let mut pull = pull.with_poll(options.poll);
         pull.bytes_max = options.bytes_max;
         pull.min_age = options.min_age;
@@ -198,7 +202,7 @@ impl Consumer<'_> {
         token: &Token,
         verdict: ConsumerVerdict,
     ) -> Result<SettleResponse, QueueError> {
-        let held = self.queue.held(self.name, id).await?;
+        let held = self.queue.leased_job(self.name, id).await?;
         let Some(held) = held.filter(|held| held.token == *token) else {
             return self.lost(id).await;
         };
@@ -225,7 +229,7 @@ impl Consumer<'_> {
         }
     }
 
-    fn verdict(&self, held: &Held, verdict: ConsumerVerdict) -> Verdict {
+    fn verdict(&self, held: &LeasedJob, verdict: ConsumerVerdict) -> Verdict {
         let failed =
             |class, reason, retry_after| Outcome::Failed(Failure { class, reason, retry_after });
         let (outcome, result) = match verdict {
@@ -276,7 +280,7 @@ impl Consumer<'_> {
 pub enum PullFailure {
     /// An option is out of range.
     #[error(transparent)]
-    Options(#[from] PullError),
+    Options(#[from] PullOptionsError),
     /// Redis did not reply, or refused.
     #[error(transparent)]
     Queue(#[from] QueueError),

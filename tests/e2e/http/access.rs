@@ -3,8 +3,8 @@
 
 use duebox_harness::{Daemon, eventually};
 
-use super::client::{address, ask, get, ground, post, token};
-use crate::ground::Ground;
+use crate::support::client::{address, ask, get, ground, post, token};
+use crate::support::fixture::Ground;
 
 const MAIL: &str = "POST /v1/topics/mail/jobs";
 const JSON: (&str, &str) = ("content-type", "application/json");

@@ -1,6 +1,6 @@
 //! Requests as nobody should send them: each gets the documented answer, and the queue stays as it was.
 
-use super::client::{Connection, ask, get, ground, post, request};
+use crate::support::client::{Connection, ask, get, ground, post, request};
 
 const TOPICS: &str = "[server]\nmax_body = \"64KiB\"\n[topics.mail]\n";
 const JSON: (&str, &str) = ("content-type", "application/json");

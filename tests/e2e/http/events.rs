@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use duebox_harness::{Daemon, eventually};
 use serde_json::Value;
 
-use super::client::{Connection, address, ask, get, post, request};
-use crate::flow::PUPPET;
-use crate::ground::{Ground, topic};
+use crate::support::client::{Connection, address, ask, get, post, request};
+use crate::support::fixture::{Ground, topic};
+use crate::support::puppet::PUPPET;
 
 /// An event as it came.
 #[derive(Debug, Clone)]

@@ -2,9 +2,9 @@
 
 use duebox_harness::eventually;
 
-use super::client::{address, ask, get, ground, post};
-use crate::ground::{Ground, topic};
-use crate::handler::Handler;
+use crate::support::client::{address, ask, get, ground, post};
+use crate::support::fixture::{Ground, topic};
+use crate::support::handler::Handler;
 
 const TOPICS: &str = "[topics.mail]\n[[schedules]]\nname = \"nightly\"\ntopic = \"mail\"\n\
     every = \"1d\"\npayload = \"{}\"\n";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::client::{ask, get, ground, post};
+use crate::support::client::{ask, get, ground, post};
 
 const TOPICS: &str = "[topics.mail]\nmax_pending = 3\nunique_for = \"1h\"\n[topics.plain]\n";
 const RAW: &str = "application/octet-stream";

@@ -10,8 +10,8 @@ use rcgen::{CertifiedKey, KeyPair};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::client::address;
-use crate::ground::Ground;
+use crate::support::client::address;
+use crate::support::fixture::Ground;
 
 type Pair = CertifiedKey<KeyPair>;
 type Stream = BufReader<StreamOwned<ClientConnection, TcpStream>>;

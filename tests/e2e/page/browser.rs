@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use duebox_harness::eventually;
 use serde_json::{Value, json};
 
-use crate::http::client::ask;
+use crate::support::client::ask;
 
 /// The name under which WebDriver hands out an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";

@@ -49,6 +49,7 @@ pub const CRATES: &[Crate] = &[
         name: "duebox_queue",
         src: "runner/queue/src",
         rows: &[
+            &["handle"],
             &["control", "operate", "produce", "store", "work"],
             &["client"],
             &["topic"],
@@ -68,7 +69,7 @@ pub const CRATES: &[Crate] = &[
             &["instance"],
             &["imports"],
             &["engine"],
-            &["limits", "digest", "memory"],
+            &["digest", "invocation", "limits", "memory_budget"],
         ],
         exceptions: &[],
     },

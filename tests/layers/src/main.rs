@@ -1,7 +1,7 @@
 //! Checks the layers of every crate in [`duebox_layers::declared::CRATES`]; exits 1 if one is not in order.
 //!
-//! `cargo run --release -p duebox-layers [-- ROOT [CRATE…]]`: ROOT is the repository, by default the current folder; with
-//! names, only those crates are checked.
+//! `cargo run --manifest-path tests/layers/Cargo.toml [-- ROOT [CRATE…]]`: ROOT is the repository, by default the
+//! current folder; with names, only those crates are checked.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its reader is at a terminal")]
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Priority, Rate};
-use duebox_queue::{Due, Finish, IfExists, LeaseCall, NewJob, Rules, Verdict};
+use duebox_queue::{Due, Finish, IfExists, LeaseCall, Limits, NewJob, Verdict};
 use fastrand::Rng;
 
 use crate::life::{Outcome, World};
@@ -84,10 +84,10 @@ impl World {
         }
     }
 
-    fn rules(&mut self) -> Rules {
+    fn rules(&mut self) -> Limits {
         let rng = &mut self.rng;
         let rates = [None, None, Rate::parse("1/h").ok(), Rate::parse("3/h").ok()];
-        Rules {
+        Limits {
             per_key: rng.u32(..3),
             relaxed: rng.bool(),
             max_pending: [0, 0, 0, 4][rng.usize(..4)],
@@ -205,7 +205,7 @@ impl World {
     }
 
     fn follow_up(&mut self) -> FollowUp {
-        let topic = self.sides[self.rng.usize(..2)].ground.topic.clone();
+        let topic = self.sides[self.rng.usize(..2)].fixture.topic.clone();
         let payload = self.payload();
         let id = match self.rng.u8(..4) {
             0..=1 => self.id(),

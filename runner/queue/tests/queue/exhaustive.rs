@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options, Rate};
-use duebox_queue::{Due, Finish, IfExists, LeaseCall, NewJob, Rules, Verdict};
+use duebox_queue::{Due, Finish, IfExists, LeaseCall, Limits, NewJob, Verdict};
 
 use crate::invariants;
 use crate::ledger::Ledger;
@@ -35,7 +35,7 @@ struct Scope {
     pushes: usize,
     plain_dues: &'static [f64],
     steps: usize,
-    rules: Rules,
+    rules: Limits,
     /// The key that all jobs but plain ones have.
     key: Option<&'static str>,
     /// Of the two jobs that a lease call takes, how many start at once.
@@ -51,7 +51,7 @@ impl Default for Scope {
             pushes: 3,
             plain_dues: &[0.0],
             steps: 7,
-            rules: Rules::default(),
+            rules: Limits::default(),
             key: None,
             at_once: &[2],
             verdicts: Vec::new,
@@ -87,14 +87,14 @@ fn two_ids_leased_ahead() {
 /// turn.
 #[test]
 fn two_ids_of_one_key_in_strict_order() {
-    let rules = Rules { per_key: 1, ..Rules::default() };
+    let rules = Limits { per_key: 1, ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
 
 #[test]
 fn two_ids_of_one_key_in_relaxed_order() {
-    let rules = Rules { per_key: 1, relaxed: true, ..Rules::default() };
+    let rules = Limits { per_key: 1, relaxed: true, ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
@@ -103,7 +103,7 @@ fn two_ids_of_one_key_in_relaxed_order() {
 #[test]
 fn one_id_that_is_held_put_off_and_expires() {
     let rate = Rate::parse("1/h").ok();
-    let rules = Rules { ttl: HOUR, rate, burst: 1, max_running: 1, ..Rules::default() };
+    let rules = Limits { ttl: HOUR, rate, burst: 1, max_running: 1, ..Limits::default() };
     let verdicts = || {
         let info = || "{}".to_owned();
         let finish = Finish { unique_for: HOUR, info: Some(info()), ..Finish::default() };

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options, Priority};
-use duebox_queue::{Finish, IfExists, Job, JobState, Keep, NewJob, Rules, Settled, Verdict};
+use duebox_queue::{
+    Finish, IfExists, Job, JobState, Limits, NewJob, RetentionLimits, Settled, Verdict,
+};
 
-use crate::ground::{BACKOFF, Ground, HOLDER, LEASE, drop_it, id, job, job_in, nack};
+use crate::fixture::{BACKOFF, Fixture, HOLDER, LEASE, drop_it, id, job, job_in, nack};
 
-impl Ground {
+impl Fixture {
     async fn get(&self, name: &str) -> Job {
         self.try_get(name).await.unwrap()
     }
@@ -29,40 +31,40 @@ fn finish(unique_for: Duration) -> Verdict {
 
 #[tokio::test]
 async fn a_job_is_found_in_every_stage() {
-    let ground = Ground::new().await;
-    assert_eq!(ground.try_get("a").await, None);
+    let fixture = Fixture::new().await;
+    assert_eq!(fixture.try_get("a").await, None);
 
-    ground.push_job(job_in("a", 60), IfExists::Reject).await;
-    let pending = ground.get("a").await;
+    fixture.push_job(job_in("a", 60), IfExists::Reject).await;
+    let pending = fixture.get("a").await;
     assert_eq!((pending.state, pending.payload.as_deref()), (JobState::Pending, Some(&b"a"[..])));
     let wait = pending.due_at_ms.unwrap() - pending.now_ms;
     assert!((59_000..=60_000).contains(&wait), "{wait}");
 
-    ground.advance(Duration::from_secs(61), &mut []);
-    ground.promote().await;
-    let ready = ground.get("a").await;
+    fixture.advance(Duration::from_secs(61), &mut []);
+    fixture.promote().await;
+    let ready = fixture.get("a").await;
     assert_eq!((ready.state, ready.failures), (JobState::Ready, 0));
     assert!(ready.due_at_ms.unwrap() < ready.now_ms);
 
-    let lease = ground.lease_only("a").await;
-    let leased = ground.get("a").await;
+    let lease = fixture.lease_only("a").await;
+    let leased = fixture.get("a").await;
     let held = leased.lease.unwrap();
     assert_eq!((leased.state, held.holder.as_deref()), (JobState::Unack, Some(HOLDER)));
     assert_eq!(held.token, lease.token.expires_at_us().to_string());
     let left = held.expires_at_ms - leased.now_ms;
     assert!(left <= LEASE.as_millis() as u64 && !held.cancelled, "{left}");
 
-    ground.settle(lease, nack()).await;
-    let retry = ground.get("a").await;
+    fixture.settle(lease, nack()).await;
+    let retry = fixture.get("a").await;
     assert_eq!((retry.state, retry.failures, retry.crashes), (JobState::Retry, 1, 0));
     assert_eq!(retry.last_error.unwrap()["reason"], "not yet");
     assert!(retry.due_at_ms.unwrap() > retry.now_ms && retry.lease.is_none());
 
-    ground.advance(BACKOFF, &mut []);
-    ground.promote().await;
-    let lease = ground.lease_only("a").await;
-    assert_eq!(ground.settle(lease, drop_it()).await, Settled::Dead);
-    let dead = ground.get("a").await;
+    fixture.advance(BACKOFF, &mut []);
+    fixture.promote().await;
+    let lease = fixture.lease_only("a").await;
+    assert_eq!(fixture.settle(lease, drop_it()).await, Settled::Dead);
+    let dead = fixture.get("a").await;
     assert_eq!((dead.state, dead.payload.as_deref()), (JobState::Dead, Some(&b"a"[..])));
     assert_eq!(dead.dead.unwrap().info["class"], "drop");
     assert!(dead.last_error.is_none() && dead.due_at_ms.is_none());
@@ -70,22 +72,22 @@ async fn a_job_is_found_in_every_stage() {
 
 #[tokio::test]
 async fn who_extends_a_lease_is_still_its_holder() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
-    ground.extend(&lease, Duration::from_secs(30)).await.unwrap();
-    let held = ground.get("a").await.lease.unwrap();
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    fixture.extend(&lease, Duration::from_secs(30)).await.unwrap();
+    let held = fixture.get("a").await.lease.unwrap();
     assert_eq!(held.holder.as_deref(), Some(HOLDER));
     assert_eq!(held.expires_at_ms, lease.token.expires_at_us() / 1_000 + 30_000);
 }
 
 #[tokio::test]
 async fn a_done_job_is_kept_with_its_result_and_its_id_is_held() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
-    assert_eq!(ground.settle(lease, finish(Duration::from_secs(600))).await, Settled::Done);
-    let job = ground.get("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    assert_eq!(fixture.settle(lease, finish(Duration::from_secs(600))).await, Settled::Done);
+    let job = fixture.get("a").await;
     assert_eq!((job.state, job.payload.as_deref()), (JobState::Done, Some(&b"a"[..])));
     let held_for = job.held_until_ms.unwrap() - job.now_ms;
     assert!((590_000..=600_000).contains(&held_for), "{held_for}");
@@ -93,96 +95,96 @@ async fn a_done_job_is_kept_with_its_result_and_its_id_is_held() {
     assert_eq!((done.result.as_deref(), &done.info["attempt"]), (Some(&b"closed"[..]), &1.into()));
 
     let day = Duration::from_secs(86_400);
-    let keep = Keep { dead_for: day, dead_most: 9, done_for: day, done_most: 0 };
-    assert_eq!(ground.queue.tidy(&ground.topic, &keep).await.unwrap().done, 1);
-    let held = ground.get("a").await;
+    let keep = RetentionLimits { dead_for: day, dead_most: 9, done_for: day, done_most: 0 };
+    assert_eq!(fixture.queue.prune_ended(&fixture.topic, &keep).await.unwrap().done, 1);
+    let held = fixture.get("a").await;
     assert_eq!((held.state, held.payload), (JobState::Held, None));
-    ground.advance(Duration::from_secs(601), &mut []);
-    assert_eq!(ground.try_get("a").await, None, "a hold that is over is none");
+    fixture.advance(Duration::from_secs(601), &mut []);
+    assert_eq!(fixture.try_get("a").await, None, "a hold that is over is none");
 }
 
 #[tokio::test]
 async fn the_live_one_is_shown_beside_the_dead_and_the_done() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
-    ground.settle(lease, drop_it()).await;
-    ground.advance(Duration::from_secs(1), &mut []);
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
-    ground.settle(lease, finish(Duration::ZERO)).await;
-    let ended = ground.get("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    fixture.settle(lease, drop_it()).await;
+    fixture.advance(Duration::from_secs(1), &mut []);
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    fixture.settle(lease, finish(Duration::ZERO)).await;
+    let ended = fixture.get("a").await;
     assert_eq!(ended.state, JobState::Done, "what ended last is the state");
     assert!(ended.dead.is_some() && ended.held_until_ms.is_none());
 
     let payload = Bytes::from_static(b"newer");
-    ground.push_job(NewJob { payload, ..job_in("a", 60) }, IfExists::Reject).await;
-    let live = ground.get("a").await;
+    fixture.push_job(NewJob { payload, ..job_in("a", 60) }, IfExists::Reject).await;
+    let live = fixture.get("a").await;
     assert_eq!((live.state, live.payload.as_deref()), (JobState::Pending, Some(&b"newer"[..])));
     assert!(live.dead.is_some() && live.done.is_some());
 }
 
 #[tokio::test]
 async fn a_leased_job_shows_its_successor_and_its_cancellation() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.lease_only("a").await;
-    ground.push_job(job_in("a", 60), IfExists::Replace).await;
-    let followed = ground.get("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.lease_only("a").await;
+    fixture.push_job(job_in("a", 60), IfExists::Replace).await;
+    let followed = fixture.get("a").await;
     assert_eq!(followed.state, JobState::Unack);
     assert!(followed.successor_due_at_ms.unwrap() > followed.now_ms);
-    ground.queue.cancel(&ground.topic, &id("a")).await.unwrap();
-    let cancelled = ground.get("a").await;
+    fixture.queue.cancel(&fixture.topic, &id("a")).await.unwrap();
+    let cancelled = fixture.get("a").await;
     assert_eq!((cancelled.successor_due_at_ms, cancelled.payload), (None, None));
     assert!(cancelled.lease.unwrap().cancelled);
 }
 
 #[tokio::test]
 async fn options_say_what_they_are_and_priorities_hide_no_due_time() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for (name, priority) in [("high", Priority::High), ("low", Priority::Low)] {
         let options = Options::default().with_priority(priority).with_max_attempts(2);
-        ground.push_job(NewJob { options, ..job(name) }, IfExists::Reject).await;
-        let job = ground.get(name).await;
+        fixture.push_job(NewJob { options, ..job(name) }, IfExists::Reject).await;
+        let job = fixture.get(name).await;
         assert_eq!(job.options.as_ref().unwrap().priority(), priority);
         assert!(job.now_ms - job.due_at_ms.unwrap() < 60_000, "{job:?}");
     }
-    ground.plain_push("odd", "payload", 0);
-    ground.on_key("HSET", "opts", &["odd", "{\"speed\":1}"]);
-    let odd = ground.get("odd").await;
+    fixture.plain_push("odd", "payload", 0);
+    fixture.on_key("HSET", "opts", &["odd", "{\"speed\":1}"]);
+    let odd = fixture.get("odd").await;
     assert!(odd.options.unwrap_err().contains("speed"));
 }
 
 #[tokio::test]
 async fn jobs_of_a_key_show_their_turn_and_their_line() {
-    let ground = Ground::new().await;
-    let rules = Rules { per_key: 1, ..Rules::default() };
-    ground.queue.configure(&ground.topic, &rules).await.unwrap();
+    let fixture = Fixture::new().await;
+    let rules = Limits { per_key: 1, ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     let options = Options::default().with_key("user 7").unwrap();
     for name in ["first", "second"] {
         let job = NewJob { options: options.clone(), ..job(name) };
-        ground.push_job(job, IfExists::Reject).await;
+        fixture.push_job(job, IfExists::Reject).await;
     }
-    let (first, second) = (ground.get("first").await, ground.get("second").await);
+    let (first, second) = (fixture.get("first").await, fixture.get("second").await);
     assert_eq!((first.state, second.state), (JobState::Ready, JobState::Blocked));
     assert!(second.now_ms - second.due_at_ms.unwrap() < 60_000);
     let due = second.due_at_ms;
 
-    ground.advance(Duration::from_secs(5), &mut []);
-    let lease = ground.lease_only("first").await;
-    assert!(ground.get("first").await.due_at_ms.is_some(), "a turn knows the due time");
-    ground.settle(lease, Verdict::Ack).await;
-    let second = ground.get("second").await;
+    fixture.advance(Duration::from_secs(5), &mut []);
+    let lease = fixture.lease_only("first").await;
+    assert!(fixture.get("first").await.due_at_ms.is_some(), "a turn knows the due time");
+    fixture.settle(lease, Verdict::Ack).await;
+    let second = fixture.get("second").await;
     assert_eq!((second.state, second.options.unwrap().key()), (JobState::Ready, Some("user 7")));
     assert_eq!(second.due_at_ms, due.map(|due| due - 5_000), "not when it was let through");
 }
 
 #[tokio::test]
 async fn an_id_of_any_bytes_is_found() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let odd = b"\xff\x00:{a}";
-    ground.plain_push_bytes(odd, b"\x80", "0");
-    let job = ground.queue.get(&ground.topic, &JobId::from_redis(odd.to_vec())).await.unwrap();
+    fixture.plain_push_bytes(odd, b"\x80", "0");
+    let job = fixture.queue.get(&fixture.topic, &JobId::from_redis(odd.to_vec())).await.unwrap();
     let job = job.unwrap();
     let json = serde_json::to_value(&job).unwrap();
     assert_eq!((&json["state"], &json["payload_base64"]), (&"pending".into(), &"gA==".into()));
@@ -191,13 +193,13 @@ async fn an_id_of_any_bytes_is_found() {
 
 #[tokio::test]
 async fn looking_changes_nothing() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.lease_only("a").await;
-    ground.push_job(job_in("b", 60), IfExists::Reject).await;
-    let before = ground.snapshot().state();
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.lease_only("a").await;
+    fixture.push_job(job_in("b", 60), IfExists::Reject).await;
+    let before = fixture.snapshot().state();
     for name in ["a", "b", "nobody"] {
-        ground.try_get(name).await;
+        fixture.try_get(name).await;
     }
-    assert_eq!(ground.snapshot().state(), before);
+    assert_eq!(fixture.snapshot().state(), before);
 }

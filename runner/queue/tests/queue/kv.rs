@@ -11,7 +11,7 @@ use duebox_queue::{
 };
 use fastrand::Rng;
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::script::{KV_ADD, KV_DELETE, KV_GET, KV_SET, KV_SWEEP};
 
 /// Steps of the random life.
@@ -21,7 +21,7 @@ const NAMES_LEFT: usize = 12;
 const BYTES_LEFT: usize = 1_500;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-impl Ground {
+impl Fixture {
     async fn set(&self, name: &str, value: &str, condition: KvCondition) -> KvWrite<()> {
         self.keep(name, value, None, condition).await
     }
@@ -124,7 +124,7 @@ impl Model {
 
 /// A life of one store, with how often each answer came.
 struct Life {
-    ground: Ground,
+    fixture: Fixture,
     model: Model,
     random: Rng,
     answers: BTreeMap<&'static str, usize>,
@@ -139,7 +139,7 @@ impl Life {
             55..70 => {
                 let is_there = self.model.there(&name).is_some();
                 self.model.kept.remove(&name);
-                assert_eq!(self.ground.delete(&name).await, is_there, "delete {name}");
+                assert_eq!(self.fixture.delete(&name).await, is_there, "delete {name}");
                 if is_there { "deleted" } else { "nothing to delete" }
             }
             70..99 => {
@@ -148,7 +148,7 @@ impl Life {
             }
             _ => {
                 // No two of these numbers have a common multiple that is a time of this test.
-                self.ground.pass(101 * HOUR);
+                self.fixture.pass(101 * HOUR);
                 self.model.hour += 101;
                 return;
             }
@@ -182,7 +182,7 @@ impl Life {
             true => self.model.write(name, value.clone(), until, ()),
         };
         let ttl = hours.map(|hours| HOUR * u32::try_from(hours).unwrap());
-        assert_eq!(self.ground.keep(name, &value, ttl, condition).await, wanted, "set {name}");
+        assert_eq!(self.fixture.keep(name, &value, ttl, condition).await, wanted, "set {name}");
         word(wanted)
     }
 
@@ -192,13 +192,13 @@ impl Life {
             _ => self.random.i64(-99..99),
         };
         let wanted = self.model.add(name, delta);
-        assert_eq!(self.ground.add(name, delta).await, wanted, "add {delta} to {name}");
+        assert_eq!(self.fixture.add(name, delta).await, wanted, "add {delta} to {name}");
         word(wanted)
     }
 
     /// Compares one name, and learns the revision of what was written since.
     async fn look(&mut self, name: &str) {
-        let found = self.ground.value(name).await;
+        let found = self.fixture.value(name).await;
         let wanted = self.model.there(name).cloned();
         let value = |value: &str| value.as_bytes().to_vec();
         assert_eq!(
@@ -228,12 +228,12 @@ fn word<T>(write: KvWrite<T>) -> &'static str {
 #[tokio::test]
 async fn a_random_life_near_the_bounds_follows_the_model() {
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
-    ground.fill(KV_NAMES_MAX - NAMES_LEFT, KV_BYTES_MAX - BYTES_LEFT);
+    let fixture = Fixture::on(&server).await;
+    fixture.fill(KV_NAMES_MAX - NAMES_LEFT, KV_BYTES_MAX - BYTES_LEFT);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let random = Rng::with_seed(seed);
-    let mut life = Life { ground, model: Model::default(), random, answers: BTreeMap::new() };
+    let mut life = Life { fixture, model: Model::default(), random, answers: BTreeMap::new() };
     for _ in 0..STEPS {
         life.step().await;
     }
@@ -241,77 +241,82 @@ async fn a_random_life_near_the_bounds_follows_the_model() {
         let count = life.answers.get(answer).copied().unwrap_or(0);
         assert!(count > STEPS / 1_000, "{answer}: {count} of {:?}", life.answers);
     }
-    let (ground, model) = (&life.ground, &life.model);
-    while ground.queue.kv_sweep(&ground.topic).await.unwrap() > 0 {}
+    let (fixture, model) = (&life.fixture, &life.model);
+    while fixture.queue.kv_prune(&fixture.topic).await.unwrap() > 0 {}
     let there = model.kept.keys().filter_map(|name| Some((name, model.there(name)?)));
     let bytes: usize = there.map(|(name, (value, ..))| name.len() + value.len()).sum();
-    assert_eq!(ground.counted_bytes(), KV_BYTES_MAX - BYTES_LEFT + bytes);
+    assert_eq!(fixture.counted_bytes(), KV_BYTES_MAX - BYTES_LEFT + bytes);
 }
 
 #[tokio::test]
 async fn what_is_over_is_gone_at_once_and_leaves_nothing() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for number in 0..2_500 {
         let name = format!("short-{number}");
-        ground.keep(&name, "v", Some(HOUR), KvCondition::Always).await;
+        fixture.keep(&name, "v", Some(HOUR), KvCondition::Always).await;
     }
-    ground.keep("long", "v", Some(3 * HOUR), KvCondition::Always).await;
-    ground.pass(2 * HOUR);
+    fixture.keep("long", "v", Some(3 * HOUR), KvCondition::Always).await;
+    fixture.pass(2 * HOUR);
     assert_eq!(
-        (ground.value("short-2400").await, ground.delete("short-2400").await),
+        (fixture.value("short-2400").await, fixture.delete("short-2400").await),
         (None, false)
     );
     // A writing verb takes a hundred along; a batch of a thousand is what others ask for.
-    assert_eq!(ground.snapshot().kv.len(), 2_501 - 100 - 1);
+    assert_eq!(fixture.snapshot().kv.len(), 2_501 - 100 - 1);
     let swept =
-        [ground.sweep_store().await, ground.sweep_store().await, ground.sweep_store().await];
+        [fixture.sweep_store().await, fixture.sweep_store().await, fixture.sweep_store().await];
     assert_eq!(swept, [1_000, 1_000, 399]);
-    assert_eq!(ground.counted_bytes(), "longv".len());
-    ground.pass(2 * HOUR);
-    assert_eq!(ground.sweep_store().await, 1);
-    assert_eq!(ground.keys(), Vec::<String>::new());
+    assert_eq!(fixture.counted_bytes(), "longv".len());
+    fixture.pass(2 * HOUR);
+    assert_eq!(fixture.sweep_store().await, 1);
+    assert_eq!(fixture.keys(), Vec::<String>::new());
 }
 
-impl Ground {
+impl Fixture {
     async fn sweep_store(&self) -> u64 {
-        self.queue.kv_sweep(&self.topic).await.unwrap()
+        self.queue.kv_prune(&self.topic).await.unwrap()
     }
 }
 
 #[tokio::test]
 async fn room_is_made_of_all_that_is_over_however_little_each_takes() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for number in 0..9_000 {
         let name = format!("{number:06}");
-        ground.keep(&name, "", Some(HOUR), KvCondition::Always).await;
+        fixture.keep(&name, "", Some(HOUR), KvCondition::Always).await;
     }
-    ground.on_key("HINCRBY", "meta", &["kv_bytes", &(KV_BYTES_MAX - 54_000).to_string()]);
+    fixture.on_key("HINCRBY", "meta", &["kv_bytes", &(KV_BYTES_MAX - 54_000).to_string()]);
     let value = "x".repeat(50_000);
-    assert_eq!(ground.set("big", &value, KvCondition::Always).await, KvWrite::Full);
-    ground.pass(2 * HOUR);
-    assert_eq!(ground.set("big", &value, KvCondition::Always).await, KvWrite::Done(()));
-    assert_eq!(ground.set("too", &value, KvCondition::Always).await, KvWrite::Full);
-    assert_eq!(ground.snapshot().kv_at.len(), 0, "all of it was over");
+    assert_eq!(fixture.set("big", &value, KvCondition::Always).await, KvWrite::Full);
+    fixture.pass(2 * HOUR);
+    assert_eq!(fixture.set("big", &value, KvCondition::Always).await, KvWrite::Done(()));
+    assert_eq!(fixture.set("too", &value, KvCondition::Always).await, KvWrite::Full);
+    assert_eq!(fixture.snapshot().kv_at.len(), 0, "all of it was over");
 }
 
 #[tokio::test]
 async fn a_topic_that_is_tidied_loses_what_is_over() {
-    let ground = Ground::new().await;
-    ground.keep("a", "v", Some(HOUR), KvCondition::Always).await;
-    let keep = duebox_queue::Keep { dead_for: HOUR, dead_most: 9, done_for: HOUR, done_most: 9 };
-    let tidy = async || ground.queue.tidy(&ground.topic, &keep).await.unwrap().values;
+    let fixture = Fixture::new().await;
+    fixture.keep("a", "v", Some(HOUR), KvCondition::Always).await;
+    let keep = duebox_queue::RetentionLimits {
+        dead_for: HOUR,
+        dead_most: 9,
+        done_for: HOUR,
+        done_most: 9,
+    };
+    let tidy = async || fixture.queue.prune_ended(&fixture.topic, &keep).await.unwrap().values;
     assert_eq!(tidy().await, 0);
-    ground.pass(2 * HOUR);
-    assert_eq!((tidy().await, ground.keys().len()), (1, 0));
+    fixture.pass(2 * HOUR);
+    assert_eq!((tidy().await, fixture.keys().len()), (1, 0));
 }
 
 #[tokio::test]
 async fn all_shards_of_a_topic_share_one_store() {
-    let ground = Ground::new().await;
-    let third = ground.beside_as(ground.topic.shard(2)).await;
+    let fixture = Fixture::new().await;
+    let third = fixture.beside_as(fixture.topic.shard(2)).await;
     third.set("a", "v", KvCondition::Always).await;
-    assert_eq!(ground.value("a").await, third.value("a").await);
-    assert_eq!((third.keys().len(), ground.snapshot().kv.len()), (0, 1));
+    assert_eq!(fixture.value("a").await, third.value("a").await);
+    assert_eq!((third.keys().len(), fixture.snapshot().kv.len()), (0, 1));
 }
 
 /// Two runners that count, one by `add`, one by compare-and-set, and both ways at once.
@@ -319,8 +324,8 @@ async fn all_shards_of_a_topic_share_one_store() {
 async fn two_writers_lose_nothing() {
     const EACH: i64 = 300;
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
-    let counter = |mine: Ground| async move {
+    let fixture = Fixture::on(&server).await;
+    let counter = |mine: Fixture| async move {
         for _ in 0..EACH {
             assert!(matches!(mine.add("added", 1).await, KvWrite::Done(_)));
             loop {
@@ -340,38 +345,38 @@ async fn two_writers_lose_nothing() {
             }
         }
     };
-    let topic = ground.topic.as_str();
-    tokio::join!(counter(ground.beside(topic).await), counter(ground.beside(topic).await));
+    let topic = fixture.topic.as_str();
+    tokio::join!(counter(fixture.beside(topic).await), counter(fixture.beside(topic).await));
     for name in ["added", "swapped"] {
-        assert_eq!(ground.value(name).await.unwrap().0, (2 * EACH).to_string().into_bytes());
+        assert_eq!(fixture.value(name).await.unwrap().0, (2 * EACH).to_string().into_bytes());
     }
 }
 
 #[tokio::test]
 async fn plain_commands_may_read_and_what_they_write_is_a_value() {
-    let ground = Ground::new().await;
-    ground.add("count", 41).await;
-    let read = ground.on_key("HGET", "kv", &["count"]);
+    let fixture = Fixture::new().await;
+    fixture.add("count", 41).await;
+    let read = fixture.on_key("HGET", "kv", &["count"]);
     assert_eq!(read, redis::Value::BulkString(b"41".to_vec()));
-    ground.on_key("HSET", "kv", &["plain", "7"]);
-    assert_eq!(ground.value("plain").await, Some((b"7".to_vec(), 0)));
-    assert_eq!(ground.set("plain", "8", KvCondition::IfRevision(0)).await, KvWrite::Done(()));
-    assert_eq!(ground.add("plain", 1).await, KvWrite::Done(9));
+    fixture.on_key("HSET", "kv", &["plain", "7"]);
+    assert_eq!(fixture.value("plain").await, Some((b"7".to_vec(), 0)));
+    assert_eq!(fixture.set("plain", "8", KvCondition::IfRevision(0)).await, KvWrite::Done(()));
+    assert_eq!(fixture.add("plain", 1).await, KvWrite::Done(9));
 }
 
 #[tokio::test]
 async fn a_redis_that_is_away_is_an_error_and_then_it_goes_on() {
     let mut server = RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let ground = Ground::on(&server).await;
-    ground.set("a", "v", KvCondition::Always).await;
+    let fixture = Fixture::on(&server).await;
+    fixture.set("a", "v", KvCondition::Always).await;
     server.stop();
-    let error = ground.queue.kv_get(&ground.topic, b"a").await.unwrap_err();
+    let error = fixture.queue.kv_get(&fixture.topic, b"a").await.unwrap_err();
     assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
     server.restart();
     let mut found = None;
     eventually!(
         {
-            if let Ok(entry) = ground.queue.kv_get(&ground.topic, b"a").await {
+            if let Ok(entry) = fixture.queue.kv_get(&fixture.topic, b"a").await {
                 found = entry;
             }
             found.is_some()
@@ -383,10 +388,10 @@ async fn a_redis_that_is_away_is_an_error_and_then_it_goes_on() {
 
 #[tokio::test]
 async fn malformed_calls_are_refused_and_change_nothing() {
-    let ground = Ground::new().await;
-    ground.keep("a", "1", Some(HOUR), KvCondition::Always).await;
-    ground.keep("over", "1", Some(HOUR), KvCondition::Always).await;
-    let before = ground.snapshot().state();
+    let fixture = Fixture::new().await;
+    fixture.keep("a", "1", Some(HOUR), KvCondition::Always).await;
+    fixture.keep("over", "1", Some(HOUR), KvCondition::Always).await;
+    let before = fixture.snapshot().state();
     let (long, large) = ("n".repeat(257), "v".repeat(65_537));
     let calls: [(&crate::script::RawScript, &[&str]); 16] = [
         (&KV_SET, &[]),
@@ -407,27 +412,27 @@ async fn malformed_calls_are_refused_and_change_nothing() {
         (&KV_SWEEP, &["1001"]),
     ];
     for (script, args) in calls {
-        let error = script.try_call(&ground, args).unwrap_err();
+        let error = script.try_call(&fixture, args).unwrap_err();
         assert_eq!(error.code(), Some("DUEBOX"), "{args:?}: {error}");
-        assert_eq!(ground.snapshot().state(), before, "{args:?} has changed a key");
+        assert_eq!(fixture.snapshot().state(), before, "{args:?} has changed a key");
     }
-    let none: Vec<String> = KV_GET.call(&ground, &["nothing"]);
+    let none: Vec<String> = KV_GET.call(&fixture, &["nothing"]);
     assert_eq!(none, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn the_doctor_says_what_of_a_large_store_it_does_not_count() {
-    let ground = Ground::new().await;
-    ground.fill(10_001, 5);
+    let fixture = Fixture::new().await;
+    fixture.fill(10_001, 5);
     let mut found = Vec::new();
     let mut tell = |finding: duebox_queue::Finding| found.push(finding.kind);
-    let left_out = ground.queue.examine(&ground.topic, Checkup::LOOK, &mut tell).await.unwrap();
+    let left_out = fixture.queue.examine(&fixture.topic, Checkup::LOOK, &mut tell).await.unwrap();
     assert_eq!((left_out, found), (vec![Unexamined::Values], vec![]));
-    ground.on_key("HDEL", "kv", &["fill-1"]);
+    fixture.on_key("HDEL", "kv", &["fill-1"]);
     let mut found = Vec::new();
     let mut tell = |finding: duebox_queue::Finding| found.push(finding.kind);
-    let left_out = ground.queue.examine(&ground.topic, Checkup::REPAIR, &mut tell).await.unwrap();
+    let left_out = fixture.queue.examine(&fixture.topic, Checkup::REPAIR, &mut tell).await.unwrap();
     assert_eq!((left_out, found), (vec![], vec![Kind::WrongBytes]));
     let names: usize = (0..10_001).filter(|n| *n != 1).map(|n| format!("fill-{n}").len()).sum();
-    assert_eq!(ground.counted_bytes(), names);
+    assert_eq!(fixture.counted_bytes(), names);
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use duebox_queue::{KV_BYTES_MAX, KV_NAMES_MAX, KvCondition, KvWrite, QueueError};
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DONE: KvWrite<()> = KvWrite::Done(());
 
-impl Ground {
+impl Fixture {
     async fn write(&self, value: &str, condition: KvCondition) -> KvWrite<()> {
         self.write_for(None, value, condition).await
     }
@@ -48,123 +48,127 @@ impl Ground {
 
 #[tokio::test]
 async fn a_value_that_was_taken_away_and_written_again_is_another_one() {
-    let ground = Ground::new().await;
-    ground.write("1", KvCondition::Always).await;
-    let seen = ground.revision().await;
-    assert!(ground.queue.kv_delete(&ground.topic, b"a").await.unwrap());
-    ground.write("1", KvCondition::Always).await;
-    assert_eq!(ground.write("2", KvCondition::IfRevision(seen)).await, KvWrite::Conflict);
-    let seen = ground.revision().await;
-    assert_eq!(ground.write("2", KvCondition::IfRevision(seen)).await, DONE);
-    assert_eq!(ground.write("3", KvCondition::IfRevision(seen)).await, KvWrite::Conflict);
+    let fixture = Fixture::new().await;
+    fixture.write("1", KvCondition::Always).await;
+    let seen = fixture.revision().await;
+    assert!(fixture.queue.kv_delete(&fixture.topic, b"a").await.unwrap());
+    fixture.write("1", KvCondition::Always).await;
+    assert_eq!(fixture.write("2", KvCondition::IfRevision(seen)).await, KvWrite::Conflict);
+    let seen = fixture.revision().await;
+    assert_eq!(fixture.write("2", KvCondition::IfRevision(seen)).await, DONE);
+    assert_eq!(fixture.write("3", KvCondition::IfRevision(seen)).await, KvWrite::Conflict);
 }
 
 #[tokio::test]
 async fn a_clock_that_was_set_back_gives_no_revision_twice() {
-    let ground = Ground::new().await;
-    ground.write("1", KvCondition::Always).await;
+    let fixture = Fixture::new().await;
+    fixture.write("1", KvCondition::Always).await;
     // Written an hour ahead of the clock that there is now.
-    let ahead = ground.revision().await + 3_600_000_000;
-    ground.on_key("HSET", "kv:rev", &["a", &ahead.to_string()]);
-    assert_eq!(ground.write("2", KvCondition::IfRevision(ahead)).await, DONE);
-    assert_eq!(ground.revision().await, ahead + 1);
-    assert_eq!(ground.count_on(1).await, KvWrite::Done(3));
-    assert_eq!(ground.revision().await, ahead + 2);
+    let ahead = fixture.revision().await + 3_600_000_000;
+    fixture.on_key("HSET", "kv:rev", &["a", &ahead.to_string()]);
+    assert_eq!(fixture.write("2", KvCondition::IfRevision(ahead)).await, DONE);
+    assert_eq!(fixture.revision().await, ahead + 1);
+    assert_eq!(fixture.count_on(1).await, KvWrite::Done(3));
+    assert_eq!(fixture.revision().await, ahead + 2);
 }
 
 #[tokio::test]
 async fn what_is_over_holds_no_condition_and_counts_for_nothing() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for (number, condition) in [KvCondition::IfAbsent, KvCondition::Always].into_iter().enumerate()
     {
-        ground.write_for(Some(HOUR), "41", KvCondition::Always).await;
-        let seen = ground.revision().await;
-        ground.end_its_time();
-        assert!(!ground.is_there().await, "{number}");
-        assert_eq!(ground.write("x", KvCondition::IfRevision(seen)).await, KvWrite::Conflict);
-        assert_eq!(ground.write("42", condition).await, DONE, "{number}");
+        fixture.write_for(Some(HOUR), "41", KvCondition::Always).await;
+        let seen = fixture.revision().await;
+        fixture.end_its_time();
+        assert!(!fixture.is_there().await, "{number}");
+        assert_eq!(fixture.write("x", KvCondition::IfRevision(seen)).await, KvWrite::Conflict);
+        assert_eq!(fixture.write("42", condition).await, DONE, "{number}");
     }
-    ground.write_for(Some(HOUR), "41", KvCondition::Always).await;
-    ground.end_its_time();
-    assert_eq!(ground.count_on(1).await, KvWrite::Done(1), "the count begins anew");
-    assert_eq!(ground.times(), 0, "and is kept for ever");
+    fixture.write_for(Some(HOUR), "41", KvCondition::Always).await;
+    fixture.end_its_time();
+    assert_eq!(fixture.count_on(1).await, KvWrite::Done(1), "the count begins anew");
+    assert_eq!(fixture.times(), 0, "and is kept for ever");
 }
 
 #[tokio::test]
 async fn the_time_of_a_value_goes_with_the_value_and_a_sum_keeps_it() {
-    let ground = Ground::new().await;
-    ground.write_for(Some(HOUR), "1", KvCondition::Always).await;
-    ground.write("2", KvCondition::Always).await;
-    assert_eq!(ground.times(), 0, "written for ever");
-    ground.write_for(Some(HOUR), "3", KvCondition::Always).await;
-    assert_eq!((ground.count_on(4).await, ground.times()), (KvWrite::Done(7), 1));
-    ground.end_its_time();
-    assert!(!ground.is_there().await);
+    let fixture = Fixture::new().await;
+    fixture.write_for(Some(HOUR), "1", KvCondition::Always).await;
+    fixture.write("2", KvCondition::Always).await;
+    assert_eq!(fixture.times(), 0, "written for ever");
+    fixture.write_for(Some(HOUR), "3", KvCondition::Always).await;
+    assert_eq!((fixture.count_on(4).await, fixture.times()), (KvWrite::Done(7), 1));
+    fixture.end_its_time();
+    assert!(!fixture.is_there().await);
     // A refused write leaves the time as it was.
-    ground.write_for(Some(HOUR), "text", KvCondition::Always).await;
-    let before = ground.snapshot().state();
-    assert_eq!(ground.count_on(1).await, KvWrite::NotANumber);
-    assert_eq!(ground.write("x", KvCondition::IfAbsent).await, KvWrite::Conflict);
-    assert_eq!(ground.snapshot().state(), before);
+    fixture.write_for(Some(HOUR), "text", KvCondition::Always).await;
+    let before = fixture.snapshot().state();
+    assert_eq!(fixture.count_on(1).await, KvWrite::NotANumber);
+    assert_eq!(fixture.write("x", KvCondition::IfAbsent).await, KvWrite::Conflict);
+    assert_eq!(fixture.snapshot().state(), before);
 }
 
 #[tokio::test]
 async fn a_sum_beyond_64_bits_is_refused_at_both_ends() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for (start, delta) in [(i64::MAX, 1), (i64::MIN, -1), (i64::MAX, i64::MAX)] {
-        ground.write(&start.to_string(), KvCondition::Always).await;
-        let before = ground.snapshot().state();
-        assert_eq!(ground.count_on(delta).await, KvWrite::NotANumber, "{start} {delta}");
-        assert_eq!(ground.snapshot().state(), before);
+        fixture.write(&start.to_string(), KvCondition::Always).await;
+        let before = fixture.snapshot().state();
+        assert_eq!(fixture.count_on(delta).await, KvWrite::NotANumber, "{start} {delta}");
+        assert_eq!(fixture.snapshot().state(), before);
     }
-    assert_eq!(ground.count_on(i64::MIN).await, KvWrite::Done(-1));
+    assert_eq!(fixture.count_on(i64::MIN).await, KvWrite::Done(-1));
     for text in ["", " 1", "1 ", "1.0", "0x1", "--1", "9223372036854775808"] {
-        ground.write(text, KvCondition::Always).await;
-        assert_eq!(ground.count_on(1).await, KvWrite::NotANumber, "{text:?}");
+        fixture.write(text, KvCondition::Always).await;
+        assert_eq!(fixture.count_on(1).await, KvWrite::NotANumber, "{text:?}");
     }
 }
 
 #[tokio::test]
 async fn at_its_bounds_a_store_lets_go_and_shrinks_and_takes_nothing_new() {
-    let ground = Ground::new().await;
-    ground.write("12345", KvCondition::Always).await;
+    let fixture = Fixture::new().await;
+    fixture.write("12345", KvCondition::Always).await;
     for (names, bytes) in [(KV_NAMES_MAX - 1, 6), (1, KV_BYTES_MAX)] {
         let mut fill = redis::pipe();
         for number in 0..names {
-            fill.hset(ground.key("kv"), format!("fill-{number}"), "").ignore();
+            fill.hset(fixture.key("kv"), format!("fill-{number}"), "").ignore();
         }
-        let () = fill.exec_async(&mut ground.queue.redis()).await.unwrap();
-        ground.on_key("HSET", "meta", &["kv_bytes", &bytes.to_string()]);
+        fixture.exec(&fill);
+        fixture.on_key("HSET", "meta", &["kv_bytes", &bytes.to_string()]);
         let other = async || {
-            let value = ground.queue.kv_set(&ground.topic, b"b", b"", None, KvCondition::Always);
-            let sum = ground.queue.kv_add(&ground.topic, b"b", 1);
+            let value = fixture.queue.kv_set(&fixture.topic, b"b", b"", None, KvCondition::Always);
+            let sum = fixture.queue.kv_add(&fixture.topic, b"b", 1);
             (value.await.unwrap(), sum.await.unwrap())
         };
-        let before = ground.snapshot().state();
+        let before = fixture.snapshot().state();
         assert_eq!(other().await, (KvWrite::Full, KvWrite::Full), "{names} {bytes}");
-        assert_eq!(ground.snapshot().state(), before);
-        assert_eq!(ground.write("1", KvCondition::Always).await, DONE, "{names}: it may shrink");
-        assert!(ground.queue.kv_delete(&ground.topic, b"a").await.unwrap());
-        assert_eq!(ground.write("12345", KvCondition::Always).await, DONE, "{names}: in its place");
-        ground.on_key("DEL", "kv", &[]);
-        ground.on_key("DEL", "kv:rev", &[]);
-        ground.on_key("DEL", "meta", &[]);
-        ground.write("12345", KvCondition::Always).await;
+        assert_eq!(fixture.snapshot().state(), before);
+        assert_eq!(fixture.write("1", KvCondition::Always).await, DONE, "{names}: it may shrink");
+        assert!(fixture.queue.kv_delete(&fixture.topic, b"a").await.unwrap());
+        assert_eq!(
+            fixture.write("12345", KvCondition::Always).await,
+            DONE,
+            "{names}: in its place"
+        );
+        fixture.on_key("DEL", "kv", &[]);
+        fixture.on_key("DEL", "kv:rev", &[]);
+        fixture.on_key("DEL", "meta", &[]);
+        fixture.write("12345", KvCondition::Always).await;
     }
 }
 
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error_that_changes_nothing() {
     for name in ["kv", "kv:rev", "kv:at", "meta"] {
-        let ground = Ground::new().await;
-        ground.on_key("SET", name, &["a text"]);
-        let before = ground.keys();
-        let (queue, topic) = (&ground.queue, &ground.topic);
+        let fixture = Fixture::new().await;
+        fixture.on_key("SET", name, &["a text"]);
+        let before = fixture.keys();
+        let (queue, topic) = (&fixture.queue, &fixture.topic);
         let set = queue.kv_set(topic, b"a", b"1", Some(HOUR), KvCondition::Always).await;
         let errors = [set.err(), queue.kv_add(topic, b"a", 1).await.err()];
         for error in errors {
             assert!(matches!(error, Some(QueueError::Refused(_))), "{name}: {error:?}");
         }
-        assert_eq!(ground.keys(), before, "{name}");
+        assert_eq!(fixture.keys(), before, "{name}");
     }
 }

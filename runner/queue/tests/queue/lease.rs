@@ -9,9 +9,9 @@ use duebox_queue::{
     Turn, Verdict,
 };
 
-use crate::ground::{Ground, LEASE, call, id, job, release, twin};
+use crate::fixture::{Fixture, LEASE, call, id, job, release, twin};
 use crate::snapshot::ids;
-use crate::{ground, script};
+use crate::{fixture, script};
 
 fn jobs(leased: Leased) -> (Vec<Lease>, u64) {
     match leased {
@@ -26,14 +26,14 @@ fn names(leases: &[Lease]) -> Vec<String> {
 
 #[tokio::test]
 async fn the_longest_due_come_first_under_one_token() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for (name, due) in [("c", 3), ("a", 9), ("b", 6)] {
-        ground.plain_push(name, name, ground.now_ms() - due * 1_000);
+        fixture.plain_push(name, name, fixture.now_ms() - due * 1_000);
     }
-    ground.promote().await;
-    let before = ground.snapshot();
-    let (leases, withdrawn) = jobs(ground.lease(&call(2)).await);
-    let after = ground.snapshot();
+    fixture.promote().await;
+    let before = fixture.snapshot();
+    let (leases, withdrawn) = jobs(fixture.lease(&call(2)).await);
+    let after = fixture.snapshot();
 
     assert_eq!((names(&leases), withdrawn), (vec!["a".into(), "b".into()], 0));
     assert_eq!(leases[0].token, leases[1].token);
@@ -49,36 +49,36 @@ async fn the_longest_due_come_first_under_one_token() {
 
 #[tokio::test]
 async fn nothing_ready_is_empty_and_a_paused_topic_hands_out_nothing() {
-    let ground = Ground::new().await;
-    assert!(matches!(ground.lease(&call(9)).await, Leased::Empty { .. }));
-    ground.push("a").await;
-    ground.on_key("HSET", "meta", &["paused", "1"]);
-    let before = ground.snapshot().state();
-    assert!(matches!(ground.lease(&call(9)).await, Leased::Paused));
-    assert_eq!(ground.snapshot().state(), before);
+    let fixture = Fixture::new().await;
+    assert!(matches!(fixture.lease(&call(9)).await, Leased::Empty { .. }));
+    fixture.push("a").await;
+    fixture.on_key("HSET", "meta", &["paused", "1"]);
+    let before = fixture.snapshot().state();
+    assert!(matches!(fixture.lease(&call(9)).await, Leased::Paused));
+    assert_eq!(fixture.snapshot().state(), before);
     for running in ["0", ""] {
         if running.is_empty() {
-            ground.on_key("HDEL", "meta", &["paused"]);
+            fixture.on_key("HDEL", "meta", &["paused"]);
         } else {
-            ground.on_key("HSET", "meta", &["paused", running]);
+            fixture.on_key("HSET", "meta", &["paused", running]);
         }
-        let lease = ground.lease_only("a").await;
-        ground.settle(lease, release()).await;
+        let lease = fixture.lease_only("a").await;
+        fixture.settle(lease, release()).await;
     }
 }
 
 #[tokio::test]
 async fn a_repeated_call_gets_the_same_jobs_under_the_same_token() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let options = Options::default().with_max_attempts(2);
-    ground.push_job(NewJob { options, ..job("a") }, IfExists::Reject).await;
-    ground.push("b").await;
+    fixture.push_job(NewJob { options, ..job("a") }, IfExists::Reject).await;
+    fixture.push("b").await;
     let lost = call(2);
-    let (first, _) = jobs(ground.lease(&lost).await);
-    ground.push("c").await;
-    ground.on_key("HSET", "meta", &["paused", "1"]);
+    let (first, _) = jobs(fixture.lease(&lost).await);
+    fixture.push("c").await;
+    fixture.on_key("HSET", "meta", &["paused", "1"]);
     for _ in 0..2 {
-        let (again, withdrawn) = jobs(ground.lease(&lost).await);
+        let (again, withdrawn) = jobs(fixture.lease(&lost).await);
         assert_eq!((names(&again), withdrawn), (names(&first), 0));
         for (again, first) in again.iter().zip(&first) {
             assert_eq!(again.token, first.token);
@@ -86,164 +86,164 @@ async fn a_repeated_call_gets_the_same_jobs_under_the_same_token() {
             assert_eq!(again.options, first.options);
         }
     }
-    for lease in jobs(ground.lease(&lost).await).0 {
-        assert_eq!(ground.settle(lease, release()).await, Settled::Released);
+    for lease in jobs(fixture.lease(&lost).await).0 {
+        assert_eq!(fixture.settle(lease, release()).await, Settled::Released);
     }
-    assert_eq!(ids(&ground.snapshot().ready), ["a", "b", "c"]);
+    assert_eq!(ids(&fixture.snapshot().ready), ["a", "b", "c"]);
 }
 
 #[tokio::test]
 async fn a_repeated_call_leaves_out_the_cancelled_and_the_settled() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for name in ["a", "b", "c"] {
-        ground.push(name).await;
+        fixture.push(name).await;
     }
     let lost = call(3);
-    let (mut first, _) = jobs(ground.lease(&lost).await);
-    ground.queue.cancel(&ground.topic, &id("a")).await.unwrap();
-    assert_eq!(ground.settle(first.remove(1), Verdict::Ack).await, Settled::Done);
-    let (again, withdrawn) = jobs(ground.lease(&lost).await);
+    let (mut first, _) = jobs(fixture.lease(&lost).await);
+    fixture.queue.cancel(&fixture.topic, &id("a")).await.unwrap();
+    assert_eq!(fixture.settle(first.remove(1), Verdict::Ack).await, Settled::Done);
+    let (again, withdrawn) = jobs(fixture.lease(&lost).await);
     assert_eq!((names(&again), withdrawn), (vec!["c".into()], 0));
-    assert_eq!(ids(&ground.snapshot().unack), ["a", "c"], "a cancelled lease runs out by itself");
+    assert_eq!(ids(&fixture.snapshot().unack), ["a", "c"], "a cancelled lease runs out by itself");
 }
 
 #[tokio::test]
 async fn an_expired_call_is_a_new_call() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
     let lost = call(9);
-    let (mut first, _) = jobs(ground.lease(&lost).await);
-    ground.advance(LEASE - Duration::from_secs(1), &mut [&mut first[0]]);
-    assert_eq!(jobs(ground.lease(&lost).await).0.len(), 1, "it holds to its end");
-    ground.advance(Duration::from_secs(1), &mut [&mut first[0]]);
+    let (mut first, _) = jobs(fixture.lease(&lost).await);
+    fixture.advance(LEASE - Duration::from_secs(1), &mut [&mut first[0]]);
+    assert_eq!(jobs(fixture.lease(&lost).await).0.len(), 1, "it holds to its end");
+    fixture.advance(Duration::from_secs(1), &mut [&mut first[0]]);
     assert!(
-        matches!(ground.lease(&lost).await, Leased::Empty { .. }),
+        matches!(fixture.lease(&lost).await, Leased::Empty { .. }),
         "a is leased, though expired"
     );
-    ground.push("b").await;
-    let (second, _) = jobs(ground.lease(&lost).await);
+    fixture.push("b").await;
+    let (second, _) = jobs(fixture.lease(&lost).await);
     assert_eq!(names(&second), ["b"]);
     assert_ne!(second[0].token, first[0].token);
 }
 
 #[tokio::test]
 async fn call_ids_are_forgotten_when_they_expire() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for name in ["a", "b", "c"] {
-        ground.push(name).await;
-        assert_eq!(ground.lease_up_to(1).await.len(), 1);
+        fixture.push(name).await;
+        assert_eq!(fixture.lease_up_to(1).await.len(), 1);
     }
-    assert_eq!(ground.snapshot().holders.len(), 3);
-    ground.advance(LEASE, &mut []);
-    assert!(matches!(ground.lease(&call(1)).await, Leased::Empty { .. }));
-    assert!(ground.snapshot().holders.is_empty());
+    assert_eq!(fixture.snapshot().holders.len(), 3);
+    fixture.advance(LEASE, &mut []);
+    assert!(matches!(fixture.lease(&call(1)).await, Leased::Empty { .. }));
+    assert!(fixture.snapshot().holders.is_empty());
 }
 
 #[tokio::test]
 async fn a_call_id_is_kept_while_a_late_repetition_could_lease() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.push("b").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.push("b").await;
     let slow = call(1);
-    let (first, _) = jobs(ground.lease(&slow).await);
+    let (first, _) = jobs(fixture.lease(&slow).await);
     for lease in first {
-        assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done);
+        assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
     }
     // Its sender has had the answer; this is a copy that was long on its way.
-    let (late, _) = jobs(ground.lease(&slow).await);
+    let (late, _) = jobs(fixture.lease(&slow).await);
     assert_eq!(names(&late), Vec::<String>::new());
-    assert_eq!(ids(&ground.snapshot().ready), ["b"]);
+    assert_eq!(ids(&fixture.snapshot().ready), ["b"]);
 }
 
 #[tokio::test]
 async fn what_has_no_payload_is_withdrawn_with_all_it_has() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
     for (key, value) in [("attempts", "2"), ("opts", "{}")] {
-        ground.on_key("HSET", key, &["ghost", value]);
+        fixture.on_key("HSET", key, &["ghost", value]);
     }
-    ground.on_key("ZADD", "ready", &["1763740800000", "ghost"]);
-    let (leases, withdrawn) = jobs(ground.lease(&call(9)).await);
+    fixture.on_key("ZADD", "ready", &["1763740800000", "ghost"]);
+    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
     assert_eq!((names(&leases), withdrawn), (vec!["a".into()], 1));
-    let after = ground.snapshot();
+    let after = fixture.snapshot();
     assert!(after.ready.is_empty() && after.attempts.is_empty() && after.opts.is_empty());
 }
 
 #[tokio::test]
 async fn what_is_withdrawn_is_not_empty() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.plain_push("a", "newer", 0);
-    ground.push("b").await;
-    ground.advance(Duration::from_secs(5), &mut []);
-    ground.on_key("ZADD", "ready", &["XX", "1763740800000", "a"]);
-    let (leases, withdrawn) = jobs(ground.lease(&call(1)).await);
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.plain_push("a", "newer", 0);
+    fixture.push("b").await;
+    fixture.advance(Duration::from_secs(5), &mut []);
+    fixture.on_key("ZADD", "ready", &["XX", "1763740800000", "a"]);
+    let (leases, withdrawn) = jobs(fixture.lease(&call(1)).await);
     assert_eq!((leases.len(), withdrawn), (0, 1));
-    assert!(ground.snapshot().holders.is_empty(), "a call that holds nothing is not remembered");
-    assert_eq!(ground.lease_up_to(1).await.len(), 1, "b was behind it");
+    assert!(fixture.snapshot().holders.is_empty(), "a call that holds nothing is not remembered");
+    assert_eq!(fixture.lease_up_to(1).await.len(), 1, "b was behind it");
 }
 
 #[tokio::test]
 async fn a_superseded_job_loses_its_attempts_when_it_is_withdrawn() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
-    ground.settle(lease, ground::nack()).await;
-    ground.advance(ground::BACKOFF, &mut []);
-    ground.promote().await;
-    ground.plain_push("a", "newer", ground.now_ms() + 60_000);
-    assert_eq!(ids(&ground.snapshot().attempts), ["a"]);
-    let (leases, withdrawn) = jobs(ground.lease(&call(9)).await);
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    fixture.settle(lease, fixture::nack()).await;
+    fixture.advance(fixture::BACKOFF, &mut []);
+    fixture.promote().await;
+    fixture.plain_push("a", "newer", fixture.now_ms() + 60_000);
+    assert_eq!(ids(&fixture.snapshot().attempts), ["a"]);
+    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
     assert_eq!((leases.len(), withdrawn), (0, 1));
-    assert!(ground.snapshot().attempts.is_empty());
+    assert!(fixture.snapshot().attempts.is_empty());
 }
 
 #[tokio::test]
 async fn a_leased_id_put_into_ready_by_hand_is_not_leased_twice() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
-    ground.push("b").await;
-    ground.on_key("ZADD", "ready", &["1763740800000", "a"]);
-    let (leases, withdrawn) = jobs(ground.lease(&call(9)).await);
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    fixture.push("b").await;
+    fixture.on_key("ZADD", "ready", &["1763740800000", "a"]);
+    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
     assert_eq!((names(&leases), withdrawn), (vec!["b".into()], 1));
     assert_eq!(leases[0].payload, "b");
-    assert!(ground.snapshot().ready.is_empty());
-    assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done, "the first lease holds");
+    assert!(fixture.snapshot().ready.is_empty());
+    assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done, "the first lease holds");
 
     // Alone it is withdrawn as well.
-    ground.push("c").await;
-    let lease = ground.lease_only("c").await;
-    ground.on_key("ZADD", "ready", &["1763740800000", "c"]);
-    let (leases, withdrawn) = jobs(ground.lease(&call(9)).await);
+    fixture.push("c").await;
+    let lease = fixture.lease_only("c").await;
+    fixture.on_key("ZADD", "ready", &["1763740800000", "c"]);
+    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
     assert_eq!((leases.len(), withdrawn), (0, 1));
-    assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done);
+    assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
 }
 
 #[tokio::test]
 async fn failures_and_crashes_are_told_apart() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.on_key("HSET", "attempts", &["a", "2000007"]);
-    let lease = ground.lease_only("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.on_key("HSET", "attempts", &["a", "2000007"]);
+    let lease = fixture.lease_only("a").await;
     assert_eq!((lease.failures, lease.crashes), (7, 2));
 }
 
 #[tokio::test]
 async fn options_that_cannot_be_read_come_with_the_reason() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.on_key("HSET", "opts", &["a", "{"]);
-    let lease = ground.lease_only("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.on_key("HSET", "opts", &["a", "{"]);
+    let lease = fixture.lease_only("a").await;
     assert!(lease.options.unwrap_err().contains("EOF"));
 }
 
 #[tokio::test]
 async fn an_extension_needs_the_newest_token() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.push("b").await;
-    let leases = ground.lease_up_to(2).await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.push("b").await;
+    let leases = fixture.lease_up_to(2).await;
     let by = Duration::from_millis(1_500);
     let stale = Token::expiring_at_us(leases[1].token.expires_at_us() - 1);
     let extend = [
@@ -251,11 +251,11 @@ async fn an_extension_needs_the_newest_token() {
         Extension { id: id("b"), token: stale, by },
         Extension { id: id("nobody"), token: leases[0].token.clone(), by },
     ];
-    let reply = ground.turn(&Turn { extend: &extend, ..Turn::default() }).await;
+    let reply = fixture.turn(&Turn { extend: &extend, ..Turn::default() }).await;
     let extended = reply.extended.unwrap();
     let later = leases[0].token.expires_at_us() + 1_500_000;
     assert_eq!(extended, [Some(Token::expiring_at_us(later)), None, None]);
-    let after = ground.snapshot();
+    let after = fixture.snapshot();
     assert_eq!(after.unack[b"a".as_slice()], later as f64);
     assert_eq!(after.unack[b"b".as_slice()], leases[1].token.expires_at_us() as f64);
     assert_eq!(after.unack.len(), 2);
@@ -263,10 +263,10 @@ async fn an_extension_needs_the_newest_token() {
 
 #[tokio::test]
 async fn each_lease_is_extended_by_its_own_time_and_repeats_are_harmless() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.push("b").await;
-    let leases = ground.lease_up_to(2).await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.push("b").await;
+    let leases = fixture.lease_up_to(2).await;
     let extend: Vec<Extension> = leases
         .iter()
         .zip([1_000, 2_000, 1_000])
@@ -277,7 +277,7 @@ async fn each_lease_is_extended_by_its_own_time_and_repeats_are_harmless() {
         })
         .collect();
     let twice: Vec<Extension> = extend.iter().chain(&extend).cloned().collect();
-    let reply = ground.turn(&Turn { extend: &twice, ..Turn::default() }).await;
+    let reply = fixture.turn(&Turn { extend: &twice, ..Turn::default() }).await;
     let extended = reply.extended.unwrap();
     assert_eq!(extended[..2], extended[2..]);
     let old = leases[0].token.expires_at_us();
@@ -287,28 +287,28 @@ async fn each_lease_is_extended_by_its_own_time_and_repeats_are_harmless() {
 
 #[tokio::test]
 async fn an_extended_lease_outlives_its_first_expiry() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let mut lease = ground.lease_only("a").await;
-    lease.token = ground.extend(&lease, LEASE).await.unwrap();
-    ground.advance(LEASE, &mut [&mut lease]);
-    assert!(ground.reclaim().await.jobs.is_empty());
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let mut lease = fixture.lease_only("a").await;
+    lease.token = fixture.extend(&lease, LEASE).await.unwrap();
+    fixture.advance(LEASE, &mut [&mut lease]);
+    assert!(fixture.reclaim().await.jobs.is_empty());
     let stale = twin(&lease);
-    ground.advance(LEASE, &mut [&mut lease]);
-    assert_eq!(ground.reclaim().await.jobs.len(), 1);
-    assert_eq!(ground.extend(&lease, LEASE).await, None);
-    assert_eq!(ground.settle(stale, Verdict::Ack).await, Settled::Lost);
+    fixture.advance(LEASE, &mut [&mut lease]);
+    assert_eq!(fixture.reclaim().await.jobs.len(), 1);
+    assert_eq!(fixture.extend(&lease, LEASE).await, None);
+    assert_eq!(fixture.settle(stale, Verdict::Ack).await, Settled::Lost);
 }
 
 #[tokio::test]
 async fn a_bad_wish_is_the_callers_fault_and_spoils_no_other_part_of_the_turn() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
     let bad = LeaseCall { jobs: 0, ..call(0) };
     let settle = [lease.settle(Verdict::Ack)];
     let turn = Turn { settle: &settle, lease: Some(&bad), ..Turn::default() };
-    let reply = ground.queue.turn(&ground.topic, &turn).await.unwrap();
+    let reply = fixture.queue.turn(&fixture.topic, &turn).await.unwrap();
     assert_eq!(reply.settled.unwrap(), [Settled::Done]);
     assert!(reply.leased.is_none());
     match reply.error {
@@ -322,12 +322,12 @@ async fn a_bad_wish_is_the_callers_fault_and_spoils_no_other_part_of_the_turn() 
 
 #[tokio::test]
 async fn the_answer_of_the_script_says_whether_it_is_a_repetition() {
-    let ground = Ground::new().await;
-    ground.push_job(NewJob { payload: Bytes::from("p"), ..job("a") }, IfExists::Reject).await;
+    let fixture = Fixture::new().await;
+    fixture.push_job(NewJob { payload: Bytes::from("p"), ..job("a") }, IfExists::Reject).await;
     let first: Vec<redis::Value> =
-        script::LEASE.call(&ground, &["1", "1000", "x", "0", "0", "", "1"]);
+        script::LEASE.call(&fixture, &["1", "1000", "x", "0", "0", "", "1"]);
     let again: Vec<redis::Value> =
-        script::LEASE.call(&ground, &["1", "1000", "x", "0", "0", "", "1"]);
+        script::LEASE.call(&fixture, &["1", "1000", "x", "0", "0", "", "1"]);
     assert_eq!(first[0], redis::Value::BulkString(b"ok".to_vec()));
     assert_eq!(again[0], redis::Value::BulkString(b"again".to_vec()));
     assert_eq!((first.len(), first[1].clone()), (again.len(), again[1].clone()));

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use duebox_harness::RedisServer;
 use duebox_job::JobId;
-use duebox_queue::{LeaseCall, Rules, Verdict};
+use duebox_queue::{LeaseCall, Limits, Verdict};
 use fastrand::Rng;
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::invariants;
 use crate::ledger::Ledger;
 use crate::model::Model;
@@ -47,7 +47,7 @@ pub(crate) type Outcome = Result<(), String>;
 
 /// One of the topics, as Redis, the model, the ledger and the runners know it.
 pub(crate) struct Side {
-    pub(crate) ground: Ground,
+    pub(crate) fixture: Fixture,
     pub(crate) model: Model,
     pub(crate) ledger: Ledger,
     pub(crate) last: Snapshot,
@@ -125,10 +125,10 @@ pub(crate) const ANSWERS: [&str; 47] = [
 
 impl World {
     pub(crate) async fn new(server: &RedisServer) -> Self {
-        let ground = Ground::on(server).await;
-        let other = ground.beside("sms").await;
+        let fixture = Fixture::on(server).await;
+        let other = fixture.beside("sms").await;
         Self {
-            sides: [Side::new(ground), Side::new(other)],
+            sides: [Side::new(fixture), Side::new(other)],
             rng: Rng::with_seed(0),
             serial: 0,
             reading: None,
@@ -156,9 +156,9 @@ impl World {
     /// Takes a step on one topic; all must agree on what it did.
     pub(crate) async fn take(&mut self, at: usize, step: Step) -> Outcome {
         let side = &mut self.sides[at];
-        let reply = step.perform(&side.ground).await;
-        let now = side.ground.snapshot();
-        let told = format!("{} {step:?}\n    -> {reply:?}", side.ground.topic);
+        let reply = step.perform(&side.fixture).await;
+        let now = side.fixture.snapshot();
+        let told = format!("{} {step:?}\n    -> {reply:?}", side.fixture.topic);
         self.tell(told);
         let side = &mut self.sides[at];
         if matches!(step, Step::Configure(_)) {
@@ -225,7 +225,7 @@ impl World {
         for at in 0..2 {
             self.take(at, Step::Pause(false)).await?;
             if self.rng.bool() {
-                self.take(at, Step::Configure(Rules::default())).await?;
+                self.take(at, Step::Configure(Limits::default())).await?;
             }
         }
         for _ in 0..DRAIN_MAX {
@@ -262,7 +262,7 @@ impl World {
             let kept = |key: &&&str| !KEPT.contains(*key) && **key != "ticks";
             let held = side.last.held();
             if let Some(key) = held.iter().find(kept) {
-                return Err(format!("{key} is left of {}", side.ground.topic));
+                return Err(format!("{key} is left of {}", side.fixture.topic));
             }
         }
         Ok(())
@@ -270,10 +270,10 @@ impl World {
 }
 
 impl Side {
-    fn new(ground: Ground) -> Self {
-        let last = ground.snapshot();
+    fn new(fixture: Fixture) -> Self {
+        let last = fixture.snapshot();
         Self {
-            ground,
+            fixture,
             model: Model::default(),
             ledger: Ledger::default(),
             last,

@@ -3,7 +3,7 @@
 
 // What the tests stand on.
 mod ahead;
-mod ground;
+mod fixture;
 mod script;
 mod snapshot;
 
@@ -12,22 +12,22 @@ mod faults;
 // The faults of other queues.
 mod peers;
 // Each verb's answers, one by one.
+mod cancel;
 mod dead;
 mod follow_ups;
 mod get;
 mod keys;
 mod lease;
+mod limits;
 mod list;
-mod live;
+mod list_live;
 mod pause;
 mod promote;
 mod push;
-mod rules;
 mod settle;
 mod shards;
 mod spread;
 mod spread_life;
-mod withdraw;
 // Arguments that are none change nothing.
 mod refusal;
 // The jobs of schedules.
@@ -40,9 +40,9 @@ mod kv_faults;
 // What bad producers left, found and put right.
 mod doctor;
 // Sleeping runners, what they are told, and what they say of themselves.
-mod orders;
+mod control;
+mod listen;
 mod runners;
-mod wake;
 // A Redis that forgets, goes away, freezes or is full.
 mod outage;
 // Many jobs, odd bytes, and nothing left behind.

@@ -2,30 +2,30 @@
 
 use duebox_harness::{RedisServer, eventually};
 use duebox_queue::{
-    ConnectionSettings, IfExists, Leased, LeasedJobs, Promotion, Pushed, Queue, QueueError,
-    Settled, Turn, Verdict, Wake,
+    ConnectionSettings, IfExists, Leased, LeasedJobs, Notification, Promotion, Pushed, Queue,
+    QueueError, Settled, Turn, Verdict,
 };
 
-use crate::ground::{BACKOFF, CRASHES, Ground, LEASE, call, drop_it, id, job, nack};
+use crate::fixture::{BACKOFF, CRASHES, Fixture, LEASE, call, drop_it, id, job, nack};
 use crate::snapshot::ids;
 
-fn flush_scripts(ground: &Ground) {
-    let () = ground.redis(redis::cmd("SCRIPT").arg("FLUSH"));
+fn flush_scripts(fixture: &Fixture) {
+    let () = fixture.redis(redis::cmd("SCRIPT").arg("FLUSH"));
 }
 
 #[tokio::test]
 async fn forgotten_scripts_are_loaded_again() {
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
-    flush_scripts(&ground);
-    ground.push("a").await;
-    flush_scripts(&ground);
-    let lease = ground.lease_only("a").await;
-    flush_scripts(&ground);
-    ground.queue.cancel(&ground.topic, &lease.id).await.unwrap();
-    flush_scripts(&ground);
-    ground.queue.peek(std::slice::from_ref(&ground.topic)).await.unwrap();
-    flush_scripts(&ground);
+    let fixture = Fixture::on(&server).await;
+    flush_scripts(&fixture);
+    fixture.push("a").await;
+    flush_scripts(&fixture);
+    let lease = fixture.lease_only("a").await;
+    flush_scripts(&fixture);
+    fixture.queue.cancel(&fixture.topic, &lease.id).await.unwrap();
+    flush_scripts(&fixture);
+    fixture.queue.peek(std::slice::from_ref(&fixture.topic)).await.unwrap();
+    flush_scripts(&fixture);
     // A whole turn, in which every script is forgotten.
     let settle = [lease.settle(Verdict::Ack)];
     let call = call(9);
@@ -35,7 +35,7 @@ async fn forgotten_scripts_are_loaded_again() {
         lease: Some(&call),
         ..Turn::default()
     };
-    let reply = ground.turn(&turn).await;
+    let reply = fixture.turn(&turn).await;
     assert_eq!(reply.settled.unwrap(), [Settled::Done]);
     assert!(matches!(reply.leased, Some(Leased::Empty { .. })));
 }
@@ -44,57 +44,57 @@ async fn forgotten_scripts_are_loaded_again() {
 #[tokio::test]
 async fn scripts_forgotten_in_the_middle_lose_and_double_nothing() {
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     let mut acked = 0;
     for round in 0..100 {
         let batch: Vec<_> = (0..5).map(|i| job(&format!("{round}-{i}"))).collect();
-        flush_scripts(&ground);
-        let pushed = ground.push_many(&batch, IfExists::Reject).await;
+        flush_scripts(&fixture);
+        let pushed = fixture.push_many(&batch, IfExists::Reject).await;
         assert_eq!(pushed, [Pushed::Pushed; 5]);
         // Only some are known: EVAL of another text leaves the queue's forgotten.
-        flush_scripts(&ground);
-        let leases = ground.lease_up_to(5).await;
+        flush_scripts(&fixture);
+        let leases = fixture.lease_up_to(5).await;
         assert_eq!(leases.len(), 5);
         let settle: Vec<_> = leases.into_iter().map(|l| l.settle(Verdict::Ack)).collect();
         let call = call(1);
         let turn = Turn { settle: &settle, lease: Some(&call), ..Turn::default() };
-        let reply = ground.turn(&turn).await;
+        let reply = fixture.turn(&turn).await;
         assert_eq!(reply.settled.unwrap(), [Settled::Done; 5]);
         acked += 5;
     }
-    ground.promote().await;
-    assert_eq!((acked, ground.keys()), (500, vec![]));
+    fixture.promote().await;
+    assert_eq!((acked, fixture.keys()), (500, vec![]));
 }
 
 #[tokio::test]
 async fn after_a_restart_the_queue_goes_on() {
     let mut server = RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let ground = Ground::on(&server).await;
-    ground.push("a").await;
-    let lease = ground.lease_only("a").await;
-    let mut listener = ground.queue.listen().await.unwrap();
+    let fixture = Fixture::on(&server).await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    let mut listener = fixture.queue.listen().await.unwrap();
 
     server.restart();
-    assert_eq!(tokio::time::timeout(LEASE, listener.next()).await.unwrap(), Wake::Lost);
+    assert_eq!(tokio::time::timeout(LEASE, listener.next()).await.unwrap(), Notification::Lost);
     let settle = [lease.settle(Verdict::Ack)];
     let turn = Turn { settle: &settle, ..Turn::default() };
     let mut settled;
     eventually!(
         {
             // A try may meet the old connection; repeating it is what a runner does.
-            settled = ground.queue.turn(&ground.topic, &turn).await.ok();
+            settled = fixture.queue.turn(&fixture.topic, &turn).await.ok();
             settled.is_some()
         },
         "the connection comes back by itself"
     );
     assert_eq!(settled.unwrap().settled.unwrap(), [Settled::Done]);
-    let again = ground.queue.push(&ground.topic, &[job("b")], IfExists::Reject).await.unwrap();
+    let again = fixture.queue.push(&fixture.topic, &[job("b")], IfExists::Reject).await.unwrap();
     assert_eq!(again, [Pushed::Pushed]);
-    let mut listener = ground.queue.listen().await.unwrap();
-    ground
+    let mut listener = fixture.queue.listen().await.unwrap();
+    fixture
         .queue
         .turn(
-            &ground.topic,
+            &fixture.topic,
             &Turn {
                 promote: Some(Promotion { jobs: 1, skip: 0, discards_bad: false }),
                 ..Turn::default()
@@ -102,17 +102,18 @@ async fn after_a_restart_the_queue_goes_on() {
         )
         .await
         .unwrap();
-    ground.queue.push(&ground.topic, &[job("c")], IfExists::Reject).await.unwrap();
+    fixture.queue.push(&fixture.topic, &[job("c")], IfExists::Reject).await.unwrap();
     let heard = tokio::time::timeout(LEASE, listener.next()).await.unwrap();
-    assert_eq!(heard, Wake::Topic(ground.topic.clone()));
+    assert_eq!(heard, Notification::WakeUp(fixture.topic.clone()));
 }
 
 #[tokio::test]
 async fn a_redis_that_is_gone_is_an_error_that_says_so() {
     let mut server = RedisServer::start();
-    let ground = Ground::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     server.stop();
-    let error = ground.queue.push(&ground.topic, &[job("a")], IfExists::Reject).await.unwrap_err();
+    let error =
+        fixture.queue.push(&fixture.topic, &[job("a")], IfExists::Reject).await.unwrap_err();
     assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
     assert!(!error.is_final());
     let settings = ConnectionSettings { url: server.url(), password: None };
@@ -132,19 +133,19 @@ async fn a_redis_that_is_gone_is_an_error_that_says_so() {
 #[tokio::test]
 async fn a_lease_call_whose_answer_was_lost_is_answered_again() {
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
-    ground.push("a").await;
-    ground.push("b").await;
+    let fixture = Fixture::on(&server).await;
+    fixture.push("a").await;
+    fixture.push("b").await;
     let lost = call(1);
     let turn = Turn { lease: Some(&lost), ..Turn::default() };
     server.pause();
-    let error = ground.queue.turn(&ground.topic, &turn).await.unwrap_err();
+    let error = fixture.queue.turn(&fixture.topic, &turn).await.unwrap_err();
     assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
     server.resume();
     let mut leased;
     eventually!(
         {
-            leased = ground.queue.turn(&ground.topic, &turn).await.ok().and_then(|r| r.leased);
+            leased = fixture.queue.turn(&fixture.topic, &turn).await.ok().and_then(|r| r.leased);
             leased.is_some()
         },
         "the frozen server answers again"
@@ -153,29 +154,29 @@ async fn a_lease_call_whose_answer_was_lost_is_answered_again() {
         Some(Leased::Jobs(LeasedJobs { leases, .. })) => assert_eq!(leases[0].id.to_string(), "a"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(ids(&ground.snapshot().unack), ["a"], "the lost call and its repetition are one");
-    assert_eq!(ids(&ground.snapshot().ready), ["b"]);
+    assert_eq!(ids(&fixture.snapshot().unack), ["a"], "the lost call and its repetition are one");
+    assert_eq!(ids(&fixture.snapshot().ready), ["b"]);
 }
 
-fn limit_memory(ground: &Ground, bytes: &str) {
-    let () = ground.redis(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes));
+fn limit_memory(fixture: &Fixture, bytes: &str) {
+    let () = fixture.redis(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes));
 }
 
 /// At its memory limit Redis refuses commands that may grow it, and a push is refused whole.
 #[tokio::test]
 async fn a_full_redis_refuses_pushes() {
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
-    ground.push("a").await;
-    let before = ground.snapshot().state();
-    limit_memory(&ground, "1");
+    let fixture = Fixture::on(&server).await;
+    fixture.push("a").await;
+    let before = fixture.snapshot().state();
+    limit_memory(&fixture, "1");
     for mode in [IfExists::Reject, IfExists::Replace] {
         let jobs = [job("new"), job("a")];
-        let error = ground.queue.push(&ground.topic, &jobs, mode).await.unwrap_err();
+        let error = fixture.queue.push(&fixture.topic, &jobs, mode).await.unwrap_err();
         assert!(matches!(&error, QueueError::Refused(why) if why.contains("OOM")), "{error:?}");
     }
-    limit_memory(&ground, "0");
-    assert_eq!(ground.snapshot().state(), before);
+    limit_memory(&fixture, "0");
+    assert_eq!(fixture.snapshot().state(), before);
 }
 
 /// What is there still runs in a full Redis, or its memory would never be free again. Each call
@@ -183,14 +184,14 @@ async fn a_full_redis_refuses_pushes() {
 #[tokio::test]
 async fn a_full_redis_still_drains() {
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     for name in ["acked", "dropped", "expired", "nacked", "released"] {
-        ground.plain_push(name, "p", 0);
+        fixture.plain_push(name, "p", 0);
     }
-    limit_memory(&ground, "1");
-    assert_eq!(ground.promote().await.moved, 5);
+    limit_memory(&fixture, "1");
+    assert_eq!(fixture.promote().await.moved, 5);
     use Settled::{Dead, Done, Released, Retry};
-    for lease in ground.lease_up_to(9).await {
+    for lease in fixture.lease_up_to(9).await {
         let (verdict, word) = match lease.id.as_bytes() {
             b"acked" => (Verdict::Ack, Done),
             b"dropped" => (drop_it(), Dead),
@@ -198,35 +199,35 @@ async fn a_full_redis_still_drains() {
             b"released" => (Verdict::Release { delay: BACKOFF }, Released),
             _ => continue,
         };
-        assert_eq!(ground.settle(lease, verdict).await, word);
+        assert_eq!(fixture.settle(lease, verdict).await, word);
     }
 
     let pass = |time| {
-        limit_memory(&ground, "0");
-        ground.advance(time, &mut []);
-        limit_memory(&ground, "1");
+        limit_memory(&fixture, "0");
+        fixture.advance(time, &mut []);
+        limit_memory(&fixture, "1");
     };
     pass(BACKOFF);
-    assert_eq!(ground.promote().await.moved, 2, "nacked and released");
-    assert_eq!(ground.reclaim().await.jobs, [(id("expired"), Retry)]);
+    assert_eq!(fixture.promote().await.moved, 2, "nacked and released");
+    assert_eq!(fixture.reclaim().await.jobs, [(id("expired"), Retry)]);
     for crashes in 1..CRASHES {
         pass(BACKOFF);
-        assert_eq!(ground.promote().await.moved, 1);
-        let leases = ground.lease_up_to(9).await;
+        assert_eq!(fixture.promote().await.moved, 1);
+        let leases = fixture.lease_up_to(9).await;
         assert!(leases.iter().any(|l| l.id == id("expired") && l.crashes == crashes));
         for lease in leases.into_iter().filter(|lease| lease.id != id("expired")) {
-            assert_eq!(ground.settle(lease, Verdict::Ack).await, Done);
+            assert_eq!(fixture.settle(lease, Verdict::Ack).await, Done);
         }
         pass(LEASE);
-        assert_eq!(ground.reclaim().await.jobs.len(), 1);
+        assert_eq!(fixture.reclaim().await.jobs.len(), 1);
     }
-    limit_memory(&ground, "0");
-    ground.plain_push("bad", "p", 5);
-    limit_memory(&ground, "1");
-    assert_eq!(ground.promote().await.bad, 1);
-    limit_memory(&ground, "0");
-    assert_eq!(ids(&ground.snapshot().dead), ["bad", "dropped", "expired"]);
-    assert!(ground.snapshot().jobs.is_empty());
+    limit_memory(&fixture, "0");
+    fixture.plain_push("bad", "p", 5);
+    limit_memory(&fixture, "1");
+    assert_eq!(fixture.promote().await.bad, 1);
+    limit_memory(&fixture, "0");
+    assert_eq!(ids(&fixture.snapshot().dead), ["bad", "dropped", "expired"]);
+    assert!(fixture.snapshot().jobs.is_empty());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duebox_job::{FollowUp, TopicName};
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::script::RELAY;
 
 /// How long after its reading an entry may be pushed.
@@ -60,7 +60,7 @@ impl Parcel {
 
     /// Pushes parcels to the topic they are for, as a relay does; none if it was too late.
     pub(crate) fn push_raw(
-        target: &Ground,
+        target: &Fixture,
         parcels: &[&Self],
         not_after_ms: u64,
     ) -> Option<Vec<Word>> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::Options;
 use duebox_queue::{
-    Due, Finish, IfExists, LeaseCall, Leased, NewJob, Pushed, Rescheduled, Rules, Settled, Token,
+    Due, Finish, IfExists, LeaseCall, Leased, Limits, NewJob, Pushed, Rescheduled, Settled, Token,
     Verdict,
 };
 
-use crate::ground::{BACKOFF, Ground, LEASE, call, drop_it, id, job, job_in, nack, twin};
+use crate::fixture::{BACKOFF, Fixture, LEASE, call, drop_it, id, job, job_in, nack, twin};
 use crate::script::{CANCEL, LEASE as LEASE_SCRIPT, PROMOTE, PUSH, RECLAIM};
 use crate::snapshot::{Snapshot, ids};
 
@@ -21,164 +21,164 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// the jobs; and however often runners die, what was never started is there to be looked at.
 #[tokio::test]
 async fn prefetch_that_burns_retries() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for n in 0..20 {
-        ground.push(&format!("j{n}")).await;
+        fixture.push(&format!("j{n}")).await;
     }
     for crashes in 0..3 {
-        let leases = ground.lease_up_to(1_000).await;
+        let leases = fixture.lease_up_to(1_000).await;
         assert_eq!(leases.len(), 20);
         let spent: Vec<_> = leases.iter().map(|lease| (lease.failures, lease.crashes)).collect();
         assert_eq!(spent, [(0, crashes); 20], "a runner's death is no failure of a job");
-        ground.advance(LEASE, &mut []);
-        let ended = ground.reclaim().await.jobs;
+        fixture.advance(LEASE, &mut []);
+        let ended = fixture.reclaim().await.jobs;
         let word = if crashes < 2 { Settled::Retry } else { Settled::Dead };
         assert!(ended.len() == 20 && ended.iter().all(|(_, became)| *became == word), "{ended:?}");
-        ground.advance(BACKOFF, &mut []);
-        ground.promote().await;
+        fixture.advance(BACKOFF, &mut []);
+        fixture.promote().await;
     }
-    let after = ground.snapshot();
+    let after = fixture.snapshot();
     assert_eq!((after.dead.len(), after.jobs.len()), (20, 0));
     assert!(Snapshot::text(&after.dead_info, "j7").contains("crashed"));
     // A runner that lives gives back what it did not start, which costs nothing at all.
-    ground.push("given-back").await;
+    fixture.push("given-back").await;
     for _ in 0..9 {
-        let lease = ground.lease_only("given-back").await;
+        let lease = fixture.lease_only("given-back").await;
         assert_eq!((lease.failures, lease.crashes), (0, 0));
-        ground.settle(lease, Verdict::Release { delay: Duration::ZERO }).await;
+        fixture.settle(lease, Verdict::Release { delay: Duration::ZERO }).await;
     }
 }
 
 /// The nack of a runner whose lease is over finds that out, and puts the job nowhere a second time.
 #[tokio::test]
 async fn late_nack_that_re_inserts() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let late = ground.lease_only("a").await;
-    ground.advance(LEASE, &mut []);
-    assert_eq!(ground.reclaim().await.jobs, [(id("a"), Settled::Retry)]);
-    let before = ground.snapshot().state();
-    assert_eq!(ground.settle(twin(&late), nack()).await, Settled::Lost);
-    assert_eq!(ground.snapshot().state(), before);
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let late = fixture.lease_only("a").await;
+    fixture.advance(LEASE, &mut []);
+    assert_eq!(fixture.reclaim().await.jobs, [(id("a"), Settled::Retry)]);
+    let before = fixture.snapshot().state();
+    assert_eq!(fixture.settle(twin(&late), nack()).await, Settled::Lost);
+    assert_eq!(fixture.snapshot().state(), before);
 
-    ground.advance(BACKOFF, &mut []);
-    ground.promote().await;
-    let now = ground.lease_only("a").await;
-    let before = ground.snapshot().state();
-    assert_eq!(ground.settle(late, nack()).await, Settled::Lost, "though it is leased again");
-    assert_eq!(ground.snapshot().state(), before);
+    fixture.advance(BACKOFF, &mut []);
+    fixture.promote().await;
+    let now = fixture.lease_only("a").await;
+    let before = fixture.snapshot().state();
+    assert_eq!(fixture.settle(late, nack()).await, Settled::Lost, "though it is leased again");
+    assert_eq!(fixture.snapshot().state(), before);
     assert_eq!((now.failures, now.crashes), (0, 1), "one death, and no retry was spent twice");
 }
 
 /// The ack of a runner whose lease is over leaves no id without a payload anywhere.
 #[tokio::test]
 async fn late_ack_that_leaves_a_ghost() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let late = ground.lease_only("a").await;
-    ground.advance(LEASE, &mut []);
-    ground.reclaim().await;
-    assert_eq!(ground.settle(twin(&late), Verdict::Ack).await, Settled::Lost);
-    assert_eq!(ids(&ground.snapshot().retry), ["a"]);
-    assert_eq!(ids(&ground.snapshot().jobs), ["a"], "what waits has its payload");
-    ground.advance(BACKOFF, &mut []);
-    ground.promote().await;
-    let now = ground.lease_only("a").await;
-    assert_eq!(ground.settle(now, Verdict::Ack).await, Settled::Done);
-    assert_eq!(ground.settle(late, Verdict::Ack).await, Settled::Lost);
-    assert!(ground.snapshot().held().iter().all(|key| *key == "meta"));
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let late = fixture.lease_only("a").await;
+    fixture.advance(LEASE, &mut []);
+    fixture.reclaim().await;
+    assert_eq!(fixture.settle(twin(&late), Verdict::Ack).await, Settled::Lost);
+    assert_eq!(ids(&fixture.snapshot().retry), ["a"]);
+    assert_eq!(ids(&fixture.snapshot().jobs), ["a"], "what waits has its payload");
+    fixture.advance(BACKOFF, &mut []);
+    fixture.promote().await;
+    let now = fixture.lease_only("a").await;
+    assert_eq!(fixture.settle(now, Verdict::Ack).await, Settled::Done);
+    assert_eq!(fixture.settle(late, Verdict::Ack).await, Settled::Lost);
+    assert!(fixture.snapshot().held().iter().all(|key| *key == "meta"));
 }
 
 /// Due times are milliseconds of Redis' clock, from the push to the lease: none is cut to seconds.
 #[tokio::test]
 async fn second_truncated_times_that_fire_early() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for ms in [1, 499, 999, 1_001] {
         let (name, due) = (format!("in-{ms}"), Due::In(Duration::from_millis(ms)));
-        let before = ground.now_ms();
-        ground.push_job(NewJob { due, ..job(&name) }, IfExists::Reject).await;
-        let score = ground.snapshot().pending.get(name.as_bytes()).copied();
+        let before = fixture.now_ms();
+        fixture.push_job(NewJob { due, ..job(&name) }, IfExists::Reject).await;
+        let score = fixture.snapshot().pending.get(name.as_bytes()).copied();
         // Where a whole millisecond went by meanwhile, it may be due and promoted already.
         assert!(score.is_none_or(|score| score >= (before + ms) as f64), "{ms} ms: {score:?}");
     }
     // Less than a second before its time a job is not promoted, and after it, it is.
     let due = Due::In(Duration::from_millis(30_900));
-    ground.push_job(NewJob { due, ..job("later") }, IfExists::Reject).await;
-    ground.advance(Duration::from_secs(30), &mut []);
-    let snapshot = ground.snapshot();
-    let promoted = ground.promote().await;
-    let early = (snapshot.pending[b"later".as_slice()] as u64).saturating_sub(ground.now_ms());
+    fixture.push_job(NewJob { due, ..job("later") }, IfExists::Reject).await;
+    fixture.advance(Duration::from_secs(30), &mut []);
+    let snapshot = fixture.snapshot();
+    let promoted = fixture.promote().await;
+    let early = (snapshot.pending[b"later".as_slice()] as u64).saturating_sub(fixture.now_ms());
     if early > 0 {
-        assert!(ids(&ground.snapshot().pending).contains(&"later".to_owned()), "{promoted:?}");
+        assert!(ids(&fixture.snapshot().pending).contains(&"later".to_owned()), "{promoted:?}");
     }
-    ground.advance(Duration::from_millis(901), &mut []);
-    ground.promote().await;
-    assert!(ids(&ground.snapshot().ready).contains(&"later".to_owned()));
+    fixture.advance(Duration::from_millis(901), &mut []);
+    fixture.promote().await;
+    assert!(ids(&fixture.snapshot().ready).contains(&"later".to_owned()));
 }
 
 /// Lua's `unpack` ends at about 8,000 values: no script takes more ids than it can carry, and what is
 /// larger is cut into calls.
 #[tokio::test]
 async fn unpack_limit() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let options = Options::default().with_max_attempts(2).with_key("k").unwrap();
     let jobs: Vec<NewJob> =
         (0..9_000).map(|n| NewJob { options: options.clone(), ..job(&format!("j{n}")) }).collect();
-    let words = ground.push_many(&jobs, IfExists::Reject).await;
+    let words = fixture.push_many(&jobs, IfExists::Reject).await;
     assert!(words.len() == 9_000 && words.iter().all(|word| *word == Pushed::Pushed));
-    let leases = ground.lease_up_to(9_000).await;
+    let leases = fixture.lease_up_to(9_000).await;
     assert_eq!(leases.len(), 1_000);
     let drops: Vec<_> = leases.into_iter().map(|lease| lease.settle(drop_it())).collect();
-    assert!(ground.settle_many(&drops).await.iter().all(|word| *word == Settled::Dead));
+    assert!(fixture.settle_many(&drops).await.iter().all(|word| *word == Settled::Dead));
     let all: Vec<_> = jobs.iter().map(|job| job.id.clone()).collect();
-    let cancelled = ground.queue.cancel_many(&ground.topic, &all).await.unwrap();
+    let cancelled = fixture.queue.cancel_many(&fixture.topic, &all).await.unwrap();
     assert_eq!(cancelled.len(), 9_000);
-    assert!(ground.snapshot().jobs.is_empty());
+    assert!(fixture.snapshot().jobs.is_empty());
     let too_many: Vec<String> = (0..8_001).map(|n| n.to_string()).collect();
-    let refused = CANCEL.try_call(&ground, &too_many).unwrap_err();
+    let refused = CANCEL.try_call(&fixture, &too_many).unwrap_err();
     assert_eq!(refused.code(), Some("DUEBOX"), "refused by name, and not by Lua: {refused}");
 }
 
 /// No script looks at more than it was asked to, and a thousand is the most that it can be asked.
 #[tokio::test]
 async fn unbounded_range_in_one_script() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let jobs: Vec<NewJob> = (0..3_000).map(|n| job_in(&format!("j{n}"), 1)).collect();
-    ground.push_many(&jobs, IfExists::Reject).await;
-    ground.advance(Duration::from_secs(2), &mut []);
-    assert_eq!(ground.promote_some(1_000, 0).await.moved, 1_000);
-    assert_eq!(ground.promote_some(100_000, 0).await.moved, 1_000, "the queue asks for no more");
-    assert!(PROMOTE.try_call(&ground, &["100000", "0", "dead"]).is_err());
-    assert!(LEASE_SCRIPT.try_call(&ground, &["100000", "1000", "c", "0", "0", "", "1"]).is_err());
-    assert!(RECLAIM.try_call(&ground, &["100000", "3", "0", "{}"]).is_err());
+    fixture.push_many(&jobs, IfExists::Reject).await;
+    fixture.advance(Duration::from_secs(2), &mut []);
+    assert_eq!(fixture.promote_some(1_000, 0).await.moved, 1_000);
+    assert_eq!(fixture.promote_some(100_000, 0).await.moved, 1_000, "the queue asks for no more");
+    assert!(PROMOTE.try_call(&fixture, &["100000", "0", "dead"]).is_err());
+    assert!(LEASE_SCRIPT.try_call(&fixture, &["100000", "1000", "c", "0", "0", "", "1"]).is_err());
+    assert!(RECLAIM.try_call(&fixture, &["100000", "3", "0", "{}"]).is_err());
     // A range of leases that ran out together is worked off in pieces, too.
     for _ in 0..2 {
-        assert_eq!(ground.lease_up_to(1_000).await.len(), 1_000);
+        assert_eq!(fixture.lease_up_to(1_000).await.len(), 1_000);
     }
-    ground.advance(LEASE, &mut []);
-    assert_eq!(ground.reclaim().await.jobs.len(), 1_000);
-    assert_eq!(ground.reclaim().await.jobs.len(), 1_000);
-    assert_eq!(ground.reclaim().await.jobs.len(), 0);
+    fixture.advance(LEASE, &mut []);
+    assert_eq!(fixture.reclaim().await.jobs.len(), 1_000);
+    assert_eq!(fixture.reclaim().await.jobs.len(), 1_000);
+    assert_eq!(fixture.reclaim().await.jobs.len(), 0);
 }
 
 /// A payload stands as long as its job does: no key of the queue runs out by itself, however late a
 /// job comes to run.
 #[tokio::test]
 async fn payload_that_expires_before_its_job() {
-    let ground = Ground::new().await;
-    ground.push("ready").await;
-    ground.push_job(job_in("pending", 60), IfExists::Reject).await;
-    ground.push("leased").await;
-    ground.lease_up_to(1).await;
-    for name in ground.snapshot().held() {
-        let ttl: i64 = ground.redis(redis::cmd("PTTL").arg(ground.key(name)));
+    let fixture = Fixture::new().await;
+    fixture.push("ready").await;
+    fixture.push_job(job_in("pending", 60), IfExists::Reject).await;
+    fixture.push("leased").await;
+    fixture.lease_up_to(1).await;
+    for name in fixture.snapshot().held() {
+        let ttl: i64 = fixture.redis(redis::cmd("PTTL").arg(fixture.key(name)));
         assert_eq!(ttl, -1, "{name} would run out");
     }
-    ground.advance(DAY * 365, &mut []);
-    ground.reclaim().await;
-    ground.advance(BACKOFF, &mut []);
-    ground.promote().await;
-    let mut payloads: Vec<_> = ground.lease_up_to(9).await;
+    fixture.advance(DAY * 365, &mut []);
+    fixture.reclaim().await;
+    fixture.advance(BACKOFF, &mut []);
+    fixture.promote().await;
+    let mut payloads: Vec<_> = fixture.lease_up_to(9).await;
     payloads.sort_by(|a, b| a.id.cmp(&b.id));
     let payloads: Vec<&[u8]> = payloads.iter().map(|lease| &lease.payload[..]).collect();
     assert_eq!(payloads, [&b"leased"[..], b"pending", b"ready"]);
@@ -187,84 +187,84 @@ async fn payload_that_expires_before_its_job() {
 /// A retry that is due comes to ready under its due time: new jobs that pour in do not go before it.
 #[tokio::test]
 async fn retry_starvation_by_new_jobs() {
-    let ground = Ground::new().await;
-    ground.push("tried").await;
-    let lease = ground.lease_only("tried").await;
-    ground.settle(lease, nack()).await;
-    ground.advance(BACKOFF + Duration::from_secs(1), &mut []);
+    let fixture = Fixture::new().await;
+    fixture.push("tried").await;
+    let lease = fixture.lease_only("tried").await;
+    fixture.settle(lease, nack()).await;
+    fixture.advance(BACKOFF + Duration::from_secs(1), &mut []);
     let new: Vec<NewJob> = (0..1_500).map(|n| job(&format!("new-{n}"))).collect();
-    ground.push_many(&new, IfExists::Reject).await;
+    fixture.push_many(&new, IfExists::Reject).await;
     for n in 0..1_500 {
-        ground.plain_push(&format!("plain-{n}"), "p", 0);
+        fixture.plain_push(&format!("plain-{n}"), "p", 0);
     }
     // Even a promote of one id has a place for it.
-    ground.promote_some(1, 0).await;
-    assert_eq!(ground.lease_up_to(1).await[0].id, id("tried"));
+    fixture.promote_some(1, 0).await;
+    assert_eq!(fixture.lease_up_to(1).await[0].id, id("tried"));
 }
 
 /// A push that is refused, for whatever reason, leaves no lock on its id.
 #[tokio::test]
 async fn unique_lock_leaked_on_id_conflict() {
-    let ground = Ground::new().await;
-    let rules = Rules { max_pending: 1, ..Rules::default() };
-    ground.queue.configure(&ground.topic, &rules).await.unwrap();
-    ground.push("a").await;
-    let before = ground.snapshot().state();
-    assert_eq!(ground.push_job(job("a"), IfExists::Reject).await, Pushed::Exists);
-    assert_eq!(ground.push_job(job("b"), IfExists::Reject).await, Pushed::Full);
+    let fixture = Fixture::new().await;
+    let rules = Limits { max_pending: 1, ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
+    fixture.push("a").await;
+    let before = fixture.snapshot().state();
+    assert_eq!(fixture.push_job(job("a"), IfExists::Reject).await, Pushed::Exists);
+    assert_eq!(fixture.push_job(job("b"), IfExists::Reject).await, Pushed::Full);
     let bad = NewJob { due: Due::At(5), ..job("c") };
-    assert_eq!(ground.push_job(bad, IfExists::Reject).await, Pushed::BadDue);
-    assert_eq!(ground.snapshot().state(), before);
+    assert_eq!(fixture.push_job(bad, IfExists::Reject).await, Pushed::BadDue);
+    assert_eq!(fixture.snapshot().state(), before);
     // And one that is held is free at its time, whatever was tried meanwhile.
-    let lease = ground.lease_only("a").await;
+    let lease = fixture.lease_only("a").await;
     let finish = Finish { unique_for: DAY, ..Finish::default() };
-    ground.settle(lease, Verdict::Finish(finish)).await;
+    fixture.settle(lease, Verdict::Finish(finish)).await;
     for _ in 0..3 {
-        ground.advance(DAY / 4, &mut []);
-        assert_eq!(ground.push_job(job("a"), IfExists::Replace).await, Pushed::Held);
+        fixture.advance(DAY / 4, &mut []);
+        assert_eq!(fixture.push_job(job("a"), IfExists::Replace).await, Pushed::Held);
     }
-    ground.advance(DAY / 4, &mut []);
-    assert_eq!(ground.push_job(job("a"), IfExists::Reject).await, Pushed::Pushed);
+    fixture.advance(DAY / 4, &mut []);
+    assert_eq!(fixture.push_job(job("a"), IfExists::Reject).await, Pushed::Pushed);
 }
 
 /// Whatever stands in a payload or an id, or was written as options: it is handed out once like any
 /// other, and holds up nobody.
 #[tokio::test]
 async fn undecodable_job_that_hot_loops_its_bucket() {
-    let ground = Ground::new().await;
-    ground.plain_push_bytes(b"\xff\x00 {", b"\x80\xff not json", "0");
-    ground.plain_push("", "of an id without a character", 0);
-    ground.plain_push("odd", "p", 0);
-    ground.on_key("HSET", "opts", &["odd", "{\"key\":"]);
-    ground.on_key("ZADD", "pending", &["0", "without a payload"]);
-    ground.plain_push("bad", "p", "inf");
-    let promoted = ground.promote().await;
+    let fixture = Fixture::new().await;
+    fixture.plain_push_bytes(b"\xff\x00 {", b"\x80\xff not json", "0");
+    fixture.plain_push("", "of an id without a character", 0);
+    fixture.plain_push("odd", "p", 0);
+    fixture.on_key("HSET", "opts", &["odd", "{\"key\":"]);
+    fixture.on_key("ZADD", "pending", &["0", "without a payload"]);
+    fixture.plain_push("bad", "p", "inf");
+    let promoted = fixture.promote().await;
     assert_eq!((promoted.moved, promoted.bad, promoted.more), (4, 1, false));
-    let leases = ground.lease_up_to(9).await;
+    let leases = fixture.lease_up_to(9).await;
     assert_eq!(leases.len(), 3, "what has no payload is no job");
     let bad: Vec<_> = leases.iter().filter(|lease| lease.options.is_err()).collect();
     assert_eq!(bad.len(), 1, "options that cannot be read are told as such");
     for lease in leases {
-        assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done);
+        assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
     }
-    assert!(matches!(ground.lease(&call(9)).await, Leased::Empty { .. }), "nothing comes again");
-    assert_eq!(ground.promote().await.next_due_in, None, "and nobody need wake for it");
+    assert!(matches!(fixture.lease(&call(9)).await, Leased::Empty { .. }), "nothing comes again");
+    assert_eq!(fixture.promote().await.next_due_in, None, "and nobody need wake for it");
 }
 
 /// Bucket races of schedulers without scripts: of two that promote and lease at the same time, each
 /// job comes to one.
 #[tokio::test]
 async fn bucket_race_that_pushes_a_job_twice() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let jobs: Vec<NewJob> = (0..600).map(|n| job_in(&format!("j{n}"), 1)).collect();
-    ground.push_many(&jobs, IfExists::Reject).await;
-    ground.advance(Duration::from_secs(2), &mut []);
+    fixture.push_many(&jobs, IfExists::Reject).await;
+    fixture.advance(Duration::from_secs(2), &mut []);
     let runner = async |runner: usize| {
         let mut had = Vec::new();
         for n in 0..40 {
-            ground.promote_some(50, 0).await;
+            fixture.promote_some(50, 0).await;
             let call = LeaseCall::new(20, LEASE, format!("runner-{runner}:{n}"));
-            if let Leased::Jobs(jobs) = ground.lease(&call).await {
+            if let Leased::Jobs(jobs) = fixture.lease(&call).await {
                 had.extend(jobs.leases.into_iter().map(|lease| lease.id));
             }
         }
@@ -282,21 +282,21 @@ async fn bucket_race_that_pushes_a_job_twice() {
 /// An extension, a reschedule or a settle that makes no sense says so and changes nothing.
 #[tokio::test]
 async fn requests_that_make_no_sense_say_so() {
-    let ground = Ground::new().await;
-    ground.push("dead").await;
-    let lease = ground.lease_only("dead").await;
+    let fixture = Fixture::new().await;
+    fixture.push("dead").await;
+    let lease = fixture.lease_only("dead").await;
     let gone = twin(&lease);
-    ground.settle(lease, drop_it()).await;
-    let (queue, topic) = (&ground.queue, &ground.topic);
-    let before = ground.snapshot().state();
+    fixture.settle(lease, drop_it()).await;
+    let (queue, topic) = (&fixture.queue, &fixture.topic);
+    let before = fixture.snapshot().state();
     assert_eq!(queue.reschedule(topic, &id("dead"), Due::Now).await.unwrap(), Rescheduled::None);
-    assert_eq!(ground.extend(&gone, LEASE).await, None);
-    assert_eq!(ground.settle(gone, Verdict::Ack).await, Settled::Lost);
+    assert_eq!(fixture.extend(&gone, LEASE).await, None);
+    assert_eq!(fixture.settle(gone, Verdict::Ack).await, Settled::Lost);
     let nobodys = duebox_queue::Lease { token: Token::expiring_at_us(0), ..fake() };
-    assert_eq!(ground.settle(nobodys, Verdict::Ack).await, Settled::Lost);
-    let words: Vec<String> = PUSH.call(&ground, &["replace", "dead", "yesterday", "p", ""]);
+    assert_eq!(fixture.settle(nobodys, Verdict::Ack).await, Settled::Lost);
+    let words: Vec<String> = PUSH.call(&fixture, &["replace", "dead", "yesterday", "p", ""]);
     assert_eq!(words, ["bad_due"]);
-    assert_eq!(ground.snapshot().state(), before);
+    assert_eq!(fixture.snapshot().state(), before);
 }
 
 fn fake() -> duebox_queue::Lease {

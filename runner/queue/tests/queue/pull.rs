@@ -8,40 +8,40 @@ use std::time::{Duration, Instant};
 use duebox_harness::{RedisServer, patience};
 use duebox_job::Rate;
 use duebox_queue::{
-    ConnectionSettings, Due, IfExists, NewJob, Pull, Pulled, Queue, QueueError, Rules, Settled,
-    Verdict,
+    ConnectionSettings, Due, IfExists, Limits, NewJob, PullOptions, Pulled, Queue, QueueError,
+    Settled, Verdict,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::ground::{Ground, LEASE, id, job, job_in};
+use crate::fixture::{Fixture, LEASE, id, job, job_in};
 
 const LONG: Duration = Duration::from_secs(60);
 /// A poll that no test waits for: what comes, comes by itself.
 const NO_POLL: Duration = Duration::from_secs(50);
 
 /// A wish that waits long, and looks only when it has a reason.
-fn wish(jobs: usize) -> Pull {
-    Pull::new("consumer:7", jobs, LEASE, LONG).unwrap().with_poll(NO_POLL)
+fn wish(jobs: usize) -> PullOptions {
+    PullOptions::new("consumer:7", jobs, LEASE, LONG).unwrap().with_poll(NO_POLL)
 }
 
 /// A wish that does not wait.
-fn glance(jobs: usize) -> Pull {
-    Pull::new("consumer:7", jobs, LEASE, Duration::ZERO).unwrap()
+fn glance(jobs: usize) -> PullOptions {
+    PullOptions::new("consumer:7", jobs, LEASE, Duration::ZERO).unwrap()
 }
 
-async fn pull(ground: &Ground, wish: &Pull) -> Pulled {
-    let pulled = ground.queue.pull(&ground.topic, wish);
+async fn pull(fixture: &Fixture, wish: &PullOptions) -> Pulled {
+    let pulled = fixture.queue.pull(&fixture.topic, wish);
     tokio::time::timeout(patience(), pulled).await.unwrap().unwrap()
 }
 
-async fn ids(ground: &Ground, wish: &Pull) -> Vec<String> {
-    pull(ground, wish).await.leases.iter().map(|lease| lease.id.to_string()).collect()
+async fn ids(fixture: &Fixture, wish: &PullOptions) -> Vec<String> {
+    pull(fixture, wish).await.leases.iter().map(|lease| lease.id.to_string()).collect()
 }
 
 /// Commands that Redis has carried out since it started, those of scripts not counted.
-fn round_trips(ground: &Ground) -> u64 {
-    let info: String = ground.redis(redis::cmd("INFO").arg("commandstats"));
+fn round_trips(fixture: &Fixture) -> u64 {
+    let info: String = fixture.redis(redis::cmd("INFO").arg("commandstats"));
     let calls = |name: &str| {
         let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")))?;
         line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok()
@@ -51,52 +51,52 @@ fn round_trips(ground: &Ground) -> u64 {
 
 #[tokio::test]
 async fn what_is_due_comes_at_once() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for name in ["a", "b", "c"] {
-        ground.push(name).await;
+        fixture.push(name).await;
     }
-    ground.plain_push("plain", "p", 0);
-    assert_eq!(ids(&ground, &wish(2)).await, ["a", "b"]);
-    assert_eq!(ids(&ground, &wish(9)).await, ["c", "plain"]);
-    assert_eq!(ids(&ground, &glance(9)).await, [""; 0]);
-    assert_eq!(ground.snapshot().unack.len(), 4);
+    fixture.plain_push("plain", "p", 0);
+    assert_eq!(ids(&fixture, &wish(2)).await, ["a", "b"]);
+    assert_eq!(ids(&fixture, &wish(9)).await, ["c", "plain"]);
+    assert_eq!(ids(&fixture, &glance(9)).await, [""; 0]);
+    assert_eq!(fixture.snapshot().unack.len(), 4);
 }
 
 #[tokio::test]
 async fn a_job_comes_when_it_falls_due_and_never_early() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for delay in [1, 20, 150] {
         let later = NewJob { due: Due::In(Duration::from_millis(delay)), ..job("later") };
-        ground.push_job(later, IfExists::Reject).await;
-        let due = ground.snapshot().pending.get(b"later".as_slice()).copied();
-        let mut leases = pull(&ground, &wish(1)).await.leases;
-        let now_us = ground.snapshot().now_us as f64;
+        fixture.push_job(later, IfExists::Reject).await;
+        let due = fixture.snapshot().pending.get(b"later".as_slice()).copied();
+        let mut leases = pull(&fixture, &wish(1)).await.leases;
+        let now_us = fixture.snapshot().now_us as f64;
         // Where the push was slow it is ready already.
         if let Some(due) = due {
             assert!(now_us >= due * 1_000.0, "{delay} ms: due {due}, came {now_us}");
             assert_eq!(leases[0].due_at_ms as f64, due);
         }
-        ground.settle(leases.remove(0), Verdict::Ack).await;
+        fixture.settle(leases.remove(0), Verdict::Ack).await;
     }
 }
 
 #[tokio::test]
 async fn a_push_wakes_whoever_waits() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let wish = wish(1);
-    let (pulled, ()) = tokio::join!(pull(&ground, &wish), async {
-        until_subscribed(&ground).await;
-        ground.push("pushed").await;
+    let (pulled, ()) = tokio::join!(pull(&fixture, &wish), async {
+        until_subscribed(&fixture).await;
+        fixture.push("pushed").await;
     });
     assert_eq!(pulled.leases[0].id, id("pushed"));
 }
 
 /// Waits until somebody listens for the topic's wake-ups.
-async fn until_subscribed(ground: &Ground) {
+async fn until_subscribed(fixture: &Fixture) {
     let ended = Instant::now() + patience();
     loop {
         let (_, count): (String, u64) =
-            ground.redis(redis::cmd("PUBSUB").arg("NUMSUB").arg(ground.key("wake")));
+            fixture.redis(redis::cmd("PUBSUB").arg("NUMSUB").arg(fixture.key("wake")));
         if count > 0 {
             return;
         }
@@ -107,131 +107,131 @@ async fn until_subscribed(ground: &Ground) {
 
 #[tokio::test]
 async fn a_plain_push_is_found_by_the_poll() {
-    let ground = Ground::new().await;
-    let wish = Pull::new("me", 1, LEASE, LONG).unwrap().with_poll(Duration::from_millis(20));
-    let (pulled, ()) = tokio::join!(pull(&ground, &wish), async {
-        until_subscribed(&ground).await;
-        ground.plain_push("plain", "p", 0);
+    let fixture = Fixture::new().await;
+    let wish = PullOptions::new("me", 1, LEASE, LONG).unwrap().with_poll(Duration::from_millis(20));
+    let (pulled, ()) = tokio::join!(pull(&fixture, &wish), async {
+        until_subscribed(&fixture).await;
+        fixture.plain_push("plain", "p", 0);
     });
     assert_eq!(pulled.leases[0].id, id("plain"));
 }
 
 #[tokio::test]
 async fn an_expired_lease_is_given_to_who_waits() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    let brief = Pull::new("first", 1, Duration::from_millis(80), Duration::ZERO).unwrap();
-    let first = pull(&ground, &brief).await.leases.remove(0);
-    let mut second = pull(&ground, &wish(1)).await.leases;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let brief = PullOptions::new("first", 1, Duration::from_millis(80), Duration::ZERO).unwrap();
+    let first = pull(&fixture, &brief).await.leases.remove(0);
+    let mut second = pull(&fixture, &wish(1)).await.leases;
     let lease = second.remove(0);
     assert_eq!((lease.id.clone(), lease.crashes, lease.failures), (id("a"), 1, 0));
-    assert!(ground.snapshot().now_us >= first.token.expires_at_us());
-    assert_eq!(ground.settle(first, Verdict::Ack).await, Settled::Lost);
-    assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done);
+    assert!(fixture.snapshot().now_us >= first.token.expires_at_us());
+    assert_eq!(fixture.settle(first, Verdict::Ack).await, Settled::Lost);
+    assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
 }
 
 #[tokio::test]
 async fn the_wait_ends_with_nothing() {
-    let ground = Ground::new().await;
-    ground.push_job(job_in("later", 60), IfExists::Reject).await;
+    let fixture = Fixture::new().await;
+    fixture.push_job(job_in("later", 60), IfExists::Reject).await;
     let wait = Duration::from_millis(120);
-    let wish = Pull::new("me", 1, LEASE, wait).unwrap();
+    let wish = PullOptions::new("me", 1, LEASE, wait).unwrap();
     let started = Instant::now();
-    let pulled = pull(&ground, &wish).await;
+    let pulled = pull(&fixture, &wish).await;
     assert!(pulled.leases.is_empty() && !pulled.paused && !pulled.limited);
     assert!(started.elapsed() >= wait);
-    assert!(ground.snapshot().pending.contains_key(b"later".as_slice()));
+    assert!(fixture.snapshot().pending.contains_key(b"later".as_slice()));
 }
 
 #[tokio::test]
 async fn an_idle_wait_costs_a_turn_a_poll() {
     // A server of its own: what others ask is not counted.
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
-    ground.push_job(job_in("later", 60), IfExists::Reject).await;
+    let fixture = Fixture::on(&server).await;
+    fixture.push_job(job_in("later", 60), IfExists::Reject).await;
     let (poll, polls) = (Duration::from_millis(100), 5);
-    let wish = Pull::new("me", 1, LEASE, poll * polls).unwrap().with_poll(poll);
-    let before = round_trips(&ground);
-    assert!(pull(&ground, &wish).await.leases.is_empty());
+    let wish = PullOptions::new("me", 1, LEASE, poll * polls).unwrap().with_poll(poll);
+    let before = round_trips(&fixture);
+    assert!(pull(&fixture, &wish).await.leases.is_empty());
     // Three scripts a turn: at the start, after subscribing, at each poll and at the end.
-    let turns = (round_trips(&ground) - before) / 3;
+    let turns = (round_trips(&fixture) - before) / 3;
     assert!(turns <= u64::from(polls) + 3, "{turns} turns");
 }
 
 #[tokio::test]
 async fn bytes_and_age_are_kept_to() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for name in ["aaaa", "bbbb", "cccc"] {
-        ground.push(name).await;
+        fixture.push(name).await;
     }
     let mut small = glance(9);
     small.bytes_max = Some(9);
-    assert_eq!(ids(&ground, &small).await, ["aaaa", "bbbb"]);
+    assert_eq!(ids(&fixture, &small).await, ["aaaa", "bbbb"]);
     small.bytes_max = Some(1);
-    assert_eq!(ids(&ground, &small).await, ["cccc"], "one job is always given");
+    assert_eq!(ids(&fixture, &small).await, ["cccc"], "one job is always given");
 
-    ground.push("young").await;
+    fixture.push("young").await;
     let mut old = glance(9);
     old.min_age = Duration::from_secs(3);
-    assert_eq!(ids(&ground, &old).await, [""; 0]);
-    ground.advance(Duration::from_secs(3), &mut []);
-    assert_eq!(ids(&ground, &old).await, ["young"]);
+    assert_eq!(ids(&fixture, &old).await, [""; 0]);
+    fixture.advance(Duration::from_secs(3), &mut []);
+    assert_eq!(ids(&fixture, &old).await, ["young"]);
 
     // It waits until the job is old enough, and no longer.
-    ground.push("ripens").await;
+    fixture.push("ripens").await;
     let mut ripe = wish(1);
     ripe.min_age = Duration::from_millis(100);
-    let lease = pull(&ground, &ripe).await.leases.remove(0);
-    let age = ground.now_ms() - lease.due_at_ms;
+    let lease = pull(&fixture, &ripe).await.leases.remove(0);
+    let age = fixture.now_ms() - lease.due_at_ms;
     assert!(age >= 100, "{age}");
 }
 
 #[tokio::test]
 async fn a_limit_is_waited_for_without_asking_all_the_time() {
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     let rate = Rate::parse("10/s").unwrap();
-    let rules = Rules { rate: Some(rate), burst: 1, ..Rules::default() };
-    ground.queue.configure(&ground.topic, &rules).await.unwrap();
+    let rules = Limits { rate: Some(rate), burst: 1, ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for name in ["a", "b", "c"] {
-        ground.push(name).await;
+        fixture.push(name).await;
     }
-    assert_eq!(ids(&ground, &wish(3)).await, ["a"]);
-    let nothing = pull(&ground, &glance(3)).await;
+    assert_eq!(ids(&fixture, &wish(3)).await, ["a"]);
+    let nothing = pull(&fixture, &glance(3)).await;
     assert!(nothing.limited && nothing.leases.is_empty());
-    let before = round_trips(&ground);
-    assert_eq!(ids(&ground, &wish(3)).await, ["b"]);
-    assert_eq!(ids(&ground, &wish(3)).await, ["c"]);
-    let turns = (round_trips(&ground) - before) / 3;
+    let before = round_trips(&fixture);
+    assert_eq!(ids(&fixture, &wish(3)).await, ["b"]);
+    assert_eq!(ids(&fixture, &wish(3)).await, ["c"]);
+    let turns = (round_trips(&fixture) - before) / 3;
     assert!(turns <= 12, "{turns} turns");
 }
 
 #[tokio::test]
 async fn the_end_of_a_lease_lets_the_next_through() {
-    let ground = Ground::new().await;
-    let rules = Rules { max_running: 1, ..Rules::default() };
-    ground.queue.configure(&ground.topic, &rules).await.unwrap();
-    ground.push("a").await;
-    ground.push("b").await;
-    let lease = pull(&ground, &wish(2)).await.leases.remove(0);
+    let fixture = Fixture::new().await;
+    let rules = Limits { max_running: 1, ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
+    fixture.push("a").await;
+    fixture.push("b").await;
+    let lease = pull(&fixture, &wish(2)).await.leases.remove(0);
     let second = wish(2);
-    let (pulled, settled) = tokio::join!(pull(&ground, &second), async {
-        until_subscribed(&ground).await;
-        ground.settle(lease, Verdict::Ack).await
+    let (pulled, settled) = tokio::join!(pull(&fixture, &second), async {
+        until_subscribed(&fixture).await;
+        fixture.settle(lease, Verdict::Ack).await
     });
     assert_eq!((settled, pulled.leases[0].id.clone()), (Settled::Done, id("b")));
 }
 
 #[tokio::test]
 async fn a_paused_topic_says_so_and_resuming_wakes() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
-    ground.queue.pause(&ground.topic).await.unwrap();
-    assert!(pull(&ground, &glance(1)).await.paused);
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.queue.pause(&fixture.topic).await.unwrap();
+    assert!(pull(&fixture, &glance(1)).await.paused);
     let wish = wish(1);
-    let (pulled, resumed) = tokio::join!(pull(&ground, &wish), async {
-        until_subscribed(&ground).await;
-        ground.queue.resume(&ground.topic).await
+    let (pulled, resumed) = tokio::join!(pull(&fixture, &wish), async {
+        until_subscribed(&fixture).await;
+        fixture.queue.resume(&fixture.topic).await
     });
     resumed.unwrap();
     assert_eq!(pulled.leases[0].id, id("a"));
@@ -239,27 +239,27 @@ async fn a_paused_topic_says_so_and_resuming_wakes() {
 
 #[tokio::test]
 async fn what_stands_in_the_way_does_not_end_a_pull() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     // 2,500 ready ids without a payload, and behind them a job.
     let mut plant = redis::pipe();
     for n in 0..2_500 {
-        plant.cmd("ZADD").arg(ground.key("ready")).arg(1_700_000_000_000_u64).arg(format!("x{n}"));
+        plant.cmd("ZADD").arg(fixture.key("ready")).arg(1_700_000_000_000_u64).arg(format!("x{n}"));
     }
-    let () = plant.exec_async(&mut ground.queue.redis()).await.unwrap();
-    ground.push("a").await;
-    assert_eq!(ids(&ground, &glance(1_000)).await, ["a"]);
+    fixture.exec(&plant);
+    fixture.push("a").await;
+    assert_eq!(ids(&fixture, &glance(1_000)).await, ["a"]);
 }
 
 #[tokio::test]
 async fn two_consumers_share_and_never_get_the_same() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let jobs: Vec<NewJob> = (0..200).map(|n| job_in(&format!("job-{n}"), 0)).collect();
-    ground.push_many(&jobs, IfExists::Reject).await;
+    fixture.push_many(&jobs, IfExists::Reject).await;
     let take = async |consumer: &str| {
-        let wish = Pull::new(consumer, 7, LEASE, Duration::ZERO).unwrap();
+        let wish = PullOptions::new(consumer, 7, LEASE, Duration::ZERO).unwrap();
         let mut taken = Vec::new();
         loop {
-            let some = ids(&ground, &wish).await;
+            let some = ids(&fixture, &wish).await;
             if some.is_empty() {
                 return taken;
             }
@@ -310,23 +310,23 @@ async fn carry(client: TcpStream, server: TcpStream, leaks: &AtomicU32) {
 async fn jobs_whose_answer_was_lost_come_with_the_next_try() {
     static LEAKS: AtomicU32 = AtomicU32::new(0);
     let server = RedisServer::start();
-    let ground = Ground::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     let port = leaky_way(server.port(), &LEAKS).await;
     let settings = ConnectionSettings { url: format!("redis://127.0.0.1:{port}"), password: None };
-    let prefix = ground.key("").split(':').next().unwrap().to_owned();
+    let prefix = fixture.key("").split(':').next().unwrap().to_owned();
     let queue = Queue::connect(&settings, &prefix).await.unwrap();
-    ground.push("a").await;
+    fixture.push("a").await;
 
     // What is asked first is how many shards there are; then jobs.
     LEAKS.store(2, Ordering::SeqCst);
-    let pulled = queue.pull(&ground.topic, &glance(1)).await.unwrap();
+    let pulled = queue.pull(&fixture.topic, &glance(1)).await.unwrap();
     assert_eq!(LEAKS.load(Ordering::SeqCst), 0, "answers were lost");
     let lease = &pulled.leases[0];
     assert_eq!((lease.id.clone(), lease.crashes), (id("a"), 0));
-    let held = ground.snapshot().unack[b"a".as_slice()];
+    let held = fixture.snapshot().unack[b"a".as_slice()];
     assert_eq!(held, lease.token.expires_at_us() as f64, "it has the lease that was made");
     assert_eq!(
-        ground.settle(pulled.leases.into_iter().next().unwrap(), Verdict::Ack).await,
+        fixture.settle(pulled.leases.into_iter().next().unwrap(), Verdict::Ack).await,
         Settled::Done
     );
 }
@@ -334,8 +334,8 @@ async fn jobs_whose_answer_was_lost_come_with_the_next_try() {
 #[tokio::test]
 async fn without_redis_a_pull_fails_and_says_so() {
     let mut server = RedisServer::start();
-    let ground = Ground::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     server.stop();
-    let failed = ground.queue.pull(&ground.topic, &glance(1)).await.unwrap_err();
+    let failed = fixture.queue.pull(&fixture.topic, &glance(1)).await.unwrap_err();
     assert!(matches!(failed, QueueError::NoAnswer(_)), "{failed}");
 }

@@ -1,50 +1,50 @@
 //! Arguments that are none: the whole call is refused, and no key has changed.
 
-use crate::ground::{Ground, LEASE, drop_it, job, job_in, nack};
+use crate::fixture::{Fixture, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
     CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PUSH, RECLAIM,
     RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE, SWEEP,
 };
 use duebox_job::Options;
-use duebox_queue::{IfExists, NewJob, Rules};
+use duebox_queue::{IfExists, Limits, NewJob};
 
 /// A topic with a job in every state, an expired lease and a dead one among them.
-async fn busy() -> Ground {
-    let ground = Ground::new().await;
+async fn busy() -> Fixture {
+    let fixture = Fixture::new().await;
     for name in ["dead", "expired", "retry"] {
-        ground.push(name).await;
-        let lease = ground.lease_only(name).await;
+        fixture.push(name).await;
+        let lease = fixture.lease_only(name).await;
         match name {
-            "dead" => drop(ground.settle(lease, drop_it()).await),
-            "retry" => drop(ground.settle(lease, nack()).await),
+            "dead" => drop(fixture.settle(lease, drop_it()).await),
+            "retry" => drop(fixture.settle(lease, nack()).await),
             _ => {}
         }
     }
-    ground.advance(LEASE, &mut []);
-    ground.push("leased").await;
-    ground.lease_only("leased").await;
-    ground.push("ready").await;
-    ground.push_job(job_in("pending", 60), IfExists::Reject).await;
-    let rules = Rules { per_key: 1, ..Rules::default() };
-    ground.queue.configure(&ground.topic, &rules).await.unwrap();
+    fixture.advance(LEASE, &mut []);
+    fixture.push("leased").await;
+    fixture.lease_only("leased").await;
+    fixture.push("ready").await;
+    fixture.push_job(job_in("pending", 60), IfExists::Reject).await;
+    let rules = Limits { per_key: 1, ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for name in ["turn", "line"] {
         let options = Options::default().with_key("k").unwrap();
-        ground.push_job(NewJob { options, ..job(name) }, IfExists::Reject).await;
+        fixture.push_job(NewJob { options, ..job(name) }, IfExists::Reject).await;
     }
-    ground.plain_push("due", "p", 0);
-    ground.plain_push("bad", "p", 5);
-    ground
+    fixture.plain_push("due", "p", 0);
+    fixture.plain_push("bad", "p", 5);
+    fixture
 }
 
 async fn refuses(script: &RawScript, calls: &[(&[&str], &str)]) {
-    let ground = busy().await;
-    let before = ground.snapshot().state();
+    let fixture = busy().await;
+    let before = fixture.snapshot().state();
     for (args, why) in calls {
-        let error = script.try_call(&ground, args).unwrap_err();
+        let error = script.try_call(&fixture, args).unwrap_err();
         let shown = &args[..args.len().min(12)];
         assert_eq!(error.code(), Some("DUEBOX"), "{shown:?}: {error}");
         assert!(error.detail().unwrap_or_default().contains(why), "{shown:?}: {error}");
-        assert_eq!(ground.snapshot().state(), before, "{shown:?} has changed a key");
+        assert_eq!(fixture.snapshot().state(), before, "{shown:?} has changed a key");
     }
 }
 
@@ -201,23 +201,23 @@ async fn settle() {
 /// As above with entries that would change something: the good ones before and after a bad one.
 #[tokio::test]
 async fn a_batch_with_one_bad_entry_settles_nothing() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     for name in ["a", "b"] {
-        ground.push(name).await;
+        fixture.push(name).await;
     }
-    let leases = ground.lease_up_to(2).await;
+    let leases = fixture.lease_up_to(2).await;
     let token = leases[0].token.expires_at_us().to_string();
-    let before = ground.snapshot().state();
+    let before = fixture.snapshot().state();
     for bad in [&["b", &token, "nack", "x", "3", "{}"][..], &["1", "x", "ack", "b"], &["b", &token]]
     {
         for good in [&["1", &token, "ack", "a"][..], &["a", &token, "drop", "{}"]] {
-            SETTLE.try_call(&ground, &[good, bad].concat()).unwrap_err();
-            SETTLE.try_call(&ground, &[bad, good].concat()).unwrap_err();
-            assert_eq!(ground.snapshot().state(), before);
+            SETTLE.try_call(&fixture, &[good, bad].concat()).unwrap_err();
+            SETTLE.try_call(&fixture, &[bad, good].concat()).unwrap_err();
+            assert_eq!(fixture.snapshot().state(), before);
         }
     }
     let words: Vec<String> =
-        SETTLE.call(&ground, &["1", &token, "ack", "a", "b", &token, "drop", "{}"]);
+        SETTLE.call(&fixture, &["1", &token, "ack", "a", "b", &token, "drop", "{}"]);
     assert_eq!(words, ["d", "dead"]);
 }
 
@@ -350,11 +350,11 @@ async fn the_relay() {
 
 #[tokio::test]
 async fn reschedule() {
-    let ground = busy().await;
-    let before = ground.snapshot().state();
+    let fixture = busy().await;
+    let before = fixture.snapshot().state();
     for args in [&["pending"][..], &["pending", "soon"], &["pending", "-1"]] {
-        let word: String = RESCHEDULE.call(&ground, args);
+        let word: String = RESCHEDULE.call(&fixture, args);
         assert_eq!(word, "bad_due", "{args:?}");
-        assert_eq!(ground.snapshot().state(), before);
+        assert_eq!(fixture.snapshot().state(), before);
     }
 }

@@ -41,23 +41,23 @@ impl World {
     }
 
     fn parcels(&self, source: usize) -> Vec<Vec<Parcel>> {
-        let Side { ground, model, .. } = &self.sides[source];
+        let Side { fixture, model, .. } = &self.sides[source];
         let unpack =
-            |(field, value): (&Vec<u8>, &Vec<u8>)| Parcel::unpack(&ground.topic, field, value);
+            |(field, value): (&Vec<u8>, &Vec<u8>)| Parcel::unpack(&fixture.topic, field, value);
         model.outbox().iter().map(unpack).collect()
     }
 
     fn index_of(&self, parcel: &Parcel) -> usize {
-        usize::from(self.sides[1].ground.topic == parcel.follow_up.topic)
+        usize::from(self.sides[1].fixture.topic == parcel.follow_up.topic)
     }
 
     /// Relays all that a topic's outbox holds, as a runner does.
     pub(crate) async fn relay(&mut self, source: usize) -> Outcome {
         let entries = self.parcels(source);
-        let Side { ground, .. } = &self.sides[source];
-        let relayed = ground.queue.relay(&ground.topic).await.unwrap();
-        self.tell(format!("relay from {}\n    -> {relayed:?}", self.sides[source].ground.topic));
-        let now = self.sides.each_ref().map(|side| side.ground.snapshot());
+        let Side { fixture, .. } = &self.sides[source];
+        let relayed = fixture.queue.relay(&fixture.topic).await.unwrap();
+        self.tell(format!("relay from {}\n    -> {relayed:?}", self.sides[source].fixture.topic));
+        let now = self.sides.each_ref().map(|side| side.fixture.snapshot());
         let first = self.sides.iter().map(|side| side.last.now_us).min().unwrap();
         let instants = moments(first, now[1].now_us);
         let pushed_at = instants.iter().flat_map(|pushed| {
@@ -125,7 +125,7 @@ impl World {
     /// Reads an outbox, and goes on later.
     pub(crate) fn read(&mut self, source: usize) {
         let parcels: Vec<Parcel> = self.parcels(source).into_iter().flatten().collect();
-        let not_after_ms = self.sides[source].ground.now_ms() + STALE.as_millis() as u64;
+        let not_after_ms = self.sides[source].fixture.now_ms() + STALE.as_millis() as u64;
         self.tell(format!("read {parcels:?}"));
         self.reading = Some(Reading { source, parcels, not_after_ms });
     }
@@ -148,10 +148,10 @@ impl World {
             let side = &mut self.sides[reading.source];
             for parcel in &reading.parcels {
                 let field = String::from_utf8(parcel.entry.clone()).unwrap();
-                side.ground.on_key("HDEL", "outbox", &[&field]);
+                side.fixture.on_key("HDEL", "outbox", &[&field]);
                 side.model.state.outbox.remove(&parcel.entry);
             }
-            side.last = side.ground.snapshot();
+            side.last = side.fixture.snapshot();
         }
         Ok(())
     }
@@ -164,10 +164,10 @@ impl World {
         not_after_ms: u64,
     ) -> Result<bool, String> {
         let parcels: Vec<&Parcel> = parcels.iter().collect();
-        let words = Parcel::push_raw(&self.sides[target].ground, &parcels, not_after_ms);
+        let words = Parcel::push_raw(&self.sides[target].fixture, &parcels, not_after_ms);
         self.tell(format!("push {parcels:?} not after {not_after_ms}\n    -> {words:?}"));
         let side = &self.sides[target];
-        let now = side.ground.snapshot();
+        let now = side.fixture.snapshot();
         for instant in moments(side.last.now_us, now.now_us) {
             let mut next = side.model.clone();
             if next.take_in(&parcels, not_after_ms, instant) == words && next.state == now.state() {

@@ -1,30 +1,30 @@
 //! What runners say of themselves: it is there while they are, and goes by itself.
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn a_word_stands_until_it_is_renewed_taken_back_or_lapses() {
-    let ground = Ground::new().await;
-    let queue = &ground.queue;
+    let fixture = Fixture::new().await;
+    let queue = &fixture.queue;
     assert_eq!(queue.statuses().await.unwrap(), []);
-    queue.tell_status("b", "one").await.unwrap();
-    queue.tell_status("a", "{}").await.unwrap();
-    queue.tell_status("b", "two").await.unwrap();
+    queue.publish_status("b", "one").await.unwrap();
+    queue.publish_status("a", "{}").await.unwrap();
+    queue.publish_status("b", "two").await.unwrap();
     let both = [("a".to_owned(), "{}".to_owned()), ("b".to_owned(), "two".to_owned())];
     assert_eq!(queue.statuses().await.unwrap(), both);
-    let name = |name: &str| format!("{}:{name}", ground.prefix());
-    let left: i64 = ground.redis(redis::cmd("PTTL").arg(name("runner:b")));
+    let name = |name: &str| format!("{}:{name}", fixture.prefix());
+    let left: i64 = fixture.redis(redis::cmd("PTTL").arg(name("runner:b")));
     assert!((25_000..=30_000).contains(&left), "{left}");
 
-    queue.forget_status("a").await.unwrap();
+    queue.remove_status("a").await.unwrap();
     assert_eq!(queue.statuses().await.unwrap(), both[1..]);
     // As when its daemon died half a minute ago.
-    let _: i64 = ground.redis(redis::cmd("DEL").arg(name("runner:b")));
+    let _: i64 = fixture.redis(redis::cmd("DEL").arg(name("runner:b")));
     assert_eq!(queue.statuses().await.unwrap(), []);
     // Its name goes too, when somebody else has spoken after a day.
-    let _: i64 = ground.redis(redis::cmd("ZADD").arg(name("runners")).arg(1).arg("b"));
-    queue.tell_status("c", "three").await.unwrap();
+    let _: i64 = fixture.redis(redis::cmd("ZADD").arg(name("runners")).arg(1).arg("b"));
+    queue.publish_status("c", "three").await.unwrap();
     let listed: Vec<String> =
-        ground.redis(redis::cmd("ZRANGE").arg(name("runners")).arg(0).arg(-1));
+        fixture.redis(redis::cmd("ZRANGE").arg(name("runners")).arg(0).arg(-1));
     assert_eq!(listed, ["c"]);
 }

@@ -1,93 +1,57 @@
 //! The scripts called as bytes on the wire, so that tests can pass what the queue's own types refuse.
-//!
-//! They are only ever called by digest, and nothing here loads them: a text that differs from the
-//! queue's own by one byte would not be found.
 
-use redis::{Cmd, RedisResult, Script, Value};
+use redis::{Cmd, RedisResult, Value};
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
-macro_rules! script {
-    ($name:literal $(, $part:literal)*) => {
-        RawScript {
-            parts: concat!(
-                include_str!("../../src/lua/include/now.lua"),
-                $(include_str!(concat!("../../src/lua/include/", $part, ".lua")),)*
-            ),
-            body: include_str!(concat!("../../src/lua/", $name, ".lua")),
-        }
-    };
-}
+/// A script by its path under `lua/`.
+pub(crate) struct RawScript(&'static str);
 
-pub(crate) struct RawScript {
-    parts: &'static str,
-    body: &'static str,
-}
-
-pub(crate) static PUSH: RawScript =
-    script!("push", "due", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static PROMOTE: RawScript =
-    script!("promote", "number", "option", "rules", "failures", "ready", "turns", "bury", "scores");
-pub(crate) static LEASE: RawScript = script!(
-    "lease", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "scores",
-    "tokens"
-);
-pub(crate) static SETTLE: RawScript =
-    script!("settle", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury");
-pub(crate) static EXTEND: RawScript = script!("extend", "number", "tokens");
-pub(crate) static RECLAIM: RawScript = script!(
-    "reclaim", "number", "option", "rules", "failures", "ready", "wake", "turns", "bury", "tokens"
-);
-pub(crate) static CANCEL: RawScript =
-    script!("cancel", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static RESCHEDULE: RawScript =
-    script!("reschedule", "due", "option", "rules", "failures", "ready", "wake", "turns");
-pub(crate) static REQUEUE: RawScript =
-    script!("requeue", "option", "rules", "failures", "ready", "wake", "turns", "live", "place");
-pub(crate) static RELAY: RawScript = script!(
-    "relay", "number", "due", "option", "rules", "failures", "ready", "wake", "turns", "live",
-    "place"
-);
-pub(crate) static RELAYED: RawScript = script!("relayed");
-pub(crate) static OUTBOX: RawScript = script!("outbox", "number");
-pub(crate) static CONFIGURE: RawScript = script!("configure", "wake");
-pub(crate) static GET: RawScript = script!("get", "tokens");
-pub(crate) static LIST: RawScript = script!("list", "number");
-pub(crate) static PAUSE: RawScript = script!("pause", "wake");
-pub(crate) static PRUNE: RawScript = script!("prune", "number");
-pub(crate) static SWEEP: RawScript = script!("sweep", "number");
-pub(crate) static KV_GET: RawScript = script!("kv_get", "over");
-pub(crate) static KV_SET: RawScript = script!("kv_set", "number", "over", "kv");
-pub(crate) static KV_DELETE: RawScript = script!("kv_delete", "over", "kv");
-pub(crate) static KV_ADD: RawScript = script!("kv_add", "over", "kv");
-pub(crate) static KV_SWEEP: RawScript = script!("kv_sweep", "number", "kv");
+pub(crate) static PUSH: RawScript = RawScript("produce/push");
+pub(crate) static PROMOTE: RawScript = RawScript("work/promote");
+pub(crate) static LEASE: RawScript = RawScript("work/lease");
+pub(crate) static SETTLE: RawScript = RawScript("work/settle");
+pub(crate) static EXTEND: RawScript = RawScript("work/extend");
+pub(crate) static RECLAIM: RawScript = RawScript("work/reclaim");
+pub(crate) static CANCEL: RawScript = RawScript("produce/cancel");
+pub(crate) static RESCHEDULE: RawScript = RawScript("produce/reschedule");
+pub(crate) static REQUEUE: RawScript = RawScript("operate/requeue");
+pub(crate) static RELAY: RawScript = RawScript("produce/relay");
+pub(crate) static RELAYED: RawScript = RawScript("produce/relayed");
+pub(crate) static OUTBOX: RawScript = RawScript("produce/outbox");
+pub(crate) static CONFIGURE: RawScript = RawScript("topic/configure");
+pub(crate) static GET: RawScript = RawScript("operate/get");
+pub(crate) static LIST: RawScript = RawScript("operate/list");
+pub(crate) static PAUSE: RawScript = RawScript("operate/pause");
+pub(crate) static PRUNE: RawScript = RawScript("operate/prune");
+pub(crate) static SWEEP: RawScript = RawScript("operate/sweep");
+pub(crate) static KV_GET: RawScript = RawScript("store/get");
+pub(crate) static KV_SET: RawScript = RawScript("store/set");
+pub(crate) static KV_DELETE: RawScript = RawScript("store/delete");
+pub(crate) static KV_ADD: RawScript = RawScript("store/add");
+pub(crate) static KV_SWEEP: RawScript = RawScript("store/sweep");
 
 impl RawScript {
     /// Calls the script on the topic's keys, which its header names.
     pub(crate) fn try_call<A: AsRef<[u8]>>(
         &self,
-        ground: &Ground,
+        fixture: &Fixture,
         args: &[A],
     ) -> RedisResult<Value> {
-        let header = self.body.lines().find_map(|line| line.strip_prefix("-- KEYS "));
-        let keys: Vec<&str> = header.unwrap().split_whitespace().collect();
-        let locals: Vec<String> =
-            keys.iter().map(|key| key.replace(':', "_").to_uppercase()).collect();
-        let text =
-            format!("local {} = unpack(KEYS)\n{}{}", locals.join(", "), self.parts, self.body);
+        let (digest, keys) = duebox_queue::digest_and_keys(self.0).unwrap();
         let mut call: Cmd = redis::cmd("EVALSHA");
-        call.arg(Script::new(&text).get_hash()).arg(keys.len());
+        call.arg(digest).arg(keys.len());
         for key in keys {
-            call.arg(ground.key(key));
+            call.arg(fixture.key(key));
         }
         for arg in args {
             call.arg(arg.as_ref());
         }
-        ground.try_redis(&call)
+        fixture.try_redis(&call)
     }
 
     /// Calls the script, which must not refuse, and reads its answer.
-    pub(crate) fn call<T: redis::FromRedisValue>(&self, ground: &Ground, args: &[&str]) -> T {
-        redis::from_redis_value(self.try_call(ground, args).unwrap()).unwrap()
+    pub(crate) fn call<T: redis::FromRedisValue>(&self, fixture: &Fixture, args: &[&str]) -> T {
+        redis::from_redis_value(self.try_call(fixture, args).unwrap()).unwrap()
     }
 }

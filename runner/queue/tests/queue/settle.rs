@@ -5,37 +5,37 @@ use std::time::Duration;
 use duebox_job::Options;
 use duebox_queue::{IfExists, Lease, NewJob, ReclaimRule, Settled, Turn, Verdict};
 
-use crate::ground::{BACKOFF, CRASHES, Ground, LEASE, drop_it, id, job, nack, release, twin};
+use crate::fixture::{BACKOFF, CRASHES, Fixture, LEASE, drop_it, id, job, nack, release, twin};
 use crate::script;
 use crate::snapshot::{Snapshot, ids};
 
-async fn leased(ground: &Ground, names: &[&str]) -> Vec<Lease> {
+async fn leased(fixture: &Fixture, names: &[&str]) -> Vec<Lease> {
     for name in names {
-        ground.push(name).await;
+        fixture.push(name).await;
     }
-    let leases = ground.lease_up_to(names.len()).await;
+    let leases = fixture.lease_up_to(names.len()).await;
     assert_eq!(leases.len(), names.len());
     leases
 }
 
 #[tokio::test]
 async fn an_ack_leaves_nothing_of_a_job() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let options = Options::default().with_max_attempts(2);
-    ground.push_job(NewJob { options, ..job("a") }, IfExists::Reject).await;
-    ground.promote().await;
-    let lease = ground.lease_only("a").await;
-    assert_eq!(ground.settle(lease, Verdict::Ack).await, Settled::Done);
-    assert_eq!(ground.keys(), Vec::<String>::new());
+    fixture.push_job(NewJob { options, ..job("a") }, IfExists::Reject).await;
+    fixture.promote().await;
+    let lease = fixture.lease_only("a").await;
+    assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
+    assert_eq!(fixture.keys(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_batch_of_mixed_verdicts_answers_each_its_own() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let names = ["ack", "cancelled", "drop", "later", "nack", "now", "superseded", "twice"];
-    let mut leases = leased(&ground, &names).await;
-    ground.queue.cancel(&ground.topic, &id("cancelled")).await.unwrap();
-    ground.plain_push("superseded", "newer", 0);
+    let mut leases = leased(&fixture, &names).await;
+    fixture.queue.cancel(&fixture.topic, &id("cancelled")).await.unwrap();
+    fixture.plain_push("superseded", "newer", 0);
     let again = twin(&leases[7]);
     leases.push(again);
     let delay = Duration::from_secs(5);
@@ -54,10 +54,10 @@ async fn a_batch_of_mixed_verdicts_answers_each_its_own() {
         leases.into_iter().zip(verdicts).map(|(lease, verdict)| lease.settle(verdict)).collect();
     use Settled::{Cancelled, Dead, Done, Lost, Released, Retry, Superseded};
     assert_eq!(
-        ground.settle_many(&settlements).await,
+        fixture.settle_many(&settlements).await,
         [Done, Cancelled, Dead, Released, Retry, Released, Superseded, Retry, Lost]
     );
-    let after = ground.snapshot();
+    let after = fixture.snapshot();
     assert_eq!(ids(&after.jobs), ["later", "nack", "now", "superseded", "twice"]);
     assert_eq!(ids(&after.ready), ["now"]);
     assert_eq!(ids(&after.retry), ["later", "nack", "twice"]);
@@ -66,26 +66,26 @@ async fn a_batch_of_mixed_verdicts_answers_each_its_own() {
     assert_eq!(ids(&after.dead), ["drop"]);
     assert!(after.unack.is_empty());
     // The turn's answer was lost: the same batch again is harmless.
-    assert_eq!(ground.settle_many(&settlements).await, [Lost; 9]);
-    assert_eq!(ground.snapshot().state(), after.state());
+    assert_eq!(fixture.settle_many(&settlements).await, [Lost; 9]);
+    assert_eq!(fixture.snapshot().state(), after.state());
 }
 
 #[tokio::test]
 async fn a_release_spends_nothing_and_keeps_the_due_time() {
-    let ground = Ground::new().await;
-    let due = ground.now_ms() - 90_000;
-    ground.plain_push("a", "p", due);
-    ground.promote().await;
+    let fixture = Fixture::new().await;
+    let due = fixture.now_ms() - 90_000;
+    fixture.plain_push("a", "p", due);
+    fixture.promote().await;
     for _ in 0..5 {
-        let lease = ground.lease_only("a").await;
+        let lease = fixture.lease_only("a").await;
         assert_eq!((lease.due_at_ms, lease.failures, lease.crashes), (due, 0, 0));
-        assert_eq!(ground.settle(lease, release()).await, Settled::Released);
+        assert_eq!(fixture.settle(lease, release()).await, Settled::Released);
     }
-    let lease = ground.lease_only("a").await;
+    let lease = fixture.lease_only("a").await;
     let delay = Duration::from_secs(30);
-    let before = ground.now_ms();
-    assert_eq!(ground.settle(lease, Verdict::Release { delay }).await, Settled::Released);
-    let after = ground.snapshot();
+    let before = fixture.now_ms();
+    assert_eq!(fixture.settle(lease, Verdict::Release { delay }).await, Settled::Released);
+    let after = fixture.snapshot();
     let (score, latest) = (after.retry[b"a".as_slice()], after.now_us / 1_000 + 30_000);
     assert!((before as f64 + 30_000.0..=latest as f64).contains(&score), "{score}");
     assert!(after.ready.is_empty() && after.attempts.is_empty());
@@ -93,34 +93,34 @@ async fn a_release_spends_nothing_and_keeps_the_due_time() {
 
 #[tokio::test]
 async fn a_release_keeps_attempts_that_were_spent() {
-    let ground = Ground::new().await;
-    let lease = leased(&ground, &["a"]).await.remove(0);
-    ground.settle(lease, nack()).await;
+    let fixture = Fixture::new().await;
+    let lease = leased(&fixture, &["a"]).await.remove(0);
+    fixture.settle(lease, nack()).await;
     for delay in [Duration::ZERO, BACKOFF] {
-        ground.advance(BACKOFF, &mut []);
-        ground.promote().await;
-        let lease = ground.lease_only("a").await;
+        fixture.advance(BACKOFF, &mut []);
+        fixture.promote().await;
+        let lease = fixture.lease_only("a").await;
         assert_eq!(lease.failures, 1);
-        ground.settle(lease, Verdict::Release { delay }).await;
-        assert_eq!(Snapshot::text(&ground.snapshot().attempts, "a"), "1");
+        fixture.settle(lease, Verdict::Release { delay }).await;
+        assert_eq!(Snapshot::text(&fixture.snapshot().attempts, "a"), "1");
     }
 }
 
 #[tokio::test]
 async fn a_job_has_its_attempts_in_all_and_dies_of_the_last() {
-    let ground = Ground::new().await;
-    ground.push("a").await;
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
     for failures in 0..3 {
-        let lease = ground.lease_only("a").await;
+        let lease = fixture.lease_only("a").await;
         assert_eq!(lease.failures, failures);
         let expected = if failures < 2 { Settled::Retry } else { Settled::Dead };
-        assert_eq!(ground.settle(lease, nack()).await, expected);
-        ground.advance(BACKOFF - Duration::from_secs(1), &mut []);
-        assert_eq!(ground.promote().await.moved, 0, "not before the backoff is over");
-        ground.advance(Duration::from_secs(1), &mut []);
-        ground.promote().await;
+        assert_eq!(fixture.settle(lease, nack()).await, expected);
+        fixture.advance(BACKOFF - Duration::from_secs(1), &mut []);
+        assert_eq!(fixture.promote().await.moved, 0, "not before the backoff is over");
+        fixture.advance(Duration::from_secs(1), &mut []);
+        fixture.promote().await;
     }
-    let after = ground.snapshot();
+    let after = fixture.snapshot();
     assert_eq!(ids(&after.dead), ["a"]);
     assert_eq!(Snapshot::text(&after.dead_jobs, "a"), "a");
     assert!(Snapshot::text(&after.dead_info, "a").contains("not yet"));
@@ -129,53 +129,53 @@ async fn a_job_has_its_attempts_in_all_and_dies_of_the_last() {
 
 #[tokio::test]
 async fn one_attempt_in_all_is_no_retry() {
-    let ground = Ground::new().await;
-    let lease = leased(&ground, &["a"]).await.remove(0);
+    let fixture = Fixture::new().await;
+    let lease = leased(&fixture, &["a"]).await.remove(0);
     let info = "{}".to_owned();
     let verdict = Verdict::Nack { delay: BACKOFF, max_attempts: 1, info };
-    assert_eq!(ground.settle(lease, verdict).await, Settled::Dead);
+    assert_eq!(fixture.settle(lease, verdict).await, Settled::Dead);
 }
 
 #[tokio::test]
 async fn a_token_off_by_a_microsecond_is_stale() {
-    let ground = Ground::new().await;
-    let lease = leased(&ground, &["a"]).await.remove(0);
+    let fixture = Fixture::new().await;
+    let lease = leased(&fixture, &["a"]).await.remove(0);
     let right = lease.token.expires_at_us();
-    let before = ground.snapshot().state();
+    let before = fixture.snapshot().state();
     for token in [right - 1, right + 1, right / 1_000] {
         let token = duebox_queue::Token::expiring_at_us(token);
         let wrong = Lease { token, ..twin(&lease) };
-        assert_eq!(ground.settle(wrong, drop_it()).await, Settled::Lost);
+        assert_eq!(fixture.settle(wrong, drop_it()).await, Settled::Lost);
     }
-    assert_eq!(ground.snapshot().state(), before);
+    assert_eq!(fixture.snapshot().state(), before);
 }
 
 #[tokio::test]
 async fn an_expired_lease_may_settle_until_it_is_reclaimed() {
-    let ground = Ground::new().await;
-    let mut leases = leased(&ground, &["a", "b"]).await;
+    let fixture = Fixture::new().await;
+    let mut leases = leased(&fixture, &["a", "b"]).await;
     let (mut b, mut a) = (leases.remove(1), leases.remove(0));
-    ground.advance(LEASE * 2, &mut [&mut a, &mut b]);
-    assert_eq!(ground.settle(a, Verdict::Ack).await, Settled::Done);
-    assert_eq!(ground.reclaim().await.jobs, [(id("b"), Settled::Retry)]);
-    assert_eq!(ground.settle(b, Verdict::Ack).await, Settled::Lost);
+    fixture.advance(LEASE * 2, &mut [&mut a, &mut b]);
+    assert_eq!(fixture.settle(a, Verdict::Ack).await, Settled::Done);
+    assert_eq!(fixture.reclaim().await.jobs, [(id("b"), Settled::Retry)]);
+    assert_eq!(fixture.settle(b, Verdict::Ack).await, Settled::Lost);
 }
 
 #[tokio::test]
 async fn crashes_are_counted_apart_from_failures() {
-    let ground = Ground::new().await;
-    let lease = leased(&ground, &["a"]).await.remove(0);
-    ground.settle(lease, nack()).await;
+    let fixture = Fixture::new().await;
+    let lease = leased(&fixture, &["a"]).await.remove(0);
+    fixture.settle(lease, nack()).await;
     for crashes in 0..CRASHES {
-        ground.advance(BACKOFF, &mut []);
-        ground.promote().await;
-        let lease = ground.lease_only("a").await;
+        fixture.advance(BACKOFF, &mut []);
+        fixture.promote().await;
+        let lease = fixture.lease_only("a").await;
         assert_eq!((lease.failures, lease.crashes), (1, crashes), "no attempt was spent");
-        ground.advance(LEASE, &mut []);
+        fixture.advance(LEASE, &mut []);
         let expected = if crashes + 1 < CRASHES { Settled::Retry } else { Settled::Dead };
-        assert_eq!(ground.reclaim().await.jobs, [(id("a"), expected)]);
+        assert_eq!(fixture.reclaim().await.jobs, [(id("a"), expected)]);
     }
-    let after = ground.snapshot();
+    let after = fixture.snapshot();
     assert_eq!(ids(&after.dead), ["a"]);
     assert_eq!(Snapshot::text(&after.dead_info, "a"), r#"{"class":"crashed"}"#);
     assert!(after.attempts.is_empty() && after.jobs.is_empty() && after.unack.is_empty());
@@ -183,20 +183,20 @@ async fn crashes_are_counted_apart_from_failures() {
 
 #[tokio::test]
 async fn reclaiming_follows_the_rules_of_settling() {
-    let ground = Ground::new().await;
-    leased(&ground, &["cancelled", "dies", "retried", "superseded"]).await;
-    ground.on_key("HSET", "attempts", &["dies", "2000000", "superseded", "1", "cancelled", "1"]);
-    ground.queue.cancel(&ground.topic, &id("cancelled")).await.unwrap();
-    ground.plain_push("superseded", "newer", 0);
-    ground.on_key("HSET", "opts", &["dies", r#"{"ttr_ms":5}"#]);
-    ground.advance(LEASE, &mut []);
-    let reclaimed = ground.reclaim().await;
+    let fixture = Fixture::new().await;
+    leased(&fixture, &["cancelled", "dies", "retried", "superseded"]).await;
+    fixture.on_key("HSET", "attempts", &["dies", "2000000", "superseded", "1", "cancelled", "1"]);
+    fixture.queue.cancel(&fixture.topic, &id("cancelled")).await.unwrap();
+    fixture.plain_push("superseded", "newer", 0);
+    fixture.on_key("HSET", "opts", &["dies", r#"{"ttr_ms":5}"#]);
+    fixture.advance(LEASE, &mut []);
+    let reclaimed = fixture.reclaim().await;
     assert_eq!(reclaimed.next_expiry_in, None);
     use Settled::{Cancelled, Dead, Retry, Superseded};
     let expected =
         [("cancelled", Cancelled), ("dies", Dead), ("retried", Retry), ("superseded", Superseded)];
     assert_eq!(reclaimed.jobs, expected.map(|(name, word)| (id(name), word)));
-    let after = ground.snapshot();
+    let after = fixture.snapshot();
     assert_eq!(ids(&after.jobs), ["retried", "superseded"]);
     assert_eq!(ids(&after.attempts), ["retried"]);
     assert_eq!(Snapshot::text(&after.attempts, "retried"), "1000000");
@@ -207,23 +207,23 @@ async fn reclaiming_follows_the_rules_of_settling() {
 
 #[tokio::test]
 async fn reclaim_takes_the_oldest_first_and_leaves_what_holds() {
-    let ground = Ground::new().await;
-    leased(&ground, &["z-oldest"]).await;
-    ground.advance(Duration::from_secs(1), &mut []);
-    leased(&ground, &["a-younger"]).await;
-    ground.advance(LEASE - Duration::from_secs(1), &mut []);
-    let reclaimed = ground.reclaim().await;
+    let fixture = Fixture::new().await;
+    leased(&fixture, &["z-oldest"]).await;
+    fixture.advance(Duration::from_secs(1), &mut []);
+    leased(&fixture, &["a-younger"]).await;
+    fixture.advance(LEASE - Duration::from_secs(1), &mut []);
+    let reclaimed = fixture.reclaim().await;
     assert_eq!(reclaimed.jobs, [(id("z-oldest"), Settled::Retry)]);
     let left = reclaimed.next_expiry_in.unwrap();
     assert!(left <= Duration::from_secs(1), "{left:?}");
-    ground.advance(LEASE, &mut []);
+    fixture.advance(LEASE, &mut []);
 
     // One a call, and the older before the younger.
-    leased(&ground, &["b-youngest"]).await;
-    ground.advance(LEASE, &mut []);
-    let answer: Vec<String> = script::RECLAIM.call(&ground, &["1", "3", "0", "{}"]);
+    leased(&fixture, &["b-youngest"]).await;
+    fixture.advance(LEASE, &mut []);
+    let answer: Vec<String> = script::RECLAIM.call(&fixture, &["1", "3", "0", "{}"]);
     assert_eq!(answer, ["0", "a-younger", "retry"]);
-    let answer: Vec<String> = script::RECLAIM.call(&ground, &["1", "3", "0", "{}"]);
+    let answer: Vec<String> = script::RECLAIM.call(&fixture, &["1", "3", "0", "{}"]);
     assert_eq!(answer, ["", "b-youngest", "retry"]);
 }
 
@@ -239,54 +239,54 @@ async fn the_jobs_own_crash_limit_goes_before_and_undecodable_options_are_none()
         (r#"{"max_crashes":"1"}"#, Settled::Retry),
         ("\u{0}", Settled::Retry),
     ] {
-        let ground = Ground::new().await;
-        leased(&ground, &["a"]).await;
-        ground.on_key("HSET", "opts", &["a", options]);
-        ground.advance(LEASE, &mut []);
-        assert_eq!(ground.reclaim().await.jobs, [(id("a"), expected)], "{options}");
+        let fixture = Fixture::new().await;
+        leased(&fixture, &["a"]).await;
+        fixture.on_key("HSET", "opts", &["a", options]);
+        fixture.advance(LEASE, &mut []);
+        assert_eq!(fixture.reclaim().await.jobs, [(id("a"), expected)], "{options}");
     }
     // Beyond the topic's limit too.
-    let ground = Ground::new().await;
-    leased(&ground, &["a"]).await;
-    ground.on_key("HSET", "opts", &["a", r#"{"max_crashes":9}"#]);
-    ground.on_key("HSET", "attempts", &["a", "7000000"]);
-    ground.advance(LEASE, &mut []);
-    assert_eq!(ground.reclaim().await.jobs, [(id("a"), Settled::Retry)]);
+    let fixture = Fixture::new().await;
+    leased(&fixture, &["a"]).await;
+    fixture.on_key("HSET", "opts", &["a", r#"{"max_crashes":9}"#]);
+    fixture.on_key("HSET", "attempts", &["a", "7000000"]);
+    fixture.advance(LEASE, &mut []);
+    assert_eq!(fixture.reclaim().await.jobs, [(id("a"), Settled::Retry)]);
 }
 
 #[tokio::test]
 async fn a_reclaimed_job_waits_for_its_delay() {
-    let ground = Ground::new().await;
-    leased(&ground, &["a"]).await;
-    ground.advance(LEASE, &mut []);
+    let fixture = Fixture::new().await;
+    leased(&fixture, &["a"]).await;
+    fixture.advance(LEASE, &mut []);
     let delay = Duration::from_secs(7);
     let reclaim = Some(ReclaimRule { max_crashes: 2, delay, info: "{}" });
     let promote = Some(duebox_queue::Promotion { jobs: 9, skip: 0, discards_bad: false });
-    let reply = ground.turn(&Turn { reclaim, promote, ..Turn::default() }).await;
+    let reply = fixture.turn(&Turn { reclaim, promote, ..Turn::default() }).await;
     assert_eq!(reply.reclaimed.unwrap().jobs.len(), 1);
     let promoted = reply.promoted.unwrap();
     assert_eq!(promoted.moved, 0);
     assert!(promoted.next_due_in.unwrap() <= delay);
-    ground.advance(delay, &mut []);
-    assert_eq!(ground.promote().await.moved, 1);
+    fixture.advance(delay, &mut []);
+    assert_eq!(fixture.promote().await.moved, 1);
 }
 
 #[tokio::test]
 async fn a_job_that_dies_again_shows_only_its_last_death() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let options = Options::default().with_max_attempts(2);
-    ground.push_job(NewJob { options, ..job("a") }, IfExists::Reject).await;
-    let lease = ground.lease_only("a").await;
-    ground.settle(lease, drop_it()).await;
-    ground.advance(Duration::from_secs(60), &mut []);
-    let first = ground.snapshot().dead[b"a".as_slice()];
+    fixture.push_job(NewJob { options, ..job("a") }, IfExists::Reject).await;
+    let lease = fixture.lease_only("a").await;
+    fixture.settle(lease, drop_it()).await;
+    fixture.advance(Duration::from_secs(60), &mut []);
+    let first = fixture.snapshot().dead[b"a".as_slice()];
 
-    ground.plain_push("a", "second", 0);
-    ground.promote().await;
-    let lease = ground.lease_only("a").await;
+    fixture.plain_push("a", "second", 0);
+    fixture.promote().await;
+    let lease = fixture.lease_only("a").await;
     let info = r#"{"class":"trap"}"#.to_owned();
-    ground.settle(lease, Verdict::Drop { info }).await;
-    let after = ground.snapshot();
+    fixture.settle(lease, Verdict::Drop { info }).await;
+    let after = fixture.snapshot();
     assert!(after.dead[b"a".as_slice()] > first);
     assert_eq!(Snapshot::text(&after.dead_jobs, "a"), "second");
     assert_eq!(Snapshot::text(&after.dead_info, "a"), r#"{"class":"trap"}"#);

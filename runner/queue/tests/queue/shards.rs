@@ -1,18 +1,18 @@
 //! A topic that is split over slots of Redis is one topic to whoever looks at it.
 
 use duebox_job::TopicName;
-use duebox_queue::{DeadQuery, JobState, PageOrder, PageQuery, Requeued, Rules, Wake};
+use duebox_queue::{DeadQuery, JobState, Limits, Notification, PageOrder, PageQuery, Requeued};
 
-use crate::ground::{Ground, id};
+use crate::fixture::{Fixture, id};
 
 const SHARDS: u32 = 3;
 
-impl Ground {
+impl Fixture {
     async fn with_shards() -> Self {
-        let ground = Self::new().await;
-        let rules = Rules { shards: SHARDS, ..Rules::default() };
-        ground.queue.configure(&ground.topic, &rules).await.unwrap();
-        ground
+        let fixture = Self::new().await;
+        let rules = Limits { shards: SHARDS, ..Limits::default() };
+        fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
+        fixture
     }
 
     /// Runs a command on one key of a shard.
@@ -43,71 +43,72 @@ impl Ground {
 
 #[tokio::test]
 async fn a_job_is_found_in_whichever_shard_it_is() {
-    let ground = Ground::with_shards().await;
+    let fixture = Fixture::with_shards().await;
     for (shard, name) in ["a", "b", "c"].into_iter().enumerate() {
-        ground.push_to(shard, name, "1893456000000");
-        assert_eq!(ground.state(name).await, Some(JobState::Pending), "{name}");
+        fixture.push_to(shard, name, "1893456000000");
+        assert_eq!(fixture.state(name).await, Some(JobState::Pending), "{name}");
     }
-    assert_eq!(ground.state("nobody").await, None);
+    assert_eq!(fixture.state("nobody").await, None);
     // A dead one elsewhere does not hide the live one, nor the other way round.
-    ground.bury_in(0, "c", 1_700_000_000_000, "trap");
-    let both = ground.queue.get(&ground.topic, &id("c")).await.unwrap().unwrap();
+    fixture.bury_in(0, "c", 1_700_000_000_000, "trap");
+    let both = fixture.queue.get(&fixture.topic, &id("c")).await.unwrap().unwrap();
     assert_eq!((both.state, both.dead.unwrap().died_at_ms), (JobState::Pending, 1_700_000_000_000));
-    ground.bury_in(0, "d", 1_700_000_000_000, "trap");
-    ground.bury_in(2, "d", 1_700_000_000_001, "nack");
-    let last = ground.queue.get(&ground.topic, &id("d")).await.unwrap().unwrap();
+    fixture.bury_in(0, "d", 1_700_000_000_000, "trap");
+    fixture.bury_in(2, "d", 1_700_000_000_001, "nack");
+    let last = fixture.queue.get(&fixture.topic, &id("d")).await.unwrap().unwrap();
     assert_eq!(last.dead.unwrap().info["class"], "nack");
 }
 
 #[tokio::test]
 async fn counts_add_up_and_the_soonest_is_found() {
-    let ground = Ground::with_shards().await;
+    let fixture = Fixture::with_shards().await;
     for (shard, (name, due)) in
         [("a", "1893456000002"), ("b", "1893456000001"), ("c", "1893456000003")].iter().enumerate()
     {
-        ground.push_to(shard, name, due);
-        ground.bury_in(shard, name, 1_700_000_000_000, "trap");
+        fixture.push_to(shard, name, due);
+        fixture.bury_in(shard, name, 1_700_000_000_000, "trap");
     }
-    let depths = ground.queue.depths(std::slice::from_ref(&ground.topic)).await.unwrap().remove(0);
+    let depths =
+        fixture.queue.depths(std::slice::from_ref(&fixture.topic)).await.unwrap().remove(0);
     assert_eq!((depths.pending, depths.dead), (3, 3));
     assert_eq!(depths.next_due_ms, Some(1_893_456_000_001));
 }
 
 #[tokio::test]
 async fn a_pause_holds_in_every_shard_and_its_end_wakes_each() {
-    let ground = Ground::with_shards().await;
-    assert!(!ground.queue.is_paused(&ground.topic).await.unwrap());
-    assert!(ground.queue.pause(&ground.topic).await.unwrap());
-    assert!(ground.queue.is_paused(&ground.topic).await.unwrap());
+    let fixture = Fixture::with_shards().await;
+    assert!(!fixture.queue.is_paused(&fixture.topic).await.unwrap());
+    assert!(fixture.queue.pause(&fixture.topic).await.unwrap());
+    assert!(fixture.queue.is_paused(&fixture.topic).await.unwrap());
     for shard in 0..SHARDS as usize {
-        let paused = ground.on_shard(shard, "HGET", "meta", &["paused"]);
+        let paused = fixture.on_shard(shard, "HGET", "meta", &["paused"]);
         assert_eq!(paused, redis::Value::BulkString(b"1".to_vec()), "{shard}");
     }
-    let mut listener = ground.queue.listen().await.unwrap();
-    assert!(ground.queue.resume(&ground.topic).await.unwrap());
+    let mut listener = fixture.queue.listen().await.unwrap();
+    assert!(fixture.queue.resume(&fixture.topic).await.unwrap());
     let mut woken: Vec<TopicName> = Vec::new();
     for _ in 0..SHARDS {
         match listener.next().await {
-            Wake::Topic(topic) => woken.push(topic),
-            Wake::Order(order) => panic!("nobody gave the order {order}"),
-            Wake::Lost => panic!("the connection is gone"),
+            Notification::WakeUp(topic) => woken.push(topic),
+            Notification::Control(order) => panic!("nobody gave the order {order}"),
+            Notification::Lost => panic!("the connection is gone"),
         }
     }
     woken.sort();
-    assert_eq!(woken, (0..SHARDS).map(|shard| ground.topic.shard(shard)).collect::<Vec<_>>());
-    assert!(!ground.queue.resume(&ground.topic).await.unwrap());
+    assert_eq!(woken, (0..SHARDS).map(|shard| fixture.topic.shard(shard)).collect::<Vec<_>>());
+    assert!(!fixture.queue.resume(&fixture.topic).await.unwrap());
 }
 
 #[tokio::test]
 async fn pages_of_all_shards_are_one_list() {
-    let ground = Ground::with_shards().await;
+    let fixture = Fixture::with_shards().await;
     let mut expected = Vec::new();
     for n in 0..100_u64 {
         // Unevenly spread, with ties, a third of them of another class.
         let shard = if n < 60 { 0 } else { (n % 3) as usize };
         let (name, died) = (format!("job-{n:03}"), 1_700_000_000_000 + (n * 7) % 40);
         let class = if n % 3 == 0 { "nack" } else { "trap" };
-        ground.bury_in(shard, &name, died, class);
+        fixture.bury_in(shard, &name, died, class);
         expected.push((died, name, class));
     }
     expected.sort();
@@ -118,7 +119,7 @@ async fn pages_of_all_shards_are_one_list() {
                 let mut query = DeadQuery { class, page };
                 let mut met = Vec::new();
                 loop {
-                    let page = ground.queue.dead_page(&ground.topic, &query).await.unwrap();
+                    let page = fixture.queue.list_dead(&fixture.topic, &query).await.unwrap();
                     assert!(page.jobs.len() <= limit);
                     met.extend(page.jobs.iter().map(|job| job.id.to_string()));
                     match page.next {
@@ -139,18 +140,18 @@ async fn pages_of_all_shards_are_one_list() {
 
 #[tokio::test]
 async fn dead_jobs_of_all_shards_are_requeued_and_purged() {
-    let ground = Ground::with_shards().await;
+    let fixture = Fixture::with_shards().await;
     for (shard, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
-        ground.bury_in(shard % 3, name, 1_700_000_000_000, "trap");
+        fixture.bury_in(shard % 3, name, 1_700_000_000_000, "trap");
     }
-    ground.push_to(1, "b", "1893456000000");
+    fixture.push_to(1, "b", "1893456000000");
     let ids = ["b", "c", "nobody"].map(id);
-    let words = ground.queue.requeue(&ground.topic, &ids).await.unwrap();
+    let words = fixture.queue.requeue(&fixture.topic, &ids).await.unwrap();
     assert_eq!(words, [Requeued::Exists, Requeued::Ok, Requeued::None]);
-    assert_eq!(ground.state("c").await, Some(JobState::Ready));
-    assert_eq!(ground.queue.prune(&ground.topic, &ids).await.unwrap(), 1);
+    assert_eq!(fixture.state("c").await, Some(JobState::Ready));
+    assert_eq!(fixture.queue.prune(&fixture.topic, &ids).await.unwrap(), 1);
     let rest = DeadQuery::default();
-    let many = ground.queue.requeue_matching(&ground.topic, &rest).await.unwrap();
+    let many = fixture.queue.requeue_matching(&fixture.topic, &rest).await.unwrap();
     assert_eq!((many.requeued, many.exists), (3, 0));
-    assert_eq!(ground.queue.purge_matching(&ground.topic, &rest).await.unwrap(), 0);
+    assert_eq!(fixture.queue.purge_matching(&fixture.topic, &rest).await.unwrap(), 0);
 }

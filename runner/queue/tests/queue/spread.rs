@@ -7,16 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FollowUp, FollowUpDue, Options, TopicName};
 use duebox_queue::{
-    Cancelled, Due, Finish, IfExists, JobState, Leased, NewJob, Pushed, Requeued, Rescheduled,
-    Rules, Settled, Turn, Verdict,
+    Cancelled, Due, Finish, IfExists, JobState, Leased, Limits, NewJob, Pushed, Requeued,
+    Rescheduled, Settled, Turn, Verdict,
 };
 
-use crate::ground::{Ground, call, drop_it, id, job, job_in};
+use crate::fixture::{Fixture, call, drop_it, id, job, job_in};
 
-impl Ground {
+impl Fixture {
     /// Splits the topic over so many slots, as the daemon does at its start.
     async fn split(&self, shards: u32) {
-        let rules = Rules { shards, ..Rules::default() };
+        let rules = Limits { shards, ..Limits::default() };
         self.queue.configure(&self.topic, &rules).await.unwrap();
     }
 
@@ -100,226 +100,227 @@ fn once(names: &[String]) -> BTreeMap<String, usize> {
 
 #[tokio::test]
 async fn thousands_of_jobs_are_spread_and_each_runs_once() {
-    let ground = Ground::new().await;
-    ground.split(3).await;
+    let fixture = Fixture::new().await;
+    fixture.split(3).await;
     let names = names(0, 5_000);
-    let words = ground.push_many(&jobs(&names), IfExists::Reject).await;
+    let words = fixture.push_many(&jobs(&names), IfExists::Reject).await;
     assert!(words.iter().all(|word| *word == Pushed::Pushed));
     let mut counts = [0_usize; 3];
     for name in &names {
         let home = crc32(name.as_bytes()) % 3;
         counts[home as usize] += 1;
     }
-    for (shard, count) in ground.shards().await.iter().zip(counts) {
-        let key = ground.key("ready").replace(ground.topic.as_str(), shard.tag());
-        assert_eq!(ground.redis::<usize>(redis::cmd("ZCARD").arg(key)), count);
+    for (shard, count) in fixture.shards().await.iter().zip(counts) {
+        let key = fixture.key("ready").replace(fixture.topic.as_str(), shard.tag());
+        assert_eq!(fixture.redis::<usize>(redis::cmd("ZCARD").arg(key)), count);
         assert!(count > 1_500, "{counts:?}");
     }
-    let again = ground.push_many(&jobs(&names), IfExists::Reject).await;
+    let again = fixture.push_many(&jobs(&names), IfExists::Reject).await;
     assert!(again.iter().all(|word| *word == Pushed::Exists));
-    assert_eq!(ground.run_all().await, once(&names));
-    let depths = ground.queue.depths(std::slice::from_ref(&ground.topic)).await.unwrap().remove(0);
+    assert_eq!(fixture.run_all().await, once(&names));
+    let depths =
+        fixture.queue.depths(std::slice::from_ref(&fixture.topic)).await.unwrap().remove(0);
     assert_eq!((depths.ready, depths.unack), (0, 0));
 }
 
 /// The words of a push are in the order of its jobs, wherever each goes.
 #[tokio::test]
 async fn outcomes_keep_the_order_of_the_jobs() {
-    let ground = Ground::new().await;
-    ground.split(5).await;
+    let fixture = Fixture::new().await;
+    fixture.split(5).await;
     let odd: Vec<String> = names(0, 400).into_iter().skip(1).step_by(2).collect();
-    ground.push_many(&jobs(&odd), IfExists::Reject).await;
+    fixture.push_many(&jobs(&odd), IfExists::Reject).await;
     let all = names(0, 400);
-    let words = ground.push_many(&jobs(&all), IfExists::Reject).await;
+    let words = fixture.push_many(&jobs(&all), IfExists::Reject).await;
     for (at, word) in words.into_iter().enumerate() {
         assert_eq!(word, if at % 2 == 1 { Pushed::Exists } else { Pushed::Pushed }, "{at}");
     }
-    let twice = ground.push_many(&[job("x"), job("y"), job("x")], IfExists::Keep).await;
+    let twice = fixture.push_many(&[job("x"), job("y"), job("x")], IfExists::Keep).await;
     assert_eq!(twice, [Pushed::Pushed, Pushed::Pushed, Pushed::Kept]);
 }
 
 #[tokio::test]
 async fn jobs_of_one_key_meet_in_one_shard() {
-    let ground = Ground::new().await;
-    ground.split(7).await;
+    let fixture = Fixture::new().await;
+    fixture.split(7).await;
     let names = names(0, 50);
     let jobs: Vec<NewJob> = names.iter().map(|name| keyed(name, "user 42")).collect();
-    ground.push_many(&jobs, IfExists::Reject).await;
+    fixture.push_many(&jobs, IfExists::Reject).await;
     let mut met = BTreeSet::new();
     for name in &names {
-        met.insert(ground.shard_of(name).await.unwrap());
+        met.insert(fixture.shard_of(name).await.unwrap());
     }
     assert_eq!(met, BTreeSet::from([crc32(b"user 42") % 7]));
     // By id they are found all the same.
-    let cancelled = ground.queue.cancel(&ground.topic, &id("job-7")).await.unwrap();
+    let cancelled = fixture.queue.cancel(&fixture.topic, &id("job-7")).await.unwrap();
     assert_eq!(cancelled, Cancelled::Cancelled);
-    assert_eq!(ground.run_all().await.len(), 49);
+    assert_eq!(fixture.run_all().await.len(), 49);
 }
 
 /// The number of shards goes 1 → 4 → 2 → 5 with a backlog: each job is served where it is, known by
 /// its id to everybody, and runs once.
 #[tokio::test]
 async fn nothing_is_lost_or_doubled_when_the_number_changes() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let mut pushed = Vec::new();
     for (round, shards) in [1, 4, 2, 5].into_iter().enumerate() {
-        ground.split(shards).await;
-        let known = ground.push_many(&jobs(&pushed), IfExists::Reject).await;
+        fixture.split(shards).await;
+        let known = fixture.push_many(&jobs(&pushed), IfExists::Reject).await;
         assert!(known.iter().all(|word| *word == Pushed::Exists), "{shards} shards");
-        let kept = ground.push_many(&jobs(&pushed), IfExists::Keep).await;
+        let kept = fixture.push_many(&jobs(&pushed), IfExists::Keep).await;
         assert!(kept.iter().all(|word| *word == Pushed::Kept), "{shards} shards");
         let new = names(round * 500, (round + 1) * 500);
-        let words = ground.push_many(&jobs(&new), IfExists::Reject).await;
+        let words = fixture.push_many(&jobs(&new), IfExists::Reject).await;
         assert!(words.iter().all(|word| *word == Pushed::Pushed), "{shards} shards");
         pushed.extend(new);
     }
-    assert_eq!(ground.shards().await.len(), 5);
+    assert_eq!(fixture.shards().await.len(), 5);
     let mut moved = 0;
     for name in &pushed {
         let home = crc32(name.as_bytes()) % 5;
-        moved += usize::from(ground.shard_of(name).await != Some(home));
+        moved += usize::from(fixture.shard_of(name).await != Some(home));
     }
     assert!(moved > 700, "only {moved} jobs were pushed elsewhere than they would go now");
-    let replaced = ground.push_many(&jobs(&pushed), IfExists::Replace).await;
+    let replaced = fixture.push_many(&jobs(&pushed), IfExists::Replace).await;
     assert!(replaced.iter().all(|word| *word == Pushed::Replaced));
     let (gone, kept) = pushed.split_at(300);
     let ids: Vec<_> = gone.iter().map(|name| id(name)).collect();
-    let words = ground.queue.cancel_many(&ground.topic, &ids).await.unwrap();
+    let words = fixture.queue.cancel_many(&fixture.topic, &ids).await.unwrap();
     assert!(words.iter().all(|word| *word == Cancelled::Cancelled));
-    assert_eq!(ground.run_all().await, once(kept));
+    assert_eq!(fixture.run_all().await, once(kept));
 }
 
 #[tokio::test]
 async fn a_job_is_cancelled_moved_and_found_in_any_shard() {
-    let ground = Ground::new().await;
-    ground.split(4).await;
+    let fixture = Fixture::new().await;
+    fixture.split(4).await;
     let names = names(0, 40);
     let later: Vec<NewJob> = names.iter().map(|name| job_in(name, 3_600)).collect();
-    ground.push_many(&later, IfExists::Reject).await;
-    ground.split(3).await;
-    let queue = &ground.queue;
+    fixture.push_many(&later, IfExists::Reject).await;
+    fixture.split(3).await;
+    let queue = &fixture.queue;
     for name in &names {
-        let found = queue.get(&ground.topic, &id(name)).await.unwrap().unwrap();
+        let found = queue.get(&fixture.topic, &id(name)).await.unwrap().unwrap();
         assert_eq!(found.state, JobState::Pending, "{name}");
     }
     let (sooner, cancelled) = names.split_at(20);
     for name in sooner {
-        let moved = queue.reschedule(&ground.topic, &id(name), Due::Now).await.unwrap();
+        let moved = queue.reschedule(&fixture.topic, &id(name), Due::Now).await.unwrap();
         assert_eq!(moved, Rescheduled::Ready, "{name}");
     }
     for name in cancelled {
         assert_eq!(
-            queue.cancel(&ground.topic, &id(name)).await.unwrap(),
+            queue.cancel(&fixture.topic, &id(name)).await.unwrap(),
             Cancelled::Cancelled,
             "{name}"
         );
     }
     let nobody = id("nobody");
-    assert_eq!(queue.cancel(&ground.topic, &nobody).await.unwrap(), Cancelled::None);
-    let moved = queue.reschedule(&ground.topic, &nobody, Due::Now).await.unwrap();
+    assert_eq!(queue.cancel(&fixture.topic, &nobody).await.unwrap(), Cancelled::None);
+    let moved = queue.reschedule(&fixture.topic, &nobody, Due::Now).await.unwrap();
     assert_eq!(moved, Rescheduled::None);
     let early = Due::At(1_000);
-    let bad = queue.reschedule(&ground.topic, &id(&sooner[0]), early).await.unwrap();
+    let bad = queue.reschedule(&fixture.topic, &id(&sooner[0]), early).await.unwrap();
     assert_eq!(bad, Rescheduled::BadDue);
-    assert_eq!(ground.run_all().await, once(sooner));
+    assert_eq!(fixture.run_all().await, once(sooner));
 }
 
 /// An id that lives elsewhere than it would go now is leased, cancelled, held: a push meets it there.
 #[tokio::test]
 async fn a_push_meets_its_id_in_the_old_shard() {
-    let ground = Ground::new().await;
-    ground.split(2).await;
+    let fixture = Fixture::new().await;
+    fixture.split(2).await;
     // At home in another of 3 shards than of 2.
     let name = names(0, 100).into_iter().find(|name| crc32(name.as_bytes()) % 3 == 2).unwrap();
-    ground.push(&name).await;
-    ground.split(3).await;
-    let old = ground.topic.shard(ground.shard_of(&name).await.unwrap());
+    fixture.push(&name).await;
+    fixture.split(3).await;
+    let old = fixture.topic.shard(fixture.shard_of(&name).await.unwrap());
     assert_ne!(old.shard_number(), 2);
-    let lease = ground.lease_in(&old).await.remove(0);
-    let successor = ground.push_job(job(&name), IfExists::Replace).await;
+    let lease = fixture.lease_in(&old).await.remove(0);
+    let successor = fixture.push_job(job(&name), IfExists::Replace).await;
     assert_eq!(successor, Pushed::Successor);
-    assert_eq!(ground.queue.cancel(&ground.topic, &id(&name)).await.unwrap(), Cancelled::Leased);
+    assert_eq!(fixture.queue.cancel(&fixture.topic, &id(&name)).await.unwrap(), Cancelled::Leased);
     // It still runs: nobody else may have its id.
-    assert_eq!(ground.push_job(job(&name), IfExists::Reject).await, Pushed::Successor);
-    ground.queue.cancel(&ground.topic, &id(&name)).await.unwrap();
+    assert_eq!(fixture.push_job(job(&name), IfExists::Reject).await, Pushed::Successor);
+    fixture.queue.cancel(&fixture.topic, &id(&name)).await.unwrap();
     let held = Finish { unique_for: Duration::from_secs(600), ..Finish::default() };
-    assert_eq!(ground.settle_in(&old, lease, Verdict::Finish(held)).await, Settled::Done);
-    assert_eq!(ground.push_job(job(&name), IfExists::Reject).await, Pushed::Held);
-    assert_eq!(ground.shard_of(&name).await, None);
+    assert_eq!(fixture.settle_in(&old, lease, Verdict::Finish(held)).await, Settled::Done);
+    assert_eq!(fixture.push_job(job(&name), IfExists::Reject).await, Pushed::Held);
+    assert_eq!(fixture.shard_of(&name).await, None);
 }
 
 #[tokio::test]
 async fn a_dead_job_stays_dead_while_its_id_lives_in_another_shard() {
-    let ground = Ground::new().await;
-    ground.split(2).await;
+    let fixture = Fixture::new().await;
+    fixture.split(2).await;
     let name = names(0, 100).into_iter().find(|name| crc32(name.as_bytes()) % 3 == 2).unwrap();
-    ground.push(&name).await;
-    let old = ground.topic.shard(ground.shard_of(&name).await.unwrap());
-    let lease = ground.lease_in(&old).await.remove(0);
-    assert_eq!(ground.settle_in(&old, lease, drop_it()).await, Settled::Dead);
-    ground.split(3).await;
-    ground.push(&name).await;
-    assert_eq!(ground.shard_of(&name).await, Some(2));
+    fixture.push(&name).await;
+    let old = fixture.topic.shard(fixture.shard_of(&name).await.unwrap());
+    let lease = fixture.lease_in(&old).await.remove(0);
+    assert_eq!(fixture.settle_in(&old, lease, drop_it()).await, Settled::Dead);
+    fixture.split(3).await;
+    fixture.push(&name).await;
+    assert_eq!(fixture.shard_of(&name).await, Some(2));
     let ids = [id(&name), id("nobody")];
-    let words = ground.queue.requeue(&ground.topic, &ids).await.unwrap();
+    let words = fixture.queue.requeue(&fixture.topic, &ids).await.unwrap();
     assert_eq!(words, [Requeued::Exists, Requeued::None]);
-    assert_eq!(ground.run_all().await, once(std::slice::from_ref(&name)));
-    let words = ground.queue.requeue(&ground.topic, &ids).await.unwrap();
+    assert_eq!(fixture.run_all().await, once(std::slice::from_ref(&name)));
+    let words = fixture.queue.requeue(&fixture.topic, &ids).await.unwrap();
     assert_eq!(words, [Requeued::Ok, Requeued::None]);
-    assert_eq!(ground.run_all().await, once(&[name]));
+    assert_eq!(fixture.run_all().await, once(&[name]));
 }
 
 #[tokio::test]
 async fn earlier_numbers_are_forgotten_once_nothing_is_left() {
-    let ground = Ground::new().await;
-    let forgets = async || ground.queue.forget_old_shards(&ground.topic).await.unwrap();
+    let fixture = Fixture::new().await;
+    let forgets = async || fixture.queue.forget_old_shards(&fixture.topic).await.unwrap();
     let seen = || -> Option<String> {
-        ground.redis(redis::cmd("HGET").arg(ground.key("meta")).arg("shards_seen"))
+        fixture.redis(redis::cmd("HGET").arg(fixture.key("meta")).arg("shards_seen"))
     };
     assert!(forgets().await);
-    ground.split(4).await;
-    ground.push("a").await;
-    ground.split(2).await;
+    fixture.split(4).await;
+    fixture.push("a").await;
+    fixture.split(2).await;
     assert_eq!((forgets().await, seen().as_deref()), (false, Some("4 2")));
-    assert_eq!(ground.run_all().await.len(), 1);
+    assert_eq!(fixture.run_all().await.len(), 1);
     assert_eq!((forgets().await, seen().as_deref()), (true, Some("2")));
-    assert_eq!(ground.shards().await.len(), 2);
+    assert_eq!(fixture.shards().await.len(), 2);
     // What is dead may be asked for, too.
-    let shard = ground.topic.shard(1);
+    let shard = fixture.topic.shard(1);
     let name = names(0, 99).into_iter().find(|name| crc32(name.as_bytes()) % 2 == 1).unwrap();
-    ground.push(&name).await;
-    let lease = ground.lease_in(&shard).await.remove(0);
-    assert_eq!(ground.settle_in(&shard, lease, drop_it()).await, Settled::Dead);
-    ground.split(1).await;
+    fixture.push(&name).await;
+    let lease = fixture.lease_in(&shard).await.remove(0);
+    assert_eq!(fixture.settle_in(&shard, lease, drop_it()).await, Settled::Dead);
+    fixture.split(1).await;
     assert_eq!((forgets().await, seen().as_deref()), (false, Some("2 1")));
-    assert_eq!(ground.queue.prune(&ground.topic, &[id(&name)]).await.unwrap(), 1);
+    assert_eq!(fixture.queue.prune(&fixture.topic, &[id(&name)]).await.unwrap(), 1);
     assert_eq!((forgets().await, seen()), (true, None));
-    assert_eq!(ground.shards().await, std::slice::from_ref(&ground.topic));
+    assert_eq!(fixture.shards().await, std::slice::from_ref(&fixture.topic));
 }
 
 #[tokio::test]
 async fn follow_ups_go_to_their_shards() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let parent = TopicName::new("parent").unwrap();
-    ground.split(4).await;
+    fixture.split(4).await;
     let children = names(0, 60);
     let follow_ups = children.iter().map(|name| FollowUp {
-        topic: ground.topic.clone(),
+        topic: fixture.topic.clone(),
         id: id(name),
         due: FollowUpDue::AfterMs(0),
         payload: Bytes::from_static(b"child"),
         options: Options::default(),
     });
-    ground.queue.push(&parent, &[job("p")], IfExists::Reject).await.unwrap();
-    let lease = ground.lease_in(&parent).await.remove(0);
+    fixture.queue.push(&parent, &[job("p")], IfExists::Reject).await.unwrap();
+    let lease = fixture.lease_in(&parent).await.remove(0);
     let finish = Finish { follow_ups: follow_ups.collect(), ..Finish::default() };
-    assert_eq!(ground.settle_in(&parent, lease, Verdict::Finish(finish)).await, Settled::Done);
-    let relayed = ground.queue.relay(&parent).await.unwrap();
+    assert_eq!(fixture.settle_in(&parent, lease, Verdict::Finish(finish)).await, Settled::Done);
+    let relayed = fixture.queue.relay(&parent).await.unwrap();
     assert_eq!((relayed.pushed, relayed.kept, relayed.faults.len()), (60, 0, 0));
     for name in &children {
-        assert_eq!(ground.shard_of(name).await, Some(crc32(name.as_bytes()) % 4), "{name}");
+        assert_eq!(fixture.shard_of(name).await, Some(crc32(name.as_bytes()) % 4), "{name}");
     }
-    assert_eq!(ground.run_all().await, once(&children));
+    assert_eq!(fixture.run_all().await, once(&children));
 }
 
 /// Tables apart, as any language's own: the polynomial of zlib, bit by bit.

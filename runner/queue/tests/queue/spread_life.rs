@@ -11,10 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_harness::RedisServer;
 use duebox_job::{JobId, Options, TopicName};
-use duebox_queue::{Due, IfExists, LeaseCall, NewJob, Rules, Verdict};
+use duebox_queue::{Due, IfExists, LeaseCall, Limits, NewJob, Verdict};
 use fastrand::Rng;
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::ledger::Ledger;
 use crate::snapshot::Snapshot;
 use crate::step::{Claim, Reply, Step};
@@ -29,8 +29,8 @@ const IDS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 struct Spread {
     /// The topic as a whole, which is also its first shard.
-    ground: Ground,
-    shards: BTreeMap<TopicName, Ground>,
+    fixture: Fixture,
+    shards: BTreeMap<TopicName, Fixture>,
     ledger: Ledger,
     rng: Rng,
     serial: u64,
@@ -53,15 +53,15 @@ async fn jobs_live_through_every_change_of_the_number_of_shards() {
 
 impl Spread {
     async fn new(server: &RedisServer, seed: u64) -> Self {
-        let ground = Ground::on(server).await;
+        let fixture = Fixture::on(server).await;
         let mut shards = BTreeMap::new();
         for number in 0..SHARDS_MAX {
-            let shard = ground.topic.shard(number);
-            shards.insert(shard.clone(), ground.beside_as(shard).await);
+            let shard = fixture.topic.shard(number);
+            shards.insert(shard.clone(), fixture.beside_as(shard).await);
         }
-        let now_us = ground.snapshot().now_us;
+        let now_us = fixture.snapshot().now_us;
         Self {
-            ground,
+            fixture,
             shards,
             ledger: Ledger::default(),
             rng: Rng::with_seed(seed),
@@ -76,9 +76,9 @@ impl Spread {
         match self.rng.u8(..100) {
             0..=5 => {
                 let shards = self.rng.u32(1..=SHARDS_MAX);
-                let rules = Rules { shards, ..Rules::default() };
+                let rules = Limits { shards, ..Limits::default() };
                 self.past.push(format!("{shards} shards"));
-                self.ground.queue.configure(&self.ground.topic, &rules).await.unwrap();
+                self.fixture.queue.configure(&self.fixture.topic, &rules).await.unwrap();
             }
             6..=35 => {
                 let mode = [IfExists::Reject, IfExists::Keep, IfExists::Replace];
@@ -106,15 +106,15 @@ impl Spread {
     /// A step that goes through all shards, and is of the topic as a whole.
     async fn on_topic(&mut self, step: Step) {
         let none = Snapshot::default();
-        let reply = step.perform(&self.ground).await;
+        let reply = step.perform(&self.fixture).await;
         self.note(&step, &reply, &none, &none);
     }
 
     async fn in_shard(&mut self, shard: &TopicName, step: Step) -> Reply {
-        let ground = &self.shards[shard];
-        let before = ground.snapshot();
-        let reply = step.perform(ground).await;
-        let after = ground.snapshot();
+        let fixture = &self.shards[shard];
+        let before = fixture.snapshot();
+        let reply = step.perform(fixture).await;
+        let after = fixture.snapshot();
         self.past.push(format!("in {}", shard.tag()));
         self.note(&step, &reply, &before, &after);
         reply
@@ -122,7 +122,7 @@ impl Spread {
 
     fn note(&mut self, step: &Step, reply: &Reply, before: &Snapshot, after: &Snapshot) {
         self.past.push(format!("{step:?}\n    -> {reply:?}"));
-        let now_us = self.ground.snapshot().now_us;
+        let now_us = self.fixture.snapshot().now_us;
         let (ledger, clock) = (&mut self.ledger, (self.now_us, now_us));
         let noted = crate::life::quietly(|| ledger.note(step, reply, clock, before, after));
         self.now_us = now_us;
@@ -132,8 +132,8 @@ impl Spread {
     }
 
     async fn advance(&mut self, by: Duration) {
-        for ground in self.shards.values() {
-            ground.advance(by, &mut []);
+        for fixture in self.shards.values() {
+            fixture.advance(by, &mut []);
         }
         for (_, claim) in &mut self.claims {
             claim.token_us -= by.as_micros() as u64;
@@ -144,7 +144,7 @@ impl Spread {
 
     /// The shards that runners look at.
     async fn looked_at(&self) -> Vec<TopicName> {
-        self.ground.queue.shards(&self.ground.topic).await.unwrap().all().collect()
+        self.fixture.queue.shards(&self.fixture.topic).await.unwrap().all().collect()
     }
 
     async fn promote(&mut self) {
@@ -205,7 +205,7 @@ impl Spread {
                     self.in_shard(&shard, Step::Settle(acks)).await;
                 }
             }
-            let left = |ground: &Ground| !ground.snapshot().jobs.is_empty();
+            let left = |fixture: &Fixture| !fixture.snapshot().jobs.is_empty();
             if !self.shards.values().any(left) {
                 self.ledger.assert_all_ended();
                 return;

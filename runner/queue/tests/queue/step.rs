@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{JobId, Options};
 use duebox_queue::{
-    Cancelled, Due, Extension, IfExists, Lease, LeaseCall, Leased, LeasedJobs, NewJob, Pushed,
-    ReclaimRule, Requeued, Rescheduled, Rules, Settled, Tick, Ticked, Token, Turn, Verdict,
+    Cancelled, Due, Extension, IfExists, Lease, LeaseCall, Leased, LeasedJobs, Limits, NewJob,
+    Pushed, ReclaimRule, Requeued, Rescheduled, Settled, Tick, Ticked, Token, Turn, Verdict,
 };
 
-use crate::ground::{Ground, HOLDER};
+use crate::fixture::{Fixture, HOLDER};
 use crate::script::{PRUNE, SWEEP};
 
 pub(crate) const CRASHES_MAX: u32 = 2;
@@ -45,7 +45,7 @@ pub(crate) enum Step {
     Prune(Vec<JobId>),
     PruneDone(u64),
     Pause(bool),
-    Configure(Rules),
+    Configure(Limits),
     Tick(TickStep),
     Sweep,
     Advance(Duration),
@@ -111,7 +111,7 @@ pub(crate) enum Reply {
     Pruned(u64),
     Changed(bool),
     Ticked(Ticked),
-    Swept(u64, u64),
+    PrunedMarks(u64, u64),
 }
 
 impl Reply {
@@ -145,12 +145,12 @@ fn near(real: Option<Duration>, expected: Option<Duration>) -> bool {
 
 impl Step {
     /// Does the step on the real queue.
-    pub(crate) async fn perform(&self, ground: &Ground) -> Reply {
-        let (queue, topic) = (&ground.queue, &ground.topic);
+    pub(crate) async fn perform(&self, fixture: &Fixture) -> Reply {
+        let (queue, topic) = (&fixture.queue, &fixture.topic);
         match self {
-            Self::Push(mode, jobs) => Reply::Pushed(ground.push_many(jobs, *mode).await),
+            Self::Push(mode, jobs) => Reply::Pushed(fixture.push_many(jobs, *mode).await),
             Self::Plain { id, payload, due } => {
-                ground.plain_push_bytes(id.as_bytes(), payload, &due.to_string());
+                fixture.plain_push_bytes(id.as_bytes(), payload, &due.to_string());
                 Reply::Nothing
             }
             Self::Cancel(ids) => Reply::Cancelled(queue.cancel_many(topic, ids).await.unwrap()),
@@ -166,36 +166,36 @@ impl Step {
             Self::Configure(rules) => Reply::Changed(queue.configure(topic, rules).await.unwrap()),
             Self::Tick(tick) => Reply::Ticked(queue.tick(topic, &tick.borrow()).await.unwrap()),
             Self::Sweep => {
-                let (held, follow_ups) = SWEEP.call(ground, &["1000"]);
-                Reply::Swept(held, follow_ups)
+                let (held, follow_ups) = SWEEP.call(fixture, &["1000"]);
+                Reply::PrunedMarks(held, follow_ups)
             }
             Self::PruneDone(kept) => {
                 let kept = kept.to_string();
-                Reply::Pruned(PRUNE.call(ground, &["done", "above", &kept, "1000"]))
+                Reply::Pruned(PRUNE.call(fixture, &["done", "above", &kept, "1000"]))
             }
             Self::Advance(by) => {
-                ground.advance(*by, &mut []);
+                fixture.advance(*by, &mut []);
                 Reply::Nothing
             }
-            _ => self.take_turn(ground).await,
+            _ => self.take_turn(fixture).await,
         }
     }
 
-    async fn take_turn(&self, ground: &Ground) -> Reply {
+    async fn take_turn(&self, fixture: &Fixture) -> Reply {
         match self {
             Self::Promote { n, skip, discard } => {
                 let (jobs, skip, discards_bad) = (*n, *skip, *discard);
                 let promote = Some(duebox_queue::Promotion { jobs, skip, discards_bad });
-                let reply = ground.turn(&Turn { promote, ..Turn::default() }).await;
+                let reply = fixture.turn(&Turn { promote, ..Turn::default() }).await;
                 Reply::Promoted(reply.promoted.unwrap().into())
             }
-            Self::Lease(call) => Reply::of_lease(ground.lease(call).await),
+            Self::Lease(call) => Reply::of_lease(fixture.lease(call).await),
             Self::Settle(claims) => {
                 let settle: Vec<_> = claims
                     .iter()
                     .map(|(claim, verdict)| claim.lease().settle(verdict.clone()))
                     .collect();
-                Reply::Settled(ground.settle_many(&settle).await)
+                Reply::Settled(fixture.settle_many(&settle).await)
             }
             Self::Extend(claims) => {
                 let extension = |(claim, by): &(Claim, Duration)| Extension {
@@ -205,7 +205,7 @@ impl Step {
                 };
                 let extend: Vec<_> = claims.iter().map(extension).collect();
                 let turn = Turn { holder: HOLDER, extend: &extend, ..Turn::default() };
-                let reply = ground.turn(&turn).await;
+                let reply = fixture.turn(&turn).await;
                 let tokens = reply.extended.unwrap().into_iter();
                 Reply::Extended(tokens.map(|t| t.map(|t| t.expires_at_us())).collect())
             }
@@ -213,7 +213,7 @@ impl Step {
                 let info = if *discard { "" } else { CRASH_INFO };
                 let (max_crashes, delay) = (CRASHES_MAX, *delay);
                 let reclaim = Some(ReclaimRule { max_crashes, delay, info });
-                let reply = ground.turn(&Turn { reclaim, ..Turn::default() }).await;
+                let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;
                 Reply::Reclaimed(reply.reclaimed.unwrap().jobs)
             }
             _ => panic!("{self:?} is no part of a turn"),

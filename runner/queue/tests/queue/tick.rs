@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use duebox_queue::{
-    BATCH_MAX, Finish, IfExists, Pushed, QueueError, Rules, ScheduleState, Tick, Ticked, Verdict,
+    BATCH_MAX, Finish, IfExists, Limits, Pushed, QueueError, ScheduleState, Tick, Ticked, Verdict,
 };
 use redis::Value;
 
-use crate::ground::{Ground, job};
+use crate::fixture::{Fixture, job};
 
 const LINE: &str = "every 1s";
 
 /// A second before now, whole, by Redis' clock.
-async fn second_before(ground: &Ground, seconds: u64) -> u64 {
-    let now = ground.queue.now_ms().await.unwrap();
+async fn second_before(fixture: &Fixture, seconds: u64) -> u64 {
+    let now = fixture.queue.now_ms().await.unwrap();
     now / 1_000 * 1_000 - seconds * 1_000
 }
 
@@ -21,13 +21,13 @@ fn tick(expected: Option<u64>, until: u64, times: &[u64]) -> Tick<'_> {
     Tick { schedule: "beat", line: LINE, expected, until, payload: b"{}", times }
 }
 
-async fn push(ground: &Ground, tick: &Tick<'_>) -> Ticked {
-    ground.queue.tick(&ground.topic, tick).await.unwrap()
+async fn push(fixture: &Fixture, tick: &Tick<'_>) -> Ticked {
+    fixture.queue.tick(&fixture.topic, tick).await.unwrap()
 }
 
-async fn state(ground: &Ground) -> ScheduleState {
-    let names = [(ground.topic.clone(), "beat".to_owned())];
-    let (mut states, _) = ground.queue.schedule_states(&names).await.unwrap();
+async fn state(fixture: &Fixture) -> ScheduleState {
+    let names = [(fixture.topic.clone(), "beat".to_owned())];
+    let (mut states, _) = fixture.queue.schedule_states(&names).await.unwrap();
     states.remove(0)
 }
 
@@ -41,39 +41,39 @@ fn taken(until: u64) -> Ticked {
 
 #[tokio::test]
 async fn a_tick_becomes_a_ready_job_that_was_due_at_it() {
-    let ground = Ground::new().await;
-    let at = second_before(&ground, 5).await;
-    assert_eq!(push(&ground, &tick(None, at, &[])).await, all_pushed(0));
+    let fixture = Fixture::new().await;
+    let at = second_before(&fixture, 5).await;
+    assert_eq!(push(&fixture, &tick(None, at, &[])).await, all_pushed(0));
     assert_eq!(
-        state(&ground).await,
+        state(&fixture).await,
         ScheduleState { until: Some(at), last_run: None, paused: false }
     );
     let (first, second) = (at + 1_000, at + 2_000);
-    let done = push(&ground, &tick(Some(at), second + 7, &[first, second])).await;
+    let done = push(&fixture, &tick(Some(at), second + 7, &[first, second])).await;
     assert_eq!(done, all_pushed(2));
     let until = Some(second + 7);
     assert_eq!(
-        state(&ground).await,
+        state(&fixture).await,
         ScheduleState { until, last_run: Some(second), paused: false }
     );
-    let leases = ground.lease_up_to(10).await;
+    let leases = fixture.lease_up_to(10).await;
     let leased: Vec<_> = leases.iter().map(|l| (l.id.to_string(), l.due_at_ms)).collect();
     assert_eq!(leased, [(format!("beat@{first}"), first), (format!("beat@{second}"), second)]);
     assert_eq!(&leases[0].payload[..], b"{}");
-    assert_eq!(ground.queue.topics().await.unwrap(), std::slice::from_ref(&ground.topic));
+    assert_eq!(fixture.queue.topics().await.unwrap(), std::slice::from_ref(&fixture.topic));
 }
 
 /// asynq#653, #395, #1013: with several schedulers, each tick was pushed by each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cron_is_not_doubled_by_replicas() {
-    let ground = Ground::new().await;
-    let begin = second_before(&ground, 60).await;
-    push(&ground, &tick(None, begin, &[])).await;
+    let fixture = Fixture::new().await;
+    let begin = second_before(&fixture, 60).await;
+    push(&fixture, &tick(None, begin, &[])).await;
     for second in 0..20 {
         let (from, to) = (begin + second * 1_000, begin + (second + 1) * 1_000);
         let times = [to];
         let wish = tick(Some(from), to, &times);
-        let replicas = (0..8).map(|_| ground.queue.tick(&ground.topic, &wish));
+        let replicas = (0..8).map(|_| fixture.queue.tick(&fixture.topic, &wish));
         let answers = futures_util::future::join_all(replicas).await;
         let done = |answer: &&Result<Ticked, QueueError>| matches!(answer, Ok(Ticked::Done(_)));
         assert_eq!(answers.iter().filter(done).count(), 1);
@@ -84,95 +84,95 @@ async fn cron_is_not_doubled_by_replicas() {
                 .all(|answer| { *answer == all_pushed(1) || *answer == taken(to) })
         );
     }
-    assert_eq!(ground.lease_up_to(1_000).await.len(), 20);
+    assert_eq!(fixture.lease_up_to(1_000).await.len(), 20);
 }
 
 #[tokio::test]
 async fn whoever_knows_something_else_changes_nothing() {
-    let ground = Ground::new().await;
-    let at = second_before(&ground, 5).await;
+    let fixture = Fixture::new().await;
+    let at = second_before(&fixture, 5).await;
     let nothing = Ticked::Taken { until: None, line: String::new() };
-    assert_eq!(push(&ground, &tick(Some(at), at + 1_000, &[at + 1_000])).await, nothing);
-    assert_eq!(ground.keys(), Vec::<String>::new());
-    push(&ground, &tick(None, at, &[])).await;
-    let before = ground.snapshot().state();
+    assert_eq!(push(&fixture, &tick(Some(at), at + 1_000, &[at + 1_000])).await, nothing);
+    assert_eq!(fixture.keys(), Vec::<String>::new());
+    push(&fixture, &tick(None, at, &[])).await;
+    let before = fixture.snapshot().state();
     for expected in [None, Some(at - 1), Some(at + 1)] {
-        let answer = push(&ground, &tick(expected, at + 2_000, &[at + 2_000])).await;
+        let answer = push(&fixture, &tick(expected, at + 2_000, &[at + 2_000])).await;
         assert_eq!(answer, taken(at));
     }
-    assert!(ground.snapshot().state() == before);
-    assert_eq!(state(&ground).await.until, Some(at));
+    assert!(fixture.snapshot().state() == before);
+    assert_eq!(state(&fixture).await.until, Some(at));
     // The same call again, as after a lost reply.
     let wish = [at + 1_000];
     let again = tick(Some(at), at + 1_000, &wish);
-    assert_eq!(push(&ground, &again).await, all_pushed(1));
-    assert_eq!(push(&ground, &again).await, taken(at + 1_000));
+    assert_eq!(push(&fixture, &again).await, all_pushed(1));
+    assert_eq!(push(&fixture, &again).await, taken(at + 1_000));
 }
 
 #[tokio::test]
 async fn a_runner_whose_clock_is_ahead_fires_nothing_early() {
-    let ground = Ground::new().await;
-    let at = second_before(&ground, 5).await;
-    push(&ground, &tick(None, at, &[])).await;
+    let fixture = Fixture::new().await;
+    let at = second_before(&fixture, 5).await;
+    push(&fixture, &tick(None, at, &[])).await;
     let ahead = at + 3_600_000;
-    let Ticked::Early(wait) = push(&ground, &tick(Some(at), ahead, &[at + 1_000, ahead])).await
+    let Ticked::Early(wait) = push(&fixture, &tick(Some(at), ahead, &[at + 1_000, ahead])).await
     else {
         panic!("it fired");
     };
     let hour = Duration::from_secs(3_600);
     assert!(wait > hour - Duration::from_secs(60) && wait < hour, "{wait:?}");
-    assert_eq!(state(&ground).await.until, Some(at));
-    assert!(ground.lease_up_to(10).await.is_empty());
+    assert_eq!(state(&fixture).await.until, Some(at));
+    assert!(fixture.lease_up_to(10).await.is_empty());
 }
 
 #[tokio::test]
 async fn an_id_that_is_live_in_any_stage_or_held_is_left_alone() {
-    let ground = Ground::new().await;
-    let begin = second_before(&ground, 20).await;
-    push(&ground, &tick(None, begin, &[])).await;
+    let fixture = Fixture::new().await;
+    let begin = second_before(&fixture, 20).await;
+    push(&fixture, &tick(None, begin, &[])).await;
     let times: Vec<u64> = (1..=7).map(|second| begin + second * 1_000).collect();
     let name = |index: usize| format!("beat@{}", times[index]);
     // Leased, held, in retry; then ready, pending and in its key's line.
     for index in 0..3 {
-        ground.push_job(job(&name(index)), IfExists::Reject).await;
+        fixture.push_job(job(&name(index)), IfExists::Reject).await;
     }
-    let mut leases = ground.lease_up_to(3).await.into_iter();
+    let mut leases = fixture.lease_up_to(3).await.into_iter();
     let (_leased, held, retried) =
         (leases.next().unwrap(), leases.next().unwrap(), leases.next().unwrap());
     let finish = Finish { unique_for: Duration::from_secs(60), ..Finish::default() };
-    ground.settle(held, Verdict::Finish(finish)).await;
-    ground.settle(retried, crate::ground::nack()).await;
-    ground.push_job(job(&name(3)), IfExists::Reject).await;
-    ground.push_job(crate::ground::job_in(&name(4), 60), IfExists::Reject).await;
-    ground.on_key("HSET", "blocked:at", &[&name(5), "a member of blocked"]);
-    let answer = push(&ground, &tick(Some(begin), times[6], &times)).await;
+    fixture.settle(held, Verdict::Finish(finish)).await;
+    fixture.settle(retried, crate::fixture::nack()).await;
+    fixture.push_job(job(&name(3)), IfExists::Reject).await;
+    fixture.push_job(crate::fixture::job_in(&name(4), 60), IfExists::Reject).await;
+    fixture.on_key("HSET", "blocked:at", &[&name(5), "a member of blocked"]);
+    let answer = push(&fixture, &tick(Some(begin), times[6], &times)).await;
     let mut words = vec![Pushed::Kept; 6];
     words[1] = Pushed::Held;
     words.push(Pushed::Pushed);
     assert_eq!(answer, Ticked::Done(words));
-    let Value::BulkString(payload) = ground.on_key("HGET", "jobs", &[&name(4)]) else { panic!() };
+    let Value::BulkString(payload) = fixture.on_key("HGET", "jobs", &[&name(4)]) else { panic!() };
     assert_eq!(payload, name(4).as_bytes());
-    assert_eq!(state(&ground).await.last_run, Some(times[6]));
+    assert_eq!(state(&fixture).await.last_run, Some(times[6]));
 }
 
 #[tokio::test]
 async fn a_thousand_ticks_are_one_transition_and_one_more_is_refused() {
-    let ground = Ground::new().await;
-    let begin = second_before(&ground, 2_000).await;
+    let fixture = Fixture::new().await;
+    let begin = second_before(&fixture, 2_000).await;
     let times: Vec<u64> = (1..=1_001).map(|second| begin + second * 1_000).collect();
-    let error = ground.queue.tick(&ground.topic, &tick(None, times[1_000], &times)).await;
+    let error = fixture.queue.tick(&fixture.topic, &tick(None, times[1_000], &times)).await;
     assert!(matches!(error, Err(QueueError::BadCall(_))), "{error:?}");
-    assert_eq!(ground.keys(), Vec::<String>::new());
+    assert_eq!(fixture.keys(), Vec::<String>::new());
     let most = &times[..BATCH_MAX];
-    let answer = push(&ground, &tick(None, times[999], most)).await;
+    let answer = push(&fixture, &tick(None, times[999], most)).await;
     assert_eq!(answer, all_pushed(BATCH_MAX));
-    assert_eq!(ground.lease_up_to(1_000).await.len(), BATCH_MAX);
+    assert_eq!(fixture.lease_up_to(1_000).await.len(), BATCH_MAX);
 }
 
 #[tokio::test]
 async fn what_is_no_tick_is_refused_whole() {
-    let ground = Ground::new().await;
-    let at = second_before(&ground, 5).await;
+    let fixture = Fixture::new().await;
+    let at = second_before(&fixture, 5).await;
     let seconds = at / 1_000;
     for (what, wish) in [
         ("a tick after the end", tick(None, at, &[at - 1_000, at + 1])),
@@ -182,50 +182,50 @@ async fn what_is_no_tick_is_refused_whole() {
         ("an expectation in µs", tick(Some(at * 1_000), at, &[])),
         ("no name", Tick { schedule: "", ..tick(None, at, &[at]) }),
     ] {
-        let refused = ground.queue.tick(&ground.topic, &wish).await;
+        let refused = fixture.queue.tick(&fixture.topic, &wish).await;
         assert!(matches!(refused, Err(QueueError::BadCall(_))), "{what}: {refused:?}");
-        assert_eq!(ground.keys(), Vec::<String>::new(), "{what}");
+        assert_eq!(fixture.keys(), Vec::<String>::new(), "{what}");
     }
 }
 
 #[tokio::test]
 async fn what_somebody_wrote_by_hand_is_nothing() {
-    let ground = Ground::new().await;
-    let at = second_before(&ground, 5).await;
+    let fixture = Fixture::new().await;
+    let at = second_before(&fixture, 5).await;
     for written in ["yesterday", "-1", "1e300", ""] {
-        ground.on_key("HSET", "ticks", &["beat", written]);
+        fixture.on_key("HSET", "ticks", &["beat", written]);
         let nothing = Ticked::Taken { until: None, line: String::new() };
-        assert_eq!(push(&ground, &tick(Some(at), at, &[at])).await, nothing, "{written}");
+        assert_eq!(push(&fixture, &tick(Some(at), at, &[at])).await, nothing, "{written}");
     }
-    assert_eq!(push(&ground, &tick(None, at, &[at])).await, all_pushed(1));
+    assert_eq!(push(&fixture, &tick(None, at, &[at])).await, all_pushed(1));
 }
 
 #[tokio::test]
 async fn schedules_of_a_topic_are_apart_and_a_paused_topic_is_told() {
-    let ground = Ground::new().await;
-    let at = second_before(&ground, 5).await;
+    let fixture = Fixture::new().await;
+    let at = second_before(&fixture, 5).await;
     let times = [at];
-    push(&ground, &tick(None, at, &times)).await;
+    push(&fixture, &tick(None, at, &times)).await;
     let other = Tick { schedule: "other", ..tick(None, at, &times) };
-    assert_eq!(push(&ground, &other).await, all_pushed(1));
-    ground.queue.pause(&ground.topic).await.unwrap();
+    assert_eq!(push(&fixture, &other).await, all_pushed(1));
+    fixture.queue.pause(&fixture.topic).await.unwrap();
     let until = Some(at);
-    assert_eq!(state(&ground).await, ScheduleState { until, last_run: until, paused: true });
-    assert!(ground.queue.schedule_states(&[]).await.unwrap().0.is_empty());
+    assert_eq!(state(&fixture).await, ScheduleState { until, last_run: until, paused: true });
+    assert!(fixture.queue.schedule_states(&[]).await.unwrap().0.is_empty());
 }
 
 /// `ticks` and the jobs change in one transition, so they are in one shard: the first.
 #[tokio::test]
 async fn ticks_of_a_sharded_topic_are_found_in_its_first_shard() {
-    let ground = Ground::new().await;
-    let rules = Rules { shards: 4, ..Rules::default() };
-    ground.queue.configure(&ground.topic, &rules).await.unwrap();
-    let at = second_before(&ground, 5).await;
-    let seen = || ground.on_key("HGET", "meta", &["shards_seen"]);
-    push(&ground, &tick(None, at - 1_000, &[])).await;
+    let fixture = Fixture::new().await;
+    let rules = Limits { shards: 4, ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
+    let at = second_before(&fixture, 5).await;
+    let seen = || fixture.on_key("HGET", "meta", &["shards_seen"]);
+    push(&fixture, &tick(None, at - 1_000, &[])).await;
     assert_eq!(seen(), Value::BulkString(b"4".to_vec()));
-    assert_eq!(push(&ground, &tick(Some(at - 1_000), at, &[at])).await, all_pushed(1));
+    assert_eq!(push(&fixture, &tick(Some(at - 1_000), at, &[at])).await, all_pushed(1));
     assert_eq!(seen(), Value::BulkString(b"4 1".to_vec()));
-    push(&ground, &tick(Some(at), at + 1_000, &[at + 1_000])).await;
+    push(&fixture, &tick(Some(at), at + 1_000, &[at + 1_000])).await;
     assert_eq!(seen(), Value::BulkString(b"4 1".to_vec()));
 }

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::cli::support::failure::Failure;
 use crate::cli::value;
-use crate::manifest::{Flags, SecretSource, Surroundings, check_guest_path, check_host_path};
+use crate::manifest::{Environment, Flags, SecretSource, check_guest_path, check_host_path};
 use crate::manifest::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 
 /// The grants of a sandbox as flags.
@@ -73,9 +73,9 @@ impl GrantArgs {
     /// value, or private addresses are allowed without any origin.
     pub(super) fn over(&self, topic: Grants) -> Result<Grants, Failure> {
         let mut config: BTreeMap<String, String> = self.config.iter().cloned().collect();
-        let surroundings = Surroundings::of_process(Flags::default());
+        let environment = Environment::of_process(Flags::default());
         for (name, source) in self.secrets()? {
-            let secret = source.value(&surroundings).map_err(|(why, remedy)| {
+            let secret = source.value(&environment).map_err(|(why, remedy)| {
                 Failure::bad_input(format!("--secret {name}: {why}"), remedy)
             })?;
             if config.insert(name.clone(), secret).is_some() {

@@ -69,7 +69,7 @@ impl InvokeSetup {
     }
 
     fn bound(common: &Common, name: &TopicName, module: Option<&Path>) -> Result<Self, Failure> {
-        let manifest = Manifest::load_with(common.manifest(), &common.surroundings())?;
+        let manifest = Manifest::load_with(common.manifest(), &common.environment())?;
         let file = manifest.path.display();
         let Some(topic) = manifest.topic_for(name) else {
             let message = format!("{file} has no topic {name}, and no pattern matches it");

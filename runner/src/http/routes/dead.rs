@@ -125,7 +125,7 @@ pub(super) async fn list(
     let (since_ms, until_ms) = (params.since_ms, params.until_ms);
     let page = PageQuery { since_ms, until_ms, order, after, limit: limit as usize };
     let query = DeadQuery { class: class(params.class.as_deref())?, page };
-    let page = server.queue.dead_page(&name, &query).await?;
+    let page = server.queue.list_dead(&name, &query).await?;
     let next = page.next.map(|cursor| cursor.to_string());
     let job = |job: duebox_queue::DeadSummary| DeadJob {
         id: job.id.to_string(),

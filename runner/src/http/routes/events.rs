@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use duebox_job::TopicName;
-use duebox_queue::{EventPage, EventPlace, KeptEvent};
+use duebox_queue::{EventId, EventPage, StoredEvent};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
@@ -155,13 +155,13 @@ fn answer(taken: mpsc::Receiver<Bytes>, final_frame: Arc<OnceLock<Bytes>>) -> Re
 }
 
 /// The position from which a reader continues; `None` for now.
-fn place_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventPlace>, Problem> {
+fn place_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>, Problem> {
     let (text, field) = match headers.get(LAST_EVENT_ID) {
         Some(sent) => (Some(sent.to_str().unwrap_or_default()), "Last-Event-ID"),
         None => (after, "after"),
     };
     let place = text.map(str::parse).transpose();
-    place.map_err(|error: duebox_queue::EventPlaceError| {
+    place.map_err(|error: duebox_queue::EventIdError| {
         let remedy = "send the id of an event, 0-0 for all kept events, or omit it";
         Problem::bad(error.to_string(), remedy).of(field)
     })
@@ -213,7 +213,7 @@ struct EventReader {
     caller: Caller,
     pattern: Pattern,
     /// The position after the last event read.
-    place: EventPlace,
+    place: EventId,
     frames: mpsc::Sender<Bytes>,
     _room: OwnedSemaphorePermit,
 }
@@ -326,7 +326,7 @@ impl EventReader {
     }
 }
 
-fn frame(event: &KeptEvent) -> String {
+fn frame(event: &StoredEvent) -> String {
     let word = event.field("event");
     let data = EventData {
         topic: event.field("topic"),
@@ -368,7 +368,7 @@ mod tests {
         let fields =
             [("topic", "mail"), ("event", "dead"), ("id", "a\nb"), ("attempt", "3"), ("at", "7")];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let event = KeptEvent { place: "5-1".parse().unwrap(), fields };
+        let event = StoredEvent { place: "5-1".parse().unwrap(), fields };
         let frame = frame(&event);
         assert_eq!(
             frame,

@@ -24,7 +24,7 @@ use crate::http::path::TopicPath;
 use crate::http::problem::{INTERNAL, Problem};
 use crate::http::state::{ServerState, settings};
 use crate::service::leased_job::LeasedJob;
-use crate::service::pull_consumer::{Consumer, PullFailure, PullOptions};
+use crate::service::pull_consumer::{Consumer, ConsumerPull, PullFailure};
 use crate::service::schema::{DurationText, TopicText};
 
 /// Maximum value of `bytes`.
@@ -124,7 +124,7 @@ pub(super) async fn lease_jobs(
 ) -> Result<PulledJobs, Problem> {
     let manifest = server.manifest();
     let topic = settings(&manifest, name)?;
-    let options = PullOptions {
+    let options = ConsumerPull {
         consumer: &request.consumer,
         jobs: request.jobs,
         bytes_max: request.bytes_max,
@@ -135,14 +135,14 @@ pub(super) async fn lease_jobs(
     };
     let queue = server.queue_of(name, topic).await?;
     let stopped = server.stopped();
-    let mut bell = server.bells.bell(name, async move {
+    let mut bell = server.bells.subscribe(name, async move {
         tokio::select! {
             _ = gone => {}
             () = stopped => {}
         }
     });
     let consumer = Consumer { queue, name, topic };
-    let pulled = consumer.pull_by_bell(&options, &mut bell).await.map_err(pull_problem)?;
+    let pulled = consumer.pull_with_receiver(&options, &mut bell).await.map_err(pull_problem)?;
     let delivery = Delivery { server: server.clone(), topic: name.clone(), leases: pulled.leases };
     Ok(PulledJobs { delivery, paused: pulled.paused, limited: pulled.limited })
 }

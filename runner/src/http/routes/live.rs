@@ -69,7 +69,7 @@ pub(super) async fn list(
         )
         .of("limit"));
     }
-    let jobs = server.queue.live_jobs(&name, limit as usize).await?;
+    let jobs = server.queue.list_live(&name, limit as usize).await?;
     let watched = server.watched.borrow().clone();
     let own = watched.iter().find(|watched| watched.topic == name.as_str());
     let serving = own.and_then(|watched| watched.serving.as_ref());

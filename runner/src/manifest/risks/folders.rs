@@ -41,7 +41,7 @@ fn real(path: &Path) -> Option<PathBuf> {
 }
 
 impl Risks<'_> {
-    pub(super) fn tell_folders(&self, private: &Private) {
+    pub(super) fn check_folders(&self, private: &Private) {
         for (guest, host) in &self.topic.grants.dirs {
             // It was there a moment ago.
             let Some(dir) = real(host) else { continue };

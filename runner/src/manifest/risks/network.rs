@@ -16,7 +16,7 @@ const INSIDE: [&str; 8] =
     ["localhost", "local", "internal", "lan", "home.arpa", "svc", "test", "consul"];
 
 impl Risks<'_> {
-    pub(super) fn tell_network(&self) {
+    pub(super) fn check_network(&self) {
         let Some(http) = &self.topic.grants.http else { return };
         for (number, origin) in http.allow.iter().enumerate() {
             let at = self.entry_at("http", number);
@@ -34,11 +34,11 @@ impl Risks<'_> {
             }
         }
         for (number, range) in http.private.iter().enumerate() {
-            self.tell_private(http, range, number);
+            self.check_private(http, range, number);
         }
     }
 
-    fn tell_private(&self, http: &HttpGrant, range: &IpNet, number: usize) {
+    fn check_private(&self, http: &HttpGrant, range: &IpNet, number: usize) {
         let at = self.entry_at("http_private", number);
         let hint = "grant the addresses it needs, as in \"10.20.0.7\" or \"10.20.0.0/16\"";
         if range.prefix_len() == 0 {

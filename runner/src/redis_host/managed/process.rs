@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use super::data_dir::{DataDir, LOG, SOCKET};
-use super::socket_client::{self, Answer};
+use super::socket_client::{self, PingReply};
 use super::{Fsync, RedisServerError};
 use crate::redis_host::fitness::is_new_enough;
 
@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(10);
 const ORPHAN_POLL: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ServerProcess {
     dir: DataDir,
     fsync: Fsync,
     /// The process, if it is ours; none while it is down or adopted.
@@ -31,14 +31,14 @@ pub(super) struct Server {
     up: bool,
 }
 
-impl Server {
+impl ServerProcess {
     pub(super) fn new(dir: DataDir, fsync: Fsync) -> Self {
         Self { dir, fsync, child: None, up: false }
     }
 
     /// Starts or adopts a server and waits until it can be used. Cleans up after itself if not.
     pub(super) async fn bring_up(&mut self) -> Result<(), RedisServerError> {
-        let adopted = socket_client::ping(&self.dir.socket()).await != Answer::Absent;
+        let adopted = socket_client::ping(&self.dir.socket()).await != PingReply::Absent;
         let brought = self.wait_until_ready().await;
         match &brought {
             Ok(()) if adopted && self.child.is_none() => self.adopt().await,
@@ -56,7 +56,7 @@ impl Server {
                 Err(error) => error.to_string(),
             },
             None => {
-                while socket_client::ping(&self.dir.socket()).await != Answer::Absent {
+                while socket_client::ping(&self.dir.socket()).await != PingReply::Absent {
                     sleep(ORPHAN_POLL).await;
                 }
                 "adopted, exit status unknown".to_owned()
@@ -93,11 +93,11 @@ impl Server {
         let mut noted = Instant::now();
         loop {
             match socket_client::ping(&self.dir.socket()).await {
-                Answer::Ready => {
+                PingReply::Ready => {
                     self.up = true;
                     return Ok(());
                 }
-                Answer::Loading => {
+                PingReply::Loading => {
                     silent_since = Instant::now();
                     let since = *loading_since.get_or_insert(silent_since);
                     if since.elapsed() > LOADING_MAX {
@@ -108,8 +108,8 @@ impl Server {
                         tracing::info!("the managed Redis is loading its data");
                     }
                 }
-                Answer::Absent if self.child.is_none() => self.spawn().await?,
-                Answer::Absent | Answer::Silent => {}
+                PingReply::Absent if self.child.is_none() => self.spawn().await?,
+                PingReply::Absent | PingReply::Silent => {}
             }
             if let Some(status) = self.child_status() {
                 self.gone();
@@ -211,7 +211,7 @@ async fn program() -> Result<&'static str, RedisServerError> {
     Err(refused)
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     /// The way out when nobody asked for a clean end: a start that was given up, a runtime that went
     /// away. The server still writes its file; one that does not listen is killed.
     fn drop(&mut self) {

@@ -14,7 +14,7 @@ const PING_WAIT: Duration = Duration::from_secs(1);
 
 /// What a PING meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum PingReply {
     /// Nobody listens.
     Absent,
     /// Somebody listens and says nothing, or nothing that makes sense.
@@ -25,18 +25,18 @@ pub(super) enum Answer {
     Ready,
 }
 
-pub(super) async fn ping(socket: &Path) -> Answer {
+pub(super) async fn ping(socket: &Path) -> PingReply {
     let stream = match timeout(PING_WAIT, UnixStream::connect(socket)).await {
         Ok(Ok(stream)) => stream,
         // A server that is stuck has a full backlog: it is there.
-        Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return Answer::Silent,
-        Ok(Err(_)) => return Answer::Absent,
-        Err(_) => return Answer::Silent,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return PingReply::Silent,
+        Ok(Err(_)) => return PingReply::Absent,
+        Err(_) => return PingReply::Silent,
     };
     match timeout(PING_WAIT, ask_on(stream, "PING")).await {
-        Ok(Ok(line)) if line.starts_with("+PONG") => Answer::Ready,
-        Ok(Ok(line)) if line.starts_with("-LOADING") => Answer::Loading,
-        _ => Answer::Silent,
+        Ok(Ok(line)) if line.starts_with("+PONG") => PingReply::Ready,
+        Ok(Ok(line)) if line.starts_with("-LOADING") => PingReply::Loading,
+        _ => PingReply::Silent,
     }
 }
 

@@ -1,5 +1,6 @@
 -- Writes jobs to dead: the payload, the options if there are any, and what each died of.
 -- A death is id, payload, options, info.
+-- @include now
 local function bury(deaths)
   if #deaths == 0 then return end
   local now = whole(now_ms)

@@ -1,7 +1,8 @@
 -- What all parts of the doctor share: a page of a key under a cursor, what was found on it, and
 -- whether it is put right at once. The page is read and repaired in one script, so nobody else can
 -- come between. ARGV begins with cursor, count, repair (1 or 0).
-local cursor, count, repairs = ARGV[1], read_whole(ARGV[2], 1, 1000), ARGV[3] == '1'
+-- @include number
+local cursor, count, repairs = ARGV[1], read_whole(ARGV[2], 1, BATCH_MAX), ARGV[3] == '1'
 local answer, seen = { '0' }, {}
 
 -- The page of a hash or a zset as a flat list, each member followed by its value or score. A member
@@ -22,4 +23,4 @@ local function find(kind, id, detail, remedy)
 end
 
 -- True for a time in unix milliseconds.
-local function is_time(score) return score >= 1e11 and score <= 1e14 end
+local function is_time(score) return score >= DUE_MIN and score <= DUE_MAX end

@@ -1,4 +1,7 @@
 -- What the doctor does to a job: it leaves all stages, with or without a grave.
+-- @include failures
+-- @include turns
+-- @include bury
 
 -- Takes an id out of every stage it waits in. What a lease needs stays with the lease.
 local function withdraw(id)

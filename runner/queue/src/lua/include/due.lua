@@ -1,5 +1,6 @@
 -- Reads a due time: '+ms' from now, '0' for now, or unix milliseconds. nil if it is none of these,
 -- or outside 1e11..1e14, where a producer has mixed up seconds or microseconds.
+-- @include now
 local function read_due(text)
   if text == '0' then return now_ms end
   local due
@@ -9,6 +10,6 @@ local function read_due(text)
   elseif string.match(text, '^%d+$') then
     due = tonumber(text)
   end
-  if due and due >= 1e11 and due <= 1e14 then return due end
+  if due and due >= DUE_MIN and due <= DUE_MAX then return due end
   return nil
 end

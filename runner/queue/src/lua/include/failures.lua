@@ -1,7 +1,6 @@
 -- What a job has behind it: failures + 1,000,000 × crashes + 1,000,000,000 × snoozes, and
 -- 2,000,000,000,000,000 if it is a suspect: a lease that ended without a verdict held it before it was
 -- known to have started. What it failed of last is in `errors`.
-local CRASH, SNOOZE, SUSPECT = 1e6, 1e9, 2e15
 local function failures_of(id)
   return tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
 end

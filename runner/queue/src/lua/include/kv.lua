@@ -1,7 +1,7 @@
 -- Writing to the topic's store: `kv` has the values, `kv:rev` which writing each of them is, `kv:at` when
 -- the time of some is over, and `kv_bytes` of `meta` what names and values take together.
-local NAMES_MAX, BYTES_MAX = 100000, 67108864
 -- Values that are taken away in one call because their time is over: by the way, and to make room.
+-- @include now
 local SWEPT, SWEPT_FOR_ROOM = 100, 900
 
 local function add_bytes(more)
@@ -39,7 +39,7 @@ local function has_room(name, size)
   local old = size_of(name)
   local names = redis.call('HLEN', KV) + (old and 0 or 1)
   local bytes = tonumber(redis.call('HGET', META, 'kv_bytes') or 0) or 0
-  return names <= NAMES_MAX and bytes - (old or 0) + size <= BYTES_MAX
+  return names <= KV_NAMES_MAX and bytes - (old or 0) + size <= KV_BYTES_MAX
 end
 
 -- The same, after values whose time is over have made room. Returns nil if there is room, 'full', or
@@ -70,4 +70,4 @@ local function keep_value(name, value, at)
   add_bytes(#name + #value - (old or 0))
 end
 
-local function is_name(name) return name and #name >= 1 and #name <= 256 end
+local function is_name(name) return name and #name >= 1 and #name <= KV_NAME_BYTES_MAX end

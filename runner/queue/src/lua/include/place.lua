@@ -1,5 +1,8 @@
 -- Puts a job that waits nowhere where its due time says, and wakes who sleeps. Its payload and
 -- options are written by the caller. Returns the stage.
+-- @include now
+-- @include wake
+-- @include turns
 local function place(id, due, options)
   if due > now_ms then
     redis.call('ZADD', PENDING, whole(due), id)

@@ -1,6 +1,6 @@
 -- `ready` is three queues in one: a job's score is its due time, moved by its priority.
-local PRIORITY_STEP = 2e14
-local DUE_MAX = 1e14
+-- @include now
+-- @include option
 local function ready_score(due, options)
   local priority = option(options, 'priority', 'string')
   if priority == 'high' then

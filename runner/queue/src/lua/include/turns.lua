@@ -1,6 +1,10 @@
 -- Jobs of one key take turns. At most `per_key` of them hold one: they are in ready or unack, or in
 -- retry while the order is strict. The others that are due wait in the key's line in `blocked`, in the
 -- order in which they fell due and were pushed. A line waits only while all turns of its key are held.
+-- @include now
+-- @include option
+-- @include rules
+-- @include ready
 local gated = rules.per_key > 0 or redis.call('EXISTS', TURNS_OF) == 1
 local let_through = 0
 

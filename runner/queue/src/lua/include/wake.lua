@@ -1,5 +1,6 @@
 -- Tells sleeping runners of a due time earlier than the one they wait for.
 -- The channel is named beside the key `meta`.
+-- @include now
 local CHANNEL = string.sub(META, 1, -5) .. 'wake'
 local function wake(due)
   local waited_for = tonumber(redis.call('HGET', META, 'wake') or '')

@@ -5,7 +5,7 @@ use std::time::Duration;
 use duebox_queue::{Checkup, Finding, FindingKind as Kind, Verdict};
 
 use super::{examine, named, owned, sound};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 /// A plain command on a key of the topic.
 type Plain = (&'static str, &'static str, &'static [&'static str]);
@@ -129,33 +129,33 @@ const FAULTS: &[Fault] = &[
 #[tokio::test]
 async fn each_fault_is_found_and_put_right() {
     for fault in FAULTS {
-        let ground = sound().await;
+        let fixture = sound().await;
         for (command, name, args) in fault.commands {
-            ground.on_key(command, name, args);
+            fixture.on_key(command, name, args);
         }
-        let before = ground.snapshot().state();
-        let found = examine(&ground, Checkup::LOOK).await;
+        let before = fixture.snapshot().state();
+        let found = examine(&fixture, Checkup::LOOK).await;
         assert_eq!(named(&found), owned(fault.found), "{}", fault.name);
         assert!(!found.iter().any(Finding::is_repaired), "{}", fault.name);
-        assert_eq!(ground.snapshot().state(), before, "{}: looking changes nothing", fault.name);
+        assert_eq!(fixture.snapshot().state(), before, "{}: looking changes nothing", fault.name);
 
-        let repaired = examine(&ground, Checkup::REPAIR).await;
+        let repaired = examine(&fixture, Checkup::REPAIR).await;
         assert_eq!(named(&repaired), owned(fault.repaired), "{}", fault.name);
         assert!(repaired.iter().all(Finding::is_repaired), "{}: {repaired:?}", fault.name);
-        assert_eq!(examine(&ground, Checkup::LOOK).await, [], "{}", fault.name);
+        assert_eq!(examine(&fixture, Checkup::LOOK).await, [], "{}", fault.name);
     }
 }
 
 #[tokio::test]
 async fn what_is_put_right_can_be_worked_off() {
     for fault in FAULTS {
-        let ground = sound().await;
+        let fixture = sound().await;
         for (command, name, args) in fault.commands {
-            ground.on_key(command, name, args);
+            fixture.on_key(command, name, args);
         }
-        examine(&ground, Checkup::REPAIR).await;
-        work_off(&ground).await;
-        let left = ground.snapshot();
+        examine(&fixture, Checkup::REPAIR).await;
+        work_off(&fixture).await;
+        let left = fixture.snapshot();
         let live = [left.jobs.len(), left.opts.len(), left.attempts.len(), left.errors.len()];
         let lines =
             [left.blocked.len(), left.blocked_at.len(), left.turns.len(), left.turns_of.len()];
@@ -165,16 +165,16 @@ async fn what_is_put_right_can_be_worked_off() {
 }
 
 /// Lets all leases expire, and acks whatever comes.
-async fn work_off(ground: &Ground) {
-    ground.advance(Duration::from_secs(3_600), &mut []);
+async fn work_off(fixture: &Fixture) {
+    fixture.advance(Duration::from_secs(3_600), &mut []);
     for _ in 0..20 {
-        ground.reclaim().await;
-        ground.advance(Duration::from_secs(3_600), &mut []);
-        ground.promote().await;
-        let leases = ground.lease_up_to(1_000).await;
+        fixture.reclaim().await;
+        fixture.advance(Duration::from_secs(3_600), &mut []);
+        fixture.promote().await;
+        let leases = fixture.lease_up_to(1_000).await;
         let acks: Vec<_> = leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
         if !acks.is_empty() {
-            ground.settle_many(&acks).await;
+            fixture.settle_many(&acks).await;
         }
     }
 }

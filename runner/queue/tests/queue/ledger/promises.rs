@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duebox_job::JobId;
-use duebox_queue::Rules;
+use duebox_queue::Limits;
 
 use super::{Job, Life};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Promises {
-    pub(super) rules: Rules,
+    pub(super) rules: Limits,
     /// Nothing was alive when the rules were made: none of what lives came under others.
     from_the_first: bool,
     /// When jobs were started under these rules, in µs.
@@ -19,7 +19,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    pub(super) fn configure(&mut self, rules: &Rules, idle: bool) {
+    pub(super) fn configure(&mut self, rules: &Limits, idle: bool) {
         if self.rules != *rules {
             self.starts.clear();
             self.from_the_first = idle;

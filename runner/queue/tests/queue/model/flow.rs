@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use duebox_queue::{Due, Pushed, Rules, Ticked};
+use duebox_queue::{Due, Limits, Pushed, Ticked};
 
 use super::{Model, in_order};
 use crate::parcel::{KEPT, Parcel, UNMARKED, Word};
@@ -11,7 +11,7 @@ use crate::snapshot::{Zset, text};
 use crate::step::{Reply, TickStep};
 
 impl Model {
-    pub(super) fn configure(&mut self, rules: &Rules) -> Reply {
+    pub(super) fn configure(&mut self, rules: &Limits) -> Reply {
         let number = |number: u64| (number > 0).then(|| number.to_string());
         let interval = rules.rate.map(|rate| format!("{:.6}", rate.interval_us()));
         let burst = rules.rate.map(|_| rules.burst.to_string());
@@ -102,7 +102,7 @@ impl Model {
             marks.retain(|_, until| *until > now);
             (before - marks.len()) as u64
         };
-        Reply::Swept(forget(&mut self.state.unique), forget(&mut self.state.inbox))
+        Reply::PrunedMarks(forget(&mut self.state.unique), forget(&mut self.state.inbox))
     }
 
     /// Pushes follow-ups of another topic's acks, unless they were read too long ago.

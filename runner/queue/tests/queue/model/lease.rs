@@ -193,7 +193,7 @@ impl Model {
 
     fn is_suspect(&self, id: &[u8]) -> bool {
         let attempts = self.attempts(id);
-        attempts >= SUSPECT || attempts / CRASH % CRASHES > 0
+        attempts >= SUSPECT || !(attempts / CRASH).is_multiple_of(CRASHES)
     }
 
     fn expire(&mut self, id: &[u8], info: &str) {

@@ -6,7 +6,7 @@ use duebox_job::JobId;
 use duebox_queue::{Finish, Settled, Verdict};
 
 use super::{LAST_DUE, LEAST_DUE, Model, in_order, is_bad, key};
-use crate::ground::HOLDER;
+use crate::fixture::HOLDER;
 use crate::snapshot::{Snapshot, Zset, text};
 use crate::step::{CRASH_INFO, CRASHES_MAX, Claim, Promoted, is_ahead};
 

@@ -1,0 +1,175 @@
+//! Asks Redis over how many shards a topic is split, and in which of them a job is.
+
+use std::collections::BTreeMap;
+
+use duebox_job::{JobId, TopicName};
+use redis::{Cmd, Value};
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::topic::shards::Shards;
+use crate::wire::constants::BATCH_MAX;
+use crate::wire::reply::{array, count};
+use crate::wire::script::{self, FORGET_SHARDS, LOCATE};
+
+/// Keys that exist as long as a shard holds anything that a call may ask for.
+const KEPT: [&str; 7] = ["jobs", "unack", "dead", "done", "unique", "outbox", "inbox"];
+/// The answer of `locate` for an id that is live or leased.
+const LIVE: u64 = 2;
+
+impl Queue {
+    /// The shards of a topic, as of at most a second ago. A shard other than the first counts as a
+    /// topic of one shard.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
+        if topic.shard_number() > 0 {
+            return Ok(Shards::one(topic));
+        }
+        match self.known_shards.get(topic) {
+            Some(shards) => Ok(shards),
+            None => self.ask_shards(topic).await,
+        }
+    }
+
+    /// The shards of several topics, in one pipeline. No round trip if all are cached.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn shards_of_all(&self, topics: &[TopicName]) -> Result<Vec<Shards>, QueueError> {
+        let known = |topic: &TopicName| match topic.shard_number() {
+            0 => self.known_shards.get(topic),
+            _ => Some(Shards::one(topic)),
+        };
+        let known: Vec<Option<Shards>> = topics.iter().map(known).collect();
+        let unknown = topics.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let calls = unknown.map(|(topic, _)| self.shards_call(topic)).collect();
+        let mut answers = script::run(&self.connection, calls).await?.into_iter();
+        let mut all = Vec::with_capacity(topics.len());
+        for (topic, known) in topics.iter().zip(known) {
+            all.push(match known {
+                Some(shards) => shards,
+                None => self.learn_shards(topic, answers.next().unwrap_or(Ok(Value::Nil))?)?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// The shard of each job: where its id is already known under an earlier number of shards, else
+    /// its home. A job is given by its key (or its id, where it has no key) and by its id. If two
+    /// pushes of one id run at once and one of them has a stale number of shards, neither may find
+    /// the other.
+    pub(crate) async fn places(
+        &self,
+        topic: &TopicName,
+        jobs: Vec<(&[u8], &JobId)>,
+    ) -> Result<Vec<TopicName>, QueueError> {
+        let shards = self.shards(topic).await?;
+        if shards.is_one() {
+            return Ok(vec![topic.clone(); jobs.len()]);
+        }
+        let mut places: Vec<TopicName> =
+            jobs.iter().map(|(spread_by, _)| shards.home(spread_by)).collect();
+        let mut asked: BTreeMap<TopicName, Vec<usize>> = BTreeMap::new();
+        for (at, (spread_by, _)) in jobs.iter().enumerate() {
+            for old in shards.old_homes(spread_by) {
+                asked.entry(old).or_default().push(at);
+            }
+        }
+        for (shard, at) in asked {
+            for some in at.chunks(BATCH_MAX) {
+                let ids = some.iter().map(|&at| jobs[at].1);
+                let call = self.locate(&shard, ids);
+                let answers = array(script::run_one(&self.connection, call).await?)?;
+                for (&at, found) in some.iter().zip(&answers) {
+                    if count(found)? > 0 {
+                        places[at] = shard.clone();
+                    }
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Forgets earlier numbers of shards if their shards are empty. Call it before the number changes
+    /// again, so that the list stays short. True if only the current number is known now.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn forget_old_shards(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        let shards = self.ask_shards(topic).await?;
+        if shards.seen == [shards.count] {
+            return Ok(true);
+        }
+        let exist = |shard: TopicName| {
+            let keys = self.keys.of(&shard);
+            let mut exist = redis::cmd("EXISTS");
+            exist.arg(KEPT.map(|name| keys.key(name)).as_slice());
+            exist
+        };
+        for answer in script::run(&self.connection, shards.all().map(exist).collect()).await? {
+            if count(&answer?)? > 0 {
+                return Ok(false);
+            }
+        }
+        let seen: Vec<String> = shards.seen.iter().map(u32::to_string).collect();
+        let mut call = FORGET_SHARDS.call(&self.keys.of(topic));
+        call.arg(shards.count).arg(seen.join(" "));
+        let is_done = count(&script::run_one(&self.connection, call).await?)? > 0;
+        self.known_shards.forget(topic);
+        Ok(is_done)
+    }
+
+    /// True for each id, at most [`BATCH_MAX`], that is live or leased in any shard of the topic.
+    pub(crate) async fn live_anywhere(
+        &self,
+        shards: &Shards,
+        ids: &[JobId],
+    ) -> Result<Vec<bool>, QueueError> {
+        let calls = shards.all().map(|shard| self.locate(&shard, ids.iter()));
+        let mut live = vec![false; ids.len()];
+        for answer in script::run(&self.connection, calls.collect()).await? {
+            for (live, found) in live.iter_mut().zip(&array(answer?)?) {
+                *live |= count(found)? == LIVE;
+            }
+        }
+        Ok(live)
+    }
+
+    fn locate<'i>(&self, shard: &TopicName, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
+        let mut call = LOCATE.call(&self.keys.of(shard));
+        for id in ids {
+            call.arg(id.as_bytes());
+        }
+        call
+    }
+
+    /// The shards of a topic, without the cache.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn shards_now(&self, topic: &TopicName) -> Result<Shards, QueueError> {
+        if topic.shard_number() > 0 {
+            return Ok(Shards::one(topic));
+        }
+        self.ask_shards(topic).await
+    }
+
+    async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
+        let answer = script::run_one(&self.connection, self.shards_call(topic)).await?;
+        self.learn_shards(topic, answer)
+    }
+
+    fn shards_call(&self, topic: &TopicName) -> Cmd {
+        let mut call = redis::cmd("HMGET");
+        call.arg(self.keys.of(topic).key("meta")).arg("shards").arg("shards_seen");
+        call
+    }
+
+    fn learn_shards(&self, topic: &TopicName, answer: Value) -> Result<Shards, QueueError> {
+        let shards = Shards::read(topic, answer)?;
+        self.known_shards.set(&shards);
+        Ok(shards)
+    }
+}

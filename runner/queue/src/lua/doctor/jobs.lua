@@ -1,0 +1,27 @@
+-- Looks at one page of payloads: one that is in no stage is an orphan, which nobody would ever run.
+--
+-- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
+-- ARGV  cursor, count, repair, info of an orphan ('' forgets it)
+-- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- @include now
+-- @include wake
+-- @include turns
+-- @include live
+-- @include doctor
+-- @include doctor_job
+local orphan_info = ARGV[4]
+
+if not count or not orphan_info then return refuse('the doctor looks at 1 to 1000 payloads') end
+local page = read_page('HSCAN', JOBS)
+for i = 1, #page, 2 do
+  local id = page[i]
+  if not seen[id] and not waits(id) and not redis.call('ZSCORE', UNACK, id) then
+    local detail = 'in no stage, payload bytes: ' .. #page[i + 1]
+    if find('orphan', id, detail, orphan_info == '' and 'forgotten' or 'buried') then
+      bury_job(id, orphan_info)
+    end
+  end
+  seen[id] = true
+end
+if let_through > 0 then wake(now_ms) end
+return answer

@@ -1,9 +1,0 @@
--- Takes values away from the topic's store whose time is over.
---
--- KEYS  kv kv:rev kv:at meta
--- ARGV  n (1 to 1000)
--- Returns how many there were
-local n = read_whole(ARGV[1], 1, 1000)
-
-if not n then return refuse('sweep takes 1 to 1000 values') end
-return sweep_values(n)

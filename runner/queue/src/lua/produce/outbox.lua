@@ -1,0 +1,18 @@
+-- Reads some entries of the outbox, changing nothing.
+--
+-- KEYS  outbox
+-- ARGV  entries (1 to 1000), bytes (one entry is always read)
+-- Returns now in unix ms, then field, value for each entry
+-- @include now
+-- @include number
+local n, bytes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, TIME_MAX)
+
+if not n or not bytes_max then return refuse('outbox reads 1 to 1000 entries, up to some bytes') end
+local answer, bytes = { whole(now_ms) }, 0
+for _, field in ipairs(redis.call('HRANDFIELD', OUTBOX, n)) do
+  bytes = bytes + redis.call('HSTRLEN', OUTBOX, field)
+  if bytes > bytes_max and #answer > 1 then break end
+  answer[#answer + 1] = field
+  answer[#answer + 1] = redis.call('HGET', OUTBOX, field)
+end
+return answer

@@ -1,0 +1,127 @@
+-- Pushes jobs. An id that is live follows the mode; every id gets a word of its own.
+--
+-- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique
+-- ARGV  mode (reject, keep, replace), then id, due, payload, options for each job
+-- Returns a word for each job: pushed, exists, kept, replaced, successor, held, full, bad_due
+-- @include now
+-- @include due
+-- @include rules
+-- @include failures
+-- @include ready
+-- @include wake
+-- @include turns
+local mode = ARGV[1]
+local count = (#ARGV - 1) / 4
+
+if count < 1 or count > BATCH_MAX or count ~= math.floor(count) then
+  return refuse('push takes 1 to 1000 jobs of id, due, payload and options')
+end
+if mode ~= 'reject' and mode ~= 'keep' and mode ~= 'replace' then
+  return refuse('push knows no mode ' .. mode)
+end
+local ids = {}
+for i = 1, count do
+  ids[i] = ARGV[4 * i - 2]
+  local options = ARGV[4 * i + 1]
+  if options ~= '' and not pcall(cjson.decode, options) then
+    return refuse('the options of job ' .. i .. ' are no JSON')
+  end
+end
+
+local pending = redis.call('ZMSCORE', PENDING, unpack(ids))
+local ready = redis.call('ZMSCORE', READY, unpack(ids))
+local unack = redis.call('ZMSCORE', UNACK, unpack(ids))
+local retry = redis.call('ZMSCORE', RETRY, unpack(ids))
+local blocked = gated and redis.call('HMGET', BLOCKED_AT, unpack(ids)) or {}
+local held_until = redis.call('EXISTS', UNIQUE) == 1 and redis.call('ZMSCORE', UNIQUE, unpack(ids)) or {}
+
+local room = math.huge
+if rules.max_pending > 0 then
+  room = rules.max_pending - redis.call('ZCARD', PENDING) - redis.call('ZCARD', READY)
+    - redis.call('HLEN', BLOCKED_AT)
+end
+
+-- Decide every job before the first write. A second one of an id meets the first as if it were stored.
+local words, writes, write_of = {}, {}, {}
+local due_text, due
+local function decide(i, id)
+  local staged = pending[i] or ready[i] or retry[i] or blocked[i]
+  local leased = unack[i]
+  local live = staged or write_of[id] or (leased and redis.call('HEXISTS', JOBS, id) == 1)
+  local held = not live and held_until[i] and tonumber(held_until[i]) > now_ms
+  if not due then return 'bad_due' end
+  if (live or held) and mode == 'keep' then return 'kept' end
+  if live and mode == 'reject' then return 'exists' end
+  if held then return 'held' end
+  if not (staged or write_of[id]) then
+    if room < 1 then return 'full' end
+    room = room - 1
+  end
+  local slot = write_of[id] or (#writes + 1)
+  write_of[id] = slot
+  writes[slot] = { id = id, due = due, job = i, leased = leased, staged = staged }
+  return leased and 'successor' or (live and 'replaced' or 'pushed')
+end
+for i = 1, count do
+  if ARGV[4 * i - 1] ~= due_text then
+    due_text = ARGV[4 * i - 1]
+    due = read_due(due_text)
+  end
+  words[i] = decide(i, ids[i])
+end
+if #writes == 0 then return words end
+
+local withdrawn, fresh, plain, keyed = {}, {}, {}, {}
+local to_jobs, to_opts, to_ready, to_pending = {}, {}, {}, {}
+local earliest, last_due, score
+for i, write in ipairs(writes) do
+  local id, due, leased = write.id, write.due, write.leased
+  local payload, options = ARGV[4 * write.job], ARGV[4 * write.job + 1]
+  to_jobs[2 * i - 1], to_jobs[2 * i] = id, payload
+  if options == '' then
+    plain[#plain + 1] = id
+  else
+    to_opts[#to_opts + 1] = id
+    to_opts[#to_opts + 1] = options
+  end
+  if write.staged then withdrawn[#withdrawn + 1] = id end
+  if not leased then fresh[#fresh + 1] = id end
+  local is_due = due <= now_ms
+  -- Jobs of a batch often fall due together.
+  if due ~= last_due then last_due, score = due, whole(due) end
+  if not is_due or leased then
+    to_pending[#to_pending + 1] = score
+    to_pending[#to_pending + 1] = id
+  elseif rules.per_key > 0 and options ~= '' then
+    keyed[#keyed + 1] = write
+  else
+    to_ready[#to_ready + 1] = options == '' and score or ready_score(due, options)
+    to_ready[#to_ready + 1] = id
+  end
+  -- A due successor waits for the end of a lease, and nobody need wake for it.
+  if not (is_due and leased) and (not earliest or due < earliest) then earliest = due end
+end
+
+-- The first write adds: where Redis is out of memory it is refused, and the whole push with it.
+redis.call('HSET', JOBS, unpack(to_jobs))
+if #withdrawn > 0 then
+  redis.call('ZREM', PENDING, unpack(withdrawn))
+  redis.call('ZREM', READY, unpack(withdrawn))
+  redis.call('ZREM', RETRY, unpack(withdrawn))
+end
+forget_failures(fresh)
+if #plain > 0 then redis.call('HDEL', OPTS, unpack(plain)) end
+if #to_opts > 0 then redis.call('HSET', OPTS, unpack(to_opts)) end
+if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
+if #to_pending > 0 then redis.call('ZADD', PENDING, unpack(to_pending)) end
+if gated then
+  -- All leave their lines before the first gives its turn back, lest it let one of them through.
+  for _, write in ipairs(writes) do leave_line(write.id) end
+  for _, write in ipairs(writes) do
+    if write.staged and not write.leased then leave_turn(write.id) end
+  end
+end
+for _, write in ipairs(keyed) do admit(write.id, write.due, ARGV[4 * write.job + 1]) end
+if let_through > 0 then earliest = math.min(earliest or now_ms, now_ms) end
+if earliest then wake(earliest) end
+return words

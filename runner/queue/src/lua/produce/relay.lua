@@ -1,0 +1,56 @@
+-- Pushes follow-up jobs of another topic's acks, each once however often it is asked: a mark in
+-- `inbox` says that it was. Whoever read them from an outbox too long ago is turned away, so that a
+-- mark need be kept only for a while after its follow-up has left the outbox.
+--
+-- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique inbox
+-- ARGV  not after (unix ms), then mark, id, due, payload, options for each job (1 to 100)
+-- Returns late; or a word for each job: pushed, kept, known, bad_due
+-- @include now
+-- @include number
+-- @include due
+-- @include failures
+-- @include live
+-- @include place
+local not_after = read_whole(ARGV[1], 0, TIME_MAX)
+local count = (#ARGV - 1) / 5
+local WEEK_MS = 604800000
+
+if not not_after or count < 1 or count > 100 or count ~= math.floor(count) then
+  return refuse('relay takes a time and 1 to 100 jobs of mark, id, due, payload and options')
+end
+if now_ms > not_after then return 'late' end
+
+local over = redis.call('ZRANGEBYSCORE', INBOX, '-inf', whole(now_ms), 'LIMIT', 0, BATCH_MAX)
+if #over > 0 then redis.call('ZREM', INBOX, unpack(over)) end
+
+local function push(id, due, payload, options)
+  local leased = redis.call('ZSCORE', UNACK, id)
+  if waits(id) or (leased and redis.call('HEXISTS', JOBS, id) == 1) then return 'kept' end
+  local held_until = redis.call('ZSCORE', UNIQUE, id)
+  if held_until and tonumber(held_until) > now_ms then return 'kept' end
+  redis.call('HSET', JOBS, id, payload)
+  if options == '' then redis.call('HDEL', OPTS, id) else redis.call('HSET', OPTS, id, options) end
+  if leased then
+    -- It was cancelled while it runs: this one follows it.
+    redis.call('ZADD', PENDING, whole(due), id)
+  else
+    forget_failures({ id })
+    place(id, due, options)
+  end
+  return 'pushed'
+end
+
+local words = {}
+for i = 1, count do
+  local at = 5 * i - 3
+  local due = read_due(ARGV[at + 2])
+  if redis.call('ZSCORE', INBOX, ARGV[at]) then
+    words[i] = 'known'
+  elseif not due then
+    words[i] = 'bad_due'
+  else
+    words[i] = push(ARGV[at + 1], due, ARGV[at + 3], ARGV[at + 4])
+    redis.call('ZADD', INBOX, whole(now_ms + WEEK_MS), ARGV[at])
+  end
+end
+return words

@@ -1,0 +1,30 @@
+-- Writes a value to the topic's store, if the condition holds: 'always', 'absent', or the revision that
+-- the value there must have.
+--
+-- KEYS  kv kv:rev kv:at meta
+-- ARGV  name (1 to 256 bytes), value (to 65536), ttl in ms (0 for ever), condition
+-- Returns ok | conflict | full, or 'again': what is over made some room, and another call may make more
+-- @include now
+-- @include number
+-- @include over
+-- @include kv
+local name, value, condition = ARGV[1], ARGV[2], ARGV[4]
+local ttl = read_whole(ARGV[3], 0, DELAY_MAX_MS)
+
+if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
+if not value or #value > KV_VALUE_BYTES_MAX then return refuse('a value has at most 65536 bytes') end
+if not ttl then return refuse('a value is kept for 0 to 315360000000 ms') end
+if condition ~= 'always' and condition ~= 'absent' and not read_whole(condition, 0, 2 ^ 53) then
+  return refuse('set knows no condition ' .. tostring(condition))
+end
+sweep_values(SWEPT)
+local there = redis.call('HEXISTS', KV, name) == 1 and not is_over(name)
+if condition == 'absent' then
+  if there then return 'conflict' end
+elseif condition ~= 'always' then
+  if not there or (redis.call('HGET', KV_REV, name) or '0') ~= condition then return 'conflict' end
+end
+local no_room = refusal(name, #name + #value)
+if no_room then return no_room end
+keep_value(name, value, ttl > 0 and now_ms + ttl)
+return 'ok'

@@ -1,0 +1,48 @@
+-- Writes what the manifest says of a topic and every verb must know.
+--
+-- KEYS  meta jobs unack unique inbox
+-- ARGV  field, value for each rule; an empty value switches it off
+-- Returns 1 if anything has changed
+-- @include now
+-- @include wake
+local FIELDS = {
+  per_key = true, order = true, max_pending = true, max_running = true, rate = true, burst = true,
+  ttl = true, priorities = true, shards = true,
+}
+if #ARGV < 2 or #ARGV % 2 ~= 0 then return refuse('configure takes fields and values') end
+for i = 1, #ARGV, 2 do
+  if not FIELDS[ARGV[i]] then return refuse('configure knows no rule ' .. ARGV[i]) end
+end
+
+-- Jobs stay in the shard they were pushed to: every number of shards there was is remembered, and 1
+-- if there are jobs from before the first.
+local function remember_shards(count)
+  local seen = redis.call('HGET', META, 'shards_seen')
+  if not seen then
+    if count == '1' then return end
+    local has_jobs = redis.call('EXISTS', JOBS, UNACK, UNIQUE, INBOX) > 0
+    seen = has_jobs and '1' or count
+  end
+  if not string.find(' ' .. seen .. ' ', ' ' .. count .. ' ', 1, true) then
+    seen = seen .. ' ' .. count
+  end
+  redis.call('HSET', META, 'shards_seen', seen)
+end
+
+local changed = 0
+for i = 1, #ARGV, 2 do
+  local field, value = ARGV[i], ARGV[i + 1]
+  local before = redis.call('HGET', META, field) or ''
+  if before ~= value then
+    changed = 1
+    if field == 'shards' then remember_shards(value == '' and '1' or value) end
+    if value == '' then
+      redis.call('HDEL', META, field)
+    else
+      redis.call('HSET', META, field, value)
+    end
+  end
+end
+-- A rule may have held jobs back that it lets pass now.
+if changed == 1 then wake(now_ms) end
+return changed

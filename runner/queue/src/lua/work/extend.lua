@@ -1,0 +1,43 @@
+-- Extends leases. The new token is the old one plus the extension, and even, so a repeated call answers the
+-- same; a stale token answers `lost`. Who holds the new tokens is noted, for those who look.
+--
+-- KEYS  unack holders
+-- ARGV  the holder's name, then id, token, extension in ms for each lease
+-- Returns the new token, or lost, for each lease
+-- @include now
+-- @include number
+-- @include tokens
+local holder = ARGV[1]
+local count = (#ARGV - 1) / 3
+
+if count < 1 or count > BATCH_MAX or count ~= math.floor(count) then
+  return refuse('extend takes 1 to 1000 leases of id, token and extension')
+end
+local ids = {}
+for i = 1, count do
+  local token, delta_ms = ARGV[3 * i], read_whole(ARGV[3 * i + 1], 1, LEASE_MAX_MS)
+  ids[i] = ARGV[3 * i - 1]
+  if not string.match(token, '^%d+$') then
+    return refuse('the token of lease ' .. i .. ' is no whole number')
+  end
+  if not delta_ms then
+    return refuse('lease ' .. i .. ' is to be extended by 1 ms to one day')
+  end
+end
+local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
+local answers, extended, held = {}, {}, {}
+for i, id in ipairs(ids) do
+  local token = ARGV[3 * i]
+  local later = extended_token(token, tonumber(ARGV[3 * i + 1]))
+  if scores[i] == token then
+    extended[#extended + 1] = later
+    extended[#extended + 1] = id
+    held[later] = holder .. ':+' .. later
+  end
+  answers[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
+end
+if #extended > 0 then
+  redis.call('ZADD', UNACK, 'XX', unpack(extended))
+  for later, name in pairs(held) do redis.call('ZADD', HOLDERS, later, name) end
+end
+return answers

@@ -1,0 +1,297 @@
+-- Leases the jobs that have been due longest. The first `at once` of a call start at once, the others are leased
+-- ahead, under another token; a suspect is not leased ahead but stays in ready. What was superseded by a
+-- newer push, or has no payload, is withdrawn; what was not started within its ttl is buried. The same
+-- call repeated before its token expires (its reply was lost) gets the same jobs again.
+--
+-- KEYS  ready unack pending jobs opts attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
+-- ARGV  n (1 to 1000), lease in ms, call id, payload bytes (0: any; one job is always leased), least
+--       age since the due time in ms, info of expired jobs ('' forgets them), jobs that start at once
+-- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
+--         counts withdrawn and expired, the ms after which more may be leased or '', how many jobs start at
+--         once, how many suspects stay in ready, how many values are given for each job, and those: id, due,
+--         payload, and, unless no job of the topic has any, options or '' and attempts or ''
+--         empty, limited: the ms after which a job may be leased, or '' if that is not known
+--         paused
+-- @include now
+-- @include number
+-- @include option
+-- @include rules
+-- @include failures
+-- @include wake
+-- @include turns
+-- @include bury
+-- @include scores
+-- @include tokens
+local n, lease_ms, call = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
+local bytes_max, min_age = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, 1e12)
+local expired_info, at_once = ARGV[6], read_whole(ARGV[7], 0, BATCH_MAX)
+
+if not n then return refuse('lease takes 1 to 1000 jobs') end
+if not lease_ms then return refuse('a lease lasts 1 ms to one day') end
+if not call or call == '' then return refuse('lease needs a call id') end
+if not bytes_max or not min_age or not expired_info then
+  return refuse('lease needs a bound of bytes, a least age and the info of expired jobs')
+end
+if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at once') end
+
+-- When jobs fell due that were let through later than that.
+local function true_dues(ids, dues)
+  if not gated then return end
+  for i, turn in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
+    if turn then dues[i] = string.sub(turn, 1, string.find(turn, ' ', 1, true) - 1) end
+  end
+end
+
+local function is_expired(due, options)
+  local ttl = option(options, 'ttl_ms', 'number') or rules.ttl
+  return ttl > 0 and tonumber(due) + ttl < now_ms
+end
+
+local function is_suspect(attempts)
+  local counted = tonumber(attempts or 0) or 0
+  return counted >= SUSPECT or crashes_in(counted) > 0
+end
+
+-- Adds to `answer` those of `ids` that are to run, and returns those that are not: superseded ones,
+-- ones without a payload, and, of jobs that a runner has not had yet, expired ones and suspects that would
+-- not start at once.
+local has_pending = redis.call('EXISTS', PENDING) == 1
+local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
+local width = is_bare and 3 or 5
+local function sort_out(answer, ids, dues, had)
+  local superseded, missing, expired, kept, suspects = {}, {}, {}, {}, {}
+  local newer = has_pending and redis.call('ZMSCORE', PENDING, unpack(ids)) or {}
+  local payloads = redis.call('HMGET', JOBS, unpack(ids))
+  local options = not is_bare and redis.call('HMGET', OPTS, unpack(ids)) or {}
+  local attempts = not is_bare and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
+  local may_expire = not had and (rules.ttl > 0 or #options > 0)
+  local last = #answer
+  for i, id in ipairs(ids) do
+    if newer[i] then
+      superseded[#superseded + 1] = id
+    elseif not payloads[i] then
+      missing[#missing + 1] = id
+    elseif may_expire and not attempts[i] and is_expired(dues[i], options[i]) then
+      expired[#expired + 1] = { id = id, payload = payloads[i], options = options[i], info = expired_info }
+    elseif not had and #kept >= at_once and attempts[i] and is_suspect(attempts[i]) then
+      suspects[#suspects + 1] = id
+    else
+      kept[#kept + 1] = id
+      answer[last + 1], answer[last + 2], answer[last + 3] = id, dues[i], payloads[i]
+      if not is_bare then answer[last + 4], answer[last + 5] = options[i] or '', attempts[i] or '' end
+      last = last + width
+    end
+  end
+  return superseded, missing, expired, kept, suspects
+end
+
+local function leave_turns(ids)
+  if not gated then return end
+  for _, id in ipairs(ids) do leave_turn(id) end
+end
+
+redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
+local held = redis.call('ZSCORE', HOLDERS, call)
+if held then
+  local answer = { 'again', held, 0, 0, '', 0, 0, width }
+  for ahead = 0, 1 do
+    local token = whole(tonumber(held) + ahead)
+    local ids = redis.call('ZRANGEBYSCORE', UNACK, token, token, 'LIMIT', 0, BATCH_MAX)
+    if #ids > 0 then
+      local dues = {}
+      for i = 1, #ids do dues[i] = whole(math.floor(tonumber(held) / 1000) - lease_ms) end
+      true_dues(ids, dues)
+      local superseded, _, _, kept = sort_out(answer, ids, dues, true)
+      if ahead == 0 then answer[6] = #kept end
+      if #superseded > 0 then
+        redis.call('ZREM', UNACK, unpack(superseded))
+        forget_failures(superseded)
+        leave_turns(superseded)
+      end
+    end
+  end
+  if let_through > 0 then wake(now_ms) end
+  return answer
+end
+
+if rules.paused then return { 'paused' } end
+if redis.call('EXISTS', READY) == 0 then return { 'empty', '' } end
+
+-- How many jobs the rules of the topic let this call have.
+local room = n
+if rules.max_running > 0 then
+  room = math.min(room, rules.max_running - redis.call('ZCARD', UNACK))
+  -- Whoever ends a lease then wakes the sleepers.
+  if room < n then redis.call('HSET', META, 'waiting', 1) end
+  if room < 1 then return { 'limited', '' } end
+end
+-- The generic cell rate algorithm (ITU-T I.371), on Redis' clock: `tat` is when a job would be next at
+-- an even pace, and may run ahead of the clock by a burst. A clock that was put back is not waited for.
+local ahead_us, burst_us, wait_us = 0, 0, nil
+if rules.rate_us then
+  burst_us = rules.rate_us * rules.burst
+  ahead_us = math.max(0, math.min(rules.tat - now_us, burst_us))
+  local allowed = math.floor((burst_us - ahead_us) / rules.rate_us + 1e-9)
+  if allowed < room then
+    room, wait_us = allowed, rules.rate_us
+  end
+  if room < 1 then
+    return { 'limited', whole(math.ceil((ahead_us + rules.rate_us - burst_us) / 1000)) }
+  end
+end
+
+local newest = min_age > 0 and now_ms - min_age or DUE_MAX
+-- The scores of each priority, highest first.
+local RANGES = {
+  { '-inf', whole(newest - PRIORITY_STEP) },
+  { '(' .. whole(-DUE_MAX), whole(newest) },
+  { '(' .. whole(DUE_MAX), min_age > 0 and whole(newest + PRIORITY_STEP) or '+inf' },
+}
+-- Of ten jobs six are high, three normal and one low, where all three wait.
+local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
+
+-- The jobs to lease by their priorities, and their scores.
+local function choose()
+  local found, next_of = {}, { 1, 1, 1 }
+  for class, range in ipairs(RANGES) do
+    found[class] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
+  end
+  local lane = rules.shares_out and (tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
+  local ids, scores = {}, {}
+  while #ids < room do
+    local class = rules.shares_out and SHARES[lane % #SHARES + 1] or 1
+    if not found[class][next_of[class]] then
+      class = found[1][next_of[1]] and 1 or found[2][next_of[2]] and 2 or 3
+    end
+    local at = next_of[class]
+    if not found[class][at] then break end
+    ids[#ids + 1], scores[#scores + 1] = found[class][at], found[class][at + 1]
+    next_of[class] = at + 2
+    lane = lane + 1
+  end
+  if rules.shares_out and #ids > 0 then redis.call('HSET', META, 'lane', lane % #SHARES) end
+  return ids, scores
+end
+
+-- The first jobs of ready, and their scores.
+local function first_in_ready()
+  local few = redis.call('ZRANGE', READY, 0, math.min(room, FEW) - 1, 'WITHSCORES')
+  if room <= FEW or #few < 2 * FEW then
+    local ids, scores = {}, {}
+    for i = 1, #few, 2 do ids[#ids + 1], scores[#scores + 1] = few[i], few[i + 1] end
+    return ids, scores
+  end
+  local ids = redis.call('ZRANGE', READY, 0, room - 1)
+  return ids, scores_in_order(READY, ids, function()
+    return redis.call('ZRANGE', READY, 0, room - 1, 'WITHSCORES')
+  end)
+end
+
+-- When a job fell due, by its score; times up to the year 5138 have 14 digits.
+local function due_of(score)
+  if #score <= 14 and string.byte(score) ~= 45 then return score end
+  local number = tonumber(score)
+  if number < -DUE_MAX then return whole(number + PRIORITY_STEP) end
+  if number > DUE_MAX then return whole(number - PRIORITY_STEP) end
+  return score
+end
+
+local by_rank = not rules.shares_out and min_age == 0
+local found, scores
+if by_rank then
+  found, scores = first_in_ready()
+else
+  found, scores = choose()
+end
+
+-- When the first job is old enough that is too young now.
+local function wait_for_age()
+  local wait = ''
+  for _, shift in ipairs({ -PRIORITY_STEP, 0, PRIORITY_STEP }) do
+    local first = redis.call('ZRANGEBYSCORE', READY, '(' .. whole(newest + shift), whole(DUE_MAX + shift),
+      'WITHSCORES', 'LIMIT', 0, 1)
+    if first[2] then
+      local ms = tonumber(first[2]) - shift + min_age - now_ms
+      if wait == '' or ms < tonumber(wait) then wait = whole(ms) end
+    end
+  end
+  return wait
+end
+local wait = ''
+if min_age > 0 and #found < room then wait = wait_for_age() end
+if #found == 0 then return { 'empty', wait } end
+
+local ids, dues, bytes = {}, {}, 0
+for i, id in ipairs(found) do
+  if bytes_max > 0 then
+    bytes = bytes + redis.call('HSTRLEN', JOBS, id)
+    if bytes > bytes_max and i > 1 then
+      wait = '0'
+      break
+    end
+  end
+  ids[i], dues[i] = id, due_of(scores[i])
+end
+true_dues(ids, dues)
+local token = whole(token_at(now_us + lease_ms * 1000))
+local token_ahead = whole(tonumber(token) + 1)
+local answer = { 'ok', token, 0, 0, '', 0, 0, width }
+local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues, false)
+answer[6], answer[7] = math.min(at_once, #kept), #suspects
+
+if by_rank and #suspects == 0 then
+  redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)
+else
+  local stays = {}
+  for _, id in ipairs(suspects) do stays[id] = true end
+  local leaving = {}
+  for _, id in ipairs(ids) do
+    if not stays[id] then leaving[#leaving + 1] = id end
+  end
+  if #leaving > 0 then redis.call('ZREM', READY, unpack(leaving)) end
+end
+forget_failures(superseded)
+leave_turns(superseded)
+if #expired > 0 then
+  if expired_info ~= '' then bury(expired) end
+  for _, death in ipairs(expired) do missing[#missing + 1] = death.id end
+end
+if #missing > 0 then
+  forget_failures(missing)
+  redis.call('HDEL', JOBS, unpack(missing))
+  redis.call('HDEL', OPTS, unpack(missing))
+  leave_turns(missing)
+end
+answer[3], answer[4] = #superseded + #missing - #expired, #expired
+if let_through > 0 then wake(now_ms) end
+
+if #kept > 0 then
+  local to_unack = {}
+  for i, id in ipairs(kept) do
+    to_unack[2 * i - 1], to_unack[2 * i] = i <= at_once and token or token_ahead, id
+  end
+  if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #kept then
+    -- Somebody put a leased id into ready by hand: it is withdrawn, never leased twice.
+    local scores = redis.call('ZMSCORE', UNACK, unpack(kept))
+    local own = { 'ok', token, answer[3], answer[4], '', 0, #suspects, width }
+    for i = 1, #kept do
+      if scores[i] == to_unack[2 * i - 1] then
+        if i <= at_once then own[6] = own[6] + 1 end
+        for from = 9 + width * (i - 1), 8 + width * i do own[#own + 1] = answer[from] end
+      else
+        own[3] = own[3] + 1
+      end
+    end
+    answer = own
+  end
+  redis.call('ZADD', HOLDERS, token, call)
+  if rules.rate_us then
+    ahead_us = ahead_us + #kept * rules.rate_us
+    redis.call('HSET', META, 'tat', whole(math.ceil(now_us + ahead_us)))
+  end
+end
+if wait_us and #ids >= room then
+  wait = whole(math.max(0, math.ceil((ahead_us + rules.rate_us - burst_us) / 1000)))
+end
+answer[5] = wait
+return answer

@@ -1,0 +1,183 @@
+-- Moves what is due from retry and pending into ready, under its due time, and says what comes next.
+-- A leased id stays in pending: it is the successor of the job that runs. Due times that are none go
+-- to dead.
+--
+-- What is moved leaves its old stage first: removing is allowed where Redis is out of memory, and
+-- what a script has begun there it may finish. So a full Redis still drains.
+--
+-- KEYS  pending ready unack retry attempts errors meta jobs opts dead dead:jobs dead:opts dead:info blocked blocked:at turns turns:of
+-- ARGV  n (1 to 1000), skip, what is done with a due time that is none (dead, discard)
+-- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in µs
+-- @include now
+-- @include number
+-- @include rules
+-- @include failures
+-- @include ready
+-- @include turns
+-- @include bury
+-- @include scores
+local n, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
+
+if not n or not skip then
+  return refuse('promote takes 1 to 1000 ids and a skip of 0 or more')
+end
+if ARGV[3] ~= 'dead' and ARGV[3] ~= 'discard' then
+  return refuse('promote puts bad due times to dead, or discards them')
+end
+local now = whole(now_ms)
+local moved, skipped, more, bad = 0, 0, 0, 0
+
+-- Not a unix time in milliseconds: below, between and above what one can be. 0 means now. Each range
+-- is looked at, however many the ones before it hold, so that none hides another.
+local function bury_bad_dues(from, to)
+  local limit = math.max(1, n - bad)
+  local found = redis.call('ZRANGEBYSCORE', PENDING, from, to, 'WITHSCORES', 'LIMIT', 0, limit)
+  local ids, deaths, waiting = {}, {}, {}
+  for i = 1, #found, 2 do
+    local id, due = found[i], found[i + 1]
+    local payload = redis.call('HGET', JOBS, id)
+    ids[#ids + 1] = id
+    if not redis.call('ZSCORE', UNACK, id) then waiting[#waiting + 1] = id end
+    if payload then
+      deaths[#deaths + 1] = {
+        id = id,
+        payload = payload,
+        options = redis.call('HGET', OPTS, id),
+        info = '{"class":"bad_due","reason":"the due time ' .. due
+          .. ' is no unix time in milliseconds"}',
+      }
+    end
+  end
+  if #ids == 0 then return end
+  redis.call('ZREM', PENDING, unpack(ids))
+  redis.call('ZREM', READY, unpack(ids))
+  redis.call('ZREM', RETRY, unpack(ids))
+  forget_failures(waiting)
+  if ARGV[3] == 'dead' then bury(deaths) end
+  redis.call('HDEL', JOBS, unpack(ids))
+  redis.call('HDEL', OPTS, unpack(ids))
+  if gated then
+    for _, id in ipairs(ids) do leave_line(id) end
+    for _, id in ipairs(waiting) do leave_turn(id) end
+  end
+  bad = bad + #ids
+  if #ids == limit then more = 1 end
+end
+-- The score at a rank, 0 being the first; nil in an empty stage.
+local function score_at(stage, rank)
+  local found = redis.call('ZRANGE', stage, rank, rank, 'WITHSCORES')
+  return tonumber(found[2] or ''), found[2]
+end
+local earliest, earliest_text = score_at(PENDING, 0)
+if earliest and (earliest < DUE_MIN or score_at(PENDING, -1) > DUE_MAX) then
+  bury_bad_dues('-inf', '(0')
+  bury_bad_dues('(0', '(' .. whole(DUE_MIN))
+  bury_bad_dues('(' .. whole(DUE_MAX), '+inf')
+  earliest, earliest_text = score_at(PENDING, 0)
+end
+local retry_at, retry_text = score_at(RETRY, 0)
+
+-- Puts due jobs into ready, ids and due times in the same order.
+local function make_ready(ids, dues)
+  local has_options = gated or rules.per_key > 0 or redis.call('EXISTS', OPTS) == 1
+  local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
+  local to_ready = {}
+  for i, id in ipairs(ids) do
+    if gated or rules.per_key > 0 then
+      admit(id, tonumber(dues[i]), options[i])
+    else
+      to_ready[2 * i - 1] = options[i] and ready_score(tonumber(dues[i]), options[i]) or dues[i]
+      to_ready[2 * i] = id
+    end
+  end
+  if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
+end
+
+-- Up to `most` ids of a stage that are due, without the first of them, and their due times.
+local function due_in(stage, score, first, most)
+  if not score or score > now_ms then return {} end
+  local function read(...)
+    return redis.call('ZRANGEBYSCORE', stage, '-inf', now, 'LIMIT', first, most, ...)
+  end
+  local ids = read()
+  return ids, scores_in_order(stage, ids, function() return read('WITHSCORES') end)
+end
+
+local left = math.max(1, n - bad)
+local retry_max = math.max(1, math.floor(left / 2))
+local ids, dues = due_in(RETRY, retry_at, 0, retry_max)
+if #ids > 0 then
+  redis.call('ZREM', RETRY, unpack(ids))
+  make_ready(ids, dues)
+  moved = #ids
+  if moved == retry_max then more = 1 end
+end
+
+local pending_max = math.max(1, left - moved)
+ids, dues = due_in(PENDING, earliest, skip, pending_max)
+if #ids > 0 then
+  local leased = redis.call('EXISTS', UNACK) == 1 and redis.call('ZMSCORE', UNACK, unpack(ids)) or {}
+  local due_of_promoted, promoted = {}, {}
+  local text, is_bad, due
+  for i, id in ipairs(ids) do
+    if dues[i] ~= text then
+      text = dues[i]
+      local score = tonumber(text)
+      is_bad = score ~= 0 and score < DUE_MIN
+      due = score == 0 and now or text
+    end
+    if is_bad then
+      more = 1 -- one more bad due time than a call buries
+    elseif leased[i] then
+      skipped = skipped + 1
+    else
+      promoted[#promoted + 1] = id
+      due_of_promoted[#promoted] = due
+    end
+  end
+  if #promoted == #ids then
+    redis.call('ZREMRANGEBYRANK', PENDING, skip, skip + #ids - 1)
+  elseif #promoted > 0 then
+    redis.call('ZREM', PENDING, unpack(promoted))
+  end
+  if #promoted > 0 then
+    if retry_at then
+      redis.call('ZREM', RETRY, unpack(promoted))
+      retry_at, retry_text = score_at(RETRY, 0)
+    end
+    forget_failures(promoted)
+    if gated then
+      -- One that is superseded here may have come before there was a rule about keys.
+      redis.call('ZREM', READY, unpack(promoted))
+      for _, id in ipairs(promoted) do leave_line(id) end
+    end
+    make_ready(promoted, due_of_promoted)
+    moved = moved + #promoted
+  end
+  if #ids == pending_max then more = 1 end
+end
+
+local next_due = ''
+local function consider(due)
+  if due and (next_due == '' or tonumber(due) < tonumber(next_due)) then next_due = due end
+end
+-- The first that is not due yet, and is a time; where none is due it is the first of all.
+local function look_ahead(stage, score, text, latest)
+  if not score then return end
+  if score <= now_ms then
+    consider(redis.call('ZRANGEBYSCORE', stage, '(' .. now, latest == math.huge and '+inf' or whole(latest), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  elseif score <= latest then
+    consider(text)
+  end
+end
+look_ahead(PENDING, earliest, earliest_text, DUE_MAX)
+look_ahead(RETRY, retry_at, retry_text, math.huge)
+local waited_for = redis.call('HGET', META, 'wake') or ''
+if next_due ~= waited_for then
+  if next_due == '' then
+    redis.call('HDEL', META, 'wake')
+  else
+    redis.call('HSET', META, 'wake', next_due)
+  end
+end
+return { moved, skipped, more, next_due, bad, whole(now_us) }

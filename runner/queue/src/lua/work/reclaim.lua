@@ -1,0 +1,97 @@
+-- Ends leases that have expired, oldest first: their runner died or was cut off. Of a job that started it
+-- counts as a crash and not as a failure; too many crashes bury it. A job that was leased ahead, and may not have
+-- started, becomes a suspect: the next lease hands it out only to start at once.
+--
+-- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of
+-- ARGV  n (1 to 1000), crashes allowed (the job's own count goes before it), delay in ms, info of the
+--       buried ('' forgets them instead)
+-- Returns ms until the next lease expires or '', then id, word (retry, dead, discarded, superseded,
+--         cancelled)
+-- @include now
+-- @include number
+-- @include option
+-- @include rules
+-- @include failures
+-- @include wake
+-- @include turns
+-- @include bury
+-- @include tokens
+local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
+local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
+
+if not n then return refuse('reclaim takes 1 to 1000 leases') end
+if not crashes_max or not delay or not info then
+  return refuse('reclaim needs the crashes allowed, a delay and an info')
+end
+
+local function next_expiry()
+  local first = redis.call('ZRANGE', UNACK, 0, 0, 'WITHSCORES')
+  if not first[2] then return '' end
+  return whole(math.max(0, math.ceil((tonumber(first[2]) - now_us) / 1000)))
+end
+
+local ids = redis.call('ZRANGEBYSCORE', UNACK, '-inf', whole(now_us), 'LIMIT', 0, n)
+if #ids == 0 then return { next_expiry() } end
+
+local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
+local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
+local forgotten, finished, deaths = {}, {}, {}
+local to_retry, to_attempts = {}, {}
+local answer = { '' }
+
+-- What becomes of a job whose runner died, and that has a payload and no successor.
+local function crash(id, token)
+  local attempts = failures_of(id)
+  local function retry_with(counted)
+    to_attempts[#to_attempts + 1] = id
+    to_attempts[#to_attempts + 1] = whole(counted)
+    to_retry[#to_retry + 1] = whole(now_ms + delay)
+    to_retry[#to_retry + 1] = id
+    return 'retry'
+  end
+  if is_ahead(token) then return retry_with(attempts % SUSPECT + SUSPECT) end
+  local options = redis.call('HGET', OPTS, id)
+  if crashes_in(attempts) + 1 < (option(options, 'max_crashes', 'number') or crashes_max) then
+    return retry_with(attempts % SUSPECT + CRASH)
+  end
+  if info == '' then return 'discarded' end
+  deaths[#deaths + 1] = {
+    id = id, payload = redis.call('HGET', JOBS, id), options = options, info = info,
+  }
+  return 'dead'
+end
+
+for i, id in ipairs(ids) do
+  local word
+  if newer[i] then
+    word = 'superseded'
+  elseif redis.call('HEXISTS', JOBS, id) == 0 then
+    word = 'cancelled'
+  else
+    word = crash(id, tokens[i])
+  end
+  if word ~= 'retry' then
+    forgotten[#forgotten + 1] = id
+    if not newer[i] then finished[#finished + 1] = id end
+  end
+  answer[2 * i], answer[2 * i + 1] = id, word
+end
+
+redis.call('ZREM', UNACK, unpack(ids))
+bury(deaths)
+forget_failures(forgotten)
+if #finished > 0 then
+  redis.call('HDEL', JOBS, unpack(finished))
+  redis.call('HDEL', OPTS, unpack(finished))
+end
+if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
+if #to_retry > 0 then redis.call('ZADD', RETRY, unpack(to_retry)) end
+if gated then
+  for _, id in ipairs(rules.relaxed and ids or forgotten) do leave_turn(id) end
+end
+if rules.waiting then redis.call('HDEL', META, 'waiting') end
+if rules.waiting or let_through > 0 then wake(now_ms) end
+-- A lease call that has expired is a new call when it is repeated: nothing of it need be known.
+redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
+answer[1] = next_expiry()
+return answer

@@ -1,0 +1,250 @@
+-- Ends leases by their verdicts. Each is fenced by its token; a stale one answers `lost` and changes
+-- nothing. The whole batch is read and checked before the first write, and that one removes: it is
+-- allowed where Redis is out of memory, so a full Redis still drains.
+--
+-- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of unique outbox done done:jobs done:info done:result
+-- ARGV  for each job id, token, verdict, and then what it takes; but acks under one token that follow each
+--       other, which is what most verdicts are, stand together: how many, token, ack, their ids
+--         finish   an ack that leaves something: ms its id is held, info to keep it in done or '',
+--                  its result or '', its follow-ups as JSON or ''
+--         release  delay in ms (0: to ready at its old due time), due in ms
+--         nack     delay in ms, attempts in all (1 to 999999), info
+--         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
+--         drop     info
+-- Returns for acks that stand together a word of a letter each (d: done, l: lost), for each other job one
+--         of done, superseded, cancelled, released, retry, snoozed, dead, lost
+-- @include now
+-- @include number
+-- @include rules
+-- @include failures
+-- @include ready
+-- @include wake
+-- @include turns
+-- @include bury
+local EXTRAS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
+local DELAY_MAX = 1e12
+
+local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
+
+-- What is wrong with the verdict that begins at an argument, or nil; and how many arguments it has
+-- beyond id, token and verdict.
+local function fault(at)
+  local verdict = ARGV[at + 2] or ''
+  local extras = EXTRAS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, BATCH_MAX)
+  if not extras and verdict == 'ack' then return 'it acks not 1 to 1000 jobs' end
+  if not extras then return 'no verdict ' .. verdict end
+  if not string.find(ARGV[at + 1], '^%d+$') then return 'no token' end
+  if at + 2 + extras > #ARGV then return 'it is cut short' end
+  if verdict == 'ack' then return nil, extras end
+  if extras > 1 and not delay_at(at + 3) then
+    return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
+  end
+  if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+$') then
+    return 'its due time is no whole number of ms'
+  end
+  local nack = verdict == 'nack' and at + 3 or verdict == 'snooze' and at + 5
+  if nack and not (delay_at(nack) and read_whole(ARGV[nack + 1], 1, ATTEMPTS_MAX)) then
+    return 'its attempts in all are not 1 to 999999, or its delay is none'
+  end
+  if verdict == 'snooze' and not read_whole(ARGV[at + 4], 0, SNOOZES_MAX) then
+    return 'its snoozes in all are not 0 to 1000000'
+  end
+  return nil, extras
+end
+
+-- The verdicts in their order: acks that stand together, and single ones by their number.
+local entries, ids, starts = {}, {}, {}
+local at, count = 1, 0
+while at <= #ARGV do
+  local wrong, extras = fault(at)
+  if wrong then return refuse('settle entry ' .. #entries + 1 .. ': ' .. wrong) end
+  if ARGV[at + 2] == 'ack' then
+    entries[#entries + 1] = { token = ARGV[at + 1], first = at + 3, last = at + 2 + extras }
+    count = count + extras
+  else
+    ids[#ids + 1], starts[#starts + 1] = ARGV[at], at
+    entries[#entries + 1] = #ids
+    count = count + 1
+  end
+  at = at + 3 + extras
+end
+if count < 1 or count > BATCH_MAX then return refuse('settle takes 1 to 1000 jobs') end
+
+local tokens = #ids > 0 and redis.call('ZMSCORE', UNACK, unpack(ids))
+local newer = #ids > 0 and redis.call('ZMSCORE', PENDING, unpack(ids))
+
+local words, seen = {}, {}
+local ended, forgotten, finished, deaths, leaving = {}, {}, {}, {}, {}
+local to_ready, to_retry, to_attempts, to_errors = {}, {}, {}, {}
+local to_unique, to_outbox = {}, {}
+local to_done, to_done_jobs, to_done_info, to_done_result, without_payload, without_result =
+  {}, {}, {}, {}, {}, {}
+
+local function add(list, first, second)
+  list[#list + 1] = first
+  list[#list + 1] = second
+end
+
+-- What an ack leaves behind.
+local function finish(i, id, at)
+  local hold_ms, info, result, follow_ups = tonumber(ARGV[at + 3]), ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
+  if hold_ms > 0 then add(to_unique, whole(now_ms + hold_ms), id) end
+  if follow_ups ~= '' then
+    add(to_outbox, ARGV[at + 1] .. ':' .. id, whole(now_ms) .. ' ' .. follow_ups)
+  end
+  if info == '' then return end
+  add(to_done, whole(now_ms), id)
+  add(to_done_info, id, info)
+  -- The payload under a successor's id is the successor's.
+  local payload = not newer[i] and redis.call('HGET', JOBS, id)
+  if payload then add(to_done_jobs, id, payload) else without_payload[#without_payload + 1] = id end
+  if result ~= '' then add(to_done_result, id, result) else without_result[#without_result + 1] = id end
+end
+
+local function retry_in(id, delay)
+  add(to_retry, whole(now_ms + delay), id)
+  if rules.relaxed then leaving[#leaving + 1] = id end
+end
+
+-- A failed attempt, whose delay, attempts in all and info begin at an argument.
+local function fail(id, verdict, at)
+  -- A job with a verdict has not killed its runner: it is a suspect no more.
+  local failures = failures_of(id) % SUSPECT
+  local dies = verdict == 'drop' or failures % CRASH + 1 >= tonumber(ARGV[at + 1])
+  if not dies then
+    add(to_attempts, id, whole(failures + 1))
+    add(to_errors, id, ARGV[at + 2])
+    retry_in(id, tonumber(ARGV[at]))
+    return 'retry'
+  end
+  deaths[#deaths + 1] = {
+    id = id,
+    payload = redis.call('HGET', JOBS, id),
+    options = redis.call('HGET', OPTS, id),
+    info = ARGV[verdict == 'drop' and at or at + 2],
+  }
+  return 'dead'
+end
+
+-- What becomes of a job that did not end well, has a payload and no successor.
+local function put_back(id, at)
+  local verdict, delay = ARGV[at + 2], tonumber(ARGV[at + 3])
+  if verdict == 'release' then
+    if delay > 0 then
+      retry_in(id, delay)
+    else
+      add(to_ready, ready_score(tonumber(ARGV[at + 4]), redis.call('HGET', OPTS, id)), id)
+    end
+    return 'released'
+  end
+  if verdict ~= 'snooze' then return fail(id, verdict, at + 3) end
+  local failures = failures_of(id) % SUSPECT
+  if snoozes_in(failures) >= tonumber(ARGV[at + 4]) then return fail(id, 'nack', at + 5) end
+  add(to_attempts, id, whole(failures + SNOOZE))
+  retry_in(id, delay)
+  return 'snoozed'
+end
+
+-- Which ids of acks that stand together are leased under their token. As long as not many others are, too,
+-- reading whom the token holds is half the work of reading what holds each.
+local FEW = 4
+local function held_under(ack)
+  local held = {}
+  local asked = ack.last - ack.first + 1
+  -- A number with the same digits, or the scores are not to be asked by it.
+  local is_score = asked > FEW and #ack.token <= 16 and whole(tonumber(ack.token)) == ack.token
+  if is_score and redis.call('ZCOUNT', UNACK, ack.token, ack.token) <= 2 * asked then
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, ack.token, ack.token)) do held[id] = true end
+    return held
+  end
+  for i, score in ipairs(redis.call('ZMSCORE', UNACK, unpack(ARGV, ack.first, ack.last))) do
+    if score == ack.token then held[ARGV[ack.first + i - 1]] = true end
+  end
+  return held
+end
+
+local function settle_acks(ack)
+  local held, letters = held_under(ack), {}
+  local are_few = ack.last - ack.first < FEW
+  local successors = (are_few or redis.call('EXISTS', PENDING) == 1) and redis.call('ZMSCORE', PENDING, unpack(ARGV, ack.first, ack.last))
+  for at = ack.first, ack.last do
+    local id = ARGV[at]
+    if held[id] and not seen[id] then
+      seen[id] = true
+      letters[#letters + 1] = 'd'
+      ended[#ended + 1] = id
+      forgotten[#forgotten + 1] = id
+      if gated then leaving[#leaving + 1] = id end
+      if not (successors and successors[at - ack.first + 1]) then finished[#finished + 1] = id end
+    else
+      letters[#letters + 1] = 'l'
+    end
+  end
+  words[#words + 1] = table.concat(letters)
+end
+
+-- A verdict that is no bare ack.
+local function settle_one(i)
+  local id, at = ids[i], starts[i]
+  local verdict, word = ARGV[at + 2], nil
+  if seen[id] or tokens[i] ~= ARGV[at + 1] then
+    words[#words + 1] = 'lost'
+    return
+  end
+  if verdict == 'finish' then
+    word = 'done'
+    finish(i, id, at)
+  elseif newer[i] then
+    word = 'superseded'
+  elseif redis.call('HEXISTS', JOBS, id) == 0 then
+    word = 'cancelled'
+  else
+    word = put_back(id, at)
+  end
+  seen[id] = true
+  words[#words + 1] = word
+  ended[#ended + 1] = id
+  if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
+    forgotten[#forgotten + 1] = id
+    if gated then leaving[#leaving + 1] = id end
+    -- Payload and options of a superseded job are its successor's.
+    if not newer[i] then finished[#finished + 1] = id end
+  end
+end
+
+for _, entry in ipairs(entries) do
+  if type(entry) == 'table' then settle_acks(entry) else settle_one(entry) end
+end
+if #ended == 0 then return words end
+
+redis.call('ZREM', UNACK, unpack(ended))
+bury(deaths)
+forget_failures(forgotten)
+if #finished > 0 then
+  redis.call('HDEL', JOBS, unpack(finished))
+  if redis.call('EXISTS', OPTS) == 1 then redis.call('HDEL', OPTS, unpack(finished)) end
+end
+if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
+if #to_errors > 0 then redis.call('HSET', ERRORS, unpack(to_errors)) end
+if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
+if #to_retry > 0 then redis.call('ZADD', RETRY, unpack(to_retry)) end
+if #to_unique > 0 then redis.call('ZADD', UNIQUE, unpack(to_unique)) end
+if #to_outbox > 0 then redis.call('HSET', OUTBOX, unpack(to_outbox)) end
+if #to_done > 0 then
+  redis.call('ZADD', DONE, unpack(to_done))
+  redis.call('HSET', DONE_INFO, unpack(to_done_info))
+  if #to_done_jobs > 0 then redis.call('HSET', DONE_JOBS, unpack(to_done_jobs)) end
+  if #to_done_result > 0 then redis.call('HSET', DONE_RESULT, unpack(to_done_result)) end
+  -- One done before under the same id may have had more.
+  if #without_payload > 0 then redis.call('HDEL', DONE_JOBS, unpack(without_payload)) end
+  if #without_result > 0 then redis.call('HDEL', DONE_RESULT, unpack(without_result)) end
+end
+if gated then
+  for _, id in ipairs(leaving) do leave_turn(id) end
+end
+if rules.waiting then redis.call('HDEL', META, 'waiting') end
+if rules.waiting or let_through > 0 then wake(now_ms) end
+-- The topic is empty: no reply of a lease call can be asked for again, and a late repetition of a
+-- call would find nothing to lease.
+if redis.call('EXISTS', UNACK, READY, RETRY, PENDING) == 0 then redis.call('DEL', HOLDERS) end
+return words

@@ -1,0 +1,12 @@
+//! What operators ask and change: look up, list, count, requeue, prune, pause, examine.
+
+pub(crate) mod dead;
+pub(crate) mod doctor;
+pub(crate) mod get;
+pub(crate) mod inspect;
+pub(crate) mod job;
+pub(crate) mod list;
+pub(crate) mod list_live;
+pub(crate) mod pause;
+pub(crate) mod retention;
+pub(crate) mod scan;

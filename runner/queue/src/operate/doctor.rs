@@ -1,0 +1,317 @@
+//! The doctor finds what faulty producers and manual edits have left in a topic, and repairs it.
+//!
+//! Every key is read in pages under a cursor. One script reads, checks and repairs a page, so no
+//! other client interferes; runners and producers continue meanwhile, and valid entries are not
+//! touched. Without [`Checkup::repair`] nothing is written.
+
+mod finding;
+mod topics;
+
+pub use finding::{Finding, FindingKind};
+
+use duebox_job::{FollowUp, Options, TopicName};
+use redis::{Cmd, Value};
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::keys::TopicKeys;
+use crate::wire::reply::{array, bytes, count, text, unexpected};
+use crate::wire::script::{
+    self, DOCTOR_GRAVE, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_LINE, DOCTOR_OUTBOX, DOCTOR_SIDE,
+    DOCTOR_STAGE, DOCTOR_TURNS, DOCTOR_TYPES, LuaScript,
+};
+
+/// Ids on a page.
+const PAGE: u64 = 250;
+/// Payload bytes on a page, by the topic's mean.
+const PAGE_BYTES: u64 = 1 << 20;
+/// Permits that one script counts: some milliseconds of Redis time.
+const TURNS_MAX: u64 = 10_000;
+/// Values whose bytes one script counts, for the same reason.
+const VALUES_MAX: u64 = 10_000;
+/// Outbox entries on a page; each may hold many payloads.
+const OUTBOX_PAGE: u64 = 10;
+
+const ORPHAN_INFO: &str = r#"{"class":"orphan","reason":"its payload was found in no state"}"#;
+const BAD_DUE_INFO: &str =
+    r#"{"class":"bad_due","reason":"its due time was no unix time in milliseconds"}"#;
+const NO_INFO: &str = r#"{"class":"orphan","reason":"what it died of was not written"}"#;
+
+/// What the doctor does with its findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkup {
+    /// Repair what is found; else nothing is written.
+    pub repair: bool,
+    /// Bury orphans; else delete them.
+    pub bury_orphans: bool,
+    /// Bury jobs with an invalid due time; else delete them.
+    pub bury_bad_dues: bool,
+}
+
+impl Checkup {
+    /// Only reports.
+    pub const LOOK: Self = Self { repair: false, bury_orphans: true, bury_bad_dues: true };
+    /// Repairs, and deletes no payload.
+    pub const REPAIR: Self = Self { repair: true, ..Self::LOOK };
+}
+
+/// A part of a topic that was not examined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unexamined {
+    /// Everything: keys of a wrong type must be repaired first.
+    AllButTypes,
+    /// Permits: there are too many to count in one step.
+    Turns,
+    /// Bytes of the store: it has too many values to count in one step.
+    Values,
+}
+
+impl Unexamined {
+    /// The reason, as text.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::AllButTypes => "keys of a wrong type stand in the way of all other checks",
+            Self::Turns => "more than 10000 turns are held: too many to be counted in one step",
+            Self::Values => {
+                "more than 10000 values are in the store: too many to count their bytes in one step"
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Examines a shard page by page and passes each finding to `found`. Costs about 7 µs of Redis
+    /// time a job, in steps of about 1 ms. Only `turns:of` and the names of `kv` are read in one
+    /// step, up to 10,000 entries. Returns what was not examined.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused. The findings until then are valid, and the
+    /// call can be repeated.
+    pub async fn examine(
+        &self,
+        topic: &TopicName,
+        checkup: Checkup,
+        found: &mut impl FnMut(Finding),
+    ) -> Result<Vec<Unexamined>, QueueError> {
+        let keys = self.keys.of(topic);
+        let mut look = Look { queue: self, topic, keys, checkup, found, page: PAGE };
+        if look.step(&DOCTOR_TYPES).await? > 0 && !checkup.repair {
+            return Ok(vec![Unexamined::AllButTypes]);
+        }
+        let bad_due = if checkup.bury_bad_dues { BAD_DUE_INFO } else { "" };
+        for stage in ["pending", "ready", "retry", "unack"] {
+            look.pages(&DOCTOR_STAGE, &[stage, bad_due]).await?;
+        }
+        look.pages(&DOCTOR_SIDE, &["turns:of"]).await?;
+        let turns = look.counted(&DOCTOR_TURNS, &[&TURNS_MAX.to_string()]).await?;
+        for part in ["blocked:at", "blocked"] {
+            look.pages(&DOCTOR_LINE, &[part]).await?;
+        }
+        look.page = look.payload_page().await?;
+        let orphan = if checkup.bury_orphans { ORPHAN_INFO } else { "" };
+        look.pages(&DOCTOR_JOBS, &[orphan]).await?;
+        look.page = PAGE;
+        for part in ["opts", "attempts", "errors", "unique"] {
+            look.pages(&DOCTOR_SIDE, &[part]).await?;
+        }
+        for part in ["dead:jobs", "dead", "dead:opts", "dead:info"] {
+            look.pages(&DOCTOR_GRAVE, &[part, NO_INFO]).await?;
+        }
+        for part in ["done", "done:jobs", "done:info", "done:result"] {
+            look.pages(&DOCTOR_GRAVE, &[part, NO_INFO]).await?;
+        }
+        look.outbox().await?;
+        for part in ["kv:rev", "kv:at"] {
+            look.pages(&DOCTOR_KV, &[part]).await?;
+        }
+        let values = look.counted(&DOCTOR_KV, &["bytes", &VALUES_MAX.to_string()]).await?;
+        let left_out = [(turns, Unexamined::Turns), (values, Unexamined::Values)];
+        Ok(left_out.into_iter().filter(|(counted, _)| !counted).map(|(_, what)| what).collect())
+    }
+}
+
+/// The examination of one shard.
+struct Look<'q, F> {
+    queue: &'q Queue,
+    topic: &'q TopicName,
+    keys: TopicKeys,
+    checkup: Checkup,
+    found: &'q mut F,
+    /// Ids on a page.
+    page: u64,
+}
+
+impl<F: FnMut(Finding)> Look<'_, F> {
+    /// Examines all pages of a key.
+    async fn pages(
+        &mut self,
+        script: &'static LuaScript,
+        extra: &[&str],
+    ) -> Result<(), QueueError> {
+        let mut cursor = "0".to_owned();
+        loop {
+            let answer = self.call(script, &cursor, extra).await?;
+            cursor = text(answer.first().unwrap_or(&Value::Nil))?.to_owned();
+            self.tell(answer)?;
+            if cursor == "0" {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs a step without pages; returns the number of findings.
+    async fn step(&mut self, script: &'static LuaScript) -> Result<usize, QueueError> {
+        let answer = self.call(script, "0", &[]).await?;
+        self.tell(answer)
+    }
+
+    /// Runs a step that counts something, unless there is too much of it.
+    async fn counted(
+        &mut self,
+        script: &'static LuaScript,
+        extra: &[&str],
+    ) -> Result<bool, QueueError> {
+        let answer = self.call(script, "0", extra).await?;
+        let is_counted = text(answer.first().unwrap_or(&Value::Nil))? != "many";
+        self.tell(answer)?;
+        Ok(is_counted)
+    }
+
+    async fn call(
+        &self,
+        script: &'static LuaScript,
+        cursor: &str,
+        extra: &[&str],
+    ) -> Result<Vec<Value>, QueueError> {
+        let mut call = script.call(&self.keys);
+        call.arg(cursor).arg(self.page).arg(u8::from(self.checkup.repair)).arg(extra);
+        array(script::run_one(&self.queue.connection, call).await?)
+    }
+
+    /// Reports the findings of a reply, which follow its first field.
+    fn tell(&mut self, answer: Vec<Value>) -> Result<usize, QueueError> {
+        let mut fields = answer.into_iter().skip(1);
+        let mut told = 0;
+        while let (Some(kind), Some(subject), Some(detail), Some(done)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        {
+            let (subject, detail) = (bytes(subject)?, bytes(detail)?);
+            let (kind, detail) = match text(&kind)? {
+                // Only Rust can check options.
+                "options" => match Options::from_json(&detail) {
+                    Ok(_) => continue,
+                    Err(reason) => (FindingKind::BadOptions, reason),
+                },
+                word => {
+                    let kind = FindingKind::read(word).ok_or_else(|| unexpected(&kind))?;
+                    (kind, String::from_utf8_lossy(&detail).into_owned())
+                }
+            };
+            let done = text(&done)?.to_owned();
+            self.report(Finding { topic: self.topic.to_string(), kind, subject, detail, done });
+            told += 1;
+        }
+        Ok(told)
+    }
+
+    fn report(&mut self, finding: Finding) {
+        (self.found)(finding);
+    }
+
+    /// Payloads on a page: a script holds a whole page in memory.
+    async fn payload_page(&self) -> Result<u64, QueueError> {
+        let jobs = self.keys.key("jobs");
+        let ask = |name: &str| -> Cmd {
+            let mut ask = redis::cmd(name);
+            if name == "MEMORY" {
+                ask.arg("USAGE");
+            }
+            ask.arg(&jobs);
+            ask
+        };
+        let asked = vec![ask("HLEN"), ask("MEMORY")];
+        let mut answers = script::run(&self.queue.connection, asked).await?.into_iter();
+        let mut number = || match answers.next() {
+            Some(Ok(Value::Nil)) | None => Ok(0),
+            Some(answer) => count(&answer?),
+        };
+        let (payloads, memory): (u64, u64) = (number()?, number()?);
+        let mean = memory / payloads.max(1);
+        Ok((PAGE_BYTES / mean.max(1)).clamp(1, PAGE))
+    }
+
+    /// Finds outbox entries that the relay cannot read.
+    async fn outbox(&mut self) -> Result<(), QueueError> {
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = redis::cmd("HSCAN");
+            scan.arg(self.keys.key("outbox")).arg(&cursor).arg("COUNT").arg(OUTBOX_PAGE);
+            let mut page = array(script::run_one(&self.queue.connection, scan).await?)?.into_iter();
+            cursor = text(&page.next().unwrap_or(Value::Nil))?.to_owned();
+            let mut entries = array(page.next().unwrap_or(Value::Nil))?.into_iter();
+            while let (Some(field), Some(value)) = (entries.next(), entries.next()) {
+                self.outbox_entry(bytes(field)?, bytes(value)?).await?;
+            }
+            if cursor == "0" {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn outbox_entry(
+        &mut self,
+        field: bytes::Bytes,
+        value: bytes::Bytes,
+    ) -> Result<(), QueueError> {
+        let Err(detail) = read_outbox(&field, &value) else { return Ok(()) };
+        let mut done = String::new();
+        if self.checkup.repair {
+            let mut call = DOCTOR_OUTBOX.call(&self.keys);
+            call.arg(&field[..]).arg(&value[..]);
+            let answer = array(script::run_one(&self.queue.connection, call).await?)?;
+            if let [broken, Value::Int(1)] = answer.as_slice() {
+                done = format!("moved to {}", text(broken)?);
+            }
+        }
+        let (topic, kind) = (self.topic.to_string(), FindingKind::BadOutbox);
+        self.report(Finding { topic, kind, subject: field, detail, done });
+        Ok(())
+    }
+}
+
+/// An outbox entry: field `<token>:<id>`, value `<unix ms of the ack> <follow-ups>`.
+fn read_outbox(field: &[u8], value: &[u8]) -> Result<(), String> {
+    let token = field.split(|byte| *byte == b':').next().unwrap_or_default();
+    if token.is_empty() || !token.iter().all(u8::is_ascii_digit) || token.len() == field.len() {
+        return Err("its name is no token and id".to_owned());
+    }
+    let space = value.iter().position(|byte| *byte == b' ');
+    let Some((acked, follow_ups)) = space.map(|at| value.split_at(at)) else {
+        return Err("it has no time".to_owned());
+    };
+    if acked.is_empty() || !acked.iter().all(u8::is_ascii_digit) {
+        return Err("its time is no unix time".to_owned());
+    }
+    FollowUp::from_json(&follow_ups[1..]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outbox_entries_are_read_as_the_relay_does() {
+        let good = br#"1763740800000 [{"topic":"a","id":"1"}]"#;
+        assert_eq!(read_outbox(b"1763740800000000:4:2", good), Ok(()));
+        for (field, value, why) in [
+            ("42", "1 []", "token and id"),
+            ("x:1", "1 []", "token and id"),
+            ("1:1", "", "no time"),
+            ("1:1", "soon []", "unix time"),
+            ("1:1", "1 [{}]", "topic"),
+        ] {
+            let error = read_outbox(field.as_bytes(), value.as_bytes()).unwrap_err();
+            assert!(error.contains(why), "{field} {value}: {error}");
+        }
+    }
+}

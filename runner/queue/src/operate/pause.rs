@@ -1,0 +1,57 @@
+//! Pauses a topic for all runners. The pause is stored in Redis, so it survives their restarts.
+
+use duebox_job::TopicName;
+use redis::Value;
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::reply::{count, text};
+use crate::wire::script::{self, PAUSE};
+
+impl Queue {
+    /// Pauses a topic: no runner leases its jobs. Jobs that run continue, and pushes are stored.
+    /// False if it was paused before.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn pause(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        self.register(std::slice::from_ref(topic)).await?;
+        self.set_paused(topic, "pause").await
+    }
+
+    /// Resumes a topic and wakes its runners. False if it was not paused.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn resume(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        self.set_paused(topic, "resume").await
+    }
+
+    /// True if the topic is paused, by its first shard.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn is_paused(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        let mut get = redis::cmd("HGET");
+        get.arg(self.keys.of(topic).key("meta")).arg("paused");
+        match script::run_one(&self.connection, get).await? {
+            Value::Nil => Ok(false),
+            value => Ok(text(&value)? != "0"),
+        }
+    }
+
+    async fn set_paused(&self, topic: &TopicName, wish: &str) -> Result<bool, QueueError> {
+        let shards = self.shards(topic).await?;
+        let call = |shard: TopicName| {
+            let mut call = PAUSE.call(&self.keys.of(&shard));
+            call.arg(wish);
+            call
+        };
+        let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
+        let mut changed = 0;
+        for answer in answers {
+            changed += count(&answer?)?;
+        }
+        Ok(changed > 0)
+    }
+}

@@ -1,0 +1,212 @@
+//! Deletes what has ended: dead and done jobs past their retention, and expired marks and values.
+//! Every call is bounded and reports how much it deleted; live keys are not touched. Age and count
+//! apply to each shard.
+
+use std::time::Duration;
+
+use duebox_job::{JobId, TopicName};
+use redis::{Cmd, Value};
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::constants::BATCH_MAX;
+use crate::wire::millis::millis;
+use crate::wire::reply::{array, count, unexpected};
+use crate::wire::script::{self, KV_SWEEP, LuaScript, PRUNE, SWEEP};
+
+/// Keys of which one exists as long as a shard has something to delete.
+const FORGETTABLE: [&str; 5] = ["dead", "done", "unique", "inbox", "kv:at"];
+/// Entries of each kind that are deleted of one topic while others wait for their turn.
+const TOGETHER_MAX: usize = 100;
+
+/// How long, and how many, ended jobs a topic keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetentionLimits {
+    /// How long a dead job is kept.
+    pub dead_for: Duration,
+    /// How many are kept.
+    pub dead_most: u64,
+    /// How long a done job is kept.
+    pub done_for: Duration,
+    /// How many are kept.
+    pub done_most: u64,
+}
+
+/// What one call deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Dead jobs.
+    pub dead: u64,
+    /// Done jobs.
+    pub done: u64,
+    /// Marks.
+    pub marks: PrunedMarks,
+    /// Values of the key-value store.
+    pub values: u64,
+    /// More may be left: call again.
+    pub more: bool,
+}
+
+/// Expired marks that were deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PrunedMarks {
+    /// Reserved ids of done jobs.
+    pub held: u64,
+    /// Marks of relayed follow-ups.
+    pub follow_ups: u64,
+}
+
+impl Queue {
+    /// Deletes dead jobs that died longer ago than `age`, at most [`BATCH_MAX`]; returns their
+    /// number.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune_older(&self, topic: &TopicName, age: Duration) -> Result<u64, QueueError> {
+        self.prune_by(topic, "before", millis(age)).await
+    }
+
+    /// Deletes the oldest dead jobs above `kept`, at most [`BATCH_MAX`]; returns their number.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune_above(&self, topic: &TopicName, kept: u64) -> Result<u64, QueueError> {
+        self.prune_by(topic, "above", kept).await
+    }
+
+    /// Deletes these dead jobs; every [`BATCH_MAX`] of a shard are one atomic transition. Returns how
+    /// many there were.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune(&self, topic: &TopicName, ids: &[JobId]) -> Result<u64, QueueError> {
+        let shards = self.shards(topic).await?;
+        let mut pruned = 0;
+        for batch in ids.chunks(BATCH_MAX) {
+            for shard in shards.all() {
+                let mut call = PRUNE.call(&self.keys.of(&shard));
+                call.arg("dead").arg("ids");
+                for id in batch {
+                    call.arg(id.as_bytes());
+                }
+                pruned += count(&script::run_one(&self.connection, call).await?)?;
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// Deletes what a shard no longer keeps, and expired marks and values: at most [`BATCH_MAX`] of
+    /// each, in one pipeline.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune_ended(
+        &self,
+        topic: &TopicName,
+        keep: &RetentionLimits,
+    ) -> Result<Pruned, QueueError> {
+        let calls = self.tidy_calls(topic, keep, BATCH_MAX);
+        Pruned::read(&mut script::run(&self.connection, calls).await?.into_iter(), BATCH_MAX)
+    }
+
+    /// The same for several shards, at most 100 of each kind a shard. Takes one round trip and one
+    /// command a shard if there is nothing to delete; else one round trip more.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune_ended_all(
+        &self,
+        topics: &[(TopicName, RetentionLimits)],
+    ) -> Result<Vec<Pruned>, QueueError> {
+        let mut tidied = vec![Pruned::default(); topics.len()];
+        let exist = |(topic, _): &(TopicName, RetentionLimits)| {
+            let keys = self.keys.of(topic);
+            let mut exist = redis::cmd("EXISTS");
+            exist.arg(FORGETTABLE.map(|name| keys.key(name)).as_slice());
+            exist
+        };
+        let (mut asked, mut calls) = (Vec::new(), Vec::new());
+        let found = script::run(&self.connection, topics.iter().map(exist).collect()).await?;
+        for (found, ((topic, keep), tidied)) in
+            found.into_iter().zip(topics.iter().zip(&mut tidied))
+        {
+            if count(&found?)? > 0 {
+                calls.extend(self.tidy_calls(topic, keep, TOGETHER_MAX));
+                asked.push(tidied);
+            }
+        }
+        let mut answers = script::run(&self.connection, calls).await?.into_iter();
+        for tidied in asked {
+            *tidied = Pruned::read(&mut answers, TOGETHER_MAX)?;
+        }
+        Ok(tidied)
+    }
+
+    fn tidy_calls(&self, topic: &TopicName, keep: &RetentionLimits, most: usize) -> Vec<Cmd> {
+        let keys = self.keys.of(topic);
+        let prune = |yard: &str, by: &str, bound: u64| {
+            let mut call = PRUNE.call(&keys);
+            call.arg(yard).arg(by).arg(bound).arg(most);
+            call
+        };
+        let sweep = |script: &LuaScript| {
+            let mut call = script.call(&keys);
+            call.arg(most);
+            call
+        };
+        vec![
+            prune("dead", "before", millis(keep.dead_for)),
+            prune("dead", "above", keep.dead_most),
+            prune("done", "before", millis(keep.done_for)),
+            prune("done", "above", keep.done_most),
+            sweep(&SWEEP),
+            sweep(&KV_SWEEP),
+        ]
+    }
+
+    /// Deletes expired marks, at most [`BATCH_MAX`] of each kind.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn prune_marks(&self, topic: &TopicName) -> Result<PrunedMarks, QueueError> {
+        let mut call = SWEEP.call(&self.keys.of(topic));
+        call.arg(BATCH_MAX);
+        PrunedMarks::read(script::run_one(&self.connection, call).await?)
+    }
+
+    async fn prune_by(&self, topic: &TopicName, by: &str, bound: u64) -> Result<u64, QueueError> {
+        let mut call = PRUNE.call(&self.keys.of(topic));
+        call.arg("dead").arg(by).arg(bound).arg(BATCH_MAX);
+        count(&script::run_one(&self.connection, call).await?)
+    }
+}
+
+impl Pruned {
+    /// Decodes the replies of one shard; each call deleted `most` at most.
+    fn read(
+        answers: &mut impl Iterator<Item = Result<Value, QueueError>>,
+        most: usize,
+    ) -> Result<Self, QueueError> {
+        let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
+        let pruned = [count(&next()?)?, count(&next()?)?, count(&next()?)?, count(&next()?)?];
+        let (marks, values) = (PrunedMarks::read(next()?)?, count(&next()?)?);
+        let largest = pruned.into_iter().chain([marks.held, marks.follow_ups, values]).max();
+        Ok(Self {
+            dead: pruned[0] + pruned[1],
+            done: pruned[2] + pruned[3],
+            marks,
+            values,
+            more: largest >= Some(most as u64),
+        })
+    }
+}
+
+impl PrunedMarks {
+    fn read(answer: Value) -> Result<Self, QueueError> {
+        let marks = array(answer)?;
+        let [held, follow_ups] = marks.as_slice() else {
+            return Err(unexpected(&Value::Array(marks)));
+        };
+        Ok(Self { held: count(held)?, follow_ups: count(follow_ups)? })
+    }
+}

@@ -1,0 +1,51 @@
+//! Finds topics by their keys: plain producers do not list theirs.
+
+use duebox_job::TopicName;
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::reply::{array, text};
+use crate::wire::script;
+
+/// Keys that Redis looks at in one step.
+const SCAN_COUNT: u64 = 1_000;
+
+/// The position of a walk through the keys of Redis. At the end it starts again.
+#[derive(Debug, Clone)]
+pub struct KeyScan {
+    cursor: String,
+}
+
+impl Default for KeyScan {
+    fn default() -> Self {
+        Self { cursor: "0".to_owned() }
+    }
+}
+
+impl KeyScan {
+    /// True before the first step, and after each complete walk.
+    pub fn is_at_start(&self) -> bool {
+        self.cursor == "0"
+    }
+}
+
+impl Queue {
+    /// Takes one step, about 1,000 keys, and returns the topics with waiting jobs that it met. A
+    /// topic may be met more than once.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused; the next step is the same one then.
+    pub async fn scan_pending(&self, scan: &mut KeyScan) -> Result<Vec<TopicName>, QueueError> {
+        let mut step = redis::cmd("SCAN");
+        step.arg(&scan.cursor).arg("MATCH").arg(self.keys.pending_pattern());
+        step.arg("COUNT").arg(SCAN_COUNT);
+        let mut page = array(script::run_one(&self.connection, step).await?)?.into_iter();
+        let cursor = text(&page.next().unwrap_or(redis::Value::Nil))?.to_owned();
+        let mut topics = Vec::new();
+        for key in array(page.next().unwrap_or(redis::Value::Nil))? {
+            topics.extend(text(&key).ok().and_then(|key| self.keys.topic_of_key(key)));
+        }
+        scan.cursor = cursor;
+        Ok(topics)
+    }
+}

@@ -1,0 +1,240 @@
+//! Pushes jobs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::{JobId, Options, TopicName};
+use redis::{Cmd, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::topic::shards::spread_by;
+use crate::wire::constants::BATCH_MAX;
+use crate::wire::keys::TopicKeys;
+use crate::wire::millis::millis;
+use crate::wire::reply::{array, text, unexpected};
+use crate::wire::script::{self, PUSH};
+
+/// Batches in one pipeline: bounds what is in flight however many jobs are pushed.
+const PIPELINE_BATCHES: usize = 16;
+/// Payload bytes in one batch, unless a single job has more.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// One job to push.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    /// Its id.
+    pub id: JobId,
+    /// When it falls due.
+    pub due: Due,
+    /// The payload, as the handler receives it.
+    pub payload: Bytes,
+    /// Options that replace those of its topic.
+    pub options: Options,
+}
+
+impl NewJob {
+    /// A job that is due at once and sets no options.
+    pub fn new(id: JobId, payload: impl Into<Bytes>) -> Self {
+        Self { id, due: Due::Now, payload: payload.into(), options: Options::default() }
+    }
+
+    /// The same job with another due time.
+    #[must_use]
+    pub fn with_due(self, due: Due) -> Self {
+        Self { due, ..self }
+    }
+
+    /// The same job with options of its own, which go before those of its topic.
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
+}
+
+/// When a job falls due, by Redis' clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// At once.
+    Now,
+    /// After a delay.
+    In(Duration),
+    /// At a unix time in ms, within [`duebox_job::DUE_MS_RANGE`]; a time in the past is due at once.
+    At(u64),
+}
+
+/// What a push does if its id is live already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IfExists {
+    /// Refuse the push: `exists`.
+    #[default]
+    Reject,
+    /// Keep the live job: `kept`.
+    Keep,
+    /// Replace the live job; if it is leased, run after it.
+    Replace,
+}
+
+/// The result of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    /// Stored.
+    Pushed,
+    /// Refused: the id is live.
+    Exists,
+    /// Ignored: the id is live.
+    Kept,
+    /// Stored instead of the job that waited.
+    Replaced,
+    /// Stored behind the leased job of this id.
+    Successor,
+    /// Refused: a job of this id is done, and its topic still reserves the id (`unique_for`).
+    Held,
+    /// Refused: the topic has as many waiting jobs as it allows.
+    Full,
+    /// Refused: the due time is outside [`duebox_job::DUE_MS_RANGE`].
+    BadDue,
+}
+
+impl Pushed {
+    /// True if the job was stored.
+    pub fn is_stored(self) -> bool {
+        match self {
+            Self::Pushed | Self::Replaced | Self::Successor => true,
+            Self::Exists | Self::Kept | Self::Held | Self::Full | Self::BadDue => false,
+        }
+    }
+
+    /// The word for it in replies, logs and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pushed => "pushed",
+            Self::Exists => "exists",
+            Self::Kept => "kept",
+            Self::Replaced => "replaced",
+            Self::Successor => "successor",
+            Self::Held => "held",
+            Self::Full => "full",
+            Self::BadDue => "bad_due",
+        }
+    }
+
+    pub(crate) fn read(value: &Value) -> Result<Self, QueueError> {
+        match text(value)? {
+            "pushed" => Ok(Self::Pushed),
+            "exists" => Ok(Self::Exists),
+            "kept" => Ok(Self::Kept),
+            "replaced" => Ok(Self::Replaced),
+            "successor" => Ok(Self::Successor),
+            "held" => Ok(Self::Held),
+            "full" => Ok(Self::Full),
+            "bad_due" => Ok(Self::BadDue),
+            _ => Err(unexpected(value)),
+        }
+    }
+}
+
+impl Due {
+    pub(crate) fn argument(self) -> String {
+        match self {
+            Self::Now => "0".to_owned(),
+            Self::In(delay) => format!("+{}", millis(delay)),
+            Self::At(ms) => ms.to_string(),
+        }
+    }
+}
+
+impl IfExists {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Keep => "keep",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// Jobs of one script call, by their places in the slice that is pushed.
+struct Batch {
+    shard: TopicName,
+    at: Vec<usize>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// Pushes jobs and reports what became of each, in their order. Every [`BATCH_MAX`] of them
+    /// (fewer where payloads are large) are one atomic transition in each shard of the topic; batches
+    /// share pipelines.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused; batches before the one that failed are
+    /// stored, and pushing them again answers `exists`.
+    pub async fn push(
+        &self,
+        topic: &TopicName,
+        jobs: &[NewJob],
+        if_exists: IfExists,
+    ) -> Result<Vec<Pushed>, QueueError> {
+        let spread = jobs.iter().map(|job| (spread_by(&job.id, &job.options), &job.id));
+        let places = self.places(topic, spread.collect()).await?;
+        let batches = batches(jobs, places);
+        let mut words = vec![None; jobs.len()];
+        for some in batches.chunks(PIPELINE_BATCHES) {
+            let mut calls = Vec::with_capacity(some.len() + 1);
+            for batch in some {
+                let jobs = batch.at.iter().map(|&at| &jobs[at]);
+                calls.push(push_command(&self.keys.of(&batch.shard), jobs, if_exists));
+            }
+            let mut seen = redis::cmd("SADD");
+            seen.arg(self.keys.topics_key()).arg(topic.as_str());
+            calls.push(seen);
+            let mut answers = script::run(&self.connection, calls).await?;
+            answers.pop().transpose()?;
+            for (batch, answer) in some.iter().zip(answers) {
+                for (&at, value) in batch.at.iter().zip(array(answer?)?) {
+                    words[at] = Some(Pushed::read(&value)?);
+                }
+            }
+        }
+        let cut_short = || QueueError::Answer("not every push was answered".to_owned());
+        words.into_iter().map(|word| word.ok_or_else(cut_short)).collect()
+    }
+}
+
+/// Groups jobs by shard, in their order.
+fn batches(jobs: &[NewJob], places: Vec<TopicName>) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut open: BTreeMap<TopicName, usize> = BTreeMap::new();
+    for (at, (job, shard)) in jobs.iter().zip(places).enumerate() {
+        let bytes = job.payload.len();
+        let fits = |batch: &Batch| batch.at.len() < BATCH_MAX && batch.bytes + bytes <= BATCH_BYTES;
+        match open.get(&shard).and_then(|&number| batches.get_mut(number)) {
+            Some(batch) if fits(batch) => {
+                batch.at.push(at);
+                batch.bytes += bytes;
+            }
+            _ => {
+                open.insert(shard.clone(), batches.len());
+                batches.push(Batch { shard, at: vec![at], bytes });
+            }
+        }
+    }
+    batches
+}
+
+fn push_command<'j>(
+    keys: &TopicKeys,
+    jobs: impl Iterator<Item = &'j NewJob>,
+    if_exists: IfExists,
+) -> Cmd {
+    let mut call = PUSH.call(keys);
+    call.arg(if_exists.word());
+    for job in jobs {
+        call.arg(job.id.as_bytes()).arg(job.due.argument());
+        call.arg(&job.payload[..]).arg(job.options.to_json());
+    }
+    call
+}

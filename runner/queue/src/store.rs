@@ -1,0 +1,3 @@
+//! The key-value store of a topic.
+
+pub(crate) mod kv;

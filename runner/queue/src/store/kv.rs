@@ -1,0 +1,161 @@
+//! The key-value store of a topic: small values by name, for the handlers of its jobs. It lives in
+//! the topic's first shard, whatever shard a job is in. A verb is one script. An expired value is
+//! invisible at once; writes and maintenance delete expired values, a bounded number a call.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::TopicName;
+use redis::{Cmd, Value};
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::constants::{BATCH_MAX, KV_NAMES_MAX};
+use crate::wire::millis::millis;
+use crate::wire::reply::{array, bytes, count, text, unexpected};
+use crate::wire::script::{self, KV_ADD, KV_DELETE, KV_GET, KV_SET, KV_SWEEP, LuaScript};
+
+/// Calls that one write makes at most to free space: after the last, every expired name is deleted.
+const ROUNDS_MAX: usize = 1 + KV_NAMES_MAX / BATCH_MAX;
+
+/// A value and its revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KvEntry {
+    /// The value.
+    pub value: Bytes,
+    /// The revision: no two writes of a name share one. 0 for a value that plain commands wrote.
+    pub revision: u64,
+}
+
+/// The condition of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvCondition {
+    /// Always: write whatever the name holds.
+    Always,
+    /// The name has no value.
+    IfAbsent,
+    /// The value has this revision.
+    IfRevision(u64),
+}
+
+/// The result of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvWrite<T> {
+    /// Written.
+    Done(T),
+    /// The condition does not hold; nothing was written.
+    Conflict,
+    /// The store is full ([`KV_NAMES_MAX`], [`KV_BYTES_MAX`](crate::KV_BYTES_MAX)); nothing was
+    /// written.
+    Full,
+    /// The value or the sum is not a 64-bit integer; nothing was written.
+    NotANumber,
+}
+
+impl Queue {
+    /// The value of a name, unless there is none or it has expired.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn kv_get(
+        &self,
+        topic: &TopicName,
+        name: &[u8],
+    ) -> Result<Option<KvEntry>, QueueError> {
+        let mut call = self.kv_call(&KV_GET, topic);
+        call.arg(name);
+        let mut found = array(script::run_one(&self.connection, call).await?)?.into_iter();
+        let (Some(value), Some(revision)) = (found.next(), found.next()) else {
+            return Ok(None);
+        };
+        let revision = text(&revision)?.parse().map_err(|_| unexpected(&revision))?;
+        Ok(Some(KvEntry { value: bytes(value)?, revision }))
+    }
+
+    /// Writes a value if the condition holds; without a `ttl` (1 ms to 10 years) it does not expire.
+    /// A name has 1 to 256 bytes, a value at most 64 KiB. Without an answer the value may have been
+    /// written.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn kv_set(
+        &self,
+        topic: &TopicName,
+        name: &[u8],
+        value: &[u8],
+        ttl: Option<Duration>,
+        condition: KvCondition,
+    ) -> Result<KvWrite<()>, QueueError> {
+        let mut call = self.kv_call(&KV_SET, topic);
+        call.arg(name).arg(value).arg(ttl.map_or(0, |ttl| millis(ttl).max(1)));
+        match condition {
+            KvCondition::Always => call.arg("always"),
+            KvCondition::IfAbsent => call.arg("absent"),
+            KvCondition::IfRevision(revision) => call.arg(revision),
+        };
+        for _ in 0..ROUNDS_MAX {
+            let answer = script::run_one(&self.connection, call.clone()).await?;
+            match text(&answer)? {
+                "ok" => return Ok(KvWrite::Done(())),
+                "conflict" => return Ok(KvWrite::Conflict),
+                "full" => return Ok(KvWrite::Full),
+                "again" => {}
+                _ => return Err(unexpected(&answer)),
+            }
+        }
+        Ok(KvWrite::Full)
+    }
+
+    /// Deletes a value; false if there was none.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn kv_delete(&self, topic: &TopicName, name: &[u8]) -> Result<bool, QueueError> {
+        let mut call = self.kv_call(&KV_DELETE, topic);
+        call.arg(name);
+        Ok(count(&script::run_one(&self.connection, call).await?)? > 0)
+    }
+
+    /// Adds to a number and returns the sum. A missing value counts as 0. The number is stored as
+    /// decimal digits, and its expiry does not change. Without an answer it may have been added.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn kv_add(
+        &self,
+        topic: &TopicName,
+        name: &[u8],
+        delta: i64,
+    ) -> Result<KvWrite<i64>, QueueError> {
+        let mut call = self.kv_call(&KV_ADD, topic);
+        call.arg(name).arg(delta);
+        for _ in 0..ROUNDS_MAX {
+            let answer = array(script::run_one(&self.connection, call.clone()).await?)?;
+            match (answer.first().map(text).transpose()?, answer.get(1)) {
+                (Some("ok"), Some(sum)) => {
+                    let sum = text(sum)?.parse().map_err(|_| unexpected(sum))?;
+                    return Ok(KvWrite::Done(sum));
+                }
+                (Some("nan"), _) => return Ok(KvWrite::NotANumber),
+                (Some("full"), _) => return Ok(KvWrite::Full),
+                (Some("again"), _) => {}
+                _ => return Err(unexpected(&Value::Array(answer))),
+            }
+        }
+        Ok(KvWrite::Full)
+    }
+
+    /// Deletes expired values, at most [`BATCH_MAX`]; returns their number.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn kv_prune(&self, topic: &TopicName) -> Result<u64, QueueError> {
+        let mut call = self.kv_call(&KV_SWEEP, topic);
+        call.arg(BATCH_MAX);
+        count(&script::run_one(&self.connection, call).await?)
+    }
+
+    fn kv_call(&self, script: &LuaScript, topic: &TopicName) -> Cmd {
+        script.call(&self.keys.of(&topic.base()))
+    }
+}

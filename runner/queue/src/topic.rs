@@ -1,0 +1,4 @@
+//! A topic as values: its shards and its limits. Nothing here calls Redis.
+
+pub(crate) mod limits;
+pub(crate) mod shards;

@@ -1,0 +1,159 @@
+//! All key names of the queue. The keys of one topic share the hash tag `{topic}`: Redis Cluster
+//! keeps them in one slot, and one script may use them all.
+
+use std::sync::Arc;
+
+use duebox_job::TopicName;
+
+/// The keys of all topics that share a prefix.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    prefix: Arc<str>,
+}
+
+/// The keys of one topic.
+pub(crate) struct TopicKeys {
+    base: String,
+}
+
+impl TopicKeys {
+    /// The names of all keys of a topic (docs/reference/queue.md).
+    #[cfg(test)]
+    pub(crate) const NAMES: [&'static str; 29] = [
+        "jobs",
+        "opts",
+        "pending",
+        "ready",
+        "unack",
+        "retry",
+        "blocked",
+        "blocked:at",
+        "turns",
+        "turns:of",
+        "attempts",
+        "errors",
+        "dead",
+        "dead:jobs",
+        "dead:opts",
+        "dead:info",
+        "done",
+        "done:jobs",
+        "done:info",
+        "done:result",
+        "unique",
+        "outbox",
+        "inbox",
+        "ticks",
+        "kv",
+        "kv:rev",
+        "kv:at",
+        "meta",
+        "holders",
+    ];
+
+    /// The key of this name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.base)
+    }
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// The keys of a topic's shard.
+    pub(crate) fn of(&self, topic: &TopicName) -> TopicKeys {
+        TopicKeys { base: format!("{}:{{{}}}:", self.prefix, topic.tag()) }
+    }
+
+    /// The set of known topics; advisory, in a slot of its own.
+    pub(crate) fn topics_key(&self) -> String {
+        format!("{}:topics", self.prefix)
+    }
+
+    /// The runners by the time at which their status expires; advisory, in a slot of its own.
+    pub(crate) fn runners_key(&self) -> String {
+        format!("{}:runners", self.prefix)
+    }
+
+    /// The stream of events, in a slot of its own.
+    pub(crate) fn events_key(&self) -> String {
+        format!("{}:events", self.prefix)
+    }
+
+    /// The status of one runner.
+    pub(crate) fn runner_key(&self, runner_id: &str) -> String {
+        format!("{}:runner:{runner_id}", self.prefix)
+    }
+
+    /// The channel that reaches all daemons.
+    pub(crate) fn control_channel(&self) -> String {
+        format!("{}:orders", self.prefix)
+    }
+
+    /// The list of replies to one message on the control channel.
+    pub(crate) fn answers_key(&self, id: &str) -> String {
+        format!("{}:answers:{id}", self.prefix)
+    }
+
+    /// The pattern of all wake-up channels.
+    pub(crate) fn wake_pattern(&self) -> String {
+        format!("{}:{{*}}:wake", glob_escaped(&self.prefix))
+    }
+
+    /// The pattern of all keys of all topics.
+    pub(crate) fn key_pattern(&self) -> String {
+        format!("{}:{{*}}:*", glob_escaped(&self.prefix))
+    }
+
+    /// The pattern of all `pending` keys, which plain producers write.
+    pub(crate) fn pending_pattern(&self) -> String {
+        format!("{}:{{*}}:pending", glob_escaped(&self.prefix))
+    }
+
+    /// The topic or shard that a key belongs to.
+    pub(crate) fn topic_of_key(&self, key: &str) -> Option<TopicName> {
+        let (tag, _) = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.split_once("}:")?;
+        TopicName::from_tag(tag).ok()
+    }
+
+    /// The topic or shard that a wake-up channel belongs to.
+    pub(crate) fn topic_of_channel(&self, channel: &str) -> Option<TopicName> {
+        let tag =
+            channel.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.strip_suffix("}:wake")?;
+        TopicName::from_tag(tag).ok()
+    }
+}
+
+fn glob_escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_names_its_topic() {
+        let keys = Keys::new("due:box");
+        let topic = keys.topic_of_channel("due:box:{order.close}:wake");
+        let name = TopicName::new("order.close").unwrap();
+        assert_eq!(topic, Some(name.clone()));
+        let shard = keys.topic_of_channel("due:box:{order.close#3}:wake");
+        assert_eq!(shard, Some(name.shard(3)));
+        assert_eq!(keys.topic_of_channel("other:{a}:wake"), None);
+    }
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(glob_escaped("a*b[c]"), "a\\*b\\[c\\]");
+    }
+}

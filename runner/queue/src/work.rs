@@ -1,0 +1,10 @@
+//! What a runner does with jobs: lease, extend, settle, reclaim, promote, pull.
+
+pub(crate) mod dead_info;
+pub(crate) mod lease;
+pub(crate) mod listen;
+pub(crate) mod pull;
+pub(crate) mod settle;
+mod settle_leases;
+pub(crate) mod turn;
+pub(crate) mod wake_up;

@@ -1,0 +1,219 @@
+//! A lease: a runner's claim on one job, fenced by a token.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::{JobId, Options};
+use redis::{Cmd, Value};
+
+use crate::error::QueueError;
+use crate::wire::attempts::Attempts;
+use crate::wire::constants::BATCH_MAX;
+use crate::wire::keys::TopicKeys;
+use crate::wire::millis::millis;
+use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
+use crate::wire::script::LEASE;
+
+/// What an answer with jobs begins with: ok or again, the token, two counts, a wait, two counts, the width.
+const HEAD: usize = 8;
+/// Values that are given for a job: its id, due time and payload.
+const BARE: usize = 3;
+/// The same with its options and attempts.
+const WHOLE: usize = 5;
+
+/// What a job keeps that was not started within its ttl, where the caller says nothing else.
+const EXPIRED_INFO: &str =
+    r#"{"class":"expired","reason":"it was not started within its ttl after it fell due"}"#;
+
+/// What fences a lease: its expiry in µs on Redis' clock, as Redis writes it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(Bytes);
+
+impl Token {
+    pub(crate) fn new(text: Bytes) -> Self {
+        Self(text)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The token of a lease that expires then; one that no lease has is answered with `lost`.
+    pub fn expiring_at_us(us: u64) -> Self {
+        Self(Bytes::from(us.to_string()))
+    }
+
+    /// The token of the jobs that a call leases ahead, by that of the jobs that start at once.
+    fn ahead(&self) -> Self {
+        Self::expiring_at_us(self.expires_at_us() + 1)
+    }
+
+    /// When a lease with this token expires, by Redis' clock, in µs since the epoch.
+    pub fn expires_at_us(&self) -> u64 {
+        std::str::from_utf8(&self.0).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// One leased job. Settling takes it by value, so that it cannot be settled twice.
+#[derive(Debug)]
+pub struct Lease {
+    /// The job's id.
+    pub id: JobId,
+    /// What fences the lease; extending it makes a new one.
+    pub token: Token,
+    /// When the job fell due, unix ms.
+    pub due_at_ms: u64,
+    /// The payload as it was pushed.
+    pub payload: Bytes,
+    /// The job's own options, or why they cannot be read.
+    pub options: Result<Options, String>,
+    /// Attempts that have failed so far.
+    pub failures: u32,
+    /// Runs that ended with the runner's death, or a lost lease.
+    pub crashes: u32,
+    /// Times the handler has put it off.
+    pub snoozes: u32,
+}
+
+/// A wish for jobs.
+#[derive(Debug, Clone)]
+pub struct LeaseCall {
+    /// Jobs wanted, 1 to [`BATCH_MAX`].
+    pub jobs: usize,
+    /// How many of them start at once; those beyond are leased ahead. If the runner dies, jobs that start at once
+    /// have crashed. Jobs leased ahead have not, but are handed out only to start at once from then on.
+    pub at_once: usize,
+    /// How long the lease holds without being extended, 1 ms to one day.
+    pub lease: Duration,
+    /// Names this call; repeating it under the same id after a lost reply gives the same jobs. What
+    /// stands before its last `:` is the holder's name.
+    pub call_id: String,
+    /// Payload bytes wanted at most; one job is always given. None is as many as there are.
+    pub bytes_max: Option<u64>,
+    /// How long the jobs must have been due.
+    pub min_age: Duration,
+    /// What a job keeps that was not started within its ttl, as JSON; empty forgets such jobs.
+    pub expired_info: String,
+}
+
+/// What a lease call gave.
+#[derive(Debug)]
+pub enum Leased {
+    /// Some jobs, or word of jobs that were taken out of the way.
+    Jobs(LeasedJobs),
+    /// Nothing is ready.
+    Empty {
+        /// When a job will be old enough, if age is all that one lacks.
+        wait: Option<Duration>,
+    },
+    /// Jobs may be ready, but the topic's rate, or the count of those that run, lets none start.
+    Limited {
+        /// When the rate lets one start; none if a lease must end first.
+        wait: Option<Duration>,
+    },
+    /// The topic is paused.
+    Paused,
+}
+
+/// The jobs of a lease call.
+#[derive(Debug, Default)]
+pub struct LeasedJobs {
+    /// The jobs.
+    pub leases: Vec<Lease>,
+    /// Ready entries that were withdrawn as superseded or without a payload.
+    pub withdrawn: u64,
+    /// Jobs that were not started within their ttl.
+    pub expired: u64,
+    /// When more may be leased, if a rule held some back.
+    pub wait: Option<Duration>,
+    /// Jobs that stay ready because they may have killed a runner and would not have started at once.
+    pub suspects: u64,
+}
+
+impl LeaseCall {
+    /// A call for up to `jobs` that start at once, each held for `lease`, of any size and age.
+    pub fn new(jobs: usize, lease: Duration, call_id: impl Into<String>) -> Self {
+        Self {
+            jobs,
+            at_once: jobs,
+            lease,
+            call_id: call_id.into(),
+            bytes_max: None,
+            min_age: Duration::ZERO,
+            expired_info: EXPIRED_INFO.to_owned(),
+        }
+    }
+
+    pub(crate) fn command(&self, keys: &TopicKeys) -> Cmd {
+        let mut call = LEASE.call(keys);
+        let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
+        call.arg(self.jobs.min(BATCH_MAX)).arg(lease_ms).arg(&self.call_id);
+        call.arg(self.bytes_max.unwrap_or(0)).arg(millis(self.min_age)).arg(&self.expired_info);
+        call.arg(self.at_once.min(BATCH_MAX));
+        call
+    }
+}
+
+impl Leased {
+    pub(crate) fn read(answer: Value) -> Result<Self, QueueError> {
+        let fields = array(answer)?;
+        let word = fields.first().map(text).transpose()?;
+        let wait = || fields.get(1).map_or(Ok(None), read_wait);
+        match word {
+            Some("empty") => Ok(Self::Empty { wait: wait()? }),
+            Some("limited") => Ok(Self::Limited { wait: wait()? }),
+            Some("paused") => Ok(Self::Paused),
+            Some("ok" | "again") => Self::read_jobs(fields),
+            _ => Err(unexpected(&Value::Array(fields))),
+        }
+    }
+
+    fn read_jobs(fields: Vec<Value>) -> Result<Self, QueueError> {
+        let count_of_values = fields.len();
+        let mut fields = fields.into_iter().skip(1);
+        let mut next = || fields.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()));
+        let token = Token::new(bytes(next()?)?);
+        let (withdrawn, expired) = (count(&next()?)?, count(&next()?)?);
+        let wait = read_wait(&next()?)?;
+        let at_once = usize::try_from(count(&next()?)?).unwrap_or_default();
+        let suspects = count(&next()?)?;
+        let ahead = token.ahead();
+        // Options and attempts are left out where no job of the topic has any.
+        let width = usize::try_from(count(&next()?)?).unwrap_or_default();
+        let values = count_of_values - HEAD;
+        if !(width == BARE || width == WHOLE) || !values.is_multiple_of(width) {
+            return Err(QueueError::Answer(format!("{values} values of jobs of {width}")));
+        }
+        let mut leases = Vec::with_capacity(values / width);
+        for i in 0..values / width {
+            leases.push(Lease {
+                id: JobId::from_redis(bytes(next()?)?),
+                token: if i < at_once { token.clone() } else { ahead.clone() },
+                due_at_ms: score(text(&next()?)?),
+                payload: bytes(next()?)?,
+                options: Ok(Options::default()),
+                failures: 0,
+                crashes: 0,
+                snoozes: 0,
+            });
+            let Some(lease) = leases.last_mut().filter(|_| width == WHOLE) else { continue };
+            lease.options = Options::from_json(&bytes(next()?)?);
+            let attempts = Attempts::unpack(score(text(&next()?)?));
+            lease.failures = attempts.failures;
+            lease.crashes = attempts.crashes;
+            lease.snoozes = attempts.snoozes;
+        }
+        Ok(Self::Jobs(LeasedJobs { leases, withdrawn, expired, wait, suspects }))
+    }
+}
+
+fn read_wait(value: &Value) -> Result<Option<Duration>, QueueError> {
+    Ok(optional_score(value)?.map(Duration::from_millis))
+}

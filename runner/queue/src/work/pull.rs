@@ -1,0 +1,364 @@
+//! Pull consumers: those that have no handler here, take jobs with a wait, and settle each by its id
+//! and its token, which they keep as text.
+//!
+//! A pull sleeps until the earliest of: what Redis says comes next, a wake-up of the topic, the poll
+//! (for plain producers, whose pushes wake nobody) and the end of its wait. It subscribes before the
+//! look after which it sleeps, so no push falls between; Redis decides what is due, so none is early.
+
+mod by_token;
+mod options;
+
+pub use by_token::{LeasedJob, TokenError};
+pub use options::{PullOptions, PullOptionsError, check_consumer};
+
+use std::time::Duration;
+
+use duebox_job::TopicName;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::constants::BATCH_MAX;
+use crate::work::lease::{Lease, LeaseCall, Leased};
+use crate::work::listen::{Listener, Notification};
+use crate::work::turn::{Promotion, ReclaimRule, Turn, TurnReply};
+use crate::work::wake_up::{SleepEnd, WakeUpReceiver};
+
+/// The least sleep: what is said to come at once comes a little later at worst.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+/// The wait before what got no answer is asked again; it doubles up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// Times what got no answer is asked again, at least, even if the wait is over: it may have leased.
+const REPEATS_MIN: u32 = 2;
+
+/// What a pull gave.
+#[derive(Debug, Default)]
+pub struct Pulled {
+    /// The jobs, in the order in which they are to run; empty if none fell due within the wait.
+    pub leases: Vec<Lease>,
+    /// Why jobs that are due were not given: the topic is paused.
+    pub paused: bool,
+    /// Why jobs that may be due were not given: the topic's rate or count of running jobs.
+    pub limited: bool,
+}
+
+/// What wakes a pull that sleeps.
+enum Waker<'b> {
+    /// A subscription of its own, once there is one.
+    Own(Option<Listener>),
+    /// A bell.
+    WakeUpReceiver(&'b mut WakeUpReceiver),
+}
+
+/// What one look at a topic, or at one of its shards, brought.
+#[derive(Default)]
+struct Look {
+    pulled: Pulled,
+    /// There is more to do at once.
+    more: bool,
+    /// When to look again, if anything is known to come.
+    wait: Option<Duration>,
+}
+
+/// One of the shards of a topic, and how far promoting has come there.
+struct Shard {
+    topic: TopicName,
+    skip: u64,
+}
+
+impl Queue {
+    /// Leases jobs that are due, or waits until some are: at once if there are, and with none when
+    /// the wait is over. Expired leases of others are ended on the way, and due jobs promoted.
+    ///
+    /// An idle wait costs one round trip a poll, and one for each wake-up; on a topic of many shards
+    /// as many. A pull that is dropped before its end may have leased jobs that nobody got: their
+    /// leases expire.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer until the end of the wait, or refused; jobs may be
+    /// leased all the same, and come back when their leases expire.
+    pub async fn pull(&self, topic: &TopicName, pull: &PullOptions) -> Result<Pulled, QueueError> {
+        self.pull_woken(topic, pull, Waker::Own(None)).await
+    }
+
+    /// The same, for one of many who wait in this process: it is woken by a bell, and needs no connection
+    /// of its own. Where the bell says that nobody waits any more, it gives nothing.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull).
+    pub async fn pull_with_receiver(
+        &self,
+        topic: &TopicName,
+        pull: &PullOptions,
+        bell: &mut WakeUpReceiver,
+    ) -> Result<Pulled, QueueError> {
+        self.pull_woken(topic, pull, Waker::WakeUpReceiver(bell)).await
+    }
+
+    async fn pull_woken(
+        &self,
+        topic: &TopicName,
+        pull: &PullOptions,
+        mut waker: Waker<'_>,
+    ) -> Result<Pulled, QueueError> {
+        let end = Instant::now() + pull.wait();
+        let mut shards = self.shards_of(topic, end).await?;
+        // No shard is always the first to be asked.
+        let first = fastrand::usize(..shards.len().max(1));
+        shards.rotate_left(first);
+        let topics: Vec<TopicName> = shards.iter().map(|shard| shard.topic.clone()).collect();
+        loop {
+            let look = self.look(&mut shards, pull, end).await?;
+            let now = Instant::now();
+            if !look.pulled.leases.is_empty() || (now >= end && !look.more) {
+                return Ok(look.pulled);
+            }
+            if look.more {
+                continue;
+            }
+            let rest = look.wait.unwrap_or(pull.poll()).clamp(SLEEP_MIN, pull.poll());
+            let until = end.min(now + rest);
+            match &mut waker {
+                Waker::WakeUpReceiver(bell) => {
+                    if let SleepEnd::Cancelled = bell.sleep(until).await {
+                        return Ok(look.pulled);
+                    }
+                }
+                Waker::Own(Some(heard)) => {
+                    if !sleep_or_wake(heard, until).await {
+                        waker = Waker::Own(None);
+                    }
+                }
+                Waker::Own(none) => match self.listen_to(&topics).await {
+                    Ok(subscribed) => *none = Some(subscribed),
+                    // Without wake-ups the poll finds what comes.
+                    Err(_) => sleep_until(until).await,
+                },
+            }
+        }
+    }
+
+    async fn shards_of(&self, topic: &TopicName, end: Instant) -> Result<Vec<Shard>, QueueError> {
+        let mut retries = Retries::until(end);
+        loop {
+            match self.shards(topic).await {
+                Ok(shards) => {
+                    return Ok(shards.all().map(|topic| Shard { topic, skip: 0 }).collect());
+                }
+                Err(error) => retries.wait_out(error).await?,
+            }
+        }
+    }
+
+    /// Looks at the shards one after the other, until there are as many jobs as are wanted.
+    async fn look(
+        &self,
+        shards: &mut [Shard],
+        pull: &PullOptions,
+        end: Instant,
+    ) -> Result<Look, QueueError> {
+        let mut all = Look::default();
+        for shard in shards {
+            let Some(call) = pull.call_beside(&all.pulled.leases) else { break };
+            match self.look_at(shard, pull, &call, end).await {
+                Ok(look) => all.add(look),
+                // What was leased is the caller's, whatever another shard says.
+                Err(_) if !all.pulled.leases.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    async fn look_at(
+        &self,
+        shard: &mut Shard,
+        pull: &PullOptions,
+        call: &LeaseCall,
+        end: Instant,
+    ) -> Result<Look, QueueError> {
+        let turn = Turn {
+            reclaim: Some(ReclaimRule {
+                max_crashes: pull.max_crashes,
+                delay: Duration::ZERO,
+                info: &pull.crashed_info,
+            }),
+            promote: Some(Promotion {
+                jobs: BATCH_MAX,
+                skip: shard.skip,
+                discards_bad: pull.discards_bad_dues,
+            }),
+            lease: Some(call),
+            ..Turn::default()
+        };
+        let mut retries = Retries::until(end);
+        let reply = loop {
+            match self.turn(&shard.topic, &turn).await {
+                Ok(reply) => break reply,
+                // The same call gives the same jobs.
+                Err(error) => retries.wait_out(error).await?,
+            }
+        };
+        if let Some(promoted) = &reply.promoted {
+            shard.skip = if promoted.more { shard.skip + promoted.skipped } else { 0 };
+        }
+        Look::of(reply, call)
+    }
+}
+
+/// How what got no answer is asked again: until the end, with growing waits.
+struct Retries {
+    end: Instant,
+    wait: Duration,
+    done: u32,
+}
+
+impl Retries {
+    fn until(end: Instant) -> Self {
+        Self { end, wait: RETRY_FIRST, done: 0 }
+    }
+
+    /// Waits before the next try; gives back an error that another try would not help, or that comes
+    /// too late for one.
+    async fn wait_out(&mut self, error: QueueError) -> Result<(), QueueError> {
+        let is_over = self.done >= REPEATS_MIN && Instant::now() + self.wait >= self.end;
+        if is_over || !matches!(error, QueueError::NoAnswer(_)) {
+            return Err(error);
+        }
+        sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(RETRY_MAX);
+        self.done += 1;
+        Ok(())
+    }
+}
+
+/// Sleeps until then, or until a wake-up comes. False if wake-ups come no more; it has slept to the
+/// end then, so that a connection that breaks at once does not keep the caller busy.
+async fn sleep_or_wake(listener: &mut Listener, until: Instant) -> bool {
+    tokio::select! {
+        () = sleep_until(until) => true,
+        heard = listener.next() => match heard {
+            Notification::WakeUp(_) | Notification::Control(_) => true,
+            Notification::Lost => {
+                sleep_until(until).await;
+                false
+            }
+        },
+    }
+}
+
+impl Look {
+    /// Adds what another shard brought.
+    fn add(&mut self, other: Self) {
+        self.pulled.leases.extend(other.pulled.leases);
+        self.pulled.paused |= other.pulled.paused;
+        self.pulled.limited |= other.pulled.limited;
+        self.more |= other.more;
+        self.wait = earliest(self.wait, other.wait);
+    }
+
+    fn of(reply: TurnReply, call: &LeaseCall) -> Result<Self, QueueError> {
+        let TurnReply { reclaimed, promoted, leased, error, .. } = reply;
+        let mut look = Self::default();
+        let (more_due, next_due) =
+            promoted.map_or((false, None), |promoted| (promoted.more, promoted.next_due_in));
+        match leased {
+            Some(Leased::Jobs(jobs)) => {
+                look.pulled.leases = jobs.leases;
+                // Others stood in the way, and are gone.
+                look.more = look.pulled.leases.is_empty();
+            }
+            Some(Leased::Empty { wait }) => {
+                look.more = more_due;
+                let next_old = next_due.map(|due| due + call.min_age);
+                look.wait = earliest(wait, next_old);
+            }
+            Some(Leased::Limited { wait }) => {
+                look.pulled.limited = true;
+                look.wait = wait;
+            }
+            Some(Leased::Paused) => look.pulled.paused = true,
+            None => {}
+        }
+        let next_expiry = reclaimed.and_then(|reclaimed| reclaimed.next_expiry_in);
+        look.wait = earliest(look.wait, next_expiry);
+        // What was leased is the caller's, whatever else was refused.
+        match error {
+            Some(error) if look.pulled.leases.is_empty() => Err(error),
+            _ => Ok(look),
+        }
+    }
+}
+
+fn earliest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Promoted, Reclaimed};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn reply(leased: Leased, next_due_in: Option<Duration>) -> TurnReply {
+        let promoted = Promoted { moved: 0, skipped: 0, more: false, next_due_in, bad: 0 };
+        let reclaimed = Reclaimed { next_expiry_in: Some(9 * SECOND), jobs: Vec::new() };
+        TurnReply {
+            leased: Some(leased),
+            promoted: Some(promoted),
+            reclaimed: Some(reclaimed),
+            ..TurnReply::default()
+        }
+    }
+
+    #[test]
+    fn it_looks_again_when_the_first_thing_comes() {
+        let mut call = LeaseCall::new(1, SECOND, "a:1");
+        let wait = |leased, due, call: &LeaseCall| Look::of(reply(leased, due), call).unwrap().wait;
+        assert_eq!(wait(Leased::Empty { wait: None }, Some(SECOND), &call), Some(SECOND));
+        assert_eq!(wait(Leased::Empty { wait: None }, None, &call), Some(9 * SECOND));
+        call.min_age = 3 * SECOND;
+        let young = Leased::Empty { wait: Some(2 * SECOND) };
+        assert_eq!(wait(young, Some(SECOND), &call), Some(2 * SECOND));
+        assert_eq!(wait(Leased::Empty { wait: None }, Some(SECOND), &call), Some(4 * SECOND));
+        // What falls due while the topic lets nothing through is no reason to look.
+        let limited = Leased::Limited { wait: Some(5 * SECOND) };
+        assert_eq!(wait(limited, Some(SECOND), &call), Some(5 * SECOND));
+        assert_eq!(wait(Leased::Paused, Some(SECOND), &call), Some(9 * SECOND));
+    }
+
+    /// Servers pull on any thread.
+    #[test]
+    fn a_pull_may_move_between_threads() {
+        fn moves<T: Send>(_: &T) {}
+        fn pulls(queue: &Queue, topic: &TopicName, pull: &PullOptions) {
+            moves(&queue.pull(topic, pull));
+        }
+        let _: fn(&Queue, &TopicName, &PullOptions) = pulls;
+    }
+
+    #[test]
+    fn jobs_come_though_something_else_was_refused() {
+        let call = LeaseCall::new(1, SECOND, "a:1");
+        let refused = |leased| TurnReply {
+            error: Some(QueueError::Refused("OOM".to_owned())),
+            ..reply(leased, None)
+        };
+        assert!(Look::of(refused(Leased::Empty { wait: None }), &call).is_err());
+        let lease = Lease {
+            id: duebox_job::JobId::new("1").unwrap(),
+            token: crate::Token::expiring_at_us(1),
+            due_at_ms: 0,
+            payload: bytes::Bytes::new(),
+            options: Ok(duebox_job::Options::default()),
+            failures: 0,
+            crashes: 0,
+            snoozes: 0,
+        };
+        let jobs = crate::LeasedJobs { leases: vec![lease], ..Default::default() };
+        let look = Look::of(refused(Leased::Jobs(jobs)), &call).unwrap();
+        assert_eq!(look.pulled.leases.len(), 1);
+    }
+}

@@ -1,0 +1,219 @@
+//! Settling and extending for somebody who has a lease's id and token as text, and nothing else. A
+//! token that is no longer the lease's is answered as lost, and changes nothing.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::{JobId, Options, TopicName};
+use redis::Value;
+
+use super::PullOptionsError;
+use super::options::check_consumer;
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::attempts::Attempts;
+use crate::wire::reply::{bytes, score, text};
+use crate::wire::script;
+use crate::work::lease::{Lease, Token};
+use crate::work::settle::{Settled, Verdict};
+use crate::work::turn::{Extension, Turn};
+
+/// Tokens are times in µs that a double holds exactly.
+const TOKEN_MAX: u64 = 1 << 53;
+
+/// A text that no lease has as its token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no token of a lease; it is the number that came with the job")]
+pub struct TokenError(String);
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let token = text.parse::<u64>().ok().filter(|token| is_number && *token <= TOKEN_MAX);
+        token.map(Self::expiring_at_us).ok_or_else(|| TokenError(text.to_owned()))
+    }
+}
+
+/// What must be known of a leased job to settle it: its own options, and how often it was tried.
+#[derive(Debug, Clone)]
+pub struct LeasedJob {
+    /// The token of its lease.
+    pub token: Token,
+    /// The job's own options, or why they cannot be read.
+    pub options: Result<Options, String>,
+    /// Attempts that have failed so far.
+    pub failures: u32,
+    /// Runs that ended with the runner's death, or a lost lease.
+    pub crashes: u32,
+    /// Times it was put off.
+    pub snoozes: u32,
+}
+
+impl Queue {
+    /// The lease of a job; none if nobody has it. O(log n).
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn leased_job(
+        &self,
+        topic: &TopicName,
+        id: &JobId,
+    ) -> Result<Option<LeasedJob>, QueueError> {
+        let keys = self.keys.of(&self.shard_of_lease(topic, id, None).await?);
+        let asked = [("ZSCORE", "unack"), ("HGET", "opts"), ("HGET", "attempts")];
+        let asked = asked.map(|(command, name)| {
+            let mut ask = redis::cmd(command);
+            ask.arg(keys.key(name)).arg(id.as_bytes());
+            ask
+        });
+        let answers = script::run(&self.connection, asked.into()).await?;
+        let answers = answers.into_iter().collect::<Result<Vec<Value>, _>>()?;
+        let Ok([token, options, attempts]) = <[Value; 3]>::try_from(answers) else {
+            return Err(QueueError::Answer("a lease is cut short".to_owned()));
+        };
+        if token == Value::Nil {
+            return Ok(None);
+        }
+        let options = if options == Value::Nil { Bytes::new() } else { bytes(options)? };
+        let attempts = match &attempts {
+            Value::Nil => 0,
+            value => score(text(value)?),
+        };
+        let Attempts { failures, crashes, snoozes } = Attempts::unpack(attempts);
+        Ok(Some(LeasedJob {
+            token: Token::expiring_at_us(score(text(&token)?)),
+            options: Options::from_json(&options),
+            failures,
+            crashes,
+            snoozes,
+        }))
+    }
+
+    /// Ends a lease with a verdict. A released job without a delay is due again at the time it was due
+    /// if it has a key, and else from now on: nothing keeps its due time while it is leased.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused. Where it gave none, the verdict may have been
+    /// carried out: repeating it then answers [`Settled::Lost`].
+    pub async fn settle_one(
+        &self,
+        topic: &TopicName,
+        id: &JobId,
+        token: &Token,
+        verdict: Verdict,
+    ) -> Result<Settled, QueueError> {
+        let topic = &self.shard_of_lease(topic, id, Some(token)).await?;
+        let due_at_ms = match verdict {
+            Verdict::Release { .. } => self.due_of_leased(topic, id).await?,
+            _ => 0,
+        };
+        let lease = Lease {
+            id: id.clone(),
+            token: token.clone(),
+            due_at_ms,
+            payload: Bytes::new(),
+            options: Ok(Options::default()),
+            failures: 0,
+            crashes: 0,
+            snoozes: 0,
+        };
+        let settle = &[lease.settle(verdict)];
+        let reply = self.turn(topic, &Turn { settle, ..Turn::default() }).await?;
+        let word = reply.settled.and_then(|words| words.first().copied());
+        word.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
+    }
+
+    /// Extends a lease by 1 ms to one day, under the name of who does (1 to 128 visible ASCII
+    /// characters). Answers the new token, or none if the lease is lost; repeating it is harmless.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused, or the name is none.
+    pub async fn extend_one(
+        &self,
+        topic: &TopicName,
+        consumer: &str,
+        id: &JobId,
+        token: &Token,
+        by: Duration,
+    ) -> Result<Option<Token>, QueueError> {
+        check_consumer(consumer)
+            .map_err(|error: PullOptionsError| QueueError::BadCall(error.to_string()))?;
+        let topic = &self.shard_of_lease(topic, id, Some(token)).await?;
+        let extend = &[Extension { id: id.clone(), token: token.clone(), by }];
+        let reply = self.turn(topic, &Turn { holder: consumer, extend, ..Turn::default() }).await?;
+        let answer = reply.extended.and_then(|tokens| tokens.into_iter().next());
+        answer.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
+    }
+
+    /// The shard in which an id is leased: under this token if there is one, else under any.
+    async fn shard_of_lease(
+        &self,
+        topic: &TopicName,
+        id: &JobId,
+        token: Option<&Token>,
+    ) -> Result<TopicName, QueueError> {
+        let shards: Vec<TopicName> = self.shards(topic).await?.all().collect();
+        if shards.len() < 2 {
+            return Ok(topic.clone());
+        }
+        let ask = |shard| {
+            let mut ask = redis::cmd("ZSCORE");
+            ask.arg(self.keys.of(shard).key("unack")).arg(id.as_bytes());
+            ask
+        };
+        let answers = script::run(&self.connection, shards.iter().map(ask).collect()).await?;
+        let mut found = None;
+        for (shard, answer) in shards.into_iter().zip(answers) {
+            match answer? {
+                Value::Nil => {}
+                score_of
+                    if token.is_some_and(|token| text(&score_of).ok() == token_text(token)) =>
+                {
+                    return Ok(shard);
+                }
+                _ => found = Some(shard),
+            }
+        }
+        Ok(found.unwrap_or_else(|| topic.clone()))
+    }
+
+    async fn due_of_leased(&self, topic: &TopicName, id: &JobId) -> Result<u64, QueueError> {
+        let mut turn = redis::cmd("HGET");
+        turn.arg(self.keys.of(topic).key("turns:of")).arg(id.as_bytes());
+        let turn = script::run_one(&self.connection, turn).await?;
+        let due = match &turn {
+            Value::Nil => None,
+            value => text(value)?.split_once(' ').map(|(due, _)| score(due)),
+        };
+        match due {
+            Some(due) => Ok(due),
+            None => self.now_ms().await,
+        }
+    }
+}
+
+fn token_text(token: &Token) -> Option<&str> {
+    std::str::from_utf8(token.as_bytes()).ok()
+}
+
+fn cut_short() -> QueueError {
+    QueueError::Answer("an answer is missing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_a_number() {
+        let token: Token = "1763740800000123".parse().unwrap();
+        assert_eq!(token, Token::expiring_at_us(1_763_740_800_000_123));
+        for text in ["", "-1", "+1", "1.5", "lost", "99999999999999999999", "9007199254740993"] {
+            let error = text.parse::<Token>().unwrap_err();
+            assert!(error.to_string().contains("no token"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Ending leases by their verdicts.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use duebox_job::{FailureClass, FollowUp, JobId};
+use redis::{Cmd, Value};
+
+use crate::error::QueueError;
+use crate::wire::keys::TopicKeys;
+use crate::wire::millis::millis;
+use crate::wire::reply::{array, text, unexpected};
+use crate::wire::script::SETTLE;
+use crate::work::lease::{Lease, Token};
+
+/// What is to become of a leased job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It is done: forget it.
+    Ack,
+    /// It is done, and something remains of it.
+    Finish(Finish),
+    /// It is put off: no failure, no attempt spent. Once its snoozes are spent this is a nack.
+    Snooze {
+        /// The wait.
+        delay: Duration,
+        /// How often the job may be put off, 0 to [`duebox_job::SNOOZES_MAX`].
+        max_snoozes: u32,
+        /// The wait after the nack.
+        nack_delay: Duration,
+        /// Attempts the job has in all, for the nack.
+        max_attempts: u32,
+        /// What a job keeps that the nack buries.
+        info: String,
+    },
+    /// It failed: try again after `delay`, or bury it with `info` if that was its last attempt.
+    Nack {
+        /// The wait before the next attempt.
+        delay: Duration,
+        /// Attempts the job has in all.
+        max_attempts: u32,
+        /// What a dead job keeps: JSON with `class`, `reason` and more.
+        info: String,
+    },
+    /// Bury it now.
+    Drop {
+        /// What a dead job keeps, as for a nack.
+        info: String,
+    },
+    /// It did not happen: back to ready, or to retry after `delay`. No attempt is spent.
+    Release {
+        /// The wait; zero puts it back under its old due time.
+        delay: Duration,
+    },
+}
+
+impl Verdict {
+    /// A failed attempt: the job is tried again after `delay`, until it has had `max_attempts` (1 to
+    /// [`duebox_job::ATTEMPTS_MAX`]). A dead job keeps the reason.
+    pub fn nack(delay: Duration, max_attempts: u32, reason: &str) -> Self {
+        Self::Nack { delay, max_attempts, info: info_json(FailureClass::Nack, reason) }
+    }
+
+    /// A failure that another attempt would not help: the job goes to dead, and keeps the reason.
+    pub fn drop(reason: &str) -> Self {
+        Self::Drop { info: info_json(FailureClass::Drop, reason) }
+    }
+}
+
+/// What a dead job keeps of its death, as JSON.
+fn info_json(class: FailureClass, reason: &str) -> String {
+    serde_json::json!({ "class": class.name(), "reason": reason }).to_string()
+}
+
+/// What remains of a job that is done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Finish {
+    /// How long a push of its id is still refused; zero is not at all.
+    pub unique_for: Duration,
+    /// Keeps it in `done` with this JSON; none keeps nothing.
+    pub info: Option<String>,
+    /// What the handler set as its result; kept beside the info.
+    pub result: Option<Bytes>,
+    /// Jobs to push with the ack, or not at all; at most 100 ([`Queue::relay`](crate::Queue::relay)).
+    pub follow_ups: Vec<FollowUp>,
+}
+
+/// A lease and the verdict that ends it. Borrowing one for a turn does not use it up, so that a turn
+/// without an answer can be repeated.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    id: JobId,
+    token: Token,
+    due_at_ms: u64,
+    verdict: Verdict,
+}
+
+impl Lease {
+    /// Ends this lease with a verdict, at the next turn.
+    pub fn settle(self, verdict: Verdict) -> Settlement {
+        let Self { id, token, due_at_ms, .. } = self;
+        Settlement { id, token, due_at_ms, verdict }
+    }
+}
+
+/// What became of a settled job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Acked and forgotten.
+    Done,
+    /// A newer push under its id waits; this one is over.
+    Superseded,
+    /// It was cancelled while it ran.
+    Cancelled,
+    /// Back to ready or retry, with no attempt spent.
+    Released,
+    /// Waits for its next attempt.
+    Retry,
+    /// Put off; waits to be run again.
+    Snoozed,
+    /// Forgotten, as the topic wants for what would bury it.
+    Discarded,
+    /// DeadEntry.
+    Dead,
+    /// The token was stale: the lease had expired, or was settled before. Nothing has changed.
+    Lost,
+}
+
+impl Settled {
+    /// The queue's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Superseded => "superseded",
+            Self::Cancelled => "cancelled",
+            Self::Released => "released",
+            Self::Retry => "retry",
+            Self::Snoozed => "snoozed",
+            Self::Discarded => "discarded",
+            Self::Dead => "dead",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// What became of the jobs of these settlements, in their order.
+    pub(crate) fn read(answer: Value, settlements: &[Settlement]) -> Result<Vec<Self>, QueueError> {
+        let answers = array(answer)?;
+        let mut answers = answers.iter();
+        let mut words = Vec::with_capacity(settlements.len());
+        for entry in Settlement::entries(settlements) {
+            let answer =
+                answers.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()))?;
+            if entry[0].verdict != Verdict::Ack {
+                words.push(Self::read_word(answer)?);
+                continue;
+            }
+            let letters = text(answer)?;
+            if letters.len() != entry.len() {
+                return Err(unexpected(answer));
+            }
+            let word = |letter| if letter == b'd' { Self::Done } else { Self::Lost };
+            words.extend(letters.bytes().map(word));
+        }
+        Ok(words)
+    }
+
+    pub(crate) fn read_word(value: &Value) -> Result<Self, QueueError> {
+        match text(value)? {
+            "done" => Ok(Self::Done),
+            "superseded" => Ok(Self::Superseded),
+            "cancelled" => Ok(Self::Cancelled),
+            "released" => Ok(Self::Released),
+            "retry" => Ok(Self::Retry),
+            "snoozed" => Ok(Self::Snoozed),
+            "dead" => Ok(Self::Dead),
+            "discarded" => Ok(Self::Discarded),
+            "lost" => Ok(Self::Lost),
+            _ => Err(unexpected(value)),
+        }
+    }
+}
+
+impl Settlement {
+    /// The job it settles.
+    pub fn id(&self) -> &JobId {
+        &self.id
+    }
+
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// What stands together: acks under one token that follow each other; any other verdict alone.
+    fn entries(settlements: &[Self]) -> impl Iterator<Item = &[Self]> {
+        settlements.chunk_by(|one, next| {
+            let both_ack = (&one.verdict, &next.verdict) == (&Verdict::Ack, &Verdict::Ack);
+            both_ack && one.token == next.token
+        })
+    }
+
+    pub(crate) fn command(keys: &TopicKeys, settlements: &[Self]) -> Cmd {
+        let mut call = SETTLE.call(keys);
+        for entry in Self::entries(settlements) {
+            let Self { id, token, due_at_ms, verdict } = &entry[0];
+            match verdict {
+                Verdict::Ack => call.arg(entry.len()),
+                _ => call.arg(id.as_bytes()),
+            };
+            call.arg(token.as_bytes());
+            match verdict {
+                Verdict::Ack => {
+                    call.arg("ack");
+                    entry.iter().fold(&mut call, |call, acked| call.arg(acked.id.as_bytes()))
+                }
+                Verdict::Nack { delay, max_attempts, info } => {
+                    call.arg("nack").arg(millis(*delay)).arg(max_attempts).arg(info)
+                }
+                Verdict::Finish(finish) => finish.add_to(&mut call),
+                Verdict::Snooze { delay, max_snoozes, nack_delay, max_attempts, info } => {
+                    call.arg("snooze").arg(millis(*delay)).arg(max_snoozes);
+                    call.arg(millis(*nack_delay)).arg(max_attempts).arg(info)
+                }
+                Verdict::Drop { info } => call.arg("drop").arg(info),
+                Verdict::Release { delay } => {
+                    call.arg("release").arg(millis(*delay)).arg(*due_at_ms)
+                }
+            };
+        }
+        call
+    }
+}
+
+impl Finish {
+    fn add_to<'c>(&self, call: &'c mut Cmd) -> &'c mut Cmd {
+        call.arg("finish").arg(millis(self.unique_for));
+        call.arg(self.info.as_deref().unwrap_or_default());
+        call.arg(self.result.as_deref().unwrap_or_default());
+        call.arg(FollowUp::to_json(&self.follow_ups))
+    }
+}

@@ -1,0 +1,255 @@
+//! A runner's turn at a topic: extend, settle, reclaim, promote and lease, in one pipeline.
+//!
+//! A turn that got no answer is repeated as it was: extending and leasing answer the same again,
+//! promoting and reclaiming do what is left to do, and what was settled answers `lost`.
+
+use std::time::Duration;
+
+use duebox_job::{JobId, TopicName};
+use redis::{Cmd, Value};
+
+use crate::client::Queue;
+use crate::error::QueueError;
+use crate::wire::constants::BATCH_MAX;
+use crate::wire::keys::TopicKeys;
+use crate::wire::millis::millis;
+use crate::wire::reply::{array, bytes, count, optional_score, unexpected};
+use crate::wire::script::{self, EXTEND, PROMOTE, RECLAIM};
+use crate::work::lease::{LeaseCall, Leased, Token};
+use crate::work::settle::{Settled, Settlement};
+
+/// What a runner wants done in one pipeline. Each part handles at most [`BATCH_MAX`] jobs.
+#[derive(Default)]
+pub struct Turn<'a> {
+    /// The name under which leases are extended, for those who look who holds a job.
+    pub holder: &'a str,
+    /// Leases to extend; empty for none.
+    pub extend: &'a [Extension],
+    /// Leases to end; empty for none.
+    pub settle: &'a [Settlement],
+    /// Whether to end leases that have expired, and how.
+    pub reclaim: Option<ReclaimRule<'a>>,
+    /// Whether to promote, and how.
+    pub promote: Option<Promotion>,
+    /// Whether to lease, and how much.
+    pub lease: Option<&'a LeaseCall>,
+}
+
+/// A lease to extend.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    /// The job's id.
+    pub id: JobId,
+    /// The lease's token as it is now.
+    pub token: Token,
+    /// How much later it is to expire, 1 ms to one day.
+    pub by: Duration,
+}
+
+/// How expired leases end.
+pub struct ReclaimRule<'a> {
+    /// Crashes after which a job is buried; its own option goes before.
+    pub max_crashes: u32,
+    /// The wait before it runs again.
+    pub delay: Duration,
+    /// What a buried one keeps: JSON with `class`, `reason` and more; empty forgets it instead.
+    pub info: &'a str,
+}
+
+/// How to promote.
+pub struct Promotion {
+    /// Ids at most, 1 to [`BATCH_MAX`].
+    pub jobs: usize,
+    /// Due ids of pending to pass over: what earlier calls of this round answered as skipped.
+    pub skip: u64,
+    /// Whether jobs with a due time that is none are forgotten; else they are buried.
+    pub discards_bad: bool,
+}
+
+/// What promoting did and what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promoted {
+    /// Jobs moved to ready.
+    pub moved: u64,
+    /// Due successors of leased jobs that were passed over.
+    pub skipped: u64,
+    /// More may be due: call again with `skip` raised by `skipped`.
+    pub more: bool,
+    /// How long until the next job falls due, if any waits.
+    pub next_due_in: Option<Duration>,
+    /// Jobs buried, or forgotten, for a due time that is none.
+    pub bad: u64,
+}
+
+/// What ending expired leases did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// How long until the next lease expires, if any is held.
+    pub next_expiry_in: Option<Duration>,
+    /// The jobs, each with what became of it.
+    pub jobs: Vec<(JobId, Settled)>,
+}
+
+/// The answers to a turn, for the parts that were asked and done.
+#[derive(Debug, Default)]
+pub struct TurnReply {
+    /// For each lease its new token, or none if it was lost.
+    pub extended: Option<Vec<Option<Token>>>,
+    /// For each settlement what became of the job.
+    pub settled: Option<Vec<Settled>>,
+    /// The expired leases that were ended.
+    pub reclaimed: Option<Reclaimed>,
+    /// What was promoted.
+    pub promoted: Option<Promoted>,
+    /// Redis' clock when it promoted, in µs since the epoch.
+    pub promoted_at_us: u64,
+    /// What was leased.
+    pub leased: Option<Leased>,
+    /// The first error that Redis answered; the part it belongs to has no answer above.
+    pub error: Option<QueueError>,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Extend,
+    Settle,
+    Reclaim,
+    Promote,
+    Lease,
+}
+
+impl Queue {
+    /// Takes a turn at a topic.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer: what of the turn was done is not known, and the same
+    /// turn is to be repeated. What Redis refused is in [`TurnReply::error`].
+    pub async fn turn(&self, topic: &TopicName, turn: &Turn<'_>) -> Result<TurnReply, QueueError> {
+        let keys = self.keys.of(topic);
+        let (parts, calls) = turn.commands(&keys);
+        let mut reply = TurnReply::default();
+        if calls.is_empty() {
+            return Ok(reply);
+        }
+        let answers = script::run(&self.connection, calls).await?;
+        for (part, answer) in parts.into_iter().zip(answers) {
+            if let Err(error) = answer.and_then(|value| reply.read(part, value, turn)) {
+                reply.error.get_or_insert(error);
+            }
+        }
+        Ok(reply)
+    }
+}
+
+impl Turn<'_> {
+    fn commands(&self, keys: &TopicKeys) -> (Vec<Part>, Vec<Cmd>) {
+        let mut parts = Vec::with_capacity(5);
+        let mut calls = Vec::with_capacity(5);
+        let mut add = |part, call| {
+            parts.push(part);
+            calls.push(call);
+        };
+        if !self.extend.is_empty() {
+            add(Part::Extend, Extension::command(keys, self.holder, self.extend));
+        }
+        if !self.settle.is_empty() {
+            add(Part::Settle, Settlement::command(keys, self.settle));
+        }
+        if let Some(rule) = &self.reclaim {
+            add(Part::Reclaim, rule.command(keys));
+        }
+        if let Some(promotion) = &self.promote {
+            add(Part::Promote, promotion.command(keys));
+        }
+        if let Some(lease) = self.lease {
+            add(Part::Lease, lease.command(keys));
+        }
+        (parts, calls)
+    }
+}
+
+impl TurnReply {
+    fn read(&mut self, part: Part, answer: Value, turn: &Turn<'_>) -> Result<(), QueueError> {
+        match part {
+            Part::Extend => self.extended = Some(read_extended(answer)?),
+            Part::Settle => self.settled = Some(Settled::read(answer, turn.settle)?),
+            Part::Reclaim => self.reclaimed = Some(Reclaimed::read(answer)?),
+            Part::Promote => {
+                let (promoted, now_us) = Promoted::read(answer)?;
+                self.promoted = Some(promoted);
+                self.promoted_at_us = now_us;
+            }
+            Part::Lease => self.leased = Some(Leased::read(answer)?),
+        }
+        Ok(())
+    }
+}
+
+impl Extension {
+    fn command(keys: &TopicKeys, holder: &str, extensions: &[Self]) -> Cmd {
+        let mut call = EXTEND.call(keys);
+        call.arg(holder);
+        for Self { id, token, by } in extensions {
+            call.arg(id.as_bytes()).arg(token.as_bytes()).arg(millis(*by).max(1));
+        }
+        call
+    }
+}
+
+fn read_extended(answer: Value) -> Result<Vec<Option<Token>>, QueueError> {
+    let read = |value| {
+        let token = bytes(value)?;
+        Ok(if token.as_ref() == b"lost" { None } else { Some(Token::new(token)) })
+    };
+    array(answer)?.into_iter().map(read).collect()
+}
+
+impl ReclaimRule<'_> {
+    fn command(&self, keys: &TopicKeys) -> Cmd {
+        let mut call = RECLAIM.call(keys);
+        call.arg(BATCH_MAX).arg(self.max_crashes).arg(millis(self.delay)).arg(self.info);
+        call
+    }
+}
+
+impl Reclaimed {
+    fn read(answer: Value) -> Result<Self, QueueError> {
+        let mut fields = array(answer)?.into_iter();
+        let first = fields.next().ok_or_else(|| QueueError::Answer("empty array".to_owned()))?;
+        let next_expiry_in = optional_score(&first)?.map(Duration::from_millis);
+        let mut jobs = Vec::with_capacity(fields.len() / 2);
+        while let (Some(id), Some(word)) = (fields.next(), fields.next()) {
+            jobs.push((JobId::from_redis(bytes(id)?), Settled::read_word(&word)?));
+        }
+        Ok(Self { next_expiry_in, jobs })
+    }
+}
+
+impl Promotion {
+    fn command(&self, keys: &TopicKeys) -> Cmd {
+        let mut call = PROMOTE.call(keys);
+        call.arg(self.jobs.min(BATCH_MAX)).arg(self.skip);
+        call.arg(if self.discards_bad { "discard" } else { "dead" });
+        call
+    }
+}
+
+impl Promoted {
+    /// What was promoted, and Redis' clock then in µs since the epoch.
+    fn read(answer: Value) -> Result<(Self, u64), QueueError> {
+        let fields = array(answer)?;
+        let [moved, skipped, more, next_due, bad, now] = fields.as_slice() else {
+            return Err(unexpected(&Value::Array(fields)));
+        };
+        let now_us = optional_score(now)?.unwrap_or_default();
+        let wait_ms = |due_ms: u64| due_ms.saturating_sub(now_us / 1_000);
+        let promoted = Self {
+            moved: count(moved)?,
+            skipped: count(skipped)?,
+            more: count(more)? > 0,
+            next_due_in: optional_score(next_due)?.map(wait_ms).map(Duration::from_millis),
+            bad: count(bad)?,
+        };
+        Ok((promoted, now_us))
+    }
+}

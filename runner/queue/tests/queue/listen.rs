@@ -1,0 +1,169 @@
+//! Waking a sleeping runner, and looking how soon there is work.
+
+use std::time::Duration;
+
+use duebox_harness::patience;
+use duebox_job::TopicName;
+use duebox_queue::{Due, IfExists, Listener, Notification};
+
+use crate::fixture::{BACKOFF, Fixture, LEASE, drop_it, id, job, job_in, nack};
+
+async fn next(listener: &mut Listener) -> Notification {
+    tokio::time::timeout(patience(), listener.next()).await.unwrap()
+}
+
+/// Nothing was heard: a push to another topic, made after all that should be silent, comes first.
+async fn silent(fixture: &Fixture, listener: &mut Listener) {
+    let other = TopicName::new("other").unwrap();
+    fixture.queue.push(&other, &[job("marker")], IfExists::Keep).await.unwrap();
+    assert_eq!(next(listener).await, Notification::WakeUp(other.clone()), "this topic was silent");
+    // Its job and its wake go, so that the next marker wakes again.
+    fixture.queue.cancel(&other, &id("marker")).await.unwrap();
+    let promote = Some(duebox_queue::Promotion { jobs: 1, skip: 0, discards_bad: false });
+    let turn = duebox_queue::Turn { promote, ..Default::default() };
+    fixture.queue.turn(&other, &turn).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_earlier_push_wakes_and_a_later_one_does_not() {
+    let fixture = Fixture::new().await;
+    let mut listener = fixture.queue.listen().await.unwrap();
+    let this = Notification::WakeUp(fixture.topic.clone());
+    fixture.push_job(job_in("first", 60), IfExists::Reject).await;
+    assert_eq!(next(&mut listener).await, this);
+    fixture.push_job(job_in("later", 90), IfExists::Reject).await;
+    silent(&fixture, &mut listener).await;
+    fixture.push_job(job_in("earlier", 30), IfExists::Reject).await;
+    assert_eq!(next(&mut listener).await, this);
+    assert_eq!(fixture.snapshot().wake(), Some(fixture.snapshot().pending[b"earlier".as_slice()]));
+    fixture.push("now").await;
+    assert_eq!(next(&mut listener).await, this);
+    // Pushes that change nothing wake nobody.
+    fixture.push_job(job("now"), IfExists::Keep).await;
+    silent(&fixture, &mut listener).await;
+}
+
+#[tokio::test]
+async fn one_wake_a_batch_with_its_earliest() {
+    let fixture = Fixture::new().await;
+    let mut listener = fixture.queue.listen().await.unwrap();
+    let batch = [job_in("a", 60), job_in("b", 20), job_in("c", 40)];
+    fixture.push_many(&batch, IfExists::Reject).await;
+    assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.topic.clone()));
+    silent(&fixture, &mut listener).await;
+    assert_eq!(fixture.snapshot().wake(), Some(fixture.snapshot().pending[b"b".as_slice()]));
+}
+
+#[tokio::test]
+async fn after_promoting_the_next_push_wakes_again() {
+    let fixture = Fixture::new().await;
+    let mut listener = fixture.queue.listen().await.unwrap();
+    for name in ["a", "b", "c"] {
+        fixture.push(name).await;
+        assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.topic.clone()));
+        fixture.promote().await;
+    }
+}
+
+#[tokio::test]
+async fn requeue_and_reschedule_wake_too() {
+    let fixture = Fixture::new().await;
+    fixture.push("dead").await;
+    let lease = fixture.lease_only("dead").await;
+    fixture.settle(lease, drop_it()).await;
+    fixture.push_job(job_in("pending", 600), IfExists::Reject).await;
+    fixture.promote().await;
+
+    let mut listener = fixture.queue.listen().await.unwrap();
+    let this = Notification::WakeUp(fixture.topic.clone());
+    let sooner = Due::In(Duration::from_secs(300));
+    fixture.queue.reschedule(&fixture.topic, &id("pending"), sooner).await.unwrap();
+    assert_eq!(next(&mut listener).await, this);
+    let later = Due::In(Duration::from_secs(900));
+    fixture.queue.reschedule(&fixture.topic, &id("pending"), later).await.unwrap();
+    silent(&fixture, &mut listener).await;
+    fixture.queue.requeue(&fixture.topic, &[id("dead")]).await.unwrap();
+    assert_eq!(next(&mut listener).await, this);
+}
+
+#[tokio::test]
+async fn a_due_successor_wakes_nobody() {
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    fixture.promote().await;
+    fixture.lease_only("a").await;
+    let mut listener = fixture.queue.listen().await.unwrap();
+    fixture.push_job(job("a"), IfExists::Replace).await;
+    fixture.queue.reschedule(&fixture.topic, &id("a"), Due::Now).await.unwrap();
+    silent(&fixture, &mut listener).await;
+    // One due later does: by then the lease may have ended.
+    fixture.push_job(job_in("a", 60), IfExists::Replace).await;
+    assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.topic.clone()));
+}
+
+async fn peek(fixture: &Fixture) -> Option<Duration> {
+    fixture.queue.peek(std::slice::from_ref(&fixture.topic)).await.unwrap()[0]
+}
+
+#[tokio::test]
+async fn peek_sees_work_without_changing_anything() {
+    let fixture = Fixture::new().await;
+    assert_eq!(peek(&fixture).await, None);
+
+    fixture.plain_push("pending", "p", fixture.now_ms() + 60_000);
+    let before = fixture.snapshot().state();
+    let wait = peek(&fixture).await.unwrap();
+    assert!(wait > Duration::ZERO && wait <= Duration::from_secs(60), "{wait:?}");
+    assert_eq!(fixture.snapshot().state(), before);
+
+    fixture.advance(Duration::from_secs(60), &mut []);
+    assert_eq!(peek(&fixture).await, Some(Duration::ZERO), "a plain push that is due");
+    fixture.promote().await;
+    assert_eq!(peek(&fixture).await, Some(Duration::ZERO), "a ready one");
+    fixture.on_key("HSET", "meta", &["paused", "1"]);
+    assert_eq!(peek(&fixture).await, None, "a ready one of a paused topic");
+    fixture.on_key("HDEL", "meta", &["paused"]);
+
+    let lease = fixture.lease_only("pending").await;
+    let wait = peek(&fixture).await.unwrap();
+    assert!(wait > Duration::ZERO && wait <= LEASE, "a lease to expire: {wait:?}");
+    fixture.settle(lease, nack()).await;
+    let wait = peek(&fixture).await.unwrap();
+    assert!(wait > LEASE && wait <= BACKOFF, "a retry: {wait:?}");
+}
+
+#[tokio::test]
+async fn peek_sees_due_times_that_are_none() {
+    for due in ["-5", "1763740800", "1763740800000000", "+inf"] {
+        let fixture = Fixture::new().await;
+        fixture.plain_push("a", "p", due);
+        assert_eq!(peek(&fixture).await, Some(Duration::ZERO), "{due}");
+        fixture.promote().await;
+        assert_eq!(peek(&fixture).await, None, "{due}");
+    }
+}
+
+#[tokio::test]
+async fn depths_count_each_state() {
+    let fixture = Fixture::new().await;
+    let now = fixture.now_ms();
+    for name in ["dead", "retry", "leased"] {
+        fixture.push(name).await;
+        let lease = fixture.lease_only(name).await;
+        match name {
+            "dead" => drop(fixture.settle(lease, drop_it()).await),
+            "retry" => drop(fixture.settle(lease, nack()).await),
+            _ => {}
+        }
+    }
+    fixture.push_job(job_in("pending", 30), IfExists::Reject).await;
+    fixture.push("ready").await;
+    let depths =
+        fixture.queue.depths(std::slice::from_ref(&fixture.topic)).await.unwrap().remove(0);
+    let counts = [depths.pending, depths.ready, depths.unack, depths.retry, depths.dead];
+    assert_eq!(counts, [1; 5]);
+    let after = fixture.snapshot();
+    assert_eq!(depths.oldest_ready_ms.unwrap() as f64, after.ready[b"ready".as_slice()]);
+    assert_eq!(depths.next_due_ms.unwrap() as f64, after.pending[b"pending".as_slice()]);
+    assert!((now..=after.now_us / 1_000).contains(&depths.now_ms));
+}

@@ -1,0 +1,156 @@
+//! What a newcomer types: the commands of "Quick start" in the README and of the quickstart's page, in their
+//! order, in a folder laid out as the repository is, with the real binary, modules and shop. Only ports and
+//! what waits for a person are others: the shop has a port of its own, and `stats` shows itself once.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use duebox_harness::{Daemon, duebox_binary, eventually};
+use duebox_shop::Shop;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::support::client::address;
+use crate::support::log::verdicts;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Where the shop of the pages is.
+const SHOP: &str = "http://127.0.0.1:7290";
+
+/// Where the daemon of the pages serves HTTP.
+const API: &str = "127.0.0.1:7280";
+
+/// The quickstart in a folder of its own, with the shop that its commands talk to.
+struct Desk {
+    dir: TempDir,
+    shop: Shop,
+    _runtime: Runtime,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("duebox-first-").tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for folder in ["examples/quickstart", "handlers", "target/release"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for entry in fs::read_dir(Path::new(ROOT).join("examples/quickstart")).unwrap() {
+            let from = entry.unwrap().path();
+            if from.is_file() {
+                let to = at("examples/quickstart").join(from.file_name().unwrap());
+                fs::copy(&from, to).unwrap();
+            }
+        }
+        let built = Path::new(ROOT).join("handlers/build").canonicalize().unwrap();
+        symlink(built, at("handlers/build")).unwrap();
+        symlink(duebox_binary(), at("target/release/duebox")).unwrap();
+        let token = fs::read_to_string(at("examples/quickstart/shop.token")).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let shop = runtime.block_on(Shop::open(0, Some(token.trim().to_owned()))).unwrap();
+        Self { dir, shop, _runtime: runtime }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.dir.path().join("examples/quickstart")
+    }
+
+    fn start(&self) -> Daemon {
+        let daemon = Daemon::start_with(&self.folder().join("duebox.toml"), |command| {
+            command.current_dir(self.folder()).env("SHOP", self.shop.origin());
+        });
+        daemon.wait_for_line("ready", |line| line.message() == "ready");
+        daemon
+    }
+
+    /// Runs commands of a page in a shell that ends at the first one that fails; answers what they print.
+    fn run(&self, block: &str) -> String {
+        let block = block.replace(SHOP, &self.shop.origin()).replace(" --watch", "");
+        let output = Command::new("sh")
+            .args(["-e", "-c", &block])
+            .current_dir(self.folder())
+            .env("SHOP", self.shop.origin())
+            .env_remove("DUEBOX_MANIFEST")
+            .env_remove("DUEBOX_REDIS_URL")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, failed) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "this block fails:\n{block}\n{out}\n{failed}");
+        out
+    }
+
+    fn closed(&self, order: &str) -> usize {
+        let books = self.shop.books();
+        let ledger = books.ledger().iter();
+        ledger.filter(|entry| entry.what == "closed" && entry.of == order && entry.effect).count()
+    }
+}
+
+/// The shell commands of a part of a page, block by block.
+fn blocks(page: &str, heading: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
+    let part = text.split(&format!("\n## {heading}\n")).nth(1).unwrap();
+    let part = part.split("\n## ").next().unwrap();
+    let blocks = part.split("```sh\n").skip(1);
+    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+fn is_settled(daemon: &Daemon, topic: &str, count: usize) -> bool {
+    let done = verdicts(daemon).into_iter();
+    done.filter(|verdict| verdict.topic == topic && verdict.settled == "done").count() >= count
+}
+
+#[test]
+fn the_quick_start_of_the_readme_does_what_it_says() {
+    let desk = Desk::new();
+    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    let blocks = blocks("README.md", "Quick start");
+    let [terminals, push, more] = &blocks[..] else { panic!("{blocks:#?}") };
+    let two = "../../target/release/duebox-shop --token-file shop.token\n\
+               ../../target/release/duebox run\n";
+    assert_eq!(terminals, two);
+    let mut daemon = desk.start();
+    let printed = desk.run(push);
+    for topic in ["order.close", "shop.activation", "payment.poll"] {
+        assert!(printed.contains(topic), "{printed}");
+    }
+    let answers: Vec<&str> = printed.lines().rev().take(2).collect();
+    for answer in &answers {
+        assert!(readme.contains(&format!("\n{answer}\n")), "the README does not show {answer}");
+    }
+    eventually("the order is closed", || desk.closed("A-1042") == 1);
+    eventually("its job is done", || is_settled(&daemon, "order.close", 1));
+    let printed = desk.run(&more.replace(API, &address(&daemon).to_string()));
+    assert!(printed.starts_with("verdict  ack"), "{printed}");
+    let pushed = printed.lines().last().unwrap();
+    assert!(readme.contains(pushed), "the README does not show {pushed}");
+    assert!(daemon.terminate().success());
+}
+
+#[test]
+fn the_page_of_the_quickstart_does_what_it_says() {
+    let desk = Desk::new();
+    let blocks = blocks("examples/quickstart/README.md", "Play with it");
+    let [_, daemon, push, fault, plain, rebuild] = &blocks[..] else { panic!("{blocks:#?}") };
+    assert!(daemon.ends_with("duebox run\n") && rebuild.contains("build.sh order-close"));
+    // A terminal keeps the aliases that the blocks before have set.
+    let aliases = push.lines().filter(|line| line.starts_with("alias "));
+    let aliases: String = aliases.map(|line| format!("{line}\n")).collect();
+    let mut daemon = desk.start();
+    let printed = desk.run(push);
+    assert!(printed.contains("payment.poll"), "{printed}");
+    eventually("the order is closed", || desk.closed("A-1042") == 1);
+    for (topic, count) in [("shop.activation", 1), ("payment.poll", 1)] {
+        eventually("all that was pushed is done", || is_settled(&daemon, topic, count));
+    }
+    desk.run(&format!("{aliases}{fault}"));
+    eventually("the message in spite of the fault", || is_settled(&daemon, "shop.activation", 2));
+    desk.run(plain);
+    eventually("what plain commands pushed has run", || {
+        verdicts(&daemon).iter().any(|verdict| verdict.topic == "order.close" && verdict.id == "43")
+    });
+    assert!(daemon.terminate().success());
+}

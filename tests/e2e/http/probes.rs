@@ -1,0 +1,205 @@
+//! Those who look after the process: what probes answer in each state it can be in, on the API's address and on
+//! their own; `duebox health`; and what systemd hears.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use duebox_harness::{Daemon, duebox_binary, eventually, patience};
+use serde_json::Value;
+
+use crate::support::client::{address, ask, get};
+use crate::support::fixture::{Ground, topic};
+use crate::support::handler::Handler;
+use crate::support::producer::push_many;
+
+const TOPIC: &str = "work";
+
+fn ground() -> Ground {
+    let ground = Ground::new();
+    ground.write("work.wasm", Handler::says("work").wasm());
+    write(&ground, "");
+    ground
+}
+
+/// A manifest whose probes have an address of their own.
+fn write(ground: &Ground, more: &str) {
+    let topics = topic(TOPIC, "work.wasm", "");
+    let probes = "[server]\nprobes = \"127.0.0.1:0\"\n".to_owned();
+    ground.manifest("drain_timeout = \"20s\"", &[topics, probes, more.to_owned()]);
+}
+
+fn probes(daemon: &Daemon) -> SocketAddr {
+    let line = daemon.wait_for_line("probes", |line| line.message() == "probes are served");
+    line.str("address").parse().unwrap()
+}
+
+/// The checks of a readiness probe that fail.
+fn failing(at: SocketAddr) -> Vec<String> {
+    let answer = ask(at, "GET /readyz", &[("accept", "application/json")], b"");
+    let json: Value = serde_json::from_slice(&answer.body).unwrap();
+    let checks = json["checks"].as_array().unwrap();
+    let failed = checks.iter().filter(|check| check["ok"] == false);
+    let names: Vec<String> =
+        failed.map(|check| check["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(answer.status == 200, names.is_empty(), "{json}");
+    names
+}
+
+fn health(ground: &Ground, words: &[&str]) -> Output {
+    Command::new(duebox_binary())
+        .arg("health")
+        .args(words)
+        .current_dir(ground.path(""))
+        .env_remove("DUEBOX_MANIFEST")
+        .env_remove("DUEBOX_LISTEN")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn probes_name_what_fails_and_recover_with_it() {
+    let ground = ground();
+    let daemon = ground.start();
+    let (api, apart) = (address(&daemon), probes(&daemon));
+    for at in [api, apart] {
+        for path in ["/livez", "/readyz", "/startupz"] {
+            assert_eq!(get(at, path).status, 200, "{path}");
+        }
+    }
+    assert_eq!(get(apart, "/v1/topics").status, 404, "only probes are served there");
+
+    write(&ground, "[topics.\"bad name\"]\n");
+    eventually("the refused manifest is told", || failing(apart) == ["manifest"]);
+    assert_eq!(get(apart, "/readyz?exclude=manifest").status, 200);
+    assert_eq!(get(apart, "/readyz?exclude=everything").status, 400);
+    write(&ground, &topic("more", "more.wasm", ""));
+    eventually("the missing module is told", || failing(apart) == ["modules"]);
+    assert!(get(apart, "/readyz").text().contains("no valid module for more"));
+    ground.write("more.wasm", Handler::says("more").wasm());
+    eventually("all is well again", || failing(apart).is_empty());
+}
+
+#[test]
+fn redis_that_is_away_is_named_and_kills_nobody() {
+    let ground = ground();
+    let daemon = ground.start();
+    let at = probes(&daemon);
+    ground.redis.pause();
+    eventually("it is named", || failing(at) == ["redis"]);
+    assert_eq!((get(at, "/livez").status, get(at, "/startupz").status), (200, 200));
+    assert_eq!(get(at, "/metrics").status, 200, "a page comes without Redis too");
+    ground.redis.resume();
+    eventually("it is back", || failing(at).is_empty());
+}
+
+#[test]
+fn a_drain_is_told_at_once_and_probes_answer_to_its_end() {
+    let ground = Ground::new();
+    ground.write("work.wasm", Handler::says("work").naps(Duration::from_secs(3_600)).wasm());
+    let server = "[server]\nprobes = \"127.0.0.1:0\"\n".to_owned();
+    ground.manifest("drain_timeout = \"3s\"", &[topic(TOPIC, "work.wasm", "ttr = \"2h\""), server]);
+    let mut daemon = ground.start();
+    let at = probes(&daemon);
+    // It runs for longer than the drain waits.
+    push_many(&ground, TOPIC, 1);
+    eventually("it runs", || ground.store().stage(TOPIC, "unack").len() == 1);
+    daemon.signal("TERM");
+    daemon.wait_for_line("the drain", |line| line.message().starts_with("draining"));
+    assert_eq!(failing(at), ["serving"]);
+    assert_eq!((get(at, "/livez").status, get(at, "/startupz").status), (200, 200));
+    assert!(daemon.wait_exit().success());
+}
+
+#[test]
+fn health_asks_where_the_manifest_says() {
+    let ground = ground();
+    let daemon = ground.start();
+    let at = probes(&daemon).to_string();
+    let well = health(&ground, &["--address", &at]);
+    assert!(well.status.success(), "{well:?}");
+    assert!(String::from_utf8_lossy(&well.stdout).contains("[+] redis ok"), "{well:?}");
+    for probe in ["live", "startup"] {
+        assert!(health(&ground, &["--address", &at, "--probe", probe]).status.success());
+    }
+    // A manifest that says it, and that is bad otherwise.
+    let text = fs::read_to_string(ground.path("duebox.toml")).unwrap();
+    let bad = text.replace("127.0.0.1:0", &at) + "[topics.\"bad name\"]\n";
+    ground.write("duebox.toml", bad);
+    assert!(health(&ground, &["--probe", "live"]).status.success());
+    eventually("the bad manifest is told", || health(&ground, &[]).status.code() == Some(1));
+    assert!(health(&ground, &["--exclude", "manifest"]).status.success());
+    assert_eq!(health(&ground, &["--exclude", "nothing"]).status.code(), Some(2));
+    drop(daemon);
+    let away = health(&ground, &["--address", &at, "--timeout", "1s"]);
+    assert_eq!(away.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&away.stderr).contains("does not answer"), "{away:?}");
+}
+
+#[test]
+fn systemd_hears_of_start_reload_and_stop_and_that_threads_turn() {
+    let ground = ground();
+    let socket = UnixDatagram::bind(ground.path("notify")).unwrap();
+    socket.set_read_timeout(Some(patience())).unwrap();
+    let heard = |what: &str| {
+        let mut buffer = [0; 512];
+        loop {
+            let length = socket.recv(&mut buffer).unwrap_or_else(|_| panic!("never heard {what}"));
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if text.lines().any(|line| line == what) {
+                return text;
+            }
+        }
+    };
+    let mut daemon = Daemon::start_with(&ground.path("duebox.toml"), |command| {
+        command.env("NOTIFY_SOCKET", ground.path("notify")).env("WATCHDOG_USEC", "400000");
+    });
+    heard("READY=1");
+    heard("WATCHDOG=1");
+    heard("WATCHDOG=1");
+    daemon.signal("HUP");
+    assert!(heard("RELOADING=1").contains("MONOTONIC_USEC="));
+    heard("READY=1");
+    daemon.signal("TERM");
+    assert!(heard("STOPPING=1").contains("EXTEND_TIMEOUT_USEC=20000000"));
+    assert!(daemon.wait_exit().success());
+}
+
+/// What a process inherits as the first of a container: children of others, and signals that have no effect
+/// unless it asks for them.
+#[test]
+fn as_process_1_it_heeds_signals_and_buries_orphans() {
+    let can = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!("this machine gives us no process namespace: not tested");
+        return;
+    }
+    let ground = ground();
+    let script = format!(
+        // The shell becomes the daemon: process 1, whose child leaves a child of its own behind.
+        "(sh -c 'sleep 0.2 & exit' &) ; exec {} run --manifest {}",
+        duebox_binary().display(),
+        ground.path("duebox.toml").display()
+    );
+    let mut daemon = Daemon::start_with(&ground.path("duebox.toml"), |command| {
+        let mut inside = Command::new("unshare");
+        inside.args(["--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-c", &script]);
+        inside.env("DUEBOX_LISTEN", "127.0.0.1:0").env("DUEBOX_LOG_FORMAT", "json");
+        inside.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        inside.stderr(std::process::Stdio::piped());
+        *command = inside;
+    });
+    daemon.wait_for_line("ready", |line| line.message() == "ready");
+    let first = child_of(daemon.pid()).expect("the process that unshare made");
+    eventually("nobody is left unburied", || child_of(first).is_none());
+    duebox_harness::send_signal("TERM", first);
+    assert!(daemon.wait_exit().success());
+}
+
+/// The first child of a process, dead ones too.
+fn child_of(pid: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}

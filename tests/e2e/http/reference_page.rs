@@ -1,0 +1,75 @@
+//! The commands of docs/reference/http.md, typed in their order. Only the address, the waits and the lease's token are
+//! others than on the page.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::client::ground;
+
+const TOPICS: &str = "[topics.mail]\n[server]\ncors = [\"https://shop.example\"]\n";
+
+/// The commands of the page, block by block, each with what the page shows of its answer.
+fn commands() -> Vec<Vec<(String, String)>> {
+    let page = include_str!("../../../docs/reference/http.md");
+    let mut blocks = Vec::new();
+    for block in page.split("\n```\n$ ").skip(1) {
+        let block = block.split("\n```").next().unwrap().replace("\\\n", " ");
+        let mut commands = Vec::new();
+        for command in block.split("\n$ ") {
+            let (command, shown) = command.split_once('\n').unwrap_or((command, ""));
+            commands.push((command.to_owned(), shown.to_owned()));
+        }
+        blocks.push(commands);
+    }
+    blocks
+}
+
+fn typed(command: &str) -> String {
+    let output = Command::new("sh").args(["-e", "-c", command]).output().unwrap();
+    assert!(output.status.success(), "{command}\n{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_commands_of_the_page_do_what_it_says() {
+    let (ground, _daemon, at) = ground(TOPICS);
+    let blocks = commands();
+    let [jobs, tokens, pages, protocol] = &blocks[..] else { panic!("{blocks:#?}") };
+    let here = |command: &str| {
+        let command = command.replace("localhost:7280", &at.to_string());
+        command.replace(r#""in":"30m""#, r#""in":"1s""#).replace(r#""delay":30"#, r#""delay":1"#)
+    };
+    let answer = |command: &str| -> Value { serde_json::from_str(&typed(&here(command))).unwrap() };
+
+    let [push, look, pull, ack] = &jobs[..] else { panic!("{jobs:#?}") };
+    assert_eq!(typed(&here(&push.0)), push.1);
+    assert_eq!(answer(&look.0)["state"], "pending");
+    let pulled = answer(&pull.0);
+    assert_eq!(
+        (&pulled["jobs"][0]["id"], pulled["jobs"].as_array().unwrap().len()),
+        (&json!("42"), 1)
+    );
+    let token = pulled["jobs"][0]["token"].as_str().unwrap();
+    assert_eq!(answer(&ack.0.replace("1763742600123456", token))["id"], "42");
+
+    let [made] = &tokens[..] else { panic!("{tokens:#?}") };
+    let words: Vec<&str> = made.0.split(' ').map(|word| word.trim_matches('\'')).collect();
+    assert!(ground.duebox(&words[1..]).contains("order.*"));
+
+    let [preflight] = &pages[..] else { panic!("{pages:#?}") };
+    let head = typed(&here(&preflight.0)).to_lowercase();
+    assert!(head.contains("access-control-allow-origin: https://shop.example\r\n"), "{head}");
+
+    let answers: Vec<Value> = protocol.iter().map(|(command, _)| answer(command)).collect();
+    let [added, popped, finished, deleted] = &answers[..] else { panic!("{answers:#?}") };
+    assert!(
+        [added, popped, finished].iter().all(|answer| answer["success"] == true),
+        "{answers:#?}"
+    );
+    assert_eq!(popped["value"], json!({ "to": "a@example.org" }));
+    assert_eq!(
+        (&deleted["success"], &deleted["error"]),
+        (&json!(false), &json!("no job has this id"))
+    );
+}

@@ -1,0 +1,13 @@
+//! What operators run and read: commands, metrics, traces, status and the container image.
+
+mod doctor;
+mod image;
+mod managed_redis;
+mod metrics;
+mod pull_commands;
+mod push_refusal;
+mod repair;
+mod start_refusal;
+mod status;
+mod top;
+mod traces;

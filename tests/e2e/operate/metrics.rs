@@ -1,0 +1,218 @@
+//! The page that Prometheus scrapes: it is well formed, tells what was done, and is what the dashboard and the
+//! alerts ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use duebox_harness::{Daemon, eventually};
+
+use crate::support::client::{address, ask, get};
+use crate::support::exposition::Page;
+use crate::support::fixture::{Ground, topic};
+use crate::support::handler::{Handler, hostile};
+use crate::support::producer::push_many;
+use crate::support::puppet::{PUPPET, push_wishes, wish};
+
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+fn page(at: SocketAddr) -> Page {
+    let answer = get(at, "/metrics");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some(PLAIN)));
+    Page::read(answer.text())
+}
+
+/// A daemon that has done a bit of everything.
+fn busy() -> (Ground, Daemon, SocketAddr) {
+    let ground = Ground::new();
+    ground.write("puppet.wat", PUPPET);
+    let keys = "max_attempts = 1\nsandbox = { fuel = 1000000 }";
+    let traps = topic("traps", "traps.wat", "on = { trap = \"discard\" }");
+    let canary = "canary = { handler = \"other.wasm\", percent = 10 }\n";
+    ground.write("traps.wat", hostile("trap_unreachable"));
+    ground.write("idle.wasm", Handler::says("idle").wasm());
+    ground.write("other.wasm", Handler::says("other").wasm());
+    let pulled = "[topics.\"pulled\"]\n".to_owned();
+    let topics =
+        [topic("work", "puppet.wat", keys), topic("idle", "idle.wasm", canary), traps, pulled];
+    ground.manifest("", &topics);
+    let daemon = ground.start();
+    let at = address(&daemon);
+    (ground, daemon, at)
+}
+
+#[test]
+fn a_page_tells_what_was_done_and_breaks_no_rule() {
+    let (ground, _daemon, at) = busy();
+    let fresh = page(at);
+    assert_eq!(fresh.faults(), Vec::<String>::new());
+    push_wishes(&ground, "work", &[wish("a", "l-", "{}"), wish("b", "lN", "{}")]);
+    push_many(&ground, "traps", 1);
+    push_many(&ground, "pulled", 7);
+    let work = [("topic", "work")];
+    eventually("all three are settled", || page(at).value("duebox_jobs_settled_total", &[]) == 3.0);
+    eventually("a page is a second old at most", || {
+        let jobs = [("topic", "pulled"), ("state", "pending")];
+        let ready = [("topic", "pulled"), ("state", "ready")];
+        let page = page(at);
+        page.value("duebox_queue_jobs", &jobs) + page.value("duebox_queue_jobs", &ready) == 7.0
+    });
+    let page = page(at);
+    assert_eq!(page.faults(), Vec::<String>::new());
+    page.check_buckets();
+    let settled = |topic, verdict, class| {
+        let labels = [("topic", topic), ("verdict", verdict), ("class", class)];
+        page.value("duebox_jobs_settled_total", &labels)
+    };
+    assert_eq!(settled("work", "ack", ""), 1.0);
+    assert_eq!(settled("work", "dead", "nack"), 1.0);
+    assert_eq!(settled("traps", "discard", "trap"), 1.0);
+    assert_eq!(page.value("duebox_jobs_leased_total", &work), 2.0);
+    assert_eq!(page.value("duebox_job_run_seconds_count", &work), 2.0);
+    assert_eq!(page.value("duebox_job_lateness_seconds_count", &work), 2.0);
+    assert!(page.value("duebox_guest_fuel_total", &work) > 0.0);
+    assert!(page.value("duebox_guest_cpu_seconds_total", &work) > 0.0);
+    assert_eq!(page.value("duebox_guest_memory_peak_bytes", &work), 65_536.0);
+    assert_eq!(page.all("duebox_module_info", &[("topic", "idle")]).count(), 2);
+    assert_eq!(page.value("duebox_canary_ratio", &[("topic", "idle")]), 0.1);
+    assert_eq!((page.value("duebox_slots", &[]), page.value("duebox_redis_up", &[])), (256.0, 1.0));
+    assert!(page.value("duebox_redis_round_trip_seconds_count", &[("connection", "jobs")]) > 3.0);
+    assert!(page.value("process_resident_memory_bytes", &[]) > 1e6);
+}
+
+#[test]
+fn who_asks_for_open_metrics_gets_it() {
+    let (_ground, _daemon, at) = busy();
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3";
+    let answer = ask(at, "GET /metrics", &[("accept", accept)], b"");
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(answer.header("content-type"), Some(kind));
+    let text = answer.text();
+    assert!(text.ends_with("\n# EOF\n") && text.contains("# TYPE duebox_jobs_leased counter\n"));
+    assert!(text.contains("# UNIT duebox_job_run_seconds seconds\n"), "{text}");
+}
+
+#[test]
+fn dashboard_and_alerts_ask_for_what_is_there() {
+    let (_ground, _daemon, at) = busy();
+    let known = page(at).names();
+    let asked = |text: &str| -> BTreeSet<String> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = text.split(|c| !is_part(c));
+        let is_metric = |word: &&str| word.starts_with("duebox_") || word.starts_with("process_");
+        words.filter(is_metric).map(str::to_owned).collect()
+    };
+    let mut all = BTreeSet::new();
+    for file in ["alerts.yml", "dashboard.json"] {
+        let text = std::fs::read_to_string(example(file)).unwrap();
+        let asked = asked(&text);
+        assert!(asked.len() > 10, "{file} asks for {asked:?}");
+        all.extend(asked.clone());
+        // Redis tells of a bound only where it has one, and of its disk only where it writes to one.
+        let absent: Vec<_> = asked
+            .difference(&known)
+            .filter(|name| !name.starts_with("duebox_redis_memory_limit"))
+            .collect();
+        assert!(absent.is_empty(), "{file} asks for what is not there: {absent:?}");
+    }
+}
+
+/// Type and labels of each metric in the rows of docs/reference/metrics.md.
+fn reference() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let text = include_str!("../../../docs/reference/metrics.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let read = |row: &str| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, name, kind, labels, ..] = &cells[..] else { panic!("{row}") };
+        let labels = labels.split(", ").map(|label| label.trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        let kind = if *kind == "info" { "gauge" } else { *kind };
+        (name.trim_matches('`').to_owned(), (kind.to_owned(), labels))
+    };
+    rows.map(read).collect()
+}
+
+#[test]
+fn the_reference_lists_every_metric_with_its_type_and_labels() {
+    let (_ground, _daemon, at) = busy();
+    let (page, listed) = (page(at), reference());
+    for (name, (_, kind)) in &page.families {
+        let known = listed.get(name);
+        let (listed_kind, listed_labels) =
+            known.unwrap_or_else(|| panic!("docs/reference/metrics.md does not list {name}"));
+        assert_eq!(kind, listed_kind, "{name}");
+        let count = format!("{name}_count");
+        for sample in page.all(name, &[]).chain(page.all(&count, &[])) {
+            let labels: BTreeSet<String> = sample.labels.keys().cloned().collect();
+            assert_eq!(&labels, listed_labels, "{name}");
+        }
+    }
+    // Redis reports a memory limit only if it has one.
+    let absent = |name: &&String| {
+        !page.families.contains_key(*name) && *name != "duebox_redis_memory_limit_bytes"
+    };
+    let absent: Vec<&String> = listed.keys().filter(absent).collect();
+    assert!(absent.is_empty(), "docs/reference/metrics.md lists what is not served: {absent:?}");
+}
+
+/// Prometheus' own judge, where it is installed.
+#[test]
+fn promtool_finds_no_fault() {
+    let run = |words: &[&str], input: &[u8]| {
+        let mut command = Command::new("promtool");
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().ok()?;
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(output.status.success(), "promtool {words:?}: {said}");
+        Some(said)
+    };
+    let (_ground, _daemon, at) = busy();
+    let Some(said) = run(&["check", "metrics"], get(at, "/metrics").text().as_bytes()) else {
+        println!("promtool is not installed: only our own rules were applied");
+        return;
+    };
+    assert_eq!(said, "");
+    run(&["check", "rules", example("alerts.yml").to_str().unwrap()], b"");
+    run(&["check", "config", example("prometheus.yml").to_str().unwrap()], b"");
+}
+
+fn example(file: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.parent().unwrap().join("examples/observability").join(file)
+}
+
+#[test]
+fn what_consumers_settle_is_counted_by_verdict_and_class() {
+    let (_ground, _daemon, at) =
+        crate::support::client::ground("[topics.mail]\nmax_attempts = 1\n");
+    let settle = |id: &str, verdict: &str| {
+        let job = serde_json::json!({ "id": id }).to_string();
+        assert_eq!(crate::support::client::post(at, "/v1/topics/mail/jobs", &job).status, 201);
+        let leased = crate::support::client::post(at, "/v1/topics/mail/leases", "").json();
+        let token = serde_json::json!({ "token": leased["jobs"][0]["token"] }).to_string();
+        let path = format!("/v1/topics/mail/jobs/{id}/{verdict}");
+        let first = crate::support::client::post(at, &path, &token).status;
+        // What was settled before is lost, and counts no more.
+        let second = crate::support::client::post(at, &path, &token).status;
+        assert_eq!((first, second), (200, 409), "{verdict}");
+    };
+    for (id, verdict) in [("a", "ack"), ("b", "nack"), ("c", "drop"), ("d", "ack")] {
+        settle(id, verdict);
+    }
+    let page = page(at);
+    assert_eq!(page.faults(), Vec::<String>::new());
+    let settled = |verdict, class| {
+        let labels = [("topic", "mail"), ("verdict", verdict), ("class", class)];
+        page.value("duebox_jobs_settled_total", &labels)
+    };
+    assert_eq!(
+        (settled("ack", ""), settled("dead", "nack"), settled("dead", "drop")),
+        (2.0, 1.0, 1.0)
+    );
+    assert_eq!(page.value("duebox_jobs_settled_total", &[]), 4.0);
+}

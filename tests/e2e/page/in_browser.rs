@@ -1,0 +1,305 @@
+//! The page for people, in a real browser: a job dies, is looked at, gets another life and is acked; who may
+//! see it; and what it does when much, or nothing, is there. Screenshots are kept in `target/page`.
+
+use std::net::SocketAddr;
+
+use duebox_harness::{Daemon, eventually};
+use serde_json::json;
+
+use super::browser::{Browser, DESK, ENTER, ESCAPE, PHONE, Window};
+use crate::support::client::{address, ask, ground, post, token};
+use crate::support::fixture::{Ground, topic};
+use crate::support::handler::Handler;
+
+/// What would run if a text became markup.
+const MARKUP: &str = "<img src=x onerror=window.hacked=1>";
+/// The same as an id, which has no spaces.
+const MARKUP_ID: &str = "<img/src=x/onerror=window.hacked=1>";
+/// How many requests the page has sent so far.
+const REQUESTS: &str = "performance.getEntriesByType('resource').length";
+
+fn url(at: SocketAddr, route: &str) -> String {
+    format!("http://{at}/{route}")
+}
+
+/// A browser on the page of a daemon without tokens.
+fn opened(at: SocketAddr, route: &str) -> Browser {
+    let browser = Browser::start();
+    browser.go(&url(at, route));
+    browser
+}
+
+/// Looks at the page in both lights, at a desk and on a phone.
+fn keep_all(browser: &Browser, name: &str) {
+    for (place, window) in [("desk", DESK), ("phone", PHONE)] {
+        for (light, is_dark) in [("light", false), ("dark", true)] {
+            browser.resize(Window { is_dark, ..window });
+            let is_wide = "document.documentElement.scrollWidth > innerWidth";
+            assert_eq!(browser.run(&format!("return {is_wide}")), false, "{name} on a {place}");
+            browser.keep(&format!("{name}-{place}-{light}"));
+        }
+    }
+    browser.resize(DESK);
+}
+
+/// No text has become markup, and the browser had nothing to complain of.
+fn is_sound(browser: &Browser) {
+    assert!(browser.run("return window.hacked ?? null").is_null());
+    assert_eq!(browser.run("return document.querySelectorAll('main img, dialog img').length"), 0);
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+#[test]
+fn a_job_dies_is_looked_at_requeued_and_acked() {
+    let ground = Ground::new();
+    ground.write("close.wat", Handler::says("the shop is shut").nacks().wat());
+    ground.manifest(
+        "",
+        &[topic("order.close", "close.wat", "max_attempts = 1"), "[topics.mail]\n".to_owned()],
+    );
+    let daemon = ground.start();
+    let browser = opened(address(&daemon), "");
+    // From the list to the topic, and a job for it.
+    browser.reads("#topics .c-topic", "order.close");
+    browser.click("a[href='#/topics/order.close']");
+    browser.reads("#name", "order.close");
+    browser.reads("#history", "serves");
+    browser.click("#push");
+    browser.write("#payload", MARKUP);
+    browser.write("#job-id", MARKUP_ID);
+    browser.keep("push-desk-light");
+    browser.click("#yes");
+    // It dies, and its evidence is there.
+    browser.reads("#states [data-state=dead] b", "1");
+    browser.click("#dead button.id");
+    browser.reads("#job-title", MARKUP_ID);
+    browser.reads("#reason", "nack");
+    browser.reads("#log", "the shop is shut");
+    browser.reads("#payload-text", MARKUP);
+    keep_all(&browser, "dead-job");
+    browser.press(ESCAPE);
+    browser.is_gone("#job");
+    // What it died of is put right: another module serves.
+    ground.write("close.wat", Handler::says("closed").wat());
+    browser
+        .wait("the reload is told", "document.querySelectorAll('#history li.good').length === 2");
+    browser.click("#dead button.id");
+    browser.click("#requeue");
+    browser.reads("#toasts", "is requeued");
+    browser.reads("#attempts", "done");
+    // What is marked stays marked while the page goes on looking.
+    browser.press("j");
+    browser.wait("an attempt is marked", "document.activeElement.matches('.jobs button.id')");
+    browser.run("window.marked = document.activeElement; window.asked = performance.now()");
+    let later = "performance.getEntriesByType('resource').filter((entry) => \
+        entry.startTime > window.asked && entry.name.includes('/jobs')).length > 1";
+    browser.wait("it has looked again", later);
+    assert_eq!(browser.run("return document.activeElement === window.marked"), true);
+    browser.reads("#states [data-state=dead] b", "0");
+    daemon.wait_for_line("the job is done", |line| {
+        line.has("settled", "done") && line.has("job_id", MARKUP_ID)
+    });
+    keep_all(&browser, "topic");
+    // The module before comes back, once that is said twice.
+    browser.click("#rollback");
+    browser.reads("dialog", "Roll back order.close?");
+    browser.click("#no");
+    browser.is_gone("dialog");
+    browser.click("#rollback");
+    browser.click("#yes");
+    browser.reads("#history", "rolled back by hand");
+    browser.click("#home");
+    browser.reads("#topics .c-topic", "mail");
+    keep_all(&browser, "topics");
+    is_sound(&browser);
+}
+
+#[test]
+fn what_takes_away_asks_first_and_says_how_many() {
+    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+    assert_eq!(
+        post(at, "/v1/topics/mail/jobs", r#"[{"id":"1"},{"id":"2"},{"id":"3"}]"#).status,
+        200
+    );
+    let jobs = ask(at, "POST /v1/topics/mail/leases", &[], b"").json();
+    for job in jobs["jobs"].as_array().unwrap() {
+        let path = format!("/v1/topics/mail/jobs/{}/drop", job["id"].as_str().unwrap());
+        let body = json!({ "token": job["token"], "reason": MARKUP });
+        assert_eq!(post(at, &path, &body.to_string()).json()["result"], "dead");
+    }
+    assert_eq!(post(at, "/v1/topics/mail/jobs", r#"{"id":"later","in":"1h"}"#).status, 201);
+    let browser = opened(at, "#/topics/mail");
+    browser.reads("#dead .reason", MARKUP);
+    let is_paused = || crate::support::client::get(at, "/v1/topics/mail").json()["paused"] == true;
+    browser.click("#pause");
+    browser.reads("dialog", "Pause mail?");
+    browser.press(ESCAPE);
+    browser.is_gone("dialog");
+    assert!(!is_paused());
+    browser.click("#pause");
+    browser.click("#yes");
+    browser.reads(".badge", "paused");
+    assert!(is_paused());
+    browser.click("#resume");
+    eventually("it is resumed", || !is_paused());
+    // One is requeued, one is forgotten, and one is dropped before it runs.
+    browser.click("#requeue-all");
+    browser.reads("dialog", "3 dead jobs will run again");
+    browser.click("#no");
+    browser.click("#dead [data-id='1']");
+    browser.click("#forget");
+    browser.reads("dialog.ask", "The dead job 1 of mail will be deleted");
+    browser.click("#yes");
+    browser.reads("#states [data-state=dead] b", "2");
+    browser.click("#live-jobs [data-id='later']");
+    browser.click("#drop");
+    browser.click("#yes");
+    browser.reads("#states [data-state=pending] b", "0");
+    // A purge wants the topic's name.
+    browser.click("#purge");
+    browser.write("#typed", "mai");
+    assert_eq!(browser.run("return document.querySelector('#yes').disabled"), true);
+    browser.keep("purge-desk-light");
+    browser.write("#typed", "l");
+    browser.click("#yes");
+    browser.reads("#toasts", "2 dead jobs purged");
+    browser.reads("#states [data-state=dead] b", "0");
+    is_sound(&browser);
+}
+
+/// A daemon with a token for everything, and one that may only push to `mail`.
+fn guarded() -> (Ground, Daemon, SocketAddr, [String; 2]) {
+    let ground = Ground::new();
+    let (boss, boss_table) = token(&ground, "boss", "admin", "*");
+    let (shop, shop_table) = token(&ground, "shop", "push", "mail");
+    ground.write("tokens.toml", format!("{boss_table}\n{shop_table}\n"));
+    let topics = "[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n";
+    ground.manifest("", &[topics.to_owned()]);
+    let daemon = ground.start();
+    let at = address(&daemon);
+    let bare = |token: String| token.trim_start_matches("Bearer ").to_owned();
+    (ground, daemon, at, [bare(boss), bare(shop)])
+}
+
+#[test]
+fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
+    let (_ground, _daemon, at, [boss, shop]) = guarded();
+    let browser = opened(at, "");
+    browser.write("#token", "duebox_guess");
+    browser.click("#login");
+    browser.reads("#wrong", "The token is unknown");
+    browser.resize(Window { is_dark: true, ..PHONE });
+    browser.keep("login-phone-dark");
+    browser.resize(DESK);
+    browser.run("document.querySelector('#token').value = ''");
+    browser.write("#token", &boss);
+    browser.click("#login");
+    browser.reads("#topics .c-topic", "fax");
+    let cookies = browser.cookies();
+    let cookie = &cookies[0];
+    assert_eq!((cookies.len(), &cookie["httpOnly"]), (1, &true.into()), "{cookies:?}");
+    assert_eq!(cookie["sameSite"], "Strict", "{cookie}");
+    assert_eq!(browser.run("return document.cookie"), "");
+    // The cookie alone changes nothing, whoever sends it.
+    let pair =
+        format!("{}={}", cookie["name"].as_str().unwrap(), cookie["value"].as_str().unwrap());
+    let host = at.to_string();
+    let pause = |headers: &[(&str, &str)]| {
+        let base = [("cookie", pair.as_str()), ("host", host.as_str())];
+        ask(at, "POST /v1/topics/mail/pause", &[&base, headers].concat(), b"").status
+    };
+    assert_eq!(pause(&[]), 403);
+    assert_eq!(pause(&[("x-duebox-page", "1")]), 403);
+    assert_eq!(pause(&[("x-duebox-page", "1"), ("sec-fetch-site", "same-site")]), 403);
+    assert_eq!(pause(&[("sec-fetch-site", "same-origin")]), 403);
+    assert_eq!(pause(&[("x-duebox-page", "1"), ("sec-fetch-site", "same-origin")]), 200);
+    // The page's own request without its header is refused too.
+    let bare = "const done = arguments[0]; fetch('/v1/topics/mail/resume', { method: 'POST' }).then((a) => done(a.status));";
+    assert_eq!(browser.run_later(bare), 403);
+    assert!(browser.complaints().iter().any(|said| said.contains("403")));
+    // After the end of the session the cookie is worth nothing.
+    browser.click("#logout");
+    browser.wait("the login is there", "document.querySelector('#token')");
+    assert!(browser.cookies().is_empty());
+    assert_eq!(pause(&[("x-duebox-page", "1"), ("sec-fetch-site", "same-origin")]), 401);
+    // Another token: it sees its topic, and is offered what it may do.
+    browser.write("#token", &shop);
+    browser.click("#login");
+    browser.reads("#topics .c-topic", "mail");
+    assert_eq!(browser.run("return document.querySelectorAll('#topics tbody tr').length"), 1);
+    browser.click("a[href='#/topics/mail']");
+    browser.wait("it may push", "document.querySelector('#push')");
+    assert_eq!(browser.run("return document.querySelectorAll('#pause, #dead').length"), 0);
+}
+
+#[test]
+fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
+    let (ground, _daemon, at) = ground("[topics.mail]\n");
+    let names: Vec<String> = (0..1_000).map(|n| format!("topic-{n:04}")).collect();
+    ground.redis.pipe(&format!("SADD duebox:topics {}\n", names.join(" ")));
+    let browser = opened(at, "");
+    let rows = "document.querySelectorAll('#topics tbody tr').length";
+    browser.wait("all are listed", &format!("{rows} === 1001"));
+    browser
+        .wait("what is seen is drawn", "document.querySelectorAll('#topics tbody td').length > 0");
+    let drawn = browser.run("return document.querySelectorAll('#topics tbody tr:has(td)').length");
+    assert!(drawn.as_u64().unwrap() < 100, "{drawn} rows are drawn");
+    let asked = "return [...new Set(performance.getEntriesByType('resource').map((entry) => \
+        new URL(entry.name).pathname).filter((path) => path.startsWith('/v1')))].sort().join()";
+    assert_eq!(browser.run(asked), "/v1/samples,/v1/topics");
+    // The keyboard alone: filter, choose, open, go back, see the keys.
+    browser.press("/");
+    browser.write("#filter", "0042");
+    browser.reads("#shown", "1 of 1,001");
+    browser.press(ESCAPE);
+    browser.press("j");
+    browser.press(ENTER);
+    browser.reads("#name", "topic-0042");
+    browser.press("g");
+    browser.wait("all are listed again", &format!("{rows} === 1001"));
+    browser.press("?");
+    browser.reads("#keys", "filter the topics");
+    browser.press(ESCAPE);
+    browser.is_gone("#keys");
+    for theme in ["light", "dark", "system"] {
+        browser.press("t");
+        assert_eq!(browser.run("return document.documentElement.dataset.theme"), theme);
+    }
+    // A page that is not seen asks for nothing.
+    browser.run(
+        "Object.defineProperty(document, 'hidden', { configurable: true, value: true }); \
+        document.dispatchEvent(new Event('visibilitychange'))",
+    );
+    let later = format!(
+        "const done = arguments[0]; setTimeout(() => {{ const n = {REQUESTS}; \
+        setTimeout(() => done({REQUESTS} - n), 3000); }}, 1500)"
+    );
+    assert_eq!(browser.run_later(&later), 0);
+    let before = browser.run(&format!("return {REQUESTS}")).as_u64().unwrap();
+    browser.run("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))");
+    browser.wait("it asks again", &format!("{REQUESTS} > {before}"));
+    is_sound(&browser);
+}
+
+#[test]
+fn it_says_what_is_away_and_goes_on_by_itself() {
+    let (mut ground, mut daemon, at) = ground("[topics.mail]\n");
+    let browser = opened(at, "");
+    browser.reads("#live", "live");
+    ground.redis.stop();
+    browser.reads("#banner", "Redis");
+    browser.keep("redis-away-desk-light");
+    ground.redis.restart();
+    browser.is_gone("#banner");
+    browser.reads("#live", "live");
+    daemon.kill();
+    browser.reads("#banner", "cannot be reached");
+    let manifest = ground.path("duebox.toml");
+    let again = Daemon::start_with(&manifest, |command| {
+        command.env("DUEBOX_LISTEN", at.to_string());
+    });
+    again.wait_for_line("ready", |line| line.message() == "ready");
+    browser.is_gone("#banner");
+    browser.reads("#topics .c-topic", "mail");
+}

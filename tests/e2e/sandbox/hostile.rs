@@ -1,0 +1,98 @@
+//! Handlers that mean harm, or take their time: each ends as its class says, and what runs beside it
+//! goes on.
+
+use std::time::{Duration, Instant};
+
+use duebox_harness::{Daemon, LogLine, eventually};
+
+use crate::support::fixture::{Ground, topic};
+use crate::support::handler::{Handler, hostile};
+use crate::support::log::{is_said, is_verdict, settled_as, verdicts};
+use crate::support::producer::{push, push_many, under_load};
+use crate::support::redis_state::Store;
+
+/// Module, class, and what the reason says.
+const HOSTILE: [(&str, &str, &str); 7] = [
+    ("endless_loop", "timeout", "ttr"),
+    ("memory_hog", "out_of_memory", "memory"),
+    ("stack_overflow", "stack_overflow", "stack"),
+    ("trap_unreachable", "trap", "unreachable"),
+    ("pointer_past_memory", "trap", "payload_read"),
+    ("returns_seven", "bad_verdict", "7"),
+    ("exits_with_zero", "exit", "exit"),
+];
+const JOBS_EACH: usize = 6;
+/// The neighbour keeps at least this part of its pace. A few endless loops on few cores leave each of
+/// its jobs a wait of tens of milliseconds where it had none; hundreds would mean that its timers starve.
+const PACE_KEPT_MIN: f64 = 0.1;
+
+#[test]
+fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
+    let ground = Ground::new();
+    let mut topics = vec![topic("good", "good.wat", "concurrency = 4")];
+    ground.write("good.wat", Handler::says("fine").naps(Duration::from_millis(5)).wat());
+    for (name, _, _) in HOSTILE {
+        ground.write(&format!("{name}.wat"), hostile(name));
+        let keys = "ttr = \"500ms\"\nmax_attempts = 1\nconcurrency = 3";
+        topics.push(topic(name, &format!("{name}.wat"), keys));
+    }
+    ground.manifest("", &topics);
+    let daemon = ground.start();
+    let store = ground.store();
+    let pushed = under_load(&ground, "good", || {
+        let alone = pace(&daemon, |done| done >= 200);
+        for (name, _, _) in HOSTILE {
+            push_many(&ground, name, JOBS_EACH);
+        }
+        let buried = |line: &LogLine| settled_as(line, "dead");
+        let beside = pace(&daemon, |_| daemon.count(buried) == HOSTILE.len() * JOBS_EACH);
+        println!("the neighbour: {alone:.0} jobs/s alone, {beside:.0} jobs/s beside hostile ones");
+        assert!(beside >= alone * PACE_KEPT_MIN, "{beside} jobs/s of {alone}");
+    });
+    eventually("the neighbour's jobs are done", || {
+        daemon.count(|line| settled_as(line, "done")) == pushed.len()
+    });
+    for (name, class, word) in HOSTILE {
+        ended_as(&daemon, &store, name, class, word);
+    }
+    assert!(verdicts(&daemon).iter().all(|v| v.topic != "good" || v.settled == "done"));
+}
+
+#[test]
+fn a_job_that_waits_holds_up_no_other_of_its_topic() {
+    let ground = Ground::new();
+    ground.write("long.wat", Handler::says("ran").naps(Duration::from_secs(3)).wat());
+    ground.manifest("", &[topic("long", "long.wat", "concurrency = 3")]);
+    let daemon = ground.start();
+    // One at a time, so that each finds the lanes of those before it taken.
+    for id in ["a", "b", "c"] {
+        push(&ground, "long", id, 0);
+        daemon.wait_for_line(id, |line| is_said(line) && line.has("job_id", id));
+    }
+    assert_eq!(daemon.count(is_verdict), 0, "they ran one after the other");
+    eventually("three are done", || daemon.count(|line| settled_as(line, "done")) == 3);
+    assert_eq!(daemon.count(is_verdict), 3);
+}
+
+fn ended_as(daemon: &Daemon, store: &Store, topic: &str, class: &str, word: &str) {
+    let settled: Vec<_> = verdicts(daemon).into_iter().filter(|v| v.topic == topic).collect();
+    assert_eq!(settled.len(), JOBS_EACH);
+    assert!(settled.iter().all(|v| v.class == class && v.settled == "dead"), "{settled:?}");
+    assert_eq!(store.stage(topic, "dead").len(), JOBS_EACH);
+    assert_eq!(store.live_count(topic), 0);
+    for id in store.stage(topic, "dead") {
+        let info = store.dead_info(topic, &id);
+        assert_eq!(info["class"], class, "{info}");
+        assert!(info["reason"].as_str().is_some_and(|reason| reason.contains(word)), "{info}");
+        assert_eq!(info["attempt"], 1, "{info}");
+        assert!(info["digest"].as_str().is_some_and(|digest| digest.len() == 64), "{info}");
+    }
+}
+
+/// Jobs of the neighbour a second, until `over` says of their count that it is.
+fn pace(daemon: &Daemon, over: impl Fn(usize) -> bool) -> f64 {
+    let done = || daemon.count(|line| line.has("topic", "good") && settled_as(line, "done"));
+    let (before, since) = (done(), Instant::now());
+    eventually("the neighbour's pace is measured", || over(done() - before));
+    (done() - before) as f64 / since.elapsed().as_secs_f64()
+}

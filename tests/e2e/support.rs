@@ -1,0 +1,13 @@
+//! What the tests share: a fixture with its own Redis, test handlers, clients, and readers of the log, the metrics and Redis.
+
+pub(crate) mod client;
+pub(crate) mod collector;
+pub(crate) mod exposition;
+pub(crate) mod fixture;
+pub(crate) mod handler;
+pub(crate) mod log;
+pub(crate) mod monitor;
+pub(crate) mod producer;
+pub(crate) mod puppet;
+pub(crate) mod redis_state;
+pub(crate) mod shop;

@@ -1,0 +1,99 @@
+//! What a test stands on: a Redis of its own, a folder for its manifest and its modules, and daemons
+//! on them. All of it goes when the value does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use duebox_harness::{Daemon, RedisServer, duebox_binary};
+use tempfile::TempDir;
+
+use crate::support::redis_state::Store;
+
+/// A Redis and a folder.
+pub(crate) struct Ground {
+    pub(crate) redis: RedisServer,
+    dir: TempDir,
+}
+
+impl Ground {
+    /// Ground whose Redis persists nothing.
+    pub(crate) fn new() -> Self {
+        Self::on(RedisServer::start())
+    }
+
+    /// Ground whose Redis has on its disk whatever it has answered.
+    pub(crate) fn persistent() -> Self {
+        Self::on(RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]))
+    }
+
+    pub(crate) fn on(redis: RedisServer) -> Self {
+        let dir = tempfile::Builder::new().prefix("duebox-e2e-").tempdir().unwrap();
+        Self { redis, dir }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file of the folder in place.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes `duebox.toml` with these keys of `[runner]` and these topics.
+    pub(crate) fn manifest(&self, runner: &str, topics: &[String]) -> PathBuf {
+        self.manifest_named("duebox.toml", runner, topics)
+    }
+
+    /// The same under another name: a second runner with other modules.
+    pub(crate) fn manifest_named(&self, name: &str, runner: &str, topics: &[String]) -> PathBuf {
+        let redis = format!("[redis]\nurl = \"{}\"\npoll = \"200ms\"\n", self.redis.url());
+        self.write(name, format!("{redis}[runner]\n{runner}\n{}", topics.concat()))
+    }
+
+    /// Starts a daemon on `duebox.toml` and waits until it serves.
+    pub(crate) fn start(&self) -> Daemon {
+        up(&self.path("duebox.toml"))
+    }
+
+    /// Runs `duebox` on `duebox.toml` with these words, and answers what it printed.
+    pub(crate) fn duebox(&self, words: &[&str]) -> String {
+        let output = Command::new(duebox_binary())
+            .args(words)
+            .current_dir(self.dir.path())
+            .env_remove("DUEBOX_MANIFEST")
+            .env_remove("DUEBOX_REDIS_URL")
+            .output()
+            .unwrap();
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "duebox {words:?}: {failed}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::new(&self.redis.url())
+    }
+}
+
+/// Starts a daemon and waits until it serves.
+pub(crate) fn up(manifest: &Path) -> Daemon {
+    let daemon = Daemon::start(manifest);
+    daemon.wait_for_line("ready", |line| line.message() == "ready");
+    daemon
+}
+
+/// A topic of a manifest, with further keys.
+pub(crate) fn topic(name: &str, handler: &str, keys: &str) -> String {
+    format!("[topics.\"{name}\"]\nhandler = \"{handler}\"\n{keys}\n")
+}
+
+/// A compiled handler from `handlers/build`.
+pub(crate) fn built(handler: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let path = root.join("handlers/build").join(format!("{handler}.wasm"));
+    assert!(path.is_file(), "{} is missing; run: ./dev handlers", path.display());
+    path.display().to_string()
+}

@@ -1,0 +1,218 @@
+//! What Redis itself did, command by command: the order that no runner's log could tell. Commands of scripts are seen one by one, each behind its script.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use duebox_harness::RedisServer;
+
+use crate::support::redis_state::key;
+
+/// One command that Redis carried out.
+#[derive(Debug, Clone)]
+pub(crate) struct Command {
+    /// True if a script sent it.
+    pub(crate) of_script: bool,
+    /// Its name and its arguments.
+    pub(crate) words: Vec<String>,
+}
+
+impl Command {
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.words[0].eq_ignore_ascii_case(name)
+    }
+}
+
+/// A look at everything that one Redis does from here on.
+pub(crate) struct Monitor {
+    stream: TcpStream,
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Monitor {
+    /// Looks from now on.
+    pub(crate) fn start(redis: &RedisServer) -> Self {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port())).unwrap();
+        stream.write_all(b"MONITOR\r\n").unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut answer = String::new();
+        reader.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "+OK\r\n");
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || {
+            for line in reader.lines().map_while(Result::ok) {
+                kept.lock().unwrap().push(line);
+            }
+        });
+        Self { stream, lines, reader: Some(reader) }
+    }
+
+    /// Ends the look, and answers what was seen, in its order.
+    pub(crate) fn commands(mut self, redis: &RedisServer) -> Vec<Command> {
+        // Answered after everything that came before it, and seen by the monitor too, amid what others
+        // go on to do.
+        let last = format!("the end of {:?}", self.stream.local_addr().unwrap());
+        let from = self.lines.lock().unwrap().len();
+        redis.cli(&["ECHO", &last]);
+        duebox_harness::eventually("the monitor has seen the last command", || {
+            self.lines.lock().unwrap()[from..].iter().any(|line| line.contains(&last))
+        });
+        self.close();
+        let lines = std::mem::take(&mut *self.lines.lock().unwrap());
+        lines.iter().map(|line| read(line)).collect()
+    }
+
+    fn close(&mut self) {
+        // Fails only where the server has gone, and the reader with it.
+        drop(self.stream.shutdown(Shutdown::Both));
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A line such as `+1763740800.123456 [0 lua] "ZADD" "key" "1" "member"`.
+fn read(line: &str) -> Command {
+    let (from, words) = line.split_once("] ").unwrap();
+    Command { of_script: from.ends_with(" lua"), words: read_words(words) }
+}
+
+fn read_words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut bytes = text.bytes();
+    while bytes.by_ref().any(|byte| byte == b'"') {
+        let mut word = Vec::new();
+        loop {
+            match bytes.next().unwrap() {
+                b'"' => break,
+                b'\\' => word.push(read_escaped(&mut bytes)),
+                plain => word.push(plain),
+            }
+        }
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    words
+}
+
+fn read_escaped(bytes: &mut impl Iterator<Item = u8>) -> u8 {
+    let mut digit = || char::from(bytes.next().unwrap());
+    match digit() {
+        'n' => b'\n',
+        'r' => b'\r',
+        't' => b'\t',
+        'a' => 7,
+        'b' => 8,
+        'x' => {
+            let digits = [digit(), digit()].iter().collect::<String>();
+            u8::from_str_radix(&digits, 16).unwrap()
+        }
+        other => other as u8,
+    }
+}
+
+/// What befell the leases of a topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) id: String,
+    /// Where the lease began: when it would expire by itself, in µs, by the clock that the script went
+    /// by. None where it ended.
+    pub(crate) expires_us: Option<u64>,
+}
+
+/// The leases of a topic as they began and ended. A lease that was renewed goes on.
+pub(crate) fn leases(commands: &[Command], topic: &str) -> Vec<Change> {
+    let unack = key(topic, "unack");
+    let mut changes = Vec::new();
+    for command in commands.iter().filter(|c| c.of_script && c.words.get(1) == Some(&unack)) {
+        if command.is("ZADD") && command.words[2] == "NX" {
+            changes.extend(command.words[3..].chunks(2).map(|pair| Change {
+                id: pair[1].clone(),
+                expires_us: Some(pair[0].parse().unwrap()),
+            }));
+        } else if command.is("ZREM") {
+            let ended = |id: &String| Change { id: id.clone(), expires_us: None };
+            changes.extend(command.words[2..].iter().map(ended));
+        }
+    }
+    changes
+}
+
+/// The most leases that were held at once.
+pub(crate) fn most_at_once<'c>(changes: impl Iterator<Item = &'c Change>) -> usize {
+    let (mut held, mut most) = (BTreeSet::new(), 0);
+    for change in changes {
+        match change.expires_us {
+            Some(_) => held.insert(&change.id),
+            None => held.remove(&change.id),
+        };
+        most = most.max(held.len());
+    }
+    most
+}
+
+/// The ids in the order in which their leases began.
+pub(crate) fn started(changes: &[Change]) -> Vec<&str> {
+    let begins = |change: &&Change| change.expires_us.is_some();
+    changes.iter().filter(begins).map(|change| change.id.as_str()).collect()
+}
+
+/// How often each script was called, by its digest.
+pub(crate) fn calls(commands: &[Command]) -> BTreeMap<&str, usize> {
+    let mut calls = BTreeMap::new();
+    for command in commands.iter().filter(|command| command.is("EVALSHA")) {
+        *calls.entry(command.words[1].as_str()).or_default() += 1;
+    }
+    calls
+}
+
+/// Whether in every window, however it is laid, no more leases began than `burst` and what the rate
+/// allows in its time. All leases last as long, so that when they end says when they began.
+pub(crate) fn keeps_rate(
+    changes: &[Change],
+    interval: Duration,
+    burst: usize,
+) -> Result<(), String> {
+    let times: Vec<u64> = changes.iter().filter_map(|change| change.expires_us).collect();
+    let interval_us = interval.as_micros() as u64;
+    for (first, from) in times.iter().enumerate() {
+        for (last, until) in times.iter().enumerate().skip(first + burst) {
+            let began = last - first + 1;
+            let allowed = burst as u64 + (until - from) / interval_us;
+            if began as u64 > allowed {
+                let window_us = until - from;
+                return Err(format!("{began} leases began in {window_us} µs: {allowed} may"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_line_is_read_as_redis_wrote_it() {
+    let line = r#"+1339518083.107412 [0 lua] "ZADD" "duebox:{a}:x" "0" "a\"\x00\\\n\xc3\xa4""#;
+    let command = read(line);
+    assert!(command.of_script);
+    assert_eq!(command.words, ["ZADD", "duebox:{a}:x", "0", "a\"\0\\\nä"]);
+}
+
+#[test]
+fn a_rate_that_is_broken_is_noticed() {
+    let lease = |at_us| Change { id: "a".to_owned(), expires_us: Some(at_us) };
+    let keeps = |times: &[u64]| {
+        let changes: Vec<Change> = times.iter().copied().map(lease).collect();
+        keeps_rate(&changes, Duration::from_micros(100), 2).is_ok()
+    };
+    assert!(keeps(&[1_000, 1_000, 1_100, 1_200, 1_500, 1_500]));
+    assert!(!keeps(&[1_000, 1_000, 1_099]) && !keeps(&[1_000, 1_000, 1_000]));
+}
