@@ -41,22 +41,22 @@ const TRAPS: &str = r#"(module
   (func $inner (unreachable))
   (func $outer (export "handle") (param i32) (result i32) (call $inner) (i32.const 0)))"#;
 
-struct CommandOutput {
+struct InvokeOutput {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
-impl CommandOutput {
+impl InvokeOutput {
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
 }
 
-fn invoke(folder: &Path, arguments: &[&str]) -> CommandOutput {
+fn invoke(folder: &Path, arguments: &[&str]) -> InvokeOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
     let output = command.current_dir(folder).arg("invoke").args(arguments).output().unwrap();
-    CommandOutput {
+    InvokeOutput {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),

@@ -102,7 +102,12 @@ fn different_jobs_are_pushed_with_a_result_each() {
     assert_eq!(get("at")["due_at_ms"], 1_893_456_000_000u64);
     assert_eq!(get("ms")["payload_base64"], "/wA=");
     assert_eq!(get("last")["options"], json!({"key": "k", "headers": {"a": "b"}}));
+}
 
+#[test]
+fn the_results_of_different_jobs_are_printed_as_text() {
+    let fixture = Fixture::new();
+    fixture.ok(&["push", "slow", "--id", "now"]);
     let text = run(
         fixture.folder.path(),
         &["push", "slow", "--jobs", "-"],

@@ -9,11 +9,11 @@ use crate::report::status::Status;
 #[derive(Default)]
 pub(super) struct Rates {
     /// By runner and topic.
-    samples: BTreeMap<(String, String), Sample>,
+    samples: BTreeMap<(String, String), RateSample>,
 }
 
 /// A report: its time by the runner's clock, the jobs until then, and the rate since the report before.
-struct Sample {
+struct RateSample {
     at_ms: u64,
     jobs: u64,
     rate: f64,
@@ -28,12 +28,12 @@ impl Rates {
                 let key = (runner.runner.clone(), topic.topic.clone());
                 let (at_ms, jobs) = (runner.told_at_ms, topic.total.jobs);
                 let sample = match before.remove(&key) {
-                    None => Sample { at_ms, jobs, rate: 0.0 },
+                    None => RateSample { at_ms, jobs, rate: 0.0 },
                     Some(known) if known.at_ms >= at_ms => known,
                     Some(known) => {
                         let seconds = (at_ms - known.at_ms) as f64 / 1_000.0;
                         let rate = jobs.saturating_sub(known.jobs) as f64 / seconds;
-                        Sample { at_ms, jobs, rate }
+                        RateSample { at_ms, jobs, rate }
                     }
                 };
                 self.samples.insert(key, sample);

@@ -1,4 +1,4 @@
-//! `POST /v1/topics/{topic}/leases`: leases due jobs to consumers, and waits if there are none.
+//! `POST /v1/topics/{topic}/leases`: leases due jobs to consumers, or waits for one.
 //!
 //! All waiting requests share the daemon's subscription to wake-ups. If a client disconnects before
 //! its response is sent, its jobs are released, and no attempt is spent.
@@ -61,7 +61,7 @@ pub(super) struct PullResponse<'a> {
     jobs: Vec<LeasedJob<'a>>,
     /// True if there are none because the topic is paused.
     paused: bool,
-    /// True if there are none because the topic is paused.
+    /// True if there are none because the topic is at its rate or at max_running.
     limited: bool,
 }
 

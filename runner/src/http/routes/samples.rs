@@ -45,12 +45,12 @@ pub(crate) struct Samples {
 struct SampleState {
     requested_at: Option<Instant>,
     at_ms: VecDeque<u64>,
-    topics: BTreeMap<TopicName, VecDeque<Sample>>,
+    topics: BTreeMap<TopicName, VecDeque<TopicSample>>,
 }
 
 /// One sample of a topic.
 #[derive(Clone, Copy)]
-struct Sample {
+struct TopicSample {
     attempts: u64,
     failed: u64,
     jobs: u64,
@@ -104,7 +104,8 @@ pub(in crate::http) async fn keep(server: ServerState) -> anyhow::Result<()> {
         server.samples.requested().await;
         match topics::states(&server, |_| true).await {
             Ok((now_ms, states)) => {
-                let sampled = states.iter().map(|(name, state)| (name.clone(), Sample::of(state)));
+                let sampled =
+                    states.iter().map(|(name, state)| (name.clone(), TopicSample::of(state)));
                 server.samples.note(now_ms, sampled);
             }
             Err(problem) => debug!("topics were not sampled: {}", problem.detail()),
@@ -129,7 +130,7 @@ impl Samples {
         }
     }
 
-    fn note(&self, now_ms: u64, samples: impl Iterator<Item = (TopicName, Sample)>) {
+    fn note(&self, now_ms: u64, samples: impl Iterator<Item = (TopicName, TopicSample)>) {
         let mut state = self.lock();
         if state.at_ms.back().is_some_and(|last| last + GAP_MS < now_ms) {
             state.at_ms.clear();
@@ -181,7 +182,7 @@ fn push<T>(kept: &mut VecDeque<T>, new: T) {
     kept.push_back(new);
 }
 
-impl Sample {
+impl TopicSample {
     fn of(state: &TopicState) -> Self {
         Self {
             attempts: state.attempts,
@@ -193,8 +194,8 @@ impl Sample {
 }
 
 impl TopicSamples {
-    fn of(sampled: &VecDeque<Sample>) -> Self {
-        let each = |number: fn(&Sample) -> u64| sampled.iter().map(number).collect();
+    fn of(sampled: &VecDeque<TopicSample>) -> Self {
+        let each = |number: fn(&TopicSample) -> u64| sampled.iter().map(number).collect();
         Self {
             attempts: each(|sample| sample.attempts),
             failed: each(|sample| sample.failed),
@@ -213,7 +214,7 @@ mod tests {
         let samples = Samples::default();
         let (old, new) = (TopicName::new("old").unwrap(), TopicName::new("new").unwrap());
         for look in 0..70 {
-            let sample = Sample { attempts: look, failed: 0, jobs: 0, late_ms: 0 };
+            let sample = TopicSample { attempts: look, failed: 0, jobs: 0, late_ms: 0 };
             let names: &[&TopicName] = if look < 65 { &[&old] } else { &[&new, &old] };
             let sampled = names.iter().map(|name| ((*name).clone(), sample));
             samples.note(look * 10_000, sampled);

@@ -1,4 +1,4 @@
-//! JobArray jobs as one JSON array: if one is invalid, none is pushed.
+//! Many jobs as one JSON array: if one is invalid, none is pushed.
 
 use std::fmt;
 

@@ -1,9 +1,13 @@
-//! Golden diagnostics: each `tests/manifests/NAME.toml` beside `NAME.err`, the text a person gets.
+//! Golden diagnostics: each `tests/manifests/NAME.toml` with `NAME.err`, the expected text; and the
+//! values of accepted manifests.
 //!
 //! A manifest without an `.err` must be accepted. `DUEBOX_BLESS=1 cargo test -p duebox --release
-//! --test manifests` writes the `.err` files anew; read the difference before it is committed.
+//! --test manifests` rewrites the `.err` files; review the difference before committing it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
+
+mod documentation;
+mod robustness;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +25,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests")
 }
 
-/// The environment of every golden: nothing but these.
+/// The environment of every golden file.
 fn environment() -> Environment {
     let variables = [("REGION", "eu"), ("EMPTY", ""), ("REDIS_PASSWORD", "hunter2")];
     Environment::new(
@@ -37,7 +41,7 @@ fn diagnose(file: &Path) -> Result<Manifest, String> {
 }
 
 #[test]
-fn every_manifest_gets_the_diagnosis_beside_it() {
+fn every_manifest_gets_its_golden_diagnosis() {
     let bless = std::env::var_os("DUEBOX_BLESS").is_some();
     let mut checked = 0;
     let mut wrong = Vec::new();
@@ -68,13 +72,13 @@ fn every_manifest_gets_the_diagnosis_beside_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Reads a golden that must be accepted.
+/// Reads a golden file that must be accepted.
 fn accepted(name: &str) -> Manifest {
     diagnose(&folder().join(name)).unwrap()
 }
 
 #[test]
-fn what_is_not_written_has_the_value_of_the_reference() {
+fn missing_keys_have_the_documented_defaults() {
     let manifest = accepted("minimal.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://127.0.0.1:6379/0".to_owned()));
@@ -113,7 +117,7 @@ fn what_is_not_written_has_the_value_of_the_reference() {
 }
 
 #[test]
-fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
+fn keys_are_read_and_the_topic_overrides_the_defaults() {
     let manifest = accepted("full.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://redis.example:6380/2".to_owned()));
@@ -152,7 +156,7 @@ fn what_is_written_counts_and_the_topic_stands_over_the_defaults() {
 }
 
 #[test]
-fn what_flows_through_a_topic_is_bounded_as_written() {
+fn limits_of_a_topic_are_read() {
     let manifest = accepted("full.toml");
     let close = &manifest.topics[&name("order.close")];
     assert_eq!((close.max_running, close.max_snoozes, close.max_pending), (20, 7, 5_000));
@@ -175,7 +179,7 @@ fn what_flows_through_a_topic_is_bounded_as_written() {
 }
 
 #[test]
-fn grants_are_laid_over_the_defaults_and_secrets_are_read_but_never_shown() {
+fn grants_extend_the_defaults_and_secrets_are_not_shown() {
     let manifest = accepted("full.toml");
     let close = &manifest.topics[&name("order.close")];
     let http = close.grants.http.as_ref().unwrap();
@@ -204,7 +208,7 @@ fn grants_are_laid_over_the_defaults_and_secrets_are_read_but_never_shown() {
 }
 
 #[test]
-fn who_runs_no_handler_needs_neither_its_secrets_nor_its_directories() {
+fn commands_without_handlers_need_no_secrets_and_directories() {
     let text = "[topics.a]\nhandler = \"a.wasm\"\n[topics.a.sandbox]\n\
         secrets = { key = { env = \"NO_SUCH_VARIABLE\" } }\ndirs = { \"/data\" = \"/no/such/dir\" }\n";
     let parse = |environment: &Environment| {
@@ -216,7 +220,7 @@ fn who_runs_no_handler_needs_neither_its_secrets_nor_its_directories() {
 }
 
 #[test]
-fn a_secret_or_directory_too_many_is_refused_with_those_of_the_defaults() {
+fn the_number_of_secrets_and_directories_is_limited() {
     let entry = |at: usize, value: &str| format!("\"/{at}\" = {value}\n");
     let table = |of: &str, key: &str, count: std::ops::Range<usize>, value: &str| {
         let entries: String = count.map(|at| entry(at, value)).collect();
@@ -236,7 +240,7 @@ fn a_secret_or_directory_too_many_is_refused_with_those_of_the_defaults() {
 }
 
 #[test]
-fn a_name_beats_every_pattern_and_the_longest_pattern_the_others() {
+fn a_name_overrides_patterns_and_the_longest_pattern_wins() {
     let manifest = accepted("full.toml");
     let ttr = |text: &str| manifest.topic_for(&name(text)).map(|topic| topic.ttr);
     assert_eq!(ttr("order.close"), Some(seconds(45)));
@@ -252,7 +256,7 @@ fn a_name_beats_every_pattern_and_the_longest_pattern_the_others() {
 }
 
 #[test]
-fn smoke_cases_are_taken_whole_from_the_topic_or_from_the_defaults() {
+fn smoke_cases_come_from_the_topic_or_from_the_defaults() {
     let manifest = accepted("full.toml");
     let cases = |topic: &str| -> Vec<(Vec<u8>, &str)> {
         let cases = &manifest.topics[&name(topic)].smoke;
@@ -268,7 +272,7 @@ fn smoke_cases_are_taken_whole_from_the_topic_or_from_the_defaults() {
 }
 
 #[test]
-fn new_modules_come_into_service_as_written() {
+fn rollback_and_canary_settings_are_read() {
     let manifest = accepted("full.toml");
     let rollback = |topic: &str| manifest.topics[&name(topic)].rollback;
     let close = Rollback { window: seconds(600), min_jobs: 10, ratio: 1.5 };
@@ -298,10 +302,10 @@ fn new_modules_come_into_service_as_written() {
 #[test]
 fn schedules_are_read_in_the_order_of_the_file() {
     let schedules = accepted("full.toml").schedules;
-    let told: Vec<(&str, &str, String)> =
+    let found: Vec<(&str, &str, String)> =
         schedules.iter().map(|s| (s.name.as_str(), s.topic.as_str(), s.when.describe())).collect();
     assert_eq!(
-        told,
+        found,
         [
             ("nightly", "order.close", "0 3 * * * (Asia/Shanghai)".to_owned()),
             ("beat", "sms.eu.de", "every 5m".to_owned()),
@@ -317,7 +321,7 @@ fn schedules_are_read_in_the_order_of_the_file() {
 }
 
 #[test]
-fn more_schedules_than_can_be_kept_are_refused() {
+fn the_number_of_schedules_is_limited() {
     let entry = "[[schedules]]\nname = \"NAME\"\ntopic = \"a\"\nevery = \"1s\"\n";
     let parse = |count: usize| {
         let entries = (0..count).map(|at| entry.replace("NAME", &format!("s{at}")));
@@ -338,7 +342,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn flags_stand_over_variables_and_variables_over_the_file() {
+fn flags_override_variables_and_variables_override_the_file() {
     let url = |flag: Option<&str>, variable: Option<&str>| {
         let flags = Flags { redis_url: flag.map(str::to_owned), ..Flags::default() };
         let variables = variable.map(|url| ("DUEBOX_REDIS_URL".to_owned(), url.to_owned()));
@@ -355,7 +359,7 @@ fn flags_stand_over_variables_and_variables_over_the_file() {
 }
 
 #[test]
-fn a_variable_moves_http_and_an_open_address_is_refused_wherever_it_stands() {
+fn a_variable_sets_the_address_and_an_open_address_is_refused() {
     let listen = |variable: &str, text: &str| {
         let variables = [("DUEBOX_LISTEN".to_owned(), variable.to_owned())];
         let environment = Environment::new(Flags::default(), variables);
@@ -377,101 +381,4 @@ fn a_variable_moves_http_and_an_open_address_is_refused_wherever_it_stands() {
     assert_eq!(listen("", &meant).unwrap().as_deref(), Some(open));
     let refused = listen("example.org:80", "[topics.a]\n").unwrap_err().to_string();
     assert!(refused.contains("`DUEBOX_LISTEN` is no address"), "{refused}");
-}
-
-#[test]
-fn a_file_that_is_no_text_or_not_there_is_named_with_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("duebox.toml");
-    let missing = Manifest::load(&path).unwrap_err().to_string();
-    assert!(missing.contains("duebox.toml") && missing.contains("--manifest"), "{missing}");
-    std::fs::write(&path, [b'a', 0xff, 0xfe]).unwrap();
-    let binary = Manifest::load(&path).unwrap_err().to_string();
-    assert!(binary.contains("not UTF-8 text: byte 1"), "{binary}");
-    std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
-    assert!(Manifest::load(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
-}
-
-#[test]
-fn a_problem_has_a_place_that_editors_can_jump_to() {
-    let text = "[topics.a]\nhandler = \"ä.wasm\"\nttr = \"0s\"\n".to_owned();
-    let refused = Manifest::parse(Path::new("m.toml"), text, &Environment::default()).unwrap_err();
-    let problems = refused.problems();
-    assert_eq!(problems.len(), 1);
-    assert_eq!((problems[0].line, problems[0].column), (Some(3), Some(7)));
-}
-
-#[test]
-fn the_manifest_of_the_docs_is_accepted() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/manifest.md");
-    let docs = std::fs::read_to_string(docs).unwrap();
-    let example = docs.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &environment());
-    assert_eq!(parsed.unwrap().topics.len(), 1);
-}
-
-#[test]
-fn every_manifest_of_the_sandbox_guide_is_accepted_and_every_class_is_named() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/sandbox.md");
-    let docs = std::fs::read_to_string(docs).unwrap();
-    let examples: Vec<&str> =
-        docs.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(examples.len() >= 5, "only {} examples", examples.len());
-    for example in examples {
-        let elsewhere = environment().without_handlers();
-        let parsed = Manifest::parse(Path::new("docs"), example.to_owned(), &elsewhere);
-        assert!(parsed.is_ok(), "{}", parsed.unwrap_err());
-    }
-    for class in FailureClass::ALL {
-        assert!(docs.contains(&format!("`{}`", class.name())), "{}", class.name());
-    }
-}
-
-/// A reload reads whatever lies there, half-written or not: it must always come to a diagnosis.
-#[test]
-fn no_text_however_broken_ends_in_anything_but_a_diagnosis() {
-    let mut random = fastrand::Rng::with_seed(20_261_121);
-    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-    let manifests = files.filter(|file| file.extension().is_some_and(|e| e == "toml"));
-    let mut refused = 0;
-    for text in manifests.map(|file| std::fs::read_to_string(file).unwrap()) {
-        for _ in 0..200 {
-            let broken = damage(&text, &mut random);
-            match Manifest::parse(Path::new("m.toml"), broken, &environment()) {
-                Ok(manifest) => assert_eq!(manifest.path, Path::new("m.toml")),
-                Err(error) => {
-                    refused += 1;
-                    assert!(error.to_string().contains("hint: "), "{error}");
-                    assert!(error.render(true).contains("error"), "{error}");
-                }
-            }
-        }
-    }
-    assert!(refused > 1_000, "only {refused} were refused");
-}
-
-/// Cuts the text off, and puts pieces in that mean something to TOML or break characters apart.
-fn damage(text: &str, random: &mut fastrand::Rng) -> String {
-    const PIECES: [&str; 14] =
-        ["\"", "'", "[", "]", "{", "}", "=", "\n", "\r\n", "\0", "ä", "\u{feff}", "\"\"\"", "\t💥"];
-    let mut chars: Vec<char> = text.chars().collect();
-    if random.bool() {
-        chars.truncate(random.usize(0..=chars.len()));
-    }
-    for _ in 0..random.usize(1..=4) {
-        let at = random.usize(0..=chars.len());
-        let end = (at + random.usize(0..=8)).min(chars.len());
-        let piece = PIECES[random.usize(0..PIECES.len())];
-        drop(chars.splice(at..end, piece.chars()));
-    }
-    chars.into_iter().collect()
-}
-
-#[test]
-fn nesting_without_end_is_refused() {
-    for opening in ["a = [", "a = {b=", "[a.", "a.b."] {
-        let text = format!("[topics.x]\nhandler = \"x\"\n{}", opening.repeat(100_000));
-        let refused = Manifest::parse(Path::new("m.toml"), text, &environment()).unwrap_err();
-        assert!(refused.to_string().contains("not TOML"), "{opening}");
-    }
 }
