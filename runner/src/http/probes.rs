@@ -256,7 +256,7 @@ mod tests {
             "[+] serving ok\n[-] redis failed: no reply within 1 s\nfailed\n"
         );
         let report = ProbeReport::of(checks, &["redis"]);
-        assert!(report.ok && report.text().contains("[+] redis excluded: no report"));
+        assert!(report.ok && report.text().contains("[+] redis excluded: no reply"));
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["checks"][1]["excluded"], true);
         assert_eq!(json["checks"][0], serde_json::json!({"name": "serving", "ok": true}));

@@ -72,7 +72,7 @@ struct DeadJob {
     class: Option<String>,
     /// The reason, for people.
     reason: Option<String>,
-    /// At filter attempt.
+    /// The attempt after which it died.
     attempt: Option<u64>,
 }
 

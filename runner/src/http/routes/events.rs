@@ -39,7 +39,7 @@ const POLL_EVERY: Duration = Duration::from_millis(200);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Interval of keep-alive comments to a reader without events.
 const BEAT_EVERY: Duration = Duration::from_secs(15);
-/// How long a reader may frames_of to accept data.
+/// How long a reader may take to accept data.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
 /// The header with the id of the reader's last event.
