@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 #
-# The daemon in a small image: glibc, certificates and one binary. It runs as nobody in particular, on a
-# root file system that nobody can write, and needs no shell. docs/guide/operations.md says how to deploy it.
+# A small image of the daemon: glibc, certificates and one binary. It runs without root on a read-only root
+# file system and contains no shell. docs/guide/operations.md describes how to deploy it.
 #
 #   docker build -t duebox .
 #   docker run --read-only --tmpfs /var/cache/duebox:mode=0700,uid=65532 \
@@ -20,16 +20,16 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 # glibc, libgcc, certificates, time zones and no shell.
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /image/ /
-# Compiled modules are kept here: the only folder that is written, and nobody else's.
+# The cache of compiled modules: the only folder that the daemon writes.
 COPY --from=build --chown=65532:65532 /cache/ /var/cache/
 
-# Numbers, so that Kubernetes can tell that it is not root.
+# A numeric user, so that Kubernetes can verify that it is not root.
 USER 65532:65532
 WORKDIR /etc/duebox
 ENV DUEBOX_MANIFEST=/etc/duebox/duebox.toml \
     XDG_CACHE_HOME=/var/cache
 
-# The API is on loopback unless the manifest says otherwise; probes and metrics have an address of their own.
+# The API listens on loopback by default; probes and metrics have an address of their own.
 EXPOSE 7280 7281
 
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs each for so many seconds: fuzz/run.sh SECONDS [TARGET…]. It needs a C++
-# compiler and no cargo-fuzz; a crash is kept in fuzz/artifacts, and what was learnt in fuzz/corpus.
+# Builds the fuzz targets and runs each for the given seconds: fuzz/run.sh SECONDS [TARGET…]. It needs a C++
+# compiler and no cargo-fuzz. Crashes are written to fuzz/artifacts, the corpus to fuzz/corpus.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -8,9 +8,9 @@ seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET…]}
 shift
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(load abi)
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz: $seconds is no number of seconds" >&2; exit 2; }
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz: $seconds is not a number of seconds" >&2; exit 2; }
 command -v "${CXX:-c++}" >/dev/null || {
-  echo "fuzz: there is no C++ compiler, and libFuzzer is compiled with it; install g++, or run: ./dev fuzz $seconds" >&2
+  echo "fuzz: libFuzzer needs a C++ compiler; install g++, or run: ./dev fuzz $seconds" >&2
   exit 1
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Stands before rustc (RUSTC_WRAPPER): compiles our own crates so that libFuzzer sees which of their branches
-# an input takes. The compiler of wasm is left as fast as it is, and what the macros of its build are made
-# of must be: with coverage rustc cannot load them.
+# RUSTC_WRAPPER: compiles our own crates with coverage, so that libFuzzer sees which branches an input
+# takes. The wasm compiler is compiled without coverage for speed. Procedural macros and build scripts must
+# be too, because rustc cannot load them with coverage.
 set -euo pipefail
 crate=
 for ((i = 1; i < $#; i++)); do

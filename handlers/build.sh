@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Builds handlers into handlers/build/<name>.wasm: all that are here, or those named. A name with a
-# slash in it is the folder of a handler that lives elsewhere.
+# Builds handlers into handlers/build/<name>.wasm: all handlers of this folder, or the named ones. A name
+# with a slash is the folder of a handler elsewhere.
 #
 #   handlers/build.sh [--check-tools] [NAME | FOLDER]…
 #
-# The names of functions stay in every module, so that a trap's trace can be read.
+# Every module keeps the names of its functions, so that the trace of a trap is readable.
 #
-# A folder with a Cargo.toml is a handler in Rust, with a go.mod in Go, with an asconfig.json in
-# AssemblyScript. A missing tool is installed into .tools/ of the repository (the Rust target through
-# rustup), or one line says what to install and why. --check-tools does only that.
+# A folder with a Cargo.toml is a Rust handler, with a go.mod a Go handler, with an asconfig.json an
+# AssemblyScript handler. A missing tool is installed into .tools/ of the repository (the Rust target
+# through rustup); if that fails, one line says what to install and why. --check-tools does only that.
 #
-# Invariant: a module appears under its name whole or not at all, and only if it differs from the one
-# that is there; so a daemon that watches the folder never reads half a module.
+# Invariant: a module appears under its name complete, and only if it differs from the existing one, so a
+# daemon that watches the folder never reads half a module.
 #
 #   DUEBOX_HANDLERS_OUT    the folder for the modules, instead of handlers/build
-#   DUEBOX_WASM_TOOLCHAIN  rustup | debian: where Rust's wasm32 target comes from; default: whichever works
+#   DUEBOX_WASM_TOOLCHAIN  rustup | debian: the source of Rust's wasm32 target; default: the first that works
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,11 +45,11 @@ every_handler() {
   done
 }
 
-# The temporary file stands in the folder of the modules, so that moving it is one step, and its name
-# begins with a dot and does not end in .wasm, so that nobody loads it.
+# The temporary file is in the output folder, so that the rename is atomic. Its name begins with a dot and
+# does not end in .wasm, so that no daemon loads it.
 temporary() { echo "$out/.$(basename "$1").$$.new"; }
 
-# place NAME: gives the temporary file its name, unless the same module has it.
+# place NAME: renames the temporary file, unless the existing module is the same.
 place() {
   local module
   module=$out/$(basename "$1").wasm
@@ -61,7 +61,7 @@ place() {
   say "$(basename "$1") ($(language "$1"), $(($(wc -c <"$module") / 1000)) kB)"
 }
 
-# build_rust FOLDER ARGUMENTS…: by cargo, in a folder whose .cargo/config.toml names the stack.
+# build_rust FOLDER ARGUMENTS…: with cargo, in a folder whose .cargo/config.toml sets the stack size.
 build_rust() (
   cd "$1"
   unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
@@ -76,7 +76,7 @@ place_rust() {
   place "$1"
 }
 
-# The handlers here are one workspace and one run of cargo; those elsewhere are one each.
+# The handlers of this folder are one workspace and one cargo run; each handler elsewhere is one run.
 build_all_rust() {
   local name packages=()
   for name in "$@"; do
@@ -95,7 +95,7 @@ build_go() {
   place "$1"
 }
 
-# The compiler is always the one that is installed here; --path is where it finds the SDK.
+# The compiler is always the one installed here; --path tells it where the SDK is.
 build_assemblyscript() {
   (
     cd "$(folder "$1")"
@@ -112,12 +112,12 @@ for argument in "$@"; do
   case $argument in
     --check-tools) check_only=true ;;
     -h | --help) usage; exit 0 ;;
-    -*) fail "unknown option $argument; --help shows what there is" ;;
+    -*) fail "unknown option $argument; see --help" ;;
     */*) argument=$(cd "$argument" 2>/dev/null && pwd) && [ -n "$(language "$argument")" ] \
-           || fail "there is no handler in that folder: no Cargo.toml, go.mod or asconfig.json"
+           || fail "the folder has no handler: no Cargo.toml, go.mod or asconfig.json"
          names+=("$argument") ;;
     *) [ -n "$(language "$argument")" ] \
-         || fail "no handler is named $argument; there are: $(every_handler | paste -sd ' ')"
+         || fail "unknown handler $argument; known are: $(every_handler | paste -sd ' ')"
        names+=("$argument") ;;
   esac
 done

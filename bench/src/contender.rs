@@ -1,55 +1,55 @@
-//! One of the queues that are measured side by side, and how its figures are shown.
+//! One of the queues in the peer comparison, and how its results are shown.
 //!
-//! What was not measured is empty, never zero; what was lost or came early is said in a remark.
+//! A value that was not measured is empty, never zero. A remark reports lost and early jobs.
 
 use serde::Serialize;
 
 use crate::report::number;
 
-/// A queue with one kind of settings, and what was found of it.
+/// A queue at one kind of settings, with its results.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) settings: String,
-    /// Ready jobs per second.
+    /// Ready jobs handled per second.
     pub(crate) drain_per_s: Option<f64>,
-    /// Redis commands for each, those inside scripts too.
+    /// Redis commands per job, those inside scripts included.
     pub(crate) commands: Option<f64>,
-    /// Processor time for each in the worker, µs.
+    /// CPU time of the worker per job, µs.
     pub(crate) worker_us: Option<f64>,
-    /// Processor time for each in Redis, µs.
+    /// CPU time of Redis per job, µs.
     pub(crate) redis_us: Option<f64>,
-    /// The most memory of the worker while draining, MB.
+    /// Peak memory of the worker while draining, MB.
     pub(crate) memory_mb: Option<f64>,
-    /// Pushes per second, one after the other.
+    /// Pushes per second, one at a time.
     pub(crate) push_one: Option<f64>,
-    /// With 32 under way at once.
+    /// Pushes per second with 32 in flight.
     pub(crate) push_flight: Option<f64>,
-    /// In batches.
+    /// Pushes per second in batches of 1,000.
     pub(crate) push_batch: Option<f64>,
-    /// From due time to start, jobs that fall due one by one, ms.
+    /// From due time to start, of jobs that fall due one by one, ms.
     pub(crate) late_p50_ms: Option<f64>,
     pub(crate) late_p99_ms: Option<f64>,
-    /// Those of them that started early.
+    /// How many of those jobs started early.
     pub(crate) early: Option<f64>,
-    /// From the one due time of many jobs to the last one's start, ms.
+    /// From the common due time of many jobs to the start of the last one, ms.
     pub(crate) burst_ms: Option<f64>,
-    /// Redis commands per second with nothing to do.
+    /// Redis commands per second of an idle worker.
     pub(crate) idle_commands: Option<f64>,
-    /// What else there is to know, such as jobs that were lost.
+    /// Anything else worth knowing, such as lost jobs.
     pub(crate) remarks: Vec<String>,
 }
 
 impl Contender {
-    /// What the cells say.
+    /// Column titles.
     pub(crate) const TITLES: [&'static str; 13] = [
         "drain/s",
-        "commands a job",
+        "commands/job",
         "worker µs",
         "Redis µs",
         "memory MB",
         "push/s, one",
-        "32 at once",
+        "32 in flight",
         "batches",
         "late p50 ms",
         "p99 ms",
@@ -58,7 +58,7 @@ impl Contender {
         "idle commands/s",
     ];
 
-    /// Name and settings.
+    /// The name, with the kind of settings if there is one.
     pub(crate) fn title(&self) -> String {
         match self.settings.as_str() {
             "" => self.name.clone(),
@@ -66,7 +66,7 @@ impl Contender {
         }
     }
 
-    /// The figures as texts, in the order of the titles.
+    /// The values as text, in the order of `TITLES`.
     pub(crate) fn cells(&self) -> [String; 13] {
         [
             self.drain_per_s,
@@ -91,7 +91,7 @@ fn shown(figure: f64) -> String {
     if figure == 0.0 { "0".to_owned() } else { number(figure) }
 }
 
-/// The table of all, for a terminal.
+/// Renders the comparison for a terminal.
 pub(crate) fn table(contenders: &[Contender]) -> String {
     let mut text = format!("{:<20}", "");
     let widths = Contender::TITLES.map(|title| title.chars().count().max(8));

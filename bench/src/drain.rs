@@ -1,45 +1,55 @@
-//! The drain: ready jobs through a handler until none is left, in four ways; what it asks of Redis,
-//! and the ceiling beside it.
+//! The drain: a handler runs ready jobs until no job is left, for four variants. Also counts what
+//! the drain asks of Redis, and measures the ceiling in the same run.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use duebox_queue::Due;
 
-use crate::account::{self, QUIET};
 use crate::ceiling;
-use crate::figures::Figures;
-use crate::ground::{Binding, Ground, Sample};
-use crate::load::Load;
-use crate::machine::{cpu_s, forget_peak_memory, peak_memory_bytes};
+use crate::fixture::{Binding, Fixture, Sample};
+use crate::machine::{cpu_s, peak_memory_bytes, reset_peak_memory};
+use crate::redis_load::RedisLoad;
+use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
+use crate::shutdown::{self, QUIET_LOG};
 
-/// A language, and how an instance is made for a job.
+/// A language and an instance mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Variant {
     pub(crate) name: &'static str,
     pub(crate) module: &'static str,
-    /// As the bench of the sandbox calls it.
+    /// The mode's name in `./dev bench sandbox`.
     pub(crate) mode: &'static str,
     lines: &'static str,
     row: Row,
 }
 
-pub(crate) const RUST: Way =
-    Way { name: "Rust, fresh", module: "noop-rust", mode: "fresh", lines: "", row: Row::DrainRust };
-/// All ways that are measured.
-pub(crate) const WAYS: [Way; 4] = [
+pub(crate) const RUST: Variant = Variant {
+    name: "Rust, fresh",
+    module: "noop-rust",
+    mode: "fresh",
+    lines: "",
+    row: Row::DrainRust,
+};
+/// All measured variants.
+pub(crate) const VARIANTS: [Variant; 4] = [
     RUST,
-    Way { name: "AssemblyScript, fresh", module: "noop-as", row: Row::DrainAssemblyScript, ..RUST },
-    Way {
+    Variant {
+        name: "AssemblyScript, fresh",
+        module: "noop-as",
+        row: Row::DrainAssemblyScript,
+        ..RUST
+    },
+    Variant {
         name: "Go, snapshot",
         module: "noop-go",
         mode: "snapshot",
         lines: "snapshot = true\n",
         row: Row::DrainGo,
     },
-    Way {
+    Variant {
         name: "Rust, warm",
         mode: "warm",
         lines: "isolation = \"warm\"\n",
@@ -48,98 +58,98 @@ pub(crate) const WAYS: [Way; 4] = [
     },
 ];
 
-/// One drain.
+/// Result of one drain.
 #[derive(Debug, Clone)]
 pub(crate) struct Drain {
     /// Jobs per second from the first lease to the last ack.
     pub(crate) per_s: f64,
-    /// The same between 5 % and 95 % of the jobs: without start and end.
+    /// The same between 5 % and 95 % of the jobs, without start and end.
     pub(crate) middle_per_s: f64,
-    /// Processor time in the daemon, s.
+    /// CPU time of the daemon, s.
     pub(crate) daemon_cpu_s: f64,
     /// What Redis was asked.
-    pub(crate) load: Load,
-    /// The most memory the daemon held, bytes.
+    pub(crate) load: RedisLoad,
+    /// Peak memory of the daemon, bytes.
     pub(crate) daemon_memory_bytes: u64,
 }
 
-/// One repeat of the family.
-pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+/// Measures the family once.
+pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     let jobs = settings.jobs as f64;
-    for way in WAYS {
-        let drain = fresh(settings, way, &[]).await.context(way.name)?;
-        figures.add(way.row, drain.per_s);
-        if way == RUST {
-            figures.add(Row::DrainMiddle, drain.middle_per_s);
-            figures.add(Row::Trips, drain.load.reads as f64 / jobs);
-            figures.add(Row::Commands, drain.load.commands as f64 / jobs);
-            figures.add(Row::DaemonCpu, drain.daemon_cpu_s * 1e6 / jobs);
-            figures.add(Row::RedisCpu, drain.load.cpu_s * 1e6 / jobs);
-            figures.add(Row::DrainMemory, drain.daemon_memory_bytes as f64 / 1e6);
+    for variant in VARIANTS {
+        let drain = fresh(settings, variant, &[]).await.context(variant.name)?;
+        results.add(variant.row, drain.per_s);
+        if variant == RUST {
+            results.add(Row::DrainMiddle, drain.middle_per_s);
+            results.add(Row::Trips, drain.load.reads as f64 / jobs);
+            results.add(Row::Commands, drain.load.commands as f64 / jobs);
+            results.add(Row::DaemonCpu, drain.daemon_cpu_s * 1e6 / jobs);
+            results.add(Row::RedisCpu, drain.load.cpu_s * 1e6 / jobs);
+            results.add(Row::DrainMemory, drain.daemon_memory_bytes as f64 / 1e6);
             let ceiling = ceiling::best(settings).await?;
-            figures.add(Row::Ceiling, ceiling.per_s);
-            figures.add(Row::CeilingRedis, ceiling.redis_busy_percent);
-            figures.add(Row::CeilingShare, 100.0 * drain.per_s / ceiling.per_s);
+            results.add(Row::Ceiling, ceiling.per_s);
+            results.add(Row::CeilingRedis, ceiling.redis_busy_percent);
+            results.add(Row::CeilingShare, 100.0 * drain.per_s / ceiling.per_s);
         }
     }
     if let Some(per_s) = ceiling::redis_benchmark()? {
-        figures.add(Row::RedisBenchmark, per_s);
+        results.add(Row::RedisBenchmark, per_s);
     }
     Ok(())
 }
 
-/// A drain on a Redis of its own with these arguments.
+/// Drains on a fresh Redis with these extra arguments.
 pub(crate) async fn fresh(
     settings: &Settings,
-    way: Way,
+    variant: Variant,
     redis_args: &[&str],
 ) -> anyhow::Result<Drain> {
-    let ground = Ground::prepare_with(redis_args).await?;
-    on(&ground, settings, way, settings.jobs, settings.in_flight).await
+    let fixture = Fixture::prepare_with(redis_args).await?;
+    on(&fixture, settings, variant, settings.jobs, settings.in_flight).await
 }
 
-/// A drain of `jobs` jobs on this ground: they wait in a paused topic until the daemon is ready.
+/// Drains `jobs` jobs on this fixture. They wait in a paused topic until the daemon is ready.
 pub(crate) async fn on(
-    ground: &Ground,
+    fixture: &Fixture,
     settings: &Settings,
-    way: Way,
+    variant: Variant,
     jobs: u64,
     in_flight: u64,
 ) -> anyhow::Result<Drain> {
-    let handler = settings.handler(way.module)?;
-    ground.push("job", jobs, settings.payload, |_| Due::Now).await?;
-    let binding = Binding { handler: &handler, lines: way.lines, in_flight, log: QUIET };
-    ground.queue.pause(&ground.topic).await?;
-    let mut daemon = ground.start_daemon(&binding)?;
+    let handler = settings.handler(variant.module)?;
+    fixture.push("job", jobs, settings.payload, |_| Due::Now).await?;
+    let binding = Binding { handler: &handler, lines: variant.lines, in_flight, log: QUIET_LOG };
+    fixture.queue.pause(&fixture.topic).await?;
+    let mut daemon = fixture.start_daemon(&binding)?;
     daemon.wait_for_line("it is ready", |line| line.message() == "ready");
-    forget_peak_memory(daemon.pid())?;
-    let (before, cpu_before_s) = (ground.load().await?, cpu_s(daemon.pid())?);
-    ground.queue.resume(&ground.topic).await?;
-    let samples = ground.watch(&mut daemon).await.context("drain")?;
-    let load = ground.load_since(before, samples.len()).await?;
+    reset_peak_memory(daemon.pid())?;
+    let (before, cpu_before_s) = (fixture.load().await?, cpu_s(daemon.pid())?);
+    fixture.queue.resume(&fixture.topic).await?;
+    let samples = fixture.watch(&mut daemon).await.context("drain")?;
+    let load = fixture.load_since(before, samples.len()).await?;
     let daemon_cpu_s = cpu_s(daemon.pid())? - cpu_before_s;
     let daemon_memory_bytes = peak_memory_bytes(daemon.pid())?;
-    ground.ensure_clean().await?;
-    account::close(std::slice::from_mut(&mut daemon), jobs)?;
+    fixture.ensure_clean().await?;
+    shutdown::stop_and_verify(std::slice::from_mut(&mut daemon), jobs)?;
     let (per_s, middle_per_s) = rates(&samples, jobs)?;
     Ok(Drain { per_s, middle_per_s, daemon_cpu_s, load, daemon_memory_bytes })
 }
 
-/// Jobs per second of the whole run, and of its middle.
+/// Jobs per second of the whole run and of its middle part.
 pub(crate) fn rates(samples: &[Sample], jobs: u64) -> anyhow::Result<(f64, f64)> {
-    // The last look before anything moved: the run began after it.
+    // The run starts after the last sample in which nothing had moved.
     let first = samples.iter().rfind(|sample| sample.left == jobs && sample.leased == 0);
     let begin = first.map_or(Duration::ZERO, |sample| sample.at);
-    let end = samples.last().context("the run was not looked at")?.at;
+    let end = samples.last().context("the run has no samples")?.at;
     let from = reached(samples, jobs - jobs / 20)?;
     let to = reached(samples, jobs / 20)?;
     let per_s = |jobs: u64, span: Duration| jobs as f64 / span.as_secs_f64().max(1e-6);
     Ok((per_s(jobs, end - begin), per_s(from.left - to.left, to.at - from.at)))
 }
 
-/// The first look at which at most `left` jobs were left.
+/// Returns the first sample with at most `left` jobs left.
 fn reached(samples: &[Sample], left: u64) -> anyhow::Result<Sample> {
-    samples.iter().find(|sample| sample.left <= left).copied().context("the run is not complete")
+    samples.iter().find(|sample| sample.left <= left).copied().context("the run did not complete")
 }
 
 #[cfg(test)]
@@ -147,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_leave_out_what_was_before_the_first_lease() {
+    fn rates_exclude_the_time_before_the_first_lease() {
         let at = |ms, left, leased| Sample {
             at: Duration::from_millis(ms),
             redis_us: ms * 1_000,

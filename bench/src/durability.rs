@@ -1,15 +1,15 @@
-//! The same runs on a Redis that writes to disk, each second or at each command, as users run it.
-//! The disk is that of the folder for temporary files.
+//! Drain, sustained load, pushes and lateness on a Redis that fsyncs its log every second or at
+//! every command. The log is on the disk of the temporary folder.
 
 use anyhow::Context;
 
 use crate::drain::{self, RUST};
-use crate::figures::Figures;
+use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
 use crate::{lateness, push, sustained};
 
-/// A way of writing, and the rows of its figures.
+/// An fsync policy and the rows of its results.
 struct Disk {
     fsync: &'static str,
     drain: Row,
@@ -35,17 +35,17 @@ const DISKS: [Disk; 2] = [
     },
 ];
 
-/// One repeat of the family.
-pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+/// Measures the family once.
+pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     for disk in &DISKS {
         let redis = ["--appendonly", "yes", "--appendfsync", disk.fsync];
         let drain = drain::fresh(settings, RUST, &redis).await.context(disk.fsync)?;
-        figures.add(disk.drain, drain.per_s);
+        results.add(disk.drain, drain.per_s);
         let sustained = sustained::fresh(settings, &redis).await.context(disk.fsync)?;
-        figures.add(disk.sustained, sustained);
-        figures.add(disk.push, push::library(settings, &redis).await.context(disk.fsync)?);
+        results.add(disk.sustained, sustained);
+        results.add(disk.push, push::library(settings, &redis).await.context(disk.fsync)?);
         let late = lateness::fresh(settings, &redis).await.context(disk.fsync)?;
-        figures.add(disk.late, late.reported.p99_ms);
+        results.add(disk.late, late.reported.p99_ms);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Pushing over HTTP: one connection that pushes job after job, and two that push batches. The topic
-//! is served to consumers that pull, so the jobs stay and can be counted.
+//! Pushing over HTTP: one connection that pushes job by job, and two that push batches. The topic
+//! has no handler and serves pull consumers, so the jobs stay and can be counted.
 //!
-//! The client is as small as can be, since it shares the cores: what is measured is the server.
+//! The client is minimal, because it shares the cores with the server under test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,35 +11,35 @@ use anyhow::{Context, ensure};
 use duebox_harness::{Daemon, patience};
 use serde_json::{Value, json};
 
-use crate::account::QUIET;
-use crate::figures::Figures;
-use crate::ground::{Ground, TOPIC};
+use crate::fixture::{Fixture, TOPIC};
 use crate::push::ensure_stored;
+use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
+use crate::shutdown::QUIET_LOG;
 
-/// Jobs of a batch.
+/// Jobs per batch.
 const BATCH: u64 = 1_000;
-/// Connections that push batches at once, as the library's callers do.
+/// Connections that push batches, as many as the library's callers.
 const CONNECTIONS: u64 = 2;
 
-/// One repeat of the rows over HTTP.
-pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+/// Measures the HTTP rows once.
+pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     let one = push(settings, settings.pushes, 1, 1).await.context("one by one")?;
-    figures.add(Row::PushHttpOne, one);
+    results.add(Row::PushHttpOne, one);
     let batches = push(settings, settings.jobs, CONNECTIONS, BATCH).await.context("in batches")?;
-    figures.add(Row::PushHttpBatch, batches);
+    results.add(Row::PushHttpBatch, batches);
     Ok(())
 }
 
-/// Jobs per second over so many connections, so many jobs a request.
+/// Jobs per second over `connections` connections with `batch` jobs per request.
 async fn push(settings: &Settings, jobs: u64, connections: u64, batch: u64) -> anyhow::Result<f64> {
-    let ground = Ground::prepare().await?;
+    let fixture = Fixture::prepare().await?;
     let text = format!(
         "{}[topics.{TOPIC}]\n[server]\nmax_body = \"8MiB\"\n",
-        ground.manifest_head(settings.in_flight, &format!("{QUIET},duebox::http=info"))
+        fixture.manifest_head(settings.in_flight, &format!("{QUIET_LOG},duebox::http=info"))
     );
-    let mut daemon = Daemon::start(&ground.write_manifest(&text)?);
+    let mut daemon = Daemon::start(&fixture.write_manifest(&text)?);
     let at = served_at(&daemon)?;
     let share = jobs / connections;
     let mut bodies: Vec<Vec<Vec<u8>>> = Vec::new();
@@ -56,19 +56,19 @@ async fn push(settings: &Settings, jobs: u64, connections: u64, batch: u64) -> a
         pusher??;
     }
     let took_s = started.elapsed().as_secs_f64();
-    ensure_stored(&ground, share * connections).await?;
+    ensure_stored(&fixture, share * connections).await?;
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
     Ok((share * connections) as f64 / took_s)
 }
 
-/// Where a daemon serves HTTP, as it logs at info.
+/// The address on which a daemon serves HTTP, from its log at level info.
 pub(crate) fn served_at(daemon: &Daemon) -> anyhow::Result<SocketAddr> {
     let line =
         daemon.wait_for_line("where it serves HTTP", |line| line.message() == "HTTP is served");
-    line.str("address").parse().context("where it serves is no address")
+    line.str("address").parse().context("the logged HTTP address is invalid")
 }
 
-/// Whole requests, head and body, with so many jobs each.
+/// Builds complete requests, head and body, with `batch` jobs each.
 fn requests(numbers: std::ops::Range<u64>, batch: u64, payload_len: u64) -> Vec<Vec<u8>> {
     let payload = "x".repeat(usize::try_from(payload_len).unwrap_or_default());
     let job = |number| json!({ "id": format!("job-{number:08}"), "payload": payload });
@@ -92,7 +92,7 @@ fn requests(numbers: std::ops::Range<u64>, batch: u64, payload_len: u64) -> Vec<
     requests
 }
 
-/// Sends request after request over one connection; each must store all its jobs.
+/// Sends all requests over one connection; each must store all its jobs.
 fn push_all(at: SocketAddr, requests: &[Vec<u8>], batch: u64) -> anyhow::Result<()> {
     let stream = TcpStream::connect(at).with_context(|| format!("cannot connect to {at}"))?;
     stream.set_nodelay(true)?;
@@ -100,25 +100,27 @@ fn push_all(at: SocketAddr, requests: &[Vec<u8>], batch: u64) -> anyhow::Result<
     let mut connection = BufReader::new(stream);
     for request in requests {
         connection.get_mut().write_all(request)?;
-        let (status, body) = answer(&mut connection)?;
-        let said = || String::from_utf8_lossy(&body).into_owned();
+        let (status, body) = read_response(&mut connection)?;
+        let body_text = || String::from_utf8_lossy(&body).into_owned();
         if batch == 1 {
-            ensure!(status == 201, "a push was answered with {status}: {}", said());
+            ensure!(status == 201, "a push was answered with {status}: {}", body_text());
         } else {
             let found: Value = serde_json::from_slice(&body).unwrap_or_default();
             let all = found["refused"] == 0 && found["existing"] == 0;
-            ensure!(status == 200 && all, "a batch was answered with {status}: {}", said());
+            ensure!(status == 200 && all, "a batch was answered with {status}: {}", body_text());
         }
     }
     Ok(())
 }
 
-/// Status and body of the next answer.
-pub(crate) fn answer(connection: &mut BufReader<TcpStream>) -> anyhow::Result<(u16, Vec<u8>)> {
+/// Reads status and body of the next response.
+pub(crate) fn read_response(
+    connection: &mut BufReader<TcpStream>,
+) -> anyhow::Result<(u16, Vec<u8>)> {
     let mut line = String::new();
     connection.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
-    let status = status.with_context(|| format!("this begins no answer: {line:?}"))?;
+    let status = status.with_context(|| format!("invalid status line: {line:?}"))?;
     let mut length = None;
     loop {
         line.clear();
@@ -133,7 +135,7 @@ pub(crate) fn answer(connection: &mut BufReader<TcpStream>) -> anyhow::Result<(u
             length = value.trim().parse::<usize>().ok();
         }
     }
-    let mut body = vec![0; length.context("the answer does not say how long it is")?];
+    let mut body = vec![0; length.context("the response has no content-length")?];
     connection.read_exact(&mut body)?;
     Ok((status, body))
 }

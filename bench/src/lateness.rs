@@ -1,5 +1,5 @@
-//! Lateness: jobs that fall due at a millisecond of their own, on an otherwise idle daemon. How late
-//! does each start, as the daemon reports it, and when is its verdict in the log?
+//! Lateness: jobs that each fall due at a millisecond of their own, on an otherwise idle daemon.
+//! Measures how late each starts, as the daemon reports it, and when its verdict is logged.
 
 use std::collections::HashMap;
 
@@ -9,27 +9,28 @@ use duebox_queue::Due;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::figures::Figures;
-use crate::ground::{Binding, Ground};
+use crate::fixture::{Binding, Fixture};
+use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
 
-/// How long after the push the first falls due, ms.
+/// From the push to the first due time, in ms.
 const LEAD_MS: u64 = 1_000;
 
-/// One run of jobs falling due.
+/// Result of one run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Lateness {
     /// From due time to start, as the daemon reports it.
     pub(crate) reported: Quantiles,
-    /// From due time to the verdict's log line: never less than the start's, and by another clock.
+    /// From due time to the verdict's log line, by the clock of the log; never less than
+    /// `reported`.
     pub(crate) logged: Quantiles,
-    /// How many percent start at most so many ms late, as the daemon reports it.
+    /// Cumulative distribution of `reported`: lateness in ms and percent of the jobs.
     #[serde(skip)]
     pub(crate) curve: Vec<(f64, f64)>,
 }
 
-/// The spread of a time, ms.
+/// Quantiles of a duration, ms.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Quantiles {
     pub(crate) p50_ms: f64,
@@ -37,10 +38,10 @@ pub(crate) struct Quantiles {
     pub(crate) max_ms: f64,
 }
 
-/// One repeat of the family.
+/// Measures the family once.
 pub(crate) async fn measure(
     settings: &Settings,
-    figures: &mut Figures,
+    results: &mut Results,
 ) -> anyhow::Result<Lateness> {
     let lateness = fresh(settings, &[]).await?;
     for (row, figure) in [
@@ -50,29 +51,29 @@ pub(crate) async fn measure(
         (Row::LoggedP50, lateness.logged.p50_ms),
         (Row::LoggedP99, lateness.logged.p99_ms),
     ] {
-        figures.add(row, figure);
+        results.add(row, figure);
     }
     Ok(lateness)
 }
 
-/// On a Redis of its own with these arguments.
+/// Runs on a fresh Redis with these extra arguments.
 pub(crate) async fn fresh(settings: &Settings, redis_args: &[&str]) -> anyhow::Result<Lateness> {
-    let ground = Ground::prepare_with(redis_args).await?;
-    on(&ground, settings).await
+    let fixture = Fixture::prepare_with(redis_args).await?;
+    on(&fixture, settings).await
 }
 
-/// On this ground.
-pub(crate) async fn on(ground: &Ground, settings: &Settings) -> anyhow::Result<Lateness> {
+/// Runs on this fixture.
+pub(crate) async fn on(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Lateness> {
     let Settings { due_jobs, spread_ms, payload, in_flight, .. } = *settings;
     let handler = settings.handler("noop-rust")?;
     let binding = Binding { handler: &handler, lines: "", in_flight, log: "info" };
-    let mut daemon = ground.start_daemon(&binding)?;
-    ground.wait_until_served(&mut daemon).await?;
-    let now_ms = ground.now_ms().await?;
+    let mut daemon = fixture.start_daemon(&binding)?;
+    fixture.wait_until_served(&mut daemon).await?;
+    let now_ms = fixture.now_ms().await?;
     let due_ms = |number| now_ms + LEAD_MS + number * spread_ms / due_jobs;
-    ground.push("due", due_jobs, payload, |number| Due::At(due_ms(number))).await?;
-    ground.watch(&mut daemon).await.context("lateness")?;
-    ground.ensure_clean().await?;
+    fixture.push("due", due_jobs, payload, |number| Due::At(due_ms(number))).await?;
+    fixture.watch(&mut daemon).await.context("lateness")?;
+    fixture.ensure_clean().await?;
     let status = daemon.terminate();
     ensure!(status.success(), "the daemon did not stop cleanly: {status}");
     let due_of: HashMap<String, u64> =
@@ -80,7 +81,7 @@ pub(crate) async fn on(ground: &Ground, settings: &Settings) -> anyhow::Result<L
     read(&daemon.lines(), &due_of)
 }
 
-/// Reads the verdicts; fails unless each job has exactly one and it is an ack, not before its time.
+/// Reads the verdict lines; fails unless each job has exactly one, an ack that is not early.
 pub(crate) fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::Result<Lateness> {
     let mut reported = histogram()?;
     let mut logged = histogram()?;
@@ -91,10 +92,10 @@ pub(crate) fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::
         if verdict.is_empty() {
             continue;
         }
-        ensure!(verdict == "ack", "job {id} ended as {verdict}: {}", line.text());
-        ensure!(seen.insert(id, ()).is_none(), "job {id} was run twice");
+        ensure!(verdict == "ack", "job {id} ended with {verdict}: {}", line.text());
+        ensure!(seen.insert(id, ()).is_none(), "job {id} ran twice");
         let late_ms = line.field("late_ms").as_f64().context("a verdict line has no late_ms")?;
-        ensure!(late_ms >= 0.0, "job {id} ran {} ms early", -late_ms);
+        ensure!(late_ms >= 0.0, "job {id} started {} ms early", -late_ms);
         let at: jiff::Timestamp =
             line.str("timestamp").parse().context("a verdict line has no timestamp")?;
         let after_us = at.as_microsecond() - i64::try_from(*due_ms)? * 1_000;
@@ -110,7 +111,7 @@ pub(crate) fn read(lines: &[LogLine], due_of: &HashMap<String, u64>) -> anyhow::
     })
 }
 
-/// The distribution: how many percent are at most so many ms late.
+/// Cumulative distribution: lateness in ms and percent of the jobs at most that late.
 pub(crate) fn curve(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     let percents = (1..=99).map(f64::from).chain([99.5, 99.9, 100.0]);
     let late_ms = |percent: f64| histogram.value_at_quantile(percent / 100.0) as f64 / 1_000.0;

@@ -1,4 +1,4 @@
-//! The machine the figures come from, and what a process on it has used (Linux).
+//! The machine that a run uses, and the CPU time and memory of a process on it (Linux).
 
 use std::fs;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::Context;
 use serde::Serialize;
 
-/// Clock ticks a second in /proc: fixed at 100 for user space on every Linux of today.
+/// Clock ticks per second in /proc: 100 in user space on every current Linux.
 const TICKS_PER_S: f64 = 100.0;
 
-/// What figures must be read with.
+/// The conditions of a run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -20,52 +20,54 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// What is not known is left empty: it spoils no figure.
+    /// Describes this machine; an unknown value stays empty.
     pub(crate) fn of_this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
         let processor = model.unwrap_or_default().trim_start_matches([':', ' ', '\t']).to_owned();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let version = said_by("redis-server", &["--version"]);
+        let version = output_of("redis-server", &["--version"]);
         let redis = version.split(' ').find_map(|word| word.strip_prefix("v="));
         Self {
             processor,
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             kernel: kernel.trim().to_owned(),
             redis: redis.unwrap_or_default().to_owned(),
-            commit: said_by("git", &["describe", "--always", "--dirty"]),
+            commit: output_of("git", &["describe", "--always", "--dirty"]),
         }
     }
 }
 
-fn said_by(program: &str, args: &[&str]) -> String {
+fn output_of(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
-    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    said.unwrap_or_default()
+    let printed = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    printed.unwrap_or_default()
 }
 
-/// Processor time a process has used so far, that of threads that ended too, in seconds and to 10 ms.
+/// CPU time that a process has used, including its ended threads, in seconds with 10 ms
+/// granularity.
 pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // The name in brackets may hold spaces; utime and stime are the 12th and 13th field after it.
+    // The name in parentheses may contain spaces; utime and stime are the 12th and 13th field after
+    // it.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
     Ok(ticks.sum::<u64>() as f64 / TICKS_PER_S)
 }
 
-/// The most memory a process has held, in bytes.
+/// Peak resident memory of a process, in bytes.
 pub(crate) fn peak_memory_bytes(pid: u32) -> anyhow::Result<u64> {
     memory_bytes(pid, "VmHWM:")
 }
 
-/// The memory a process holds, in bytes.
+/// Resident memory of a process, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     memory_bytes(pid, "VmRSS:")
 }
 
-/// Lets the most memory a process has held begin anew at what it holds now.
-pub(crate) fn forget_peak_memory(pid: u32) -> anyhow::Result<()> {
+/// Resets the peak memory of a process to what it holds now.
+pub(crate) fn reset_peak_memory(pid: u32) -> anyhow::Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
 }
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_used_something() {
+    fn this_process_uses_memory_and_cpu_time() {
         let pid = std::process::id();
         assert!(peak_memory_bytes(pid).unwrap() > 100_000);
         assert!(resident_bytes(pid).unwrap() <= peak_memory_bytes(pid).unwrap());

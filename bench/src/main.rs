@@ -1,40 +1,40 @@
-//! What `./dev bench` runs: the real daemon on a Redis of its own, measured from outside.
+//! What `./dev bench` runs: the real daemon, measured from outside.
 //!
-//! Every run has a Redis and a daemon of its own. Nothing is taken from the daemon's own counters
-//! except the lateness it reports, and that is checked against the times of its log lines. A run that
-//! loses or repeats a job is a failure and no figure.
+//! Every run has its own Redis and daemon. The only figure taken from the daemon is the lateness it
+//! reports, and that is checked against the times of its log lines. A run that loses or repeats a
+//! job fails and gives no figure.
 
-mod account;
 mod backlog;
 mod batches;
+mod builds;
 mod burst;
 mod ceiling;
 mod ci;
 mod contender;
 mod cost;
 mod drain;
+mod duebox;
 mod durability;
-mod figures;
-mod ground;
+mod fixture;
 mod http_push;
 mod lateness;
-mod load;
 mod machine;
 mod memory;
-mod module;
 mod neighbour;
-mod own_side;
 mod page;
 mod peer_program;
 mod peers;
 mod plot;
 mod push;
+mod redis_load;
 mod reload;
 mod report;
+mod results;
 mod rows;
 mod runners;
 mod sandbox;
 mod settings;
+mod shutdown;
 mod sustained;
 mod table;
 mod topics;
@@ -47,22 +47,22 @@ use clap::{Parser, Subcommand};
 
 use rows::Family;
 
-/// Measures the duebox binary beside this one, and judges every figure of it.
+/// Measures the duebox binary in the same folder and compares every result with its target
 #[derive(Debug, Parser)]
 #[command(name = "duebox-bench", args_conflicts_with_subcommands = true)]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    alone: Option<Alone>,
-    /// What is measured, by commas; all without it
+    benchmark: Option<Benchmark>,
+    /// Families to measure, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Family>,
     /// A quick look: fewer jobs, one repeat, a backlog of 200,000
     #[arg(long)]
     quick: bool,
-    /// Duebox beside its peers, and nothing else; bench/peers/build.sh builds them
+    /// Compare Duebox with its peers and measure nothing else; bench/peers/build.sh builds them
     #[arg(long, conflicts_with = "only")]
     peers: bool,
-    /// Times everything is measured; the table gives the median [default: 3, quick 1]
+    /// Number of repeats; the table shows the median [default: 3, quick 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     repeats: Option<u64>,
     /// Ready jobs to drain and to push [default: 100000, quick 20000]
@@ -74,30 +74,30 @@ pub(crate) struct Args {
     /// Jobs in flight: the daemon's max_jobs and the topic's concurrency
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     in_flight: u64,
-    /// The folder of noop-rust.wasm, noop-as.wasm and noop-go.wasm
+    /// Folder with noop-rust.wasm, noop-as.wasm and noop-go.wasm
     #[arg(long, default_value = "handlers/build")]
     handlers: PathBuf,
-    /// The folder for the results
+    /// Folder for the results
     #[arg(long, default_value = "bench/results")]
     results: PathBuf,
 }
 
-/// What is measured alone, with a table of its own.
+/// Benchmarks with a table of their own.
 #[derive(Debug, Subcommand)]
-enum Alone {
-    Sandbox(sandbox::Args),
-    Reload(reload::Args),
-    Neighbour(neighbour::Args),
-    Ci(ci::Args),
+enum Benchmark {
+    Sandbox(sandbox::SandboxArgs),
+    Reload(reload::ReloadArgs),
+    Neighbour(neighbour::NeighbourArgs),
+    Ci(ci::CiArgs),
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let done = match &args.alone {
-        Some(Alone::Sandbox(args)) => sandbox::run(args),
-        Some(Alone::Reload(args)) => reload::run(args),
-        Some(Alone::Neighbour(args)) => neighbour::run(args),
-        Some(Alone::Ci(args)) => ci::run(args),
+    let args = BenchArgs::parse();
+    let done = match &args.benchmark {
+        Some(Benchmark::Sandbox(args)) => sandbox::run(args),
+        Some(Benchmark::Reload(args)) => reload::run(args),
+        Some(Benchmark::Neighbour(args)) => neighbour::run(args),
+        Some(Benchmark::Ci(args)) => ci::run(args),
         None => table::run(&args),
     };
     match done {
@@ -109,9 +109,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Progress and failures go to stderr, the report to stdout.
+/// Prints progress and failures to stderr; the report goes to stdout.
 fn say(line: &str) {
     if writeln!(std::io::stderr(), "{line}").is_err() {
-        // Nobody reads stderr; the exit code and the report still tell.
+        // A closed stderr changes neither the exit code nor the report.
     }
 }

@@ -1,8 +1,10 @@
-//! What `./dev bench neighbour` measures: how late a quiet topic's jobs come to their verdict when they have
-//! the daemon for themselves, and how late beside a topic of handlers that mean harm. Each kind of
-//! harm has a daemon and a Redis of its own, and rounds of two stretches of the same quiet jobs, one
-//! alone and one beside, so that a noisy minute of the machine weighs on both; what is judged is the
-//! median of the one against the median of the other. Every quiet job must be acked once, in time or late.
+//! `./dev bench neighbour`: how late a quiet topic's jobs reach their verdict alone, and next to a
+//! topic with hostile handlers.
+//!
+//! Each hostile workload has its own daemon and Redis. A round has two phases with the same quiet
+//! jobs: one alone and one next to the hostile topic, so that noise of the machine affects both.
+//! The medians over all rounds are compared. Every quiet job must be acked exactly once, however
+//! late.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -17,86 +19,89 @@ use duebox_job::{JobId, Options, TopicName};
 use duebox_queue::{Depths, Due, IfExists, NewJob, Queue};
 use serde::Serialize;
 
-use crate::figures::median;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::lateness::{self, Lateness, Quantiles};
 use crate::machine::Machine;
 use crate::report;
+use crate::results::median;
 
-/// How many times as late a job may be beside a hostile topic, at the 99th percentile.
+/// Upper bound for the lateness next to a hostile topic, as a multiple of the lateness alone, at
+/// the 99th percentile.
 const RATIO_MAX: f64 = 2.0;
-/// How long after the push the first quiet job falls due, ms.
+/// From the push to the first quiet job's due time, in ms.
 const LEAD_MS: u64 = 1_000;
-/// How often it is looked what hostile jobs do.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often at most.
-const LOOKS_MAX: usize = 600;
-/// Hostile jobs of one push.
-const PUSHED_AT_ONCE: usize = 1_000;
-/// Seconds of each round for which there are hostile jobs beyond those of the stretch.
+/// Pause between two checks of the hostile topic.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Upper bound on the number of checks.
+const POLLS_MAX: usize = 600;
+/// Hostile jobs per push.
+const PUSH_BATCH: usize = 1_000;
+/// Seconds per round, beyond the phase itself, for which hostile jobs are pushed.
 const SPARE_S: u64 = 2;
 const HOSTILE: &str = "hostile";
 
-/// Measures how late a topic's jobs are beside a hostile topic, against how late they are alone
+/// Measures how late a topic's jobs are next to a hostile topic, compared with alone
 #[derive(Debug, Parser)]
-pub(crate) struct Args {
-    /// Quiet jobs a second
+pub(crate) struct NeighbourArgs {
+    /// Quiet jobs per second
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=2_000))]
     rate: u64,
-    /// Rounds of a stretch alone and a stretch beside
+    /// Rounds of one phase alone and one next to the hostile topic
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// Seconds of each stretch
+    /// Seconds per phase
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// The kinds of harm, by their names in the table; all without it
+    /// Hostile workloads by their names in the table [default: all]
     #[arg(long)]
     only: Vec<String>,
-    /// The quiet topic's handler module
+    /// Handler module of the quiet topic
     #[arg(long, default_value = "handlers/build/noop-rust.wasm")]
     handler: PathBuf,
-    /// The folder of hostile modules
+    /// Folder of the hostile modules
     #[arg(long, default_value = "tests/hostile")]
     hostile: PathBuf,
-    /// The folder for the results
+    /// Folder for the results
     #[arg(long, default_value = "bench/results")]
     results: PathBuf,
 }
 
-/// One kind of harm.
-struct Harm {
+/// One hostile workload.
+struct Workload {
     name: &'static str,
-    /// A module of `tests/hostile`; none for the quiet topic's own, in masses.
+    /// A module of `tests/hostile`; `None` for the quiet topic's own handler.
     module: Option<&'static str>,
     concurrency: u32,
     ttr: &'static str,
-    /// More than can run in a second.
+    /// Jobs pushed per second of a phase: more than can run.
     jobs_a_second: u64,
 }
 
-const HARMS: [Harm; 8] = [
-    harm("endless loop", "endless_loop", 64),
-    harm("memory hog", "memory_hog", 64),
-    harm("log flood", "log_flood", 64),
-    harm("endless host calls", "endless_host_calls", 64),
-    Harm { ttr: "5s", ..harm("sleepers", "sleeps_for_an_hour", 200) },
-    harm("huge memory.fill", "endless_memory_fill", 64),
-    harm("stack overflow", "stack_overflow", 64),
-    Harm { module: None, jobs_a_second: 60_000, ..harm("masses of jobs", "", 64) },
+const WORKLOADS: [Workload; 8] = [
+    workload("endless loop", "endless_loop", 64),
+    workload("memory hog", "memory_hog", 64),
+    workload("log flood", "log_flood", 64),
+    workload("endless host calls", "endless_host_calls", 64),
+    Workload { ttr: "5s", ..workload("sleepers", "sleeps_for_an_hour", 200) },
+    workload("huge memory.fill", "endless_memory_fill", 64),
+    workload("stack overflow", "stack_overflow", 64),
+    Workload { module: None, jobs_a_second: 60_000, ..workload("mass of short jobs", "", 64) },
 ];
 
-const fn harm(name: &'static str, module: &'static str, concurrency: u32) -> Harm {
-    Harm { name, module: Some(module), concurrency, ttr: "1s", jobs_a_second: 10_000 }
+const fn workload(name: &'static str, module: &'static str, concurrency: u32) -> Workload {
+    Workload { name, module: Some(module), concurrency, ttr: "1s", jobs_a_second: 10_000 }
 }
 
-/// A quiet topic alone, and beside one kind of harm.
+/// The quiet topic alone and next to one hostile workload.
 #[derive(Debug, Serialize)]
 struct Row {
-    harm: &'static str,
+    #[serde(rename = "harm")]
+    workload: &'static str,
     rounds: Vec<Round>,
-    /// From due time to verdict, the median of the rounds.
+    /// From due time to verdict, median of the rounds.
     alone: Late,
-    beside: Late,
+    #[serde(rename = "beside")]
+    contended: Late,
     /// Of the 99th percentiles.
     ratio: f64,
     passed: bool,
@@ -105,8 +110,9 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct Round {
     alone: Lateness,
-    beside: Lateness,
-    /// Hostile jobs that ended a second meanwhile.
+    #[serde(rename = "beside")]
+    contended: Lateness,
+    /// Hostile jobs that ended per second in the second phase.
     hostile_per_second: f64,
 }
 
@@ -117,10 +123,10 @@ struct Late {
 }
 
 impl Late {
-    fn median(rounds: &[Round], stretch: impl Fn(&Round) -> &Lateness) -> Self {
+    fn median(rounds: &[Round], phase: impl Fn(&Round) -> &Lateness) -> Self {
         let of = |quantile: fn(&Quantiles) -> f64| {
             let mut all: Vec<f64> =
-                rounds.iter().map(|round| quantile(&stretch(round).logged)).collect();
+                rounds.iter().map(|round| quantile(&phase(round).logged)).collect();
             all.sort_by(f64::total_cmp);
             median(&all)
         };
@@ -129,7 +135,7 @@ impl Late {
 }
 
 #[derive(Debug, Serialize)]
-struct Results<'a> {
+struct NeighbourResults<'a> {
     at: &'a str,
     machine: &'a Machine,
     jobs_per_second: u64,
@@ -137,22 +143,22 @@ struct Results<'a> {
     rows: Vec<Row>,
 }
 
-/// Measures, prints the table and writes the figures.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+/// Measures, prints the table and writes the results.
+pub(crate) fn run(args: &NeighbourArgs) -> anyhow::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build()?;
     let mut rows = Vec::new();
-    for harm in &HARMS {
-        if args.only.is_empty() || args.only.iter().any(|name| name == harm.name) {
-            crate::say(&format!("{} …", harm.name));
-            rows.push(runtime.block_on(measure(args, harm)).context(harm.name)?);
+    for workload in &WORKLOADS {
+        if args.only.is_empty() || args.only.iter().any(|name| name == workload.name) {
+            crate::say(&format!("{} …", workload.name));
+            rows.push(runtime.block_on(measure(args, workload)).context(workload.name)?);
         }
     }
-    let known = HARMS.map(|harm| harm.name).join(", ");
-    ensure!(!rows.is_empty(), "no such kind of harm; there are: {known}");
+    let known = WORKLOADS.map(|workload| workload.name).join(", ");
+    ensure!(!rows.is_empty(), "unknown workload; known are: {known}");
     let (at, machine) = (report::now(), Machine::of_this());
     let table = table(args, &machine, &rows);
-    let results = Results {
+    let results = NeighbourResults {
         at: &at,
         machine: &machine,
         jobs_per_second: args.rate,
@@ -164,75 +170,79 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(stdout, "{table}\nresults: {}", file.display()).context("cannot print the table")
 }
 
-async fn measure(args: &Args, harm: &Harm) -> anyhow::Result<Row> {
-    let ground = Ground::prepare().await?;
-    let mut daemon = Daemon::start(&ground.write_manifest(&manifest(args, harm, &ground)?)?);
-    ground.wait_until_served(&mut daemon).await?;
+async fn measure(args: &NeighbourArgs, workload: &Workload) -> anyhow::Result<Row> {
+    let fixture = Fixture::prepare().await?;
+    let mut daemon = Daemon::start(&fixture.write_manifest(&manifest(args, workload, &fixture)?)?);
+    fixture.wait_until_served(&mut daemon).await?;
     let hostile = TopicName::new(HOSTILE)?;
-    ground.queue.pause(&hostile).await?;
+    fixture.queue.pause(&hostile).await?;
     let seconds = args.rounds * (args.seconds + SPARE_S);
-    stock(&ground.queue, &hostile, harm.jobs_a_second * seconds).await?;
+    push_hostile_jobs(&fixture.queue, &hostile, workload.jobs_a_second * seconds).await?;
     let mut rounds = Vec::new();
     for round in 0..args.rounds {
-        let alone = quiet(args, &ground, &mut daemon, &format!("alone-{round}")).await?;
-        ground.queue.resume(&hostile).await?;
-        let before = wait_for(&ground, &hostile, |depths| depths.unack > 0).await?;
-        let beside = quiet(args, &ground, &mut daemon, &format!("beside-{round}")).await?;
-        let after = wait_for(&ground, &hostile, |depths| depths.ready > 0)
+        let alone = quiet(args, &fixture, &mut daemon, &format!("alone-{round}")).await?;
+        fixture.queue.resume(&hostile).await?;
+        let before = wait_for(&fixture, &hostile, |depths| depths.unack > 0).await?;
+        let contended = quiet(args, &fixture, &mut daemon, &format!("contended-{round}")).await?;
+        let after = wait_for(&fixture, &hostile, |depths| depths.ready > 0)
             .await
-            .context("the hostile jobs were over before the quiet ones")?;
+            .context("the hostile jobs ended before the quiet ones")?;
         let ms = after.now_ms.saturating_sub(before.now_ms).max(1);
         let ended = before.ready.saturating_sub(after.ready);
-        ground.queue.pause(&hostile).await?;
-        wait_for(&ground, &hostile, |depths| depths.unack == 0).await?;
+        fixture.queue.pause(&hostile).await?;
+        wait_for(&fixture, &hostile, |depths| depths.unack == 0).await?;
         let hostile_per_second = ended as f64 * 1_000.0 / ms as f64;
-        rounds.push(Round { alone, beside, hostile_per_second });
+        rounds.push(Round { alone, contended, hostile_per_second });
     }
     daemon.kill();
     let alone = Late::median(&rounds, |round| &round.alone);
-    let beside = Late::median(&rounds, |round| &round.beside);
-    let ratio = beside.p99_ms / alone.p99_ms;
-    Ok(Row { harm: harm.name, rounds, alone, beside, ratio, passed: ratio <= RATIO_MAX })
+    let contended = Late::median(&rounds, |round| &round.contended);
+    let ratio = contended.p99_ms / alone.p99_ms;
+    Ok(Row { workload: workload.name, rounds, alone, contended, ratio, passed: ratio <= RATIO_MAX })
 }
 
-fn manifest(args: &Args, harm: &Harm, ground: &Ground) -> anyhow::Result<String> {
-    let module = match harm.module {
+fn manifest(
+    args: &NeighbourArgs,
+    workload: &Workload,
+    fixture: &Fixture,
+) -> anyhow::Result<String> {
+    let module = match workload.module {
         Some(module) => args.hostile.join(format!("{module}.wat")),
         None => args.handler.clone(),
     };
     let path = |path: &Path| {
         let found = path.canonicalize();
-        let found = found.with_context(|| format!("there is no {}", path.display()))?;
+        let found = found.with_context(|| format!("cannot find {}", path.display()))?;
         anyhow::Ok(found.display().to_string())
     };
-    // What handlers say is left out: it would be the bench's own reading that is measured.
+    // Guest output is not logged: reading it would load the bench itself.
     Ok(format!(
         "[redis]\nurl = {:?}\n\n[runner]\nlog = \"info,handler=off\"\n\n\
          [topics.{}]\nhandler = {:?}\n\n\
          [topics.{HOSTILE}]\nhandler = {:?}\nconcurrency = {}\nttr = {:?}\nmax_attempts = 1\nmax_dead = 100\n\
          breaker = {{ failures = 0 }}\n",
-        ground.redis.url(),
-        ground.topic,
+        fixture.redis.url(),
+        fixture.topic,
         path(&args.handler)?,
         path(&module)?,
-        harm.concurrency,
-        harm.ttr,
+        workload.concurrency,
+        workload.ttr,
     ))
 }
 
-/// Runs a stretch of quiet jobs.
+/// Runs one phase of quiet jobs.
 async fn quiet(
-    args: &Args,
-    ground: &Ground,
+    args: &NeighbourArgs,
+    fixture: &Fixture,
     daemon: &mut Daemon,
     name: &str,
 ) -> anyhow::Result<Lateness> {
-    let depths = ground.queue.depths(std::slice::from_ref(&ground.topic)).await?;
-    let now_ms = depths.first().context("Redis did not say its time")?.now_ms;
+    let depths = fixture.queue.depths(std::slice::from_ref(&fixture.topic)).await?;
+    let now_ms = depths.first().context("Redis returned no time")?.now_ms;
     let jobs = args.rate * args.seconds;
     let due_ms = |number| now_ms + LEAD_MS + number * 1_000 / args.rate;
-    ground.push(name, jobs, 200, |number| Due::At(due_ms(number))).await?;
-    ground.watch(daemon).await.context("the quiet jobs")?;
+    fixture.push(name, jobs, 200, |number| Due::At(due_ms(number))).await?;
+    fixture.watch(daemon).await.context("the quiet jobs")?;
     let due_of: HashMap<String, u64> =
         (0..jobs).map(|number| (format!("{name}-{number:08}"), due_ms(number))).collect();
     // The last lines may still be on their way.
@@ -242,12 +252,12 @@ async fn quiet(
     lateness::read(&daemon.lines(), &due_of)
 }
 
-/// Pushes so many hostile jobs while their topic is paused: a stretch is then measured beside those who run
-/// them, not beside who pushes them.
-async fn stock(queue: &Queue, topic: &TopicName, jobs: u64) -> anyhow::Result<()> {
-    for start in (0..jobs).step_by(PUSHED_AT_ONCE) {
+/// Pushes hostile jobs while their topic is paused, so that a phase measures the jobs and not their
+/// producer.
+async fn push_hostile_jobs(queue: &Queue, topic: &TopicName, jobs: u64) -> anyhow::Result<()> {
+    for start in (0..jobs).step_by(PUSH_BATCH) {
         let mut some = Vec::new();
-        for number in start..jobs.min(start + PUSHED_AT_ONCE as u64) {
+        for number in start..jobs.min(start + PUSH_BATCH as u64) {
             some.push(NewJob {
                 id: JobId::new(format!("hostile-{number:08}"))?,
                 due: Due::Now,
@@ -260,23 +270,23 @@ async fn stock(queue: &Queue, topic: &TopicName, jobs: u64) -> anyhow::Result<()
     Ok(())
 }
 
-/// Waits until it is so with the topic, at most 30 s.
+/// Waits at most 30 s until the topic's depths satisfy `condition`.
 async fn wait_for(
-    ground: &Ground,
+    fixture: &Fixture,
     topic: &TopicName,
-    is_so: impl Fn(&Depths) -> bool,
+    condition: impl Fn(&Depths) -> bool,
 ) -> anyhow::Result<Depths> {
-    for _ in 0..LOOKS_MAX {
-        let depths = ground.queue.depths(std::slice::from_ref(topic)).await?;
-        if let Some(depths) = depths.into_iter().next().filter(|depths| is_so(depths)) {
+    for _ in 0..POLLS_MAX {
+        let depths = fixture.queue.depths(std::slice::from_ref(topic)).await?;
+        if let Some(depths) = depths.into_iter().next().filter(|depths| condition(depths)) {
             return Ok(depths);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    anyhow::bail!("the hostile jobs did neither begin nor end in time")
+    anyhow::bail!("the hostile jobs neither started nor ended within 30 s")
 }
 
-fn table(args: &Args, machine: &Machine, rows: &[Row]) -> String {
+fn table(args: &NeighbourArgs, machine: &Machine, rows: &[Row]) -> String {
     let Machine { processor, cores, kernel, redis, commit } = machine;
     let mut text = format!(
         "\n{processor}, {cores} cores, Linux {kernel}, Redis {redis}, commit {commit}\n\
@@ -287,20 +297,20 @@ fn table(args: &Args, machine: &Machine, rows: &[Row]) -> String {
         args.rounds,
         "",
         "alone",
-        "beside it",
+        "next to it",
         "",
-        "a topic of",
+        "hostile topic",
         "p50",
         "p99",
         "p50",
         "p99",
         "ratio",
     );
-    for Row { harm, alone, beside, ratio, passed, .. } in rows {
+    for Row { workload, alone, contended, ratio, passed, .. } in rows {
         let word = if *passed { "pass" } else { "MISS" };
         text.push_str(&format!(
-            "{harm:<20} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {ratio:>6.2}× ≤ {RATIO_MAX} {word}\n",
-            alone.p50_ms, alone.p99_ms, beside.p50_ms, beside.p99_ms
+            "{workload:<20} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {ratio:>6.2}× ≤ {RATIO_MAX} {word}\n",
+            alone.p50_ms, alone.p99_ms, contended.p50_ms, contended.p99_ms
         ));
     }
     text

@@ -1,11 +1,11 @@
-//! The page of a run: the table and the plots in one file of HTML that needs nothing beside it.
+//! Writes a run as one self-contained HTML file with the table and the plots.
 
 use std::fmt::Write as _;
 
 use crate::contender::Contender;
-use crate::figures::{Judgement, Line, Plot};
-use crate::plot::{self, Words};
-use crate::report::{Found, Report, number};
+use crate::plot::{self, AxisLabels};
+use crate::report::{Report, RowReport, number};
+use crate::results::{Judgement, Line, Plot};
 
 const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
 <meta name=\"viewport\" content=\"width=device-width\">\n<title>Duebox: the bench</title>\n<style>\n\
@@ -18,29 +18,29 @@ td:first-child, th:first-child { text-align: left; white-space: pre-wrap; }\n\
 svg { max-width: 100%; height: auto; }\nfigcaption { color: #444; }\npre { white-space: pre-wrap; }\n\
 .wide { overflow-x: auto; }\n</style>\n";
 
-/// What is drawn, and what is said below it.
-const PLOTS: [(Plot, Words, &str); 3] = [
+/// Each plot with its axis labels and caption.
+const PLOTS: [(Plot, AxisLabels, &str); 3] = [
     (
         Plot::Batches,
-        Words { across: "jobs in a batch", up: "jobs/s" },
+        AxisLabels { x: "jobs in a batch", y: "jobs/s" },
         "Throughput against batch size: ready jobs leased and acked so many a batch by a client that \
-         runs nothing, and drained by a daemon that may run so many at once and sizes its batches \
+         runs no handlers, and drained by a daemon with that many in flight, which sizes its batches \
          itself.",
     ),
     (
         Plot::Lateness,
-        Words { across: "ms from due time to start, at most", up: "% of the jobs" },
+        AxisLabels { x: "ms from due time to start", y: "% of the jobs" },
         "Lateness as a distribution: the part of the jobs that started at most so many ms after \
          they fell due, one line a run. None started early.",
     ),
     (
         Plot::Backlog,
-        Words { across: "jobs that wait for another day", up: "jobs/s" },
-        "Throughput against backlog: the same drain of ready jobs while so many others wait.",
+        AxisLabels { x: "pending jobs", y: "jobs/s" },
+        "Throughput against backlog: the same drain of ready jobs with that many pending jobs.",
     ),
 ];
 
-/// Writes the page.
+/// Renders the page.
 pub(crate) fn html(report: &Report) -> anyhow::Result<String> {
     let mut page = HEAD.to_owned();
     write!(page, "<h1>The bench</h1>\n<pre>{}</pre>\n", escaped(&report.conditions()))?;
@@ -50,10 +50,10 @@ pub(crate) fn html(report: &Report) -> anyhow::Result<String> {
     if !report.peers.is_empty() {
         peers(&mut page, &report.peers)?;
     }
-    for (plot, words, caption) in &PLOTS {
+    for (plot, labels, caption) in &PLOTS {
         let lines: Vec<&Line> = report.lines.iter().filter(|line| line.plot == *plot).collect();
         if !lines.is_empty() {
-            figure(&mut page, &plot::lines(words, &lines)?, caption)?;
+            figure(&mut page, &plot::lines(labels, &lines)?, caption)?;
         }
     }
     if !report.costs.is_empty() {
@@ -65,14 +65,14 @@ pub(crate) fn html(report: &Report) -> anyhow::Result<String> {
     Ok(page)
 }
 
-fn table(page: &mut String, rows: &[Found]) -> std::fmt::Result {
+fn table(page: &mut String, rows: &[RowReport]) -> std::fmt::Result {
     page.push_str(
         "<div class=\"wide\"><table>\n<tr><th>what<th>target<th>median<th>unit<th>min–max<th></tr>\n",
     );
     let mut family = None;
-    for found in rows {
-        let first = family.replace(found.family) != Some(found.family);
-        let class = match found.judgement {
+    for row in rows {
+        let first = family.replace(row.family) != Some(row.family);
+        let class = match row.judgement {
             Judgement::Pass => "pass",
             Judgement::Miss => "miss",
             Judgement::Shown => "",
@@ -81,13 +81,13 @@ fn table(page: &mut String, rows: &[Found]) -> std::fmt::Result {
             page,
             "<tr{}><td>{}<td>{}<td>{}<td>{}<td>{}–{}<td class=\"{class}\">{}</tr>",
             if first { " class=\"first\"" } else { "" },
-            escaped(found.name),
-            escaped(&found.target),
-            number(found.spread.median),
-            found.unit,
-            number(found.spread.min),
-            number(found.spread.max),
-            found.judgement.word(),
+            escaped(row.name),
+            escaped(&row.target),
+            number(row.spread.median),
+            row.unit,
+            number(row.spread.min),
+            number(row.spread.max),
+            row.judgement.word(),
         )?;
     }
     page.push_str("</table></div>\n");
@@ -95,7 +95,7 @@ fn table(page: &mut String, rows: &[Found]) -> std::fmt::Result {
 }
 
 fn peers(page: &mut String, contenders: &[Contender]) -> std::fmt::Result {
-    page.push_str("<h2>Beside its peers</h2>\n<div class=\"wide\"><table>\n<tr><th>");
+    page.push_str("<h2>Comparison with peers</h2>\n<div class=\"wide\"><table>\n<tr><th>");
     for title in Contender::TITLES {
         write!(page, "<th>{}", escaped(title))?;
     }

@@ -1,5 +1,5 @@
-//! A peer's program while it runs: it prepares a task, says that it is ready, does the task at the
-//! word to go, and answers in one line of JSON. Every wait is bounded; dropping it kills the process.
+//! A running peer program. It prepares a task, reports that it is ready, does the task when told to
+//! go, and replies with one line of JSON. Every wait is bounded, and dropping it kills the process.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,13 +10,13 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// How long a peer may take for its preparation or a task. Draining 100,000 jobs takes the slowest one
-/// a minute.
+/// How long a peer may take to prepare or do a task. The slowest one drains 100,000 jobs in about a
+/// minute.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a peer is to do.
+/// The task for a peer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct TaskRequest<'a> {
     pub(crate) task: &'static str,
     /// `default` or `tuned`.
     pub(crate) settings: &'a str,
@@ -24,24 +24,24 @@ pub(crate) struct Asked<'a> {
     pub(crate) spread_ms: u64,
 }
 
-/// What a peer says.
+/// A line that a peer prints.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Answer {
+pub(crate) struct TaskReply {
     pub(crate) ready: bool,
-    /// Why the task cannot be done.
+    /// Why the peer cannot do the task.
     pub(crate) unsupported: Option<String>,
     pub(crate) seconds: Option<f64>,
-    /// Jobs that were handled, each counted once.
+    /// Jobs handled, each counted once.
     pub(crate) handled: u64,
-    /// Further runs of those.
+    /// Further runs of those jobs.
     pub(crate) twice: u64,
-    /// From due time to start of each, µs; negative for early.
+    /// From due time to start of each job, µs; negative if early.
     pub(crate) late_us: Vec<f64>,
 }
 
-impl Answer {
-    /// From due time to start, ms, the least first.
+impl TaskReply {
+    /// From due time to start, ms, in ascending order.
     pub(crate) fn sorted_late_ms(&self) -> Vec<f64> {
         let mut late_ms: Vec<f64> = self.late_us.iter().map(|us| us / 1_000.0).collect();
         late_ms.sort_by(f64::total_cmp);
@@ -50,15 +50,19 @@ impl Answer {
 }
 
 /// A peer's process.
-pub(crate) struct Running {
+pub(crate) struct PeerProcess {
     process: Child,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
 }
 
-impl Running {
-    pub(crate) fn start(program: &Path, asked: &Asked<'_>, port: u16) -> anyhow::Result<Self> {
-        let Asked { task, settings, jobs, spread_ms } = asked;
+impl PeerProcess {
+    pub(crate) fn start(
+        program: &Path,
+        request: &TaskRequest<'_>,
+        port: u16,
+    ) -> anyhow::Result<Self> {
+        let TaskRequest { task, settings, jobs, spread_ms } = request;
         let mut command = Command::new(program);
         command
             .args([task, settings])
@@ -66,7 +70,7 @@ impl Running {
             .args([jobs.to_string(), spread_ms.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Some say at length what they did not find; what they answer is on stdout.
+            // Some log much to stderr; replies are on stdout.
             .stderr(Stdio::null())
             .kill_on_drop(true);
         let mut process =
@@ -80,25 +84,25 @@ impl Running {
         self.process.id().context("the program has ended")
     }
 
-    /// Waits until it is ready, or says that it cannot do this.
-    pub(crate) async fn ready(&mut self) -> anyhow::Result<Answer> {
-        let answer = self.answer().await?;
-        let known = answer.ready || answer.unsupported.is_some();
-        ensure!(known, "the program answered before it was ready");
-        Ok(answer)
+    /// Waits until the peer is ready or reports that it cannot do the task.
+    pub(crate) async fn ready(&mut self) -> anyhow::Result<TaskReply> {
+        let reply = self.read_reply().await?;
+        let known = reply.ready || reply.unsupported.is_some();
+        ensure!(known, "the program replied before it was ready");
+        Ok(reply)
     }
 
-    /// Says the word to go, and waits for what it found.
-    pub(crate) async fn go(&mut self) -> anyhow::Result<Answer> {
-        self.stdin.write_all(b"go\n").await.context("the program does not listen")?;
-        self.stdin.flush().await.context("the program does not listen")?;
-        self.answer().await
+    /// Tells the peer to go and waits for its reply.
+    pub(crate) async fn go(&mut self) -> anyhow::Result<TaskReply> {
+        self.stdin.write_all(b"go\n").await.context("the program closed its stdin")?;
+        self.stdin.flush().await.context("the program closed its stdin")?;
+        self.read_reply().await
     }
 
-    async fn answer(&mut self) -> anyhow::Result<Answer> {
+    async fn read_reply(&mut self) -> anyhow::Result<TaskReply> {
         let line = tokio::time::timeout(PATIENCE, self.stdout.next_line());
-        let line = line.await.context("no answer in five minutes")??;
-        let line = line.context("the program ended without an answer")?;
-        serde_json::from_str(&line).with_context(|| format!("this is no answer: {line}"))
+        let line = line.await.context("no reply in five minutes")??;
+        let line = line.context("the program ended without a reply")?;
+        serde_json::from_str(&line).with_context(|| format!("invalid reply: {line}"))
     }
 }

@@ -4,12 +4,12 @@ use anyhow::Context;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::figures::{Cost, Line};
 use crate::report::number;
+use crate::results::{Cost, Line};
 
 const SIZE: (u32, u32) = (760, 420);
 const FONT: (&str, u32) = ("sans-serif", 14);
-/// Colours that stay apart for those who see red and green alike.
+/// Colours that people with red-green colour blindness can tell apart.
 const COLOURS: [RGBColor; 5] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 120, 0),
@@ -17,17 +17,17 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(204, 121, 167),
     RGBColor(90, 90, 90),
 ];
-/// What stands left of 0.01 on a logarithmic axis is drawn there.
+/// Smaller values are drawn at this place of the logarithmic axis.
 const SMALLEST: f64 = 0.01;
 
-/// The words of a plot.
-pub(crate) struct Words {
-    pub(crate) across: &'static str,
-    pub(crate) up: &'static str,
+/// The labels of a plot's axes.
+pub(crate) struct AxisLabels {
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
 }
 
-/// Lines over a logarithmic axis; the other begins at 0.
-pub(crate) fn lines(words: &Words, lines: &[&Line]) -> anyhow::Result<String> {
+/// Draws lines over a logarithmic x axis; the y axis starts at 0.
+pub(crate) fn lines(labels: &AxisLabels, lines: &[&Line]) -> anyhow::Result<String> {
     let points = || lines.iter().flat_map(|line| line.points.iter());
     let left = points().map(|point| point.0.max(SMALLEST)).fold(f64::INFINITY, f64::min);
     let right = points().map(|point| point.0.max(SMALLEST)).fold(SMALLEST, f64::max);
@@ -45,15 +45,15 @@ pub(crate) fn lines(words: &Words, lines: &[&Line]) -> anyhow::Result<String> {
             .configure_mesh()
             .light_line_style(BLACK.mix(0.06))
             .label_style(FONT)
-            .x_desc(words.across)
-            .y_desc(words.up)
+            .x_desc(labels.x)
+            .y_desc(labels.y)
             .x_label_formatter(&|x| tick(*x))
             .y_label_formatter(&|y| tick(*y))
             .draw()?;
         for (number, line) in lines.iter().enumerate() {
             let colour = COLOURS[number % COLOURS.len()];
             let points = line.points.iter().map(|&(x, y)| (x.max(SMALLEST), y));
-            // A curve of many points is a line already.
+            // A curve with many points needs no dots.
             let dot = if line.points.len() > 20 { 0 } else { 3 };
             let series = LineSeries::new(points, colour.stroke_width(2)).point_size(dot);
             let key =
@@ -72,7 +72,7 @@ pub(crate) fn lines(words: &Words, lines: &[&Line]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-/// A bar for each way, of what a job costs.
+/// Draws a stacked bar of CPU time per job for each variant.
 pub(crate) fn costs(costs: &[Cost]) -> anyhow::Result<String> {
     const BAR: i32 = 34;
     const LEFT: i32 = 170;
@@ -94,7 +94,7 @@ pub(crate) fn costs(costs: &[Cost]) -> anyhow::Result<String> {
         }
         for (number, cost) in costs.iter().enumerate() {
             let y = 44 + BAR * i32::try_from(number)?;
-            text(cost.way.to_owned(), 12, y + 6)?;
+            text(cost.variant.to_owned(), 12, y + 6)?;
             let mut from_us = 0.0;
             for (part, us) in
                 [cost.redis_us, cost.daemon_us, cost.sandbox_us].into_iter().enumerate()
@@ -112,7 +112,7 @@ pub(crate) fn costs(costs: &[Cost]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-/// A number at an axis.
+/// Formats a number at an axis.
 fn tick(figure: f64) -> String {
     if figure >= 1_000.0 { number(figure) } else { format!("{}", (figure * 100.0).round() / 100.0) }
 }
@@ -126,27 +126,27 @@ fn blank(svg: &mut String, size: (u32, u32)) -> anyhow::Result<DrawingArea<SVGBa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Plot;
+    use crate::results::Plot;
 
     #[test]
-    fn a_plot_holds_every_line_and_its_words() {
+    fn a_plot_contains_every_line_and_label() {
         let line = |name: &str| Line {
             plot: Plot::Batches,
             name: name.to_owned(),
             points: vec![(0.0, 10.0), (100.0, 2_000.0)],
         };
         let (one, two) = (line("daemon"), line("bare client"));
-        let words = Words { across: "jobs a batch", up: "jobs/s" };
-        let svg = lines(&words, &[&one, &two]).unwrap();
+        let labels = AxisLabels { x: "jobs per batch", y: "jobs/s" };
+        let svg = lines(&labels, &[&one, &two]).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        for text in ["daemon", "bare client", "jobs a batch", "jobs/s"] {
+        for text in ["daemon", "bare client", "jobs per batch", "jobs/s"] {
             assert!(svg.contains(text), "{text} is missing");
         }
     }
 
     #[test]
-    fn a_bar_says_its_sum() {
-        let cost = Cost { way: "Rust, fresh", redis_us: 4.0, daemon_us: 2.5, sandbox_us: 6.0 };
+    fn a_bar_shows_its_sum() {
+        let cost = Cost { variant: "Rust, fresh", redis_us: 4.0, daemon_us: 2.5, sandbox_us: 6.0 };
         let svg = costs(&[cost]).unwrap();
         assert!(svg.contains("12.5 µs") && svg.contains("Rust, fresh"), "{svg}");
     }

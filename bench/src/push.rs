@@ -1,50 +1,51 @@
-//! Pushing alone: jobs due now, 200 bytes each, by the library with no daemon at work, and over HTTP.
+//! Pushing alone: jobs of 200 bytes that are due now, by the library without a daemon, and over
+//! HTTP.
 
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use duebox_queue::Due;
 
-use crate::figures::Figures;
-use crate::ground::{Ground, new_jobs, push_to};
+use crate::fixture::{Fixture, new_jobs, push_to};
 use crate::http_push;
+use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
 
-/// Callers of the library at once: while one's pipeline is answered, the other's is on its way.
+/// Concurrent callers of the library, so that Redis has work while a reply is on its way.
 const CALLERS: usize = 2;
 
-/// One repeat of the family.
-pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
-    http_push::measure(settings, figures).await.context("over HTTP")?;
-    figures.add(Row::PushLibrary, library(settings, &[]).await?);
+/// Measures the family once.
+pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
+    http_push::measure(settings, results).await.context("over HTTP")?;
+    results.add(Row::PushLibrary, library(settings, &[]).await?);
     Ok(())
 }
 
-/// Jobs per second by the library, pipelined, on a Redis of its own with these arguments.
+/// Jobs per second by the library, pipelined, on a fresh Redis with these extra arguments.
 pub(crate) async fn library(settings: &Settings, redis_args: &[&str]) -> anyhow::Result<f64> {
-    let ground = Ground::prepare_with(redis_args).await?;
+    let fixture = Fixture::prepare_with(redis_args).await?;
     let jobs = new_jobs("job", settings.jobs, settings.payload, |_| Due::Now)?;
     let share = jobs.len().div_ceil(CALLERS);
     let shares: Vec<_> = jobs.chunks(share).map(<[_]>::to_vec).collect();
     let mut callers = tokio::task::JoinSet::new();
     let started = Instant::now();
     for share in shares {
-        let (queue, topic) = (ground.queue.clone(), ground.topic.clone());
+        let (queue, topic) = (fixture.queue.clone(), fixture.topic.clone());
         callers.spawn(async move { push_to(&queue, &topic, &share).await });
     }
     while let Some(caller) = callers.join_next().await {
         caller??;
     }
     let took_s = started.elapsed().as_secs_f64();
-    ensure_stored(&ground, settings.jobs).await?;
+    ensure_stored(&fixture, settings.jobs).await?;
     Ok(settings.jobs as f64 / took_s)
 }
 
-/// Fails unless just so many jobs are ready.
-pub(crate) async fn ensure_stored(ground: &Ground, jobs: u64) -> anyhow::Result<()> {
-    let depths = ground.queue.depths(std::slice::from_ref(&ground.topic)).await?;
-    let ready = depths.first().context("Redis did not say how many jobs are ready")?.ready;
+/// Fails unless exactly `jobs` jobs are ready.
+pub(crate) async fn ensure_stored(fixture: &Fixture, jobs: u64) -> anyhow::Result<()> {
+    let depths = fixture.queue.depths(std::slice::from_ref(&fixture.topic)).await?;
+    let ready = depths.first().context("Redis returned no depths")?.ready;
     ensure!(ready == jobs, "{ready} of {jobs} pushed jobs are ready");
     Ok(())
 }

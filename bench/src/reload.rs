@@ -1,9 +1,9 @@
-//! What `./dev bench reload` measures: from a module written to its first job, on the real daemon with
-//! jobs coming all the time, and how much of that is compiling.
+//! `./dev bench reload`: the time from a module renamed into place to its first job, on the real
+//! daemon with jobs arriving all the time, and how much of that is compilation.
 //!
-//! Each repeat writes a build that nobody has seen (the handler with another custom section). Its first
-//! job is the first verdict of the daemon's log that names it; compiling is measured here, alone, on the
-//! build before. A job that is not acked fails the bench.
+//! Each repeat writes a new build: the handler with another custom section. Its first job is the
+//! first verdict line with the build's digest. Compilation is measured here, alone, on another new
+//! build. A job that is not acked fails the bench.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,68 +15,77 @@ use duebox_harness::{Daemon, LogLine};
 use duebox_queue::Due;
 use duebox_sandbox::{Digest, Grants, Limits, Sandbox, SandboxConfig};
 
-use crate::figures::median;
-use crate::ground::{Binding, Ground};
-use crate::module::edition;
+use crate::builds::distinct_build;
+use crate::fixture::{Binding, Fixture};
+use crate::results::median;
 
-/// The most it may take, beside compiling.
-const BESIDE_COMPILING_MS: f64 = 150.0;
-/// The pause between two jobs.
+/// Upper bound for the time without compilation, ms.
+const WITHOUT_COMPILING_MAX_MS: f64 = 150.0;
+/// Pause between two jobs.
 const BETWEEN_JOBS: Duration = Duration::from_millis(1);
-/// After so long without it, the new module does not come.
+/// The bench fails if the new module runs no job for this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Measures how long it takes from a module written to its first job
+/// Measures the time from writing a module to its first job
 #[derive(Debug, Parser)]
-pub(crate) struct Args {
-    /// Times it is measured; the table gives the median
+pub(crate) struct ReloadArgs {
+    /// Number of repeats; the table shows the median
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     repeats: u64,
-    /// The handler module
+    /// Handler module
     #[arg(long, default_value = "handlers/build/noop-rust.wasm")]
     handler: PathBuf,
 }
 
-/// One reload, in milliseconds.
+/// One reload, times in ms.
 struct Reload {
     whole_ms: f64,
     compile_ms: f64,
 }
 
-/// Measures, and prints the table.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+/// Measures and prints the table.
+pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("cannot start the bench's runtime")?;
+        .context("cannot start the Tokio runtime")?;
     let reloads = runtime.block_on(measure(args))?;
     let mut stdout = std::io::stdout().lock();
     write!(stdout, "{}", table(&reloads)).context("cannot print the table")
 }
 
-async fn measure(args: &Args) -> anyhow::Result<Vec<Reload>> {
+async fn measure(args: &ReloadArgs) -> anyhow::Result<Vec<Reload>> {
     let handler = std::fs::read(&args.handler).with_context(|| {
         format!("no handler at {}; run: ./dev handlers noop-rust", args.handler.display())
     })?;
-    let ground = Ground::prepare().await?;
-    let folder = tempfile::tempdir().context("cannot make a directory for the module")?;
+    let fixture = Fixture::prepare().await?;
+    let folder = tempfile::tempdir().context("cannot create a directory for the module")?;
     let file = folder.path().join("handler.wasm");
     std::fs::write(&file, &handler)?;
-    let mut daemon =
-        ground.start_daemon(&Binding { handler: &file, lines: "", in_flight: 256, log: "info" })?;
-    ground.wait_until_served(&mut daemon).await?;
+    let mut daemon = fixture.start_daemon(&Binding {
+        handler: &file,
+        lines: "",
+        in_flight: 256,
+        log: "info",
+    })?;
+    fixture.wait_until_served(&mut daemon).await?;
     let mut reloads = Vec::new();
     for number in 0..=args.repeats {
-        let compile_ms = compile_ms(&edition(&handler, 2 * number))?;
-        let whole_ms =
-            first_job_ms(&ground, &daemon, &file, &edition(&handler, 2 * number + 1), number)
-                .await?;
+        let compile_ms = compile_ms(&distinct_build(&handler, 2 * number))?;
+        let whole_ms = first_job_ms(
+            &fixture,
+            &daemon,
+            &file,
+            &distinct_build(&handler, 2 * number + 1),
+            number,
+        )
+        .await?;
         reloads.push(Reload { whole_ms, compile_ms });
     }
-    ground.watch(&mut daemon).await.context("reload")?;
+    fixture.watch(&mut daemon).await.context("reload")?;
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
-    // The first is not counted: caches and pools fill.
+    // The first repeat only warms caches and pools.
     Ok(reloads.split_off(1))
 }
 
@@ -94,9 +103,9 @@ fn compile_ms(module: &[u8]) -> anyhow::Result<f64> {
     Ok(took.as_secs_f64() * 1e3)
 }
 
-/// Puts a module in place, as a deployment does, and waits for its first verdict while jobs come.
+/// Renames a module into place while jobs arrive, and waits for its first verdict.
 async fn first_job_ms(
-    ground: &Ground,
+    fixture: &Fixture,
     daemon: &Daemon,
     file: &Path,
     module: &[u8],
@@ -110,12 +119,12 @@ async fn first_job_ms(
     let began = Instant::now();
     let is_its = |line: &LogLine| !line.str("verdict").is_empty() && line.has("digest", &digest);
     for job in 0.. {
-        ground.push(&format!("r{number}-{job}"), 1, 200, |_| Due::Now).await?;
+        fixture.push(&format!("r{number}-{job}"), 1, 200, |_| Due::Now).await?;
         tokio::time::sleep(BETWEEN_JOBS).await;
         if daemon.count(is_its) > 0 {
             break;
         }
-        ensure!(began.elapsed() < PATIENCE, "the new module has run no job after {PATIENCE:?}");
+        ensure!(began.elapsed() < PATIENCE, "the new module ran no job within {PATIENCE:?}");
     }
     let first = daemon.wait_for_line("the first job", is_its);
     ensure!(first.has("verdict", "ack"), "a job was not acked: {}", first.text());
@@ -133,15 +142,15 @@ fn table(reloads: &[Reload]) -> String {
         format!("{name:<40} {middle:>8.1} ms  ({least:.1}–{most:.1})  {}\n", judged(middle))
     };
     let judged = |middle: f64| {
-        let word = if middle <= BESIDE_COMPILING_MS { "pass" } else { "MISS" };
-        format!("≤ {BESIDE_COMPILING_MS} {word}")
+        let word = if middle <= WITHOUT_COMPILING_MAX_MS { "pass" } else { "MISS" };
+        format!("≤ {WITHOUT_COMPILING_MAX_MS} {word}")
     };
     let unjudged = |_| String::new();
     format!(
-        "a module renamed into place while jobs come, median of {} (min–max)\n\n{}{}{}",
+        "a module renamed into place while jobs arrive, median of {} (min–max)\n\n{}{}{}",
         reloads.len(),
         row("from file written to first job", &|reload| reload.whole_ms, &unjudged),
-        row("compiling it, alone", &|reload| reload.compile_ms, &unjudged),
-        row("beside compiling", &|reload| reload.whole_ms - reload.compile_ms, &judged),
+        row("compilation, alone", &|reload| reload.compile_ms, &unjudged),
+        row("the time without compilation", &|reload| reload.whole_ms - reload.compile_ms, &judged),
     )
 }

@@ -1,4 +1,4 @@
-//! The figures of all repeats: a table for people, a file for later.
+//! The results of all repeats: a table for a terminal and a JSON file.
 
 use std::fmt;
 use std::fs;
@@ -8,70 +8,71 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::contender::{self, Contender};
-use crate::figures::{Cost, Figures, Judgement, Line, Spread};
 use crate::machine::Machine;
+use crate::results::{Cost, Judgement, Line, Results, Spread};
 use crate::rows::{Family, Row, Target};
 use crate::settings::Settings;
 
-/// Everything measured in one go of the bench.
+/// Everything measured in one run of the bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// UTC, without colons: it names the file too.
+    /// UTC, without colons, because it is also the file's name.
     pub(crate) at: String,
     pub(crate) machine: Machine,
     pub(crate) settings: Settings,
-    pub(crate) rows: Vec<Found>,
+    pub(crate) rows: Vec<RowReport>,
     pub(crate) lines: Vec<Line>,
     pub(crate) costs: Vec<Cost>,
     pub(crate) peers: Vec<Contender>,
 }
 
-/// A row with its figures.
+/// A row with its results.
 #[derive(Debug, Serialize)]
-pub(crate) struct Found {
+pub(crate) struct RowReport {
     pub(crate) row: Row,
     pub(crate) family: Family,
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    /// What it should be, as people read it; empty for nothing.
+    /// The target as text; empty if there is none.
     pub(crate) target: String,
     #[serde(flatten)]
     pub(crate) spread: Spread,
     pub(crate) judgement: Judgement,
-    pub(crate) figures: Vec<f64>,
+    #[serde(rename = "figures")]
+    pub(crate) values: Vec<f64>,
 }
 
 impl Report {
-    pub(crate) fn new(settings: &Settings, figures: Figures) -> Self {
-        let found = |&row: &Row| {
+    pub(crate) fn new(settings: &Settings, results: Results) -> Self {
+        let row_report = |&row: &Row| {
             let spec = row.spec();
-            Some(Found {
+            Some(RowReport {
                 row,
                 family: spec.family,
                 name: spec.name,
                 unit: spec.unit,
                 target: spec.target.to_string(),
-                spread: figures.spread(row)?,
-                judgement: figures.judge(row)?,
-                figures: figures.of(row).to_vec(),
+                spread: results.spread(row)?,
+                judgement: results.judge(row)?,
+                values: results.of(row).to_vec(),
             })
         };
         Self {
             at: now(),
             machine: Machine::of_this(),
             settings: settings.clone(),
-            rows: Row::ALL.iter().filter_map(found).collect(),
-            lines: figures.lines,
-            costs: figures.costs,
+            rows: Row::ALL.iter().filter_map(row_report).collect(),
+            lines: results.lines,
+            costs: results.costs,
             peers: Vec::new(),
         }
     }
 
-    /// What must be known to read the figures.
+    /// What a reader must know about the run.
     pub(crate) fn conditions(&self) -> String {
         let Machine { processor, cores, kernel, redis, commit } = &self.machine;
         let Settings { quick, repeats, jobs, payload, in_flight, .. } = &self.settings;
-        let form = if *quick { "; the short form: sizes are not those of the targets" } else { "" };
+        let form = if *quick { "; quick run: sizes differ from those of the targets" } else { "" };
         let repeated = match self.peers.as_slice() {
             [] => format!("median of {repeats} (min–max)"),
             _ => "each measured once".to_owned(),
@@ -92,7 +93,7 @@ impl fmt::Display for Report {
             return writeln!(f, "\n{}", contender::table(&self.peers));
         }
         let mut family = None;
-        for Found { family: its, name, unit, target, spread, judgement, .. } in &self.rows {
+        for RowReport { family: its, name, unit, target, spread, judgement, .. } in &self.rows {
             if family.replace(*its) != Some(*its) {
                 writeln!(f)?;
             }
@@ -101,14 +102,14 @@ impl fmt::Display for Report {
             write!(f, "{name:<48} {target:>10} {median:>10} {unit:<7} {range:<20}")?;
             writeln!(f, " {}", judgement.word())?;
         }
-        let count = |word| self.rows.iter().filter(|found| found.judgement == word).count();
+        let count = |word| self.rows.iter().filter(|row| row.judgement == word).count();
         let (passed, missed) = (count(Judgement::Pass), count(Judgement::Miss));
         writeln!(f, "\n{passed} pass, {missed} miss")
     }
 }
 
 impl Judgement {
-    /// As the table says it.
+    /// The word in the table.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -130,7 +131,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A figure with as many digits as say something.
+/// Formats a number with its significant digits.
 pub(crate) fn number(figure: f64) -> String {
     match figure.abs() {
         1_000.0.. => grouped(figure),
@@ -141,12 +142,12 @@ pub(crate) fn number(figure: f64) -> String {
     }
 }
 
-/// A target, as it was written.
+/// Formats a target as it was written.
 fn short(wanted: f64) -> String {
     if wanted >= 1_000.0 { grouped(wanted) } else { format!("{wanted}") }
 }
 
-/// A whole number with commas between thousands.
+/// Formats an integer with commas between thousands.
 fn grouped(figure: f64) -> String {
     let digits = format!("{figure:.0}");
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -159,12 +160,12 @@ fn grouped(figure: f64) -> String {
     text
 }
 
-/// The time in UTC, as it can stand in the name of a file.
+/// The current time in UTC, fit for a file name.
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ").to_string()
 }
 
-/// Writes figures as JSON into `folder` and names the file.
+/// Writes values as JSON into `folder` and returns the path.
 pub(crate) fn write(
     folder: &Path,
     name: &str,
@@ -175,9 +176,9 @@ pub(crate) fn write(
     write_text(folder, &format!("{name}.json"), &json)
 }
 
-/// Writes a file into `folder` and names it.
+/// Writes a text file into `folder` and returns the path.
 pub(crate) fn write_text(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let file = folder.join(name);
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_say_something() {
+    fn numbers_have_their_significant_digits() {
         let figures = [0.0123, 1.5, 12.34, 123.4, 1_234.5, 100_000.0, 1_234_567.0];
         let texts = ["0.0123", "1.50", "12.3", "123", "1,234", "100,000", "1,234,567"];
         assert_eq!(figures.map(number), texts);

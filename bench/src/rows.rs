@@ -1,16 +1,15 @@
-//! The rows of the table: what each is called, in what it is counted, and what it should be.
+//! The rows of the table: name, unit and target of each.
 //!
-//! The targets stand here and nowhere else, so that the table, the page and the file of results
-//! judge alike.
+//! The targets are written only here, so that the table, the page and the JSON file agree.
 
 use clap::ValueEnum;
 use serde::{Serialize, Serializer};
 
-/// What is measured together, and can be chosen alone.
+/// Rows that are measured together and can be selected with `--only`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Family {
-    /// Ready jobs, in four languages and ways; the ceiling; trips and commands a job
+    /// Ready jobs in four variants; the ceiling; round trips and commands per job
     Drain,
     /// Jobs pushed in batches while the daemon runs them
     Sustained,
@@ -20,36 +19,36 @@ pub(crate) enum Family {
     Lateness,
     /// Jobs that fall due at one instant
     Burst,
-    /// Drain and lateness beside jobs that wait
+    /// Drain and lateness with pending jobs
     Backlog,
-    /// A thousand topics with a trickle each
+    /// A thousand topics with few jobs each
     Topics,
     /// A hundred topics without jobs
     Idle,
-    /// Memory in Redis and in the daemon; the start
+    /// Memory of Redis and of the daemon; start time
     Memory,
     /// Two daemons on one Redis
     Runners,
     /// A Redis that writes to disk
     Durability,
-    /// Throughput by the size of batches, for the page
+    /// Throughput by batch size, for the page
     Batches,
-    /// Where a job's time goes, for the page
+    /// CPU time of a job by component, for the page
     Cost,
 }
 
-/// What a figure should be.
+/// The target of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Target {
     AtLeast(f64),
     AtMost(f64),
-    /// At least so much, unless another row reaches what is said of it.
+    /// At least the first value, unless the given row reaches the second value.
     AtLeastUnless(f64, Row, f64),
-    /// Shown beside others, not judged.
+    /// Shown without a target.
     None,
 }
 
-/// What there is to say of a row beside its figures.
+/// Description of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spec {
     pub(crate) family: Family,
@@ -58,7 +57,7 @@ pub(crate) struct Spec {
     pub(crate) target: Target,
 }
 
-/// Lists the rows in the order of the table.
+/// Declares the rows in the order of the table.
 macro_rules! rows {
     ($($row:ident: $family:ident, $name:literal, $unit:literal, $target:expr;)*) => {
         /// One row of the table.
@@ -69,7 +68,7 @@ macro_rules! rows {
             /// All rows, in the order of the table.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$row,)*];
 
-            /// What the row says.
+            /// The row's description.
             pub(crate) fn spec(self) -> Spec {
                 use Target::*;
                 match self {
@@ -79,7 +78,7 @@ macro_rules! rows {
                 }
             }
 
-            /// The row's name in the results.
+            /// The row's name in the JSON file.
             pub(crate) fn key(self) -> &'static str {
                 match self { $(Self::$row => stringify!($row),)* }
             }
@@ -89,20 +88,20 @@ macro_rules! rows {
 
 rows! {
     DrainRust: Drain, "drain, Rust, fresh instance each", "jobs/s", AtLeast(100_000.0);
-    DrainMiddle: Drain, "  the same, 5 % to 95 %", "jobs/s", None;
+    DrainMiddle: Drain, "  the same from 5 % to 95 % of the jobs", "jobs/s", None;
     Ceiling: Drain, "ceiling: the same commands, no handler", "jobs/s", None;
-    CeilingRedis: Drain, "  Redis busy meanwhile", "%", None;
-    CeilingShare: Drain, "drain, part of the ceiling", "%", AtLeast(50.0);
+    CeilingRedis: Drain, "  Redis CPU meanwhile", "%", None;
+    CeilingShare: Drain, "drain, share of the ceiling", "%", AtLeast(50.0);
     RedisBenchmark: Drain, "redis-benchmark: SET, 16 in a pipeline", "cmd/s", None;
     DrainAssemblyScript: Drain, "drain, AssemblyScript, fresh instance each", "jobs/s", AtLeast(100_000.0);
     DrainGo: Drain, "drain, Go, from a snapshot", "jobs/s", AtLeast(15_000.0);
     DrainWarm: Drain, "drain, Rust, warm", "jobs/s", AtLeast(130_000.0);
-    Trips: Drain, "Redis round trips a job", "", AtMost(0.02);
-    Commands: Drain, "Redis commands a job, inside scripts too", "", AtMost(0.2);
-    DaemonCpu: Drain, "processor, daemon", "µs/job", None;
-    RedisCpu: Drain, "processor, Redis", "µs/job", None;
-    DrainMemory: Drain, "daemon's memory while draining", "MB", AtMost(150.0);
-    Sustained: Sustained, "pushed in batches while it drains", "jobs/s", AtLeast(60_000.0);
+    Trips: Drain, "Redis round trips per job", "", AtMost(0.02);
+    Commands: Drain, "Redis commands per job, scripts included", "", AtMost(0.2);
+    DaemonCpu: Drain, "CPU time, daemon", "µs/job", None;
+    RedisCpu: Drain, "CPU time, Redis", "µs/job", None;
+    DrainMemory: Drain, "peak memory of the daemon while draining", "MB", AtMost(150.0);
+    Sustained: Sustained, "sustained: pushed in batches while it drains", "jobs/s", AtLeast(60_000.0);
     PushHttpOne: Push, "push: HTTP, one connection, one at a time", "jobs/s", AtLeast(8_000.0);
     PushHttpBatch: Push, "push: HTTP, batches of 1,000", "jobs/s", AtLeast(100_000.0);
     PushLibrary: Push, "push: library, pipelined", "jobs/s", AtLeast(200_000.0);
@@ -112,26 +111,26 @@ rows! {
     LoggedP50: Lateness, "due to verdict in the log, p50", "ms", None;
     LoggedP99: Lateness, "due to verdict in the log, p99", "ms", None;
     BurstLast: Burst, "burst: due to the last verdict", "ms", AtMost(200.0);
-    BacklogDrain: Backlog, "backlog: drain against that with 1,000", "%", AtLeast(85.0);
-    BacklogLate: Backlog, "backlog: p99 lateness against that with 1,000", "×", AtMost(2.0);
-    BacklogDrainRate: Backlog, "  drain beside the backlog", "jobs/s", None;
-    BacklogGrowing: Backlog, "  the same while Redis' tables grow", "jobs/s", None;
-    BacklogLateP99: Backlog, "  p99 lateness beside the backlog", "ms", None;
+    BacklogDrain: Backlog, "backlog: drain, share of that with 1,000", "%", AtLeast(85.0);
+    BacklogLate: Backlog, "backlog: p99 lateness, ratio to that with 1,000", "×", AtMost(2.0);
+    BacklogDrainRate: Backlog, "  drain with the largest backlog", "jobs/s", None;
+    BacklogGrowing: Backlog, "  the same while Redis tables grow", "jobs/s", None;
+    BacklogLateP99: Backlog, "  p99 lateness with the largest backlog", "ms", None;
     TopicsLate: Topics, "1,000 topics: p99 lateness", "ms", AtMost(10.0);
-    TopicsCpu: Topics, "1,000 topics: Redis' processor against one topic", "×", AtMost(2.0);
-    TopicsCpuShare: Topics, "  Redis' processor with 1,000 topics", "% core", None;
+    TopicsCpu: Topics, "1,000 topics: Redis CPU, ratio to one topic", "×", AtMost(2.0);
+    TopicsCpuShare: Topics, "  Redis CPU with 1,000 topics", "% core", None;
     IdleTrips: Idle, "idle, 100 topics: Redis round trips", "/s", AtMost(2.0);
-    IdleDaemon: Idle, "idle, 100 topics: processor, daemon", "% core", AtMost(0.5);
-    IdleRedis: Idle, "idle, 100 topics: processor, Redis", "% core", AtMost(0.5);
-    IdleReads: Idle, "  Redis' reads of a socket", "/s", None;
-    IdleCommands: Idle, "  Redis commands, inside scripts too", "/s", None;
-    RedisBytes: Memory, "Redis' memory a pending job", "B", AtMost(430.0);
-    RestMemory: Memory, "daemon's memory at rest, 20 modules", "MB", AtMost(60.0);
+    IdleDaemon: Idle, "idle, 100 topics: CPU, daemon", "% core", AtMost(0.5);
+    IdleRedis: Idle, "idle, 100 topics: CPU, Redis", "% core", AtMost(0.5);
+    IdleReads: Idle, "  Redis reads from sockets", "/s", None;
+    IdleCommands: Idle, "  Redis commands, scripts included", "/s", None;
+    RedisBytes: Memory, "Redis memory per pending job", "B", AtMost(430.0);
+    RestMemory: Memory, "memory of the daemon at rest, 20 modules", "MB", AtMost(60.0);
     Start: Memory, "start to first job, cached module", "ms", AtMost(150.0);
     StartMany: Memory, "  the same with 20 modules", "ms", None;
-    RunnersRatio: Runners, "two daemons against one", "×", AtLeastUnless(1.3, Row::RunnersRedis, 95.0);
-    RunnersRate: Runners, "  drain by two", "jobs/s", None;
-    RunnersRedis: Runners, "  Redis busy with two", "%", None;
+    RunnersRatio: Runners, "two daemons, ratio to one", "×", AtLeastUnless(1.3, Row::RunnersRedis, 95.0);
+    RunnersRate: Runners, "  drain by two daemons", "jobs/s", None;
+    RunnersRedis: Runners, "  Redis CPU with two daemons", "%", None;
     EverysecDrain: Durability, "appendonly, everysec: drain", "jobs/s", None;
     EverysecSustained: Durability, "appendonly, everysec: pushed while it drains", "jobs/s", None;
     EverysecPush: Durability, "appendonly, everysec: push, library", "jobs/s", None;
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_a_family_stand_together_and_no_two_are_called_alike() {
+    fn rows_are_grouped_by_family_and_have_distinct_names() {
         let mut families: Vec<Family> = Row::ALL.iter().map(|row| row.spec().family).collect();
         families.dedup();
         assert!(families.is_sorted(), "{families:?}");

@@ -1,47 +1,47 @@
-//! Two daemons on one Redis against one: jobs wait in a paused topic until all daemons are ready;
-//! from its going on to the last verdict.
+//! Two daemons on one Redis compared with one. Jobs wait in a paused topic until all daemons are
+//! ready; the time is taken from resuming the topic to the last verdict.
 
 use anyhow::Context;
 use duebox_queue::Due;
 
-use crate::account::{self, QUIET};
 use crate::drain::rates;
-use crate::figures::Figures;
-use crate::ground::{Binding, Ground};
+use crate::fixture::{Binding, Fixture};
+use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
+use crate::shutdown::{self, QUIET_LOG};
 
-/// One repeat of the family.
-pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+/// Measures the family once.
+pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     let (one, _) = drain(settings, 1).await.context("one daemon")?;
     let (two, busy_percent) = drain(settings, 2).await.context("two daemons")?;
-    figures.add(Row::RunnersRatio, two / one);
-    figures.add(Row::RunnersRate, two);
-    figures.add(Row::RunnersRedis, busy_percent);
+    results.add(Row::RunnersRatio, two / one);
+    results.add(Row::RunnersRate, two);
+    results.add(Row::RunnersRedis, busy_percent);
     Ok(())
 }
 
-/// Jobs per second, and how busy Redis was meanwhile, in percent of a core.
+/// Jobs per second, and Redis' CPU time in percent of a core.
 async fn drain(settings: &Settings, count: usize) -> anyhow::Result<(f64, f64)> {
-    let ground = Ground::prepare().await?;
-    ground.push("job", settings.jobs, settings.payload, |_| Due::Now).await?;
-    ground.queue.pause(&ground.topic).await?;
+    let fixture = Fixture::prepare().await?;
+    fixture.push("job", settings.jobs, settings.payload, |_| Due::Now).await?;
+    fixture.queue.pause(&fixture.topic).await?;
     let handler = settings.handler("noop-rust")?;
     let in_flight = settings.in_flight;
-    let binding = Binding { handler: &handler, lines: "", in_flight, log: QUIET };
+    let binding = Binding { handler: &handler, lines: "", in_flight, log: QUIET_LOG };
     let mut daemons = Vec::with_capacity(count);
     for _ in 0..count {
-        daemons.push(ground.start_daemon(&binding)?);
+        daemons.push(fixture.start_daemon(&binding)?);
     }
     for daemon in &daemons {
         daemon.wait_for_line("it is ready", |line| line.message() == "ready");
     }
-    let before = ground.load().await?;
-    ground.queue.resume(&ground.topic).await?;
-    let samples = ground.watch_all(&mut daemons).await?;
-    let load = ground.load_since(before, samples.len()).await?;
-    ground.ensure_clean().await?;
-    account::close(&mut daemons, settings.jobs)?;
-    let took_s = samples.last().context("the run was not looked at")?.at.as_secs_f64();
+    let before = fixture.load().await?;
+    fixture.queue.resume(&fixture.topic).await?;
+    let samples = fixture.watch_all(&mut daemons).await?;
+    let load = fixture.load_since(before, samples.len()).await?;
+    fixture.ensure_clean().await?;
+    shutdown::stop_and_verify(&mut daemons, settings.jobs)?;
+    let took_s = samples.last().context("the run has no samples")?.at.as_secs_f64();
     Ok((rates(&samples, settings.jobs)?.0, 100.0 * load.cpu_s / took_s))
 }

@@ -1,6 +1,7 @@
-//! What `./dev bench sandbox` measures: the host's whole cost of a job without Redis, from the call that
-//! runs it to its report, by the handlers of the three SDKs that ack and look at nothing. One thread runs
-//! job after job for a fixed time; a job that is not acked fails the bench.
+//! `./dev bench sandbox`: the host's whole cost of a job without Redis and without the daemon, from
+//! the call that runs the handler to its report. The handlers of the three SDKs ack without reading
+//! the job. One thread runs job after job for a fixed time; a job that is not acked fails the
+//! bench.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,40 +14,40 @@ use bytes::Bytes;
 use clap::Parser;
 use duebox_job::{JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
-    SandboxConfig, World,
+    Grants, Handler, HostServices, Instances, Interrupt, Invocation, JobContext, Level, Limits,
+    LogSink, Sandbox, SandboxConfig,
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::figures::median;
+use crate::results::median;
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
 const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
 const WARM: Instances = Instances { snapshot: false, jobs_each: 1_000 };
-/// Jobs between two looks at the clock.
+/// Jobs between two readings of the clock.
 const BATCH: u32 = 50;
 
-/// Measures what one job costs in the sandbox, by language and mode, and what loading costs
+/// Measures the cost of a job in the sandbox by language and mode, and the cost of loading a module
 #[derive(Debug, Parser)]
-pub(crate) struct Args {
+pub(crate) struct SandboxArgs {
     /// Bytes of each job's payload
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     payload: u64,
-    /// Times everything is measured; the table gives the median
+    /// Number of repeats; the table shows the median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     repeats: u64,
-    /// Milliseconds that each measurement runs
+    /// Duration of each measurement in ms
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     millis: u64,
-    /// One handler and mode, as the table names it; all without it
+    /// One handler and mode, as the table names it [default: all]
     #[arg(long)]
     only: Option<String>,
-    /// The folder of noop-rust.wasm, noop-as.wasm and noop-go.wasm
+    /// Folder with noop-rust.wasm, noop-as.wasm and noop-go.wasm
     #[arg(long, default_value = "handlers/build")]
     handlers: PathBuf,
 }
 
-/// What a figure should be.
+/// The target of a row.
 #[derive(Clone, Copy)]
 enum Target {
     AtMost(f64),
@@ -59,25 +60,25 @@ struct Row {
     unit: &'static str,
     target: Target,
     figures: Vec<f64>,
-    /// What passed meanwhile, where `figures` are a processor's time.
-    passed: Vec<f64>,
+    /// Elapsed time, where `figures` is CPU time.
+    elapsed: Vec<f64>,
 }
 
-/// What one job takes, in microseconds.
+/// Cost of one job, µs.
 #[derive(Clone, Copy)]
 struct Cost {
     processor_us: f64,
-    passed_us: f64,
+    elapsed_us: f64,
 }
 
-struct Quiet;
+struct DiscardLog;
 
-impl LogSink for Quiet {
+impl LogSink for DiscardLog {
     fn line(&self, _job: &JobContext<'_>, _level: Level, _text: &str) {}
 }
 
-/// Measures, and answers the table.
-pub(crate) fn measure(args: &Args) -> anyhow::Result<String> {
+/// Measures and returns the table.
+pub(crate) fn measure(args: &SandboxArgs) -> anyhow::Result<String> {
     let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };
     let sandbox = Sandbox::new(&config)?;
     let mut rows = Vec::new();
@@ -91,19 +92,19 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<String> {
         let one = repeat(args, || cost(args, &handler, 1))?;
         if instances == FRESH {
             let two = repeat(args, || cost(args, &handler, 2))?;
-            let ratio = one.iter().zip(&two).map(|(one, two)| one.passed_us / two.passed_us);
+            let ratio = one.iter().zip(&two).map(|(one, two)| one.elapsed_us / two.elapsed_us);
             let target = if module == "noop-go" { Target::None } else { Target::AtLeast(1.6) };
             rows.push(Row {
                 name: format!("{name}, two threads"),
                 unit: "×",
                 target,
                 figures: ratio.collect(),
-                passed: Vec::new(),
+                elapsed: Vec::new(),
             });
         }
         let figures = one.iter().map(|cost| cost.processor_us).collect();
-        let passed = one.iter().map(|cost| cost.passed_us).collect();
-        rows.push(Row { name, unit: "µs/job", target, figures, passed });
+        let elapsed = one.iter().map(|cost| cost.elapsed_us).collect();
+        rows.push(Row { name, unit: "µs/job", target, figures, elapsed });
     }
     for (name, module, instances) in [
         ("loading a cached Go module", "noop-go", FRESH),
@@ -114,21 +115,22 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<String> {
         }
         let figures = cached_load_ms(args, &config, module, instances)?;
         let (name, target) = (name.to_owned(), Target::AtMost(5.0));
-        rows.push(Row { name, unit: "ms", target, figures, passed: Vec::new() });
+        rows.push(Row { name, unit: "ms", target, figures, elapsed: Vec::new() });
     }
-    ensure!(!rows.is_empty(), "no handler and mode is named so; see the table without --only");
+    ensure!(!rows.is_empty(), "unknown handler and mode; run without --only to see the names");
     rows.sort_by_key(|row| row.unit != "µs/job");
     Ok(table(args, &rows))
 }
 
-/// Processor time of one job of this module in this mode, µs: the median of five.
+/// CPU time of one job of this module in this mode, µs: the median of five repeats.
 pub(crate) fn processor_us(
     handlers: &Path,
     payload: u64,
     module: &str,
     mode: &str,
 ) -> anyhow::Result<f64> {
-    let args = Args { payload, repeats: 5, millis: 200, only: None, handlers: handlers.to_owned() };
+    let args =
+        SandboxArgs { payload, repeats: 5, millis: 200, only: None, handlers: handlers.to_owned() };
     let case = cases().into_iter().find(|case| (case.0, case.1) == (module, mode));
     let (_, _, instances, _) = case.with_context(|| format!("no case {module}, {mode}"))?;
     let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };
@@ -153,8 +155,11 @@ fn cases() -> [(&'static str, &'static str, Instances, Target); 8] {
     ]
 }
 
-fn repeat<T>(args: &Args, measure: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<Vec<T>> {
-    measure()?; // The first of each is not counted: caches and pools fill.
+fn repeat<T>(
+    args: &SandboxArgs,
+    measure: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    measure()?; // The first run only warms caches and pools.
     (0..args.repeats).map(|_| measure()).collect()
 }
 
@@ -174,8 +179,8 @@ fn load(
     Ok(sandbox.load(&module_bytes(folder, module)?, limits, Grants::default())?)
 }
 
-/// What each job takes, with so many threads that run jobs.
-fn cost(args: &Args, handler: &Handler, threads: usize) -> anyhow::Result<Cost> {
+/// Measures the cost of a job with `threads` threads that run jobs.
+fn cost(args: &SandboxArgs, handler: &Handler, threads: usize) -> anyhow::Result<Cost> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let span = Duration::from_millis(args.millis);
@@ -193,10 +198,10 @@ fn cost(args: &Args, handler: &Handler, threads: usize) -> anyhow::Result<Cost> 
     }
     ensure!(jobs > 0, "no job was run");
     let each = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(jobs);
-    Ok(Cost { processor_us: each(processor_time() - used), passed_us: each(began.elapsed()) })
+    Ok(Cost { processor_us: each(processor_time() - used), elapsed_us: each(began.elapsed()) })
 }
 
-/// What this process has had of all processors.
+/// CPU time of this process on all cores.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -209,11 +214,12 @@ async fn drain(
     began: Instant,
     span: Duration,
 ) -> anyhow::Result<u32> {
-    let (interrupt, world) = (Interrupt::new(), Arc::new(World::of(Arc::new(Quiet))));
+    let (interrupt, services) =
+        (Interrupt::new(), Arc::new(HostServices::with_logs(Arc::new(DiscardLog))));
     let mut jobs = 0;
     while began.elapsed() < span {
         for _ in 0..BATCH {
-            let report = handler.run(job.clone(), interrupt.clone(), Arc::clone(&world)).await;
+            let report = handler.run(job.clone(), interrupt.clone(), Arc::clone(&services)).await;
             if report.outcome != Outcome::Acked {
                 bail!("a job was not acked: {:?}", report.outcome);
             }
@@ -237,17 +243,17 @@ fn job(payload: Bytes) -> anyhow::Result<Invocation> {
     })
 }
 
-/// Milliseconds to load a module that an earlier process has compiled: reading its file included.
+/// Milliseconds to load a module that an earlier process has compiled, including reading its file.
 fn cached_load_ms(
-    args: &Args,
+    args: &SandboxArgs,
     config: &SandboxConfig,
     module: &str,
     instances: Instances,
 ) -> anyhow::Result<Vec<f64>> {
-    let folder = tempfile::tempdir().context("cannot make a directory for the cache")?;
+    let folder = tempfile::tempdir().context("cannot create a directory for the cache")?;
     let sandbox = || {
         let mut sandbox = Sandbox::new(config)?;
-        sandbox.keep_compiled_in(folder.path())?;
+        sandbox.use_cache_dir(folder.path())?;
         anyhow::Ok(sandbox)
     };
     drop(load(&sandbox()?, &args.handlers, module, instances)?);
@@ -262,13 +268,13 @@ fn cached_load_ms(
     repeat(args, once)
 }
 
-fn table(args: &Args, rows: &[Row]) -> String {
+fn table(args: &SandboxArgs, rows: &[Row]) -> String {
     let mut text = format!(
         "one thread, payload of {} bytes, median of {} (min–max); a job's µs are those of a processor, behind them \
-         what passed\n\n",
+         what elapsed\n\n",
         args.payload, args.repeats
     );
-    for Row { name, unit, target, figures, passed } in rows {
+    for Row { name, unit, target, figures, elapsed } in rows {
         let mut figures = figures.clone();
         figures.sort_by(f64::total_cmp);
         let (Some(min), Some(max)) = (figures.first(), figures.last()) else { continue };
@@ -282,21 +288,21 @@ fn table(args: &Args, rows: &[Row]) -> String {
             Target::None => String::new(),
         };
         let range = format!("({min:.2}–{max:.2})");
-        let mut passed = passed.clone();
-        passed.sort_by(f64::total_cmp);
-        let passed = match passed.as_slice() {
+        let mut elapsed = elapsed.clone();
+        elapsed.sort_by(f64::total_cmp);
+        let elapsed = match elapsed.as_slice() {
             [] => String::new(),
-            sorted => format!("{:.2} passed", median(sorted)),
+            sorted => format!("{:.2} elapsed", median(sorted)),
         };
         text.push_str(&format!(
-            "{name:<32} {middle:>8.2} {unit:<7} {range:<18} {judged:<12} {passed}\n"
+            "{name:<32} {middle:>8.2} {unit:<7} {range:<18} {judged:<12} {elapsed}\n"
         ));
     }
     text
 }
 
 /// Prints the table.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &SandboxArgs) -> anyhow::Result<()> {
     let table = measure(args)?;
     let mut stdout = std::io::stdout().lock();
     write!(stdout, "{table}").context("cannot print the table")

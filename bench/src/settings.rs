@@ -1,17 +1,17 @@
-//! How much is measured: the sizes of the table, or the short form of them.
+//! The sizes of a run: the full form, the quick form and the form for CI.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::Args;
+use crate::BenchArgs;
 use crate::rows::Family;
 
-/// Sizes of all runs.
+/// Sizes of all families.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Settings {
-    /// True for the short form, whose figures are a quick look.
+    /// True for the quick form.
     pub(crate) quick: bool,
     pub(crate) repeats: u64,
     /// Ready jobs to drain.
@@ -22,27 +22,27 @@ pub(crate) struct Settings {
     pub(crate) in_flight: u64,
     /// Jobs that fall due one by one …
     pub(crate) due_jobs: u64,
-    /// … over so many ms.
+    /// … over this many ms.
     pub(crate) spread_ms: u64,
     /// Jobs that fall due at one instant.
     pub(crate) burst_jobs: u64,
-    /// Jobs that wait, from the first, which is compared with, to the last.
+    /// Backlog sizes in ascending order; the first is the reference.
     pub(crate) backlogs: Vec<u64>,
     pub(crate) topics: u64,
     pub(crate) idle_topics: u64,
-    /// How long an idle daemon is looked at, s.
+    /// How long an idle daemon is measured, s.
     pub(crate) idle_s: u64,
     /// Pending jobs whose memory is measured.
     pub(crate) pending_jobs: u64,
-    /// Jobs that are pushed one a request, or one a call.
+    /// Jobs pushed one per request or one per call.
     pub(crate) pushes: u64,
-    /// Families that are measured; all if empty.
+    /// Families to measure; all if empty.
     pub(crate) only: Vec<Family>,
     pub(crate) handlers: PathBuf,
 }
 
 impl Settings {
-    pub(crate) fn new(args: &Args) -> Self {
+    pub(crate) fn new(args: &BenchArgs) -> Self {
         let full = Self {
             quick: false,
             repeats: args.repeats.unwrap_or(3),
@@ -78,7 +78,7 @@ impl Settings {
         }
     }
 
-    /// The sizes of the checks in CI.
+    /// Sizes of the checks in CI.
     pub(crate) fn for_ci(handlers: &Path) -> Self {
         Self {
             quick: true,
@@ -100,12 +100,12 @@ impl Settings {
         }
     }
 
-    /// Whether the family is to be measured.
+    /// Returns whether the family is to be measured.
     pub(crate) fn wants(&self, family: Family) -> bool {
         self.only.is_empty() || self.only.contains(&family)
     }
 
-    /// The module of this name.
+    /// Path of a handler module.
     pub(crate) fn handler(&self, module: &str) -> anyhow::Result<PathBuf> {
         let path = self.handlers.join(format!("{module}.wasm"));
         path.canonicalize().with_context(|| {

@@ -1,22 +1,22 @@
-//! What `./dev bench` runs without a word more: every family, repeat by repeat, and the report.
+//! `./dev bench` without a subcommand: every family, repeat by repeat, and the report.
 //!
-//! Each repeat goes through all families, so that what wanders on the machine meets them alike; what
-//! is drawn or built up once (the backlog, the plots) comes after.
+//! Each repeat runs all families, so that slow changes of the machine affect them alike. Families
+//! that are measured once (the backlog, the plots) come last.
 
 use std::io::Write as _;
 
 use anyhow::Context;
 
-use crate::figures::{Figures, Line, Plot};
 use crate::report::{self, Report, number};
+use crate::results::{Line, Plot, Results};
 use crate::rows::{Family, Row};
 use crate::settings::Settings;
 use crate::{
-    Args, backlog, batches, burst, cost, drain, durability, lateness, memory, page, peers, push,
-    runners, say, sustained, topics,
+    BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, page, peers,
+    push, runners, say, sustained, topics,
 };
 
-/// Families that each repeat goes through.
+/// Families measured in each repeat.
 const REPEATED: [Family; 10] = [
     Family::Drain,
     Family::Sustained,
@@ -29,19 +29,19 @@ const REPEATED: [Family; 10] = [
     Family::Runners,
     Family::Durability,
 ];
-/// Families that are measured once.
+/// Families measured once.
 const ONCE: [Family; 3] = [Family::Backlog, Family::Batches, Family::Cost];
 
 /// Measures, prints the table and writes the results.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let settings = Settings::new(args);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("cannot start the bench's runtime")?;
+        .context("cannot start the Tokio runtime")?;
     let report = if args.peers {
-        let mut report = Report::new(&settings, Figures::default());
+        let mut report = Report::new(&settings, Results::default());
         report.peers = runtime.block_on(peers::measure(&settings))?;
         report
     } else {
@@ -55,67 +55,67 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .context("cannot print the report")
 }
 
-/// Measures the families that are wanted.
-pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Figures> {
-    let mut figures = Figures::default();
+/// Measures the selected families.
+pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Results> {
+    let mut results = Results::default();
     let mut lines = Vec::new();
     for number in 1..=settings.repeats {
         say(&format!("repeat {number} of {}", settings.repeats));
         for family in REPEATED.into_iter().filter(|family| settings.wants(*family)) {
-            let curve = repeat(family, settings, &mut figures).await;
+            let curve = repeat(family, settings, &mut results).await;
             lines.extend(curve.with_context(|| format!("{family:?}"))?);
-            tell(family, &figures);
+            print_progress(family, &results);
         }
     }
     for family in ONCE.into_iter().filter(|family| settings.wants(*family)) {
-        once(family, settings, &mut figures).await.with_context(|| format!("{family:?}"))?;
-        tell(family, &figures);
+        once(family, settings, &mut results).await.with_context(|| format!("{family:?}"))?;
+        print_progress(family, &results);
     }
     for (number, points) in lines.into_iter().enumerate() {
         let name = format!("run {}", number + 1);
-        figures.lines.push(Line { plot: Plot::Lateness, name, points });
+        results.lines.push(Line { plot: Plot::Lateness, name, points });
     }
-    Ok(figures)
+    Ok(results)
 }
 
-/// The curve of a plot.
+/// Points of a plotted curve.
 type Curve = Vec<(f64, f64)>;
 
-/// One repeat of a family, and the distribution of lateness if that is what was measured.
+/// Measures one repeat of a family; returns the distribution if the family is lateness.
 async fn repeat(
     family: Family,
     settings: &Settings,
-    figures: &mut Figures,
+    results: &mut Results,
 ) -> anyhow::Result<Option<Curve>> {
     match family {
-        Family::Drain => drain::measure(settings, figures).await?,
-        Family::Sustained => sustained::measure(settings, figures).await?,
-        Family::Push => push::measure(settings, figures).await?,
-        Family::Lateness => return Ok(Some(lateness::measure(settings, figures).await?.curve)),
-        Family::Burst => burst::measure(settings, figures).await?,
-        Family::Topics => topics::measure(settings, figures).await?,
-        Family::Idle => topics::measure_idle(settings, figures).await?,
-        Family::Memory => memory::measure(settings, figures).await?,
-        Family::Runners => runners::measure(settings, figures).await?,
-        Family::Durability => durability::measure(settings, figures).await?,
+        Family::Drain => drain::measure(settings, results).await?,
+        Family::Sustained => sustained::measure(settings, results).await?,
+        Family::Push => push::measure(settings, results).await?,
+        Family::Lateness => return Ok(Some(lateness::measure(settings, results).await?.curve)),
+        Family::Burst => burst::measure(settings, results).await?,
+        Family::Topics => topics::measure(settings, results).await?,
+        Family::Idle => topics::measure_idle(settings, results).await?,
+        Family::Memory => memory::measure(settings, results).await?,
+        Family::Runners => runners::measure(settings, results).await?,
+        Family::Durability => durability::measure(settings, results).await?,
         Family::Backlog | Family::Batches | Family::Cost => {}
     }
     Ok(None)
 }
 
-async fn once(family: Family, settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
+async fn once(family: Family, settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     match family {
-        Family::Backlog => backlog::measure(settings, figures).await,
-        Family::Batches => batches::measure(settings, figures).await,
-        Family::Cost => cost::measure(settings, figures).await,
+        Family::Backlog => backlog::measure(settings, results).await,
+        Family::Batches => batches::measure(settings, results).await,
+        Family::Cost => cost::measure(settings, results).await,
         _ => Ok(()),
     }
 }
 
-/// Says the latest figures of a family, for who waits.
-fn tell(family: Family, figures: &Figures) {
+/// Prints the latest values of a family.
+fn print_progress(family: Family, results: &Results) {
     for row in Row::ALL.iter().filter(|row| row.spec().family == family) {
-        if let Some(latest) = figures.of(*row).last() {
+        if let Some(latest) = results.of(*row).last() {
             let spec = row.spec();
             say(&format!("  {:<48} {:>10} {}", spec.name.trim(), number(*latest), spec.unit));
         }

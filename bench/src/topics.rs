@@ -1,6 +1,5 @@
-//! Many topics with a trickle each, against one topic with the same jobs in all: is a topic that
-//! has little to do cheap and on time? Redis is not looked at meanwhile, so what it spends is what
-//! the daemon asks for.
+//! Many topics with few jobs each compared with one topic and the same jobs: is a mostly idle topic
+//! cheap and on time? Redis is not sampled meanwhile, so its CPU time is what the daemon causes.
 
 use std::collections::HashMap;
 use std::io::{BufReader, Write};
@@ -12,69 +11,69 @@ use duebox_harness::{Daemon, LogLine};
 use duebox_job::TopicName;
 use duebox_queue::Due;
 
-use crate::figures::Figures;
-use crate::ground::{Ground, TOPIC, new_jobs, push_to};
+use crate::fixture::{Fixture, TOPIC, new_jobs, push_to};
 use crate::http_push;
 use crate::lateness::{self, Lateness};
 use crate::machine::cpu_s;
+use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
 
-/// How long after the push the first job falls due, ms: longer than pushing to all topics takes.
+/// From the push to the first due time, in ms: longer than pushing to all topics takes.
 const LEAD_MS: u64 = 3_000;
-/// How often the log is looked at for the end.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long after the last due time the last verdict may come.
+/// Pause between two checks of the log for the end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// From the last due time to the last verdict, at most.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long an idle daemon is left alone before it is looked at: until nothing of its start is left.
+/// How long an idle daemon is left alone before it is measured, so that its start is over.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// What some topics took.
-struct Trickle {
+/// Result of a run over several topics.
+struct TopicsRun {
     lateness: Lateness,
-    /// Redis' processor time by time, percent of a core.
+    /// CPU time of Redis by elapsed time, percent of a core.
     redis_percent: f64,
 }
 
-/// One repeat of the topics with a trickle each.
-pub(crate) async fn measure(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
-    let one = trickle(settings, 1).await.context("one topic")?;
-    let many = trickle(settings, settings.topics).await.context("many topics")?;
-    figures.add(Row::TopicsLate, many.lateness.reported.p99_ms);
-    figures.add(Row::TopicsCpu, many.redis_percent / one.redis_percent);
-    figures.add(Row::TopicsCpuShare, many.redis_percent);
+/// Measures topics with few jobs each, once.
+pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
+    let one = run(settings, 1).await.context("one topic")?;
+    let many = run(settings, settings.topics).await.context("many topics")?;
+    results.add(Row::TopicsLate, many.lateness.reported.p99_ms);
+    results.add(Row::TopicsCpu, many.redis_percent / one.redis_percent);
+    results.add(Row::TopicsCpuShare, many.redis_percent);
     Ok(())
 }
 
-/// One repeat of the topics without jobs.
-pub(crate) async fn measure_idle(settings: &Settings, figures: &mut Figures) -> anyhow::Result<()> {
-    let ground = Ground::prepare().await?;
-    let mut daemon = start(&ground, settings, settings.idle_topics)?;
+/// Measures topics without jobs, once.
+pub(crate) async fn measure_idle(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
+    let fixture = Fixture::prepare().await?;
+    let mut daemon = start(&fixture, settings, settings.idle_topics)?;
     let at = http_push::served_at(&daemon)?;
     tokio::time::sleep(SETTLE).await;
     let trips = round_trips(at)?;
-    let (before, daemon_before_s) = (ground.load().await?, cpu_s(daemon.pid())?);
+    let (before, daemon_before_s) = (fixture.load().await?, cpu_s(daemon.pid())?);
     let started = Instant::now();
     tokio::time::sleep(Duration::from_secs(settings.idle_s)).await;
     let daemon_s = cpu_s(daemon.pid())? - daemon_before_s;
-    let load = ground.load_since(before, 0).await?;
+    let load = fixture.load_since(before, 0).await?;
     let took_s = started.elapsed().as_secs_f64();
     let trips = round_trips(at)? - trips;
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
-    figures.add(Row::IdleTrips, trips / took_s);
-    figures.add(Row::IdleReads, load.reads as f64 / took_s);
-    figures.add(Row::IdleCommands, load.commands as f64 / took_s);
-    figures.add(Row::IdleDaemon, 100.0 * daemon_s / took_s);
-    figures.add(Row::IdleRedis, 100.0 * load.cpu_s / took_s);
+    results.add(Row::IdleTrips, trips / took_s);
+    results.add(Row::IdleReads, load.reads as f64 / took_s);
+    results.add(Row::IdleCommands, load.commands as f64 / took_s);
+    results.add(Row::IdleDaemon, 100.0 * daemon_s / took_s);
+    results.add(Row::IdleRedis, 100.0 * load.cpu_s / took_s);
     Ok(())
 }
 
-/// Round trips to Redis since the daemon's start, as it counts them. Redis itself counts only reads of a
-/// socket, of which a pipeline of a hundred calls takes two or three.
+/// Round trips to Redis since the daemon's start, as it counts them. Redis counts only reads from a
+/// socket, and a pipeline of 100 calls takes two or three.
 fn round_trips(at: SocketAddr) -> anyhow::Result<f64> {
     let mut connection = BufReader::new(TcpStream::connect(at)?);
     connection.get_mut().write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
-    let (status, body) = http_push::answer(&mut connection)?;
+    let (status, body) = http_push::read_response(&mut connection)?;
     ensure!(status == 200, "/metrics was answered with {status}");
     let text = String::from_utf8_lossy(&body);
     let count = |line: &str| {
@@ -86,14 +85,14 @@ fn round_trips(at: SocketAddr) -> anyhow::Result<f64> {
     Ok(counts.iter().sum())
 }
 
-/// Starts the daemon on so many topics and waits until it serves them.
-fn start(ground: &Ground, settings: &Settings, topics: u64) -> anyhow::Result<Daemon> {
+/// Starts the daemon with `topics` topics and waits until it serves them.
+fn start(fixture: &Fixture, settings: &Settings, topics: u64) -> anyhow::Result<Daemon> {
     let handler = settings.handler("noop-rust")?.display().to_string();
-    let mut text = ground.manifest_head(settings.in_flight, "info");
+    let mut text = fixture.manifest_head(settings.in_flight, "info");
     for number in 0..topics {
         text.push_str(&format!("[topics.\"{}\"]\nhandler = {handler:?}\n", name(number)));
     }
-    let daemon = Daemon::start(&ground.write_manifest(&text)?);
+    let daemon = Daemon::start(&fixture.write_manifest(&text)?);
     daemon.wait_for_line("it is ready", |line| line.message() == "ready");
     Ok(daemon)
 }
@@ -102,31 +101,31 @@ fn name(number: u64) -> String {
     format!("{TOPIC}.{number}")
 }
 
-/// Jobs that fall due one by one, dealt out to so many topics in turn.
-async fn trickle(settings: &Settings, topics: u64) -> anyhow::Result<Trickle> {
+/// Runs jobs that fall due one by one, distributed over the topics in turn.
+async fn run(settings: &Settings, topics: u64) -> anyhow::Result<TopicsRun> {
     let Settings { due_jobs, spread_ms, payload, .. } = *settings;
-    let ground = Ground::prepare().await?;
-    let mut daemon = start(&ground, settings, topics)?;
-    let first_ms = ground.now_ms().await? + LEAD_MS;
+    let fixture = Fixture::prepare().await?;
+    let mut daemon = start(&fixture, settings, topics)?;
+    let first_ms = fixture.now_ms().await? + LEAD_MS;
     let due_ms = |number: u64| first_ms + number * spread_ms / due_jobs;
     let jobs = new_jobs("due", due_jobs, payload, |number| Due::At(due_ms(number)))?;
     for number in 0..topics {
         let topic = TopicName::new(&name(number))?;
         let mine = jobs.iter().skip(usize::try_from(number)?).step_by(usize::try_from(topics)?);
-        push_to(&ground.queue, &topic, &mine.cloned().collect::<Vec<_>>()).await?;
+        push_to(&fixture.queue, &topic, &mine.cloned().collect::<Vec<_>>()).await?;
     }
-    ensure!(ground.now_ms().await? < first_ms, "pushing to {topics} topics took too long");
-    let (before, started) = (ground.load().await?, Instant::now());
+    ensure!(fixture.now_ms().await? < first_ms, "pushing to {topics} topics took too long");
+    let (before, started) = (fixture.load().await?, Instant::now());
     wait_for_verdicts(&mut daemon, due_jobs, Duration::from_millis(LEAD_MS + spread_ms)).await?;
-    let load = ground.load_since(before, 0).await?;
+    let load = fixture.load_since(before, 0).await?;
     let redis_percent = 100.0 * load.cpu_s / started.elapsed().as_secs_f64();
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
-    let live: Vec<String> = ground.redis.pipe("KEYS duebox:{*}:jobs\n");
+    let live: Vec<String> = fixture.redis.pipe("KEYS duebox:{*}:jobs\n");
     ensure!(live.iter().all(String::is_empty), "jobs are left: {live:?}");
     let due_of: HashMap<String, u64> =
         (0..due_jobs).map(|number| (format!("due-{number:08}"), due_ms(number))).collect();
     let lateness = lateness::read(&daemon.lines(), &due_of)?;
-    Ok(Trickle { lateness, redis_percent })
+    Ok(TopicsRun { lateness, redis_percent })
 }
 
 async fn wait_for_verdicts(
@@ -143,6 +142,6 @@ async fn wait_for_verdicts(
         }
         ensure!(daemon.exited().is_none(), "the daemon ended after {seen} of {jobs} verdicts");
         ensure!(started.elapsed() < expected + PATIENCE, "only {seen} of {jobs} verdicts came");
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -1,17 +1,17 @@
-// Duebox from Node, by what it brings along.
+// A Duebox client in Node without dependencies.
 
 const DUEBOX = process.env.DUEBOX ?? "http://127.0.0.1:7280";
 const TOKEN = process.env.DUEBOX_TOKEN;
 
-/** Posts JSON; answers the status and what came back, be it an error. */
+/** Posts JSON; returns the status and the decoded response, also of an error. */
 async function post(path, value) {
   const headers = { "content-type": "application/json" };
   if (TOKEN) headers.authorization = `Bearer ${TOKEN}`;
   const body = value === undefined ? undefined : JSON.stringify(value);
   const signal = AbortSignal.timeout(70_000);
-  const answer = await fetch(DUEBOX + path, { method: "POST", headers, body, signal });
-  const text = await answer.text();
-  return [answer.status, text ? JSON.parse(text) : null];
+  const response = await fetch(DUEBOX + path, { method: "POST", headers, body, signal });
+  const text = await response.text();
+  return [response.status, text ? JSON.parse(text) : null];
 }
 
 // Push, pull and settle.
@@ -25,7 +25,7 @@ console.log(acked);
 const [late, problem] = await post(`/v1/topics/mail/jobs/${job.id}/ack`, { token: job.token });
 console.log(late, problem.type);
 
-// The same by commands.
+// The same with commands.
 const order = { command: "add", topic: "order", id: "node", TTR: 30, body: { order: 42 } };
 const [, added] = await post("/", order);
 console.log(added.success);

@@ -1,8 +1,8 @@
 <?php
-// Duebox from PHP, by what it brings along.
+// A Duebox client in PHP without dependencies.
 declare(strict_types=1);
 
-/** Posts JSON; answers the status and what came back, be it an error. */
+/** Posts JSON; returns the status and the decoded response, also of an error. */
 function post(string $path, ?array $value = null): array
 {
     $duebox = getenv('DUEBOX') ?: 'http://127.0.0.1:7280';
@@ -15,7 +15,7 @@ function post(string $path, ?array $value = null): array
         'method' => 'POST',
         'header' => $headers,
         'content' => $value === null ? '' : json_encode($value),
-        'ignore_errors' => true,    // The answer to an error says what to do about it.
+        'ignore_errors' => true,    // The body of an error says what to do about it.
         'timeout' => 70,
     ]]);
     $body = file_get_contents($duebox . $path, false, $context);
@@ -34,7 +34,7 @@ echo "$status\n";
 [$status, $problem] = post("/v1/topics/mail/jobs/{$job['id']}/ack", ['token' => $job['token']]);
 echo "$status {$problem['type']}\n";
 
-// The same by commands.
+// The same with commands.
 [, $added] = post('/', ['command' => 'add', 'topic' => 'order', 'id' => 'php', 'TTR' => 30, 'body' => ['order' => 42]]);
 echo json_encode($added['success']), "\n";
 [, $popped] = post('/', ['command' => 'pop', 'topic' => 'order', 'wait' => 10]);

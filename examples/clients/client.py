@@ -1,4 +1,4 @@
-"""Duebox from Python, by its standard library alone."""
+"""A Duebox client in Python without dependencies."""
 
 import json
 import os
@@ -10,15 +10,15 @@ TOKEN = os.environ.get("DUEBOX_TOKEN")
 
 
 def post(path, value=None):
-    """Posts JSON; answers the status and what came back, be it an error."""
+    """Posts JSON; returns the status and the decoded response, also of an error."""
     headers = {"content-type": "application/json"}
     if TOKEN:
         headers["authorization"] = f"Bearer {TOKEN}"
     body = b"" if value is None else json.dumps(value).encode()
     request = urllib.request.Request(DUEBOX + path, body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=70) as answer:
-            return answer.status, json.load(answer)
+        with urllib.request.urlopen(request, timeout=70) as response:
+            return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 
@@ -34,7 +34,7 @@ print(status)
 status, problem = post(f"/v1/topics/mail/jobs/{job['id']}/ack", {"token": job["token"]})
 print(status, problem["type"])
 
-# The same by commands.
+# The same with commands.
 _, added = post("/", {"command": "add", "topic": "order", "id": "python", "TTR": 30, "body": {"order": 42}})
 print(added["success"])
 _, popped = post("/", {"command": "pop", "topic": "order", "wait": 10})

@@ -1,4 +1,4 @@
-;; Logs its payload, and keeps it as the result of the job.
+;; Logs its payload and keeps it as the job's result.
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))

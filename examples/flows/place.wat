@@ -1,4 +1,4 @@
-;; An order was placed: a mail goes out now, and a reminder in two seconds. Both are pushed with the
+;; An order was placed: pushes a mail for now and a reminder in two seconds. Both are pushed together with the
 ;; ack of this job, or not at all.
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
@@ -7,7 +7,7 @@
   (data (i32.const 0) "topic: mail\npriority: high\n")
   (data (i32.const 64) "topic: order.remind\ndelay-ms: 2000\n")
 
-  ;; Asks for a job with this head and the payload of this one.
+  ;; Requests a job with this head and the payload of this job.
   (func $ask (param $head i32) (param $length i32) (param $payload_length i32)
     (if (call $push (local.get $head) (local.get $length)
           (i32.const 1024) (local.get $payload_length))

@@ -1,7 +1,7 @@
-"""Notifies a merchant that is out of order for a day, and draws when each attempt came.
+"""Notifies a merchant that fails for a day, and draws when each attempt arrived.
 
-The merchant answers 500 seven times and 200 then. An hour takes a second, as in duebox.toml; what is printed and
-drawn is the time that it stands for. Python's standard library alone. Usage: python3 notify.py [FILE]
+The merchant responds with 500 seven times and then with 200. One hour takes one second, as in duebox.toml; the
+output shows the scaled time. It needs only Python's standard library. Usage: python3 notify.py [FILE]
 """
 
 import http.server
@@ -55,7 +55,7 @@ for wait_s in WAITS_S:
     try:
         attempt, came_s, status = attempts.get(timeout=60)
     except queue.Empty:
-        sys.exit("no attempt came for a minute; what does the daemon's log say?")
+        sys.exit("no attempt within a minute; see the daemon's log")
     print(f"{attempt:7}  {span(planned_s):10}  {span(came_s):10}  {status}", flush=True)
     drawn.append((planned_s, came_s, status))
 

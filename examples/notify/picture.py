@@ -1,6 +1,6 @@
-"""Draws attempts over time as SVG: a row for each, a ring where it was planned, a dot where it came.
+"""Draws attempts over time as SVG: one row each, a ring at the planned time, a dot at the actual time.
 
-The axis is logarithmic from a minute on, and begins at nought. Times are in seconds.
+The axis starts at 0 and is logarithmic from one minute on. Times are in seconds.
 """
 
 import math
@@ -32,7 +32,7 @@ STYLE = """
 
 
 def span(seconds):
-    """A span of time for people: its two largest units."""
+    """Formats a duration with its two largest units."""
     if seconds == 0:
         return "at once"
     left, words = round(seconds), []
@@ -44,13 +44,13 @@ def span(seconds):
 
 
 def across(seconds):
-    """Where a time is on the axis."""
+    """The x position of a time."""
     width = WIDTH - LEFT - RIGHT
     return round(LEFT + width * math.log1p(seconds / MINUTE) / math.log1p(1.1 * DAY / MINUTE), 1)
 
 
 def draw(attempts):
-    """The picture of (planned_s, came_s, status) of each attempt."""
+    """Draws a list of (planned_s, came_s, status), one per attempt."""
     bottom = TOP + ROW * len(attempts)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 56}" role="img">',
@@ -63,7 +63,7 @@ def draw(attempts):
     ]
     before = 0
     for row, attempt in enumerate(attempts):
-        parts += lane(row, before, *attempt)
+        parts += attempt_row(row, before, *attempt)
         before = attempt[1]
     return "\n".join([*parts, "</svg>", ""])
 
@@ -83,7 +83,7 @@ def axis(bottom):
     yield f'  <text class="quiet" x="{middle}" y="{bottom + 44}" text-anchor="middle">since the push</text>'
 
 
-def lane(row, before_s, planned_s, came_s, status):
+def attempt_row(row, before_s, planned_s, came_s, status):
     y = TOP + ROW * row + ROW // 2
     kind = "done" if status < 300 else "failed"
     late = span(came_s - planned_s)

@@ -1,6 +1,6 @@
-"""A shop that has an order closed by a callback, and answers the first two with 500.
+"""A shop that closes an order in a callback, and responds to the first two with 500.
 
-It ends when Duebox says that the job is done. Python's standard library alone.
+It exits when the job is done. It needs only Python's standard library.
 """
 
 import http.server
@@ -14,7 +14,7 @@ import urllib.request
 
 SHOP = os.environ.get("SHOP", "http://127.0.0.1:8080")
 DUEBOX = os.environ.get("DUEBOX", "http://127.0.0.1:7280")
-ANSWERS = [500, 500, 200]
+STATUSES = [500, 500, 200]
 JOBS = f"{DUEBOX}/v1/topics/order.close/jobs"
 
 
@@ -22,8 +22,8 @@ class Callback(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         order = json.loads(self.rfile.read(int(self.headers["content-length"])))["order"]
         attempt, of = int(self.headers["duebox-attempt"]), self.headers["duebox-max-attempts"]
-        status = ANSWERS[min(attempt, len(ANSWERS)) - 1]
-        say(f"attempt {attempt} of {of} to close order {order}: the shop answers {status}")
+        status = STATUSES[min(attempt, len(STATUSES)) - 1]
+        log(f"attempt {attempt} of {of} to close order {order}: the shop results {status}")
         self.send_response(status)
         self.send_header("content-length", "0")
         self.end_headers()
@@ -32,28 +32,28 @@ class Callback(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def say(line):
-    # Each request has a thread: with its end in the same write, a line stays whole.
-    print(f"{time.monotonic() - began:5.1f} s  {line}\n", end="", flush=True)
+def log(line):
+    # Each request has a thread; a single write keeps the line whole.
+    print(f"{time.monotonic() - started:5.1f} s  {line}\n", end="", flush=True)
 
 
-def ask(url, value=None):
-    """Posts JSON, or gets it."""
+def call(url, value=None):
+    """Posts JSON, or gets it if there is no value."""
     data = None if value is None else json.dumps(value).encode()
     request = urllib.request.Request(url, data, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=5) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(request, timeout=5) as response:
+        return json.load(response)
 
 
 shop = http.server.ThreadingHTTPServer(("127.0.0.1", urllib.parse.urlsplit(SHOP).port), Callback)
 threading.Thread(target=shop.serve_forever, daemon=True).start()
-began = time.monotonic()
+started = time.monotonic()
 
 job = {"in": "2s", "payload": {"order": 42}, "options": {"max_attempts": 5}}
-job_id = ask(JOBS, job)["id"]
-say("order 42 is placed; it is to be closed in 2 s, in 5 attempts at most")
-while (state := ask(f"{JOBS}/{job_id}")["state"]) not in ("done", "dead"):
-    if time.monotonic() - began > 60:
-        sys.exit(f"the job is still {state} after a minute; what does the daemon's log say?")
+job_id = call(JOBS, job)["id"]
+log("order 42 is placed; it is to be closed in 2 s, in 5 attempts at most")
+while (state := call(f"{JOBS}/{job_id}")["state"]) not in ("done", "dead"):
+    if time.monotonic() - started > 60:
+        sys.exit(f"the job is still {state} after a minute; see the daemon's log")
     time.sleep(0.1)
-say(f"the job is {state}")
+log(f"the job is {state}")

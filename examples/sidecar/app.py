@@ -1,7 +1,7 @@
-"""The application: it takes orders, and closes those that nobody has paid when their time is up.
+"""The application: it takes orders, and closes unpaid ones when their time is over.
 
 It pushes a job to the sidecar over loopback, and the sidecar calls back when the job falls due. Python's
-standard library alone. Usage: python3 app.py [PORT [DUEBOX_URL]]
+standard library suffices. Usage: python3 app.py [PORT [DUEBOX_URL]]
 """
 
 import json
@@ -21,7 +21,7 @@ class Application(BaseHTTPRequestHandler):
         elif self.path == "/jobs/order.close":
             self.close_order(json.loads(body))
         else:
-            self.answer(404)
+            self.respond(404)
 
     def place(self, order):
         job = {"id": str(order["order"]), "in": order.get("close_in", "30m"), "payload": order}
@@ -30,17 +30,17 @@ class Application(BaseHTTPRequestHandler):
             data=json.dumps(job).encode(),
             headers={"content-type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            answer.read()
-        self.answer(202)
+        with urllib.request.urlopen(request, timeout=5) as response:
+            response.read()
+        self.respond(202)
 
     def close_order(self, order):
         attempt = self.headers.get("duebox-attempt")
-        # Each request has a thread: with its end in the same write, a line stays whole.
+        # Each request has a thread; a single write keeps the line whole.
         print(f"order {order['order']} is closed in attempt {attempt}\n", end="", flush=True)
-        self.answer(204)
+        self.respond(204)
 
-    def answer(self, status):
+    def respond(self, status):
         self.send_response(status)
         self.send_header("content-length", "0")
         self.end_headers()

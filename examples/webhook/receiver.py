@@ -1,4 +1,4 @@
-"""Receives jobs by HTTP: checks who signed them, does the work, answers what became of it."""
+"""Receives jobs over HTTP: checks the signature, does the work, responds with its result."""
 import base64, hashlib, hmac, http.server, sys, time
 
 KEY = base64.b64decode(open("signing.key").read().strip().removeprefix("whsec_"))
@@ -17,7 +17,7 @@ class Jobs(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def work(self, job, body):
-        # Each request has a thread: with its end in the same write, a line stays whole.
+        # Each request has a thread; a single write keeps the line whole.
         attempt = self.headers["duebox-attempt"]
         print(f"job {job} attempt {attempt} {body.decode()}\n", end="", flush=True)
         return 503 if body == b"later" else 422 if body == b"nonsense" else 204

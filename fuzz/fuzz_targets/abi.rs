@@ -1,25 +1,25 @@
-//! Every import of the ABI, called with any pointers, lengths and numbers, and any bytes behind them: by one
-//! module, compiled once, that reads the calls it makes from its payload. Each call answers, or traps, or
-//! the deadline comes; nothing is a fault of the host, and nothing it keeps is over its bounds.
+//! Calls every import of the ABI with arbitrary pointers, lengths, numbers and bytes. One module,
+//! compiled once, reads the calls to make from its payload. Each call must return, trap, or reach
+//! the deadline. It must not cause a host fault or exceed a bound.
 #![no_main]
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use duebox_fuzz::{Stage, assert_bounded, calls};
+use duebox_fuzz::{Fuzzer, assert_bounded, calls};
 use duebox_sandbox::{Handler, Instances, Limits};
 use libfuzzer_sys::fuzz_target;
 
 const MEMORY_MAX: usize = 4 << 20;
 
-/// One handler that is made anew for each job, and one that lives on.
+/// One handler with a fresh instance per job, and one with a warm instance.
 static HANDLERS: LazyLock<[Handler; 2]> = LazyLock::new(|| {
     [1, 100].map(|jobs_each| {
         let instances = Instances { snapshot: false, jobs_each };
         let limits = Limits { memory: MEMORY_MAX, log: 4 << 10, instances, ..Limits::default() };
-        let loaded = Stage::get().load(calls::module().as_bytes(), limits);
-        loaded.unwrap_or_else(|error| panic!("the module that makes the calls is refused: {error}"))
+        let loaded = Fuzzer::get().load(calls::module().as_bytes(), limits);
+        loaded.unwrap_or_else(|error| panic!("the calling module is refused: {error}"))
     })
 });
 
@@ -30,7 +30,7 @@ struct Input {
     data: Vec<u8>,
 }
 
-/// One call: which import, and what for each of its parameters.
+/// One call: an import and the values of its parameters.
 #[derive(Debug, Arbitrary)]
 struct Call {
     import: u8,
@@ -41,13 +41,13 @@ struct Call {
 /// A pointer, a length, a descriptor or any other number.
 #[derive(Debug, Arbitrary)]
 enum Number {
-    /// Into the data.
+    /// An offset into the data.
     Data(u8),
-    /// A few.
+    /// A small number.
     Small(u8),
-    /// So far from the end of memory.
+    /// An offset from the end of memory.
     Edge(i8),
-    /// Whatever.
+    /// Any number.
     Any(u32),
 }
 
@@ -69,7 +69,7 @@ fuzz_target!(|input: Input| {
     });
     let payload = calls::payload(calls, &input.data);
     for handler in &*HANDLERS {
-        let report = Stage::get().run(handler, &payload, Duration::from_millis(200));
+        let report = Fuzzer::get().run(handler, &payload, Duration::from_millis(200));
         assert_bounded(&report, MEMORY_MAX);
     }
 });

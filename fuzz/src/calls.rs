@@ -1,27 +1,28 @@
-//! The module that makes the calls its payload lists, and the writing of such payloads. Its memory begins
-//! with the payload: how many calls there are, a record for each, and at [`DATA_AT`] the data.
+//! The module that makes the calls listed in its payload, and the encoding of such payloads. The
+//! module's memory starts with the payload: the number of calls, a record for each, and at
+//! [`DATA_AT`] the data.
 
 use std::fmt::Write as _;
 
-/// i32 parameters that an import has at most.
+/// Maximum number of i32 parameters of an import.
 pub const NARROW: usize = 7;
-/// i64 parameters that an import has at most.
+/// Maximum number of i64 parameters of an import.
 pub const WIDE: usize = 2;
-/// Calls of one job at most.
+/// Maximum number of calls per job.
 const CALLS_MAX: usize = 32;
-/// Bytes of a record: the import, then its numbers.
+/// Bytes per record: the import, then its parameters.
 const RECORD: usize = 4 + 4 * NARROW + 8 * WIDE;
-/// Where the data begins.
+/// Offset of the data.
 pub const DATA_AT: u32 = 2_048;
-/// Bytes of data at most.
+/// Maximum number of data bytes.
 const DATA_MAX: usize = 20 << 10;
-/// The module's memory.
+/// Size of the module's memory in bytes.
 pub const MEMORY_BYTES: u32 = 2 * 65_536;
 
 const _: () = assert!(4 + CALLS_MAX * RECORD <= DATA_AT as usize);
 
-/// Every import of duebox_v1 and of AssemblyScript, and what WASI has that reads or writes memory: namespace,
-/// name, parameters (i is i32, l is i64), result. None of them ends the guest or sleeps.
+/// Every import of duebox_v1 and of AssemblyScript, and the WASI imports that read or write memory:
+/// namespace, name, parameters (i is i32, l is i64), result. None of them ends the guest or sleeps.
 const IMPORTS: &[(&str, &str, &str, &str)] = &[
     ("duebox_v1", "payload_read", "iii", "i"),
     ("duebox_v1", "meta_read", "iii", "i"),
@@ -65,15 +66,15 @@ const IMPORTS: &[(&str, &str, &str, &str)] = &[
 
 /// One call.
 pub struct Record {
-    /// Its import, modulo how many there are.
+    /// Its import, modulo the number of imports.
     pub import: u8,
-    /// The i32 parameters, as many as it takes.
+    /// The i32 parameters; unused ones are ignored.
     pub narrow: [u32; NARROW],
-    /// The i64 parameters, as many as it takes.
+    /// The i64 parameters; unused ones are ignored.
     pub wide: [i64; WIDE],
 }
 
-/// The payload that makes these calls; those over the bounds are left out.
+/// Encodes the payload that makes these calls. Calls and data beyond the limits are left out.
 pub fn payload(calls: impl Iterator<Item = Record>, data: &[u8]) -> Vec<u8> {
     let mut payload = vec![0; 4];
     for call in calls.take(CALLS_MAX) {
@@ -88,7 +89,7 @@ pub fn payload(calls: impl Iterator<Item = Record>, data: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// The module, as text. It acks.
+/// The module in text format. It acks.
 pub fn module() -> String {
     let (mut imports, mut branches) = (String::new(), String::new());
     for (number, (namespace, name, takes, gives)) in IMPORTS.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What the targets share: one sandbox for all inputs, a world in which nothing has an effect, and what must
-//! hold of every report.
+//! Shared by the targets: one sandbox for all inputs, host services without effects, and the
+//! properties that every report must have.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,50 +9,55 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, HttpGrant, Interrupt, Invocation, JobContext, Level, Limits, LoadError,
-    LogSink, MemoryKv, Report, Sandbox, SandboxConfig, World,
+    Grants, Handler, HostServices, HttpGrant, Interrupt, Invocation, JobContext, Level, Limits,
+    LoadError, LogSink, MemoryKv, RunReport, Sandbox, SandboxConfig,
 };
 use tokio::runtime::Runtime;
 
 pub mod calls;
 
-/// Lines that a job with 4 KiB of log may say, a line of a broken directory or store included.
+/// Maximum number of log lines for a job with a log limit of 4 KiB, including lines about a broken
+/// directory or store.
 const LINES_MAX: usize = 64 + (4 << 10) / 16;
 
-/// Where inputs run.
-pub struct Stage {
+/// Runs the inputs.
+pub struct Fuzzer {
     sandbox: Sandbox,
     runtime: Runtime,
 }
 
-/// Counts lines.
+/// Counts log lines.
 #[derive(Default)]
 struct Lines(AtomicUsize);
 
 impl LogSink for Lines {
     fn line(&self, _job: &JobContext<'_>, _level: Level, text: &str) {
-        assert!(!text.contains('\n') && text.len() <= 3 * (4 << 10), "a line of {}", text.len());
+        assert!(
+            !text.contains('\n') && text.len() <= 3 * (4 << 10),
+            "a line of {} bytes",
+            text.len()
+        );
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Stage {
-    /// The one of this process.
+impl Fuzzer {
+    /// The instance of this process.
     pub fn get() -> &'static Self {
-        static STAGE: LazyLock<Stage> = LazyLock::new(|| {
+        static FUZZER: LazyLock<Fuzzer> = LazyLock::new(|| {
             let config = SandboxConfig { max_jobs: 4, memory_max: 4 << 20, tables_max: 1_000 };
-            let sandbox = Sandbox::new(&config).expect("the sandbox starts");
+            let sandbox = Sandbox::new(&config).expect("the sandbox must start");
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             let runtime = builder.worker_threads(1).enable_time().build();
-            Stage { sandbox, runtime: runtime.expect("a runtime starts") }
+            Fuzzer { sandbox, runtime: runtime.expect("the runtime must start") }
         });
-        &STAGE
+        &FUZZER
     }
 
-    /// Loads a module that may use all there is, but directories of this machine.
+    /// Loads a module with every grant except directories of this machine.
     ///
     /// # Errors
-    /// Whatever the sandbox has against it.
+    /// The sandbox's reason for refusing it.
     pub fn load(&self, bytes: &[u8], limits: Limits) -> Result<Handler, LoadError> {
         let origin = "https://granted.example".parse().expect("an origin");
         let pair = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
@@ -67,10 +72,13 @@ impl Stage {
         self.sandbox.load(bytes, limits, grants)
     }
 
-    /// Runs a job in a world with an empty store and no network.
-    pub fn run(&self, handler: &Handler, payload: &[u8], ttr: Duration) -> Report {
+    /// Runs a job with an empty store and without a network.
+    pub fn run(&self, handler: &Handler, payload: &[u8], ttr: Duration) -> RunReport {
         let lines = Arc::new(Lines::default());
-        let world = World { kv: Some(Arc::new(MemoryKv::new())), ..World::of(lines.clone()) };
+        let services = HostServices {
+            kv: Some(Arc::new(MemoryKv::new())),
+            ..HostServices::with_logs(lines.clone())
+        };
         let job = Invocation {
             id: JobId::new("42").expect("an id"),
             topic: TopicName::new("fuzz").expect("a topic"),
@@ -82,20 +90,20 @@ impl Stage {
             ttr,
             span: None,
         };
-        let report = self.runtime.block_on(handler.run(job, Interrupt::new(), Arc::new(world)));
-        let said = lines.0.load(Ordering::Relaxed);
-        assert!(said <= LINES_MAX, "{said} lines");
+        let report = self.runtime.block_on(handler.run(job, Interrupt::new(), Arc::new(services)));
+        let logged = lines.0.load(Ordering::Relaxed);
+        assert!(logged <= LINES_MAX, "{logged} lines");
         report
     }
 }
 
-/// What must hold whatever a guest does.
-pub fn assert_bounded(report: &Report, memory_max: usize) {
+/// Checks the properties that every report must have.
+pub fn assert_bounded(report: &RunReport, memory_max: usize) {
     assert!(!matches!(report.outcome, Outcome::HostFault(_)), "{:?}", report.outcome);
     assert!(report.memory_peak <= memory_max, "{} bytes", report.memory_peak);
     assert!(report.result.as_ref().is_none_or(|result| result.len() <= 64 << 10));
     assert!(report.follow_ups.len() <= 100 && report.log_tail.len() <= 64);
     if let Outcome::Failed(failure) = &report.outcome {
-        assert!(failure.reason.len() <= 4 << 10, "a reason of {}", failure.reason.len());
+        assert!(failure.reason.len() <= 4 << 10, "a reason of {} bytes", failure.reason.len());
     }
 }

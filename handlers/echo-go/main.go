@@ -1,6 +1,7 @@
-// Command echo-go does what a conformance case asks, by the Go SDK alone. The case's steps stand in
-// the header "script", separated by "; "; tests/conformance/README.md says what each does.
-// Invariant: echo-rust and echo-as answer every step with the same words.
+// Command echo-go runs the steps of a conformance case with the Go SDK alone. The steps are in the header
+// "script", separated by "; "; tests/conformance/README.md describes each.
+//
+// Invariant: echo-rust and echo-as log the same text for every step.
 package main
 
 import (
@@ -36,7 +37,7 @@ func handle(job *duebox.Job) duebox.Verdict {
 	return duebox.Ack()
 }
 
-// verdict takes the steps that end the attempt.
+// verdict runs the steps that end the attempt.
 func verdict(step, rest string) (verdict duebox.Verdict, ends bool) {
 	switch step {
 	case "ack":
@@ -67,7 +68,7 @@ func verdict(step, rest string) (verdict duebox.Verdict, ends bool) {
 	return duebox.Verdict{}, false
 }
 
-// read takes the steps that read something and log it; a verdict ends the attempt.
+// read runs the steps that read something and log it; a verdict ends the attempt.
 func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 	switch step {
 	case "payload":
@@ -91,6 +92,37 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 		duebox.Infof("syntax %t", job.JSON(&value) == nil)
 	case "json":
 		return readJSON(job)
+	case "meta", "times", "headers", "header":
+		readMetadata(job, step, rest)
+	case "config":
+		value, found := job.Config(rest)
+		show("config", rest, value, found)
+	case "int", "float", "bool":
+		return readConfig(job, step, rest)
+	case "result":
+		return failed(job.SetResult([]byte(rest)))
+	case "result-size":
+		size, err := strconv.Atoi(rest)
+		if err != nil {
+			return failed(err)
+		}
+		return failed(job.SetResult(bytes.Repeat([]byte("x"), size)))
+	case "log":
+		return writeLog(rest)
+	case "random":
+		first, second := make([]byte, 16), make([]byte, 16)
+		rand.Read(first)
+		rand.Read(second)
+		duebox.Infof("random differs=%t", string(first) != string(second))
+	default:
+		return dropped(fmt.Errorf("unknown step %q", step))
+	}
+	return nil
+}
+
+// readMetadata runs the steps that log the job's metadata.
+func readMetadata(job *duebox.Job, step, rest string) {
+	switch step {
 	case "meta":
 		duebox.Infof("meta id=%s topic=%s attempt=%d max_attempts=%d last=%t due_at=%d",
 			job.ID(), job.Topic(), job.Attempt(), job.MaxAttempts(), job.IsLastAttempt(),
@@ -109,30 +141,7 @@ func read(job *duebox.Job, step, rest string) *duebox.Verdict {
 	case "header":
 		value, found := job.Header(rest)
 		show("header", rest, value, found)
-	case "config":
-		value, found := job.Config(rest)
-		show("config", rest, value, found)
-	case "int", "float", "bool":
-		return readConfig(job, step, rest)
-	case "result":
-		return failed(job.SetResult([]byte(rest)))
-	case "result-size":
-		size, err := strconv.Atoi(rest)
-		if err != nil {
-			return failed(err)
-		}
-		return failed(job.SetResult(bytes.Repeat([]byte("x"), size)))
-	case "log":
-		return written(rest)
-	case "random":
-		first, second := make([]byte, 16), make([]byte, 16)
-		rand.Read(first)
-		rand.Read(second)
-		duebox.Infof("random differs=%t", string(first) != string(second))
-	default:
-		return dropped(fmt.Errorf("unknown step %q", step))
 	}
-	return nil
 }
 
 func readJSON(job *duebox.Job) *duebox.Verdict {
@@ -171,7 +180,7 @@ func readConfig(job *duebox.Job, step, name string) *duebox.Verdict {
 	return nil
 }
 
-func written(rest string) *duebox.Verdict {
+func writeLog(rest string) *duebox.Verdict {
 	level, text, _ := strings.Cut(rest, " ")
 	switch level {
 	case "error":
@@ -198,7 +207,7 @@ func show(step, name, value string, found bool) {
 	}
 }
 
-// sum changes with every byte and with their order.
+// sum is a checksum that depends on every byte and on their order.
 func sum(bytes []byte) uint32 {
 	sum := uint32(0)
 	for _, value := range bytes {
@@ -207,7 +216,7 @@ func sum(bytes []byte) uint32 {
 	return sum
 }
 
-// failed is a nack with the error's text, if there is one.
+// failed is a nack with the error's text; nil if there is no error.
 func failed(err error) *duebox.Verdict {
 	if err == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Command noop-go is the smallest handler of the Go SDK: it acks and looks at nothing. Benchmarks run
-// it, so what it costs is what Go and Duebox cost.
+// Command noop-go is the smallest handler of the Go SDK: it acks without reading the job. Benchmarks run it
+// to measure the cost of Go and of Duebox itself.
 package main
 
 import "duebox.dev/duebox"

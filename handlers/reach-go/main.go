@@ -1,7 +1,8 @@
-// Command reach-go sends the requests and keeps the values that a conformance case asks for, by the Go SDK
-// alone. It stands apart from echo-go because a module that imports http_send or kv_get runs only where the
-// topic grants it. The steps stand in the header "script", as for echo-go; tests/conformance/README.md has
-// them. Invariant: reach-rust and reach-as answer every step with the same words.
+// Command reach-go sends requests and keeps values as a conformance case asks, with the Go SDK alone. It is
+// separate from echo-go because a module that imports http_send or kv_get runs only if the topic grants it.
+// The steps are in the header "script", as for echo-go; tests/conformance/README.md describes each.
+//
+// Invariant: reach-rust and reach-as log the same text for every step.
 package main
 
 import (
@@ -48,7 +49,7 @@ func handle(job *duebox.Job) duebox.Verdict {
 func number(text string) int64 {
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		panic(fmt.Sprintf("the script has no number: %v", err))
+		panic(fmt.Sprintf("invalid number in the script: %v", err))
 	}
 	return value
 }

@@ -9,10 +9,10 @@ import (
 	"duebox.dev/duebox"
 )
 
-// network is the steps that send requests and look at the last answer.
+// network runs the steps that send requests and read the last response.
 type network struct{ last duebox.Response }
 
-// step does a step; false if it is none of these.
+// step runs a step; it returns false for a step that is not of this file.
 func (n *network) step(job *duebox.Job, step, rest string) bool {
 	switch step {
 	case "send":
@@ -47,7 +47,7 @@ func (n *network) step(job *duebox.Job, step, rest string) bool {
 			Count *uint32 `json:"count"`
 		}{}
 		if err := n.last.JSON(&item); err != nil || item.Name == nil || item.Count == nil {
-			duebox.Infof("the body is not the JSON expected")
+			duebox.Infof("the body is not the expected JSON")
 		} else {
 			duebox.Infof("json name=%s count=%d", *item.Name, *item.Count)
 		}
@@ -80,7 +80,7 @@ func kind(err error) string {
 	return err.Error()
 }
 
-// request reads "METHOD URL|name=value|…". The value "$" stands for the payload.
+// request parses "METHOD URL|name=value|…". The value "$" stands for the payload.
 func request(job *duebox.Job, rest string) duebox.Request {
 	first, more, _ := strings.Cut(rest, "|")
 	method, url, _ := strings.Cut(first, " ")

@@ -9,7 +9,7 @@ import (
 	"duebox.dev/duebox"
 )
 
-// storeStep does a step that asks the topic's store; false if it is none of these.
+// storeStep runs a step that uses the topic's store; it returns false for any other step.
 func storeStep(job *duebox.Job, step, rest string) bool {
 	words := strings.SplitN(rest, " ", 3)
 	key, value, ttl := words[0], []byte{}, time.Duration(0)
@@ -25,32 +25,32 @@ func storeStep(job *duebox.Job, step, rest string) bool {
 	if len(words) > 2 {
 		ttl = span(words[2])
 	}
-	said, err, known := ask(job.KV(), step, key, value, ttl)
+	text, err, known := runStep(job.KV(), step, key, value, ttl)
 	switch {
 	case !known:
 		return false
 	case err != nil:
 		duebox.Infof("refused: %v", err)
 	default:
-		duebox.Infof("%s", said)
+		duebox.Infof("%s", text)
 	}
 	return true
 }
 
-func ask(kv duebox.KV, step, key string, value []byte, ttl time.Duration) (said string, err error, known bool) {
+func runStep(kv duebox.KV, step, key string, value []byte, ttl time.Duration) (text string, err error, known bool) {
 	done := false
 	switch step {
 	case "get":
 		value, found, err := kv.Get(key)
 		switch {
 		case !found:
-			said = key + " absent"
+			text = key + " absent"
 		case len(value) > 99:
-			said = fmt.Sprintf("%s has %d bytes", key, len(value))
+			text = fmt.Sprintf("%s has %d bytes", key, len(value))
 		default:
-			said = fmt.Sprintf("%s=%s", key, value)
+			text = fmt.Sprintf("%s=%s", key, value)
 		}
-		return said, err, true
+		return text, err, true
 	case "set":
 		return "written", kv.Set(key, value, ttl), true
 	case "absent":

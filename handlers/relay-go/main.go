@@ -1,7 +1,8 @@
-// Command relay-go pushes the follow-ups that a conformance case asks for, by the Go SDK alone. It
-// stands apart from echo-go because a module that imports push runs only where the topic grants it.
-// The steps stand in the header "script", as for echo-go; tests/conformance/README.md has them.
-// Invariant: relay-rust and relay-as answer every step with the same words.
+// Command relay-go pushes follow-ups as a conformance case asks, with the Go SDK alone. It is separate from
+// echo-go because a module that imports push runs only if the topic grants it. The steps are in the header
+// "script", as for echo-go; tests/conformance/README.md describes each.
+//
+// Invariant: relay-rust and relay-as log the same text for every step.
 package main
 
 import (
@@ -53,7 +54,8 @@ func handle(job *duebox.Job) duebox.Verdict {
 	return duebox.Ack()
 }
 
-// pushMany pushes the same this often, and says how many were taken and why the last one was not.
+// pushMany pushes the same follow-up count times, and logs how many were accepted and why the last one was
+// refused.
 func pushMany(job *duebox.Job, count int64, followUp duebox.FollowUp) {
 	taken, why := 0, ""
 	for range count {
@@ -66,7 +68,7 @@ func pushMany(job *duebox.Job, count int64, followUp duebox.FollowUp) {
 	duebox.Infof("pushed %d of %d%s", taken, count, why)
 }
 
-// followUp reads "topic=T|name=value|…". The value "$" stands for the payload as text.
+// followUp parses "topic=T|name=value|…". The value "$" stands for the payload as text.
 func followUp(job *duebox.Job, rest string) duebox.FollowUp {
 	followUp := duebox.FollowUp{Headers: map[string]string{}}
 	for pair := range strings.SplitSeq(rest, "|") {
@@ -109,7 +111,7 @@ func followUp(job *duebox.Job, rest string) duebox.FollowUp {
 func number(text string) int64 {
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		panic(fmt.Sprintf("the script has no number: %v", err))
+		panic(fmt.Sprintf("invalid number in the script: %v", err))
 	}
 	return value
 }

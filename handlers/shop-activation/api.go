@@ -9,8 +9,8 @@ import (
 	"duebox.dev/duebox"
 )
 
-// send has the platform's API send a message. Half of the job's time is for it: an API that does not
-// answer is a nack with its reason, and not the end of the job's time.
+// send asks the platform's API to send a message. The timeout is half of the job's time, so that an API that
+// hangs leads to a nack with a reason and not to a timeout of the job.
 func send(job *duebox.Job, message message) duebox.Verdict {
 	origin, found := job.Config("shop")
 	if !found {
@@ -34,11 +34,11 @@ func send(job *duebox.Job, message message) duebox.Verdict {
 	return judge(response)
 }
 
-// judge is the verdict of webhooks, but for a token that is refused, and with what the API says.
+// judge is the webhook verdict, except that a refused token is a nack, with the API's message as the reason.
 func judge(response duebox.Response) duebox.Verdict {
 	switch response.Status {
 	case 401, 403:
-		return duebox.Nackf("the shop's API wants another token (%d)", response.Status)
+		return duebox.Nackf("the shop's API refused the token (%d)", response.Status)
 	case 408, 429:
 		return response.Verdict()
 	}
@@ -48,7 +48,7 @@ func judge(response duebox.Response) duebox.Verdict {
 	var refusal struct {
 		Error string `json:"error"`
 	}
-	why := fmt.Sprintf("the shop's API refuses the message (%d)", response.Status)
+	why := fmt.Sprintf("the shop's API refused the message (%d)", response.Status)
 	if err := response.JSON(&refusal); err == nil && refusal.Error != "" {
 		why += ": " + refusal.Error
 	}

@@ -1,22 +1,23 @@
-// Command shop-activation sends the message to a shop that opened and still has no goods: topic
-// shop.activation, pushed by the platform when a shop opens. The platform's API sends it, once,
-// however often it is asked to: the job's own Idempotency-Key goes along.
+// Command shop-activation sends a message to a shop that opened and still has no goods. The platform pushes a
+// job to topic shop.activation when a shop opens. The job's Idempotency-Key makes the platform's API send the
+// message once, even if it is asked several times.
 //
-// The shop is                            verdict
+// Shop                                   verdict
 // without goods, days after it opened    the message is sent, then ack
-// with goods meanwhile                   ack without a message
-// open for less than that                nack until the day has come
-// closed, or the event is malformed      drop, with the reason
+// with goods                             ack without a message
+// open for less than that                nack until that day
+// closed, or a malformed event           drop, with the reason
 //
-// The API answers                        verdict
-// 2xx                                    ack: it is sent, now or in an attempt before this one
-// 408, 429, 5xx, or nothing              nack, after its Retry-After if it has one
-// 401 or 403                             nack: the job waits for whoever mends the token
-// any other 4xx                          drop, with what it says
+// API's response                         verdict
+// 2xx                                    ack; it is sent, now or in an earlier attempt
+// 408, 429, 5xx, or no response          nack, after the Retry-After if there is one
+// 401 or 403                             nack; the job waits until the token is corrected
+// any other 4xx                          drop, with the API's message
 //
-// The configuration value shop is the API's origin, which sandbox.http must grant; days says when (7
-// by default, 0 to 365); the secret token is sent if there is one. Invariant: one line "verdict=…" a
-// job, so that a ledger can be read from the log.
+// Configuration: shop, the API's origin, which sandbox.http must grant; days, the number of days after
+// opening (default 7, 0 to 365); the secret token, if the API requires one.
+//
+// Invariant: each job logs one line "verdict=…", so that a ledger can be read from the log.
 package main
 
 import (
@@ -71,7 +72,7 @@ func dropped(reason string) duebox.Verdict {
 	return duebox.Drop(reason)
 }
 
-// misconfigured blames the topic and not the job: it waits for whoever mends the manifest.
+// misconfigured is a nack: the job is not at fault and waits until the manifest is corrected.
 func misconfigured(days int64, err error) duebox.Verdict {
 	verdict := duebox.Nackf(`the configuration value "days" is %d; it must be from 0 to %d`, days, daysMax)
 	if err != nil {

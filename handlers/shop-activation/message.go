@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A message, as the platform's API takes it.
+// A message in the format of the platform's API.
 type message struct {
 	Recipient string `json:"recipient"`
 	Locale    string `json:"locale"`
@@ -13,7 +13,7 @@ type message struct {
 	Text      string `json:"text"`
 }
 
-// A wording of the message. Subject takes the shop's name; text takes the owner's, the shop's and
+// A wording of the message. The subject contains the shop's name. The text contains the owner, the shop and
 // the days since it opened, in this order or by index.
 type wording struct{ subject, owner, text string }
 
@@ -40,7 +40,7 @@ var wordings = map[string]wording{
 	},
 }
 
-// compose writes the message in the shop's language, or in English if that is not among ours.
+// compose writes the message in the shop's language, or in English if there is no wording in that language.
 func compose(shop *shop, days int64) message {
 	language, _, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(shop.Locale), "_", "-"), "-")
 	words, known := wordings[language]
@@ -59,7 +59,7 @@ func compose(shop *shop, days int64) message {
 	}
 }
 
-// span says a number of days, at least one.
+// span is a number of days, at least one, as text.
 func span(language string, days int64) string {
 	days = max(1, days)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"duebox.dev/duebox"
 )
 
-// A shop, as the platform's event describes it when the job runs. A shop that readShop gave has
-// names that are safe in a log line, an address to write to, and a time at which it opened.
+// A shop as the platform's event describes it. A shop that readShop returned has names that are safe in a log
+// line, a valid address, and an opening time.
 //
 //	{"shop":{"id":"s-7","name":"Bramble & Co","locale":"de-AT","status":"open","goods":0,
 //	 "opened_at":"2026-11-14T09:00:00Z","owner":{"name":"Ada","email":"ada@bramble.example"}}}
@@ -47,9 +47,9 @@ func (s *shop) check() error {
 	}
 	switch {
 	case s.ID == "" || len(s.ID) > 64 || strings.ContainsFunc(s.ID, odd):
-		return fmt.Errorf("the shop's id %q is no name of 1 to 64 letters, digits or -_.:/#", s.ID)
+		return fmt.Errorf("the shop's id %q is not a name of 1 to 64 letters, digits or -_.:/#", s.ID)
 	case !isLine(s.Name):
-		return fmt.Errorf("the shop's name %q is no line of 1 to 200 bytes", s.Name)
+		return fmt.Errorf("the shop's name %q is not a line of 1 to 200 bytes", s.Name)
 	case s.Status != "open" && s.Status != "closed":
 		return fmt.Errorf("the shop's status %q is neither open nor closed", s.Status)
 	case s.Goods == nil:
@@ -59,19 +59,19 @@ func (s *shop) check() error {
 	case s.OpenedAt.IsZero():
 		return errors.New(`the field "shop.opened_at" is missing`)
 	case s.Owner.Name != "" && !isLine(s.Owner.Name):
-		return fmt.Errorf("the owner's name %q is no line of 1 to 200 bytes", s.Owner.Name)
+		return fmt.Errorf("the owner's name %q is not a line of 1 to 200 bytes", s.Owner.Name)
 	case !isAddress(s.Owner.Email):
-		return fmt.Errorf("the owner's address %q is no e-mail address", s.Owner.Email)
+		return fmt.Errorf("the owner's address %q is not an e-mail address", s.Owner.Email)
 	}
 	return nil
 }
 
-// isLine tells a text that can stand in a header of a message.
+// isLine reports whether a text may be in a header of a message.
 func isLine(text string) bool {
 	return strings.TrimSpace(text) != "" && len(text) <= 200 && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// isAddress tells what can be an e-mail address from what cannot; whether it is one, only mail can.
+// isAddress reports whether a text looks like an e-mail address. Only sending mail shows whether it is one.
 func isAddress(text string) bool {
 	name, domain, found := strings.Cut(text, "@")
 	odd := func(r rune) bool {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// look does a step that reads; false if it is none of these.
-func look(step, path string) (said string, err error, known bool) {
+// read runs a step that reads; it returns false for any other step.
+func read(step, path string) (text string, err error, known bool) {
 	switch step {
 	case "read":
 		content, err := os.ReadFile(path)
@@ -29,8 +29,8 @@ func look(step, path string) (said string, err error, known bool) {
 	return "", nil, false
 }
 
-// change tries a step that writes; false if it is none of these.
-func change(step, path, other string) (said string, err error, known bool) {
+// change runs a step that writes; it returns false for any other step.
+func change(step, path, other string) (text string, err error, known bool) {
 	switch step {
 	case "write":
 		err = os.WriteFile(path, []byte(other), 0o644)
@@ -66,7 +66,7 @@ func appendTo(path, text string) error {
 	return err
 }
 
-// touch sets the times of a file to those it has.
+// touch sets the times of a file to its present ones.
 func touch(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,7 +1,8 @@
-// Command std-go does what a test asks by Go's own standard library: it reads and tries to change files by
-// os, and talks to servers by net/http over dueboxhttp. The steps stand in the header "script", as for
-// echo-go; tests/conformance/README.md has them. Invariant: what is refused is logged and ends nothing, so
-// that one job can try everything.
+// Command std-go runs the steps of a test with Go's standard library: it reads and tries to change files with
+// os, and calls servers with net/http over dueboxhttp. The steps are in the header "script", as for echo-go;
+// tests/conformance/README.md describes each.
+//
+// Invariant: a refusal is logged and does not end the job, so that one job can try everything.
 package main
 
 import (
@@ -22,12 +23,12 @@ func handle(job *duebox.Job) duebox.Verdict {
 	for line := range strings.SplitSeq(script, "; ") {
 		step, rest, _ := strings.Cut(line, " ")
 		first, second, _ := strings.Cut(rest, " ")
-		said, err, known := look(step, first)
+		text, err, known := read(step, first)
 		if !known {
-			said, err, known = change(step, first, second)
+			text, err, known = change(step, first, second)
 		}
 		if !known {
-			said, err, known = send(client, step, first, second)
+			text, err, known = send(client, step, first, second)
 		}
 		switch {
 		case !known:
@@ -35,7 +36,7 @@ func handle(job *duebox.Job) duebox.Verdict {
 		case err != nil:
 			duebox.Infof("refused: %v", err)
 		default:
-			duebox.Infof("%s", said)
+			duebox.Infof("%s", text)
 		}
 	}
 	return duebox.Ack()

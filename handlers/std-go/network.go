@@ -11,8 +11,9 @@ import (
 	"duebox.dev/duebox"
 )
 
-// send does a step that asks a server, or says how long the next may take; false if it is none of these.
-func send(client *http.Client, step, first, second string) (said string, err error, known bool) {
+// send runs a step that calls a server or sets the timeout of the next call; it returns false for any other
+// step.
+func send(client *http.Client, step, first, second string) (text string, err error, known bool) {
 	var response *http.Response
 	switch step {
 	case "timeout":
@@ -32,13 +33,13 @@ func send(client *http.Client, step, first, second string) (said string, err err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	said = fmt.Sprintf("%s at %s, length %d, by %q as %q, %d cookies: %.40s", response.Status,
+	text = fmt.Sprintf("%s at %s, length %d, by %q as %q, %d cookies: %.40s", response.Status,
 		response.Request.URL.Path, response.ContentLength, response.Header.Get("Echo-Method"),
 		response.Header.Get("Echo-Content-Type"), len(response.Cookies()), body)
-	return said, err, true
+	return text, err, true
 }
 
-// kind is what an error is, by the errors of the SDK and of net/http.
+// kind names an error by the errors of the SDK and of net/http.
 func kind(err error) string {
 	late, isTimeout := err.(interface{ Timeout() bool })
 	switch {

@@ -1,4 +1,4 @@
-//! Who may do what over HTTP: tokens, sessions of the page, and TLS.
+//! Access to the HTTP API: tokens, sessions of the page, and TLS.
 
 pub(crate) mod sessions;
 pub mod tls;

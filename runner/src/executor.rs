@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
-use duebox_sandbox::{Digest, Interrupt, Invocation, Report, Traced, World};
+use duebox_sandbox::{AttemptTrace, Digest, HostServices, Interrupt, Invocation, RunReport};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
@@ -76,12 +76,20 @@ pub struct Remains {
     /// The last lines of its log, if it failed.
     pub log_tail: Vec<String>,
     /// Its place in a trace and the calls below it, if it is recorded.
-    pub traced: Option<Box<Traced>>,
+    pub traced: Option<Box<AttemptTrace>>,
 }
 
 impl Remains {
-    fn of(report: Report) -> (Outcome, Self) {
-        let Report { outcome, result, follow_ups, trace, log_tail, traced, .. } = report;
+    fn of(report: RunReport) -> (Outcome, Self) {
+        let RunReport {
+            outcome,
+            result,
+            follow_ups,
+            backtrace: trace,
+            log_tail,
+            attempt_trace: traced,
+            ..
+        } = report;
         (outcome, Self { result, follow_ups, trace, log_tail, traced })
     }
 }
@@ -118,7 +126,7 @@ pub struct Ground {
     /// One pass a guest: `runner.max_jobs`.
     pub slots: Gate,
     /// What they reach outside of the sandbox.
-    pub world: Arc<World>,
+    pub world: Arc<HostServices>,
 }
 
 /// What a topic has of the ground that others want, too. Clones are the same topic's.

@@ -1,10 +1,10 @@
 //! The manifest: one TOML file that says where Redis is, how the runner behaves and which module
 //! runs which topic.
 //!
-//! It passes through two types. What is *written* is read key by key, with every value checked on
-//! its own and every problem noted with its place (`section.rs` and the `Written…` types). Only a
-//! manifest without a single problem becomes the *trusted* [`Manifest`], in which every default is
-//! filled in: whoever holds one need check nothing again. A manifest is refused whole, never in part.
+//! Reading has two steps. First, `section.rs` and `reader.rs` read each key, check its value and
+//! record every problem with its place. Only a manifest without problems becomes a [`Manifest`].
+//! In that type every default is filled in and every value is in range, so its users check nothing
+//! again. A manifest is refused whole, never in part.
 
 mod directory;
 mod environment;
@@ -27,6 +27,7 @@ mod section;
 mod server;
 mod smoke;
 mod topic;
+mod topic_settings;
 mod topics;
 
 use std::collections::BTreeMap;
@@ -59,10 +60,10 @@ pub use self::topic::{KeyOrder, Topic};
 use self::topics::Topics;
 use crate::schedule::Schedule;
 
-/// The largest manifest that is read, in bytes. A file beyond it is no manifest.
+/// The largest manifest that is read, in bytes.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
-/// A manifest that was checked whole: every value is in range and every default is filled in.
+/// A valid manifest: every value is in range and every default is filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     /// The file it was read from.
@@ -71,20 +72,18 @@ pub struct Manifest {
     pub redis: Redis,
     /// How the process behaves.
     pub runner: Runner,
-    /// Where HTTP is served, and to whom.
+    /// The HTTP listeners and the access to them.
     pub server: Server,
-    /// The topics that are named, each served by its handler or, without one, to pull consumers.
+    /// The named topics. A topic without a handler is served to pull consumers.
     pub topics: BTreeMap<TopicName, Topic>,
     /// The patterns for topics that are not named.
     pub patterns: Patterns,
-    /// The jobs that are pushed at fixed times, in the order of the file; each to a topic that
-    /// [`topic_for`](Self::topic_for) knows.
+    /// The schedules, in the order of the file. [`topic_for`](Self::topic_for) finds the topic of each.
     pub schedules: Vec<Schedule>,
 }
 
 impl Manifest {
-    /// What the manifest says of the topic of that name, or of the topic of that shard: its own table, or
-    /// the closest pattern.
+    /// The settings of a topic or shard: those of its own table, or of the pattern with the longest prefix.
     pub fn topic_for(&self, name: &TopicName) -> Option<&Topic> {
         topics::find(&self.topics, &self.patterns, name)
     }
@@ -102,8 +101,8 @@ impl Manifest {
         Self::load_with(path, &Environment::of_process(Flags::default()))
     }
 
-    /// Reads and checks the manifest at `path`; `environment` are what stands over it (flags and
-    /// `DUEBOX_…` variables) and what its `${VAR}` mean.
+    /// Reads and checks the manifest at `path`. `environment` holds the flags and `DUEBOX_…` variables
+    /// that override it, and the values of its `${VAR}`.
     ///
     /// # Errors
     /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
@@ -111,7 +110,7 @@ impl Manifest {
         Ok(Self::examine(path, environment)?.0)
     }
 
-    /// The same, with what is good and should be read twice: grants that reach further than they seem to.
+    /// Like [`load_with`](Self::load_with), and also returns warnings about risky settings.
     ///
     /// # Errors
     /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
@@ -171,11 +170,11 @@ fn read_bounded(path: &Path) -> Result<String, ManifestError> {
     let unreadable = |error: &std::io::Error| {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                "name it with --manifest FILE or DUEBOX_MANIFEST; the default is ./duebox.toml"
+                "set --manifest FILE or DUEBOX_MANIFEST; the default is ./duebox.toml"
             }
-            _ => "name a readable file with --manifest FILE or DUEBOX_MANIFEST",
+            _ => "set --manifest FILE or DUEBOX_MANIFEST to a readable file",
         };
-        ManifestError::of_file(path, format!("the manifest cannot be read: {error}"), hint)
+        ManifestError::of_file(path, format!("cannot read the manifest: {error}"), hint)
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| unreadable(&error))?;
@@ -185,17 +184,17 @@ fn read_bounded(path: &Path) -> Result<String, ManifestError> {
         return Err(ManifestError::of_file(
             path,
             "the manifest is larger than 1 MiB".to_owned(),
-            "check that the path names a manifest and not some other file",
+            "check that the path is that of a manifest",
         ));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let title = format!("the manifest is not UTF-8 text: byte {at} belongs to no character");
+        let title = format!("the manifest is not UTF-8 text: invalid byte at offset {at}");
         ManifestError::of_file(path, title, "save the file in UTF-8")
     })
 }
 
-/// Reads all parts, each to its end, so that the problems of all of them are reported at once.
+/// Reads every section, also after a problem, so that all problems are reported at once.
 fn read_document(
     reader: &ManifestReader<'_>,
     table: &DeTable<'_>,

@@ -1,5 +1,5 @@
-//! Redis as this process sees it: its clock, its outages, the server that the daemon manages itself, its
-//! fitness to hold jobs, and the store of handlers.
+//! The Redis server as this process uses it: its clock, outages, configuration checks, the managed server,
+//! and the key-value store of handlers.
 
 pub mod clock;
 pub mod fitness;

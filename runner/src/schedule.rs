@@ -1,7 +1,7 @@
-//! When a `[[schedules]]` entry fires, and what it pushes then.
+//! Schedules: the ticks of a `[[schedules]]` entry and the job that each tick pushes.
 //!
-//! Pure: the time is passed in. A tick is a unix time in ms that follows from the entry alone, so
-//! that all runners, whenever they were started, name the same ticks.
+//! The code is pure: the time is passed in. A tick is a Unix time in ms that depends only on the entry, so
+//! all runners compute the same ticks.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -22,29 +22,29 @@ const NAME_MAX: usize = 64;
 /// One entry of `[[schedules]]`: a job that is pushed at each of its ticks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// Its name, of which there is one in a manifest; see [`check_name`].
+    /// Its name, unique in the manifest; see [`check_name`].
     pub name: String,
-    /// The topic it pushes to.
+    /// The topic of its jobs.
     pub topic: TopicName,
     /// Its ticks.
     pub when: When,
-    /// What the handler gets.
+    /// The payload of its jobs.
     pub payload: Bytes,
-    /// What is done about ticks that passed while no runner was up.
+    /// Which ticks are pushed that passed while no runner was up.
     pub missed: Missed,
-    /// How old a missed tick may be to be made up for; 0 to ten years.
+    /// The age of the oldest missed tick that is pushed; 0 to ten years.
     pub window: Duration,
 }
 
-/// What is done about ticks that passed while no runner was up.
+/// Which ticks are pushed that passed while no runner was up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Missed {
-    /// Nothing.
+    /// None.
     Skip,
-    /// The last of those within the window is pushed.
+    /// The last one within the window.
     #[default]
     Once,
-    /// Each of those within the window is pushed.
+    /// Every one within the window.
     All,
 }
 
@@ -53,51 +53,49 @@ pub enum Missed {
 pub enum When {
     /// Those of a cron line in a time zone.
     Cron(Box<CronLine>),
-    /// The multiples of a span since the unix epoch; 1 s to 365 days.
+    /// The multiples of an interval since the Unix epoch; 1 s to 365 days.
     Every(Duration),
 }
 
-/// Why values make no schedule.
+/// Why a schedule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The name.
-    #[error(
-        "{0:?} is no name of a schedule; allowed are 1 to 64 letters, digits, '.', '_' and '-'"
-    )]
+    /// The name is invalid.
+    #[error("{0:?} is not a schedule name; allowed are 1 to 64 letters, digits, '.', '_' and '-'")]
     Name(String),
-    /// The cron line cannot be read.
-    #[error("{line:?} is no cron line: {reason}")]
+    /// The cron line is invalid.
+    #[error("{line:?} is not a cron line: {reason}")]
     Cron {
         /// The line as given.
         line: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// The cron line can be read and means no time at all.
-    #[error("the cron line {0:?} never fires: no such day is in any year")]
+    /// The cron line is valid but never fires.
+    #[error("the cron line {0:?} never fires: no year has such a day")]
     NeverFires(String),
-    /// The time zone.
-    #[error("{0:?} is no time zone of the IANA database")]
+    /// The time zone is unknown.
+    #[error("{0:?} is not a time zone of the IANA database")]
     Zone(String),
-    /// The span between two ticks.
+    /// The interval is out of range.
     #[error("`every` is {found}; it must be from 1s to 365d", found = format_duration(*.0))]
     Every(Duration),
 }
 
 impl When {
-    /// Reads a cron line: five fields, six with seconds in front, or a nickname such as `@daily`;
+    /// Parses a cron line: five fields, six with a leading second, or a nickname such as `@daily`.
     /// `zone` is a name of the IANA database, such as `Asia/Shanghai`.
     ///
     /// # Errors
-    /// [`ScheduleError`] if the line cannot be read or never fires, or the zone is unknown.
+    /// [`ScheduleError`] if the line is invalid or never fires, or the zone is unknown.
     pub fn cron(line: &str, zone: &str) -> Result<Self, ScheduleError> {
         Ok(Self::Cron(Box::new(CronLine::new(line, zone)?)))
     }
 
-    /// Checks a span between two ticks.
+    /// Checks an interval.
     ///
     /// # Errors
-    /// [`ScheduleError::Every`] if it is below a second or above 365 days.
+    /// [`ScheduleError::Every`] if it is below one second or above 365 days.
     pub fn every(span: Duration) -> Result<Self, ScheduleError> {
         if EVERY_RANGE.contains(&span) {
             Ok(Self::Every(span))
@@ -106,7 +104,7 @@ impl When {
         }
     }
 
-    /// The first tick after `unix_ms`, not at it; `None` beyond the year 4999.
+    /// The first tick after, and not at, `unix_ms`; `None` beyond the year 4999.
     pub fn next_after(&self, unix_ms: u64) -> Option<u64> {
         match self {
             Self::Cron(line) => line.next_after(unix_ms),
@@ -117,7 +115,7 @@ impl When {
         }
     }
 
-    /// The ticks after `after_ms` up to and with `until_ms`, earliest first, `max` at most.
+    /// The ticks after `after_ms` up to and including `until_ms`, earliest first, at most `max`.
     pub fn ticks_between(&self, after_ms: u64, until_ms: u64, max: usize) -> Vec<u64> {
         let first = self.next_after(after_ms);
         std::iter::successors(first, |tick| self.next_after(*tick))
@@ -126,7 +124,7 @@ impl When {
             .collect()
     }
 
-    /// What it says, for people.
+    /// A readable form.
     pub fn describe(&self) -> String {
         match self {
             Self::Cron(line) => line.to_string(),
@@ -152,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_ticks_at_multiples_of_its_span() {
+    fn every_ticks_at_multiples_of_its_interval() {
         let when = When::every(Duration::from_secs(300)).unwrap();
         assert_eq!(when.next_after(0), Some(300_000));
         assert_eq!(when.next_after(299_999), Some(300_000));

@@ -171,18 +171,18 @@ fn risky_settings_are_warnings_with_their_line() {
         ("isolation", "warm instance"),
         (
             "http = [\"https://api.example",
-            "any host, so its handler may send what it reads to anyone, its secrets too",
+            "any host, so the handler may send everything it reads anywhere, including its secrets",
         ),
-        ("http = [\"https://api.example", "requests to http://api.shop.example go without TLS"),
+        ("http = [\"https://api.example", "requests to http://api.shop.example without TLS"),
         ("push", "covers every topic"),
         ("memory = \"256", "runner.memory is 128.0 MiB"),
-        ("\"169.254", "169.254.0.0/16 covers the address where clouds"),
-        ("\"169.254", "127.0.0.0/8 opens this machine's own services"),
-        ("dirs", "read /, which is the machine's"),
-        ("dirs", "read /etc, which is the machine's"),
-        ("dirs", "and the data of Redis lies there"),
-        ("dirs", "and a secret lies there"),
-        ("payload = \"2MiB", "the handler's memory 1.0 MiB"),
+        ("\"169.254", "169.254.0.0/16 covers the metadata address"),
+        ("\"169.254", "127.0.0.0/8 opens the services of this machine"),
+        ("dirs", "read the system directory /"),
+        ("dirs", "read the system directory /etc"),
+        ("dirs", "which contains the data of Redis"),
+        ("dirs", "which contains a secret"),
+        ("payload = \"2MiB", "but `memory` is 1.0 MiB"),
     ];
     for (key, words) in wanted {
         let is_it = |output: &&Value| output["message"].as_str().unwrap().contains(words);

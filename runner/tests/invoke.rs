@@ -230,7 +230,7 @@ fn invalid_grants_are_refused() {
 fn invalid_headers_and_patterns_are_refused() {
     let folder = folder("traps.wat", TRAPS);
     for (arguments, word) in [
-        (["--header", "Lang=de"], "no name of a header"),
+        (["--header", "Lang=de"], "not a header name"),
         (["--header", "lang=a\nb: c"], "control character"),
         (["--header", "lang"], "write NAME=VALUE"),
         (["--allow-push", "sms.*.eu"], "holds '*'"),

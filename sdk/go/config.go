@@ -9,19 +9,19 @@ import (
 	"duebox.dev/duebox/internal/abi"
 )
 
-// Config is a configuration value or secret of the topic, and whether there is one: strings as they
-// stand, others as JSON text.
+// Config is a configuration value or secret of the topic, and whether it exists: strings as they are, other
+// values as JSON text.
 func (j *Job) Config(name string) (value string, found bool) { return abi.ConfigRead(name) }
 
-// ConfigInt is a configuration value as a whole number; fallback if there is none, and an error if
-// it is something else.
+// ConfigInt is a configuration value as an integer; fallback if it does not exist. It fails if the value is
+// something else.
 func (j *Job) ConfigInt(name string, fallback int64) (int64, error) {
 	return parsed(name, fallback, func(text string) (int64, error) {
 		return strconv.ParseInt(text, 10, 64)
 	})
 }
 
-// ConfigFloat is a configuration value as a number; fallback if there is none, and an error if it is
+// ConfigFloat is a configuration value as a number; fallback if it does not exist. It fails if the value is
 // something else.
 func (j *Job) ConfigFloat(name string, fallback float64) (float64, error) {
 	return parsed(name, fallback, func(text string) (float64, error) {
@@ -29,8 +29,8 @@ func (j *Job) ConfigFloat(name string, fallback float64) (float64, error) {
 	})
 }
 
-// ConfigBool is a configuration value as true or false; fallback if there is none, and an error if
-// it is something else.
+// ConfigBool is a configuration value as a bool; fallback if it does not exist. It fails if the value is
+// something else.
 func (j *Job) ConfigBool(name string, fallback bool) (bool, error) {
 	return parsed(name, fallback, func(text string) (bool, error) {
 		if text != "true" && text != "false" {
@@ -40,8 +40,8 @@ func (j *Job) ConfigBool(name string, fallback bool) (bool, error) {
 	})
 }
 
-// ConfigJSON reads a configuration value that is a table or an array, as json.Unmarshal does, and
-// tells whether there is one.
+// ConfigJSON reads a configuration value that is a table or an array, as json.Unmarshal does, and reports
+// whether it exists.
 func (j *Job) ConfigJSON(name string, into any) (found bool, err error) {
 	text, found := abi.ConfigRead(name)
 	if !found {
@@ -60,7 +60,7 @@ func parsed[T any](name string, fallback T, parse func(string) (T, error)) (T, e
 	}
 	value, err := parse(text)
 	if err != nil {
-		// strconv quotes the value in its own text; it may be a secret.
+		// strconv quotes the value in its message; the value may be a secret.
 		if number := new(strconv.NumError); errors.As(err, &number) {
 			err = number.Err
 		}

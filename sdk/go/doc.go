@@ -18,7 +18,7 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags=-w -o handler.wasm
 //
-// In layers: your function → [Job], [Verdict] and the log functions → internal/abi, where the
-// imports of docs/reference/abi.md are called. On any other target those imports are answered by package
-// dueboxtest, so that handlers compile and are tested natively.
+// The layers are: your function → [Job], [Verdict] and the log functions → internal/abi, which calls the
+// imports of docs/reference/abi.md. On other targets package dueboxtest provides these imports, so that handlers compile
+// and are tested natively.
 package duebox

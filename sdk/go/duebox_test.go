@@ -61,7 +61,7 @@ func TestABadConfigurationValueHidesTheValue(t *testing.T) {
 	}
 }
 
-func TestMetadataReadsAsTypes(t *testing.T) {
+func TestMetadataHasTheExpectedTypes(t *testing.T) {
 	now := time.UnixMilli(7_000)
 	job := dueboxtest.Job{
 		Payload: "0123456789",
@@ -108,7 +108,7 @@ func TestMetadataReadsAsTypes(t *testing.T) {
 	})
 }
 
-func TestVerdictsShowThemselves(t *testing.T) {
+func TestVerdictsFormatAsText(t *testing.T) {
 	for want, verdict := range map[string]duebox.Verdict{
 		"ack":                 duebox.Ack(),
 		"nack: order 7":       duebox.Nackf("order %d", 7),

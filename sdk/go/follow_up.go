@@ -11,22 +11,23 @@ import (
 	"duebox.dev/duebox/internal/abi"
 )
 
-// A FollowUp is a job to push when the one in hand is acked. Fields left out are the topic's own.
+// A FollowUp is a job to push when the current one is acked. Empty fields have the defaults of the target
+// topic.
 type FollowUp struct {
-	Topic       string            // where to; the handler's topic must grant it (sandbox.push)
-	Payload     []byte            // what its handler gets
-	ID          string            // "{id of this job}.{n}" if empty, n from 1; one that is alive is kept
-	Delay       time.Duration     // falls due this long after the ack, up to ten years
-	At          time.Time         // or at this time; not both
-	TTR         time.Duration     // wall clock of one attempt
-	MaxAttempts int               // attempts in all
-	TTL         time.Duration     // how long after its due time it may wait for its start
-	Priority    Priority          // its rank among the due jobs of its topic
-	Key         string            // jobs of one key run one after the other, where the topic says so
-	Headers     map[string]string // handed to its handler; names of a-z 0-9 . _ -
+	Topic       string            // the topic to push to; the handler's topic must grant it (sandbox.push)
+	Payload     []byte            // the payload
+	ID          string            // "{id of this job}.{n}" if empty, n from 1; a live job with this id is kept
+	Delay       time.Duration     // due this long after the ack, at most ten years
+	At          time.Time         // or due at this time; not both
+	TTR         time.Duration     // wall-clock limit of one attempt
+	MaxAttempts int               // attempts in total
+	TTL         time.Duration     // how long after its due time it may wait to start
+	Priority    Priority          // its priority among the due jobs of its topic
+	Key         string            // jobs with the same key run one after the other, if the topic is configured so
+	Headers     map[string]string // headers for its handler; names of a-z 0-9 . _ -
 }
 
-// A Priority is the rank of a job among the due jobs of its topic.
+// A Priority is the priority of a job among the due jobs of its topic.
 type Priority int
 
 // The priorities. The zero value is normal.
@@ -36,17 +37,16 @@ const (
 	PriorityLow
 )
 
-// Why a follow-up or a result is not taken. Nothing of it is kept then.
+// Why a follow-up or a result is refused. Nothing of it is kept then.
 var (
 	ErrPushDenied     = errors.New("the handler may not push to this topic; sandbox.push grants it")
-	ErrPushInvalid    = errors.New("the follow-up has a name or a value that no job can have")
-	ErrPushTooLarge   = errors.New("the follow-ups are over 100, over 4 MiB together, or one has a head over 16 KiB")
+	ErrPushInvalid    = errors.New("the follow-up has an invalid name or value")
+	ErrPushTooLarge   = errors.New("there are over 100 follow-ups, over 4 MiB of them, or one has a head over 16 KiB")
 	ErrResultTooLarge = errors.New("the result is longer than 64 KiB")
 )
 
-// Push asks for a follow-up job, which is pushed together with the ack of this one, or not at all:
-// never lost, never doubled. With any other verdict, or a trap, it is dropped. At most 100 a job are
-// taken, and 4 MiB together.
+// Push requests a follow-up job. It is pushed together with the ack of this job; with any other verdict, or
+// after a trap, it is discarded. A job may push at most 100 follow-ups and 4 MiB in total.
 func (j *Job) Push(followUp FollowUp) error {
 	head, err := followUp.head()
 	if err != nil {
@@ -63,8 +63,8 @@ func (j *Job) Push(followUp FollowUp) error {
 	return ErrPushInvalid
 }
 
-// SetResult sets what is kept with the job when it is acked, where the topic keeps done jobs
-// (done_retention). The last one counts; one over 64 KiB is refused.
+// SetResult sets the result to keep with the acked job, if the topic keeps done jobs (done_retention). The
+// last call counts; a result over 64 KiB is refused.
 func (j *Job) SetResult(result []byte) error {
 	if abi.Result(result) != 0 {
 		return ErrResultTooLarge
@@ -72,7 +72,7 @@ func (j *Job) SetResult(result []byte) error {
 	return nil
 }
 
-// head is all but the payload, as the block that the host reads.
+// head is everything but the payload, as a block for the host.
 func (f FollowUp) head() (string, error) {
 	head := head{}
 	head.line("topic", f.Topic)
@@ -120,7 +120,7 @@ func milliseconds(duration time.Duration) string {
 	return strconv.FormatInt(duration.Milliseconds(), 10)
 }
 
-// A head is a block that grows line by line; forged if a value could have made two lines of one.
+// A head is a block that is built line by line; forged is set if a value would have forged a second line.
 type head struct {
 	block  strings.Builder
 	forged bool

@@ -23,7 +23,7 @@ var reminder = duebox.FollowUp{
 	Headers:     map[string]string{"traceparent": "00-ab", "lang": "zh: 你好"},
 }
 
-// welcome sends a message and reminds of it; it comes back later if the line is busy.
+// welcome sends a message and schedules a reminder; it snoozes if the line is busy.
 func welcome(job *duebox.Job) duebox.Verdict {
 	if _, busy := job.Header("busy"); busy {
 		return duebox.Snooze(5*time.Second, "the line is busy")
@@ -55,7 +55,7 @@ func TestFollowUpsAndAResultComeWithAnAck(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAckedPushesAndKeepsNothing(t *testing.T) {
+func TestAJobThatIsNotAckedPushesAndKeepsNothing(t *testing.T) {
 	run := dueboxtest.Job{MayPush: []string{"sms.*"}}.Run(welcome)
 	if run.Verdict != duebox.Nack(duebox.ErrPushDenied.Error()) || run.FollowUps != nil || run.Result != nil {
 		t.Error(run)
@@ -70,7 +70,7 @@ func TestWhatIsNotAckedPushesAndKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestWhatTheHostWouldRefuseIsRefused(t *testing.T) {
+func TestTheTestHostRefusesWhatTheDaemonRefuses(t *testing.T) {
 	now := time.UnixMilli(1_764_000_000_000)
 	header := func(name, value string) map[string]string { return map[string]string{name: value} }
 	run := dueboxtest.Job{}.Run(func(job *duebox.Job) duebox.Verdict {

@@ -10,7 +10,7 @@ var registered Handler
 // Handle makes a function the module's handler. Call it once, in an init function: main does not run.
 func Handle(handler Handler) {
 	if handler == nil {
-		panic("duebox.Handle was given no function")
+		panic("duebox.Handle was called with nil")
 	}
 	if registered != nil {
 		panic("duebox.Handle was called twice; a module has one handler")
@@ -18,7 +18,7 @@ func Handle(handler Handler) {
 	registered = handler
 }
 
-// run runs the registered handler on the job that the host hands over.
+// run runs the registered handler on the job that the host passes in.
 func run(payloadLen uint32) int32 {
 	if registered == nil {
 		panic("this module has no handler; call duebox.Handle in an init function")
@@ -27,7 +27,7 @@ func run(payloadLen uint32) int32 {
 	return registered(&Job{payloadLen: payloadLen}).settle()
 }
 
-// reportPanic lets a panic's message reach the host as the reason; the panic goes on and traps.
+// reportPanic passes a panic's message to the host as the reason; the panic continues and traps.
 func reportPanic() {
 	switch cause := recover().(type) {
 	case nil:

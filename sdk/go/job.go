@@ -10,13 +10,13 @@ import (
 	"duebox.dev/duebox/internal/abi"
 )
 
-// A Job is one attempt of one job. Everything is read from the host when it is asked for, so a
-// handler pays only for what it looks at.
+// A Job is one attempt of one job. Everything is read from the host on demand, so a handler pays only for
+// what it reads.
 type Job struct {
 	payloadLen uint32
 }
 
-// NewJob is for packages dueboxtest and dueboxhttp: the job that the host has in hand.
+// NewJob returns the host's current job. It is for packages dueboxtest and dueboxhttp.
 func NewJob(payloadLen int) *Job { return &Job{payloadLen: uint32(payloadLen)} }
 
 // PayloadLen is the payload's length in bytes.
@@ -28,8 +28,8 @@ func (j *Job) Payload() []byte {
 	return payload[:abi.PayloadRead(0, payload)]
 }
 
-// ReadPayload copies a part of the payload, from offset on, and gives the bytes copied: 0 at the end
-// and past it. For payloads that need not be in memory at once.
+// ReadPayload copies a part of the payload from offset on and returns the number of bytes copied, 0 at or
+// past the end. For payloads that need not be in memory at once.
 func (j *Job) ReadPayload(offset int, into []byte) int {
 	if offset < 0 || offset > int(j.payloadLen) {
 		return 0
@@ -37,7 +37,7 @@ func (j *Job) ReadPayload(offset int, into []byte) int {
 	return abi.PayloadRead(uint32(offset), into)
 }
 
-// Text is the payload as text, or an error if it is not UTF-8.
+// Text is the payload as text. It fails if the payload is not UTF-8.
 func (j *Job) Text() (string, error) {
 	payload := j.Payload()
 	if !utf8.Valid(payload) {
@@ -49,36 +49,36 @@ func (j *Job) Text() (string, error) {
 // JSON reads the payload into a value, as json.Unmarshal does.
 func (j *Job) JSON(into any) error { return json.Unmarshal(j.Payload(), into) }
 
-// ID is the id the producer gave the job.
+// ID is the job's id.
 func (j *Job) ID() string { return abi.MetaText(abi.MetaID) }
 
-// Topic is the topic the job came through.
+// Topic is the job's topic.
 func (j *Job) Topic() string { return abi.MetaText(abi.MetaTopic) }
 
-// Attempt is which attempt this is, from 1.
+// Attempt is the number of this attempt, from 1.
 func (j *Job) Attempt() int { return int(abi.MetaInt(abi.MetaAttempt)) }
 
-// MaxAttempts is how many attempts the job has in all.
+// MaxAttempts is the number of attempts in total.
 func (j *Job) MaxAttempts() int { return int(abi.MetaInt(abi.MetaMaxAttempts)) }
 
-// IsLastAttempt is true if a nack now makes the job dead.
+// IsLastAttempt reports whether a nack would make the job dead.
 func (j *Job) IsLastAttempt() bool { return j.Attempt() >= j.MaxAttempts() }
 
-// DueAt is when the job fell due.
+// DueAt is the job's due time.
 func (j *Job) DueAt() time.Time { return time.UnixMilli(abi.MetaInt(abi.MetaDueAt)) }
 
-// Deadline is when this attempt is ended by force.
+// Deadline is the end of this attempt's time. The host then stops the handler.
 func (j *Job) Deadline() time.Time { return time.UnixMilli(abi.MetaInt(abi.MetaDeadline)) }
 
-// Now is the host's clock, the one that DueAt and Deadline are on.
+// Now is the time on the host's clock, to which DueAt and Deadline refer.
 func (j *Job) Now() time.Time { return time.UnixMilli(abi.MetaInt(abi.MetaNow)) }
 
-// TimeLeft is how long this attempt may still run; zero when its time is over.
+// TimeLeft is the remaining time of this attempt; zero when it is over.
 func (j *Job) TimeLeft() time.Duration {
 	return time.Duration(max(0, abi.MetaInt(abi.MetaTimeLeft))) * time.Millisecond
 }
 
-// Headers are the headers of the job, by name in lower case.
+// Headers are the job's headers, by name in lower case.
 func (j *Job) Headers() map[string]string {
 	headers := map[string]string{}
 	for line := range strings.Lines(abi.MetaText(abi.MetaHeaders)) {
@@ -89,7 +89,7 @@ func (j *Job) Headers() map[string]string {
 	return headers
 }
 
-// Header is one header, and whether the job has it.
+// Header is a header of the job, and whether it exists.
 func (j *Job) Header(name string) (value string, found bool) {
 	value, found = j.Headers()[name]
 	return value, found

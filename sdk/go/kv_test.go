@@ -11,7 +11,7 @@ import (
 	"duebox.dev/duebox/dueboxtest"
 )
 
-// must fails the test unless an answer of the store is as wanted.
+// must fails the test unless the store returns the wanted value.
 func must[T comparable](t *testing.T, what string, wanted T) func(T, error) {
 	return func(got T, err error) {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestAStoreKeepsValuesAndNumbers(t *testing.T) {
 		must(t, "delete", true)(kv.Delete("new"))
 		must(t, "delete again", false)(kv.Delete("new"))
 		must(t, "add", int64(-2))(kv.Add("old", -3))
-		must(t, "add to none", int64(5))(kv.Add("count", 5))
+		must(t, "add to a missing key", int64(5))(kv.Add("count", 5))
 		for _, err := range []error{
 			second(kv.Add("word", 1)),
 			second(kv.Add("count", math.MaxInt64)),
@@ -68,20 +68,20 @@ func TestAStoreKeepsValuesAndNumbers(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestAValueIsWrittenOnlyIfItIsTheOneThatWasSeen(t *testing.T) {
+func TestAValueIsWrittenOnlyIfItIsUnchangedSinceItWasRead(t *testing.T) {
 	dueboxtest.Job{Store: map[string]string{"a": "1"}}.Run(func(job *duebox.Job) duebox.Verdict {
 		kv := job.KV()
-		must(t, "never asked for", false)(kv.SetIfUnchanged("a", nil, 0))
+		must(t, "never read", false)(kv.SetIfUnchanged("a", nil, 0))
 		kv.Get("a")
 		must(t, "unchanged", true)(kv.SetIfUnchanged("a", nil, 0))
-		must(t, "written since, by this job", false)(kv.SetIfUnchanged("a", nil, 0))
+		must(t, "written since by this job", false)(kv.SetIfUnchanged("a", nil, 0))
 		kv.Get("b")
 		must(t, "still absent", true)(kv.SetIfUnchanged("b", nil, 0))
 		return duebox.Ack()
 	})
 }
 
-func TestAnUpdateBeginsAnewWhenOthersWereFirstButNotForEver(t *testing.T) {
+func TestAnUpdateRetriesOnConflictALimitedNumberOfTimes(t *testing.T) {
 	for contended, wanted := range map[int]struct {
 		tries int
 		err   error

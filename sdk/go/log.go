@@ -6,34 +6,34 @@ import (
 	"duebox.dev/duebox/internal/abi"
 )
 
-// A Level is how much a log line matters.
+// A Level is the severity of a log line.
 type Level = abi.Level
 
-// The levels, from the most to the least urgent.
+// The levels, most severe first.
 const (
-	LevelError = abi.LevelError // something is broken
-	LevelWarn  = abi.LevelWarn  // something is odd
-	LevelInfo  = abi.LevelInfo  // what was done
-	LevelDebug = abi.LevelDebug // for whoever looks into a problem
+	LevelError = abi.LevelError // a failure
+	LevelWarn  = abi.LevelWarn  // something unexpected
+	LevelInfo  = abi.LevelInfo  // what the handler did
+	LevelDebug = abi.LevelDebug // details for debugging
 	LevelTrace = abi.LevelTrace // every step
 )
 
-// Log writes one log line. It appears in the daemon's log with topic, job and attempt; lines over
-// the topic's budget (sandbox.log) are dropped and counted. What a handler prints to standard output
-// and standard error is logged too, as info and warn.
+// Log writes one log line. It appears in the daemon's log with topic, job and attempt. Lines beyond the
+// topic's limit (sandbox.log) are dropped and counted. Standard output and standard error of a handler are
+// logged too, at levels info and warn.
 func Log(level Level, text string) { abi.Log(level, text) }
 
-// Errorf logs what is broken, formatted as by fmt.Sprintf.
+// Errorf logs at level error, formatted as by fmt.Sprintf.
 func Errorf(format string, values ...any) { Log(LevelError, fmt.Sprintf(format, values...)) }
 
-// Warnf logs what is odd, formatted as by fmt.Sprintf.
+// Warnf logs at level warn, formatted as by fmt.Sprintf.
 func Warnf(format string, values ...any) { Log(LevelWarn, fmt.Sprintf(format, values...)) }
 
-// Infof logs what was done, formatted as by fmt.Sprintf.
+// Infof logs at level info, formatted as by fmt.Sprintf.
 func Infof(format string, values ...any) { Log(LevelInfo, fmt.Sprintf(format, values...)) }
 
-// Debugf logs for whoever looks into a problem, formatted as by fmt.Sprintf.
+// Debugf logs at level debug, formatted as by fmt.Sprintf.
 func Debugf(format string, values ...any) { Log(LevelDebug, fmt.Sprintf(format, values...)) }
 
-// Tracef logs every step, formatted as by fmt.Sprintf.
+// Tracef logs at level trace, formatted as by fmt.Sprintf.
 func Tracef(format string, values ...any) { Log(LevelTrace, fmt.Sprintf(format, values...)) }

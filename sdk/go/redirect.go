@@ -6,10 +6,10 @@ import (
 	"unicode"
 )
 
-// redirected is the request that a redirect asks for (RFC 9110, 15.4), and whether the answer is one that
-// can be followed. Credentials go along only where scheme, host and port are written as before, but for
-// case; whatever is doubtful counts as another origin, or is not followed at all. Whether a hop is allowed
-// is the host's to say, which checks each anew.
+// redirected is the request that a redirect leads to (RFC 9110, 15.4), and whether the response is a redirect
+// that can be followed. Credentials are sent on only if scheme, host and port are written as before, except
+// for case. A doubtful target counts as another origin or is not followed. The host checks each hop against
+// the grant anew.
 func (r Request) redirected(response Response) (next Request, found bool) {
 	switch response.Status {
 	case 301, 302, 303, 307, 308:
@@ -39,9 +39,9 @@ func (r Request) redirected(response Response) (next Request, found bool) {
 	return next, true
 }
 
-// target is the absolute URL of a Location as seen from base, without the part behind #, and whether there
-// is one. It is not net/url's, whose setup would cost every handler time at its start. Dots in a path are
-// left to the host.
+// target resolves a Location against base into an absolute URL without fragment, and reports whether it
+// could. It does not use net/url, whose initialisation would slow the start of every handler. The host
+// resolves dot segments in the path.
 func target(base, location string) (url string, found bool) {
 	doubtful := func(c rune) bool { return c == '\\' || unicode.IsControl(c) || unicode.IsSpace(c) }
 	if strings.ContainsFunc(location, doubtful) {
@@ -69,7 +69,7 @@ func target(base, location string) (url string, found bool) {
 	return url, origin(url) != ""
 }
 
-// hasScheme is whether it begins with a scheme, of whatever kind.
+// hasScheme reports whether it begins with a scheme of any kind.
 func hasScheme(location string) bool {
 	scheme, _, found := strings.Cut(location, ":")
 	isLetter := func(c rune) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
@@ -77,8 +77,8 @@ func hasScheme(location string) bool {
 	return found && scheme != "" && isLetter(rune(scheme[0])) && !strings.ContainsFunc(scheme, foreign)
 }
 
-// origin is scheme, host and port of an absolute URL of http or https, as they are written; empty if it is
-// none.
+// origin is scheme, host and port of an absolute http or https URL as they are written; empty for anything
+// else.
 func origin(url string) string {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {

@@ -13,35 +13,34 @@ import (
 	"duebox.dev/duebox/internal/abi"
 )
 
-// A Request goes to a host that the topic grants (sandbox.http). The host sends with it
-// "Idempotency-Key: TOPIC/ID", which is the same in every attempt of the job, "Duebox-Attempt",
-// "traceparent" and "User-Agent"; a handler may set its own but for the attempt. A job that writes more
-// than once to one server should give each write a key of its own.
+// A Request goes to a host that the topic grants (sandbox.http). The host adds headers to it:
+// "Idempotency-Key: TOPIC/ID", which is the same in every attempt of the job, "Duebox-Attempt", "traceparent"
+// and "User-Agent". A handler may set its own, except for Duebox-Attempt. A job that writes more than once to
+// one server should give each write its own key.
 type Request struct {
 	Method  string            // GET if empty
-	URL     string            // absolute, of http or https, with no user in it
+	URL     string            // an absolute http or https URL without user information
 	Headers map[string]string // names of letters, digits and . _ - in any case
 	Body    []byte
-	// How long the whole exchange may take, the redirects that it follows included; from 1 ms on. Zero
-	// is, and at most it is, the time that the job has left.
+	// Timeout limits the whole exchange, redirects included; at least 1 ms. Zero means the job's remaining time,
+	// which is also the maximum.
 	Timeout time.Duration
-	// How many redirects are followed. Each hop must be granted like the first. A 303, and a 301 or 302
-	// that answers a POST, is followed by a GET without the body. Authorization and Cookie are not sent
-	// on to another origin; other headers are. An answer that is not followed, after so many too, is the
-	// response.
+	// Follow is the number of redirects to follow. Each hop must be granted like the first. A 303, and a 301 or
+	// 302 in response to a POST, is followed by a GET without body. Authorization and Cookie are not sent to
+	// another origin; other headers are. A redirect that is not followed, or one too many, is the response.
 	Follow int
 }
 
-// Why a request has no answer. The error itself has the host's words; errors.Is tells which it is.
+// Why a request has no response. The error's text is the host's message; use errors.Is to find its kind.
 var (
 	ErrHTTPDenied      = errors.New("the topic does not grant this host, or its address is private; sandbox.http and sandbox.http_private grant it")
-	ErrHTTPInvalid     = errors.New("the method, the URL or a header is not as it must be")
-	ErrHTTPTooLarge    = errors.New("the answer is larger than the topic takes (sandbox.http_body), or what is sent is too large")
-	ErrHTTPTimeout     = errors.New("the request's own time was over before the answer was there")
-	ErrHTTPUnavailable = errors.New("the server cannot be reached, or it broke off")
+	ErrHTTPInvalid     = errors.New("the method, the URL or a header is invalid")
+	ErrHTTPTooLarge    = errors.New("the response is larger than the topic allows (sandbox.http_body), or the request is too large")
+	ErrHTTPTimeout     = errors.New("the request's timeout passed before the response was complete")
+	ErrHTTPUnavailable = errors.New("the server cannot be reached, or it closed the connection")
 )
 
-// httpError is one of the errors above with the host's words.
+// httpError is one of the errors above with the host's message.
 type httpError struct {
 	kind error
 	why  string
@@ -50,7 +49,7 @@ type httpError struct {
 func (e *httpError) Error() string { return e.why }
 func (e *httpError) Unwrap() error { return e.kind }
 
-// Timeout makes it one of those that packages of the standard library know as a timeout.
+// Timeout reports whether the standard library should treat the error as a timeout.
 func (e *httpError) Timeout() bool { return e.kind == ErrHTTPTimeout }
 
 func newHTTPError(answer int32, why string) error {
@@ -67,8 +66,8 @@ func newHTTPError(answer int32, why string) error {
 	return &httpError{kind, why}
 }
 
-// Send sends a request and waits for the whole answer, whatever its status. The error says why there is
-// none. For code that wants a net/http.Client there is package dueboxhttp.
+// Send sends a request and waits for the whole response, whatever its status. It fails if there is no
+// response. For code that needs a net/http.Client, use package dueboxhttp.
 func (j *Job) Send(request Request) (Response, error) {
 	started := j.Now()
 	response, err := request.exchange(request.Timeout)
@@ -90,7 +89,7 @@ func (j *Job) Send(request Request) (Response, error) {
 	return response, err
 }
 
-// exchange is one hop; without a timeout it may take the time that the job has left.
+// exchange sends one hop; without a timeout it may take the job's remaining time.
 func (r Request) exchange(timeout time.Duration) (Response, error) {
 	head, err := r.head()
 	if err != nil {
@@ -101,7 +100,7 @@ func (r Request) exchange(timeout time.Duration) (Response, error) {
 	case timeout < 0:
 		return Response{}, newHTTPError(abi.Invalid, "the timeout of a request is negative")
 	case timeout > 0:
-		ms = int32(min(max(1, timeout.Milliseconds()), math.MaxInt32)) // the host takes 0 for the time left
+		ms = int32(min(max(1, timeout.Milliseconds()), math.MaxInt32)) // the host takes 0 as the remaining time
 	}
 	answer := abi.HTTPSend(head, r.Body, ms)
 	if answer < 100 || answer > 599 {
@@ -116,11 +115,11 @@ func (r Request) exchange(timeout time.Duration) (Response, error) {
 	return Response{int(answer), r.URL, headers, abi.HTTPRead(abi.PartBody)}, nil
 }
 
-// head is method, URL and headers as the host reads them.
+// head is method, URL and headers as a block for the host.
 func (r Request) head() (string, error) {
 	method := r.method()
 	if strings.ContainsFunc(method, isNotVisible) {
-		return "", newHTTPError(abi.Invalid, fmt.Sprintf("%q is no method", method))
+		return "", newHTTPError(abi.Invalid, fmt.Sprintf("invalid method %q", method))
 	}
 	if strings.ContainsFunc(r.URL, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }) {
 		return "", newHTTPError(abi.Invalid, "the URL has a space or a control character")
@@ -131,7 +130,7 @@ func (r Request) head() (string, error) {
 		name := strings.ToLower(written)
 		head.line(name, r.Headers[written])
 		if head.forged || seen[name] {
-			return "", newHTTPError(abi.Invalid, fmt.Sprintf("the header %q stands there twice, or has a name or a value that none can have", written))
+			return "", newHTTPError(abi.Invalid, fmt.Sprintf("the header %q is set twice, or has an invalid name or value", written))
 		}
 		seen[name] = true
 	}
@@ -145,7 +144,7 @@ func (r Request) method() string {
 	return r.Method
 }
 
-// Header is what a header is set to, the name in any case; empty if it is not.
+// Header is the value of a header; the name is case-insensitive. It is empty if the header is not set.
 func (r Request) Header(name string) string {
 	for other, value := range r.Headers {
 		if strings.EqualFold(other, name) {

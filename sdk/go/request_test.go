@@ -44,7 +44,7 @@ func shop(request duebox.Request) (duebox.Response, error) {
 	return duebox.Response{Status: 204}, nil
 }
 
-func TestRequestsGoOutAsWrittenAndAnswersComeBack(t *testing.T) {
+func TestRequestsAreSentAsBuiltAndResponsesComeBack(t *testing.T) {
 	run := dueboxtest.Job{Payload: "42", Server: shop}.Run(closeAtShop)
 	if run.Verdict != duebox.Ack() || len(run.Requests) != 2 || len(run.Lines) != 2 {
 		t.Fatal(run)
@@ -58,9 +58,9 @@ func TestRequestsGoOutAsWrittenAndAnswersComeBack(t *testing.T) {
 	}
 }
 
-func TestAnErrorTellsItsKindAndTheHostsWords(t *testing.T) {
+func TestAnErrorHasItsKindAndTheHostsMessage(t *testing.T) {
 	run := dueboxtest.Job{Payload: "42"}.Run(closeAtShop)
-	if run.Verdict.Reason() != "this test has no server; dueboxtest.Job has a field for one" {
+	if run.Verdict.Reason() != "this test has no server; set the field Server of dueboxtest.Job" {
 		t.Error(run)
 	}
 	for _, kind := range []error{
@@ -79,7 +79,7 @@ func TestAnErrorTellsItsKindAndTheHostsWords(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSentAsItStandsIsRefused(t *testing.T) {
+func TestAnInvalidRequestIsRefused(t *testing.T) {
 	header := func(name, value string) map[string]string { return map[string]string{name: value} }
 	run := dueboxtest.Job{Server: shop}.Run(func(job *duebox.Job) duebox.Verdict {
 		for _, bad := range []duebox.Request{
@@ -103,7 +103,7 @@ func TestWhatCannotBeSentAsItStandsIsRefused(t *testing.T) {
 	}
 }
 
-// answered is the verdict of an answer at Sun, 06 Nov 1994 08:49:37 GMT.
+// answered is the verdict of a response at Sun, 06 Nov 1994 08:49:37 GMT.
 func answered(status int, retryAfter ...string) duebox.Verdict {
 	response := duebox.Response{Status: status}
 	if retryAfter != nil {
@@ -117,7 +117,7 @@ func answered(status int, retryAfter ...string) duebox.Verdict {
 	return verdict
 }
 
-func TestAnAnswerLeadsToTheVerdictOfWebhooks(t *testing.T) {
+func TestAResponseLeadsToTheVerdictOfWebhooks(t *testing.T) {
 	why := func(status int) string { return "the server answered " + strconv.Itoa(status) }
 	for _, status := range []int{200, 201, 204, 299} {
 		if answered(status) != duebox.Ack() {
@@ -152,7 +152,7 @@ func TestAnAnswerLeadsToTheVerdictOfWebhooks(t *testing.T) {
 	}
 }
 
-func TestRedirectsAreFollowedAsOftenAsWasSaid(t *testing.T) {
+func TestRedirectsAreFollowedUpToTheGivenNumber(t *testing.T) {
 	chain := func(request duebox.Request) (duebox.Response, error) {
 		hop, _ := strconv.Atoi(request.URL[strings.LastIndex(request.URL, "/")+1:])
 		if hop == 3 {
@@ -175,7 +175,7 @@ func TestRedirectsAreFollowedAsOftenAsWasSaid(t *testing.T) {
 	}
 }
 
-// hop is the second request after one that is answered by a redirect; nil if it is not followed.
+// hop is the second request after a redirect; nil if it is not followed.
 func hop(request duebox.Request, status int, location string) *duebox.Request {
 	server := func(duebox.Request) (duebox.Response, error) {
 		return duebox.Response{Status: status, Headers: map[string][]string{"location": {location}}}, nil
@@ -193,7 +193,7 @@ func hop(request duebox.Request, status int, location string) *duebox.Request {
 	return &run.Requests[1]
 }
 
-func TestALocationIsReadAsSeenFromTheRequest(t *testing.T) {
+func TestALocationIsResolvedAgainstTheRequest(t *testing.T) {
 	request := duebox.Request{URL: "https://shop.example:8443/a/b?c=1"}
 	for location, want := range map[string]string{
 		"https://other.example/x": "https://other.example/x",
@@ -220,7 +220,7 @@ func TestALocationIsReadAsSeenFromTheRequest(t *testing.T) {
 		}
 	}
 	if hop(request, 304, "/b") != nil {
-		t.Error("304 is no redirect")
+		t.Error("304 is not a redirect")
 	}
 }
 
@@ -242,7 +242,7 @@ func TestCredentialsStayWithTheirOrigin(t *testing.T) {
 	}
 }
 
-func TestMethodsChangeAsTheStatusSays(t *testing.T) {
+func TestMethodsChangeWithTheStatus(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		status int
@@ -260,7 +260,7 @@ func TestMethodsChangeAsTheStatusSays(t *testing.T) {
 	}
 }
 
-func TestALargeAnswerIsReadWhole(t *testing.T) {
+func TestALargeResponseIsReadWhole(t *testing.T) {
 	for _, length := range []int{0, 1, 1023, 1024, 1025, 2048, 3_000_000} {
 		body := bytes.Repeat([]byte("0123456789"), length/10+1)[:length]
 		server := func(duebox.Request) (duebox.Response, error) { return duebox.Response{Status: 200, Body: body}, nil }

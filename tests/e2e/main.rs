@@ -1,6 +1,5 @@
-//! End to end: the real `duebox` binary on a real Redis with real modules. Tests push jobs the way
-//! applications do, keep their own ledger of them, and compare it with what lies in Redis and what
-//! the log says.
+//! End-to-end tests: the real `duebox` binary with a real Redis and real modules. Tests push jobs as applications
+//! do, record what they pushed, and compare it with the state of Redis and the log.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
 #![allow(clippy::print_stdout, reason = "measured figures are printed beside the result")]

@@ -1,4 +1,5 @@
-//! What the tests share: a fixture with its own Redis, test handlers, clients, and readers of the log, the metrics and Redis.
+//! What the tests share: a fixture with its own Redis, test handlers, clients, and readers of the log, the
+//! metrics and Redis.
 
 pub(crate) mod client;
 pub(crate) mod collector;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Judges what Duebox ships beside its binary by the judges of its own field, without a cluster and without a
-# container engine: the Kubernetes manifests by Kubernetes' schemas, the compose file by its specification,
-# the Dockerfile by Docker's language server, rules and configuration of Prometheus by promtool. Each judge is
-# shown a bad file first, so that one that finds nothing is not believed.
+# Checks the deployment files that Duebox ships with public validators, without a cluster or a container
+# engine: the Kubernetes manifests against Kubernetes' schemas, the compose file against its specification,
+# the Dockerfile with Docker's language server, the rules and configuration of Prometheus with promtool.
+# Each validator must first reject an invalid file, so that one that checks nothing is noticed.
 #
-#   tests/files/check.sh    the judges are installed into .tools/files, once
+#   tests/files/check.sh    installs the validators into .tools/files once
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -12,14 +12,14 @@ tools=$root/.tools/files
 bin=$tools/bin
 fail() { printf 'check.sh: %s\n' "$*" >&2; exit 1; }
 
-# judged NAME BAD COMMAND… -- FILE…: the command takes the files, and refuses the bad one.
+# judged NAME BAD COMMAND… -- FILE…: the command must accept the files and reject BAD.
 judged() {
   local name=$1 bad=$2 command=()
   shift 2
   while [ "$1" != -- ]; do command+=("$1"); shift; done
   shift
-  ! "${command[@]}" "$bad" >/dev/null 2>&1 || fail "$name takes a file that is bad: it judges nothing"
-  "${command[@]}" "$@" || fail "$name finds fault with the files above"
+  ! "${command[@]}" "$bad" >/dev/null 2>&1 || fail "$name accepts an invalid file, so it checks nothing"
+  "${command[@]}" "$@" || fail "$name rejects the files above"
   printf '%-12s good: %s\n' "$name" "$*"
 }
 
@@ -27,7 +27,7 @@ mkdir -p "$tools"
 if [ ! -x "$bin/kubernetes-validate" ] || [ ! -x "$bin/check-jsonschema" ]; then
   python3 -m venv "$tools" || fail "python3 with venv is needed (apt-get install python3-venv)"
   "$bin/pip" install -q kubernetes-validate==1.33.1 check-jsonschema==0.39.0 \
-    || fail "the judges could not be installed from PyPI"
+    || fail "the validators could not be installed from PyPI"
 fi
 lint=$tools/node_modules/.bin/dockerfile-utils
 if [ ! -x "$lint" ]; then
@@ -40,9 +40,9 @@ command -v node >/dev/null || PATH=$root/.tools/node/bin:$PATH
 promtool=$(command -v promtool || true)
 if [ -z "$promtool" ]; then
   promtool=$tools/usr/bin/promtool
-  # Unpacked, not installed: the package would start a server.
+  # Unpacked, not installed, because the package would start a server.
   [ -x "$promtool" ] || (cd "$tools" && apt-get download -qq prometheus 2>/dev/null && dpkg-deb -x prometheus_*.deb .) \
-    || fail "promtool is not installed and could not be fetched from Debian (is apt-get update needed?)"
+    || fail "promtool is not installed and could not be downloaded from Debian (is apt-get update needed?)"
 fi
 
 bad=$(mktemp -d)

@@ -1,5 +1,5 @@
-;; Asks for three follow-up jobs with its own payload: two of topic kid.one, one of kid.two. A payload
-;; that begins with n nacks the first attempt, after it has asked.
+;; Pushes three follow-up jobs with its own payload: two of topic kid.one, one of kid.two. If the payload
+;; starts with n, the first attempt is a nack after the pushes.
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))

@@ -1,8 +1,8 @@
-;; Does what its payload says, letter by letter:
+;; Acts on each letter of its payload:
 ;;   l  logs the payload          z  naps 20 ms
 ;;   n  nacks its first attempt   N  nacks every attempt
-;;   s  asks to be put off        r  keeps the payload as its result
-;; It acks where nothing else is said. Other letters mean nothing.
+;;   s  snoozes                   r  keeps the payload as its result
+;; Otherwise it acks. Other letters have no effect.
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))

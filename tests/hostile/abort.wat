@@ -1,5 +1,5 @@
 ;; expect: trap
-;; AssemblyScript's abort with strings that lie nowhere.
+;; Calls AssemblyScript's abort with invalid string pointers.
 (module
   (import "env" "abort" (func $abort (param i32 i32 i32 i32)))
   (memory (export "memory") 1)

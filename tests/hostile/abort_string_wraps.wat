@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Aborts with a message that says it is 4 GiB long.
+;; Aborts with a message whose length claims to be 4 GiB.
 (module
   (import "env" "abort" (func $abort (param i32 i32 i32 i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Wants the payload written where no memory is.
+;; Its alloc returns an address outside its memory.
 (module
   (memory (export "memory") 1)
   (func (export "alloc") (param i32) (result i32) (i32.const -1))

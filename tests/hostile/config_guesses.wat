@@ -1,6 +1,6 @@
 ;; expect: ack
-;; Asks for settings and secrets by names that other topics may have, and by names of the environment: there
-;; is none.
+;; Reads configuration values and secrets of other topics, and environment variables, by guessed names. None
+;; exists.
 (module
   (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

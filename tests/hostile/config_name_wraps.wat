@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Asks for a setting whose name begins at the last byte of 4 GiB and goes on at the first.
+;; Reads a configuration value whose name wraps around the end of 4 GiB.
 (module
   (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Writes a string to the console whose length would stand before the first byte of memory.
+;; Writes a string to the console whose length field would be before the first byte of memory.
 (module
   (import "env" "console.error" (func $console (param i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Tries to forge lines and to steer the terminal.
+;; Tries to forge log lines and to control the terminal.
 (module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

@@ -1,6 +1,6 @@
 ;; expect: ack
 ;; granted: dirs
-;; Tries to leave a directory that it may read: by dots, by absolute paths and by the link `out` in it.
+;; Tries to leave a directory that it may read: with dots, with absolute paths, and with the link `out` in it.
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

@@ -1,6 +1,6 @@
 ;; expect: trap
 ;; granted: dirs
-;; Opens a file of its directory without end: each is a file descriptor of the daemon.
+;; Opens a file of its directory in a loop; each open is a file descriptor of the daemon.
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

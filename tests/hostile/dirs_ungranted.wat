@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Looks for directories behind every descriptor, and opens paths below them: there is none.
+;; Looks for directories behind every descriptor and opens paths below them. There are none.
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

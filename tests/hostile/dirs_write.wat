@@ -1,6 +1,6 @@
 ;; expect: ack
 ;; granted: dirs
-;; Tries to write, make and remove in a directory that it may read: /granted, where a.txt is.
+;; Tries to write, create and remove in a directory that it may only read: /granted, which contains a.txt.
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

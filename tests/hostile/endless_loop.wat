@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Spins for ever without a call that the host could answer.
+;; Loops endlessly without a host call.
 (module
   (func (export "handle") (param i32) (result i32)
     (loop $again (br $again))

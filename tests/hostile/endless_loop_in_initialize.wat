@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Spins in _initialize, before there is a job.
+;; Loops endlessly in _initialize, before there is a job.
 (module
   (func (export "_initialize") (loop $again (br $again)))
   (func (export "handle") (param i32) (result i32) (i32.const 0)))

@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Spins in its start function, before there is a job.
+;; Loops endlessly in its start function, before there is a job.
 (module
   (func $spin (loop $again (br $again)))
   (start $spin)

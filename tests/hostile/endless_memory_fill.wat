@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Fills 32 MiB at a time, over and over: one fill cannot be interrupted, the next one must.
+;; Fills 32 MiB at a time in a loop. One fill cannot be interrupted; the next one must be.
 (module
   (memory (export "memory") 512)
   (func (export "handle") (param i32) (result i32)

@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Makes the host fill 32 MiB with randomness, over and over.
+;; Makes the host fill 32 MiB with random bytes in a loop.
 (module
   (import "duebox_v1" "random" (func $random (param i32 i32)))
   (memory (export "memory") 512)

@@ -1,5 +1,5 @@
 ;; expect: exit
-;; A code that WASI does not allow.
+;; Exits with a code that WASI does not allow.
 (module
   (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
   (memory (export "memory") 1)

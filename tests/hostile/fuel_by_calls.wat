@@ -1,6 +1,6 @@
 ;; expect: out_of_fuel
 ;; fuel: 1000000
-;; Has no loop: one function calls itself twice, and hardly go deep.
+;; Has no loop: a function calls itself twice, with little depth.
 (module
   (func $tree (param $depth i32)
     (if (local.get $depth)

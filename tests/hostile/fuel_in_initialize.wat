@@ -1,6 +1,6 @@
 ;; expect: out_of_fuel
 ;; fuel: 1000000
-;; Burns its fuel before it has a job.
+;; Burns its fuel in _initialize, before there is a job.
 (module
   (func (export "_initialize") (loop $again (br $again)))
   (func (export "handle") (param i32) (result i32) (i32.const 0)))

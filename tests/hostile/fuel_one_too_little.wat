@@ -1,6 +1,6 @@
 ;; expect: out_of_fuel
 ;; fuel: 1
-;; Needs a handful of units and has no loop in which they could be counted.
+;; Needs a few units of fuel and has no loop.
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

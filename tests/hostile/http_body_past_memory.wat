@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Sends a body that ends a byte outside its memory.
+;; Sends a body that ends one byte past its memory.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

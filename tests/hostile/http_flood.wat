@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Sends for ever what is denied at once.
+;; Sends denied requests in an endless loop.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

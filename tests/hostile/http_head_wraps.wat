@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Sends a head whose end is before its beginning.
+;; Sends a head whose end is before its start.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

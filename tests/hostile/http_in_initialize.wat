@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Asks a server in _initialize, where there is no job to ask for.
+;; Sends a request in _initialize, where there is no job.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Reads a response in its start function, where there is no job that could have asked.
+;; Reads a response in its start function, where there is no job.
 (module
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Wants a response written beyond its memory, though there is none.
+;; Reads a response, which does not exist, past its memory.
 (module
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

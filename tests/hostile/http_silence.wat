@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Asks a server whose name nobody ever answers for, and gives it all the time there is.
+;; Calls a server whose name never resolves, with the maximum timeout.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

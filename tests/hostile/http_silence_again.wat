@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Asks the same silent server for ever, a moment each time.
+;; Calls the same silent server in a loop with short timeouts.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,6 +1,6 @@
 ;; expect: ack
-;; Asks servers that it may not ask: names beside the grant, its own machine written in many ways, and the
-;; metadata of a cloud. Then heads that are none, and parts that no response has.
+;; Calls servers that are not granted: names similar to the grant, its own machine in many notations, and a
+;; cloud's metadata service. Then sends malformed heads, and reads parts that no response has.
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -22,7 +22,7 @@
           (call $send (local.get $head) (local.get $len) (i32.const 0) (i32.const 0) (i32.const 0))
           (local.get $code))
       (then (unreachable)))
-    ;; There is a text, and neither a head nor a body.
+    ;; There is an error text, and neither a head nor a body.
     (if (i32.eqz (call $read (i32.const 2) (i32.const 4096) (i32.const 0) (i32.const 4096)))
       (then (unreachable)))
     (if (call $read (i32.const 0) (i32.const 4096) (i32.const 0) (i32.const 4096))
@@ -46,7 +46,7 @@
     (call $refused (i32.const 640) (i32.const 23) (i32.const -3))
     (call $refused (i32.const 704) (i32.const 25) (i32.const -3))
     (call $refused (i32.const 0) (i32.const 0) (i32.const -3))
-    ;; A head without an end, as long as memory.
+    ;; A head as long as memory without an end.
     (call $refused (i32.const 0) (i32.const 65536) (i32.const -4))
     (if (i32.ne (call $read (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 9)) (i32.const -1))
       (then (unreachable)))

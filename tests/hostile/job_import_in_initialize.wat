@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Sets a wait in _initialize, which belongs to no job.
+;; Sets a retry delay in _initialize, where there is no job.
 (module
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
   (func (export "_initialize") (call $retry_after (i64.const 1000)))

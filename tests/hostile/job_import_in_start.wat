@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Asks for the job in its start function, which belongs to none.
+;; Reads the job in its start function, where there is no job.
 (module
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))
   (func $early (drop (call $meta_int (i32.const 3))))

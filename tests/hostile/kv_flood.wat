@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Writes, reads, counts and deletes without end.
+;; Writes, reads, adds and deletes in an endless loop.
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))

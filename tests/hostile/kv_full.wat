@@ -1,6 +1,6 @@
 ;; expect: ack
-;; Fills its topic's store with the largest values until it is refused, 1024 times at most, and finds the
-;; first of them still there.
+;; Writes values of maximum size until it is refused, at most 1,024 times, and checks that the first one is
+;; still there.
 (module
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))

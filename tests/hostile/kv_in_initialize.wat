@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Asks for the store before there is a job that has one.
+;; Uses the store in _initialize, where there is no job.
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

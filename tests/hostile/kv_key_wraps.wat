@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Names a key whose pointer and length add up to 4 GiB and more.
+;; Uses a key whose pointer plus length exceeds 4 GiB.
 (module
   (import "duebox_v1" "kv_delete" (func $kv_delete (param i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Writes empty values under ever new names until it is refused: a hundred thousand are there then.
+;; Writes empty values under new names until it is refused, at 100,000 keys.
 (module
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Every key, value, ttl and mode that is none: each is refused by its code, and none of them traps.
+;; Uses every kind of invalid key, value, ttl and mode. Each is refused with its code, and none traps.
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))

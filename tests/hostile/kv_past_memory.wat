@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Reads a value under a key that ends a byte outside its memory.
+;; Reads a value with a key that ends one byte past its memory.
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Wants a sum where only seven of its eight bytes are its memory.
+;; Passes a sum buffer of which only seven of eight bytes are in its memory.
 (module
   (import "duebox_v1" "kv_add" (func $kv_add (param i32 i32 i64 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Looks at more keys than are remembered: "if unchanged" then holds for the first thousand alone.
+;; Reads more keys than the host remembers: conditional writes succeed only for the first thousand.
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))

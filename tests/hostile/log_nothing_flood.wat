@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Says a million empty lines: they cost too.
+;; Logs a million empty lines, which count too.
 (module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

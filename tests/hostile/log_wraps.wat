@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Logs a range that ends where memory begins.
+;; Logs a range that wraps around to the start of memory.
 (module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

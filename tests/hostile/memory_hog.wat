@@ -1,5 +1,5 @@
 ;; expect: out_of_memory
-;; Grows until it is refused, and touches what it got.
+;; Grows its memory until it is refused, and touches all of it.
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

@@ -1,5 +1,5 @@
 ;; expect: out_of_memory
-;; Asks for all of 4 GiB in one go.
+;; Asks for 4 GiB at once.
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Is refused memory and gets by without: no failure.
+;; Is refused memory and continues without it, which is not a failure.
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

@@ -1,5 +1,5 @@
 ;; expect: out_of_memory
-;; Exits, rather than trap, when it is refused memory.
+;; Exits instead of trapping when it is refused memory.
 (module
   (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
   (memory (export "memory") 1)

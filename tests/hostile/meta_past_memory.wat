@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Has the host write the job's id across the end of its memory.
+;; Makes the host write the job's id across the end of its memory.
 (module
   (import "duebox_v1" "meta_read" (func $meta_read (param i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

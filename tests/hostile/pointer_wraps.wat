@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Pointer and length add up to more than 32 bits.
+;; Uses a pointer and a length that add up to more than 32 bits.
 (module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Pushes a hundred jobs, which are taken, and one more, which is not.
+;; Pushes 100 jobs, which are accepted, and one more, which is refused.
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Pushes jobs of 4 MiB and a byte together: the one that is too much is refused, and takes nothing.
+;; Pushes jobs of 4 MiB plus one byte in total: the one that exceeds the limit is refused and uses no budget.
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 65)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Pushes a job whose payload begins in its memory and ends 4 GiB later.
+;; Pushes a job whose payload starts in its memory and ends 4 GiB later.
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

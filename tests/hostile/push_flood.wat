@@ -1,12 +1,14 @@
 ;; expect: timeout
-;; Pushes for ever, with a head of 16 KiB in which each line is a header and the last one is none.
+;; Pushes in an endless loop with a head of 16 KiB in which each line is a header and the last one is
+;; malformed.
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
   (data (i32.const 0) "topic: granted.one\n")
   (func (export "handle") (param i32) (result i32)
     (local $at i32)
-    ;; Lines `h.xxx: \n` of 8 bytes, each with a name of its own.
+    ;; Lines `h.xxx:
+    ;; ` of 8 bytes, each with a distinct name.
     (local.set $at (i32.const 19))
     (loop $next
       (i64.store (local.get $at) (i64.const 0x0a203a6161612e68))

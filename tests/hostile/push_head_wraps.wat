@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Pushes a job whose head starts at the last address there is, and wraps around.
+;; Pushes a job whose head starts at the last address and wraps around.
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Pushes a job in _initialize, where there is no job that could commit it.
+;; Pushes a job in _initialize, where there is no job to commit it.
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Pushes to topics that are not its to push to: names beside the grant, and none at all.
+;; Pushes to topics that are not granted: names similar to the grant, and no name.
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Wants random bytes over all of its memory and one more.
+;; Asks for random bytes over all of its memory and one more.
 (module
   (import "duebox_v1" "random" (func $random (param i32 i32)))
   (memory (export "memory") 1)

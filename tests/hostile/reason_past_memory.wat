@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Gives a reason of 4 GiB, of which 4 KiB would be kept.
+;; Sets a reason of 4 GiB, of which 4 KiB would be kept.
 (module
   (import "duebox_v1" "reason" (func $reason (param i32 i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Changes its mind about its result for ever.
+;; Sets its result in an endless loop.
 (module
   (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
   (memory (export "memory") 1)

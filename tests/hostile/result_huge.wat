@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Wants a result kept that is a byte over 64 KiB, and one of all its memory: both are refused.
+;; Sets a result one byte over 64 KiB, and one of all its memory. Both are refused.
 (module
   (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
   (memory (export "memory") 1024)

@@ -1,5 +1,5 @@
 ;; expect: nack
-;; Wants its next attempt before its first one, and then after the end of time.
+;; Asks for a negative delay, and then for the largest possible one.
 (module
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
   (func (export "handle") (param i32) (result i32)

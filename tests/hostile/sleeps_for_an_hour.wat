@@ -1,5 +1,5 @@
 ;; expect: timeout
-;; Waits in a host call (poll_oneoff, a relative clock of one hour), where no epoch reaches it.
+;; Sleeps in a host call (poll_oneoff, a relative clock of one hour), where the epoch does not interrupt it.
 (module
   (import "wasi_snapshot_preview1" "poll_oneoff"
     (func $poll_oneoff (param i32 i32 i32 i32) (result i32)))

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Puts a job off in its start function, which belongs to none.
+;; Snoozes in its start function, where there is no job.
 (module
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (start $early)

@@ -1,5 +1,5 @@
 ;; expect: snooze
-;; Puts its job off by less than nothing: the wait is cut to zero.
+;; Snoozes for a negative delay, which is raised to zero.
 (module
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (func (export "handle") (param i32) (result i32)

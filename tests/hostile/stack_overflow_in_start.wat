@@ -1,5 +1,5 @@
 ;; expect: stack_overflow
-;; Calls itself without end, before there is a job.
+;; Recurses endlessly before there is a job.
 (module
   (func $deeper (call $deeper) (call $deeper))
   (start $deeper)

@@ -1,5 +1,5 @@
 ;; expect: stack_overflow
-;; Calls itself without end and the host at every depth, so the host runs on what stack is left.
+;; Recurses endlessly and calls the host at every depth, so that the host runs on the remaining stack.
 (module
   (import "duebox_v1" "random" (func $random (param i32 i32)))
   (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Grows its table until it is refused: no want of memory, but a trap of its own.
+;; Grows its table until it is refused, which is a trap and not out_of_memory.
 (module
   (table $table 1 funcref)
   (func (export "handle") (param i32) (result i32)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Its data does not fit into its memory.
+;; Has a data segment that does not fit into its memory.
 (module
   (memory (export "memory") 1)
   (data (i32.const 65530) "longer than that")

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Reads as far away as an address and an offset reach: 8 GiB, beyond its slot.
+;; Reads at the largest address plus offset, 8 GiB, beyond its slot.
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

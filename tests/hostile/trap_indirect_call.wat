@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Calls a function through a table under the wrong type.
+;; Calls a function through a table with the wrong type.
 (module
   (type $none (func))
   (table 2 funcref)

@@ -1,5 +1,5 @@
 ;; expect: trap
-;; Traps in functions whose names forge lines of a trace and talk to a terminal.
+;; Traps in functions whose names forge trace lines and contain terminal controls.
 (module
   (func $a (@name "\1b[2J\nverdict  ack\r\n  0: handle") (result i32) (unreachable))
   (func (@name "_ZN999999999999999999999E") (result i32) (call $a))

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Looks for arguments, an environment and something on stdin: there is nothing.
+;; Reads arguments, environment and stdin. All are empty.
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "environ_sizes_get"

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Writes one piece to stdout that begins in its memory and ends 4 GiB later: refused.
+;; Writes a piece to stdout that starts in its memory and ends 4 GiB later. It is refused.
 (module
   (import "wasi_snapshot_preview1" "fd_write"
     (func $fd_write (param i32 i32 i32 i32) (result i32)))

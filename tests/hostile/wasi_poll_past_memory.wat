@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Waits for more things at once than its memory could name: refused.
+;; Polls more subscriptions at once than its memory can contain. It is refused.
 (module
   (import "wasi_snapshot_preview1" "poll_oneoff"
     (func $poll (param i32 i32 i32 i32) (result i32)))

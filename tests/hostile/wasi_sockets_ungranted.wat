@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Accepts, receives, sends and shuts down on every descriptor that there could be: none is a socket.
+;; Accepts, receives, sends and shuts down on every possible descriptor. None is a socket.
 (module
   (import "wasi_snapshot_preview1" "sock_accept"
     (func $accept (param i32 i32 i32) (result i32)))

@@ -1,5 +1,5 @@
 ;; expect: ack
-;; Writes a hundred million pieces to stdout, of which the list itself does not fit its memory: refused.
+;; Writes 100 million pieces to stdout, whose list does not fit into its memory. It is refused.
 (module
   (import "wasi_snapshot_preview1" "fd_write"
     (func $fd_write (param i32 i32 i32 i32) (result i32)))

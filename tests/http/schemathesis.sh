@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Holds the API against its own contract: schemathesis makes requests of all kinds from the OpenAPI document
-# that a real daemon serves, on a Redis of its own. No answer may be a 5xx, have a status or a form that the
-# document does not name, or fail to come.
+# Checks the HTTP API against its OpenAPI document: schemathesis generates requests from the document that a
+# real daemon serves, with its own Redis. A response must not be a 5xx, must have a status and a form that
+# the document lists, and must arrive.
 #
-#   tests/http/schemathesis.sh [DUEBOX]    the binary; target/release/duebox by default
+#   tests/http/schemathesis.sh [DUEBOX]    DUEBOX is the binary; target/release/duebox by default
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -28,13 +28,13 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# wait_for WHAT COMMAND…: until the command succeeds, 30 s at most.
+# wait_for WHAT COMMAND…: waits until the command succeeds, at most 30 s.
 wait_for() {
   local what=$1 tries=0
   shift
   until "$@"; do
     tries=$((tries + 1))
-    [ "$tries" -lt 300 ] || fail "waited in vain for $what; see above"
+    [ "$tries" -lt 300 ] || fail "timed out waiting for $what; see above"
     sleep 0.1
   done
 }
@@ -71,9 +71,9 @@ timeout "$((seconds * 3))" "$tool/bin/schemathesis" run "http://$address/openapi
   --generation-database none --continue-on-failure || status=$?
 if [ "$status" -ne 0 ]; then
   tail -n 20 "$work/duebox.log" >&2
-  fail "the API does not keep its contract (exit $status)"
+  fail "the API violates its contract (exit $status)"
 fi
-kill -0 "${pids[1]}" || fail "the daemon has ended"
+kill -0 "${pids[1]}" || fail "the daemon has exited"
 if grep -q '"level":"WARN".*"status":5' "$work/duebox.log"; then
   grep '"status":5' "$work/duebox.log" | tail -n 5 >&2
   fail "the daemon answered with a 5xx"

@@ -1,6 +1,6 @@
 // The peer asynq: https://github.com/hibiken/asynq
 //
-// At its defaults, and tuned: 32 workers, queue and delayed tasks looked at every 100 ms.
+// Default settings, and tuned: 32 workers, queue and delayed tasks polled every 100 ms.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	case "push-flight":
 		task.PushInFlight(now)
 	case "push-batch":
-		peer.Unsupported("it has no batches in this version")
+		peer.Unsupported("this version has no batches")
 	case "drain":
 		task.Spread(now)
 		task.Ready()
@@ -52,7 +52,7 @@ func main() {
 		task.WaitWarm()
 		task.Idle()
 	default:
-		peer.Unsupported("there is no such task")
+		peer.Unsupported("unknown task")
 	}
 }
 

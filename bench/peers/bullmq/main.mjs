@@ -1,8 +1,8 @@
 // The peer BullMQ: https://bullmq.io
 //
-// At its defaults, and tuned: 100 jobs at once, completed jobs removed.
+// Default settings, and tuned: 100 jobs at once, completed jobs removed.
 //
-// Arguments and answers are those of all peers (see ../README.md).
+// Arguments and replies follow the protocol of all peers (see ../README.md).
 import { createInterface } from "node:readline";
 import { Queue, Worker } from "bullmq";
 
@@ -20,7 +20,7 @@ const jobs = Number(jobsText);
 const spreadMs = Number(spreadText);
 const options = tuned ? { removeOnComplete: true } : {};
 
-const marks = new Uint8Array(jobs);
+const handledTimes = new Uint8Array(jobs);
 const lateUs = new Float64Array(jobs);
 let handled = 0;
 let twice = 0;
@@ -32,14 +32,14 @@ const nowUs = () => Math.round((performance.timeOrigin + performance.now()) * 10
 const answer = (value) => process.stdout.write(JSON.stringify(value) + "\n");
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// A line is the word to go; the end of the input ends the program.
+// A line on stdin starts the task; the end of stdin ends the program.
 let go;
 const input = createInterface({ input: process.stdin });
 input.on("line", () => go?.());
 input.on("close", () => process.exit(0));
 function ready() {
   const word = new Promise((resolve) => { go = resolve; });
-  answer({ ready: true });
+  reply({ ready: true });
   return word;
 }
 
@@ -75,14 +75,14 @@ async function timed(work) {
   await ready();
   const from = performance.now();
   await work();
-  answer({ seconds: (performance.now() - from) / 1000 });
+  reply({ seconds: (performance.now() - from) / 1000 });
 }
 
 async function handle(job) {
   const now = nowUs();
   const number = job.data.n;
   if (number < 0) return warm();
-  if (marks[number]++ > 0) {
+  if (handledTimes[number]++ > 0) {
     twice++;
     return;
   }
@@ -108,8 +108,8 @@ async function finish(fromUs, withLateness) {
     await sleep(2);
   }
   const found = { handled, twice, seconds: (last - fromUs) / 1e6 };
-  if (withLateness) found.late_us = [...lateUs].filter((_, number) => marks[number] > 0);
-  answer(found);
+  if (withLateness) found.late_us = [...lateUs].filter((_, number) => handledTimes[number] > 0);
+  reply(found);
 }
 
 switch (name) {
@@ -143,7 +143,7 @@ switch (name) {
       return push(number, due, { delay: due - Date.now() });
     });
     if (Date.now() > begin) {
-      answer({ unsupported: "its pushes took longer than the time until the first job fell due" });
+      reply({ unsupported: "the pushes did not finish before the first job fell due" });
       process.exit(0);
     }
     await finish(begin * 1000, true);
@@ -156,6 +156,6 @@ switch (name) {
     await ready();
     break;
   default:
-    answer({ unsupported: "there is no such task" });
+    reply({ unsupported: "unknown task" });
     process.exit(0);
 }

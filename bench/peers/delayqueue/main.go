@@ -1,6 +1,6 @@
 // The peer delayqueue: https://github.com/HDT3213/delayqueue
 //
-// At its defaults, and tuned: 20 consumers, Redis asked every 10 ms for up to 4,000 jobs.
+// Default settings, and tuned: 20 consumers, Redis polled every 10 ms for up to 4,000 jobs.
 package main
 
 import (
@@ -55,6 +55,6 @@ func main() {
 		task.WaitWarm()
 		task.Idle()
 	default:
-		peer.Unsupported("there is no such task")
+		peer.Unsupported("unknown task")
 	}
 }

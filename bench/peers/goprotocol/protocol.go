@@ -1,5 +1,5 @@
-// Package goprotocol is what the peers written in Go have in common: the arguments they take, the
-// marks of the jobs they handled, and what they answer (see ../README.md).
+// Package goprotocol contains what the peers written in Go share: the arguments, the records of handled jobs,
+// and the replies (see ../README.md).
 package goprotocol
 
 import (
@@ -16,14 +16,14 @@ import (
 
 const (
 	payloadLen = 200
-	// Lead is how long after the first push the first job falls due.
+	// Lead is the time from the first push to the first due time.
 	Lead = 3 * time.Second
-	// InFlight is how many pushes are under way at once in push-flight.
+	// InFlight is the number of concurrent pushes in push-flight.
 	InFlight = 32
 	stallMax = 35 * time.Second
 )
 
-// Task is what a peer is asked to do.
+// Task is the task of a peer.
 type Task struct {
 	Name     string
 	Tuned    bool
@@ -32,7 +32,7 @@ type Task struct {
 	SpreadMs int64
 
 	stdin   *bufio.Reader
-	marks   []atomic.Int32
+	runs    []atomic.Int32
 	lateUs  []int64
 	handled atomic.Int64
 	twice   atomic.Int64
@@ -51,12 +51,12 @@ func Read() *Task {
 	Fail(err)
 	return &Task{
 		Name: os.Args[1], Tuned: os.Args[2] == "tuned", Addr: os.Args[3], Jobs: jobs, SpreadMs: spread,
-		stdin: bufio.NewReader(os.Stdin), marks: make([]atomic.Int32, jobs), lateUs: make([]int64, jobs),
+		stdin: bufio.NewReader(os.Stdin), runs: make([]atomic.Int32, jobs), lateUs: make([]int64, jobs),
 		warm: make(chan struct{}, 1),
 	}
 }
 
-// Fail ends the program if there is an error.
+// Fail exits with an error message if err is not nil.
 func Fail(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -64,38 +64,38 @@ func Fail(err error) {
 	}
 }
 
-// Unsupported says that the peer cannot do the task, and ends the program.
+// Unsupported reports that the peer cannot do the task, and exits.
 func Unsupported(why string) {
-	answer(map[string]any{"unsupported": why})
+	reply(map[string]any{"unsupported": why})
 	os.Exit(0)
 }
 
-// Ready says that all is prepared, and waits for the word to go; without one the program ends.
+// Ready reports readiness and waits for the signal to start; it exits if stdin closes first.
 func (t *Task) Ready() {
-	answer(map[string]any{"ready": true})
+	reply(map[string]any{"ready": true})
 	if _, err := t.stdin.ReadString('\n'); err != nil {
 		os.Exit(0)
 	}
 }
 
-// Idle says that all is prepared, and waits until nobody needs the worker any more.
+// Idle reports readiness and waits until stdin closes.
 func (t *Task) Idle() {
 	t.Ready()
 	t.waitForEnd()
 }
 
-// waitForEnd waits for the end of stdin: until then the process can be looked at.
+// waitForEnd waits until stdin closes; the bench measures the process until then.
 func (t *Task) waitForEnd() {
 	_, _ = io.Copy(io.Discard, t.stdin)
 }
 
-// Payload is a job's: its number and due time, filled up to the length all peers have.
+// Payload is a job's payload: its number and due time, padded to the length that all peers use.
 func Payload(number int, due time.Time) []byte {
 	head := fmt.Sprintf(`{"n":%d,"due_us":%d,"pad":"`, number, due.UnixMicro())
 	return []byte(head + strings.Repeat("x", payloadLen-len(head)-2) + `"}`)
 }
 
-// Handle marks a job as handled. The job with number -1 is the one that warms the worker up.
+// Handle records a job as handled. The job with number -1 warms up the worker.
 func (t *Task) Handle(payload []byte) {
 	now := time.Now().UnixMicro()
 	var job struct {
@@ -107,7 +107,7 @@ func (t *Task) Handle(payload []byte) {
 		t.warm <- struct{}{}
 		return
 	}
-	if t.marks[job.N].Add(1) > 1 {
+	if t.runs[job.N].Add(1) > 1 {
 		t.twice.Add(1)
 		return
 	}
@@ -121,30 +121,29 @@ func (t *Task) WaitWarm() {
 	select {
 	case <-t.warm:
 	case <-time.After(60 * time.Second):
-		Fail(fmt.Errorf("the first job was not handled in a minute"))
+		Fail(fmt.Errorf("the first job was not handled within a minute"))
 	}
 }
 
-// Due is when the job of this number falls due, if the first does at begin.
+// Due is the due time of the job with this number, given that of the first.
 func (t *Task) Due(begin time.Time, number int) time.Time {
 	return begin.Add(time.Duration(int64(number)*t.SpreadMs/int64(t.Jobs)) * time.Millisecond)
 }
 
-// Pushed says that all is pushed. Where that took until the first job fell due, there is nothing to
-// find out, and the program ends.
+// Pushed is called when all jobs are pushed. If the first job is due by then, the lateness cannot be
+// measured, and the program exits.
 func (t *Task) Pushed(begin time.Time) {
 	if time.Now().After(begin) {
-		Unsupported("its pushes took longer than the time until the first job fell due")
+		Unsupported("the pushes did not finish before the first job fell due")
 	}
 }
 
-// Begin is a whole millisecond, some seconds from now.
+// Begin is a whole millisecond a few seconds from now.
 func Begin() time.Time {
 	return time.Now().Add(Lead).Truncate(time.Millisecond)
 }
 
-// Finish waits until every job has been handled, or none was for long, and answers. `from` is when the
-// time began to run.
+// Finish waits until every job is handled, or none for a long time, and replies. The time runs from `from`.
 func (t *Task) Finish(from time.Time, withLateness bool) {
 	seen, moved := int64(-1), time.Now()
 	for {
@@ -161,34 +160,34 @@ func (t *Task) Finish(from time.Time, withLateness bool) {
 	found := map[string]any{"handled": seen, "twice": t.twice.Load(), "seconds": seconds}
 	if withLateness {
 		late := make([]int64, 0, t.Jobs)
-		for n := range t.marks {
-			if t.marks[n].Load() > 0 {
+		for n := range t.runs {
+			if t.runs[n].Load() > 0 {
 				late = append(late, t.lateUs[n])
 			}
 		}
 		found["late_us"] = late
 	}
-	answer(found)
+	reply(found)
 	t.waitForEnd()
 }
 
-// Push pushes every job, one after the other, and answers how long it took.
+// Push pushes every job, one at a time, and replies with the time taken.
 func (t *Task) Push(push func(number int)) {
 	t.Ready()
 	from := time.Now()
 	for number := range t.Jobs {
 		push(number)
 	}
-	answer(map[string]any{"seconds": time.Since(from).Seconds()})
+	reply(map[string]any{"seconds": time.Since(from).Seconds()})
 	t.waitForEnd()
 }
 
-// PushInFlight is the same with many pushes under way at once.
+// PushInFlight does the same with many pushes in flight.
 func (t *Task) PushInFlight(push func(number int)) {
 	t.Ready()
 	from := time.Now()
 	t.Spread(push)
-	answer(map[string]any{"seconds": time.Since(from).Seconds()})
+	reply(map[string]any{"seconds": time.Since(from).Seconds()})
 	t.waitForEnd()
 }
 
@@ -209,6 +208,6 @@ func (t *Task) Spread(push func(number int)) {
 	}
 }
 
-func answer(value any) {
+func reply(value any) {
 	Fail(json.NewEncoder(os.Stdout).Encode(value))
 }

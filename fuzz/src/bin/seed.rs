@@ -1,5 +1,5 @@
-//! Writes the hostile modules as binaries into the folder that is named: where the target `load` begins. It
-//! uses nothing of the library, which does not link without libFuzzer.
+//! Writes the hostile modules as binaries into the given folder, as the initial corpus of the
+//! target `load`. It does not use the library, which does not link without libFuzzer.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

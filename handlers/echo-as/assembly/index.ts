@@ -1,6 +1,7 @@
-//! Does what a conformance case asks, by the AssemblyScript SDK alone. The case's steps stand in the
-//! header `script`, separated by `; `; `tests/conformance/README.md` says what each does.
-//! Invariant: echo-rust and echo-go answer every step with the same words.
+//! Runs the steps of a conformance case with the AssemblyScript SDK alone. The steps are in the
+//! header `script`, separated by `; `; `tests/conformance/README.md` describes each.
+//!
+//! Invariant: echo-rust and echo-go log the same text for every step.
 
 import { Job, Json, Verdict, log, randomBytes, run } from "duebox-as/assembly";
 
@@ -25,7 +26,7 @@ function isVerdict(step: string): bool {
   return ["ack", "nack", "drop", "retry", "snooze", "error", "panic"].includes(step);
 }
 
-/** The steps that end the attempt. */
+/** Runs the steps that end the attempt. */
 function verdictOf(step: string, rest: string): Verdict {
   if (step == "ack") return Verdict.ack();
   if (step == "drop") return Verdict.drop(rest);
@@ -35,7 +36,7 @@ function verdictOf(step: string, rest: string): Verdict {
   return Verdict.nack(rest);
 }
 
-/** The steps that read something and log it; a verdict ends the attempt. */
+/** Runs the steps that read something and log it; a verdict ends the attempt. */
 function read(job: Job, step: string, rest: string): Verdict | null {
   if (step == "payload") {
     log.info("payload " + job.payloadLength.toString() + " " + hex(job.payload(), job.payloadLength));
@@ -100,12 +101,12 @@ function readJson(item: Json): Verdict | null {
     name === null || !item.get("count").isInteger || !item.get("price").isNumber ||
     !item.get("on").isBool || !tags.isArray
   ) {
-    return Verdict.drop("a field is missing or of another type");
+    return Verdict.drop("a field is missing or has another type");
   }
   const words = new Array<string>();
   for (let i = 0; i < tags.length; i++) {
     const word = tags.at(i).string;
-    if (word === null) return Verdict.drop("a tag is no text");
+    if (word === null) return Verdict.drop("a tag is not a string");
     words.push(word);
   }
   log.info(
@@ -128,7 +129,7 @@ function readConfig(step: string, name: string, value: Json): Verdict | null {
   return null;
 }
 
-/** A nack with what went wrong, if anything did. */
+/** A nack with the reason, if there is one. */
 function failed(why: string | null): Verdict | null {
   return why === null ? null : Verdict.nack(why);
 }
@@ -143,7 +144,7 @@ function written(level: string, text: string): Verdict | null {
   return null;
 }
 
-/** A number without the ".0" that AssemblyScript adds to a whole one. */
+/** Formats a number without the ".0" that AssemblyScript adds to an integer. */
 function digits(value: Json): string {
   const text = value.number.toString();
   return text.endsWith(".0") ? text.substring(0, text.length - 2) : text;
@@ -153,19 +154,19 @@ function show(step: string, name: string, value: string | null): void {
   log.info(value === null ? step + " " + name + " absent" : step + " " + name + "=" + value);
 }
 
-/** What stands before the first space, or all of it. */
+/** The text before the first space, or all of it. */
 function before(line: string): string {
   const space = line.indexOf(" ");
   return space < 0 ? line : line.substring(0, space);
 }
 
-/** What stands behind the first space, or nothing. */
+/** The text after the first space, or nothing. */
 function behind(line: string): string {
   const space = line.indexOf(" ");
   return space < 0 ? "" : line.substring(space + 1);
 }
 
-/** A sum that changes with every byte and with their order. */
+/** A checksum that depends on every byte and on their order. */
 function sum(bytes: Uint8Array): u32 {
   let sum: u32 = 0;
   for (let i = 0; i < bytes.length; i++) sum = sum * 31 + bytes[i];

@@ -1,6 +1,7 @@
-//! Does what a conformance case asks, by the Rust SDK alone. The case's steps stand in the header
-//! `script`, separated by `; `; `tests/conformance/README.md` says what each does.
-//! Invariant: `echo-go` and `echo-as` answer every step with the same words.
+//! Runs the steps of a conformance case with the Rust SDK alone. The steps are in the header
+//! `script`, separated by `; `; `tests/conformance/README.md` describes each.
+//!
+//! Invariant: `echo-go` and `echo-as` log the same text for every step.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ fn handle(job: Job) -> Result<Verdict, Verdict> {
     Ok(Verdict::Ack)
 }
 
-/// The steps that end the attempt.
+/// Runs the steps that end the attempt.
 fn verdict(step: &str, rest: &str) -> Result<Option<Verdict>, Verdict> {
     Ok(Some(match step {
         "ack" => Verdict::Ack,
@@ -51,7 +52,7 @@ fn verdict(step: &str, rest: &str) -> Result<Option<Verdict>, Verdict> {
     }))
 }
 
-/// The steps that read something and log it.
+/// Runs the steps that read something and log it.
 fn read(job: &Job, step: &str, rest: &str) -> Result<(), Verdict> {
     match step {
         "payload" => info!("payload {} {}", job.payload_len(), hex(&job.payload())),
@@ -102,7 +103,7 @@ fn read(job: &Job, step: &str, rest: &str) -> Result<(), Verdict> {
     Ok(())
 }
 
-/// How the clocks stand to each other; their values differ from run to run.
+/// Logs how the clocks relate to each other, since their values differ from run to run.
 fn times(job: &Job) {
     let (now, deadline, left) = (job.now_ms(), job.deadline_ms(), job.time_left().as_millis());
     let ordered = job.due_at_ms() <= now && now <= deadline;
@@ -130,7 +131,7 @@ fn show(step: &str, name: &str, value: Option<impl std::fmt::Display>) {
     }
 }
 
-/// A sum that changes with every byte and with their order.
+/// A checksum that depends on every byte and on their order.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)))
 }

@@ -1,5 +1,5 @@
-//! The smallest handler of the AssemblyScript SDK: it acks and looks at nothing. Benchmarks run it, so
-//! what it costs is what Duebox costs.
+//! The smallest handler of the AssemblyScript SDK: it acks without reading the job. Benchmarks run
+//! it to measure the cost of Duebox itself.
 
 import { Job, Verdict, run } from "duebox-as/assembly";
 

@@ -1,5 +1,7 @@
-//! The smallest handler of the Rust SDK: it acks and looks at nothing. Benchmarks run it, so what it
-//! costs is what Duebox costs. Invariant: it never asks the host for memory.
+//! The smallest handler of the Rust SDK: it acks without reading the job. Benchmarks run it to
+//! measure the cost of Duebox itself.
+//!
+//! Invariant: it never asks the host for memory.
 
 use duebox_sdk::{Job, Verdict};
 

@@ -1,20 +1,22 @@
-//! Closes an order that was not paid in time: topic `order.close`, pushed by the shop with the time
-//! the customer has (say 30 minutes) as its delay. It asks the shop what came of the payment, and has
-//! the shop close the order.
+//! Closes an order that was not paid in time. The shop pushes the job to topic `order.close` with
+//! the customer's time to pay, such as 30 minutes, as its delay. The handler asks the shop for the
+//! state of the payment and tells it to close the order.
 //!
-//! | the shop says | verdict |
+//! | shop's response | verdict |
 //! |---|---|
 //! | unpaid, failed, cancelled or expired | the order is closed, then ack |
-//! | paid or refunded, at the look or at the closing | ack: the order stays as it is |
-//! | processing | nack: look again after `processing_wait_s` (configuration, 120 by default) |
-//! | 404 or 410: there is no such order (any more) | drop, with the reason |
-//! | 408, 429, 5xx, nothing at all, or what cannot be read | nack, after its `Retry-After` if it has one |
-//! | 401 or 403 | nack: the job waits for whoever mends the token |
+//! | paid or refunded, when asked or when closing | ack; the order stays as it is |
+//! | processing | nack; the next attempt is after `processing_wait_s` (configuration, 120 by default) |
+//! | 404 or 410: no such order | drop, with the reason |
+//! | 408, 429, 5xx, no response, or a malformed one | nack, after the `Retry-After` if there is one |
+//! | 401 or 403 | nack; the job waits until the token is corrected |
 //! | any other 4xx, or the event is malformed | drop, with the reason |
 //!
-//! Configuration: `shop`, the shop's origin, which `sandbox.http` must grant; the secret `token`, if
-//! the shop wants one. Invariants: one line `verdict=…` a job, so that a ledger can be read from the
-//! log; an order that is closed and acked was unpaid at the shop when it was closed.
+//! Configuration: `shop`, the shop's origin, which `sandbox.http` must grant; the secret `token`,
+//! if the shop requires one.
+//!
+//! Invariants: each job logs one line `verdict=…`, so that a ledger can be read from the log. An
+//! order that was closed and acked was unpaid at the shop when it was closed.
 
 mod event;
 mod shop;
@@ -25,16 +27,16 @@ use duebox_sdk::{Job, Verdict, info};
 use event::Event;
 use shop::{Closing, Payment, Shop};
 
-/// Which build this is; set at compile time, so that a rebuilt module can be told from the last.
+/// The build, set at compile time, so that a rebuilt module can be told apart from the last.
 const EDITION: &str = match option_env!("ORDER_CLOSE_EDITION") {
     Some(edition) => edition,
     None => "1",
 };
 
-/// How long to wait for a payment in processing where the topic does not say, in seconds.
+/// The default delay for a payment in processing, in seconds.
 const PROCESSING_WAIT_S: f64 = 120.0;
 
-/// The longest such wait a topic may ask for: 365 days, in seconds.
+/// The maximum of that delay: 365 days, in seconds.
 const PROCESSING_WAIT_S_MAX: f64 = 31_536_000.0;
 
 duebox_sdk::handler!(handle);
@@ -48,13 +50,13 @@ fn handle(job: Job) -> Verdict {
     verdict
 }
 
-/// The verdict, and what the log line says of it; or one whose reason says all.
+/// Returns the verdict and the text of its log line, or a verdict whose reason is enough.
 fn decide(job: &Job) -> Result<(Verdict, String), Verdict> {
     let event = job.json::<Event>().map_err(|error| error.to_string()).and_then(Event::check);
     let event = event.map_err(|why| Verdict::drop(format!("malformed event: {why}")))?;
     let shop = Shop::of(job)?;
     let about = format!("order={} shop={:?}", event.order, event.shop());
-    match shop.look(job, &event.order)? {
+    match shop.payment(job, &event.order)? {
         Payment::Unpaid | Payment::Failed | Payment::Cancelled | Payment::Expired => {
             let about = match shop.close(job, &event.order)? {
                 Closing::Closed => format!("{about} closed=true {}", event.amount()),
@@ -76,8 +78,9 @@ fn decide(job: &Job) -> Result<(Verdict, String), Verdict> {
     }
 }
 
-/// The money is on its way: closing now would take the order from a customer who paid. A wrong value
-/// is not the job's fault: it waits, by the topic's backoff, for whoever mends the manifest.
+/// The delay for a payment in processing: closing now would cancel the order of a customer who
+/// paid. If the configured value is invalid, the job is not at fault and waits, by the topic's
+/// backoff, until the manifest is corrected.
 fn processing_wait(job: &Job) -> Result<Duration, Verdict> {
     let wait_s = job.config_as::<f64>("processing_wait_s")?.unwrap_or(PROCESSING_WAIT_S);
     if !(0.0..=PROCESSING_WAIT_S_MAX).contains(&wait_s) {

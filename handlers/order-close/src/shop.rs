@@ -1,5 +1,5 @@
-//! The shop's API as this handler uses it: one look at an order, one request to close it. What the
-//! shop answers otherwise than hoped for is a verdict here.
+//! The shop's API as this handler uses it: one request for an order's state, one request to close
+//! it. An unsuccessful response becomes a verdict here.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::event::OrderId;
 
-/// The shop that the topic names.
+/// The shop in the topic's configuration.
 pub(crate) struct Shop {
     origin: String,
     token: Option<String>,
@@ -29,11 +29,11 @@ pub(crate) enum Payment {
     Expired,
 }
 
-/// What the shop made of the request to close an order.
+/// The shop's response to a request to close an order.
 pub(crate) enum Closing {
-    /// It is closed, now or since an attempt before this one.
+    /// The order is closed, now or since an earlier attempt.
     Closed,
-    /// It was paid after the look, so it stays.
+    /// The order was paid after the first request, so it stays open.
     PaidMeanwhile,
 }
 
@@ -43,25 +43,25 @@ struct Order {
 }
 
 impl Shop {
-    /// Reads `shop` and `token` of the configuration.
+    /// Reads `shop` and `token` from the configuration.
     pub(crate) fn of(job: &Job) -> Result<Self, Verdict> {
         let missing = "the configuration value \"shop\" is missing; it is the shop's origin, such as https://api.shop.example";
         let origin = job.config("shop").ok_or_else(|| Verdict::nack(missing))?;
         Ok(Self { origin: origin.trim_end_matches('/').to_owned(), token: job.config("token") })
     }
 
-    /// What has come of the order's payment.
-    pub(crate) fn look(&self, job: &Job, order: &OrderId) -> Result<Payment, Verdict> {
+    /// Asks for the state of the order's payment.
+    pub(crate) fn payment(&self, job: &Job, order: &OrderId) -> Result<Payment, Verdict> {
         let response = self.send(job, Request::get(&self.url(order)))?;
         if !response.is_success() {
             return Err(refused(&response, order));
         }
         let read = response.json::<Order>();
-        let unread = |error| format!("the shop's answer about order {order} is not known: {error}");
+        let unread = |error| format!("the shop's response for order {order} is malformed: {error}");
         Ok(read.map_err(|error| Verdict::nack(unread(error)))?.payment)
     }
 
-    /// Has the order closed. The host's own `Idempotency-Key` goes along: it is the only write.
+    /// Closes the order. The host's `Idempotency-Key` suffices, because it is the only write.
     pub(crate) fn close(&self, job: &Job, order: &OrderId) -> Result<Closing, Verdict> {
         let response = self.send(job, Request::post(&(self.url(order) + "/close")))?;
         match response.status() {
@@ -71,8 +71,8 @@ impl Shop {
         }
     }
 
-    /// Half of the job's time for one request: a shop that does not answer is a nack with its reason,
-    /// and not the end of the job's time.
+    /// Sends a request with half of the job's time as its timeout, so that a shop that hangs leads
+    /// to a nack with a reason and not to a timeout of the job.
     fn send(&self, job: &Job, request: Request) -> Result<Response, Verdict> {
         let request = request.timeout((job.time_left() / 2).max(Duration::from_millis(1)));
         let request = match &self.token {
@@ -87,17 +87,17 @@ impl Shop {
     }
 }
 
-/// The verdict for an answer that is no success.
+/// The verdict for an unsuccessful response.
 fn refused(response: &Response, order: &OrderId) -> Verdict {
     let status = response.status();
     match status {
         404 | 410 => Verdict::drop(format!("the shop has no order {order} ({status})")),
-        401 | 403 => Verdict::nack(format!("the shop wants another token ({status})")),
+        401 | 403 => Verdict::nack(format!("the shop refused the token ({status})")),
         _ => response.verdict(),
     }
 }
 
-/// A name as one segment of a path.
+/// Encodes a name as one segment of a path.
 fn segment(name: &str) -> String {
     name.bytes().fold(String::new(), |mut path, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {

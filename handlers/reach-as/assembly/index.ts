@@ -1,7 +1,9 @@
-//! Sends the requests and keeps the values that a conformance case asks for, by the AssemblyScript SDK
-//! alone. It stands apart from echo-as because a module that imports http_send or kv_get runs only where the
-//! topic grants it. The steps stand in the header `script`, as for echo-as; `tests/conformance/README.md`
-//! has them. Invariant: reach-rust and reach-go answer every step with the same words.
+//! Sends requests and keeps values as a conformance case asks, with the AssemblyScript SDK alone.
+//! It is separate from echo-as because a module that imports http_send or kv_get runs only if the
+//! topic grants it. The steps are in the header `script`, as for echo-as;
+//! `tests/conformance/README.md` describes each.
+//!
+//! Invariant: reach-rust and reach-go log the same text for every step.
 
 import { HttpFault, Job, Request, Response, Verdict, log, run } from "duebox-as/assembly";
 import { storeStep } from "./store";
@@ -32,7 +34,7 @@ function decide(job: Job): Verdict {
       }
     } else if (last !== null && step == "verdict") {
       return last.verdict();
-    } else if (last !== null && look(last, step, rest)) {
+    } else if (last !== null && readResponse(last, step, rest)) {
       continue;
     } else if (!storeStep(job, step, rest)) {
       if (step == "ack") return Verdict.ack();
@@ -43,8 +45,8 @@ function decide(job: Job): Verdict {
   return Verdict.ack();
 }
 
-/** Looks at the last answer; false if the step is none of these. */
-function look(last: Response, step: string, rest: string): bool {
+/** Runs a step that reads the last response; returns false for any other step. */
+function readResponse(last: Response, step: string, rest: string): bool {
   if (step == "header") {
     const value = last.header(rest);
     log.info(value === null ? "header " + rest + " absent" : "header " + rest + "=" + value);
@@ -64,7 +66,7 @@ function look(last: Response, step: string, rest: string): bool {
   } else if (step == "json") {
     const name = last.json().get("name").string;
     const count = last.json().get("count");
-    if (name === null || !count.isInteger) log.info("the body is not the JSON expected");
+    if (name === null || !count.isInteger) log.info("the body is not the expected JSON");
     else log.info("json name=" + name + " count=" + count.integer.toString());
   } else if (step == "url") {
     log.info("url " + last.url);
@@ -89,7 +91,7 @@ function nameOf(fault: HttpFault): string {
   }
 }
 
-/** Reads `METHOD URL|name=value|…`. The value `$` stands for the payload. */
+/** Parses `METHOD URL|name=value|…`. The value `$` stands for the payload. */
 function requestOf(job: Job, rest: string): Request {
   const parts = rest.split("|");
   const request = new Request(before(parts[0], " "), behind(parts[0], " "));

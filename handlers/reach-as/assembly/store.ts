@@ -1,9 +1,9 @@
-//! The steps that ask the topic's store.
+//! The steps that use the topic's store.
 
 import { Job, KvAnswer, kv, log } from "duebox-as/assembly";
 import { before, behind } from "./words";
 
-/** Does a step; false if it is none of these. */
+/** Runs a step that uses the store; returns false for any other step. */
 export function storeStep(job: Job, step: string, rest: string): bool {
   let key = before(rest, " ");
   if (key == "$") key = String.UTF8.decode(job.payload().buffer);
@@ -45,7 +45,7 @@ function written(answer: KvAnswer): void {
   say(answer, answer.done ? "written" : "not written");
 }
 
-/** Adds a text to a value, anew as long as others write it meanwhile. */
+/** Appends a text to a value, again while other jobs write it meanwhile. */
 function append(key: string, text: string, ttlMs: i64): void {
   for (let tries = 0; tries < 10; tries++) {
     const old = kv.get(key);
@@ -54,7 +54,7 @@ function append(key: string, text: string, ttlMs: i64): void {
     const answer = kv.setIfUnchanged(key, Uint8Array.wrap(String.UTF8.encode(longer)), ttlMs);
     if (answer.done || answer.error !== null) return say(answer, longer);
   }
-  log.info("refused: others wrote the key again and again");
+  log.info("refused: other jobs kept changing the key");
 }
 
 function say(answer: KvAnswer, words: string): void {

@@ -1,13 +1,13 @@
-//! Cuts a step into its words.
+//! Splits a step into words.
 
-/** What stands before the first mark, or all of it. */
-export function before(line: string, mark: string): string {
-  const at = line.indexOf(mark);
+/** The text before the first separator, or all of it. */
+export function before(line: string, separator: string): string {
+  const at = line.indexOf(separator);
   return at < 0 ? line : line.substring(0, at);
 }
 
-/** What stands behind the first mark, or nothing. */
-export function behind(line: string, mark: string): string {
-  const at = line.indexOf(mark);
+/** The text after the first separator, or nothing. */
+export function behind(line: string, separator: string): string {
+  const at = line.indexOf(separator);
   return at < 0 ? "" : line.substring(at + 1);
 }

@@ -1,8 +1,9 @@
-//! Sends the requests and keeps the values that a conformance case asks for, by the Rust SDK alone. It
-//! stands apart from `echo-rust` because a module that imports `http_send` or `kv_get` runs only where the
-//! topic grants it. The steps stand in the header `script`, as for `echo-rust`;
-//! `tests/conformance/README.md` has them. Invariant: `reach-go` and `reach-as` answer every step with the
-//! same words.
+//! Sends requests and keeps values as a conformance case asks, with the Rust SDK alone. It is
+//! separate from `echo-rust` because a module that imports `http_send` or `kv_get` runs only if the
+//! topic grants it. The steps are in the header `script`, as for `echo-rust`;
+//! `tests/conformance/README.md` describes each.
+//!
+//! Invariant: `reach-go` and `reach-as` log the same text for every step.
 
 mod network;
 mod store;

@@ -1,4 +1,4 @@
-//! The steps that send requests and look at the last answer.
+//! The steps that send requests and read the last response.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use duebox_sdk::http::{Error, Request, Response};
 use duebox_sdk::{Job, Verdict, info};
 use serde::Deserialize;
 
-/// The last answer.
+/// The last response.
 pub(crate) struct Network {
     pub(crate) last: Response,
 }
@@ -24,7 +24,7 @@ struct Item {
 }
 
 impl Network {
-    /// Does a step; false if it is none of these.
+    /// Runs a step; returns false for a step that is not of this file.
     pub(crate) fn step(&mut self, job: &Job, step: &str, rest: &str) -> Result<bool, Verdict> {
         match step {
             "send" => match request(job, rest)?.send() {
@@ -55,7 +55,7 @@ impl Network {
             }
             "json" => match self.last.json::<Item>() {
                 Ok(item) => info!("json name={} count={}", item.name, item.count),
-                Err(_) => info!("the body is not the JSON expected"),
+                Err(_) => info!("the body is not the expected JSON"),
             },
             "url" => info!("url {}", self.last.url()),
             _ => return Ok(false),
@@ -79,7 +79,7 @@ fn kind(error: &Error) -> &'static str {
     }
 }
 
-/// Reads `METHOD URL|name=value|…`. The value `$` stands for the payload.
+/// Parses `METHOD URL|name=value|…`. The value `$` stands for the payload.
 fn request(job: &Job, rest: &str) -> Result<Request, Verdict> {
     let mut parts = rest.split('|');
     let (method, url) = parts.next().and_then(|line| line.split_once(' ')).unwrap_or_default();

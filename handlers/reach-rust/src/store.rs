@@ -1,10 +1,10 @@
-//! The steps that ask the topic's store.
+//! The steps that use the topic's store.
 
 use std::time::Duration;
 
 use duebox_sdk::{Job, Verdict, info, kv};
 
-/// Does a step; false if it is none of these.
+/// Runs a step; returns false for a step that is not of this file.
 pub(crate) fn step(job: &Job, step: &str, rest: &str) -> Result<bool, Verdict> {
     let mut words = rest.splitn(3, ' ');
     let (key, value) = (words.next().unwrap_or(""), words.next().unwrap_or(""));

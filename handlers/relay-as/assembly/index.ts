@@ -1,7 +1,8 @@
-//! Pushes the follow-ups that a conformance case asks for, by the AssemblyScript SDK alone. It stands
-//! apart from echo-as because a module that imports push runs only where the topic grants it. The
-//! steps stand in the header `script`, as for echo-as; `tests/conformance/README.md` has them.
-//! Invariant: relay-rust and relay-go answer every step with the same words.
+//! Pushes follow-ups as a conformance case asks, with the AssemblyScript SDK alone. It is separate
+//! from echo-as because a module that imports push runs only if the topic grants it. The steps are
+//! in the header `script`, as for echo-as; `tests/conformance/README.md` describes each.
+//!
+//! Invariant: relay-rust and relay-go log the same text for every step.
 
 import { FollowUp, Job, Priority, Verdict, log, run } from "duebox-as/assembly";
 
@@ -33,7 +34,7 @@ function decide(job: Job): Verdict {
   return Verdict.ack();
 }
 
-/** The steps that end the attempt. */
+/** Runs the steps that end the attempt. */
 function verdictOf(step: string, rest: string): Verdict {
   if (step == "ack") return Verdict.ack();
   if (step == "nack") return Verdict.nack(rest);
@@ -42,7 +43,10 @@ function verdictOf(step: string, rest: string): Verdict {
   return Verdict.drop('unknown step "' + step + '"');
 }
 
-/** Pushes the same this often, and says how many were taken and why the last one was not. */
+/**
+ * Pushes the same follow-up `count` times, and logs how many were accepted and why the last one was
+ * refused.
+ */
 function pushMany(job: Job, count: i32, followUp: FollowUp): void {
   let taken = 0;
   let why = "";
@@ -54,7 +58,7 @@ function pushMany(job: Job, count: i32, followUp: FollowUp): void {
   log.info("pushed " + taken.toString() + " of " + count.toString() + why);
 }
 
-/** Reads `topic=T|name=value|…`. The value `$` stands for the payload as text. */
+/** Parses `topic=T|name=value|…`. The value `$` stands for the payload as text. */
 function followUp(job: Job, rest: string): FollowUp {
   let followUp = new FollowUp("");
   const pairs = rest.split("|");
@@ -82,14 +86,14 @@ function priorityOf(name: string): Priority {
   return name == "high" ? Priority.High : name == "low" ? Priority.Low : Priority.Normal;
 }
 
-/** What stands before the first mark, or all of it. */
-function before(line: string, mark: string): string {
-  const at = line.indexOf(mark);
+/** The text before the first separator, or all of it. */
+function before(line: string, separator: string): string {
+  const at = line.indexOf(separator);
   return at < 0 ? line : line.substring(0, at);
 }
 
-/** What stands behind the first mark, or nothing. */
-function behind(line: string, mark: string): string {
-  const at = line.indexOf(mark);
+/** The text after the first separator, or nothing. */
+function behind(line: string, separator: string): string {
+  const at = line.indexOf(separator);
   return at < 0 ? "" : line.substring(at + 1);
 }

@@ -1,7 +1,8 @@
-//! Pushes the follow-ups that a conformance case asks for, by the Rust SDK alone. It stands apart from
-//! `echo-rust` because a module that imports `push` runs only where the topic grants it. The steps
-//! stand in the header `script`, as for `echo-rust`; `tests/conformance/README.md` has them.
-//! Invariant: `relay-go` and `relay-as` answer every step with the same words.
+//! Pushes follow-ups as a conformance case asks, with the Rust SDK alone. It is separate from
+//! `echo-rust` because a module that imports `push` runs only if the topic grants it. The steps are
+//! in the header `script`, as for `echo-rust`; `tests/conformance/README.md` describes each.
+//!
+//! Invariant: `relay-go` and `relay-as` log the same text for every step.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ fn handle(job: Job) -> Result<Verdict, Verdict> {
     Ok(Verdict::Ack)
 }
 
-/// Pushes the same this often, and says how many were taken and why the last one was not.
+/// Pushes the same follow-up `count` times, and logs how many were accepted and why the last one
+/// was refused.
 fn push_many(job: &Job, count: u32, follow_up: &FollowUp) {
     let answers: Vec<_> = (0..count).map(|_| job.push(follow_up.clone())).collect();
     let refused: Vec<PushError> = answers.iter().filter_map(|answer| answer.err()).collect();
@@ -41,7 +43,7 @@ fn push_many(job: &Job, count: u32, follow_up: &FollowUp) {
     info!("pushed {} of {count}{why}", answers.len() - refused.len());
 }
 
-/// Reads `topic=T|name=value|…`. The value `$` stands for the payload as text.
+/// Parses `topic=T|name=value|…`. The value `$` stands for the payload as text.
 fn follow_up(job: &Job, rest: &str) -> Result<FollowUp, Verdict> {
     let mut follow_up = FollowUp::new("");
     for pair in rest.split('|') {

@@ -1,9 +1,9 @@
-//! The headers of a webhook: those of Standard Webhooks (`webhook-id`, `webhook-timestamp`,
-//! `webhook-signature`), and what the job is. The host adds `Idempotency-Key`, `Duebox-Attempt` and
-//! `traceparent`.
+//! The headers of a webhook request: those of Standard Webhooks (`webhook-id`, `webhook-timestamp`,
+//! `webhook-signature`) and the job's metadata. The host adds `Idempotency-Key`, `Duebox-Attempt`
+//! and `traceparent`.
 //!
-//! Invariant: an id or a topic is sent so that it can be read back: what a header cannot hold is
-//! percent-encoded.
+//! Invariant: an id or a topic can be decoded by the receiver. Characters that a header cannot
+//! contain are percent-encoded.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use duebox_sdk::{Job, Verdict};
 
 use crate::signature::Key;
 
-/// What the payload is where neither the job nor the topic says.
+/// The content type if neither the job nor the topic sets one.
 const CONTENT_TYPE: &str = "application/octet-stream";
 
-/// All of them, in order. The `webhook-id` has no dots, which part what is signed.
+/// All headers, in order. The `webhook-id` contains no dot, which separates the signed parts.
 pub(crate) fn of(job: &Job, body: &[u8]) -> Result<Vec<(&'static str, String)>, Verdict> {
     let (topic, id) = (job.topic(), job.id());
     let webhook_id = encoded(&topic, b"") + "/" + &encoded(&id, b"");
@@ -37,13 +37,13 @@ pub(crate) fn of(job: &Job, body: &[u8]) -> Result<Vec<(&'static str, String)>, 
     Ok(headers)
 }
 
-/// The job's own header `content-type`, else the topic's `content_type`.
+/// The job's header `content-type`, or else the topic's `content_type`.
 fn content_type(job: &Job) -> String {
     let own = job.header("content-type").or_else(|| job.config("content_type"));
     own.unwrap_or_else(|| CONTENT_TYPE.to_owned())
 }
 
-/// What a header holds beside letters, digits, `-` and `_`, but for the percent sign.
+/// The characters of a header value apart from letters, digits, `-`, `_` and the percent sign.
 const VISIBLE: &[u8] = b"!\"#$&'()*+,./:;<=>?@[\\]^`{|}~";
 
 fn encoded(text: &str, kept: &[u8]) -> String {

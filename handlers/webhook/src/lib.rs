@@ -1,17 +1,19 @@
-//! Posts the job to a URL and settles it by the answer, so that an application in any language is
-//! woken by plain HTTP and writes no handler at all.
+//! Posts the job to a URL and settles it by the response, so that an application in any language
+//! can handle jobs over plain HTTP without writing a handler.
 //!
-//! | the answer | verdict |
+//! | response | verdict |
 //! |---|---|
 //! | 2xx | ack; the body is the job's result, if the topic keeps results |
-//! | 408, 429, 5xx | nack, after its `Retry-After` if it has one |
-//! | any other 4xx | drop: the same request would get the same answer |
-//! | anything else, a redirect too | nack |
-//! | none: refused, broken off, too late, too large, not granted | nack |
+//! | 408, 429, 5xx | nack, after the `Retry-After` if there is one |
+//! | any other 4xx | drop; a repeat would get the same response |
+//! | anything else, redirects included | nack |
+//! | none: refused, aborted, timed out, too large, not granted | nack |
 //!
-//! The reason is the status and the beginning of the body. The body of the request is the payload as
-//! it is; the headers are those of [`headers`]. Invariants: one line `verdict=…` a job; the
-//! `webhook-id` is the same in every attempt, so that a receiver can tell a repetition.
+//! The reason is the status and the start of the body. The request's body is the payload as it is;
+//! its headers are those of [`headers`].
+//!
+//! Invariants: each job logs one line `verdict=…`. The `webhook-id` is the same in every attempt,
+//! so that a receiver can detect a repeat.
 
 mod headers;
 mod signature;
@@ -21,11 +23,11 @@ use std::time::Duration;
 use duebox_sdk::http::{Request, Response};
 use duebox_sdk::{Job, Verdict, info};
 
-/// How much of an answer's body stands in a reason, in characters.
+/// How much of a response's body a reason contains, in characters.
 const SHOWN_MAX: usize = 200;
-/// What the host keeps of a result, in bytes.
+/// The maximum length of a result, in bytes.
 const RESULT_MAX: usize = 64 << 10;
-/// How long an answer is waited for where the topic does not say, in seconds.
+/// The default timeout of a request, in seconds.
 const TIMEOUT_S: f64 = 30.0;
 
 duebox_sdk::handler!(handle);
@@ -45,7 +47,7 @@ fn handle(job: Job) -> Verdict {
     verdict
 }
 
-/// Posts the job; without an answer it is a nack.
+/// Posts the job; a missing response is a nack.
 fn post(job: &Job) -> Result<Response, Verdict> {
     let missing = "the configuration value \"url\" is missing; it is where the job is posted to";
     let url = job.config("url").ok_or_else(|| Verdict::nack(missing))?;
@@ -54,11 +56,11 @@ fn post(job: &Job) -> Result<Response, Verdict> {
         .into_iter()
         .fold(Request::post(&url), |request, (name, value)| request.header(name, &value));
     let sent = request.timeout(timeout(job)?).body(body).send();
-    sent.map_err(|error| Verdict::nack(format!("no answer: {error}")))
+    sent.map_err(|error| Verdict::nack(format!("no response: {error}")))
 }
 
-/// The topic's `timeout_s`, but a little less than the job has left: an answer that is late is a nack
-/// with its reason, and not the end of the job's time.
+/// The topic's `timeout_s`, or a little less than the job's remaining time if that is shorter, so
+/// that a late response leads to a nack with a reason and not to a timeout of the job.
 fn timeout(job: &Job) -> Result<Duration, Verdict> {
     let wanted_s = job.config_as::<f64>("timeout_s")?.unwrap_or(TIMEOUT_S);
     if !(0.001..=86_400.0).contains(&wanted_s) {
@@ -75,7 +77,7 @@ fn settle(job: &Job, response: &Response) -> Verdict {
     let reason = format!("the receiver answered {}{}", response.status(), shown(body));
     match response.verdict() {
         Verdict::Ack => {
-            // What is longer is no result: half of one could not be read.
+            // A longer body is not kept: half a result would be useless.
             if !body.is_empty() && body.len() <= RESULT_MAX {
                 let _: Result<(), _> = job.set_result(body);
             }
@@ -87,7 +89,7 @@ fn settle(job: &Job, response: &Response) -> Verdict {
     }
 }
 
-/// The beginning of a body for people, in one line; empty if there is none.
+/// The start of a body as one line; empty if there is none.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN_MAX)]);
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
@@ -96,6 +98,6 @@ fn shown(body: &[u8]) -> String {
     if line.is_empty() {
         return line;
     }
-    let mark = if line.chars().nth(SHOWN_MAX).is_some() { "…" } else { "" };
-    format!(": {}{mark}", line.chars().take(SHOWN_MAX).collect::<String>())
+    let ellipsis = if line.chars().nth(SHOWN_MAX).is_some() { "…" } else { "" };
+    format!(": {}{ellipsis}", line.chars().take(SHOWN_MAX).collect::<String>())
 }

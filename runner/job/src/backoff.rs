@@ -1,4 +1,4 @@
-//! How long a failed job waits before its next attempt. Pure: the jitter's randomness is passed in.
+//! The wait of a failed job before its next attempt. Pure: the caller passes the random number.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ pub enum Backoff {
         factor: f64,
         /// The longest wait, before jitter.
         max: Duration,
-        /// The part of the wait that is random, 0.0 to 1.0.
+        /// The random part of the wait, 0.0 to 1.0.
         jitter: f64,
     },
-    /// One wait for each failure; the last serves for all that follow.
+    /// One wait for each failure; the last repeats.
     Schedule(Vec<Duration>),
 }
 
-/// Why numbers make no backoff.
+/// Invalid numbers of a backoff.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BackoffError {
-    /// The growth is below one, or no number.
+    /// The factor is below 1.0 or not a number.
     #[error("backoff.factor is {0}; it must be a number from 1.0 to 100.0")]
     Factor(f64),
-    /// The random part is no fraction.
+    /// The jitter is not from 0.0 to 1.0.
     #[error("backoff.jitter is {0}; it must be a number from 0.0 to 1.0")]
     Jitter(f64),
-    /// The longest wait is below the first.
+    /// The longest wait is shorter than the first.
     #[error("backoff.max is shorter than backoff.base")]
     MaxBelowBase,
     /// The schedule has no entry.
@@ -43,15 +43,24 @@ pub enum BackoffError {
 impl Default for Backoff {
     fn default() -> Self {
         Self::Exponential {
-            base: Duration::from_secs(1),
-            factor: 2.0,
-            max: Duration::from_secs(3_600),
-            jitter: 0.2,
+            base: Self::DEFAULT_BASE,
+            factor: Self::DEFAULT_FACTOR,
+            max: Self::DEFAULT_MAX,
+            jitter: Self::DEFAULT_JITTER,
         }
     }
 }
 
 impl Backoff {
+    /// The default wait after the first failure.
+    pub const DEFAULT_BASE: Duration = Duration::from_secs(1);
+    /// The default growth from one failure to the next.
+    pub const DEFAULT_FACTOR: f64 = 2.0;
+    /// The default longest wait, before jitter.
+    pub const DEFAULT_MAX: Duration = Duration::from_secs(3_600);
+    /// The default random part of a wait.
+    pub const DEFAULT_JITTER: f64 = 0.2;
+
     /// Checks the numbers of an exponential backoff.
     ///
     /// # Errors

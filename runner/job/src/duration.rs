@@ -1,16 +1,16 @@
-//! Durations as people write them: `250ms`, `30s`, `2m`, `1h30m`, `7d`. Whole numbers, one unit
-//! each, largest first or not; nothing else, so that a bare `30` is never guessed at.
+//! Durations as text: `250ms`, `30s`, `2m`, `1h30m`, `7d`. Whole numbers with one unit each, in any
+//! order. A bare `30` is an error, so that its unit is never guessed.
 
 use std::time::Duration;
 
 use crate::DELAY_MAX_MS;
 
-/// Why a text is no duration.
+/// An invalid duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// The text does not follow the form.
     #[error(
-        "{0:?} is no duration; write a number with a unit (ms, s, m, h, d), such as \"30s\" or \"1h30m\""
+        "{0:?} is not a duration; write a number with a unit (ms, s, m, h, d), such as \"30s\" or \"1h30m\""
     )]
     Form(String),
     /// The text means more than ten years.
@@ -49,7 +49,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_millis(total_ms))
 }
 
-/// Writes a duration the way [`parse_duration`] reads it; what is below a millisecond is cut off.
+/// Writes a duration in the form that [`parse_duration`] reads, rounded down to milliseconds.
 pub fn format_duration(duration: Duration) -> String {
     let mut rest_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if rest_ms == 0 {

@@ -1,39 +1,39 @@
-//! Durations, counted by how long they were: what many threads fill without a lock, and one reads now and
-//! then. No clock is here: whoever adds has measured.
+//! A histogram of durations that many threads fill without a lock. It reads no clock: callers
+//! measure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many durations fell between which bounds. Counts and sum only grow; a reader may see a duration in
-/// the one and not yet in the other.
+/// A histogram. Counts and sum only grow; a reader may see a duration in one and not yet in the
+/// other.
 #[derive(Debug)]
 pub struct Durations {
     bounds: &'static [Duration],
-    /// One for each bound, and one for what is longer than all of them.
+    /// One count for each bound, and one for longer durations.
     counts: Box<[AtomicU64]>,
     sum_ns: AtomicU64,
 }
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountedDurations {
-    /// How many there were.
+    /// The number of durations.
     pub count: u64,
-    /// All of them together, up to 584 years.
+    /// Their sum, up to 584 years.
     pub sum: Duration,
-    /// For each bound, in their order, how many were at most that long and longer than the bound before;
-    /// last those that were longer than all, under no bound.
+    /// For each bound the number of durations up to it and above the bound before; at last, without a
+    /// bound, the longer ones.
     pub buckets: Vec<(Option<Duration>, u64)>,
 }
 
 impl Durations {
-    /// None yet, to be counted between these bounds, which rise.
+    /// An empty histogram with these bounds, which must rise.
     pub fn new(bounds: &'static [Duration]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, counts, sum_ns: AtomicU64::new(0) }
     }
 
-    /// Counts one.
+    /// Counts one duration.
     pub fn add(&self, duration: Duration) {
         let bucket = self.bounds.partition_point(|bound| *bound < duration);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Durations {
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counted(&self) -> CountedDurations {
         let bounds = self.bounds.iter().copied().map(Some).chain([None]);
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));

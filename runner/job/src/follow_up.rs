@@ -1,5 +1,5 @@
-//! A follow-up job: one that a handler asks for, and that is pushed if, and only if, the job that
-//! asked is acked. Until it is pushed it stands in the `outbox` of the topic that asked, as JSON.
+//! A follow-up job, which a handler asks for. It is pushed if, and only if, its parent is acked.
+//! Until then it is stored as JSON in the `outbox` of the parent's topic.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DELAY_MAX_MS, DUE_MS_RANGE, JobId, Options, TopicName};
 
-/// A job that another asked for.
+/// A job that another job asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {
     /// The topic it is pushed to.
     pub topic: TopicName,
-    /// Its id; one that is alive there is left alone.
+    /// Its id; a live job of this id is left alone.
     pub id: JobId,
     /// When it falls due.
     pub due: FollowUpDue,
-    /// What its handler gets.
+    /// The payload, as the handler receives it.
     pub payload: Bytes,
-    /// What it sets over its topic.
+    /// Options that replace those of its topic.
     pub options: Options,
 }
 
@@ -53,7 +53,7 @@ struct Written {
     due_at_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     payload: Option<String>,
-    /// Where the payload is no UTF-8.
+    /// For a payload that is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ struct Written {
 }
 
 impl FollowUp {
-    /// Follow-ups as the outbox holds them; empty for none.
+    /// The form in the outbox; empty for no follow-ups.
     pub fn to_json(follow_ups: &[Self]) -> String {
         if follow_ups.is_empty() {
             return String::new();
@@ -70,10 +70,10 @@ impl FollowUp {
         serde_json::to_string(&written).unwrap_or_default()
     }
 
-    /// Reads follow-ups as the outbox holds them.
+    /// Reads the form in the outbox.
     ///
     /// # Errors
-    /// The reason, for people, if the bytes are no follow-ups.
+    /// The reason, if the bytes are not follow-ups.
     pub fn from_json(json: &[u8]) -> Result<Vec<Self>, String> {
         let written: Vec<Written> =
             serde_json::from_slice(json).map_err(|error| error.to_string())?;

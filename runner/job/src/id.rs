@@ -1,5 +1,5 @@
-//! The id of a job. An id that is pushed through Duebox is 1 to 256 visible ASCII characters; one
-//! that a plain producer wrote into Redis may be any bytes, and its job runs like any other.
+//! The id of a job. An id pushed through Duebox is 1 to 256 visible ASCII characters. A plain
+//! producer may write any bytes, and its job runs like any other.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use bytes::Bytes;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(Bytes);
 
-/// Why a text is no job id.
+/// An invalid job id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The id has no character.
+    /// The id is empty.
     #[error("a job id must not be empty")]
     Empty,
     /// The id is longer than [`JobId::LEN_MAX`].
@@ -52,12 +52,12 @@ impl JobId {
         }
     }
 
-    /// Makes an id that no other job has; ids made later sort after it (UUID version 7, RFC 9562).
+    /// Generates a unique id; later ids sort after it (UUID version 7, RFC 9562).
     pub fn generate() -> Self {
         Self(Bytes::from(uuid::Uuid::now_v7().to_string()))
     }
 
-    /// Takes an id as Redis holds it, whatever its bytes: a plain producer's job must run too.
+    /// An id as Redis holds it, of any bytes: a plain producer's job must run too.
     pub fn from_redis(id: impl Into<Bytes>) -> Self {
         Self(id.into())
     }

@@ -9,8 +9,8 @@
 //!                                         attempts spent, or drop ─▶ dead ── requeue ──▶ ready
 //! ```
 //!
-//! No I/O lives here, and no clock: whoever needs the time passes it in. Every name that is parsed
-//! from the outside is checked once, at its constructor, and is valid from then on.
+//! The crate does no I/O and reads no clock: callers pass the time in. Every name from outside is
+//! checked once, by its constructor, and is valid from then on.
 
 mod backoff;
 mod duration;
@@ -32,13 +32,14 @@ pub use outcome::{Failure, FailureClass, Outcome, Policy};
 pub use rate::{Rate, RateError};
 pub use topic::{TopicError, TopicName};
 
-/// Attempts a job may have in all; the failure counter in Redis holds no more (docs/reference/queue.md, "Keys").
+/// The most attempts of a job; the failure counter in Redis holds no more (docs/reference/queue.md,
+/// "Keys").
 pub const ATTEMPTS_MAX: u32 = 999_999;
 
-/// Runs of a job that may end with its runner's death; the same counter holds no more.
+/// The most crashes allowed to a job; the same counter holds no more.
 pub const CRASHES_MAX: u32 = 999;
 
-/// Times a handler may put a job off; the same counter holds no more.
+/// The most snoozes allowed to a job; the same counter holds no more.
 pub const SNOOZES_MAX: u32 = 1_000_000;
 
 /// The longest delay of a push, a retry or a backoff: 10 years, in milliseconds.

@@ -1,7 +1,7 @@
-//! What a single job may set over its topic, as it stands in the `opts` hash of the queue.
+//! The options of a single job, which replace those of its topic; stored in the queue's `opts` hash.
 //!
-//! Stored as JSON with no key for what is not set. Unknown keys are an error, so that an option of a
-//! newer producer is never silently dropped: such a job goes to dead with class `bad_options`.
+//! Stored as JSON without unset keys. An unknown key is an error, so that an option of a newer
+//! producer is not ignored: such a job goes to dead with class `bad_options`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::{ATTEMPTS_MAX, Backoff, CRASHES_MAX, DELAY_MAX_MS, SNOOZES_MAX};
 const KEY_MAX: usize = 256;
 /// The longest name of a header, in bytes.
 const HEADER_NAME_MAX: usize = 64;
-/// What all headers of a job may take together as lines `name: value\n`, in bytes.
+/// All headers of a job as lines `name: value\n`, in bytes.
 const HEADERS_MAX: usize = 16 << 10;
 
-/// The options of one job. What it does not set comes from the topic. Most jobs set nothing, and then this
-/// is one word in memory, since every job that runs carries it.
+/// The options of one job. Unset options come from the topic. Most jobs set none; then the value
+/// takes one word of memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options(Option<Box<Written>>);
 
-/// Of a job that sets nothing.
+/// The options of a job that sets none.
 static NOTHING: Written = Written {
     ttr_ms: None,
     max_attempts: None,
@@ -35,7 +35,7 @@ static NOTHING: Written = Written {
     headers: BTreeMap::new(),
 };
 
-/// Options as they are written.
+/// The stored form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -48,33 +48,33 @@ struct Written {
     /// The waits between attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     backoff: Option<WrittenBackoff>,
-    /// Times a handler may put the job off, 0 to [`SNOOZES_MAX`].
+    /// Snoozes allowed, 0 to [`SNOOZES_MAX`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_snoozes: Option<u32>,
-    /// Runs that may end with the runner's death, 1 to [`CRASHES_MAX`].
+    /// Crashes allowed, 1 to [`CRASHES_MAX`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_crashes: Option<u32>,
-    /// How long after its due time the job may wait for its start, in milliseconds; 0 is for ever.
+    /// How long after its due time the job may wait for its start, in milliseconds; 0 has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
-    /// Its rank among the due jobs of its topic.
+    /// Its priority among the due jobs of its topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     priority: Option<Priority>,
-    /// Jobs of one key run one after the other, where the topic says so.
+    /// The key, whose jobs run one after the other if the topic limits keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// Handed to the handler.
+    /// Headers for the handler.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<String, String>,
 }
 
-/// The rank of a job among the due jobs of its topic.
+/// The priority of a job among the due jobs of its topic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
     /// Before the others.
     High,
-    /// Where nothing else is said.
+    /// The default.
     #[default]
     Normal,
     /// After the others.
@@ -95,7 +95,7 @@ impl Priority {
     }
 }
 
-/// A backoff as options hold it; checked when it is read.
+/// The stored form of a backoff; checked when it is read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum WrittenBackoff {
@@ -118,11 +118,11 @@ fn one() -> f64 {
     1.0
 }
 
-/// Why a value is no option.
+/// An invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// The name of a header.
-    #[error("{0:?} is no name of a header; allowed are 1 to 64 of the characters a-z 0-9 . _ -")]
+    #[error("{0:?} is not a header name; allowed are 1 to 64 of the characters a-z 0-9 . _ -")]
     HeaderName(String),
     /// The value of a header.
     #[error("the header `{0}` holds a control character")]
@@ -131,7 +131,9 @@ pub enum OptionError {
     #[error("the headers take {0} bytes; at most 16384 are allowed")]
     HeadersTooLarge(usize),
     /// The key.
-    #[error("{0:?} is no key; allowed are 1 to 256 bytes of text without control characters")]
+    #[error(
+        "{0:?} is not a valid key; allowed are 1 to 256 bytes of text without control characters"
+    )]
     Key(String),
 }
 
@@ -142,7 +144,7 @@ impl Options {
         self.with(|written| written.ttr_ms = Some(millis(ttr).max(1)))
     }
 
-    /// Sets how many attempts the job has in all; out of range is moved to the nearest bound.
+    /// Sets how many attempts the job has; other values are moved to the nearest bound.
     #[must_use]
     pub fn with_max_attempts(self, max_attempts: u32) -> Self {
         self.with(|written| written.max_attempts = Some(max_attempts.clamp(1, ATTEMPTS_MAX)))
@@ -167,32 +169,32 @@ impl Options {
         self.with(|written| written.backoff = Some(backoff))
     }
 
-    /// Sets how often a handler may put the job off; out of range is moved to the nearest bound.
+    /// Sets how often a handler may snooze the job; other values are moved to the nearest bound.
     #[must_use]
     pub fn with_max_snoozes(self, max_snoozes: u32) -> Self {
         self.with(|written| written.max_snoozes = Some(max_snoozes.min(SNOOZES_MAX)))
     }
 
-    /// Sets how many runs may end with the runner's death; out of range is moved to the nearest bound.
+    /// Sets how many crashes the job may have; other values are moved to the nearest bound.
     #[must_use]
     pub fn with_max_crashes(self, max_crashes: u32) -> Self {
         self.with(|written| written.max_crashes = Some(max_crashes.clamp(1, CRASHES_MAX)))
     }
 
-    /// Sets how long after its due time the job may wait for its start; zero is for ever.
+    /// Sets how long after its due time the job may wait for its start; zero has no limit.
     #[must_use]
     pub fn with_ttl(self, ttl: Duration) -> Self {
         self.with(|written| written.ttl_ms = Some(millis(ttl)))
     }
 
-    /// Sets its rank among the due jobs of its topic.
+    /// Sets its priority among the due jobs of its topic.
     #[must_use]
     pub fn with_priority(self, priority: Priority) -> Self {
         let priority = (priority != Priority::Normal).then_some(priority);
         self.with(|written| written.priority = priority)
     }
 
-    /// Sets the key whose jobs run one after the other, where the topic says so.
+    /// Sets the key, whose jobs run one after the other if the topic limits keys.
     ///
     /// # Errors
     /// [`OptionError::Key`] if it is empty, longer than 256 bytes or holds a control character.
@@ -201,16 +203,16 @@ impl Options {
         Ok(self.with(|written| written.key = Some(key.to_owned())))
     }
 
-    /// Adds a header for the handler; one of the same name is replaced.
+    /// Adds a header for the handler; it replaces one of the same name.
     ///
     /// # Errors
-    /// [`OptionError`] if the name is none, the value holds a control character, or all headers
-    /// together take more than 16 KiB.
+    /// [`OptionError`] if the name is invalid, the value holds a control character, or all headers
+    /// take more than 16 KiB.
     pub fn with_header(self, name: &str, value: &str) -> Result<Self, OptionError> {
         self.with_headers(BTreeMap::from([(name.to_owned(), value.to_owned())]))
     }
 
-    /// Adds headers for the handler; those of the same names are replaced.
+    /// Adds headers for the handler; they replace those of the same names.
     ///
     /// # Errors
     /// As [`with_header`](Self::with_header).
@@ -225,7 +227,7 @@ impl Options {
         self.written().ttr_ms.map(Duration::from_millis)
     }
 
-    /// How many attempts the job has in all, if it sets it.
+    /// How many attempts the job has, if it sets it.
     pub fn max_attempts(&self) -> Option<u32> {
         self.written().max_attempts
     }
@@ -235,12 +237,12 @@ impl Options {
         self.written().backoff.as_ref().and_then(|written| written.checked().ok())
     }
 
-    /// How often a handler may put the job off, if the job sets it.
+    /// How often a handler may snooze the job, if the job sets it.
     pub fn max_snoozes(&self) -> Option<u32> {
         self.written().max_snoozes
     }
 
-    /// How many runs may end with the runner's death, if the job sets it.
+    /// How many crashes the job may have, if it sets it.
     pub fn max_crashes(&self) -> Option<u32> {
         self.written().max_crashes
     }
@@ -250,7 +252,7 @@ impl Options {
         self.written().ttl_ms.map(Duration::from_millis)
     }
 
-    /// Its rank among the due jobs of its topic.
+    /// Its priority among the due jobs of its topic.
     pub fn priority(&self) -> Priority {
         self.written().priority.unwrap_or_default()
     }
@@ -260,17 +262,17 @@ impl Options {
         self.written().key.as_deref()
     }
 
-    /// What is handed to the handler, by name.
+    /// The headers for the handler, by name.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.written().headers
     }
 
-    /// True if the job sets nothing, so that nothing need be stored for it.
+    /// True if no option is set, so that nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The options as the queue stores them; empty for none.
+    /// The stored form; empty if no option is set.
     pub fn to_json(&self) -> String {
         if self.is_empty() {
             return String::new();
@@ -278,15 +280,14 @@ impl Options {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads options as the queue stores them; empty bytes are none.
+    /// Reads the stored form; empty bytes set no option.
     ///
     /// # Errors
-    /// The reason, for people, if the bytes are not options.
+    /// The reason, if the bytes are not options.
     pub fn from_json(json: &[u8]) -> Result<Self, String> {
         if json.is_empty() {
             return Ok(Self::default());
         }
-        // Serde would read a list as the fields in their order.
         if !json.trim_ascii_start().starts_with(b"{") {
             return Err("options are a JSON object".to_owned());
         }
@@ -396,68 +397,4 @@ fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), OptionError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_survive_the_queue() {
-        let options = Options::default().with_ttr(Duration::from_secs(5)).with_max_attempts(3);
-        assert_eq!(options.to_json(), r#"{"ttr_ms":5000,"max_attempts":3}"#);
-        assert_eq!(Options::from_json(options.to_json().as_bytes()), Ok(options));
-        assert_eq!(Options::default().to_json(), "");
-        assert_eq!(Options::from_json(b""), Ok(Options::default()));
-    }
-
-    #[test]
-    fn every_option_survives_the_queue() {
-        let second = Duration::from_secs(1);
-        for backoff in [Backoff::default(), Backoff::Schedule(vec![second, second * 60])] {
-            let options = Options::default()
-                .with_backoff(&backoff)
-                .with_max_snoozes(7)
-                .with_max_crashes(2)
-                .with_ttl(second)
-                .with_priority(Priority::High)
-                .with_key("user 42")
-                .and_then(|options| options.with_header("traceparent", "00-ab"))
-                .unwrap();
-            let read = Options::from_json(options.to_json().as_bytes()).unwrap();
-            assert_eq!(read, options);
-            assert_eq!(read.backoff(), Some(backoff));
-            assert_eq!((read.priority(), read.key()), (Priority::High, Some("user 42")));
-            assert_eq!(read.headers()["traceparent"], "00-ab");
-        }
-    }
-
-    #[test]
-    fn what_is_no_options_says_why() {
-        for (json, why) in [
-            ("{", "EOF"),
-            ("[]", "JSON object"),
-            ("[5000, 3]", "JSON object"),
-            (r#"{"speed":1}"#, "unknown field `speed`"),
-            (r#"{"ttr_ms":0}"#, "ttr_ms is 0"),
-            (r#"{"max_attempts":1000000}"#, "max_attempts is 1000000"),
-            (r#"{"max_crashes":0}"#, "max_crashes is 0"),
-            (r#"{"priority":"urgent"}"#, "unknown variant `urgent`"),
-            (r#"{"key":""}"#, "no key"),
-            (r#"{"key":"a\nb"}"#, "no key"),
-            (r#"{"headers":{"A":"b"}}"#, "no name of a header"),
-            (r#"{"headers":{"a":"b\r\nc: d"}}"#, "control character"),
-            (r#"{"backoff":[]}"#, "empty"),
-            (r#"{"backoff":{"base_ms":5,"max_ms":1}}"#, "shorter"),
-            (r#"{"backoff":{"base_ms":5,"max_ms":9,"speed":1}}"#, "did not match"),
-        ] {
-            let error = Options::from_json(json.as_bytes()).unwrap_err();
-            assert!(error.contains(why), "{json}: {error}");
-        }
-    }
-
-    #[test]
-    fn headers_are_bounded_together() {
-        let value = "x".repeat(8_000);
-        let options = Options::default().with_header("a", &value).unwrap();
-        let options = options.with_header("b", &value).unwrap();
-        assert_eq!(options.with_header("c", &value), Err(OptionError::HeadersTooLarge(24_012)));
-    }
-}
+mod tests;

@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Why an attempt, or a job, failed. Logs and dead jobs carry it, and a topic chooses a [`Policy`]
-/// for it.
+/// Why an attempt or a job failed. Logs and dead jobs carry it, and a topic sets a [`Policy`] for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
-    /// The handler said nack.
+    /// The handler returned nack.
     Nack,
-    /// The handler said drop.
+    /// The handler returned drop.
     Drop,
     /// The guest trapped.
     Trap,
-    /// The attempt was not over within its ttr.
+    /// The attempt did not end within its ttr.
     Timeout,
     /// The guest trapped or exited after the host refused it memory.
     OutOfMemory,
@@ -26,17 +25,17 @@ pub enum FailureClass {
     StackOverflow,
     /// The guest called `proc_exit`.
     Exit,
-    /// The handler answered something other than 0, 1 or 2.
+    /// The handler returned a value other than 0, 1 or 2.
     BadVerdict,
-    /// The runner died, or lost its lease, as often as `max_crashes` allows.
+    /// The runner died or lost its lease as often as `max_crashes` allows.
     Crashed,
     /// The job was not started within its ttl.
     Expired,
-    /// A plain producer's due time is no unix time in milliseconds.
+    /// The due time is not a unix time in milliseconds.
     BadDue,
-    /// The job's stored options cannot be read.
+    /// The job's options are invalid.
     BadOptions,
-    /// A payload was found in no state.
+    /// A payload was in no state.
     Orphan,
 }
 
@@ -79,8 +78,8 @@ impl FailureClass {
         }
     }
 
-    /// What happens where a topic says nothing: what cannot get better goes to dead, the rest is
-    /// tried again.
+    /// The policy of a topic that sets none: failures that cannot get better go to dead, the others
+    /// are retried.
     pub fn default_policy(self) -> Policy {
         match self {
             Self::Drop
@@ -107,15 +106,15 @@ impl fmt::Display for FailureClass {
     }
 }
 
-/// What a topic wants done about a class of failure.
+/// What a topic does about a failure class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// Try again while attempts are left, then dead.
+    /// Retry while attempts are left, then dead.
     Retry,
-    /// To dead at once.
+    /// Dead at once.
     Dead,
-    /// Forget the job.
+    /// Delete the job.
     Discard,
 }
 
@@ -124,28 +123,28 @@ pub enum Policy {
 pub struct Failure {
     /// Its class.
     pub class: FailureClass,
-    /// What happened, for people: the handler's own reason, or the trap's message.
+    /// The reason: the handler's own, or the message of the trap.
     pub reason: String,
-    /// The wait the handler asked for; beats the backoff.
+    /// The wait the handler asked for; it replaces the backoff.
     pub retry_after: Option<Duration>,
 }
 
 /// What came of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The handler said ack.
+    /// The handler returned ack.
     Acked,
-    /// The handler put the job off: it comes back after a while, and no attempt is spent.
+    /// The handler snoozed the job: it returns after a while, and no attempt is spent.
     Snoozed {
         /// The wait it asked for.
         delay: Duration,
-        /// Why, for people.
+        /// The reason.
         reason: String,
     },
     /// The attempt failed; it is spent.
     Failed(Failure),
-    /// The attempt did not happen, or was ended, through no fault of the job: the host had no room,
-    /// or it was interrupted (lease lost, shutdown). No attempt is spent. The text says why.
+    /// The attempt did not happen, or was ended, because of the host: it had no room, lost the lease,
+    /// or shut down. No attempt is spent. The text is the reason.
     HostFault(String),
 }
 

@@ -1,26 +1,26 @@
-//! A rate as people write it: `100/s`, `30/m`, `5000/h`, `1/d`.
+//! A rate as text: `100/s`, `30/m`, `5000/h`, `1/d`.
 
 use std::time::Duration;
 
-/// How many jobs of a topic may start in a span of time, all runners together.
+/// How many jobs of a topic may start in a span of time, on all runners together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     jobs: u32,
     per: Duration,
 }
 
-/// Why a text is no rate.
+/// An invalid rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     /// The text does not follow the form.
     #[error(
-        "{0:?} is no rate; write jobs per time, such as \"100/s\", \"30/m\", \"500/h\" or \"1/d\""
+        "{0:?} is not a rate; write jobs per time, such as \"100/s\", \"30/m\", \"500/h\" or \"1/d\""
     )]
     Form(String),
-    /// The rate lets nothing pass.
+    /// The rate is zero.
     #[error("a rate of zero runs nothing; pause the topic instead")]
     Zero,
-    /// The rate is higher than can be kept.
+    /// The rate is above 1,000,000 jobs a second.
     #[error("{0:?} is more than 1,000,000 jobs a second; leave the rate out")]
     TooHigh(String),
 }
@@ -56,13 +56,12 @@ impl Rate {
         self.per.as_micros() as f64 / f64::from(self.jobs)
     }
 
-    /// The part of the rate that each of some equal parts has; at least one job in 64 days.
+    /// The share of one of several equal parts; at least one job in 64 days.
     pub fn part(self, parts: u32) -> Self {
         Self { jobs: self.jobs, per: self.per * parts.clamp(1, 64) }
     }
 
-    /// Jobs that may start at once where the topic names no burst: those of a tenth of a second, one
-    /// at least.
+    /// The default burst: the jobs of a tenth of a second, at least one.
     pub fn natural_burst(self) -> u32 {
         ((100_000.0 / self.interval_us()) as u32).max(1)
     }

@@ -1,24 +1,24 @@
-//! The name of a topic, or of one of the shards it is split over. It stands inside `{…}` in every key,
-//! so it can hold no brace. People see the topic's name alone; the number of a shard stands behind a
-//! `#`, which no name of a topic can hold.
+//! The name of a topic, or of one of its shards. It stands inside `{…}` in every key, so it contains
+//! no brace. Only the topic's name is shown; the tag of a shard adds `#` and its number, and `#` is
+//! not allowed in names.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A topic's name: 1 to 128 of `A-Z a-z 0-9 . _ -`; or one of its shards. The first shard, 0, goes by the
-/// topic's own name. Shown, it is the topic's name in any case. Cloning it copies no text.
+/// The name of a topic: 1 to 128 of `A-Z a-z 0-9 . _ -`; or one of its shards. Shard 0 has the name
+/// of the topic itself. `Display` shows the topic's name for every shard. Cloning copies no text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicName {
-    /// The name, and for all shards but the first `#` and their number.
+    /// The name; for shards other than 0 also `#` and their number.
     tag: Arc<str>,
-    /// Bytes of the tag that are the topic's own name.
+    /// Bytes of the tag that are the topic's name.
     base_len: usize,
 }
 
-/// Why a text is no topic name.
+/// An invalid topic name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopicError {
-    /// The name has no character.
+    /// The name is empty.
     #[error("a topic name must not be empty")]
     Empty,
     /// The name is longer than [`TopicName::LEN_MAX`].
@@ -60,11 +60,11 @@ impl TopicName {
         }
     }
 
-    /// Reads what stands inside the braces of a key: a topic's name, and for shards 1 to 63 `#` and the
-    /// number.
+    /// Parses the tag in the braces of a key: a topic's name, for shards 1 to 63 followed by `#` and
+    /// the number.
     ///
     /// # Errors
-    /// [`TopicError`] if no key of a topic has it.
+    /// [`TopicError`] if the tag is invalid.
     pub fn from_tag(tag: &str) -> Result<Self, TopicError> {
         let shard = tag.split_once('#').and_then(|(base, number)| {
             let shard = Self::new(base).ok()?.shard(number.parse().ok()?);
@@ -73,17 +73,17 @@ impl TopicName {
         shard.map_or_else(|| Self::new(tag), Ok)
     }
 
-    /// The name of the topic as text, whichever shard this is.
+    /// The topic's name as text, for any shard.
     pub fn as_str(&self) -> &str {
         &self.tag[..self.base_len]
     }
 
-    /// What stands inside the braces of this shard's keys.
+    /// The tag in the braces of this shard's keys.
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// A shard of this topic, 0 to 63; what is above counts as 63.
+    /// A shard of this topic, 0 to 63; larger numbers count as 63.
     pub fn shard(&self, number: u32) -> Self {
         match number.min(Self::SHARDS_MAX - 1) {
             0 => self.base(),
@@ -93,12 +93,12 @@ impl TopicName {
         }
     }
 
-    /// Which shard of its topic this is; 0 for the first, which goes by the topic's own name.
+    /// The number of this shard; 0 for the first, which has the topic's own name.
     pub fn shard_number(&self) -> u32 {
         self.tag.get(self.base_len + 1..).and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
-    /// The topic, without a shard's number.
+    /// The topic of this shard.
     pub fn base(&self) -> Self {
         if self.tag.len() == self.base_len {
             return self.clone();

@@ -5,7 +5,7 @@
 pub enum QueueError {
     /// The address is malformed.
     #[error(
-        "{url} is no Redis address: {reason}; write redis://host:port/db or unix:///path/to.sock"
+        "{url} is not a Redis address: {reason}; write redis://host:port/db or unix:///path/to.sock"
     )]
     Address {
         /// The address, without its password.
@@ -18,7 +18,7 @@ pub enum QueueError {
     Unreachable {
         /// The address, without its password.
         url: String,
-        /// What the connection said.
+        /// The reason of the connection.
         reason: String,
     },
     /// Redis refused the login.
@@ -26,7 +26,7 @@ pub enum QueueError {
     Login {
         /// The address, without its password.
         url: String,
-        /// What Redis said.
+        /// The reason of Redis.
         reason: String,
     },
     /// A command got no answer: it may or may not have been carried out.

@@ -68,7 +68,7 @@ impl Topic {
         self.queue.push(&self.name, jobs, if_exists).await
     }
 
-    /// Leases jobs that are due; waits for some if there are none. See [`Queue::pull`].
+    /// Leases jobs that are due; waits for one if no job is due. See [`Queue::pull`].
     pub async fn pull(&self, options: &PullOptions) -> Result<Pulled, QueueError> {
         self.queue.pull(&self.name, options).await
     }
@@ -192,7 +192,7 @@ impl Store {
         self.queue.kv_set(&self.topic, name, value, ttl, condition).await
     }
 
-    /// Deletes a value; false if there was none. See [`Queue::kv_delete`].
+    /// Deletes a value; false if the name had no value. See [`Queue::kv_delete`].
     pub async fn delete(&self, name: &[u8]) -> Result<bool, QueueError> {
         self.queue.kv_delete(&self.topic, name).await
     }

@@ -1,5 +1,5 @@
-//! What a job costs in the sandbox: µs for one run, on one thread and on all, and what loading costs, with
-//! compiling and from the cache.
+//! Measures the cost of a job in the sandbox: µs for one run on one thread, jobs/s on all threads, and the time
+//! to load the module, compiled and from the cache.
 //!
 //! `cargo run --release -p duebox-sandbox --example job_cost -- MODULE [PAYLOAD] [JOBS] [MODE]`
 //! MODE is fresh, snapshot, warm or warm-snapshot.
@@ -13,15 +13,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use duebox_job::{JobId, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, Instances, Interrupt, Invocation, JobContext, Level, Limits, LogSink, Sandbox,
-    SandboxConfig, World,
+    Grants, Handler, HostServices, Instances, Interrupt, Invocation, JobContext, Level, Limits,
+    LogSink, Sandbox, SandboxConfig,
 };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-struct Quiet;
+/// Discards log lines.
+struct DiscardLog;
 
-impl LogSink for Quiet {
+impl LogSink for DiscardLog {
     fn line(&self, _job: &JobContext<'_>, _level: Level, _text: &str) {}
 }
 
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("cost: {error}");
+            eprintln!("job_cost: {error}");
             ExitCode::FAILURE
         }
     }
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 
 fn measure() -> Result<String, AnyError> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("name a module: cost MODULE [PAYLOAD] [JOBS] [MODE]")?;
+    let path = arguments.next().ok_or("usage: job_cost MODULE [PAYLOAD] [JOBS] [MODE]")?;
     let payload = Bytes::from(arguments.next().unwrap_or_else(|| "{}".to_owned()));
     let jobs: u32 = arguments.next().map_or(Ok(100_000), |count| count.parse())?;
     let instances = instances(arguments.next().as_deref().unwrap_or("fresh"))?;
@@ -56,7 +57,7 @@ fn measure() -> Result<String, AnyError> {
     let first = runtime.block_on(handler.run(
         job(&payload)?,
         Interrupt::new(),
-        Arc::new(World::of(Arc::new(Quiet))),
+        Arc::new(HostServices::with_logs(Arc::new(DiscardLog))),
     ));
     let one = drain(&runtime, &handler, &payload, jobs, 1)?;
     let all = drain(&runtime, &handler, &payload, jobs, threads)?;
@@ -77,16 +78,20 @@ fn instances(mode: &str) -> Result<Instances, AnyError> {
         "snapshot" => (true, 1),
         "warm" => (false, 1_000),
         "warm-snapshot" => (true, 1_000),
-        _ => return Err(format!("no mode {mode}: fresh, snapshot, warm or warm-snapshot").into()),
+        _ => {
+            return Err(
+                format!("unknown mode {mode}: use fresh, snapshot, warm or warm-snapshot").into()
+            );
+        }
     };
     Ok(Instances { snapshot, jobs_each })
 }
 
-/// Loads a module in a sandbox of its own, as a daemon that starts does, and says how long it took.
+/// Loads a module in a new sandbox, as a daemon does at its start. Returns how long it took.
 fn load(path: &str, instances: Instances, cache: &Path) -> Result<(Handler, Duration), AnyError> {
     let config = SandboxConfig { max_jobs: 256, memory_max: 64 << 20, tables_max: 100_000 };
     let mut sandbox = Sandbox::new(&config)?;
-    sandbox.keep_compiled_in(cache)?;
+    sandbox.use_cache_dir(cache)?;
     let began = Instant::now();
     let bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
     let grants = Grants { push: Some(Vec::new()), ..Grants::default() };
@@ -94,7 +99,7 @@ fn load(path: &str, instances: Instances, cache: &Path) -> Result<(Handler, Dura
     Ok((handler, began.elapsed()))
 }
 
-/// Runs the jobs on so many tasks and says how long that took.
+/// Runs the jobs on this number of tasks. Returns how long it took.
 fn drain(
     runtime: &tokio::runtime::Runtime,
     handler: &Handler,
@@ -111,7 +116,11 @@ fn drain(
                 let (job, interrupt) = (job?, Interrupt::new());
                 for _ in 0..share {
                     handler
-                        .run(job.clone(), interrupt.clone(), Arc::new(World::of(Arc::new(Quiet))))
+                        .run(
+                            job.clone(),
+                            interrupt.clone(),
+                            Arc::new(HostServices::with_logs(Arc::new(DiscardLog))),
+                        )
                         .await;
                 }
                 Ok::<_, AnyError>(())

@@ -1,11 +1,11 @@
-//! The name of a module's content: the SHA-256 of its file, so that a log line says exactly which
-//! build ran.
+//! The digest of a module's file, which identifies the build in every log line.
 
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 of a module's bytes as they were loaded. Displays as 64 hex digits.
+/// The SHA-256 of a module's file. Displays as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -15,27 +15,21 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest that these 64 hex digits name, in either case.
+    /// Parses 64 hexadecimal digits in either case. `None` if the text is anything else.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let nibble = |digit: u8| char::from(digit).to_digit(16);
-        let byte = |[high, low]: &[u8; 2]| {
-            let value = nibble(*high)? << 4 | nibble(*low)?;
-            u8::try_from(value).ok()
-        };
-        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-        if rest.is_empty() { bytes?.try_into().ok().map(Self) } else { None }
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        bytes.try_into().ok().map(Self)
     }
 
-    /// The first 12 hex digits: enough for people to tell builds apart.
+    /// The first 12 hexadecimal digits, which are enough to distinguish builds.
     pub fn short(&self) -> String {
-        self.0.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&self.0[..6])
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}", HEXLOWER.encode_display(&self.0))
     }
 }
 
@@ -50,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_sha_256_of_the_bytes() {
+    fn the_digest_is_the_sha_256_of_the_bytes() {
         let digest = Digest::of(b"abc");
         assert_eq!(
             digest.to_string(),
@@ -60,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_digits_name_a_digest_and_nothing_else_does() {
+    fn only_64_hexadecimal_digits_are_a_digest() {
         let digest = Digest::of(b"abc");
         assert_eq!(Digest::from_hex(&digest.to_string()), Some(digest));
         assert_eq!(Digest::from_hex(&digest.to_string().to_uppercase()), Some(digest));

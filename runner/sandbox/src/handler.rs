@@ -1,6 +1,7 @@
-//! A loaded module, and the way of one job through it: an instance is made or taken from the shelf, runs
-//! the job, and ends with it, unless nothing went wrong and it can be put back to the snapshot it started
-//! from, or its topic keeps instances warm.
+//! A loaded module, and how it runs one job.
+//!
+//! An instance is created or taken from the instance cache, and runs the job. It is then dropped, unless the
+//! job ended well and the instance can be reset to its snapshot, or the topic keeps instances warm.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,142 +11,88 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Context;
 use std::time::Instant;
 
-use wasmtime::{Engine, ExternType, InstancePre, ModuleExport, Store, Trap};
+use wasmtime::Trap;
 
 use crate::digest::Digest;
-use crate::engine::Ticker;
-use crate::imports::log::JobLog;
-use crate::imports::services::World;
-use crate::imports::wasi;
+use crate::engine::ticker::Ticker;
+use crate::grants::Grants;
+use crate::imports::log::{JobContext, JobLog};
+use crate::imports::services::HostServices;
 use crate::instance::Instance;
-use crate::instance::cache::Shelf;
-use crate::instance::cpu_time::Processor;
-use crate::instance::guest::Guest;
+use crate::instance::cache::{InstanceCache, ModuleNumber};
+use crate::instance::cpu_time::CpuTime;
+use crate::instance::guest::Attempt;
 use crate::instance::interrupt::Interrupt;
-use crate::instance::limiter::Meter;
-use crate::instance::reset::Origin;
+use crate::instance::template::Template;
 use crate::invocation::Invocation;
-use crate::limits::{Grants, Limits};
-use crate::memory_budget::{Account, Budget};
-use crate::module::error::LoadError;
+use crate::memory_budget::{MemoryBudget, Reclaim};
 use crate::outcome::failure::End;
-use crate::outcome::report::Report;
+use crate::outcome::report::RunReport;
 
-/// Bytes of a page of linear memory.
-const PAGE: usize = 64 << 10;
-
-/// A module that is ready to run. Clones are the same module; a run holds its module until it ends.
+/// A module that is ready to run. Clones are the same module. A run keeps its module until it ends.
 #[derive(Clone)]
 pub struct Handler(Arc<Loaded>);
 
-/// What all modules share.
+/// What all handlers of a sandbox share.
 #[derive(Clone)]
-pub(crate) struct Common {
-    pub(crate) budget: Arc<Budget>,
-    shelf: Arc<Shelf>,
-    loaded: Arc<AtomicU64>,
+pub(crate) struct Shared {
+    pub(crate) budget: Arc<MemoryBudget>,
+    cache: Arc<InstanceCache>,
+    modules: Arc<AtomicU64>,
 }
 
-impl Default for Common {
+impl Default for Shared {
     fn default() -> Self {
-        let shelf = Arc::<Shelf>::default();
-        let budget = Arc::new(Budget::with_spare(&shelf));
-        Self { budget, shelf, loaded: Arc::default() }
+        let cache = Arc::<InstanceCache>::default();
+        let idle: Arc<dyn Reclaim> = Arc::clone(&cache) as _;
+        let budget = Arc::new(MemoryBudget::with_idle(Arc::downgrade(&idle)));
+        Self { budget, cache, modules: Arc::default() }
+    }
+}
+
+impl Shared {
+    fn next_number(&self) -> ModuleNumber {
+        ModuleNumber(self.modules.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 #[derive(Clone)]
-pub(crate) struct Loaded {
-    linked: InstancePre<Guest>,
-    pub(crate) entry: Entry,
-    pub(crate) initialize: Option<ModuleExport>,
-    pub(crate) memory: Option<ModuleExport>,
-    /// Where its instances start, if that is a snapshot and they are put back to it after each job.
-    pub(crate) origin: Option<Arc<Origin>>,
-    /// Bytes of linear memory that an instance starts with.
-    memory_first: usize,
-    imports_wasi: bool,
+struct Loaded {
+    template: Template,
     digest: Digest,
-    limits: Limits,
-    grants: Arc<Grants>,
     ticker: Arc<Ticker>,
-    common: Common,
-    /// What its instances hold of the memory of all.
-    account: Arc<Account>,
-    /// The module's number on the shelf.
-    number: u64,
-}
-
-/// The shape of `handle`.
-#[derive(Clone)]
-pub(crate) enum Entry {
-    /// `handle(len)`: the guest reads the payload.
-    Pull { handle: ModuleExport },
-    /// `handle(ptr, len)`: the host writes the payload where `alloc` says.
-    Push { handle: ModuleExport, alloc: ModuleExport },
+    shared: Shared,
+    /// The module in the instance cache.
+    number: ModuleNumber,
 }
 
 impl Handler {
     pub(crate) fn new(
-        linked: InstancePre<Guest>,
-        origin: Option<Origin>,
+        template: Template,
         digest: Digest,
-        limits: Limits,
-        grants: Grants,
         ticker: Arc<Ticker>,
-        common: Common,
-    ) -> Result<Self, LoadError> {
-        let module = linked.module();
-        let entry = entry(module)?;
-        let initialize = match module.get_export("_initialize") {
-            None => None,
-            Some(_) => Some(typed(module, "_initialize", &[(0, 0)], "()")?.1),
-        };
-        let memory = match module.get_export("memory") {
-            Some(ExternType::Memory(_)) => module.get_export_index("memory"),
-            _ => None,
-        };
-        let pages = module.resources_required().max_initial_memory_size.unwrap_or(0);
-        let memory_first = usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(PAGE);
-        let imports_wasi = module.imports().any(|import| import.module() == wasi::NAMESPACE);
-        let account = Arc::new(Account::of(Arc::clone(&common.budget)));
-        let (grants, number) = (Arc::new(grants), common.loaded.fetch_add(1, Ordering::Relaxed));
-        // Where instances are warm, what a job left there is for the next.
-        let origin = origin.filter(|_| limits.instances.jobs_each <= 1).map(Arc::new);
-        let loaded = Loaded {
-            entry,
-            initialize,
-            memory,
-            origin,
-            memory_first,
-            imports_wasi,
-            digest,
-            limits,
-            grants,
-            ticker,
-            common,
-            account,
-            number,
-            linked,
-        };
-        Ok(Self(Arc::new(loaded)))
+        shared: Shared,
+    ) -> Self {
+        let number = shared.next_number();
+        Self(Arc::new(Loaded { template, digest, ticker, shared, number }))
     }
 
-    /// The same module with other values for `config_read`. Nothing is compiled; jobs that run keep the
-    /// values they started with, and no warm instance is shared between the two.
+    /// The same module with other values for `config_read`. Nothing is compiled. Jobs that are running keep
+    /// the values with which they started, and the two handlers share no warm instance.
     pub fn with_config(&self, config: BTreeMap<String, String>) -> Self {
         let mut loaded = Loaded::clone(&self.0);
-        loaded.grants = Arc::new(Grants { config, ..Grants::clone(&loaded.grants) });
-        loaded.number = loaded.common.loaded.fetch_add(1, Ordering::Relaxed);
+        let grants = Grants { config, ..Grants::clone(&loaded.template.grants) };
+        loaded.template.grants = Arc::new(grants);
+        loaded.number = loaded.shared.next_number();
         Self(Arc::new(loaded))
     }
 
-    /// What `config_read` gives its jobs.
+    /// The values that `config_read` returns.
     pub fn config(&self) -> &BTreeMap<String, String> {
-        &self.0.grants.config
+        &self.0.template.grants.config
     }
 
-    /// True if both are one and the same module, loaded once.
+    /// Whether both are clones of the same handler.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -155,35 +102,34 @@ impl Handler {
         self.0.digest
     }
 
-    /// The longest payload, in bytes. Who runs the handler refuses a longer one beforehand; no class
-    /// of failure fits it here, where it would be too late.
+    /// The longest payload, in bytes. The caller must check it before [`run`](Self::run), which does not.
     pub fn payload_max(&self) -> usize {
-        self.0.limits.payload
+        self.0.template.limits.payload
     }
 
-    /// Runs the handler on one job. Ends at the job's ttr, and soon after `interrupt` is raised,
-    /// whatever the guest does. Dropping the future ends the guest too.
+    /// Runs the handler on one job. It ends at the job's ttr, and soon after `interrupt` is raised, whatever
+    /// the guest does. Dropping the future also ends the guest.
     ///
-    /// Needs a tokio runtime with its clock on; a guest gives way to its neighbours every 2 ms.
+    /// It needs a Tokio runtime with time enabled. A guest that computes yields every 2 ms.
     pub async fn run(
         &self,
         invocation: Invocation,
         interrupt: Interrupt,
-        world: Arc<World>,
-    ) -> Report {
-        let (loaded, mut processor) = (&*self.0, Processor::start());
+        services: Arc<HostServices>,
+    ) -> RunReport {
+        let (loaded, mut cpu_time) = (&*self.0, CpuTime::start());
         if let Some(reason) = interrupt.reason() {
-            return Report::not_begun(reason.describe().to_owned());
+            return RunReport::not_started(reason.describe().to_owned());
         }
-        let mut instance = match loaded.instance(processor.began, invocation, world) {
+        let mut instance = match loaded.instance(cpu_time.began, invocation, services) {
             Ok(instance) => instance,
-            Err(error) => return Report::not_begun(format!("no store: {error:#}")),
+            Err(error) => return RunReport::not_started(format!("no store: {error:#}")),
         };
         let end = {
-            let mut end = pin!(loaded.end(&mut instance, interrupt));
+            let mut end = pin!(loaded.run_to_end(&mut instance, interrupt));
             let poll = |context: &mut Context<'_>| {
                 let _running = loaded.ticker.run();
-                processor.poll(end.as_mut(), context)
+                cpu_time.poll(end.as_mut(), context)
             };
             std::future::poll_fn(poll).await
         };
@@ -191,113 +137,74 @@ impl Handler {
         let fuel_used = instance.fuel_used();
         let guest = instance.store.data_mut();
         guest.finish_output();
-        let mut report = Report::new(end, guest, fuel_used);
-        if ended_well && loaded.keeps_instances() && instance.is_good_for_more(loaded) {
-            instance.store.data_mut().let_go();
-            loaded.common.shelf.put(loaded.number, instance);
+        let mut report = RunReport::new(end, guest, fuel_used);
+        let template = &loaded.template;
+        if ended_well && template.reuses_instances() && instance.make_reusable(template) {
+            instance.store.data_mut().end_job();
+            loaded.shared.cache.put(loaded.number, instance);
         }
-        (report.wall, report.cpu) = processor.finish();
+        (report.wall, report.cpu) = cpu_time.finish();
         report
     }
 }
 
 impl Loaded {
-    pub(crate) fn engine(&self) -> &Engine {
-        self.linked.module().engine()
-    }
-
-    pub(crate) fn imports_wasi(&self) -> bool {
-        self.imports_wasi
-    }
-
-    /// Whether an instance whose job ended well is for the next one: as it is, or put back to its start.
-    fn keeps_instances(&self) -> bool {
-        self.limits.instances.jobs_each > 1 || self.origin.is_some()
-    }
-
-    /// Jobs that one instance may run without being put back to its start between them.
-    pub(crate) fn jobs_each(&self) -> u32 {
-        self.limits.instances.jobs_each
-    }
-
-    /// An instance for one job: a warm one where there is one, else a store for a new one.
+    /// An instance for one job: an idle one from the cache, or the store for a new one.
     fn instance(
         &self,
         began: Instant,
         invocation: Invocation,
-        world: Arc<World>,
+        services: Arc<HostServices>,
     ) -> wasmtime::Result<Box<Instance>> {
-        let log = Arc::new(JobLog::new(
-            invocation.id.clone(),
-            invocation.topic.clone(),
-            invocation.attempt,
-            self.digest,
-            Arc::clone(&world.logs),
-            self.limits.log,
-        ));
-        if self.keeps_instances()
-            && let Some(mut instance) = self.common.shelf.take(self.number)
+        let context = JobContext {
+            id: &invocation.id,
+            topic: &invocation.topic,
+            attempt: invocation.attempt,
+            digest: self.digest,
+        };
+        let sink = Arc::clone(&services.logs);
+        let log = Arc::new(JobLog::new(&context, sink, self.template.limits.log));
+        let attempt = Attempt { invocation, log, services, began };
+        if self.template.reuses_instances()
+            && let Some(mut instance) = self.shared.cache.take(self.number)
         {
-            instance.start_over(invocation, log, world, began)?;
+            instance.begin_job(attempt)?;
             return Ok(instance);
         }
-        let meter = Meter::new(&self.limits, Arc::clone(&self.account));
-        let grants = Arc::clone(&self.grants);
-        let fuel = self.limits.fuel;
-        let mut guest = Guest::new(invocation, grants, log, world, meter, fuel, began);
-        guest.memory_export = self.memory;
-        Instance::new(self, guest)
+        Instance::new(&self.template, attempt)
     }
 
-    /// Runs an instance until it answers, or what stops it first.
-    async fn end(&self, instance: &mut Instance, interrupt: Interrupt) -> End {
-        let deadline = tokio::time::Instant::from_std(instance.store.data().clock.deadline);
-        let answer = {
-            // Both stay where they are, and what only a guest that gives way needs is not made before.
-            let answer = pin!(instance.answer(self));
+    /// Runs an instance until the guest returns, or something else ends it.
+    async fn run_to_end(&self, instance: &mut Instance, interrupt: Interrupt) -> End {
+        let deadline = instance.store.data().job.clock.deadline;
+        let verdict = {
+            // Pinned here, so that neither is moved. A guest that never yields creates no timer.
+            let verdict = pin!(instance.run_job(&self.template));
             let stopped = pin!(async {
                 tokio::select! {
                     biased;
                     reason = interrupt.raised() => End::Interrupted(reason),
-                    () = tokio::time::sleep_until(deadline) => End::TimedOut,
+                    () = tokio::time::sleep_until(deadline.into()) => End::TimedOut,
                 }
             });
             tokio::select! {
                 biased;
-                answer = answer => answer,
+                verdict = verdict => verdict,
                 end = stopped => return end,
             }
         };
-        match answer {
-            Ok(_) if instance.is_out_of_fuel() => End::Broken(Trap::OutOfFuel.into()),
-            Ok(verdict) => End::Answered(verdict),
-            Err(error) => End::Broken(error),
+        match verdict {
+            Ok(_) if instance.is_out_of_fuel() => End::Error(Trap::OutOfFuel.into()),
+            Ok(verdict) => End::Returned(verdict),
+            Err(error) => End::Error(error),
         }
-    }
-
-    /// Makes an instance; where the memory of all guests is spent, as soon as there is room for it.
-    pub(crate) async fn instantiate(
-        &self,
-        store: &mut Store<Guest>,
-    ) -> wasmtime::Result<wasmtime::Instance> {
-        let (account, first) = (&self.account, self.memory_first);
-        while let Err(spent) = account.take(first) {
-            if first > account.max() {
-                return Err(wasmtime::Error::new(spent));
-            }
-            store.data_mut().waits_for_memory = true;
-            account.room(first).await;
-        }
-        store.data_mut().waits_for_memory = false;
-        store.data_mut().meter.prepay(first);
-        self.linked.instantiate_async(&mut *store).await
     }
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        if self.keeps_instances() {
-            self.common.shelf.forget(self.number);
+        if self.template.reuses_instances() {
+            self.shared.cache.remove_module(self.number);
         }
     }
 }
@@ -306,44 +213,4 @@ impl fmt::Debug for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Handler").field(&self.0.digest).finish()
     }
-}
-
-fn entry(module: &wasmtime::Module) -> Result<Entry, LoadError> {
-    const WANTED: &str = "(i32) -> i32 or (i32, i32) -> i32";
-    let (parameters, handle) = typed(module, "handle", &[(1, 1), (2, 1)], WANTED)?;
-    if parameters == 1 {
-        return Ok(Entry::Pull { handle });
-    }
-    if module.get_export("alloc").is_none() {
-        return Err(LoadError::NoAlloc);
-    }
-    let (_, alloc) = typed(module, "alloc", &[(1, 1)], "(i32) -> i32")?;
-    match module.get_export("memory") {
-        Some(ExternType::Memory(_)) => Ok(Entry::Push { handle, alloc }),
-        _ => Err(LoadError::NoMemory { needs: "handle(ptr, len)".to_owned() }),
-    }
-}
-
-/// An exported function whose parameters and results are all i32, as many as one of `shapes` says;
-/// with it the number of its parameters.
-fn typed(
-    module: &wasmtime::Module,
-    name: &'static str,
-    shapes: &[(usize, usize)],
-    wanted: &'static str,
-) -> Result<(usize, ModuleExport), LoadError> {
-    let (ty, export) = match (module.get_export(name), module.get_export_index(name)) {
-        (Some(ExternType::Func(ty)), Some(export)) => (ty, export),
-        _ => return Err(LoadError::ExportType { name, found: "no function".to_owned(), wanted }),
-    };
-    let all_i32 = ty.params().chain(ty.results()).all(|value| value.is_i32());
-    let shape = (ty.params().len(), ty.results().len());
-    if !all_i32 || !shapes.contains(&shape) {
-        let list = |types: Vec<String>| types.join(", ");
-        let parameters = list(ty.params().map(|value| value.to_string()).collect());
-        let results = list(ty.results().map(|value| value.to_string()).collect());
-        let found = format!("({parameters}) -> ({results})");
-        return Err(LoadError::ExportType { name, found, wanted });
-    }
-    Ok((shape.0, export))
 }

@@ -1,41 +1,39 @@
-//! One instance of a module with its store, from its making to its last job. Most run one job and end; one
-//! of a warm topic, or of a snapshot to which it is put back, runs the next as long as every job ended well.
+//! One instance of a module with its store, from creation to its last job.
+//!
+//! Most instances run one job. An instance that is reset to a snapshot, or whose topic keeps instances warm,
+//! runs the next job as long as every job ended well.
 
 pub(crate) mod cache;
 pub(crate) mod cpu_time;
 pub(crate) mod guest;
 pub(crate) mod interrupt;
 pub(crate) mod limiter;
-pub(crate) mod page_map;
+mod page_map;
 pub(crate) mod reset;
-
-use std::sync::Arc;
-use std::time::Instant;
+pub(crate) mod template;
 
 use wasmtime::{
     Extern, Memory, ModuleExport, Store, TypedFunc, UpdateDeadline, WasmParams, WasmResults,
 };
 
-use crate::handler::{Entry, Loaded};
-use crate::imports::call as memory;
-use crate::imports::log::JobLog;
-use crate::imports::services::World;
+use self::guest::{Attempt, Guest};
+use self::reset::Resettable;
+use self::template::{EntryPoint, Template};
+use crate::imports::call::{self, GuestState as _, Phase};
+use crate::imports::clock::InstanceClock;
 use crate::imports::wasi;
-use crate::instance::guest::{Guest, Phase};
-use crate::instance::reset::Parts;
-use crate::invocation::Invocation;
 
-/// An instance, or a store that waits for one.
+/// An instance, or a store for one that has not been created yet.
 pub(crate) struct Instance {
     pub(crate) store: Store<Guest>,
     exports: Option<Exports>,
-    /// What is put back after a job, if the instance is.
-    parts: Option<Parts>,
-    /// Jobs it has been given.
+    /// What a reset restores, if the instance started from a snapshot.
+    resettable: Option<Resettable>,
+    /// How many jobs it was given.
     jobs: u32,
 }
 
-/// What the host calls, looked up once.
+/// The functions that the host calls, looked up once.
 enum Exports {
     Pull { handle: TypedFunc<u32, i32> },
     Push { handle: TypedFunc<(u32, u32), i32>, alloc: TypedFunc<u32, u32>, memory: Memory },
@@ -43,162 +41,173 @@ enum Exports {
 
 impl Instance {
     /// A store for a new instance.
-    pub(crate) fn new(loaded: &Loaded, guest: Guest) -> wasmtime::Result<Box<Self>> {
-        let mut store = Store::try_new(loaded.engine(), guest)?;
-        store.limiter(|guest| &mut guest.meter);
-        // At every tick the guest gives way, which is when `run` sees an interrupt. It would see the
-        // deadline too, but late: a thread that is never idle looks at its timers rarely.
-        store.epoch_deadline_callback(|store| {
-            Ok(match store.data().clock.left().is_zero() {
-                true => UpdateDeadline::Interrupt,
-                false => UpdateDeadline::Yield(1),
-            })
-        });
-        if loaded.imports_wasi() {
-            store.set_hostcall_fuel(wasi::CALL_BYTES_MAX);
-        }
-        let mut instance = Box::new(Self { store, exports: None, parts: None, jobs: 1 });
-        instance.wind_up()?;
+    pub(crate) fn new(template: &Template, attempt: Attempt) -> wasmtime::Result<Box<Self>> {
+        let store = new_store(template, template.guest(attempt))?;
+        let mut instance = Box::new(Self { store, exports: None, resettable: None, jobs: 1 });
+        instance.arm()?;
         Ok(instance)
     }
 
     /// Gives the instance another job.
-    pub(crate) fn start_over(
-        &mut self,
-        invocation: Invocation,
-        log: Arc<JobLog>,
-        world: Arc<World>,
-        began: Instant,
-    ) -> wasmtime::Result<()> {
+    pub(crate) fn begin_job(&mut self, attempt: Attempt) -> wasmtime::Result<()> {
         let guest = self.store.data_mut();
-        guest.start_over(invocation, log, world, began);
-        if self.parts.is_some() {
-            guest.born = Some(guest.clock.started);
+        guest.begin_job(attempt);
+        if self.resettable.is_some() {
+            guest.instance_clock = InstanceClock::Running { since: guest.job.clock.started };
         }
         self.jobs = self.jobs.saturating_add(1);
-        self.wind_up()
+        self.arm()
     }
 
-    /// Gives the job its first tick and its fuel: one unit more than the budget, because wasmtime looks
-    /// at what is left only now and then. Whoever has taken that one too is over the budget.
-    fn wind_up(&mut self) -> wasmtime::Result<()> {
+    /// Sets the first epoch deadline and the fuel of a job. The fuel is one unit more than the limit:
+    /// Wasmtime checks it only at some instructions, and a job that has burnt the extra unit exceeds its
+    /// limit.
+    fn arm(&mut self) -> wasmtime::Result<()> {
         self.store.set_epoch_deadline(1);
         match self.store.data().fuel {
-            0 => Ok(()),
-            fuel => self.store.set_fuel(fuel.saturating_add(1)),
+            None => Ok(()),
+            Some(fuel) => self.store.set_fuel(fuel.get().saturating_add(1)),
         }
     }
 
-    /// Whether it may run one more job, as far as its own state tells; where that has to be, it is put back
-    /// to its start first.
-    pub(crate) fn is_good_for_more(&mut self, loaded: &Loaded) -> bool {
-        match (&loaded.origin, &self.parts) {
-            (Some(origin), Some(parts)) => {
-                self.store.data_mut().drop_wasi();
-                origin.put_back(&mut self.store, parts)
+    /// Prepares the instance for another job after one that ended well. Returns whether it can run one. If
+    /// the topic uses snapshots, this resets the instance to its snapshot.
+    pub(crate) fn make_reusable(&mut self, template: &Template) -> bool {
+        match (&template.image, &self.resettable) {
+            (Some(image), Some(resettable)) => {
+                self.store.data_mut().wasi.clear();
+                image.reset(&mut self.store, resettable)
             }
             (Some(_), None) => false,
             (None, _) => {
                 self.exports.is_some()
-                    && self.jobs < loaded.jobs_each()
-                    && !self.store.data().meter.is_grown()
-                    && self.store.data_mut().left_wasi_as_given()
+                    && self.jobs < template.jobs_each()
+                    && !self.store.data().limiter.has_grown()
+                    && self.store.data_mut().wasi.is_pristine()
             }
         }
     }
 
-    /// Bytes of the memory of all guests that it holds.
+    /// Bytes of the memory budget that it holds.
     pub(crate) fn memory_held(&self) -> usize {
-        self.store.data().meter.held()
+        self.store.data().limiter.held()
     }
 
-    /// The fuel that this job has burnt, at most its budget; none if it has no budget.
+    /// The fuel that the job has burnt, at most its limit. `None` without a limit.
     pub(crate) fn fuel_used(&self) -> Option<u64> {
-        match self.store.data().fuel {
-            0 => None,
-            fuel => Some(fuel.saturating_sub(self.fuel_left().saturating_sub(1))),
-        }
+        let fuel = self.store.data().fuel?.get();
+        Some(fuel.saturating_sub(self.fuel_left().saturating_sub(1)))
     }
 
-    /// Whether the job has burnt more than its budget.
+    /// Whether the job has exceeded its fuel limit.
     pub(crate) fn is_out_of_fuel(&self) -> bool {
-        self.store.data().fuel > 0 && self.fuel_left() == 0
+        self.store.data().fuel.is_some() && self.fuel_left() == 0
     }
 
-    /// The rest of what [`wind_up`](Self::wind_up) gave.
+    /// The remaining fuel, including the extra unit of [`arm`](Self::arm).
     fn fuel_left(&self) -> u64 {
         self.store.get_fuel().unwrap_or(0)
     }
 
-    /// Runs the job to its verdict.
-    pub(crate) async fn answer(&mut self, loaded: &Loaded) -> wasmtime::Result<i32> {
+    /// Runs the job and returns the verdict.
+    pub(crate) async fn run_job(&mut self, template: &Template) -> wasmtime::Result<i32> {
         if self.exports.is_none() {
-            // Beside the rest of the job, which is the smaller for it, and that often handed on.
-            self.exports = Some(Box::pin(self.instantiate(loaded)).await?);
+            // Boxed, so that the future of the job stays small: it is moved often.
+            self.exports = Some(Box::pin(self.instantiate(template)).await?);
         }
         let Self { store, exports, .. } = self;
-        // A payload that is longer than wasm32 can count is refused by the runner long before.
-        let length = u32::try_from(store.data().invocation.payload.len()).unwrap_or(u32::MAX);
+        // The runner refuses payloads that are longer than wasm32 can address.
+        let payload = store.data().job.invocation.payload.len();
+        let length = u32::try_from(payload).unwrap_or(u32::MAX);
         match exports {
             Some(Exports::Pull { handle }) => handle.call_async(store, length).await,
             Some(Exports::Push { handle, alloc, memory }) => {
                 let pointer = alloc.call_async(&mut *store, length).await?;
-                hand_over(store, *memory, pointer, length)?;
+                write_payload(store, *memory, pointer, length)?;
                 handle.call_async(store, (pointer, length)).await
             }
-            None => Err(wasmtime::Error::msg("the instance was not made")),
+            None => Err(wasmtime::Error::msg("the instance does not exist")),
         }
     }
 
-    /// Makes the instance and initialises it.
-    async fn instantiate(&mut self, loaded: &Loaded) -> wasmtime::Result<Exports> {
+    /// Creates the instance and initialises it.
+    async fn instantiate(&mut self, template: &Template) -> wasmtime::Result<Exports> {
         let store = &mut self.store;
-        let instance = loaded.instantiate(store).await?;
-        if let Some(origin) = &loaded.origin {
-            self.parts = origin.look(store, &instance);
+        let instance = template.instantiate(store).await?;
+        if let Some(image) = &template.image {
+            self.resettable = image.inspect(store, &instance);
         }
-        if let Some(export) = &loaded.initialize {
+        if let Some(export) = &template.exports.initialize {
             let initialize = function::<(), ()>(store, &instance, export)?;
             initialize.call_async(&mut *store, ()).await?;
         }
-        store.data_mut().phase = Phase::Handling;
-        Ok(match &loaded.entry {
-            Entry::Pull { handle } => Exports::Pull { handle: function(store, &instance, handle)? },
-            Entry::Push { handle, alloc } => {
-                let found =
-                    loaded.memory.and_then(|it| instance.get_module_export(&mut *store, &it));
+        store.data_mut().calls_mut().phase = Phase::Handling;
+        Ok(match &template.exports.entry {
+            EntryPoint::Pull { handle } => {
+                Exports::Pull { handle: function(store, &instance, handle)? }
+            }
+            EntryPoint::Push { handle, alloc } => {
+                let export = template.exports.memory;
+                let found = export.and_then(|it| instance.get_module_export(&mut *store, &it));
                 let Some(Extern::Memory(memory)) = found else {
-                    return Err(memory::Fault::NoMemory { import: "alloc" }.into());
+                    return Err(call::Fault::NoMemory { import: "alloc" }.into());
                 };
-                let (handle, alloc) =
-                    (function(store, &instance, handle)?, function(store, &instance, alloc)?);
+                let handle = function(store, &instance, handle)?;
+                let alloc = function(store, &instance, alloc)?;
                 Exports::Push { handle, alloc, memory }
             }
         })
     }
 }
 
-/// Writes the payload where `alloc` said.
-fn hand_over(
+/// A store with the limits of a module.
+fn new_store(template: &Template, guest: Guest) -> wasmtime::Result<Store<Guest>> {
+    let mut store = Store::try_new(template.engine(), guest)?;
+    limit_store(&mut store);
+    if template.imports_wasi {
+        store.set_hostcall_fuel(wasi::CALL_BYTES_MAX);
+    }
+    Ok(store)
+}
+
+/// Limits the memory of a store, and the time until its guest yields.
+///
+/// The guest yields at every epoch tick, so that the host sees an interrupt. The deadline is checked here
+/// too: the timers of a busy thread fire late.
+pub(crate) fn limit_store(store: &mut Store<Guest>) {
+    store.limiter(|guest| &mut guest.limiter);
+    store.epoch_deadline_callback(|store| {
+        Ok(match store.data().job.clock.remaining().is_zero() {
+            true => UpdateDeadline::Interrupt,
+            false => UpdateDeadline::Yield(1),
+        })
+    });
+}
+
+/// Writes the payload to the address that `alloc` returned.
+fn write_payload(
     store: &mut Store<Guest>,
     memory: Memory,
     pointer: u32,
     length: u32,
 ) -> wasmtime::Result<()> {
     let (bytes, guest) = memory.data_and_store_mut(store);
-    let target = memory::range(bytes.len(), "alloc", pointer, length)?;
-    bytes[target].copy_from_slice(&guest.invocation.payload);
-    guest.traffic.gave(guest.invocation.payload.len());
+    let target = call::range(bytes.len(), "alloc", pointer, length)?;
+    let payload = &guest.job.invocation.payload;
+    bytes[target].copy_from_slice(payload);
+    guest.calls().io.count_in(payload.len());
     Ok(())
 }
 
-pub(crate) fn function<P: WasmParams, R: WasmResults>(
+fn function<P: WasmParams, R: WasmResults>(
     store: &mut Store<Guest>,
     instance: &wasmtime::Instance,
     export: &ModuleExport,
 ) -> wasmtime::Result<TypedFunc<P, R>> {
     match instance.get_module_export(&mut *store, export) {
         Some(Extern::Func(function)) => function.typed(&*store),
-        _ => Err(wasmtime::Error::msg("the module lost an export it had when it was loaded")),
+        _ => Err(wasmtime::Error::msg(
+            "an export is missing that existed when the module was loaded",
+        )),
     }
 }

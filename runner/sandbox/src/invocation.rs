@@ -1,4 +1,4 @@
-//! One attempt of one job, as the runner hands it to a handler: taken as it is, whatever it holds.
+//! One attempt of one job, as the runner passes it to a handler. The sandbox does not validate it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,29 +6,48 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{JobId, TopicName};
 
-use crate::imports::spans::Span;
-
-/// What a handler is told about the job it runs on.
+/// One attempt of one job.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     /// The job's id.
     pub id: JobId,
-    /// Its topic.
+    /// The job's topic.
     pub topic: TopicName,
-    /// Its payload. The runner refuses one over [`Handler::payload_max`](crate::Handler::payload_max)
-    /// before it runs anything; here it is taken as it is.
+    /// The job's payload. The runner refuses one longer than
+    /// [`Handler::payload_max`](crate::Handler::payload_max) before it runs the handler.
     pub payload: Bytes,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// Attempts the job has in all, from 1.
+    /// How many attempts the job has in total, from 1.
     pub max_attempts: u32,
-    /// When the job fell due, in unix milliseconds.
+    /// When the job fell due, in Unix milliseconds.
     pub due_at_ms: u64,
-    /// The job's headers. One that cannot stand in a block (docs/reference/abi.md, "Rules") is left out of it.
+    /// The job's headers. A header that does not fit into a block (docs/reference/abi.md, "Rules") is
+    /// omitted from it.
     pub headers: BTreeMap<String, String>,
-    /// Wall clock of this attempt, counted from the call of [`Handler::run`](crate::Handler::run).
+    /// Wall-clock time of this attempt, counted from the call of [`Handler::run`](crate::Handler::run).
     pub ttr: Duration,
-    /// The attempt's place in a trace; none if nothing of it is to be recorded. What its guest sends and pushes
-    /// is then in the trace of the job's own header, if it has one.
-    pub span: Option<Box<Span>>,
+    /// The attempt's span, or `None` if the attempt is not recorded. Without a span, requests and
+    /// follow-up jobs of the guest continue the trace of the job's own header, if it has one.
+    pub span: Option<Box<AttemptSpan>>,
+}
+
+/// The span of an attempt, as W3C Trace Context defines it. Its trace is sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptSpan {
+    /// The id of the trace, not 0.
+    pub trace_id: u128,
+    /// The id of the attempt's span, not 0.
+    pub id: u64,
+    /// The span of the push, or of the previous attempt. `None` if the trace begins here.
+    pub parent_id: Option<u64>,
+    /// The `tracestate` header, empty if there is none.
+    pub state: String,
+}
+
+impl AttemptSpan {
+    /// The `traceparent` header whose parent is the call with this span id.
+    pub(crate) fn traceparent(&self, call: u64) -> String {
+        format!("00-{:032x}-{call:016x}-01", self.trace_id)
+    }
 }

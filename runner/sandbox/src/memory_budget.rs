@@ -1,10 +1,11 @@
-//! The memory of all guests together. A guest that starts waits until there is room for it; one that
-//! grows beyond what is left ends as a host fault and spends no attempt: it did nothing that it may not,
-//! and waiting with what it holds already could make all wait for each other.
+//! The memory budget that all guests share.
 //!
-//! An eighth is kept for handlers that hold little: one whose guests hold more than an eighth leaves it
-//! alone. So what a handler with many large guests takes, and keeps for as long as they sleep, never shuts
-//! out the small ones beside it.
+//! A guest that starts waits until its initial memory fits. A guest that grows beyond the budget ends as a
+//! host fault and spends no attempt. It does not wait: guests that wait while they hold memory could
+//! deadlock.
+//!
+//! One eighth of the budget is reserved for handlers that hold little. A handler whose guests hold more than
+//! an eighth cannot use the reserve, so a handler with many large guests never blocks the small ones.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,96 +13,100 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::Notify;
 
-use crate::instance::cache::Shelf;
+/// The reserve is the budget divided by this.
+const RESERVE_DIVISOR: usize = 8;
 
-/// The part of the budget that is kept for handlers that hold less than it: one in so many.
-const KEPT_ONE_IN: usize = 8;
+/// Holds memory that no job needs now, such as the instances that wait for their next job.
+pub(crate) trait Reclaim: Send + Sync {
+    /// Frees at least this many bytes, or nothing. Returns whether it did.
+    fn reclaim(&self, bytes: usize) -> bool;
+}
 
-/// What the guests of one sandbox hold, and what they may hold together.
-pub(crate) struct Budget {
+/// The memory that the guests of one sandbox hold, and their common limit.
+pub(crate) struct MemoryBudget {
     max: AtomicUsize,
     held: AtomicUsize,
-    /// Instances that hold some of it and run no job: the first to go where it does not suffice.
-    spare: OnceLock<Weak<Shelf>>,
-    /// Guests that wait for room; without any, giving back costs no more than a subtraction.
+    /// What to reclaim when the budget is exhausted.
+    idle: OnceLock<Weak<dyn Reclaim>>,
+    /// How many guests wait. While it is 0, a release is only a subtraction.
     waiting: AtomicUsize,
-    returned: Notify,
+    released: Notify,
 }
 
-/// The budget has no room. It ends the guest that wanted it.
-#[derive(Debug, thiserror::Error)]
+/// The budget is exhausted. This error ends the guest that asked for memory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the memory of all guests together is spent: {wanted} bytes more would be over the {limit} that this handler \
-     may fill of runner.memory"
+    "the memory of all guests together is exhausted: {wanted} bytes more exceed the {limit} bytes that this handler \
+     may use of runner.memory"
 )]
-pub(crate) struct Spent {
+pub(crate) struct BudgetExhausted {
     wanted: usize,
-    /// Bytes that all together may hold for this one to have what it wants.
+    /// Bytes that all guests together may hold for this request to succeed.
     limit: usize,
-    short: usize,
+    missing: usize,
 }
 
-/// What the guests of one handler hold of the budget.
-pub(crate) struct Account {
-    budget: Arc<Budget>,
+/// The part of the budget that the guests of one handler hold.
+pub(crate) struct MemoryAccount {
+    budget: Arc<MemoryBudget>,
     held: AtomicUsize,
 }
 
-impl Default for Budget {
-    /// Without an end.
+impl Default for MemoryBudget {
+    /// A budget without a limit.
     fn default() -> Self {
         Self {
             max: AtomicUsize::new(usize::MAX),
             held: AtomicUsize::new(0),
-            spare: OnceLock::new(),
+            idle: OnceLock::new(),
             waiting: AtomicUsize::new(0),
-            returned: Notify::new(),
+            released: Notify::new(),
         }
     }
 }
 
-impl fmt::Debug for Budget {
+impl fmt::Debug for MemoryBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Budget({} of {} held)", self.held(), self.max())
+        write!(f, "MemoryBudget({} of {} held)", self.held(), self.max())
     }
 }
 
-impl fmt::Debug for Account {
+impl fmt::Debug for MemoryAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Account({} of {:?})", self.held.load(Ordering::SeqCst), self.budget)
+        write!(f, "MemoryAccount({} of {:?})", self.held.load(Ordering::SeqCst), self.budget)
     }
 }
 
-impl Budget {
-    /// A budget without an end, of which the instances on a shelf hold some.
-    pub(crate) fn with_spare(shelf: &Arc<Shelf>) -> Self {
+impl MemoryBudget {
+    /// A budget without a limit, which reclaims memory from `idle`.
+    pub(crate) fn with_idle(idle: Weak<dyn Reclaim>) -> Self {
         let budget = Self::default();
-        budget.spare.get_or_init(|| Arc::downgrade(shelf));
+        budget.idle.get_or_init(|| idle);
         budget
     }
 
-    /// From now on, all together have so many bytes. Who holds more keeps it.
+    /// Sets the limit, in bytes. Guests that already hold more keep it.
     pub(crate) fn limit(&self, max: usize) {
         self.max.store(max, Ordering::SeqCst);
-        self.returned.notify_waiters();
+        self.released.notify_waiters();
     }
 
-    /// Takes so many bytes if all hold no more than `limit` then, or none.
-    fn take(&self, bytes: usize, limit: usize) -> Result<(), Spent> {
+    /// Takes all of the bytes if the total stays within `limit`, or none.
+    fn take(&self, bytes: usize, limit: usize) -> Result<(), BudgetExhausted> {
         let more = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= limit);
         match self.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
             Ok(_) => Ok(()),
             Err(held) => {
-                let short = held.saturating_add(bytes).saturating_sub(limit);
-                Err(Spent { wanted: bytes, limit, short })
+                let missing = held.saturating_add(bytes).saturating_sub(limit);
+                Err(BudgetExhausted { wanted: bytes, limit, missing })
             }
         }
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.returned.notify_waiters();
+            self.released.notify_waiters();
         }
     }
 
@@ -110,9 +115,9 @@ impl Budget {
         self.max.load(Ordering::SeqCst)
     }
 
-    /// Bytes that are kept for handlers that hold less.
-    fn kept(&self) -> usize {
-        self.max() / KEPT_ONE_IN
+    /// Bytes that are reserved for handlers that hold little.
+    fn reserve(&self) -> usize {
+        self.max() / RESERVE_DIVISOR
     }
 
     /// Bytes that all guests hold.
@@ -121,27 +126,27 @@ impl Budget {
     }
 }
 
-impl Account {
+impl MemoryAccount {
     /// The account of a handler that holds nothing yet.
-    pub(crate) fn of(budget: Arc<Budget>) -> Self {
+    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
         Self { budget, held: AtomicUsize::new(0) }
     }
 
-    /// Bytes that its guests may hold at most, were there no others.
+    /// Bytes that the guests of this handler may hold if no other handler holds any.
     pub(crate) fn max(&self) -> usize {
-        self.budget.max() - self.budget.kept()
+        self.budget.max() - self.budget.reserve()
     }
 
-    /// Takes so many bytes, or none. Where they are not there, instances that only wait for a job end first,
-    /// if that helps.
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), Spent> {
+    /// Takes all of the bytes, or none. If they are not available, it reclaims idle memory and tries once
+    /// more.
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), BudgetExhausted> {
         let before = self.held.fetch_add(bytes, Ordering::SeqCst);
         let limit = self.limit(before.saturating_add(bytes));
-        let taken = self.budget.take(bytes, limit).or_else(|spent| {
-            let shelf = self.budget.spare.get().and_then(Weak::upgrade);
-            match shelf.is_some_and(|shelf| shelf.make_room(spent.short)) {
+        let taken = self.budget.take(bytes, limit).or_else(|exhausted| {
+            let idle = self.budget.idle.get().and_then(Weak::upgrade);
+            match idle.is_some_and(|idle| idle.reclaim(exhausted.missing)) {
                 true => self.budget.take(bytes, limit),
-                false => Err(spent),
+                false => Err(exhausted),
             }
         });
         if taken.is_err() {
@@ -150,69 +155,69 @@ impl Account {
         taken
     }
 
-    /// Gives back so many bytes.
-    pub(crate) fn give_back(&self, bytes: usize) {
+    /// Returns bytes to the budget.
+    pub(crate) fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
-        self.budget.give_back(bytes);
+        self.budget.release(bytes);
     }
 
-    /// Waits until there was room for so many bytes more. They may be gone again when it returns.
-    pub(crate) async fn room(&self, bytes: usize) {
+    /// Waits until this many bytes were available. Another guest may take them before this one does.
+    pub(crate) async fn available(&self, bytes: usize) {
         let _waiting = Waiting::new(&self.budget.waiting);
-        let mut returned = std::pin::pin!(self.budget.returned.notified());
-        returned.as_mut().enable();
-        if !self.has_room(bytes) {
-            returned.await;
+        let mut released = std::pin::pin!(self.budget.released.notified());
+        released.as_mut().enable();
+        if !self.has(bytes) {
+            released.await;
         }
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
-        let mine = self.held.load(Ordering::SeqCst).saturating_add(bytes);
-        self.budget.held().checked_add(bytes).is_some_and(|sum| sum <= self.limit(mine))
+    fn has(&self, bytes: usize) -> bool {
+        let own = self.held.load(Ordering::SeqCst).saturating_add(bytes);
+        self.budget.held().checked_add(bytes).is_some_and(|sum| sum <= self.limit(own))
     }
 
-    /// What all may hold together for this one to hold so many bytes.
-    fn limit(&self, mine: usize) -> usize {
-        if mine > self.budget.kept() { self.max() } else { self.budget.max() }
+    /// Bytes that all guests together may hold when this handler holds `own` of them.
+    fn limit(&self, own: usize) -> usize {
+        if own > self.budget.reserve() { self.max() } else { self.budget.max() }
     }
 }
 
-/// What one thing beside a guest's memory holds of the budget, such as a body on its way. It goes back with
-/// the share.
+/// Memory of the budget that the host holds for a guest, for example a body in transit. It is released on
+/// drop.
 #[derive(Debug)]
-pub(crate) struct Share {
-    account: Arc<Account>,
+pub(crate) struct MemoryReservation {
+    account: Arc<MemoryAccount>,
     bytes: usize,
 }
 
-impl Share {
-    /// A share of nothing yet.
-    pub(crate) fn of(account: Arc<Account>) -> Self {
+impl MemoryReservation {
+    /// An empty reservation.
+    pub(crate) fn new(account: Arc<MemoryAccount>) -> Self {
         Self { account, bytes: 0 }
     }
 
-    /// Another share of the same account, of nothing yet.
+    /// Another empty reservation of the same account.
     pub(crate) fn another(&self) -> Self {
-        Self::of(Arc::clone(&self.account))
+        Self::new(Arc::clone(&self.account))
     }
 
-    /// Takes so many bytes more, or none.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Spent> {
+    /// Takes all of the bytes, or none.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
         self.account.take(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.account.give_back(self.bytes);
+            self.account.release(self.bytes);
         }
     }
 }
 
-/// One who waits, also if it is given up meanwhile.
+/// Counts one waiting guest until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -232,77 +237,77 @@ impl Drop for Waiting<'_> {
 mod tests {
     use super::*;
 
-    fn account(max: usize) -> Account {
-        let budget = Arc::new(Budget::default());
+    fn account(max: usize) -> MemoryAccount {
+        let budget = Arc::new(MemoryBudget::default());
         budget.limit(max);
-        Account::of(budget)
+        MemoryAccount::new(budget)
     }
 
     #[test]
-    fn it_gives_what_it_has_and_no_more() {
+    fn an_account_takes_no_more_than_the_budget_has() {
         let account = account(usize::MAX);
         account.take(1 << 40).unwrap();
-        account.give_back(1 << 40);
+        account.release(1 << 40);
         account.budget.limit(80);
         account.take(60).unwrap();
         assert_eq!(account.take(11).unwrap_err().wanted, 11);
         assert!(account.take(usize::MAX - 60).is_err());
         account.take(10).unwrap();
-        account.give_back(70);
+        account.release(70);
         assert_eq!((account.budget.held(), account.held.into_inner()), (0, 0));
     }
 
     #[test]
-    fn an_eighth_is_kept_for_handlers_that_hold_no_more_than_that() {
+    fn an_eighth_is_reserved_for_handlers_that_hold_less() {
         let large = account(800);
-        let small = Account::of(Arc::clone(&large.budget));
-        let other = Account::of(Arc::clone(&large.budget));
+        let small = MemoryAccount::new(Arc::clone(&large.budget));
+        let other = MemoryAccount::new(Arc::clone(&large.budget));
         assert_eq!(large.max(), 700);
         large.take(700).unwrap();
         assert!(large.take(1).is_err());
         small.take(40).unwrap();
         other.take(40).unwrap();
-        assert!(small.take(21).is_err(), "all is held");
+        assert!(small.take(21).is_err(), "everything is held");
         small.take(20).unwrap();
-        other.give_back(40);
-        large.give_back(1);
-        assert!(large.take(1).is_err(), "it is for those that hold less");
+        other.release(40);
+        large.release(1);
+        assert!(large.take(1).is_err(), "the reserve is for handlers that hold less");
         small.take(40).unwrap();
-        small.give_back(100);
-        large.give_back(699);
+        small.release(100);
+        large.release(699);
         small.take(700).unwrap();
-        small.give_back(700);
+        small.release(700);
         assert_eq!(large.budget.held(), 0);
     }
 
     #[test]
-    fn a_share_goes_back_whole() {
+    fn a_reservation_is_released_on_drop() {
         let account = Arc::new(account(16));
-        let mut share = Share::of(Arc::clone(&account));
-        share.grow(4).unwrap();
-        share.grow(9).unwrap();
-        assert!(share.grow(2).is_err());
-        assert!(share.another().grow(1).is_ok());
+        let mut reservation = MemoryReservation::new(Arc::clone(&account));
+        reservation.grow(4).unwrap();
+        reservation.grow(9).unwrap();
+        assert!(reservation.grow(2).is_err());
+        assert!(reservation.another().grow(1).is_ok());
         assert_eq!(account.budget.held(), 13);
-        drop(share);
+        drop(reservation);
         assert_eq!(account.budget.held(), 0);
     }
 
     #[tokio::test]
-    async fn who_waits_is_woken_by_what_is_given_back() {
+    async fn a_release_wakes_a_waiting_guest() {
         let account = Arc::new(account(16));
         account.take(14).unwrap();
         let waiter = tokio::spawn({
             let account = Arc::clone(&account);
             async move {
                 while account.take(5).is_err() {
-                    account.room(5).await;
+                    account.available(5).await;
                 }
             }
         });
         tokio::task::yield_now().await;
         assert_eq!(account.budget.waiting.load(Ordering::SeqCst), 1);
-        account.give_back(14);
+        account.release(14);
         waiter.await.unwrap();
         let waiting = account.budget.waiting.load(Ordering::SeqCst);
         assert_eq!((account.budget.held(), waiting), (5, 0));

@@ -1,10 +1,14 @@
-//! From a module's file to code that is linked and can run.
+//! From a module's file to linked code: check, compile (or take from the cache), and link.
 
 pub(crate) mod cache;
-pub(crate) mod check;
+mod capabilities;
+mod check;
 pub(crate) mod compile;
 pub(crate) mod engine_context;
-pub(crate) mod error;
-pub(crate) mod missing;
-pub(crate) mod segments;
-pub(crate) mod snapshot;
+mod error;
+pub(crate) mod exports;
+mod segments;
+mod snapshot;
+
+pub use capabilities::{Capability, MissingCapabilities};
+pub use error::{LoadError, SnapshotError};

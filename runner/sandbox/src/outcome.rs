@@ -1,5 +1,5 @@
-//! What one run of a handler resulted in.
+//! What a run of a handler results in: the outcome for the job, its report, and the evidence of a failure.
 
-pub(crate) mod backtrace;
+mod backtrace;
 pub(crate) mod failure;
 pub(crate) mod report;

@@ -1,106 +1,131 @@
-//! The sandbox: where modules get in, and what all of them share.
+//! The sandbox: loads modules, and owns what all handlers share.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::config::SandboxConfig;
 use crate::digest::Digest;
-use crate::engine::{self, Kind};
-use crate::handler::{Common, Handler};
+use crate::engine::{self, EngineKind};
+use crate::error::SandboxError;
+use crate::grants::Grants;
+use crate::handler::{Handler, Shared};
 use crate::imports::wasi;
-use crate::limits::{Grants, Limits};
-use crate::module::cache::Cache;
-use crate::module::compile::Compiler;
-use crate::module::engine_context::Rooms;
-use crate::module::error::{LoadError, SandboxError};
+use crate::instance::template::Template;
+use crate::limits::Limits;
+use crate::memory_budget::MemoryAccount;
+use crate::module::LoadError;
+use crate::module::cache::ModuleCache;
+use crate::module::compile::{Compiled, Compiler, Source};
+use crate::module::engine_context::{EngineContext, EngineContexts};
+use crate::module::exports;
 
-/// The size of a sandbox, fixed at its start.
-#[derive(Debug, Clone)]
-pub struct SandboxConfig {
-    /// Guests that run at once, 1 or more. More wait for nothing: they end in a host fault.
-    pub max_jobs: u32,
-    /// The largest memory limit of any topic, in bytes. Bounds what an idle slot keeps; a topic may
-    /// raise its limit above it by a reload.
-    pub memory_max: usize,
-    /// The largest table limit of any topic, in elements. Up to a million can be had by a reload.
-    pub tables_max: u32,
-}
+/// Bytes of a page of linear memory.
+const PAGE: usize = 64 << 10;
 
-/// Where handlers run. One a process: all of them share its pools and clocks.
+/// Where handlers run. A process needs one: all handlers share its instance pool, its cache and its memory
+/// budget.
 pub struct Sandbox {
-    rooms: Rooms,
+    contexts: EngineContexts,
     compiler: Compiler,
-    common: Common,
+    shared: Shared,
     tables_max: u32,
 }
 
 impl Sandbox {
-    /// Starts the engine, its clock and its compile threads. Where the machine refuses the address
-    /// space of a pool, it warns and goes on without one.
+    /// Starts the engine, its ticker and the compile threads. If the machine refuses the address space of
+    /// the instance pool, it logs a warning and continues without a pool.
     ///
     /// # Errors
     /// [`SandboxError`] if the engine or a thread does not start.
     pub fn new(config: &SandboxConfig) -> Result<Self, SandboxError> {
-        // Where RUST_BACKTRACE is set, every trap, and every errno of WASI, would capture the host's
-        // frames: 20 to 100 µs a job for what tells nothing about the guest.
+        // With RUST_BACKTRACE, Wasmtime would capture the host's frames for every trap and every errno of
+        // WASI. This takes 20 to 100 µs and says nothing about the guest.
         wasmtime::error::disable_backtrace();
         Ok(Self {
-            rooms: Rooms::start(config)?,
+            contexts: EngineContexts::start(config)?,
             compiler: Compiler::new()?,
-            common: Common::default(),
+            shared: Shared::default(),
             tables_max: engine::pool_tables(config),
         })
     }
 
-    /// Keeps compiled modules in a directory, which is made if it is not there: loading a module that
-    /// is in it takes milliseconds. It holds at most 1 GiB; what was used longest ago goes first.
+    /// Stores compiled modules in a directory, which is created if it does not exist. Loading a module from
+    /// it takes milliseconds. It contains at most 1 GiB; the least recently used modules are removed.
     ///
     /// # Errors
-    /// [`SandboxError::Cache`] if the directory cannot be had, is not ours, or others can write it:
-    /// what lies there is run without another look.
-    pub fn keep_compiled_in(&mut self, folder: &Path) -> Result<(), SandboxError> {
-        self.compiler.keep_in(Cache::open(folder)?);
+    /// [`SandboxError::Cache`] if the directory cannot be opened, belongs to another user, or is writable by
+    /// others: compiled code is trusted.
+    pub fn use_cache_dir(&mut self, path: &Path) -> Result<(), SandboxError> {
+        self.compiler.use_cache(ModuleCache::open(path)?);
         Ok(())
     }
 
-    /// Bounds the linear memory of all guests together, in bytes; without it there is no bound. The guests
-    /// of one handler may hold seven eighths of it; the rest is for handlers that hold less. A guest that
-    /// starts waits for room within its ttr, and one that grows beyond it is interrupted: neither spends an
-    /// attempt. It may be changed while guests run.
+    /// Limits the linear memory of all guests together, in bytes. Initially there is no limit. The guests of
+    /// one handler may use seven eighths of it; the rest is reserved for handlers that hold less. A guest
+    /// that starts waits within its ttr until there is room. A guest that grows beyond the limit ends as a
+    /// host fault, which spends no attempt. The limit may change while guests run.
     pub fn limit_memory(&self, bytes: usize) {
-        self.common.budget.limit(bytes);
+        self.shared.budget.limit(bytes);
     }
 
-    /// Bytes of linear memory that guests hold now, warm ones that wait included.
+    /// Bytes of linear memory that guests hold now, including idle instances.
     pub fn memory_held(&self) -> usize {
-        self.common.budget.held()
+        self.shared.budget.held()
     }
 
-    /// Bytes of linear memory that all guests together may hold; `usize::MAX` for no bound.
+    /// Bytes of linear memory that all guests together may hold; `usize::MAX` without a limit.
     pub fn memory_max(&self) -> usize {
-        self.common.budget.max()
+        self.shared.budget.max()
     }
 
-    /// Whether instances come from a pool, or are made on demand.
+    /// Whether instances come from a pool. If not, they are allocated on demand.
     pub fn is_pooling(&self) -> bool {
-        self.rooms.are_pooling()
+        self.contexts.is_pooling()
     }
 
-    /// Checks and compiles a module, binary or text. It runs none of it, but `_initialize` for a snapshot.
-    /// Blocks, for seconds with a large module: call it where blocking is allowed.
+    /// Checks and compiles a module, binary or text. It runs no function of the module, except
+    /// `_initialize` for a snapshot. It blocks, for seconds with a large module.
     ///
     /// # Errors
-    /// [`LoadError`] says what is wrong with the module and the remedy.
+    /// [`LoadError`] says what is wrong with the module, and the remedy.
     pub fn load(&self, bytes: &[u8], limits: Limits, grants: Grants) -> Result<Handler, LoadError> {
         if limits.tables > self.tables_max {
             return Err(LoadError::PoolTables { wanted: limits.tables, max: self.tables_max });
         }
         wasi::check_dirs(&grants)?;
-        let kind = Kind { metered: limits.fuel > 0, snapshots: limits.instances.snapshot };
-        let room = self.rooms.of(kind).map_err(|error| LoadError::Engine(error.to_string()))?;
+        let kind =
+            EngineKind { counts_fuel: limits.fuel.is_some(), snapshots: limits.instances.snapshot };
+        let context = self
+            .contexts
+            .get(kind)
+            .map_err(|error| LoadError::Engine { reason: error.to_string() })?;
         let digest = Digest::of(bytes);
-        let compiled = self.compiler.compile(&room, bytes, digest, &limits, &grants)?;
-        let (linked, ticker) = (room.link(&compiled.module)?, Arc::clone(&room.ticker));
-        let common = self.common.clone();
-        Handler::new(linked, compiled.origin, digest, limits, grants, ticker, common)
+        let source = Source { bytes, digest, limits: &limits, grants: &grants };
+        let compiled = self.compiler.compile(&context, source)?;
+        let template = self.template(&context, compiled, limits, grants)?;
+        Ok(Handler::new(template, digest, Arc::clone(&context.ticker), self.shared.clone()))
+    }
+
+    fn template(
+        &self,
+        context: &EngineContext,
+        compiled: Compiled,
+        limits: Limits,
+        grants: Grants,
+    ) -> Result<Template, LoadError> {
+        let Compiled { module, image } = compiled;
+        let pages = module.resources_required().max_initial_memory_size.unwrap_or(0);
+        // A warm topic keeps what a job left in memory, so its instances are not reset.
+        let image = image.filter(|_| limits.instances.jobs_each <= 1).map(Arc::new);
+        Ok(Template {
+            linked: context.link(&module)?,
+            exports: exports::find(&module)?,
+            image,
+            initial_memory: usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(PAGE),
+            imports_wasi: module.imports().any(|import| import.module() == wasi::NAMESPACE),
+            limits,
+            grants: Arc::new(grants),
+            account: Arc::new(MemoryAccount::new(Arc::clone(&self.shared.budget))),
+        })
     }
 }

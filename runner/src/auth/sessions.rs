@@ -1,8 +1,8 @@
-//! Sessions of the page: who has shown a token once is known by a cookie then, which no script can read.
+//! Sessions of the page. A browser sends a token once and then a cookie, which scripts cannot read.
 //!
-//! A session lives in the memory of this daemon, for twelve hours at most, and may what its token may at that
-//! very moment: with the token it goes from one request to the next. Their number is bounded; the oldest goes.
-//! What is kept of a session's id is its hash, so that who reads memory has no session.
+//! A session lives in the memory of this daemon for at most twelve hours. It allows what its token currently
+//! allows, and ends when the token is removed. The number of sessions is bounded; a new one replaces the
+//! oldest. Only the hash of a session id is stored, so reading the memory does not reveal a session.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,11 +13,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::tokens::{self, Token, Tokens};
 
-/// How long a session lives.
+/// The lifetime of a session.
 pub(crate) const LIFE: Duration = Duration::from_secs(12 * 3_600);
-/// Sessions of one token.
+/// The most sessions of one token.
 const OF_A_TOKEN_MAX: usize = 16;
-/// Sessions of all tokens.
+/// The most sessions of all tokens together.
 const SESSIONS_MAX: usize = 1_024;
 
 /// The sessions of this daemon.
@@ -30,33 +30,33 @@ struct Session {
 }
 
 impl Sessions {
-    /// Opens a session for who has this token, and answers its id.
+    /// Opens a session for this token and returns its id.
     ///
     /// # Errors
-    /// If the machine gives no random bytes.
+    /// If the system provides no random bytes.
     pub(crate) fn open(&self, token: Arc<Token>, now: Instant) -> io::Result<String> {
         let id = tokens::random()?;
         let mut sessions = self.sessions();
         sessions.retain(|_, session| session.is_alive(now));
-        forget_oldest(&mut sessions, OF_A_TOKEN_MAX, |session| session.token.name == token.name);
-        forget_oldest(&mut sessions, SESSIONS_MAX, |_| true);
+        remove_oldest(&mut sessions, OF_A_TOKEN_MAX, |session| session.token.name == token.name);
+        remove_oldest(&mut sessions, SESSIONS_MAX, |_| true);
         sessions.insert(hash(&id), Session { token, began: now });
         Ok(id)
     }
 
-    /// The token of a session, as the file has it now; none if one of the two is over.
+    /// The token of a session in its current version; `None` if the session or the token no longer exists.
     pub(crate) fn find(&self, id: &str, tokens: &Tokens, now: Instant) -> Option<Arc<Token>> {
         let mut sessions = self.sessions();
         let key = hash(id);
         let session = sessions.get(&key)?;
-        let found = tokens.again(&session.token).filter(|_| session.is_alive(now));
+        let found = tokens.current(&session.token).filter(|_| session.is_alive(now));
         if found.is_none() {
             sessions.remove(&key);
         }
         found
     }
 
-    /// Ends a session, if it is one.
+    /// Ends a session. An unknown id is ignored.
     pub(crate) fn close(&self, id: &str) {
         self.sessions().remove(&hash(id));
     }
@@ -76,17 +76,17 @@ fn hash(id: &str) -> [u8; 32] {
     Sha256::digest(id.as_bytes()).into()
 }
 
-/// Makes room for one more of those that are meant.
-fn forget_oldest(
+/// Removes the oldest matching session if `most` of them exist.
+fn remove_oldest(
     sessions: &mut HashMap<[u8; 32], Session>,
     most: usize,
-    is_meant: impl Fn(&Session) -> bool,
+    matches: impl Fn(&Session) -> bool,
 ) {
-    let meant = || sessions.iter().filter(|(_, session)| is_meant(session));
-    if meant().count() < most {
+    let matching = || sessions.iter().filter(|(_, session)| matches(session));
+    if matching().count() < most {
         return;
     }
-    let oldest = meant().min_by_key(|(_, session)| session.began).map(|(key, _)| *key);
+    let oldest = matching().min_by_key(|(_, session)| session.began).map(|(key, _)| *key);
     if let Some(oldest) = oldest {
         sessions.remove(&oldest);
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_with_its_time_its_token_and_its_logout() {
+    fn a_session_ends_by_age_by_logout_and_with_its_token() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let both = tokens(&["boss", "shop"]);
         let boss = both.iter().find(|token| token.name == "boss").unwrap();
@@ -119,14 +119,14 @@ mod tests {
         assert_eq!(name(&id, &both, now + LIFE), None);
         let id = sessions.open(Arc::clone(boss), now).unwrap();
         assert_eq!(name(&id, &tokens(&["shop"]), now), None);
-        assert_eq!(name(&id, &both, now), None, "it does not come back with the token");
+        assert_eq!(name(&id, &both, now), None, "a session that ended stays ended");
         let id = sessions.open(Arc::clone(boss), now).unwrap();
         sessions.close(&id);
         assert_eq!(name(&id, &both, now), None);
     }
 
     #[test]
-    fn the_oldest_session_of_a_token_makes_room_and_no_others() {
+    fn a_new_session_replaces_the_oldest_of_its_token() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let both = tokens(&["boss", "shop"]);
         let token = |name: &str| both.iter().find(|token| token.name == name).unwrap();

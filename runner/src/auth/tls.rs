@@ -1,4 +1,4 @@
-//! A certificate and its key, as files hold them, made ready to serve.
+//! A TLS certificate and its key, read from files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What is offered inside TLS.
+/// The ALPN protocols, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A certificate pair that is good. Two are the same if their files' contents are.
+/// A valid certificate with its key. Two pairs are equal if the contents of their files are equal.
 #[derive(Clone)]
 pub struct TlsPair {
     /// The file of the certificate chain.
@@ -24,35 +24,36 @@ pub struct TlsPair {
 }
 
 impl TlsPair {
-    /// Reads a pair, and looks whether the key is the certificate's.
+    /// Reads a pair and checks that the key belongs to the certificate.
     ///
     /// # Errors
-    /// What is wrong with which file, for people.
+    /// Which file is invalid, and why.
     pub fn load(cert: &Path, key: &Path) -> Result<Self, String> {
         let read = |path: &Path| {
             std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
         };
         let contents = [read(cert)?, read(key)?];
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&contents[0]).collect();
-        let chain = chain.map_err(|error| format!("{} is no PEM: {error}", cert.display()))?;
+        let chain = chain.map_err(|error| format!("{} is not PEM: {error}", cert.display()))?;
         if chain.is_empty() {
-            return Err(format!("{} holds no certificate", cert.display()));
+            return Err(format!("{} does not contain a certificate", cert.display()));
         }
-        let secret = PrivateKeyDer::from_pem_slice(&contents[1])
-            .map_err(|error| format!("{} holds no private key in PEM: {error}", key.display()))?;
+        let secret = PrivateKeyDer::from_pem_slice(&contents[1]).map_err(|error| {
+            format!("{} does not contain a private key in PEM: {error}", key.display())
+        })?;
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map(|builder| builder.with_no_client_auth())
             .and_then(|builder| builder.with_single_cert(chain, secret));
         let mut config = config.map_err(|error| {
-            format!("{} and {} are no pair: {error}", cert.display(), key.display())
+            format!("{} and {} do not belong together: {error}", cert.display(), key.display())
         })?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         let (cert, key) = (cert.to_owned(), key.to_owned());
         Ok(Self { cert, key, contents, config: Arc::new(config) })
     }
 
-    /// How connections are served with it.
+    /// The server configuration for this pair.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }

@@ -1,8 +1,8 @@
-//! Bearer tokens: who may do what over HTTP, and with which topics.
+//! Bearer tokens: the scopes and topics that each allows over HTTP.
 //!
-//! A file holds a table for each token, with its SHA-256 and not the token: who reads the file can do
-//! nothing with it. A token is 256 random bits, so nobody finds it by trying, and one plain SHA-256 is
-//! enough; the slow hashes for passwords would only cost time at each request.
+//! The file contains a table for each token, with its SHA-256 instead of the token itself, so a leaked file
+//! grants no access. A token has 256 random bits and cannot be guessed. A plain SHA-256 is therefore enough,
+//! and slow password hashes would only delay each request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,29 +17,29 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// The largest file of tokens, in bytes.
+/// The largest token file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
-/// What every token begins with, so that one that leaked is told for what it is.
+/// The prefix of every token, by which scanners recognize a leaked one.
 const PREFIX: &str = "duebox_";
-/// Random bytes of a token.
+/// The number of random bytes in a token.
 const RANDOM: usize = 32;
 
-/// What a token allows.
+/// A group of operations that a token allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// To push jobs, and to cancel, reschedule and run them.
+    /// Push, cancel, reschedule and run jobs.
     Push,
-    /// To pull jobs, and to settle and extend them.
+    /// Pull, settle and extend jobs.
     Consume,
-    /// Everything.
+    /// All operations.
     Admin,
 }
 
 /// One token.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Its name in the file; shown as the holder of jobs, and in the log.
+    /// Its name in the file, which the log and the holder of a job show.
     pub name: String,
     hash: [u8; 32],
     scopes: Vec<Scope>,
@@ -50,14 +50,14 @@ pub struct Token {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<Arc<Token>>);
 
-/// Topics that a token is for: one, or all whose names begin so.
+/// Topics that a token allows: one topic, or all with a prefix.
 #[derive(Debug, PartialEq, Eq)]
 struct TopicRange {
     start: String,
     is_prefix: bool,
 }
 
-/// A token as the file has it.
+/// A token in the form of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenToken {
@@ -67,7 +67,7 @@ struct WrittenToken {
 }
 
 impl Scope {
-    /// Its word.
+    /// Its name in the file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Push => "push",
@@ -84,10 +84,10 @@ impl fmt::Display for Scope {
 }
 
 impl Tokens {
-    /// Reads a file of tokens.
+    /// Reads a token file.
     ///
     /// # Errors
-    /// What is wrong with the file, for people.
+    /// What is wrong with the file.
     pub fn load(path: &Path) -> Result<Self, String> {
         let mut text = String::new();
         let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
@@ -98,26 +98,26 @@ impl Tokens {
         Self::parse(&text)
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of a token file.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let written: BTreeMap<String, WrittenToken> =
             toml::from_str(text).map_err(|error| error.to_string())?;
         if written.is_empty() {
-            return Err("it holds no token".to_owned());
+            return Err("it contains no token".to_owned());
         }
         let tokens = written.into_iter().map(|(name, token)| token.checked(name).map(Arc::new));
         tokens.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether this one is among them, just as it is.
+    /// Whether the file contains this token with the same scopes and topics.
     pub fn have(&self, token: &Token) -> bool {
         self.0.iter().any(|known| **known == *token)
     }
 
-    /// The one that was sent, if it is one of them. However much of it is right takes the same time.
+    /// The token with this value. The comparison takes the same time for every value.
     pub fn find(&self, sent: &str) -> Option<Arc<Token>> {
         let hash: [u8; 32] = Sha256::digest(sent.as_bytes()).into();
         let mut found = None;
@@ -129,13 +129,13 @@ impl Tokens {
         found
     }
 
-    /// All of them.
+    /// All tokens.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Token>> {
         self.0.iter()
     }
 
-    /// The same token as the file has it now, if it still has it.
-    pub fn again(&self, token: &Token) -> Option<Arc<Token>> {
+    /// The current version of a token, or `None` if the file no longer contains it.
+    pub fn current(&self, token: &Token) -> Option<Arc<Token>> {
         self.0.iter().find(|known| bool::from(known.hash.ct_eq(&token.hash))).cloned()
     }
 }
@@ -146,14 +146,14 @@ impl WrittenToken {
             !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_graphic());
         if !is_name {
             return Err(format!(
-                "{name:?} is no name of a token: write 1 to 64 visible ASCII characters"
+                "{name:?} is not a token name: use 1 to 64 visible ASCII characters"
             ));
         }
         let hash = hash_of_hex(&self.sha256).ok_or_else(|| {
-            format!("sha256 of {name} is not 64 hex digits; see duebox token new")
+            format!("the sha256 of {name} is not 64 hex digits; see duebox token new")
         })?;
         if self.scopes.is_empty() {
-            return Err(format!("{name} has no scopes: choose among push, consume and admin"));
+            return Err(format!("{name} has no scopes: write some of push, consume and admin"));
         }
         if self.topics.is_empty() {
             return Err(format!(
@@ -175,7 +175,7 @@ impl TopicRange {
         let is_good = start.chars().all(allowed) && (is_prefix || !start.is_empty());
         if !is_good {
             return Err(format!(
-                "{text:?} in the topics of {token} is neither a topic nor a prefix with * at its end"
+                "{text:?} in the topics of {token} is neither a topic name nor a prefix with a final *"
             ));
         }
         Ok(Self { start: start.to_owned(), is_prefix })
@@ -188,12 +188,12 @@ impl TopicRange {
 }
 
 impl Token {
-    /// What it allows, as the file says it.
+    /// Its scopes, in the order of the file.
     pub fn scopes(&self) -> &[Scope] {
         &self.scopes
     }
 
-    /// What topics it is for: names, and prefixes with `*` at their ends.
+    /// Its topics: names, and prefixes with a final `*`.
     pub fn topics(&self) -> Vec<String> {
         let written = |range: &TopicRange| {
             let end = if range.is_prefix { "*" } else { "" };
@@ -202,21 +202,21 @@ impl Token {
         self.topics.iter().map(written).collect()
     }
 
-    /// Whether it allows this.
+    /// Whether it allows the operations of a scope.
     pub fn has(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
     }
 
-    /// Whether it is for this topic.
+    /// Whether it allows this topic.
     pub fn covers(&self, topic: &TopicName) -> bool {
         self.topics.iter().any(|range| range.covers(topic))
     }
 }
 
-/// A new token, and the SHA-256 that stands for it in the file.
+/// Generates a token and its SHA-256 for the token file.
 ///
 /// # Errors
-/// If the machine gives no random bytes.
+/// If the system provides no random bytes.
 pub fn make() -> std::io::Result<(String, String)> {
     let token = format!("{PREFIX}{}", random()?);
     let hash = Sha256::digest(token.as_bytes());
@@ -224,10 +224,10 @@ pub fn make() -> std::io::Result<(String, String)> {
     Ok((token, hex))
 }
 
-/// 256 random bits, as letters, digits, `-` and `_`.
+/// 256 random bits, encoded as letters, digits, `-` and `_`.
 ///
 /// # Errors
-/// If the machine gives no random bytes.
+/// If the system provides no random bytes.
 pub fn random() -> std::io::Result<String> {
     let mut bytes = [0; RANDOM];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -256,7 +256,7 @@ mod tests {
     const REST: &str = "scopes = [\"push\"]\ntopics = [\"order.*\", \"mail\"]\n";
 
     #[test]
-    fn a_token_is_found_by_what_it_is_and_nothing_else() {
+    fn a_token_is_found_only_by_its_value() {
         let (token, hash) = make().unwrap();
         assert_eq!((token.len(), hash.len()), (PREFIX.len() + 43, 64));
         assert_ne!(make().unwrap().0, token);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_administers_may_do_everything() {
+    fn admin_includes_every_scope() {
         let rest = "scopes = [\"admin\"]\ntopics = [\"*\"]\n";
         let (token, hash) = make().unwrap();
         let found = Tokens::parse(&file("boss", &hash, rest)).unwrap().find(&token).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_with_its_name() {
+    fn invalid_tokens_are_refused_by_name() {
         let hash = "0".repeat(64);
         for (text, why) in [
             (String::new(), "no token"),
@@ -290,7 +290,7 @@ mod tests {
             (file("a", &hash, "scopes = [\"fly\"]\ntopics = [\"*\"]"), "fly"),
             (file("a", &hash, "scopes = [\"push\"]\ntopics = [\"a*b\"]"), "neither a topic"),
             (file("a", &hash, &format!("{REST}speed = 1")), "speed"),
-            (file("\"a b\"", &hash, REST), "no name"),
+            (file("\"a b\"", &hash, REST), "not a token name"),
         ] {
             let error = Tokens::parse(&text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -54,7 +54,7 @@ pub struct Pulled {
     /// Runner's deaths allowed to a job.
     pub max_crashes: u32,
     /// What a job keeps that died of them; empty forgets it instead.
-    pub crashed_info: String,
+    pub crashed_info: Option<String>,
     /// Whether jobs with a due time that is none are forgotten.
     pub discards_bad: bool,
 }
@@ -149,7 +149,7 @@ async fn tend_pulled(
         let reclaim = ReclaimRule {
             max_crashes: pulled.max_crashes,
             delay: Duration::ZERO,
-            info: &pulled.crashed_info,
+            info: pulled.crashed_info.as_deref(),
         };
         let promote = Promotion { jobs: BATCH_MAX, skip: 0, discards_bad: pulled.discards_bad };
         let turn = Turn { reclaim: Some(reclaim), promote: Some(promote), ..Turn::default() };
@@ -185,8 +185,11 @@ async fn reclaim_unbound(
         }
     }
     for topic in &with_work(queue, shards).await? {
-        let rule =
-            ReclaimRule { max_crashes: UNBOUND_CRASHES_MAX, delay: Duration::ZERO, info: &crashed };
+        let rule = ReclaimRule {
+            max_crashes: UNBOUND_CRASHES_MAX,
+            delay: Duration::ZERO,
+            info: Some(&crashed),
+        };
         let reply = queue.turn(topic, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
         if jobs > 0 {

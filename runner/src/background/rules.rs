@@ -2,6 +2,7 @@
 //! manifest says, when it says so, and again each minute, for a Redis that lost them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,15 +31,15 @@ impl Topic {
     pub fn rules(&self) -> Limits {
         let shards = self.shards.max(1);
         Limits {
-            per_key: self.per_key_concurrency,
+            per_key: NonZero::new(self.per_key_concurrency),
             relaxed: self.order == KeyOrder::Relaxed,
-            max_pending: self.max_pending.div_ceil(shards.into()),
-            max_running: self.max_running.div_ceil(shards),
+            max_pending: NonZero::new(self.max_pending.div_ceil(shards.into())),
+            max_running: NonZero::new(self.max_running.div_ceil(shards)),
             rate: self.rate.map(|rate| Rate::part(rate, shards)),
-            burst: self.burst.div_ceil(shards),
-            ttl: self.ttl,
+            burst: NonZero::new(self.burst.div_ceil(shards)),
+            ttl: Some(self.ttl).filter(|ttl| !ttl.is_zero()),
             priorities: self.priorities,
-            shards: self.shards,
+            shards: NonZero::new(self.shards),
         }
     }
 }

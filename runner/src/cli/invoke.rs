@@ -14,14 +14,14 @@ use std::time::Duration;
 use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    HttpClient, Interrupt, Invocation, JobContext, Level, LogSink, MemoryKv, World,
+    HostServices, HttpClient, Interrupt, Invocation, JobContext, Level, LogSink, MemoryKv,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::runtime::Handle;
 
 use self::grants::GrantArgs;
-use self::run_report::RunReport;
+use self::run_report::InvokeReport;
 use self::setup::InvokeSetup;
 use super::support::failure::{FAILED, Failure};
 use super::support::payload::Source;
@@ -138,12 +138,15 @@ pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Fail
     let logs: Arc<dyn LogSink> = lines.clone();
     let report = target::block_on(async {
         let http = Some(HttpClient::new(Handle::current()));
-        let world =
-            Arc::new(World { http, kv: Some(Arc::new(MemoryKv::new())), ..World::of(logs) });
+        let world = Arc::new(HostServices {
+            http,
+            kv: Some(Arc::new(MemoryKv::new())),
+            ..HostServices::with_logs(logs)
+        });
         Ok(handler.run(invocation, Interrupt::new(), world).await)
     })?;
     let logs = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let run_report = RunReport::new(report, handler.digest(), logs);
+    let run_report = InvokeReport::new(report, handler.digest(), logs);
     if json {
         output::print_json(&run_report)?;
     } else {

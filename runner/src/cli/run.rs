@@ -46,13 +46,10 @@ impl Failure {
         if let Some(error) = error.downcast_ref::<QueueError>() {
             return Self::of_queue(error);
         }
-        if let Some(error) = error.downcast_ref::<SandboxError>() {
-            return Self::of_sandbox(error);
-        }
         if let Some(error) = error.downcast_ref::<BindError>() {
             return Self::failed(text, error.remedy());
         }
-        if error.is::<RedisServerError>() || error.is::<Unfit>() {
+        if error.is::<SandboxError>() || error.is::<RedisServerError>() || error.is::<Unfit>() {
             return Self::with_own_remedy(text);
         }
         Self::failed(text, "check the manifest with: duebox check")

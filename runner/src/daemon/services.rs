@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use duebox_queue::{LatencyStats, Queue, WakeUpHub};
-use duebox_sandbox::{HttpClient, LogSink, Sandbox, World};
+use duebox_sandbox::{HostServices, HttpClient, LogSink, Sandbox};
 
 use super::redis::Connected;
 use super::threads::AllThreads;
@@ -105,10 +105,10 @@ fn executor(
     Ground {
         threads: threads.guests.threads(runner.threads),
         slots: Ground::slots(runner.max_jobs),
-        world: Arc::new(World {
+        world: Arc::new(HostServices {
             http: Some(HttpClient::new(threads.network.handle().clone())),
             kv: Some(Arc::clone(store) as _),
-            ..World::of(Arc::clone(handler_log) as Arc<dyn LogSink>)
+            ..HostServices::with_logs(Arc::clone(handler_log) as Arc<dyn LogSink>)
         }),
     }
 }

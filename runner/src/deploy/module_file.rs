@@ -1,7 +1,6 @@
 //! The file of a handler module: read whole and bounded, loaded into the sandbox, and tried on the topic's
 //! smoke cases.
 
-use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -79,8 +78,7 @@ impl ModuleError {
                 path.display()
             ),
             Self::Refused { topic, path, error, .. } => {
-                let (path, problem) = (path.display(), error.problem());
-                format!("topic {topic}: the handler {path} is refused: {problem}")
+                format!("topic {topic}: the handler {} is refused: {error}", path.display())
             }
             Self::Smoke { topic, path, error, .. } => {
                 format!("topic {topic}: the handler {} is refused: {error}", path.display())
@@ -88,18 +86,16 @@ impl ModuleError {
         }
     }
 
-    /// What to do about it.
-    pub fn remedy(&self) -> Cow<'static, str> {
+    /// What to do about it. The error of a refused module states its own remedy too.
+    pub fn remedy(&self) -> &'static str {
         match self {
-            Self::None(_) => "add `handler` to run its jobs here".into(),
-            Self::Unreadable { .. } => "build it, or correct `handler`".into(),
+            Self::None(_) => "add `handler` to run its jobs here",
+            Self::Unreadable { .. } => "build it, or correct `handler`",
             Self::Pin { .. } => {
-                "restore the file, or set `sha256` to the new digest if it should run".into()
+                "restore the file, or set `sha256` to the new digest if it should run"
             }
-            Self::Refused { error, .. } => error
-                .remedy()
-                .unwrap_or("docs/reference/abi.md says what a handler must have".into()),
-            Self::Smoke { .. } => "correct the handler, or `smoke` if the case is wrong".into(),
+            Self::Refused { .. } => "docs/reference/abi.md says what a handler must have",
+            Self::Smoke { .. } => "correct the handler, or `smoke` if the case is wrong",
         }
     }
 
@@ -115,7 +111,10 @@ impl ModuleError {
 
 impl fmt::Display for ModuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.problem(), self.remedy())
+        match self {
+            Self::Refused { .. } => f.write_str(&self.problem()),
+            _ => write!(f, "{}; {}", self.problem(), self.remedy()),
+        }
     }
 }
 
@@ -129,7 +128,7 @@ pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, Sandb
     let mut sandbox = Sandbox::new(config)?;
     sandbox.limit_memory(runner.memory);
     if let Some(cache) = &runner.cache {
-        match sandbox.keep_compiled_in(&cache.path) {
+        match sandbox.use_cache_dir(&cache.path) {
             Err(error) if cache.is_named => return Err(error),
             Err(error) => warn!("{error}; going on without, modules are compiled at every start"),
             Ok(()) => {}

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use duebox_job::{FailureClass, JobId, Outcome, TopicError, TopicName};
 use duebox_sandbox::{
-    Handler, Interrupt, Invocation, JobContext, KeyValue, Level, LogSink, MemoryKv, Report, World,
+    Handler, HostServices, Interrupt, Invocation, JobContext, KeyValue, Level, LogSink, MemoryKv,
+    RunReport,
 };
 use jiff::Timestamp;
 use tracing::debug;
@@ -131,11 +132,11 @@ fn invocation(topic: &TopicName, case: usize, smoke: &SmokeCase, settings: &Topi
 }
 
 /// Runs a case; again where the host had no room for it, as long as the case itself could take.
-async fn run(handler: &Handler, invocation: &Invocation) -> Report {
+async fn run(handler: &Handler, invocation: &Invocation) -> RunReport {
     let until = Instant::now() + invocation.ttr;
     loop {
         let kv = Some(Arc::new(MemoryKv::new()) as Arc<dyn KeyValue>);
-        let world = Arc::new(World { kv, ..World::of(Arc::new(SmokeLog)) });
+        let world = Arc::new(HostServices { kv, ..HostServices::with_logs(Arc::new(SmokeLog)) });
         let report = handler.run(invocation.clone(), Interrupt::new(), world).await;
         if !matches!(report.outcome, Outcome::HostFault(_)) || Instant::now() >= until {
             return report;
@@ -158,7 +159,7 @@ fn said(outcome: &Outcome) -> Option<Expected> {
     }
 }
 
-fn refusal(case: usize, cases: usize, smoke: &SmokeCase, report: &Report) -> SmokeError {
+fn refusal(case: usize, cases: usize, smoke: &SmokeCase, report: &RunReport) -> SmokeError {
     let with = |what: &str, reason: &str| match reason {
         "" => what.to_owned(),
         reason => format!("{what}: {}", told(reason)),

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duebox_sandbox::thread_time;
+use duebox_sandbox::thread_cpu_time;
 
 use super::Shared;
 use super::threads::TURN_MAX;
@@ -71,9 +71,9 @@ impl Crossing {
     pub(super) async fn quick(mut self) {
         let closed = poll_fn(|context| {
             // By the wall clock it would be charged for what others took while it waited for the core.
-            let began = thread_time();
+            let began = thread_cpu_time();
             let polled = self.lane.as_mut().poll(context);
-            let taken = thread_time().saturating_sub(began);
+            let taken = thread_cpu_time().saturating_sub(began);
             self.stretch.keep(taken);
             self.shared.share.quick_time.spend(Instant::now(), taken);
             match polled {

@@ -1,73 +1,73 @@
-//! What stands around a manifest: the flags of the command line and the environment.
+//! The flags and environment variables that override or complete a manifest.
 //!
-//! Precedence is flag, then `DUEBOX_…` variable, then file. Both are captured once, so that a reload
-//! of the manifest sees the same environment as the start.
+//! A flag takes precedence over its `DUEBOX_…` variable, and the variable over the file. Both are captured
+//! once, so that a reload sees the same environment as the start.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Values from the command line that stand over the manifest.
+/// Command-line flags that override the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `--redis-url`: stands over `redis.url`.
+    /// `--redis-url` overrides `redis.url`.
     pub redis_url: Option<String>,
-    /// `--log`: stands over `runner.log`.
+    /// `--log` overrides `runner.log`.
     pub log: Option<String>,
-    /// `--log-format`: stands over `runner.log_format`.
+    /// `--log-format` overrides `runner.log_format`.
     pub log_format: Option<String>,
 }
 
-/// Flags and environment variables, as they were when they were captured.
+/// Flags and environment variables, captured once.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     flags: Flags,
     variables: BTreeMap<String, String>,
-    /// No handler is run: what handlers are given is neither read nor looked for.
+    /// No handler runs: secrets are not read and directories are not checked.
     runs_no_handlers: bool,
 }
 
-/// A text with its origin: a place in the manifest, or a flag or variable that stands over it.
+/// A string with its origin: a place in the manifest, or the flag or variable that overrides it.
 pub(super) struct Setting {
     pub(super) text: String,
-    /// The key, flag or variable it was written under.
+    /// The key, flag or variable that set it.
     pub(super) name: &'static str,
     pub(super) at: Option<Range<usize>>,
 }
 
-/// Why a `${…}` in a text has no meaning.
+/// Why a string cannot be expanded.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum ExpandError {
-    #[error("the variable {0} is not set")]
+    #[error("variable {0} is not set")]
     Unset(String),
-    #[error("`${{` without its `}}`")]
+    #[error("`${{` without a closing `}}`")]
     Unclosed,
-    #[error("`${{{0}}}` names no variable")]
+    #[error("`${{{0}}}` is not a valid variable name")]
     Name(String),
-    #[error("a `$` that is followed by neither `{{` nor `$`")]
+    #[error("`$` must be followed by `{{` or `$`")]
     Lone,
 }
 
 impl ExpandError {
-    /// What to do about it.
+    /// The remedy.
     pub(super) fn hint(&self) -> String {
         match self {
-            Self::Unset(name) => format!("set {name}, or give a default: ${{{name}:-default}}"),
-            Self::Unclosed => "close it: ${NAME}".to_owned(),
-            Self::Name(_) => "a name has letters, digits and `_`: ${NAME}".to_owned(),
+            Self::Unset(name) => format!("set {name}, or write a default: ${{{name}:-default}}"),
+            Self::Unclosed => "write ${NAME}".to_owned(),
+            Self::Name(_) => "use letters, digits and `_`, such as ${NAME}".to_owned(),
             Self::Lone => "write ${NAME} for a variable, $$ for a dollar sign".to_owned(),
         }
     }
 }
 
 impl std::fmt::Debug for Environment {
-    /// Leaves the variables out: they hold secrets.
+    /// Omits the variables, because they hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Environment").field("flags", &self.flags).finish_non_exhaustive()
     }
 }
 
 impl Environment {
-    /// Flags and the environment of this process. Variables that are not UTF-8 count as unset.
+    /// The flags and the variables of this process. Variables that are not UTF-8 count as unset.
     pub fn of_process(flags: Flags) -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -75,18 +75,18 @@ impl Environment {
         Self { flags, variables, runs_no_handlers: false }
     }
 
-    /// Flags and variables as given.
+    /// The given flags and variables.
     pub fn new(flags: Flags, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { flags, variables: variables.into_iter().collect(), runs_no_handlers: false }
     }
 
-    /// The same for who runs no handler: secrets are not read and directories not looked for, so that
-    /// a job can be pushed from where neither is to be had.
+    /// The same environment for a command that runs no handler. Secrets are not read and directories are
+    /// not checked, so that jobs can be pushed from a machine that has neither.
     pub fn without_handlers(self) -> Self {
         Self { runs_no_handlers: true, ..self }
     }
 
-    /// Whether handlers are run, and what they are given must be there.
+    /// Whether handlers run, so that their secrets and directories must exist.
     pub(super) fn runs_handlers(&self) -> bool {
         !self.runs_no_handlers
     }
@@ -96,8 +96,8 @@ impl Environment {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// What the flag or else the variable says instead of the file; an empty variable says nothing.
-    fn over(
+    /// The flag, or else the variable, that overrides the file. An empty variable counts as unset.
+    fn first_set(
         flag: Option<&String>,
         flag_name: &'static str,
         variable: Option<&str>,
@@ -111,26 +111,31 @@ impl Environment {
 
     pub(super) fn redis_url(&self) -> Option<Setting> {
         let variable = self.variable("DUEBOX_REDIS_URL");
-        Self::over(self.flags.redis_url.as_ref(), "--redis-url", variable, "DUEBOX_REDIS_URL")
+        Self::first_set(self.flags.redis_url.as_ref(), "--redis-url", variable, "DUEBOX_REDIS_URL")
     }
 
     pub(super) fn log(&self) -> Option<Setting> {
-        Self::over(self.flags.log.as_ref(), "--log", self.variable("DUEBOX_LOG"), "DUEBOX_LOG")
+        Self::first_set(self.flags.log.as_ref(), "--log", self.variable("DUEBOX_LOG"), "DUEBOX_LOG")
     }
 
     pub(super) fn log_format(&self) -> Option<Setting> {
         let variable = self.variable("DUEBOX_LOG_FORMAT");
-        Self::over(self.flags.log_format.as_ref(), "--log-format", variable, "DUEBOX_LOG_FORMAT")
+        Self::first_set(
+            self.flags.log_format.as_ref(),
+            "--log-format",
+            variable,
+            "DUEBOX_LOG_FORMAT",
+        )
     }
 
-    /// What stands over `server.listen`. An empty variable says nothing, so it turns nothing off.
+    /// The variable that overrides `server.listen`. An empty variable counts as unset; it does not disable HTTP.
     pub(super) fn listen(&self) -> Option<Setting> {
-        Self::over(None, "", self.variable("DUEBOX_LISTEN"), "DUEBOX_LISTEN")
+        Self::first_set(None, "", self.variable("DUEBOX_LISTEN"), "DUEBOX_LISTEN")
     }
 
-    /// Replaces `${VAR}`, `${VAR:-default}` and `$$` in a text.
+    /// Replaces `${VAR}`, `${VAR:-default}` and `$$` in a string.
     ///
-    /// As in a shell, the default serves for a variable that is unset or empty.
+    /// As in a shell, the default applies to a variable that is unset or empty.
     pub(super) fn expand(&self, text: &str) -> Result<String, ExpandError> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
@@ -142,7 +147,7 @@ impl Environment {
                 rest = after;
             } else if let Some(after) = rest.strip_prefix('{') {
                 let (inside, after) = after.split_once('}').ok_or(ExpandError::Unclosed)?;
-                expanded.push_str(self.meaning(inside)?);
+                expanded.push_str(self.value_of(inside)?);
                 rest = after;
             } else {
                 return Err(ExpandError::Lone);
@@ -152,15 +157,15 @@ impl Environment {
         Ok(expanded)
     }
 
-    /// The value that stands for what is between `${` and `}`.
-    fn meaning<'a>(&'a self, inside: &'a str) -> Result<&'a str, ExpandError> {
+    /// The value of the expression between `${` and `}`.
+    fn value_of<'a>(&'a self, inside: &'a str) -> Result<&'a str, ExpandError> {
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         };
-        let proper = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        let is_valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if !proper {
+        if !is_valid {
             return Err(ExpandError::Name(inside.to_owned()));
         }
         match (self.variable(name), default) {
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_meaning_is_refused() {
+    fn invalid_expressions_are_refused() {
         let environment = environment();
         assert_eq!(environment.expand("${NONE}"), Err(ExpandError::Unset("NONE".into())));
         assert_eq!(environment.expand("${HOST"), Err(ExpandError::Unclosed));
@@ -207,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_beats_a_variable_and_an_empty_variable_says_nothing() {
+    fn a_flag_overrides_a_variable_and_an_empty_variable_is_unset() {
         let variables = |url: &str| [("DUEBOX_REDIS_URL".to_owned(), url.to_owned())];
         let flags = Flags { redis_url: Some("redis://flag".into()), ..Flags::default() };
         let url = |flags, variable| {

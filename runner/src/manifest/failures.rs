@@ -1,26 +1,26 @@
-//! `backoff`, `on` and `breaker`: what a topic does about attempts that fail.
+//! `backoff`, `on` and `breaker`: how a topic handles failed attempts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use duebox_job::{Backoff, FailureClass, Policy};
+use duebox_job::{Backoff, BackoffError, FailureClass, Policy, format_duration};
 use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::keys::{BACKOFF, BREAKER, nearest};
 use super::reader::{ManifestReader, kind};
 use super::section::{Section, Value};
-use super::topic::LONGEST;
+use super::topic_settings::LONGEST;
 
-/// Failures in a row that a breaker may wait for.
+/// The highest `breaker.failures`.
 const FAILURES_MAX: u32 = 1_000_000;
 const PROBE_LEAST: Duration = Duration::from_millis(100);
 const PROBE_LONGEST: Duration = Duration::from_secs(86_400);
 
-const DEAD_OR_DISCARD: &str = "write \"dead\" or \"discard\"; a dead job can be requeued by hand";
+const DEAD_OR_DISCARD: &str = "write \"dead\" or \"discard\"; a dead job can be requeued manually";
 
-/// Reads `backoff`: one wait, a list of waits, or the numbers of an exponential.
+/// Reads `backoff`: one wait, an array of waits, or the parameters of an exponential backoff.
 pub(super) fn read_backoff(section: &Section<'_>) -> Option<Backoff> {
     let reader = section.reader();
     let backoff = match section.value("backoff")?.get_ref() {
@@ -29,21 +29,13 @@ pub(super) fn read_backoff(section: &Section<'_>) -> Option<Backoff> {
             Backoff::exponential(wait, 1.0, wait, 0.0)
         }
         DeValue::Array(waits) => Backoff::schedule(read_waits(reader, waits)?),
-        DeValue::Table(_) => {
-            let numbers = section.section("backoff", &BACKOFF);
-            let second = Duration::from_secs(1);
-            let base = numbers.duration("base", Duration::ZERO..=LONGEST).unwrap_or(second);
-            let factor = numbers.number("factor").unwrap_or(2.0);
-            let hour = Duration::from_secs(3600);
-            let max = numbers.duration("max", Duration::ZERO..=LONGEST).unwrap_or(hour.max(base));
-            Backoff::exponential(base, factor, max, numbers.number("jitter").unwrap_or(0.2))
-        }
+        DeValue::Table(_) => read_exponential(&section.section("backoff", &BACKOFF)),
         other => {
             let title = format!(
-                "`backoff` is {}; it must be a duration, a list of durations or a table",
+                "`backoff` is {}; it must be a duration, an array of durations or a table",
                 kind(other)
             );
-            let hint = "write \"10s\", [\"2m\", \"10m\"] or { base = \"1s\", factor = 2.0, max = \"1h\", jitter = 0.2 }";
+            let hint = format!("write \"10s\", [\"2m\", \"10m\"] or {}", default_backoff());
             reader.refuse(section.value_at("backoff"), title, hint);
             return None;
         }
@@ -51,14 +43,38 @@ pub(super) fn read_backoff(section: &Section<'_>) -> Option<Backoff> {
     match backoff {
         Ok(backoff) => Some(backoff),
         Err(error) => {
-            let hint = "the default is { base = \"1s\", factor = 2.0, max = \"1h\", jitter = 0.2 }";
+            let hint = format!("the default is {}", default_backoff());
             reader.refuse(section.key_at("backoff"), error.to_string(), hint);
             None
         }
     }
 }
 
-/// Reads every entry of a list of waits, so that all bad ones are told; `None` if one was.
+/// The default backoff as the manifest writes it, for hints.
+fn default_backoff() -> String {
+    format!(
+        "{{ base = \"{}\", factor = {:?}, max = \"{}\", jitter = {:?} }}",
+        format_duration(Backoff::DEFAULT_BASE),
+        Backoff::DEFAULT_FACTOR,
+        format_duration(Backoff::DEFAULT_MAX),
+        Backoff::DEFAULT_JITTER,
+    )
+}
+
+/// Reads the parameters of an exponential backoff. A missing `max` is at least `base`.
+fn read_exponential(parameters: &Section<'_>) -> Result<Backoff, BackoffError> {
+    let base =
+        parameters.duration("base", Duration::ZERO..=LONGEST).unwrap_or(Backoff::DEFAULT_BASE);
+    let max = parameters.duration("max", Duration::ZERO..=LONGEST);
+    Backoff::exponential(
+        base,
+        parameters.number("factor").unwrap_or(Backoff::DEFAULT_FACTOR),
+        max.unwrap_or(Backoff::DEFAULT_MAX.max(base)),
+        parameters.number("jitter").unwrap_or(Backoff::DEFAULT_JITTER),
+    )
+}
+
+/// Reads an array of waits and reports every invalid one; `None` if one is invalid.
 fn read_waits(reader: &ManifestReader<'_>, waits: &DeArray<'_>) -> Option<Vec<Duration>> {
     let waits: Vec<Option<Duration>> = waits
         .iter()
@@ -67,12 +83,12 @@ fn read_waits(reader: &ManifestReader<'_>, waits: &DeArray<'_>) -> Option<Vec<Du
     waits.into_iter().collect()
 }
 
-/// When the breaker of a topic opens, and how long it waits before it tries a job.
+/// When the breaker of a topic opens, and when it tries a job again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerRule {
-    /// Failures in a row that open it; 0 for never.
+    /// Consecutive failures that open it; 0 = never.
     pub failures: u32,
-    /// How long it starts no job before it tries one.
+    /// How long it stays open before it tries one job.
     pub probe: Duration,
 }
 
@@ -82,7 +98,7 @@ impl Default for BreakerRule {
     }
 }
 
-/// The keys of a `breaker`, as far as they are written.
+/// The keys of `breaker` that the table sets.
 #[derive(Default, Clone, Copy)]
 pub(super) struct BreakerSettings {
     failures: Option<u32>,
@@ -99,7 +115,7 @@ impl BreakerSettings {
         }
     }
 
-    /// Lays these settings over the defaults, and both over what goes where neither says anything.
+    /// These settings, else those of `[defaults]`, else the built-in ones.
     pub(super) fn over(self, defaults: Self) -> BreakerRule {
         let base = BreakerRule::default();
         BreakerRule {
@@ -109,7 +125,7 @@ impl BreakerSettings {
     }
 }
 
-/// Reads `on`: a policy for each class it names.
+/// Reads `on`: a policy for each listed failure class.
 pub(super) fn read_policies(section: &Section<'_>) -> BTreeMap<FailureClass, Policy> {
     let reader = section.reader();
     let read = |(key, value): (&Spanned<Cow<'_, str>>, &Value<'_>)| {
@@ -120,7 +136,7 @@ pub(super) fn read_policies(section: &Section<'_>) -> BTreeMap<FailureClass, Pol
                 Some(class) => format!("did you mean `{class}`?"),
                 None => format!("the classes are {}", names.join(", ")),
             };
-            reader.refuse(Some(key.span()), format!("`{name}` is no class of failure"), hint);
+            reader.refuse(Some(key.span()), format!("`{name}` is not a failure class"), hint);
             return None;
         };
         let text = reader.text(name, value)?;
@@ -133,7 +149,7 @@ pub(super) fn read_policies(section: &Section<'_>) -> BTreeMap<FailureClass, Pol
     entries.filter_map(read).collect()
 }
 
-/// A class that cannot get better cannot be tried again.
+/// Refuses `retry` for a class whose cause a retry does not change.
 fn check_policy(
     reader: &ManifestReader<'_>,
     class: FailureClass,
@@ -145,12 +161,12 @@ fn check_policy(
         (_, Policy::Dead | Policy::Discard) => return true,
         (Crashed, Policy::Retry) => {
             let hint = "raise max_crashes for more runs, or write \"dead\" or \"discard\"";
-            ("such a job was tried as often as max_crashes allows", hint)
+            ("the job has already used its max_crashes", hint)
         }
-        (BadDue, Policy::Retry) => ("its due time is no time, and stays so", DEAD_OR_DISCARD),
-        (BadOptions, Policy::Retry) => ("its options cannot be read, and stay so", DEAD_OR_DISCARD),
-        (Expired, Policy::Retry) => ("its time to start is over, and stays so", DEAD_OR_DISCARD),
-        (Orphan, Policy::Retry) => ("it was in no state that it could go back to", DEAD_OR_DISCARD),
+        (BadDue, Policy::Retry) => ("its due time stays invalid", DEAD_OR_DISCARD),
+        (BadOptions, Policy::Retry) => ("its options stay invalid", DEAD_OR_DISCARD),
+        (Expired, Policy::Retry) => ("it stays expired", DEAD_OR_DISCARD),
+        (Orphan, Policy::Retry) => ("it has no state to return to", DEAD_OR_DISCARD),
         _ => return true,
     };
     let title = format!("`{class}` cannot be \"retry\": {why}");

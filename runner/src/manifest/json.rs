@@ -1,5 +1,5 @@
-//! A value of the manifest as JSON text, for what a handler reads: texts as they are, the rest as
-//! JSON, with `${VAR}` replaced in every text inside it. Payloads that a manifest holds are such values.
+//! Values of the manifest that a handler reads: `config` entries and payloads. A string stays as it is; any
+//! other value becomes JSON. `${VAR}` is replaced in every string.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use super::reader::{ManifestReader, integer_of, kind};
 use super::section::{Section, Value};
 
-/// A text as it is, anything else as JSON.
+/// A string as it is, any other value as JSON.
 pub(super) fn read_as_text(
     reader: &ManifestReader<'_>,
     name: &str,
@@ -23,21 +23,23 @@ pub(super) fn read_as_text(
     }
 }
 
-/// The payload of a job: a text, or a table or a list, which becomes JSON; nothing is the empty text.
+/// The payload of a job: a string, or a table or an array, which becomes JSON. The default is empty.
 pub(super) fn read_payload(section: &Section<'_>) -> Option<Bytes> {
     let Some(value) = section.value("payload") else { return Some(Bytes::new()) };
     let reader = section.reader();
     if !matches!(value.get_ref(), DeValue::String(_) | DeValue::Table(_) | DeValue::Array(_)) {
-        let title =
-            format!("`payload` is {}; it must be a text, a table or a list", kind(value.get_ref()));
-        let hint = "put it in quotes; a table or a list becomes JSON";
+        let title = format!(
+            "`payload` is {}; it must be a string, a table or an array",
+            kind(value.get_ref())
+        );
+        let hint = "write it in quotes; a table or an array becomes JSON";
         reader.refuse(Some(value.span()), title, hint);
         return None;
     }
     read_as_text(reader, "payload", value).map(Bytes::from)
 }
 
-/// A value as JSON, with `${VAR}` replaced in every text inside it.
+/// A value as JSON, with `${VAR}` replaced in every string.
 fn json_of(reader: &ManifestReader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
     match value.get_ref() {
         DeValue::String(_) => reader.text(name, value).map(Json::String),
@@ -68,6 +70,10 @@ fn json_of(reader: &ManifestReader<'_>, name: &str, value: &Value<'_>) -> Option
 
 fn refuse_number(reader: &ManifestReader<'_>, name: &str, value: &Value<'_>) -> Option<Json> {
     let title = format!("`{name}`: this number cannot be written as JSON");
-    reader.refuse(Some(value.span()), title, "give a finite number of at most 64 bits, or a text");
+    reader.refuse(
+        Some(value.span()),
+        title,
+        "write a finite number of at most 64 bits, or a string",
+    );
     None
 }

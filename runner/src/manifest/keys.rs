@@ -1,17 +1,17 @@
-//! Every key a manifest may hold, table by table, as the reference lists them.
+//! Every key of a manifest, table by table, in the order of the reference.
 //!
-//! A key is known and served, known but left to a later version, or unknown; each is told apart by
-//! name, so that nothing a person writes is accepted and then ignored.
+//! A key is supported, reserved for a later version, or unknown. Reserved and unknown keys are refused, so
+//! no key is accepted and then ignored.
 
 /// The keys of one kind of table.
 pub(super) struct Keys {
-    /// Where the table stands, as it reads after "in".
+    /// The name of the table, as it follows "in" in a message.
     pub(super) place: &'static str,
-    /// The keys this version serves.
+    /// The keys that this version supports.
     pub(super) served: &'static [&'static str],
-    /// The keys that are part of the format and not served yet.
+    /// The keys of the format that this version does not support yet.
     pub(super) later: &'static [&'static str],
-    /// A table whose keys may stand here too.
+    /// A table whose keys are valid here too.
     pub(super) base: Option<&'static Keys>,
 }
 
@@ -167,25 +167,25 @@ pub(super) const SCHEDULE: Keys = Keys {
     base: None,
 };
 
-/// The tables in which a key that is out of place is looked for.
+/// The tables that are searched for a misplaced key.
 const TABLES: [&Keys; 16] = [
     &ROOT, &REDIS, &MANAGED, &RUNNER, &SERVER, &TLS, &TOPIC, &SANDBOX, &BACKOFF, &BREAKER,
     &PASSWORD, &SECRET, &SCHEDULE, &SMOKE, &ROLLBACK, &CANARY,
 ];
 
-/// What is known about a key in its table.
+/// Whether a key is valid in its table.
 #[derive(Debug, PartialEq)]
 pub(super) enum KeyStatus {
     Served,
     Later,
     Unknown {
-        /// What may have been meant.
+        /// A suggestion.
         hint: String,
     },
 }
 
 impl Keys {
-    /// Tells a served key from a later one and from a mistake.
+    /// Whether this table supports a key, will support it later, or does not know it.
     pub(super) fn status(&self, key: &str) -> KeyStatus {
         if self.all_served().any(|name| name == key) {
             return KeyStatus::Served;
@@ -212,18 +212,18 @@ impl Keys {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
                 let known: Vec<&str> = self.all_served().collect();
-                format!("keys known here: {}", known.join(", "))
+                format!("the keys of this table are {}", known.join(", "))
             }
         }
     }
 }
 
-/// The name most like `text`, if one is like enough to be meant.
+/// The name most similar to `text`, if its Jaro-Winkler similarity is at least 0.8.
 pub(crate) fn nearest<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    const LIKENESS_MIN: f64 = 0.8;
+    const SIMILARITY_MIN: f64 = 0.8;
     names
         .map(|name| (strsim::jaro_winkler(text, name), name))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .filter(|(similarity, _)| *similarity >= SIMILARITY_MIN)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
 }
@@ -233,18 +233,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_served_later_or_unknown() {
+    fn a_key_is_supported_reserved_or_unknown() {
         assert_eq!(TOPIC.status("ttr"), KeyStatus::Served);
         assert_eq!(REDIS.status("ca"), KeyStatus::Later);
         let hint = |text: &str| KeyStatus::Unknown { hint: text.to_owned() };
         assert_eq!(TOPIC.status("concurency"), hint("did you mean `concurrency`?"));
         assert_eq!(TOPIC.status("payload"), hint("`payload` belongs in a topic's sandbox"));
         assert_eq!(DEFAULTS.status("handler"), hint("`handler` belongs in a topic"));
-        assert_eq!(PASSWORD.status("xyz"), hint("keys known here: file, env"));
+        assert_eq!(PASSWORD.status("xyz"), hint("the keys of this table are file, env"));
     }
 
     #[test]
-    fn a_topic_may_hold_every_key_of_the_defaults() {
+    fn a_topic_accepts_every_key_of_the_defaults() {
         for key in DEFAULTS.served {
             assert_eq!(TOPIC.status(key), KeyStatus::Served, "{key}");
         }

@@ -1,4 +1,4 @@
-//! Where a handler may go on the network: `http` and `http_private` of a sandbox.
+//! The network grants of a sandbox: `http` and `http_private`.
 
 use std::net::IpAddr;
 
@@ -7,26 +7,26 @@ use ipnet::IpNet;
 
 use super::section::{Section, Value};
 
-/// What an origin looks like, for hints.
+/// The form of an origin, for hints.
 pub(crate) const ORIGIN_HINT: &str = "write scheme, host and port, such as \"https://api.shop.example\" or \"*.internal.example:8443\"";
 
-/// What a network looks like, for hints.
+/// The form of an address range, for hints.
 pub(crate) const NETWORK_HINT: &str =
     "write an address or a range, such as \"127.0.0.1\", \"10.0.0.0/8\" or \"fd00::/8\"";
 
-/// Reads `http`: the origins that a handler may ask; every bad one is told.
+/// Reads `http`, the origins that a handler may call, and reports every invalid one.
 pub(super) fn read_origins(section: &Section<'_>) -> Option<Vec<Origin>> {
     read_each(section, "http", ORIGIN_HINT, |text| {
         text.parse().map_err(|error: duebox_sandbox::OriginError| error.to_string())
     })
 }
 
-/// Reads `http_private`: addresses that may be dialled although they are private; every bad one is told.
+/// Reads `http_private`, the private addresses that may be dialled, and reports every invalid one.
 pub(super) fn read_networks(section: &Section<'_>) -> Option<Vec<IpNet>> {
     read_each(section, "http_private", NETWORK_HINT, parse_network)
 }
 
-/// Reads each text of a list; every bad one is told.
+/// Reads each string of an array and reports every invalid one.
 pub(super) fn read_each<T>(
     section: &Section<'_>,
     key: &str,
@@ -45,25 +45,27 @@ pub(super) fn read_each<T>(
     entries.into_iter().collect()
 }
 
-/// A range of addresses, `10.0.0.0/8`, or one alone.
+/// Parses an address or an address range such as `10.0.0.0/8`.
 ///
 /// # Errors
-/// Why it is none, for people. A range is written by its first address, and one of IPv4 not as IPv6:
-/// anything else is more likely a slip than meant.
+/// Why the text is invalid. A range must start at its first address, and an IPv4 range must not be
+/// written as IPv6, because both are more likely mistakes than intended.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
     let network = match text.parse::<IpAddr>() {
         Ok(address) => IpNet::from(address),
-        Err(_) => text.parse().map_err(|_| format!("{text:?} is no range of addresses"))?,
+        Err(_) => {
+            text.parse().map_err(|_| format!("{text:?} is not an address or an address range"))?
+        }
     };
     if network.trunc() != network {
         return Err(format!(
-            "{text:?} starts in the middle of its range, which is {}",
+            "{text:?} does not start at the first address of its range, {}",
             network.trunc()
         ));
     }
     match network {
         IpNet::V6(v6) if v6.addr().to_ipv4_mapped().is_some() => {
-            Err(format!("{text:?} is a range of IPv4, written as IPv6"))
+            Err(format!("{text:?} is an IPv4 range written as IPv6"))
         }
         _ => Ok(network),
     }
@@ -81,7 +83,7 @@ mod tests {
         assert_eq!(shown("::1").as_deref(), Ok("::1/128"));
         assert_eq!(shown("fd00::/8").as_deref(), Ok("fd00::/8"));
         assert_eq!(shown("0.0.0.0/0").as_deref(), Ok("0.0.0.0/0"));
-        assert!(shown("10.1.2.3/8").unwrap_err().contains("which is 10.0.0.0/8"));
+        assert!(shown("10.1.2.3/8").unwrap_err().contains("of its range, 10.0.0.0/8"));
         assert!(shown("::ffff:10.0.0.0/104").unwrap_err().contains("IPv4"));
         for text in ["", "10", "10.0.0.0/33", "10.0.0.0-10.0.0.9", "localhost", "010.0.0.1"] {
             assert!(shown(text).is_err(), "{text}");

@@ -1,7 +1,7 @@
-//! Patterns of topics: `sms.*` stands for every topic whose name starts with `sms.`, `*` for all.
+//! Topic patterns: `sms.*` matches every topic whose name starts with `sms.`, and `*` matches all.
 //!
-//! A pattern is a prefix and one `*` at its end, nothing else: which of two is the closer one is then
-//! plain to see, and looking one up needs no search.
+//! A pattern is a prefix followed by one `*`. The longest matching prefix is therefore always the most
+//! specific pattern.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use duebox_job::{TopicError, TopicName};
 
 use super::topic::Topic;
 
-/// A prefix of topic names; written with a `*` at its end.
+/// A prefix of topic names, written with a `*` at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPattern {
     prefix: String,
 }
 
-/// A topic's name, or a pattern of names.
+/// A topic name or a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameOrPattern {
     Name(TopicName),
     Pattern(TopicPattern),
 }
 
-/// Why a text is neither a name nor a pattern.
+/// Why a string is neither a topic name nor a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PatternError {
-    #[error("`{pattern}`: {found:?} is no wildcard here; the only one is a '*' at the end")]
+    #[error("`{pattern}`: {found:?} is not a wildcard; only a final '*' is")]
     Wildcard { pattern: String, found: char },
-    #[error("`{0}`: a pattern has one '*', and that at its end")]
+    #[error("`{0}`: a pattern may contain one '*', at its end")]
     Place(String),
     #[error(transparent)]
     Name(#[from] TopicError),
 }
 
 impl TopicPattern {
-    /// True if the pattern stands for this name.
+    /// Whether the pattern matches this name.
     pub fn matches(&self, name: &TopicName) -> bool {
         name.as_str().starts_with(&self.prefix)
     }
@@ -70,16 +70,16 @@ impl PatternError {
         match self {
             Self::Name(_) => "choose a name of 1 to 128 letters, digits, '.', '_' and '-'",
             Self::Wildcard { .. } | Self::Place(_) => {
-                "write a prefix and a '*', such as \"sms.*\", or name each topic by itself"
+                "write a prefix and a '*', such as \"sms.*\", or list each topic"
             }
         }
     }
 }
 
-/// The patterns of a manifest, the closest first.
+/// The patterns of a manifest, the longest prefix first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Patterns {
-    closest_first: Vec<(TopicPattern, Topic)>,
+    longest_first: Vec<(TopicPattern, Topic)>,
 }
 
 impl Patterns {
@@ -87,29 +87,29 @@ impl Patterns {
         patterns.sort_by(|(a, _), (b, _)| {
             b.prefix.len().cmp(&a.prefix.len()).then_with(|| a.prefix.cmp(&b.prefix))
         });
-        Self { closest_first: patterns }
+        Self { longest_first: patterns }
     }
 
-    /// The pattern with the longest prefix of those that stand for this name, and its settings.
+    /// The matching pattern with the longest prefix, and its settings.
     pub fn find(&self, name: &TopicName) -> Option<(&TopicPattern, &Topic)> {
         self.iter().find(|(pattern, _)| pattern.matches(name))
     }
 
-    /// All of them, the closest first.
+    /// All patterns, the longest prefix first.
     pub fn iter(&self) -> impl Iterator<Item = (&TopicPattern, &Topic)> {
-        self.closest_first.iter().map(|(pattern, topic)| (pattern, topic))
+        self.longest_first.iter().map(|(pattern, topic)| (pattern, topic))
     }
 
-    /// True if there is none.
+    /// Whether the manifest has no pattern.
     pub fn is_empty(&self) -> bool {
-        self.closest_first.is_empty()
+        self.longest_first.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::topic::TopicSettings;
+    use crate::manifest::topic_settings::TopicSettings;
 
     fn pattern(text: &str) -> TopicPattern {
         match NameOrPattern::parse(text) {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_wins_whatever_the_order() {
+    fn the_longest_matching_prefix_is_found_in_any_order() {
         let topic = |text: &str| {
             let topic =
                 Topic::new(Some(text.into()), TopicSettings::default(), &TopicSettings::default());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_glob_is_refused() {
+    fn other_wildcards_are_refused() {
         for text in ["*.eu", "a*b", "**", "sms.**", "s*.*"] {
             let place = Err(PatternError::Place(text.to_owned()));
             assert_eq!(NameOrPattern::parse(text), place, "{text}");

@@ -1,5 +1,7 @@
-//! Where a running daemon is asked how it is, read out of a manifest that may have become bad since: who asks
-//! whether the daemon lives is not to hear that a file has a mistake.
+//! The address at which a running daemon serves its probes.
+//!
+//! The manifest may have become invalid since the daemon started. A health check must still find the daemon,
+//! so an invalid manifest is read as plain TOML.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +9,7 @@ use std::path::Path;
 use super::environment::Environment;
 use super::{Manifest, read_bounded};
 
-/// The address of the probes, or else of the API; none if there is neither, or the file is no TOML.
+/// The address of the probes, or else of the API. `None` if both are off or the file is not TOML.
 pub fn probed_address(path: &Path, environment: &Environment) -> Option<SocketAddr> {
     if let Ok(manifest) = Manifest::load_with(path, &environment.clone().without_handlers()) {
         return manifest.server.probes.or(manifest.server.listen);

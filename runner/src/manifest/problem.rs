@@ -1,6 +1,6 @@
-//! What is wrong with a manifest, for people: the file, the line, the text under a caret, the remedy.
+//! The report of a manifest's problems: file, line, a caret under the text, and the remedy.
 //!
-//! Problems are kept in the order of the file and each is told once, however often it was met.
+//! Problems are sorted by their place in the file, and a problem that occurs twice is reported once.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-/// Problems that are told; a file with more is no manifest, and the rest are counted.
+/// The most problems that are reported; further ones are only counted.
 const REPORTED_MAX: usize = 100;
 
-/// One problem. `at` is its place in the manifest's text, in bytes; a problem that stems from a flag
-/// or a variable has none.
+/// One problem. `at` is its byte range in the manifest; a problem of a flag or a variable has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SourceProblem {
     pub(super) at: Option<Range<usize>>,
@@ -21,18 +20,18 @@ pub(super) struct SourceProblem {
     pub(super) hint: String,
 }
 
-/// A manifest that was refused, with everything that is wrong with it.
+/// A refused manifest, with all its problems.
 #[derive(Debug)]
 pub struct ManifestError {
     report: Report,
     awaited: Vec<PathBuf>,
 }
 
-/// What is to be read twice in a manifest that is good.
+/// Risky settings of a valid manifest.
 #[derive(Debug)]
 pub struct Warnings(Report);
 
-/// Problems of a file, and the text they stand in.
+/// The problems of a file, and its text.
 #[derive(Debug)]
 struct Report {
     path: PathBuf,
@@ -40,18 +39,18 @@ struct Report {
     problems: Vec<SourceProblem>,
 }
 
-/// A problem with its place counted as people and editors count.
+/// A problem with its line and column.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct LocatedProblem {
-    /// The line, from 1; absent if the problem stems from a flag or a variable.
+    /// The line, from 1; absent for a problem of a flag or a variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The character in that line, from 1.
+    /// The column in characters, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: String,
 }
 
@@ -65,7 +64,7 @@ impl Report {
             problems.push(SourceProblem {
                 at: None,
                 title: format!("there are {unreported} more problems"),
-                hint: "check that the file is a manifest; the first problem may cause the others"
+                hint: "check that the file is a manifest; the first problem may have caused the others"
                     .to_owned(),
             });
         }
@@ -110,24 +109,24 @@ impl ManifestError {
         Self { report: Report::new(path, text, problems), awaited: Vec::new() }
     }
 
-    /// With the files and directories that were not as they must be.
+    /// Adds the files and directories that a later change may make valid.
     pub(super) fn awaiting(self, awaited: Vec<PathBuf>) -> Self {
         Self { awaited, ..self }
     }
 
-    /// Secrets and directories that were not to be had: when one changes, the manifest may be good.
+    /// Missing secrets and directories. When one of them changes, the manifest may become valid.
     pub fn awaited(&self) -> &[PathBuf] {
         &self.awaited
     }
 
-    /// A file that cannot be read at all.
+    /// The error for a file that cannot be read.
     pub(super) fn of_file(path: &Path, title: String, hint: &str) -> Self {
         let title = format!("{}: {title}", path.display());
         let problem = SourceProblem { at: None, title, hint: hint.to_owned() };
         Self::new(path, String::new(), vec![problem])
     }
 
-    /// The manifest's file.
+    /// The path of the manifest.
     pub fn path(&self) -> &Path {
         &self.report.path
     }
@@ -137,7 +136,7 @@ impl ManifestError {
         self.report.located()
     }
 
-    /// The problems as text, in colours if `styled`.
+    /// The problems as text, with colours if `styled`.
     pub fn render(&self, styled: bool) -> String {
         self.report.render(&Level::ERROR, styled)
     }
@@ -153,7 +152,7 @@ impl Warnings {
         self.0.located()
     }
 
-    /// The warnings as text, in colours if `styled`; empty if there are none.
+    /// The warnings as text, with colours if `styled`. Empty without warnings.
     pub fn render(&self, styled: bool) -> String {
         self.0.render(&Level::WARNING, styled)
     }
@@ -167,8 +166,8 @@ impl fmt::Display for ManifestError {
 
 impl std::error::Error for ManifestError {}
 
-/// Adds what the TOML parser found. On a line it could not read, the values it went on with are
-/// guesses: what was said about them is dropped.
+/// Adds the errors of the TOML parser. After an error it continues with guessed values, so the problems
+/// of the same line are dropped.
 pub(super) fn add_syntax_errors(
     problems: &mut Vec<SourceProblem>,
     errors: &[toml::de::Error],
@@ -180,7 +179,7 @@ pub(super) fn add_syntax_errors(
         .iter()
         .map(|error| SourceProblem {
             at: error.span().map(|at| clamp(text, at)),
-            title: format!("this is not TOML: {}", error.message()),
+            title: format!("invalid TOML: {}", error.message()),
             hint: syntax_hint(error.message()).to_owned(),
         })
         .collect();
@@ -192,7 +191,7 @@ pub(super) fn add_syntax_errors(
     problems.extend(broken);
 }
 
-/// Puts stars over places of a text; lines and bytes stay where they are.
+/// Replaces byte ranges of a text with stars. Line breaks and byte offsets stay the same.
 pub(super) fn redact(text: String, places: &[Range<usize>]) -> String {
     if places.is_empty() {
         return text;
@@ -208,19 +207,19 @@ pub(super) fn redact(text: String, places: &[Range<usize>]) -> String {
 
 fn syntax_hint(message: &str) -> &'static str {
     if message.contains("duplicate key") {
-        "it stands there twice; keep one of the two"
+        "remove one of the two"
     } else {
-        "see https://toml.io for the format; texts, sizes and durations stand in quotes"
+        "see https://toml.io for the format; write strings, sizes and durations in quotes"
     }
 }
 
-/// Moves a range into the text and onto whole characters.
+/// Clamps a range to the text and to character boundaries.
 fn clamp(text: &str, at: Range<usize>) -> Range<usize> {
     let start = text.floor_char_boundary(at.start);
     start..text.ceil_char_boundary(at.end.max(start))
 }
 
-/// Line and column of a byte, both from 1, the column in characters.
+/// The line and the column of a byte offset, both from 1. The column counts characters.
 fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -232,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_count_from_one_in_characters() {
+    fn lines_and_columns_count_from_one_in_characters() {
         let text = "a = 1\nä = 2\n";
         assert_eq!(line_and_column(text, 0), (1, 1));
         assert_eq!(line_and_column(text, 6), (2, 1));
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_manifest_is_told_about_within_bounds() {
+    fn at_most_100_problems_are_reported() {
         let text = "]\n".repeat(500_000);
         let problem =
             |at: usize| SourceProblem { at: Some(at..at + 1), title: "x".into(), hint: "y".into() };
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_concealed_keeps_its_place_and_shows_nothing() {
+    fn redacted_text_keeps_its_offsets() {
         let text = "a = \"hünter\n2\" # b".to_owned();
         let hidden = redact(text.clone(), std::slice::from_ref(&(4..15)));
         assert_eq!(hidden, "a = ********\n** # b");
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_met_twice_is_told_once() {
+    fn a_repeated_problem_is_reported_once() {
         let problem = SourceProblem { at: Some(0..1), title: "x".into(), hint: "y".into() };
         let error = ManifestError::new(Path::new("m"), "a".into(), vec![problem.clone(), problem]);
         assert_eq!(error.problems().len(), 1);

@@ -1,6 +1,6 @@
-//! Reading single values of the manifest, and the record of all that is wrong with it.
+//! Reads single values of a manifest and collects its problems.
 //!
-//! Each function answers `None` if, and only if, it put a problem on record.
+//! Each getter returns `None` if, and only if, it recorded a problem.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -17,26 +17,26 @@ use super::keys::nearest;
 use super::problem::SourceProblem;
 use super::section::Value;
 
-/// Collects the problems of one manifest and knows what surrounds it.
+/// Reads values with the environment of one manifest and collects its problems.
 pub(super) struct ManifestReader<'s> {
     environment: &'s Environment,
     folder: &'s Path,
     problems: RefCell<Vec<SourceProblem>>,
     warnings: RefCell<Vec<SourceProblem>>,
-    /// Places of the text that no problem may show.
+    /// Byte ranges of the text that reports must not show.
     redacted: RefCell<Vec<Range<usize>>>,
-    /// Files and directories that are not as the manifest needs them.
+    /// Missing or invalid files and directories that the manifest needs.
     awaited: RefCell<Vec<PathBuf>>,
 }
 
-/// What a reading of a manifest left behind.
+/// What reading a manifest found.
 pub(super) struct Findings {
     pub(super) problems: Vec<SourceProblem>,
-    /// What is good, and to be read twice.
+    /// Risky settings of a valid manifest.
     pub(super) warnings: Vec<SourceProblem>,
-    /// Places of the text that are not to be shown.
+    /// Byte ranges of the text that reports must not show.
     pub(super) redacted: Vec<Range<usize>>,
-    /// Files and directories to whose change the manifest may become good.
+    /// Files and directories whose change may make the manifest valid.
     pub(super) awaited: Vec<PathBuf>,
 }
 
@@ -70,27 +70,27 @@ impl<'s> ManifestReader<'s> {
         }
     }
 
-    /// Notes a file or directory that is not as it must be: when it changes, the manifest may be good.
+    /// Records a missing or invalid file or directory. Its change may make the manifest valid.
     pub(super) fn await_change(&self, path: &Path) {
         self.awaited.borrow_mut().push(path.to_owned());
     }
 
-    /// Keeps a place of the text out of every report: somebody wrote a secret there.
+    /// Keeps a byte range out of every report, because it contains a secret.
     pub(super) fn redact(&self, at: Range<usize>) {
         self.redacted.borrow_mut().push(at);
     }
 
-    /// Notes a problem. `hint` is the remedy.
+    /// Records a problem. `hint` is the remedy.
     pub(super) fn refuse(&self, at: Option<Range<usize>>, title: String, hint: impl Into<String>) {
         self.problems.borrow_mut().push(SourceProblem { at, title, hint: hint.into() });
     }
 
-    /// Whether anything was refused so far.
+    /// Whether a problem was recorded so far.
     pub(super) fn has_problems(&self) -> bool {
         !self.problems.borrow().is_empty()
     }
 
-    /// Notes what is no problem, but should be read twice. `hint` is what would be safer.
+    /// Records a risky setting. `hint` is a safer one.
     pub(super) fn warn(&self, at: Option<Range<usize>>, title: String, hint: impl Into<String>) {
         self.warnings.borrow_mut().push(SourceProblem { at, title, hint: hint.into() });
     }
@@ -113,24 +113,24 @@ impl<'s> ManifestReader<'s> {
         let (least, most) = (show(*range.start()), show(*range.end()));
         let title = format!("`{name}` is {}; it must be from {least} to {most}", show(found));
         let hint = if found < *range.start() {
-            format!("give at least {least}")
+            format!("write at least {least}")
         } else {
-            format!("give at most {most}")
+            format!("write at most {most}")
         };
         self.refuse(Some(value.span()), title, hint);
         None
     }
 
-    /// A text, its `${VAR}` replaced.
+    /// A string, with its `${VAR}` replaced.
     pub(super) fn text(&self, name: &str, value: &Value<'_>) -> Option<String> {
         let DeValue::String(text) = value.get_ref() else {
-            self.refuse_kind(name, value, "a text", "\"…\"");
+            self.refuse_kind(name, value, "a string", "\"…\"");
             return None;
         };
         self.expand(name, text, value.span())
     }
 
-    /// Replaces the `${VAR}` of a text that stands at `at`.
+    /// Replaces the `${VAR}` of a string at the range `at`.
     pub(super) fn expand(&self, name: &str, text: &str, at: Range<usize>) -> Option<String> {
         match self.environment.expand(text) {
             Ok(text) => Some(text),
@@ -156,21 +156,21 @@ impl<'s> ManifestReader<'s> {
         match parse_duration(&text) {
             Ok(found) => self.check_range(name, value, (found, range), format_duration),
             Err(DurationError::Form(text)) => {
-                let title = format!("`{name}`: {text:?} is no duration");
+                let title = format!("`{name}`: {text:?} is not a duration");
                 let hint =
                     "write a number with a unit (ms, s, m, h, d), such as \"30s\" or \"1h30m\"";
                 self.refuse(Some(value.span()), title, hint);
                 None
             }
             Err(error @ DurationError::TooLong(_)) => {
-                let hint = format!("give at most {}", format_duration(*range.end()));
+                let hint = format!("write at most {}", format_duration(*range.end()));
                 self.refuse(Some(value.span()), format!("`{name}`: {error}"), hint);
                 None
             }
         }
     }
 
-    /// A whole number.
+    /// An integer.
     pub(super) fn integer(
         &self,
         name: &str,
@@ -179,20 +179,20 @@ impl<'s> ManifestReader<'s> {
     ) -> Option<u64> {
         let DeValue::Integer(integer) = value.get_ref() else {
             let example = format!("a number from {} to {}", range.start(), range.end());
-            self.refuse_kind(name, value, "a whole number", &example);
+            self.refuse_kind(name, value, "an integer", &example);
             return None;
         };
         let range = i128::from(*range.start())..=i128::from(*range.end());
         let Some(found) = integer_of(integer) else {
             let title = format!("`{name}` is {integer}; it must be at most {}", range.end());
-            self.refuse(Some(value.span()), title, format!("give at most {}", range.end()));
+            self.refuse(Some(value.span()), title, format!("write at most {}", range.end()));
             return None;
         };
         let found = self.check_range(name, value, (found, range), |number| number)?;
         u64::try_from(found).ok()
     }
 
-    /// A number, with or without a fraction; finite.
+    /// A finite number: a float or an integer.
     pub(super) fn number(&self, name: &str, value: &Value<'_>) -> Option<f64> {
         let text = match value.get_ref() {
             DeValue::Float(float) => float.as_str().to_owned(),
@@ -208,7 +208,7 @@ impl<'s> ManifestReader<'s> {
         number
     }
 
-    /// A size such as `"64MiB"`; its number of bytes lies in `range`.
+    /// A size such as `"64MiB"`. `range` is in bytes.
     pub(super) fn size(
         &self,
         name: &str,
@@ -222,7 +222,7 @@ impl<'s> ManifestReader<'s> {
         let text = self.text(name, value)?;
         let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
         let Some(ByteSize(found)) = text.parse().ok().filter(|_| has_unit) else {
-            let title = format!("`{name}`: {text:?} is no size");
+            let title = format!("`{name}`: {text:?} is not a size");
             let hint = "write a number with a unit (B, KiB, MiB, GiB), such as \"64MiB\"";
             self.refuse(Some(value.span()), title, hint);
             return None;
@@ -231,7 +231,7 @@ impl<'s> ManifestReader<'s> {
         usize::try_from(self.check_range(name, value, (found, range), show)?).ok()
     }
 
-    /// One of a few words. `name` may be a key, a flag or a variable.
+    /// One of the given words. `name` is a key, a flag or a variable.
     pub(super) fn choice<T: Copy>(
         &self,
         name: &str,
@@ -252,41 +252,41 @@ impl<'s> ManifestReader<'s> {
         None
     }
 
-    /// A path, relative ones from the manifest's folder.
+    /// A path. A relative one starts from the manifest's folder.
     pub(super) fn path(&self, name: &str, value: &Value<'_>) -> Option<PathBuf> {
         let text = self.text(name, value)?;
         if text.is_empty() || text.contains('\0') {
-            let title = format!("`{name}` is no path: {text:?}");
+            let title = format!("`{name}` is not a path: {text:?}");
             self.refuse(
                 Some(value.span()),
                 title,
-                "name a file, relative to the manifest's folder",
+                "write a path, relative to the manifest's folder",
             );
             return None;
         }
-        // Without the `.` in the middle that a path such as ./data brings along.
+        // `components` removes the inner `.` that a path such as ./data leaves.
         Some(self.folder.join(text).components().collect())
     }
 
-    /// True or false.
+    /// A boolean.
     pub(super) fn boolean(&self, name: &str, value: &Value<'_>) -> Option<bool> {
         let truth = value.get_ref().as_bool();
         if truth.is_none() {
-            self.refuse_kind(name, value, "true or false", "true, without quotes");
+            self.refuse_kind(name, value, "a boolean", "true, without quotes");
         }
         truth
     }
 
-    /// A list, whatever its entries.
+    /// An array. Its entries are not checked.
     pub(super) fn list<'t>(&self, name: &str, value: &'t Value<'t>) -> Option<&'t DeArray<'t>> {
         let list = value.get_ref().as_array();
         if list.is_none() {
-            self.refuse_kind(name, value, "a list", "[…]");
+            self.refuse_kind(name, value, "an array", "[…]");
         }
         list
     }
 
-    /// A table, whatever its keys. `key_at` is the place to show: a table's own may span many lines.
+    /// A table. Its keys are not checked. `key_at` is the range to show, since a table may span many lines.
     pub(super) fn table<'t>(
         &self,
         name: &str,
@@ -302,20 +302,20 @@ impl<'s> ManifestReader<'s> {
     }
 }
 
-/// The kind of a value, as people say it.
+/// The type of a value, with its article.
 pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with a fraction",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date-time",
+        DeValue::Array(_) => "an array",
         DeValue::Table(_) => "a table",
     }
 }
 
-/// The number, unless it is beyond 128 bits.
+/// The number, or `None` if it exceeds 128 bits.
 pub(super) fn integer_of(integer: &DeInteger<'_>) -> Option<i128> {
     i128::from_str_radix(integer.as_str(), integer.radix()).ok()
 }

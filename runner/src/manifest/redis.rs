@@ -1,6 +1,6 @@
-//! `[redis]`: where the queue lives and how to reach it.
+//! `[redis]`: the Redis that holds the queue, and the credentials for it.
 //!
-//! A password never shows itself: not in `Debug`, not in a message.
+//! A password is never shown: not in `Debug` and not in a message.
 
 use std::fmt;
 use std::io::Read;
@@ -21,29 +21,29 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 const URL_HINT: &str =
     "write redis://[user:password@]host[:port][/database], unix:///path/to/redis.sock or managed";
 
-/// Where the queue lives.
+/// The Redis that holds the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redis {
     /// The server.
     pub url: RedisUrl,
     /// The password, if it is not part of the URL.
     pub password: Option<Secret>,
-    /// What every key starts with; 1 to 64 of `A-Z a-z 0-9 . _ - :`.
+    /// The prefix of every key; 1 to 64 of `A-Z a-z 0-9 . _ - :`.
     pub prefix: String,
-    /// How soon a push by plain Redis commands is found; 10 ms to 1 minute.
+    /// The longest time until a push by plain Redis commands is found; 10 ms to 1 minute.
     pub poll: Duration,
 }
 
 /// The Redis server to use.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RedisUrl {
-    /// One that runs already: `redis://…` or `unix://…`.
+    /// An existing server: `redis://…` or `unix://…`.
     Url(String),
-    /// One that the daemon starts and owns.
+    /// A server that the daemon starts and owns.
     Managed {
-        /// The directory of its data, its socket and its log.
+        /// The directory of its data, socket and log.
         dir: PathBuf,
-        /// When its append-only file reaches the disk.
+        /// When its append-only file is synced to the disk.
         fsync: Fsync,
     },
 }
@@ -58,7 +58,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The secret text.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -90,7 +90,7 @@ impl fmt::Display for RedisUrl {
 }
 
 impl Redis {
-    /// Reads `[redis]`; `None` if something is wrong with its URL, password or prefix.
+    /// Reads `[redis]`; `None` if the URL is invalid.
     pub(super) fn read(section: &Section<'_>) -> Option<Self> {
         let reader = section.reader();
         let managed = section.section("managed", &MANAGED);
@@ -116,7 +116,7 @@ impl Redis {
     }
 }
 
-/// `redis.url` as the file has it, or its default; `None` if the text was refused.
+/// `redis.url` of the file, or its default; `None` if the value was refused.
 fn url_of_file(section: &Section<'_>) -> Option<Setting> {
     let text = match section.value("url") {
         Some(_) => section.text("url")?,
@@ -131,7 +131,7 @@ fn url_of_file(section: &Section<'_>) -> Option<Setting> {
     Some(Setting { text, name: "redis.url", at: section.value_at("url") })
 }
 
-/// Checks a URL. The text itself stays out of every message: it may hold a password.
+/// Checks a URL. Messages do not contain the URL, because it may contain a password.
 fn check_url(reader: &ManifestReader<'_>, Setting { text, name, at }: Setting) -> Option<String> {
     let refuse = |title: String, hint: &str| reader.refuse(at.clone(), title, hint);
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -139,15 +139,15 @@ fn check_url(reader: &ManifestReader<'_>, Setting { text, name, at }: Setting) -
         "redis" | "unix" | "redis+unix" => {}
         "rediss" | "redis-sentinel" | "redis-cluster" => {
             let title = format!("`{name}`: {scheme}:// is not supported by this version");
-            refuse(title, "use redis://, unix:// or managed; a later version will serve it");
+            refuse(title, "use redis://, unix:// or managed; a later version will support it");
             return None;
         }
         "" => {
-            refuse(format!("`{name}` is no URL"), URL_HINT);
+            refuse(format!("`{name}` is not a URL"), URL_HINT);
             return None;
         }
         other => {
-            refuse(format!("`{name}`: {other}:// is no kind of Redis"), URL_HINT);
+            refuse(format!("`{name}`: {other}:// is not a Redis scheme"), URL_HINT);
             return None;
         }
     }
@@ -155,7 +155,7 @@ fn check_url(reader: &ManifestReader<'_>, Setting { text, name, at }: Setting) -
         Ok(_) => Some(text),
         Err(error) => {
             let reason = error.detail().unwrap_or("it cannot be read").to_owned();
-            refuse(format!("`{name}` is no URL of a Redis: {reason}"), URL_HINT);
+            refuse(format!("`{name}` is not a Redis URL: {reason}"), URL_HINT);
             None
         }
     }
@@ -175,7 +175,7 @@ fn check_prefix(section: &Section<'_>) -> Option<String> {
     None
 }
 
-/// Reads the password from where `redis.password` says.
+/// Reads the password from the source in `redis.password`.
 fn read_password(section: &Section<'_>) -> Option<Secret> {
     let value = section.value("password")?;
     let at = section.key_at("password");
@@ -183,7 +183,7 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
         section.reader().redact(value.span());
         section.reader().refuse(
             at,
-            "`password` is a text; a password does not belong in a manifest".to_owned(),
+            "`password` is a string; a manifest must not contain passwords".to_owned(),
             "write { file = \"/run/secrets/redis\" } or { env = \"REDIS_PASSWORD\" }",
         );
         return None;
@@ -193,7 +193,12 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
         (Some(file), None) => {
             let path = source.path("file")?;
             let secret = password_of_file(&path);
-            take(source.reader(), file.span(), secret, "name a file that holds the password alone")
+            record(
+                source.reader(),
+                file.span(),
+                secret,
+                "set a file that contains only the password",
+            )
         }
         (None, Some(env)) => {
             let name = source.text("env")?;
@@ -201,11 +206,11 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
             let secret = text
                 .filter(|text| !text.is_empty())
                 .map(Secret::new)
-                .ok_or_else(|| format!("the variable {name} is not set"));
-            take(source.reader(), env.span(), secret, &format!("set {name} to the password"))
+                .ok_or_else(|| format!("variable {name} is not set"));
+            record(source.reader(), env.span(), secret, &format!("set {name} to the password"))
         }
         _ if value.get_ref().is_table() => {
-            let title = "`password` needs one of file and env".to_owned();
+            let title = "`password` needs either file or env".to_owned();
             let hint = "write { file = \"/run/secrets/redis\" } or { env = \"REDIS_PASSWORD\" }";
             source.reader().refuse(at, title, hint);
             None
@@ -214,7 +219,7 @@ fn read_password(section: &Section<'_>) -> Option<Secret> {
     }
 }
 
-fn take(
+fn record(
     reader: &ManifestReader<'_>,
     at: Range<usize>,
     secret: Result<Secret, String>,
@@ -229,7 +234,7 @@ fn take(
     }
 }
 
-/// Reads a password file; the line's end does not belong to the password.
+/// Reads a password file without its final line ending.
 fn password_of_file(path: &Path) -> Result<Secret, String> {
     let unreadable = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(unreadable)?;
@@ -237,25 +242,25 @@ fn password_of_file(path: &Path) -> Result<Secret, String> {
     file.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     let password = text.trim_end_matches(['\r', '\n']);
     if password.is_empty() || text.len() as u64 > PASSWORD_BYTES_MAX {
-        return Err(format!("{} holds no password (1 to 4096 bytes)", path.display()));
+        return Err(format!("{} does not contain a password of 1 to 4096 bytes", path.display()));
     }
     Ok(Secret::new(password))
 }
 
-/// A password must have a use: one is enough, and a managed Redis has none.
+/// Refuses a second password, and a password for a managed Redis.
 fn refuse_useless_password(section: &Section<'_>, url: Option<&RedisUrl>) {
     let (Some(url), Some(at)) = (url, section.key_at("password")) else { return };
     let (title, hint) = match url {
         RedisUrl::Managed { .. } => (
-            "a managed Redis has no password: only this user reaches its socket",
-            "remove `password`, or give the url of a Redis that has one",
+            "a managed Redis has no password; only this user can open its socket",
+            "remove `password`, or set the URL of a Redis that needs one",
         ),
         RedisUrl::Url(url) => {
             let info = url.parse::<redis::ConnectionInfo>();
             if !info.is_ok_and(|info| info.redis_settings().password().is_some()) {
                 return;
             }
-            ("there are two passwords: one in the URL and one under `password`", "keep one of them")
+            ("there are two passwords: one in the URL and one in `password`", "keep one of them")
         }
     };
     section.reader().refuse(Some(at), title.to_owned(), hint);
@@ -266,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_do_not_show() {
+    fn passwords_are_not_shown() {
         assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret(…)");
         let url = RedisUrl::Url("redis://me:hun@ter2@host:1/0".into());
         assert_eq!(format!("{url} {url:?}"), "redis://…@host:1/0 redis://…@host:1/0");

@@ -1,5 +1,5 @@
-//! What a good manifest says and should be read twice: grants that reach further than they seem to, and limits
-//! that cannot be what was meant. A risk is no problem: it is told, with its place, and refuses nothing.
+//! Warnings about risky settings of a valid manifest: grants that allow more than they seem to, and limits
+//! that contradict each other. A warning has a place in the file and does not refuse the manifest.
 
 mod folders;
 mod network;
@@ -15,7 +15,7 @@ use super::reader::ManifestReader;
 use super::section::{Section, Value};
 use super::topic::Topic;
 
-/// Tells the risks of every topic that runs a handler.
+/// Records the risks of every topic that has a handler.
 pub(super) fn warn(root: &Section<'_>, manifest: &Manifest) {
     let reader = root.reader();
     if reader.has_problems() || !reader.environment().runs_handlers() {
@@ -38,7 +38,7 @@ pub(super) fn warn(root: &Section<'_>, manifest: &Manifest) {
     }
 }
 
-/// The topic or pattern of topics that is written under this name.
+/// The topic or pattern with this name in the file.
 fn topic_of<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m Topic> {
     let named = manifest.topics.iter().find(|(known, _)| known.as_str() == name);
     let named = named.map(|(_, topic)| topic);
@@ -46,7 +46,7 @@ fn topic_of<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m Topic> {
     named.or_else(|| patterns.find(|(known, _)| known.to_string() == name).map(|(_, topic)| topic))
 }
 
-/// One topic, with the tables that its settings stand in: its own, and the defaults.
+/// One topic and the tables with its settings: its own, then `[defaults]`.
 struct Risks<'t> {
     reader: &'t ManifestReader<'t>,
     name: &'t str,
@@ -59,12 +59,12 @@ impl<'t> Risks<'t> {
         self.reader.warn(at, format!("topic `{}`: {what}", self.name), hint);
     }
 
-    /// Whether its handler has something that must not get out.
+    /// Whether the handler can read secrets.
     fn has_secrets(&self) -> bool {
         !self.topic.secrets.is_empty()
     }
 
-    /// The value of a key of the sandbox, in the table closest to the topic that has it.
+    /// The value of a sandbox key in the topic's table, else in `[defaults]`.
     fn sandbox(&self, key: &str) -> Option<&'t Value<'t>> {
         let tables = self.tables.iter().flatten();
         let mut sandboxes = tables.filter_map(|table| table.get("sandbox")?.get_ref().as_table());
@@ -75,7 +75,7 @@ impl<'t> Risks<'t> {
         self.sandbox(key).map(Value::span)
     }
 
-    /// Where an entry of a list of the sandbox stands, by its number.
+    /// The byte range of the entry `number` in an array of the sandbox.
     fn entry_at(&self, key: &str, number: usize) -> Option<Range<usize>> {
         Some(self.sandbox(key)?.get_ref().as_array()?.get(number)?.span())
     }
@@ -85,8 +85,8 @@ impl<'t> Risks<'t> {
         for (number, _) in patterns.enumerate().filter(|(_, pattern)| *pattern == "*") {
             self.warn(
                 self.entry_at("push", number),
-                "`push` covers every topic, those with more grants than this one among them",
-                "name the topics it has follow-up jobs for",
+                "`push` covers every topic, including topics with more grants",
+                "list the topics of its follow-up jobs",
             );
         }
     }
@@ -96,7 +96,7 @@ impl<'t> Risks<'t> {
             let mut tables = self.tables.iter().flatten();
             self.warn(
                 tables.find_map(|table| table.get("isolation")).map(Value::span),
-                "a job of a warm instance can read what the one before left in memory, and the handler has secrets",
+                "a job of a warm instance can read the memory of earlier jobs, and the handler has secrets",
                 "use isolation = \"job\" unless all its jobs may see each other's data",
             );
         }
@@ -108,19 +108,16 @@ impl<'t> Risks<'t> {
         if memory > all {
             let (own, all) = (size(memory), size(all));
             let what =
-                format!("a handler may have {own}, but runner.memory is {all} for all together");
-            let hint = "raise runner.memory, or lower `memory`: a job that grows beyond is given back, again and again";
+                format!("`memory` is {own}, but runner.memory is {all} for all handlers together");
+            let hint = "raise runner.memory, or lower `memory`; a job that needs more is released each time";
             self.warn(self.sandbox_at("memory"), &what, hint);
         }
         let http_body = self.topic.grants.http.as_ref().map_or(0, |http| http.body_max);
         for (key, bytes) in [("payload", self.topic.limits.payload), ("http_body", http_body)] {
             if bytes > memory {
-                let what = format!(
-                    "`{key}` may be {}, the handler's memory {}",
-                    size(bytes),
-                    size(memory)
-                );
-                let hint = format!("raise `memory`, or lower `{key}`: the handler cannot hold it");
+                let what = format!("`{key}` is {}, but `memory` is {}", size(bytes), size(memory));
+                let hint =
+                    format!("raise `memory`, or lower `{key}`; the handler cannot hold so much");
                 self.warn(self.sandbox_at(key).or_else(|| self.sandbox_at("memory")), &what, &hint);
             }
         }

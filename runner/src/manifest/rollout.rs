@@ -1,4 +1,4 @@
-//! `rollback` and `canary`: how a new module is watched, and how another is tried beside it.
+//! `rollback` and `canary`: when a new module is rolled back, and which share of the jobs a second one gets.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use duebox_sandbox::Digest;
 
 use super::keys::{CANARY, ROLLBACK};
 use super::section::Section;
-use super::topic::read_pin;
+use super::topic_settings::read_pin;
 
-/// How many parts the jobs of a topic are dealt into; a canary gets some of them.
+/// The resolution of a canary's share: one part is 0.01 percent of the jobs.
 pub const PARTS: u32 = 10_000;
 
 const WINDOW: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
 const RATIO: RangeInclusive<f64> = 1.0..=1_000.0;
 
-/// When a new module gives way to the one before.
+/// When a new module is replaced by the previous one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rollback {
-    /// How long after the swap it is watched; 100 ms to a day.
+    /// How long it is watched after the swap; 100 ms to one day.
     pub window: Duration,
-    /// Attempts it must have ended before it is judged; 0 (never) to 1,000,000.
+    /// Finished attempts before its failure rate is compared; 0 (never) to 1,000,000.
     pub min_jobs: u32,
-    /// How many times the failure rate of the one before is too much; 1 to 1,000.
+    /// The highest accepted multiple of the previous module's failure rate; 1 to 1,000.
     pub ratio: f64,
 }
 
@@ -33,30 +33,30 @@ impl Default for Rollback {
     }
 }
 
-/// Another module that runs a part of a topic's jobs.
+/// A second module that runs a share of a topic's jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Canary {
-    /// Its file.
+    /// Its module file.
     pub handler: PathBuf,
-    /// What the file must be; none for any.
+    /// The expected SHA-256 of the file; `None` accepts any.
     pub sha256: Option<Digest>,
-    /// Its part of the jobs, in [`PARTS`]; 1 or more.
+    /// Its share of the jobs, in [`PARTS`]; at least 1.
     pub share: u32,
 }
 
 impl Canary {
-    /// Its part of the jobs in percent.
+    /// Its share of the jobs, in percent.
     pub fn percent(&self) -> f64 {
         percent(self.share)
     }
 }
 
-/// A part of the jobs, of [`PARTS`], in percent.
+/// Converts a share in [`PARTS`] to percent.
 pub fn percent(share: u32) -> f64 {
     f64::from(share) * 100.0 / f64::from(PARTS)
 }
 
-/// The keys of `rollback`, as far as they are written.
+/// The keys of `rollback` that the table sets.
 #[derive(Default, Clone, Copy)]
 pub(super) struct RollbackSettings {
     window: Option<Duration>,
@@ -75,7 +75,7 @@ impl RollbackSettings {
         }
     }
 
-    /// Lays these keys over the defaults.
+    /// These keys, else those of `[defaults]`, else the built-in ones.
     pub(super) fn over(self, defaults: Self) -> Rollback {
         let base = Rollback::default();
         Rollback {
@@ -86,7 +86,7 @@ impl RollbackSettings {
     }
 }
 
-/// Reads the `canary` of a topic. One without a part of the jobs, or without a file, is none.
+/// Reads the `canary` of a topic; `None` if it has no file or its share is zero.
 pub(super) fn read_canary(topic: &Section<'_>) -> Option<Canary> {
     topic.value("canary")?;
     let section = topic.section("canary", &CANARY);
@@ -98,17 +98,17 @@ pub(super) fn read_canary(topic: &Section<'_>) -> Option<Canary> {
     let is_named =
         section.value("handler").is_some_and(|value| value.get_ref().as_str() != Some(""));
     let handler = if is_named { section.path("handler") } else { None };
-    // From 0 to 10,000: the cast cuts nothing off.
+    // The value lies in 0..=10,000, so the cast is lossless.
     let share = (percent? * f64::from(PARTS) / 100.0).round() as u32;
     if share > 0 && !is_named {
         let hint = "add handler = \"path/to/module.wasm\" to it, or remove `canary`";
-        let title = "`canary` has a part of the jobs, but no handler to run them".to_owned();
+        let title = "`canary` has a share of the jobs, but no handler".to_owned();
         topic.reader().refuse(topic.key_at("canary"), title, hint);
     }
     Some(Canary { handler: handler?, sha256, share }).filter(|canary| canary.share > 0)
 }
 
-/// A number, with or without a fraction, within a range.
+/// A number within a range.
 fn read_number(section: &Section<'_>, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
     let number = section.number(key)?;
     if range.contains(&number) {
@@ -117,9 +117,9 @@ fn read_number(section: &Section<'_>, key: &str, range: RangeInclusive<f64>) -> 
     let (least, most) = range.into_inner();
     let title = format!("`{key}` is {number}; it must be from {least} to {most}");
     let hint = if number < least {
-        format!("give at least {least}")
+        format!("write at least {least}")
     } else {
-        format!("give at most {most}")
+        format!("write at most {most}")
     };
     section.reader().refuse(section.value_at(key), title, hint);
     None

@@ -1,4 +1,4 @@
-//! `[runner]`: how the process as a whole behaves.
+//! `[runner]`: settings of the whole process.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -15,28 +15,28 @@ const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// How the process behaves.
+/// Settings of the whole process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runner {
-    /// Worker threads; 1 to 1024. `0` in the file became the number of cores.
+    /// Executor threads; 1 to 1024. `0` in the file means the number of cores.
     pub threads: usize,
-    /// Jobs in flight over all topics; 1 to 10,000.
+    /// Jobs in flight, all topics together; 1 to 10,000.
     pub max_jobs: u32,
-    /// Linear memory of all guests together, in bytes; 1 MiB to 16 TiB.
+    /// Linear memory of all instances together, in bytes; 1 MiB to 16 TiB.
     pub memory: usize,
-    /// Where compiled modules are kept; nowhere without.
+    /// The directory of compiled modules; `None` disables the cache.
     pub cache: Option<CacheFolder>,
     /// How long a lease holds without a heartbeat; 1 s to 10 minutes.
     pub lease: Duration,
-    /// How long a stop waits for jobs in flight; 0 to 1 hour.
+    /// How long a stop waits for running jobs; 0 to 1 hour.
     pub drain_timeout: Duration,
-    /// What is logged: a level, or `target=level` pairs with commas.
+    /// The log filter: a level, or `target=level` pairs separated by commas.
     pub log: String,
-    /// How it is written.
+    /// The format of log lines.
     pub log_format: LogFormat,
-    /// The collector of traces, which takes them at `/v1/traces` below this; none records none.
+    /// The OTLP collector; traces are sent to `/v1/traces` below this URL. `None` records no traces.
     pub otlp: Option<Url>,
-    /// Events that Redis keeps, 0 to 10,000,000; 0 tells none.
+    /// Job events that Redis keeps; 0 (none) to 10,000,000.
     pub events: u32,
 }
 
@@ -45,19 +45,19 @@ pub struct Runner {
 pub struct CacheFolder {
     /// The directory.
     pub path: PathBuf,
-    /// Whether the manifest names it. Then it must be good; the one by default is done without if it
-    /// cannot be had.
+    /// Whether the manifest sets it. If it cannot be used, a configured directory is an error, and the
+    /// default one disables the cache.
     pub is_named: bool,
 }
 
-/// The form of log lines.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people on a terminal, JSON otherwise.
+    /// Human-readable on a terminal, JSON otherwise.
     Auto,
-    /// For people.
+    /// Human-readable.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -86,7 +86,7 @@ impl Runner {
     }
 }
 
-/// Reads `cache`: a directory, or the empty text for none; unsaid, that of the user.
+/// Reads `cache`: a directory, or the empty string for none. The default is the user's cache directory.
 fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
     let reader = section.reader();
     if section.value("cache").is_none() {
@@ -99,35 +99,35 @@ fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
     }
     let text = section.text("cache").filter(|text| !text.is_empty())?;
     if text.contains('\0') {
-        let title = format!("`cache` is no path: {text:?}");
+        let title = format!("`cache` is not a path: {text:?}");
         reader.refuse(section.value_at("cache"), title, "write a path, or \"\" for no cache");
         return None;
     }
     Some(CacheFolder { path: reader.folder().join(text), is_named: true })
 }
 
-/// Reads `otlp`: the address of a collector, or the empty text for none.
+/// Reads `otlp`: the URL of a collector, or the empty string for none.
 fn read_otlp(section: &Section<'_>) -> Option<Url> {
     let text = section.text("otlp").filter(|text| !text.is_empty())?;
     let refuse = |why: &str| {
-        let hint = "write scheme, host and port of a collector of OTLP over HTTP, such as \"http://127.0.0.1:4318\"";
+        let hint = "write scheme, host and port of an OTLP/HTTP collector, such as \"http://127.0.0.1:4318\"";
         section.reader().refuse(section.value_at("otlp"), format!("`otlp` {why}"), hint);
         None
     };
-    let Ok(url) = Url::parse(&text) else { return refuse(&format!("is no URL: {text:?}")) };
+    let Ok(url) = Url::parse(&text) else { return refuse(&format!("is not a URL: {text:?}")) };
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return refuse(&format!("is no address of HTTP: {text:?}"));
+        return refuse(&format!("is not an HTTP URL: {text:?}"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         if let Some(at) = section.value_at("otlp") {
             section.reader().redact(at);
         }
         return refuse(
-            "holds a user; what a collector wants to be told stands in OTEL_EXPORTER_OTLP_HEADERS",
+            "contains a user name or password; send credentials with OTEL_EXPORTER_OTLP_HEADERS",
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return refuse(&format!("is more than an address: {text:?}"));
+        return refuse(&format!("has a query or a fragment: {text:?}"));
     }
     Some(url)
 }
@@ -148,7 +148,7 @@ fn read_log(section: &Section<'_>) -> Option<String> {
         Ok(()) => Some(text),
         Err(why) => {
             let hint = format!("write a level ({}) or target=level pairs", LEVELS.join(", "));
-            reader.refuse(at, format!("`{name}` is no log filter: {why}"), hint);
+            reader.refuse(at, format!("`{name}` is not a log filter: {why}"), hint);
             None
         }
     }
@@ -161,16 +161,16 @@ fn read_log_format(section: &Section<'_>) -> Option<LogFormat> {
     section.reader().choice(name, &text, at, &LOG_FORMATS)
 }
 
-/// Checks the text of a log filter: a level, or `target=level` pairs with commas between.
+/// Checks a log filter: a level, or `target=level` pairs separated by commas.
 ///
 /// # Errors
-/// The reason, for people. A bare word that is no level is refused: it would name a target and
-/// silence the rest.
+/// What is wrong with it. A single word that is not a level is refused, because it would enable one target
+/// and silence all others.
 pub fn check_log_filter(text: &str) -> Result<(), String> {
     for directive in text.split(',').map(str::trim) {
         let bare = !directive.contains(['=', '[']);
         if bare && !LEVELS.contains(&directive.to_ascii_lowercase().as_str()) {
-            return Err(format!("{directive:?} is no level"));
+            return Err(format!("{directive:?} is not a level"));
         }
     }
     EnvFilter::builder().parse(text).map(|_| ()).map_err(|error| error.to_string())
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_and_targets_are_filters() {
+    fn levels_and_targets_are_valid_filters() {
         for text in ["info", "OFF", "warn,duebox=debug", "handler=off, info"] {
             assert_eq!(check_log_filter(text), Ok(()), "{text}");
         }

@@ -1,7 +1,8 @@
-//! `[topics.NAME.sandbox]`: what a handler may use, and what it is given.
+//! `[topics.NAME.sandbox]`: the limits and the grants of a handler.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -21,17 +22,17 @@ use super::section::{Section, Value};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// More fuel than any job burns in the longest ttr, and a number that TOML can write.
+/// The largest integer of TOML; no job burns as much fuel within the longest `ttr`.
 const FUEL_MAX: u64 = i64::MAX.unsigned_abs();
-/// Secrets of one handler; each is read at every reload.
+/// The most secrets of one handler; each is read at every reload.
 const SECRETS_MAX: usize = 100;
 /// The longest name in `env`, `config` and `secrets`, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// A name in a table, with its place.
+/// A key of a table, with its place.
 type Key<'t> = Spanned<Cow<'t, str>>;
 
-/// The keys of a sandbox, as far as they are written.
+/// The keys of `sandbox` that the table sets.
 #[derive(Default, Clone)]
 pub(super) struct SandboxSettings {
     memory: Option<usize>,
@@ -76,7 +77,7 @@ impl SandboxSettings {
         }
     }
 
-    /// The limits: these settings laid over the defaults, and both over what the sandbox brings.
+    /// The limits: these settings, else those of `[defaults]`, else the built-in ones.
     pub(super) fn limits_over(&self, defaults: &Self) -> Limits {
         let base = Limits::default();
         Limits {
@@ -85,12 +86,12 @@ impl SandboxSettings {
             module: self.module.or(defaults.module).unwrap_or(base.module),
             log: self.log.or(defaults.log).unwrap_or(base.log),
             tables: self.tables.or(defaults.tables).unwrap_or(base.tables),
-            fuel: self.fuel.or(defaults.fuel).unwrap_or(base.fuel),
+            fuel: self.fuel.or(defaults.fuel).map_or(base.fuel, NonZeroU64::new),
             instances: base.instances,
         }
     }
 
-    /// The grants: these settings laid over the defaults.
+    /// The grants: these settings, else those of `[defaults]`. Tables are merged by entry.
     pub(super) fn grants_over(&self, defaults: &Self) -> Grants {
         let mut config = merged(&self.config, &defaults.config);
         config.extend(secret::values(&merged(&self.secrets, &defaults.secrets)));
@@ -115,14 +116,13 @@ impl SandboxSettings {
         })
     }
 
-    /// Where the secrets are kept: these laid over the defaults.
+    /// The sources of the secrets, merged with those of `[defaults]`.
     pub(super) fn secrets_over(&self, defaults: &Self) -> BTreeMap<String, SecretSource> {
         let secrets = merged(&self.secrets, &defaults.secrets).into_iter();
         secrets.map(|(name, secret)| (name, secret.source)).collect()
     }
 
-    /// Tells what does not go together in these settings laid over the defaults. `topic` is the table
-    /// they stand in.
+    /// Reports contradictions between these settings, merged with `[defaults]`. `topic` is their table.
     pub(super) fn refuse_contradictions(&self, topic: &Section<'_>, defaults: &Self) {
         let reader = topic.reader();
         let config = merged(&self.config, &defaults.config);
@@ -131,8 +131,8 @@ impl SandboxSettings {
             |name: &String| self.config.contains_key(name) || self.secrets.contains_key(name);
         for name in secrets.keys().filter(|name| config.contains_key(*name) && is_own(name)) {
             let at = place(topic, "secrets", name).or_else(|| place(topic, "config", name));
-            let title = format!("`{name}` stands under both `config` and `secrets`");
-            reader.refuse(at, title, "keep one of the two: a handler reads both by one name");
+            let title = format!("`{name}` is set in both `config` and `secrets`");
+            reader.refuse(at, title, "keep one of the two; a handler reads both with config_read");
         }
         let dirs = merged(&self.dirs, &defaults.dirs).len();
         for (key, own, count, max) in [
@@ -140,8 +140,8 @@ impl SandboxSettings {
             ("dirs", self.dirs.len(), dirs, DIRS_MAX),
         ] {
             if own > 0 && count > max {
-                let title = format!("`{key}` has {count} entries; it may have {max}");
-                let hint = "give fewer; those of [defaults] count";
+                let title = format!("`{key}` has {count} entries; at most {max} are allowed");
+                let hint = "remove some; the entries of [defaults] count too";
                 reader.refuse(place_of_key(topic, key), title, hint);
             }
         }
@@ -153,24 +153,24 @@ impl SandboxSettings {
     }
 }
 
-/// Tells that private addresses are opened where no call is granted.
+/// Reports `http_private` without `http`.
 pub(super) fn refuse_private(topic: &Section<'_>, title: &str) {
     let hint = "add http = [\"http://service.internal:8080\"], or remove `http_private`";
     topic.reader().refuse(place_of_key(topic, "http_private"), title.to_owned(), hint);
 }
 
-/// Where a key of the topic's sandbox stands.
+/// The byte range of a key of the topic's sandbox.
 fn place_of_key(topic: &Section<'_>, key: &str) -> Option<Range<usize>> {
     topic.table("sandbox")?.get_key_value(key).map(|(key, _)| key.span())
 }
 
-/// Where a name in one of the sandbox's tables stands.
+/// The byte range of a name in one of the sandbox's tables.
 fn place(topic: &Section<'_>, table: &str, name: &str) -> Option<Range<usize>> {
     let entries = topic.table("sandbox")?.get(table)?.get_ref().as_table()?;
     entries.get_key_value(name).map(|(name, _)| name.span())
 }
 
-/// Reads `push`: the topics a handler may push to, each a name or a pattern; every bad one is told.
+/// Reads `push`, the names and patterns of topics that a handler may push to, and reports every invalid one.
 fn read_push(section: &Section<'_>) -> Option<Vec<String>> {
     let reader = section.reader();
     let entries = section.list("push")?.iter().map(|entry| {
@@ -184,7 +184,7 @@ fn read_push(section: &Section<'_>) -> Option<Vec<String>> {
     entries.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// Reads a table of named values, each with `read`; every bad one is told.
+/// Reads a table of named values, each with `read`, and reports every invalid one.
 fn read_named<'t, T>(
     section: &Section<'t>,
     key: &str,
@@ -194,8 +194,8 @@ fn read_named<'t, T>(
     let read_entry = |(name, value): (&'t Key<'t>, &'t Value<'t>)| {
         let text = name.get_ref().as_ref();
         if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(['=', '\0']) {
-            let title = format!("{text:?} is no name in `{key}`");
-            let hint = "choose a name of 1 to 256 bytes without '=' and NUL";
+            let title = format!("`{key}`: {text:?} is not a valid name");
+            let hint = "choose a name of 1 to 256 bytes without '=' or NUL";
             reader.refuse(Some(name.span()), title, hint);
             return None;
         }
@@ -204,7 +204,7 @@ fn read_named<'t, T>(
     section.table(key).into_iter().flatten().filter_map(read_entry).collect()
 }
 
-/// The entries of one table laid over those of another.
+/// The entries of both tables; those of `own` take precedence.
 fn merged<T: Clone>(
     own: &BTreeMap<String, T>,
     defaults: &BTreeMap<String, T>,
@@ -214,12 +214,12 @@ fn merged<T: Clone>(
     all
 }
 
-/// An environment variable: a text without NUL.
+/// The value of an environment variable: a string without NUL.
 fn read_env(reader: &ManifestReader<'_>, name: &Key<'_>, value: &Value<'_>) -> Option<String> {
     let name = name.get_ref();
     let text = reader.text(name, value)?;
     if text.contains('\0') {
-        let title = format!("`{name}` holds a NUL byte, which ends a variable");
+        let title = format!("`{name}` contains a NUL byte");
         reader.refuse(Some(value.span()), title, "remove the NUL byte");
         return None;
     }

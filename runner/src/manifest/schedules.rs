@@ -1,4 +1,4 @@
-//! `[[schedules]]`: jobs that are pushed at fixed times, each checked with the topic it pushes to.
+//! `[[schedules]]`: jobs that are pushed at fixed times. Each is checked together with its topic.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use duebox_job::TopicName;
 use super::json;
 use super::keys::{SCHEDULE, nearest};
 use super::section::Section;
-use super::topic::LONGEST;
+use super::topic_settings::LONGEST;
 use super::topics::Topics;
 use crate::schedule::{EVERY_RANGE, Missed, Schedule, ScheduleError, When, check_name, zones};
 
-/// Schedules a manifest may have.
+/// The most schedules of a manifest.
 const SCHEDULES_MAX: usize = 1_000;
 
 /// Reads every entry of `[[schedules]]`.
 pub(super) fn read_schedules(root: &Section<'_>, topics: &Topics) -> Vec<Schedule> {
     let reader = root.reader();
     if root.value("schedules").is_some_and(|value| value.get_ref().is_table()) {
-        let title = "`schedules` is a table; it must be a list of tables".to_owned();
+        let title = "`schedules` is a table; it must be an array of tables".to_owned();
         let hint = "write [[schedules]], with two brackets, above each schedule";
         reader.refuse(root.key_at("schedules"), title, hint);
         return Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn read_schedules(root: &Section<'_>, topics: &Topics) -> Vec<Schedul
     if entries.len() > SCHEDULES_MAX {
         let title =
             format!("there are {} schedules; at most {SCHEDULES_MAX} are allowed", entries.len());
-        let hint = "let one schedule push a job that pushes the others";
+        let hint = "let one schedule push a job whose handler pushes the others";
         reader.refuse(root.key_at("schedules"), title, hint);
         return Vec::new();
     }
@@ -41,7 +41,7 @@ pub(super) fn read_schedules(root: &Section<'_>, topics: &Topics) -> Vec<Schedul
         for key in ["name", "topic"] {
             if section.value(key).is_none() {
                 let hint = format!("add {key} = \"…\"");
-                reader.refuse(Some(entry.span()), format!("a schedule has no {key}"), hint);
+                reader.refuse(Some(entry.span()), format!("the schedule has no {key}"), hint);
             }
         }
         schedules.extend(read_schedule(&section, entry.span(), &mut names, topics));
@@ -49,7 +49,7 @@ pub(super) fn read_schedules(root: &Section<'_>, topics: &Topics) -> Vec<Schedul
     schedules
 }
 
-/// Reads every key, whatever is wrong with the others, so that all problems are told.
+/// Reads every key, also after a problem, so that all problems are reported.
 fn read_schedule(
     section: &Section<'_>,
     at: std::ops::Range<usize>,
@@ -76,10 +76,10 @@ fn read_schedule(
 fn read_name(section: &Section<'_>, names: &mut BTreeSet<String>) -> Option<String> {
     let name = section.text("name")?;
     let (title, hint) = if let Err(error) = check_name(&name) {
-        (error.to_string(), "choose another name; it stands in keys of Redis and in logs")
+        (error.to_string(), "choose another name; it is part of Redis keys and of log lines")
     } else if !names.insert(name.clone()) {
-        let title = format!("there are two schedules with the name {name:?}");
-        (title, "give each a name of its own: runners agree on a tick by it")
+        let title = format!("two schedules have the name {name:?}");
+        (title, "choose unique names; runners identify a tick by the name")
     } else {
         return Some(name);
     };
@@ -87,18 +87,18 @@ fn read_name(section: &Section<'_>, names: &mut BTreeSet<String>) -> Option<Stri
     None
 }
 
-/// The topic, which the manifest must serve: a job that nobody runs would be pushed for ever.
+/// Reads the topic, which the manifest must serve. Otherwise the pushed jobs would never run.
 fn read_topic(section: &Section<'_>, topics: &Topics) -> Option<TopicName> {
     let text = section.text("topic")?;
     let (title, hint) = match TopicName::new(&text) {
-        Err(error) => (error.to_string(), "name one topic, not a pattern".to_owned()),
+        Err(error) => (error.to_string(), "write one topic name, not a pattern".to_owned()),
         Ok(name) if topics.find(&name).is_some() => return Some(name),
         Ok(name) => {
             let hint = match nearest(name.as_str(), topics.named.keys().map(TopicName::as_str)) {
                 Some(like) => format!("did you mean {like:?}?"),
-                None => format!("add [topics.\"{name}\"], or name a topic of this manifest"),
+                None => format!("add [topics.\"{name}\"], or write a topic of this manifest"),
             };
-            (format!("the topic `{name}` of this schedule is not in the manifest"), hint)
+            (format!("topic `{name}` of this schedule is not in the manifest"), hint)
         }
     };
     section.reader().refuse(section.value_at("topic"), title, hint);
@@ -114,22 +114,18 @@ fn read_when(section: &Section<'_>, at: std::ops::Range<usize>) -> Option<When> 
     match (section.value("cron"), section.value("every")) {
         (None, None) => {
             let hint = "add cron = \"0 3 * * *\" or every = \"5m\"";
-            reader.refuse(
-                Some(at),
-                "a schedule says not when: it has no cron and no every".to_owned(),
-                hint,
-            );
+            reader.refuse(Some(at), "the schedule has neither `cron` nor `every`".to_owned(), hint);
             None
         }
         (Some(_), Some(_)) => {
-            let title = "a schedule has both cron and every".to_owned();
+            let title = "the schedule has both `cron` and `every`".to_owned();
             reader.refuse(section.key_at("every"), title, "keep one of the two");
             None
         }
         (None, Some(_)) => {
             if section.value("tz").is_some() {
-                let title = "`tz` says nothing about `every`, which counts from 1970 in UTC";
-                reader.refuse(section.key_at("tz"), title.to_owned(), "remove `tz`, or use cron");
+                let title = "`tz` does not apply to `every`, which counts from 1970-01-01 UTC";
+                reader.refuse(section.key_at("tz"), title.to_owned(), "remove `tz`, or use `cron`");
             }
             every.map(When::Every)
         }
@@ -156,7 +152,7 @@ fn read_cron(section: &Section<'_>, line: &str, zone: &str) -> Option<When> {
             },
         ),
         ScheduleError::NeverFires(_) => {
-            ("cron", "choose a day that exists; \"L\" is the last of each month".to_owned())
+            ("cron", "choose a day that exists; \"L\" is the last day of the month".to_owned())
         }
         _ => ("cron", "write it as \"0 3 * * *\": minute, hour, day, month, weekday".to_owned()),
     };
@@ -164,7 +160,7 @@ fn read_cron(section: &Section<'_>, line: &str, zone: &str) -> Option<When> {
     None
 }
 
-/// The payload, no longer than the topic takes.
+/// The payload, at most as long as the topic allows.
 fn read_payload(
     section: &Section<'_>,
     topic: Option<&TopicName>,
@@ -174,7 +170,7 @@ fn read_payload(
     let most = topic.and_then(|name| topics.find(name)).map(|topic| topic.limits.payload);
     if let Some(most) = most.filter(|most| payload.len() > *most) {
         let title =
-            format!("`payload` is {} bytes long; the topic takes {most} at most", payload.len());
+            format!("`payload` is {} bytes long; the topic allows at most {most}", payload.len());
         let hint = "shorten it, or raise sandbox.payload of the topic";
         section.reader().refuse(section.value_at("payload"), title, hint);
         return None;

@@ -1,7 +1,7 @@
-//! Secrets of a handler: values that the manifest names the place of, an environment variable or a file.
+//! Secrets of a handler: the manifest names an environment variable or a file for each.
 //!
-//! A value never shows itself: not in a message, not in `Debug`, and not in the line that is shown where
-//! somebody wrote one into the manifest.
+//! A value is never shown: not in messages, not in `Debug`, and not in the quoted line if it was written into
+//! the manifest itself.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,41 +22,41 @@ const SECRET_BYTES_MAX: u64 = 64 << 10;
 
 const FORM_HINT: &str = "write { env = \"NAME\" } or { file = \"path\" }";
 
-/// Where a secret is kept.
+/// The source of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSource {
-    /// In an environment variable.
+    /// An environment variable.
     Variable(String),
-    /// In a file of at most 64 KiB; one line feed at its end does not belong to it.
+    /// A file of at most 64 KiB. One line feed at its end is ignored.
     File(PathBuf),
 }
 
-/// A secret as a table of the manifest names it.
+/// A secret with its value.
 #[derive(Clone)]
 pub(super) struct ResolvedSecret {
     pub(super) source: SecretSource,
-    /// None if it was refused, or nobody runs a handler.
+    /// `None` if it was refused, or if the command runs no handler.
     pub(super) value: Option<String>,
 }
 
 impl SecretSource {
-    /// What it holds now.
+    /// Reads the current value.
     ///
     /// # Errors
-    /// What is wrong and the remedy, for people; never the value.
+    /// What is wrong, and the remedy; never the value.
     pub(crate) fn value(&self, environment: &Environment) -> Result<String, (String, String)> {
         match self {
             Self::Variable(name) => {
                 let remedy = || format!("set {name} in the environment of duebox");
                 match environment.variable(name) {
-                    None => Err((format!("the variable {name} is not set"), remedy())),
-                    Some("") => Err((format!("the variable {name} is empty"), remedy())),
+                    None => Err((format!("variable {name} is not set"), remedy())),
+                    Some("") => Err((format!("variable {name} is empty"), remedy())),
                     Some(value) => check_size(value.to_owned())
-                        .map_err(|why| (format!("the variable {name} {why}"), remedy())),
+                        .map_err(|why| (format!("variable {name} {why}"), remedy())),
                 }
             }
             Self::File(path) => read_file(path).map_err(|why| {
-                (why, "write the secret there, readable for the user of duebox".to_owned())
+                (why, "write the secret there, readable by the user of duebox".to_owned())
             }),
         }
     }
@@ -74,13 +74,13 @@ impl fmt::Display for SecretSource {
 fn read_file(path: &Path) -> Result<String, String> {
     let named = path.display();
     let unreadable = |error: std::io::Error| format!("{named}: {error}");
-    // A pipe would hold up whoever opens it, and is empty the second time.
+    // Opening a pipe would block, and its content could be read only once.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(format!("{named} is no regular file"));
+        return Err(format!("{named} is not a regular file"));
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    // Two more for the line feed, and one to see that it is longer.
+    // Up to two bytes of a line ending are removed; a third one shows that the file is too long.
     file.take(SECRET_BYTES_MAX + 3).read_to_end(&mut bytes).map_err(unreadable)?;
     let mut text = String::from_utf8(bytes).map_err(|_| format!("{named} is not UTF-8 text"))?;
     if text.ends_with('\n') {
@@ -97,7 +97,7 @@ fn read_file(path: &Path) -> Result<String, String> {
 
 fn check_size(text: String) -> Result<String, String> {
     if text.len() as u64 > SECRET_BYTES_MAX {
-        return Err("holds more than 64 KiB".to_owned());
+        return Err("exceeds 64 KiB".to_owned());
     }
     Ok(text)
 }
@@ -111,7 +111,7 @@ pub(super) fn read_secret<'t>(
     let named = name.get_ref();
     if !value.get_ref().is_table() {
         reader.redact(value.span());
-        let title = format!("`{named}` holds a value; a secret does not belong in a manifest");
+        let title = format!("`{named}` is a plain value; a manifest must not contain secrets");
         reader.refuse(Some(name.span()), title, FORM_HINT);
         return None;
     }
@@ -136,7 +136,7 @@ pub(super) fn read_secret<'t>(
     }
 }
 
-/// Where a secret is kept, and where that is written.
+/// The source of a secret, and its byte range in the manifest.
 fn read_source(
     section: &Section<'_>,
     name: &Spanned<Cow<'_, str>>,
@@ -145,7 +145,7 @@ fn read_source(
         (Some(env), None) => {
             let variable = section.text("env")?;
             if variable.is_empty() || variable.contains(['=', '\0']) {
-                let title = format!("`{}`: {variable:?} names no variable", name.get_ref());
+                let title = format!("`{}`: {variable:?} is not a variable name", name.get_ref());
                 section.reader().refuse(Some(env.span()), title, FORM_HINT);
                 return None;
             }
@@ -153,14 +153,14 @@ fn read_source(
         }
         (None, Some(file)) => Some((SecretSource::File(section.path("file")?), file.span())),
         _ => {
-            let title = format!("`{}` needs one of env and file", name.get_ref());
+            let title = format!("`{}` needs either env or file", name.get_ref());
             section.reader().refuse(Some(name.span()), title, FORM_HINT);
             None
         }
     }
 }
 
-/// The values of secrets beside those of the config.
+/// The values of the secrets that could be read.
 pub(super) fn values(secrets: &BTreeMap<String, ResolvedSecret>) -> BTreeMap<String, String> {
     let value =
         |(name, secret): (&String, &ResolvedSecret)| Some((name.clone(), secret.value.clone()?));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_feed_does_not_belong_to_the_secret() {
+    fn one_final_line_feed_is_ignored() {
         for (bytes, value) in
             [("hunter2", "hunter2"), ("hunter2\n", "hunter2"), ("a\r\n", "a"), ("a\n\n", "a\n")]
         {
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_told_without_it() {
+    fn errors_do_not_contain_the_secret() {
         for (bytes, words) in [
             (&b""[..], "is empty"),
             (b"\n", "is empty"),
             (b"hunter2\xff", "is not UTF-8"),
-            (&vec![b'x'; (64 << 10) + 1], "holds more than 64 KiB"),
-            (&vec![b'x'; 1 << 20], "holds more than 64 KiB"),
+            (&vec![b'x'; (64 << 10) + 1], "exceeds 64 KiB"),
+            (&vec![b'x'; 1 << 20], "exceeds 64 KiB"),
         ] {
             let (why, remedy) = value_of(bytes).unwrap_err();
             assert!(why.contains(words), "{why}");

@@ -1,8 +1,7 @@
-//! Reading a table of the manifest key by key: every value is checked where it stands, and every
-//! problem is noted with its place, so that one reading finds them all.
+//! Reads a table of the manifest key by key and records every problem with its place.
 //!
-//! A getter answers `None` for a key that is absent and for one whose value was refused; in the
-//! second case the problem is on record, and the manifest as a whole will be refused.
+//! A getter returns `None` for an absent key and for an invalid value. For an invalid value it has recorded
+//! a problem, so the manifest will be refused.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
@@ -17,7 +16,7 @@ use super::reader::ManifestReader;
 /// A value with its place.
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
-/// One table of the manifest, its keys already told from mistakes. An absent table has no keys.
+/// One table of the manifest whose keys were checked. An absent table has no keys.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'t> {
     reader: &'t ManifestReader<'t>,
@@ -25,7 +24,7 @@ pub(super) struct Section<'t> {
 }
 
 impl<'t> Section<'t> {
-    /// Opens a table and notes every key that does not belong or is not served yet.
+    /// Opens a table and records every key that is unknown or not supported yet.
     pub(super) fn open(
         reader: &'t ManifestReader<'t>,
         entries: &'t DeTable<'t>,
@@ -38,7 +37,7 @@ impl<'t> Section<'t> {
                 KeyStatus::Later => reader.refuse(
                     Some(key.span()),
                     format!("`{name}` in {} is not supported by this version", keys.place),
-                    format!("remove `{name}`; a later version of duebox will serve it"),
+                    format!("remove `{name}`; a later version of duebox will support it"),
                 ),
                 KeyStatus::Unknown { hint } => {
                     let hint = dotted_topic(keys, value.get_ref()).unwrap_or(hint);
@@ -54,7 +53,7 @@ impl<'t> Section<'t> {
         self.reader
     }
 
-    /// The table under `key`, opened; without keys if it is absent.
+    /// The table under `key` as a section; without keys if it is absent.
     pub(super) fn section(&self, key: &str, keys: &Keys) -> Self {
         match self.table(key) {
             Some(entries) => Self::open(self.reader, entries, keys),
@@ -62,12 +61,12 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// The table under `key`, whatever its keys.
+    /// The table under `key`. Its keys are not checked.
     pub(super) fn table(&self, key: &str) -> Option<&'t DeTable<'t>> {
         self.reader.table(key, self.value(key)?, self.key_at(key))
     }
 
-    /// The entries of the list under `key`, whatever they are.
+    /// The array under `key`. Its entries are not checked.
     pub(super) fn list(&self, key: &str) -> Option<&'t DeArray<'t>> {
         self.reader.list(key, self.value(key)?)
     }
@@ -76,12 +75,12 @@ impl<'t> Section<'t> {
         self.entries?.get(key)
     }
 
-    /// Where the key itself stands.
+    /// The byte range of the key.
     pub(super) fn key_at(&self, key: &str) -> Option<Range<usize>> {
         self.entries?.get_key_value(key).map(|(key, _)| key.span())
     }
 
-    /// Where the value stands.
+    /// The byte range of the value.
     pub(super) fn value_at(&self, key: &str) -> Option<Range<usize>> {
         self.value(key).map(Value::span)
     }
@@ -115,20 +114,20 @@ impl<'t> Section<'t> {
         self.reader.size(key, self.value(key)?, range)
     }
 
-    /// One of a few words.
+    /// One of the given words.
     pub(super) fn choice<T: Copy>(&self, key: &str, words: &[(&str, T)]) -> Option<T> {
         let value = self.value(key)?;
         self.reader.choice(key, &self.reader.text(key, value)?, Some(value.span()), words)
     }
 
-    /// A path, relative ones from the manifest's folder.
+    /// A path. A relative one starts from the manifest's folder.
     pub(super) fn path(&self, key: &str) -> Option<PathBuf> {
         self.reader.path(key, self.value(key)?)
     }
 }
 
-/// `[topics.order.close]` without quotes reads as a table `close` inside the topic `order`.
+/// The hint for `[topics.order.close]` without quotes, which means a table `close` in the topic `order`.
 fn dotted_topic(keys: &Keys, value: &DeValue<'_>) -> Option<String> {
     (keys.place == super::keys::TOPIC.place && value.is_table())
-        .then(|| "a topic's name with a dot needs quotes: [topics.\"order.close\"]".to_owned())
+        .then(|| "write a topic name with a dot in quotes: [topics.\"order.close\"]".to_owned())
 }

@@ -1,7 +1,7 @@
-//! `[server]`: where HTTP is served, to whom, and how much of a request is taken.
+//! `[server]`: the HTTP listeners, access to them, and the size of requests.
 //!
-//! Whoever reaches the address may do whatever the API does; so an address beyond this machine is refused
-//! unless the manifest says aloud that it is meant.
+//! Without tokens, every client that reaches the address may use the whole API. An address other than
+//! loopback is therefore refused unless tokens or `insecure = true` are set.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -17,44 +17,44 @@ use crate::auth::tls::TlsPair;
 use crate::auth::tokens::Tokens;
 
 const LISTEN_HINT: &str =
-    "write an address and a port, such as \"127.0.0.1:7280\", or \"\" for no HTTP at all";
+    "write an address and a port, such as \"127.0.0.1:7280\", or \"\" to serve no HTTP";
 
 const SITE_HINT: &str =
-    "write scheme, host and port as the browser does, such as \"https://shop.example\"";
+    "write scheme, host and port as a browser sends them, such as \"https://shop.example\"";
 
-/// The port of HTTP where nothing else is said.
+/// The default HTTP port.
 const PORT: u16 = 7280;
 
-/// Tokens, and the file they are in.
+/// A token file and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenFile {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it holds.
+    /// The tokens in it.
     pub tokens: Tokens,
 }
 
-/// Where HTTP is served, and to whom.
+/// The HTTP listeners and the access to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// The address of the API; port 0 is any that is free. None serves no HTTP.
+    /// The address of the API; port 0 picks a free port. `None` serves no HTTP.
     pub listen: Option<SocketAddr>,
-    /// The address of the probes and the metrics alone; none serves them with the API only.
+    /// A separate address for probes and metrics; `None` serves them with the API only.
     pub probes: Option<SocketAddr>,
-    /// Who may do what; without it anybody everything.
+    /// The tokens; without them every client may do anything.
     pub tokens: Option<TokenFile>,
-    /// The certificate that is served; plain HTTP without one.
+    /// The TLS certificate and key; plain HTTP without them.
     pub tls: Option<TlsPair>,
-    /// The pages of other sites that a browser may call from: exact origins, such as `https://shop.example`.
+    /// The exact origins of other sites whose pages may call the API, such as `https://shop.example`.
     pub cors: Vec<String>,
-    /// Whether anybody may use an address beyond this machine.
+    /// Whether an address other than loopback is allowed without tokens.
     pub insecure: bool,
-    /// The longest body of a request, in bytes, also after it was unpacked; 1 KiB to 1 GiB.
+    /// The largest request body, in bytes, also after decompression; 1 KiB to 1 GiB.
     pub max_body: usize,
 }
 
 impl Server {
-    /// Reads `[server]`; `None` if something is wrong with an address.
+    /// Reads `[server]`; `None` if an address is invalid.
     pub(super) fn read(section: &Section<'_>) -> Option<Self> {
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         let setting = section.reader().environment().listen().or_else(|| listen_of(section));
@@ -78,16 +78,16 @@ impl Server {
         Some(server)
     }
 
-    /// The files that are read beside the manifest.
+    /// The other files that `[server]` refers to.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let tokens = self.tokens.iter().map(|file| file.path.as_path());
         tokens.chain(self.tls.iter().flat_map(|pair| [pair.cert.as_path(), pair.key.as_path()]))
     }
 
-    /// Refuses an address that others reach, where everybody may do everything.
+    /// Refuses an address other than loopback without tokens or `insecure`.
     fn refuse_open(&self, section: &Section<'_>, at: Option<Range<usize>>) {
         let Some(listen) = self.listen.filter(|listen| !is_loopback(listen.ip())) else { return };
-        // A file that cannot be read is a problem of its own.
+        // An unreadable token file is reported separately.
         let has_tokens =
             section.value("tokens").is_some_and(|text| text.get_ref().as_str() != Some(""));
         if self.insecure || has_tokens {
@@ -95,13 +95,13 @@ impl Server {
         }
         section.reader().refuse(
             at,
-            format!("`server.listen` is {listen}: others reach it, and anybody may do anything"),
-            "listen on 127.0.0.1, name a file of tokens, or say that it is meant: insecure = true",
+            format!("`server.listen` is {listen}: other machines can reach it, and without tokens they may do anything"),
+            "listen on 127.0.0.1, set `tokens`, or allow it with insecure = true",
         );
     }
 }
 
-/// Reads `tokens`: a file, or the empty text for none. Who serves nothing does not need it.
+/// Reads `tokens`: a file, or the empty string for none. Commands that serve no HTTP do not read the file.
 fn tokens_of(section: &Section<'_>) -> Option<TokenFile> {
     let reader = section.reader();
     let path = named_file(section, "tokens")?;
@@ -112,7 +112,7 @@ fn tokens_of(section: &Section<'_>) -> Option<TokenFile> {
         Ok(tokens) => Some(TokenFile { path, tokens }),
         Err(why) => {
             let title = format!("`tokens`: {}: {why}", path.display());
-            let hint = "name a file of tokens; duebox token new makes its entries";
+            let hint = "set a token file; duebox token new prints its entries";
             reader.refuse(section.value_at("tokens"), title, hint);
             reader.await_change(&path);
             None
@@ -120,7 +120,7 @@ fn tokens_of(section: &Section<'_>) -> Option<TokenFile> {
     }
 }
 
-/// Reads `tls`: two files, or none.
+/// Reads `tls`: a certificate and a key, or neither.
 fn tls_of(section: &Section<'_>) -> Option<TlsPair> {
     let reader = section.reader();
     let pair = section.section("tls", &TLS);
@@ -129,7 +129,7 @@ fn tls_of(section: &Section<'_>) -> Option<TlsPair> {
         (None, None) => return None,
         (Some(cert), Some(key)) => (cert, key),
         _ => {
-            let title = "`tls` needs both a cert and a key".to_owned();
+            let title = "`tls` needs both `cert` and `key`".to_owned();
             let hint = "write { cert = \"cert.pem\", key = \"key.pem\" }";
             reader.refuse(section.key_at("tls"), title, hint);
             return None;
@@ -141,7 +141,7 @@ fn tls_of(section: &Section<'_>) -> Option<TlsPair> {
     match TlsPair::load(&cert, &key) {
         Ok(pair) => Some(pair),
         Err(why) => {
-            let hint = "name a certificate chain and its private key, both in PEM";
+            let hint = "set a certificate chain and its private key, both in PEM";
             reader.refuse(section.value_at("tls"), format!("`tls`: {why}"), hint);
             reader.await_change(&cert);
             reader.await_change(&key);
@@ -150,29 +150,29 @@ fn tls_of(section: &Section<'_>) -> Option<TlsPair> {
     }
 }
 
-/// The origin of a page, as a browser writes it into a request.
+/// Parses the origin of a page, as a browser sends it.
 fn parse_site(text: &str) -> Result<String, String> {
     if text.contains('*') {
-        return Err(format!("{text:?} stands for many sites; each is named by itself"));
+        return Err(format!("{text:?} contains a wildcard; list each origin"));
     }
-    let url = Url::parse(text).map_err(|error| format!("{text:?} is no origin: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("{text:?} is not an origin: {error}"))?;
     let origin = url.origin().ascii_serialization();
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("{text:?} is no origin of the web"));
+        return Err(format!("{text:?} is not an http:// or https:// origin"));
     }
     match origin == text {
         true => Ok(origin),
-        false => Err(format!("{text:?} is no origin; that of such a page is {origin:?}")),
+        false => Err(format!("{text:?} is not an origin; write {origin:?}")),
     }
 }
 
-/// A file, unless its text is empty.
+/// A path, unless the string is empty.
 fn named_file(section: &Section<'_>, key: &str) -> Option<PathBuf> {
     let text = section.value(key)?.get_ref().as_str();
     if text == Some("") { None } else { section.path(key) }
 }
 
-/// True if only this machine reaches the address.
+/// Whether only this machine can reach the address.
 fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
@@ -182,7 +182,7 @@ fn listen_of(section: &Section<'_>) -> Option<Setting> {
     Some(Setting { text, name: "server.listen", at: section.value_at("listen") })
 }
 
-/// Reads `probes`, whose default is no address of their own.
+/// Reads `probes`; by default there is no separate address.
 fn probes_of(section: &Section<'_>) -> Option<Option<SocketAddr>> {
     if section.value("probes").is_none() {
         return Some(None);
@@ -199,7 +199,7 @@ fn address(section: &Section<'_>, setting: &Setting) -> Option<SocketAddr> {
     let text = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let found = text.as_deref().unwrap_or(&setting.text).parse();
     if found.is_err() {
-        let title = format!("`{name}` is no address: {:?}", setting.text);
+        let title = format!("`{name}` is not an address: {:?}", setting.text);
         section.reader().refuse(at.clone(), title, LISTEN_HINT);
     }
     found.ok()
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_is_loopback() {
+    fn loopback_addresses_are_recognized() {
         for (ip, is_it) in [
             ("127.0.0.1", true),
             ("127.9.9.9", true),

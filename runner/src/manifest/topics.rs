@@ -1,5 +1,5 @@
-//! `[topics]` as a whole: every table read, named topics told from patterns, and what holds only of a
-//! topic and the defaults together checked.
+//! `[topics]`: reads every table, separates names from patterns, and checks each topic together with
+//! `[defaults]`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,11 +14,12 @@ use super::rollout::read_canary;
 use super::sandbox::{SandboxSettings, refuse_private};
 use super::section::{Section, Value};
 use super::smoke::check_smoke;
-use super::topic::{Topic, TopicSettings, read_pin};
+use super::topic::Topic;
+use super::topic_settings::{TopicSettings, read_pin};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
 
-/// What `[topics]` says.
+/// The topics of a manifest.
 #[derive(Default)]
 pub(super) struct Topics {
     pub(super) named: BTreeMap<TopicName, Topic>,
@@ -26,7 +27,7 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    /// Reads every topic under `[topics]` of the manifest, and lays it over `[defaults]`.
+    /// Reads every topic and merges it with `[defaults]`.
     pub(super) fn read(root: &Section<'_>, defaults: &Section<'_>) -> Self {
         let reader = root.reader();
         let shared = TopicSettings::read(defaults);
@@ -46,7 +47,7 @@ impl Topics {
             }
         }
         if shared.burst.is_some_and(|burst| burst > 0) && !rated {
-            refuse_burst(defaults, "[defaults] has a burst, but no topic has a rate");
+            refuse_burst(defaults, "[defaults] has `burst`, but no topic has `rate`");
         }
         if shared.sandbox.opens_private() && !connected {
             refuse_private(defaults, "[defaults] has `http_private`, but no topic has `http`");
@@ -59,8 +60,7 @@ impl Topics {
     }
 }
 
-/// What is said of the topic of that name, or of the topic of that shard: its own table, or the closest
-/// pattern.
+/// The settings of a topic or shard: those of its own table, or of the pattern with the longest prefix.
 pub(super) fn find<'t>(
     named: &'t BTreeMap<TopicName, Topic>,
     patterns: &'t Patterns,
@@ -88,35 +88,10 @@ fn read_topic<'t>(
     let name = key.get_ref();
     let section = Section::open(reader, reader.table(name, value, Some(key.span()))?, &TOPIC);
     let settings = TopicSettings::read(&section);
-    if section.value("handler").is_none() && section.value("sandbox").is_some() {
-        reader.refuse(
-            section.key_at("sandbox"),
-            format!("topic `{name}` has a sandbox, but no handler to run in it"),
-            "add handler = \"path/to/module.wasm\", or remove `sandbox`: a topic without a handler is served to pull consumers",
-        );
-    }
-    if section.value("handler").is_none() && section.value("smoke").is_some() {
-        reader.refuse(
-            section.key_at("smoke"),
-            format!("topic `{name}` has smoke cases, but no handler to pass them"),
-            "add handler = \"path/to/module.wasm\", or remove `smoke`",
-        );
-    }
-    if section.value("handler").is_none() && section.value("canary").is_some() {
-        reader.refuse(
-            section.key_at("canary"),
-            format!("topic `{name}` has a canary, but no handler that runs the other jobs"),
-            "add handler = \"path/to/module.wasm\", or remove `canary`",
-        );
-    }
     let canary = read_canary(&section);
     let pin = read_pin(&section);
-    if section.value("handler").is_none() && pin.is_some() {
-        reader.refuse(
-            section.key_at("sha256"),
-            format!("topic `{name}` pins a module, but has no handler"),
-            "add handler = \"path/to/module.wasm\", or remove `sha256`",
-        );
+    if section.value("handler").is_none() {
+        refuse_without_handler(&section, name, pin.is_some());
     }
     settings.sandbox.refuse_contradictions(&section, &defaults.sandbox);
     let has_private = settings.sandbox.opens_private();
@@ -125,7 +100,7 @@ fn read_topic<'t>(
         Topic { sha256: pin, canary, ..Topic::new(section.path("handler"), settings, defaults) };
     check_smoke(&section, &topic.smoke, topic.limits.payload);
     if has_burst && topic.rate.is_none() {
-        refuse_burst(&section, &format!("topic `{name}` has a burst, but no rate"));
+        refuse_burst(&section, &format!("topic `{name}` has `burst`, but no `rate`"));
     }
     if has_private && topic.grants.http.is_none() && section.value("handler").is_some() {
         refuse_private(&section, &format!("topic `{name}` has `http_private`, but no `http`"));
@@ -133,7 +108,26 @@ fn read_topic<'t>(
     Some(topic)
 }
 
-/// A burst says how many jobs of a rate may start at once: without a rate it says nothing.
+/// Refuses the keys that have no meaning for a topic without a handler.
+fn refuse_without_handler(section: &Section<'_>, name: &str, has_pin: bool) {
+    let is_set = |key| section.value(key).is_some();
+    for (key, is_set) in [
+        ("sandbox", is_set("sandbox")),
+        ("smoke", is_set("smoke")),
+        ("canary", is_set("canary")),
+        ("sha256", has_pin),
+    ] {
+        if is_set {
+            section.reader().refuse(
+                section.key_at(key),
+                format!("topic `{name}` has `{key}`, but no `handler`"),
+                format!("add handler = \"path/to/module.wasm\", or remove `{key}`"),
+            );
+        }
+    }
+}
+
+/// Refuses a burst without a rate, which would have no effect.
 fn refuse_burst(section: &Section<'_>, title: &str) {
     if section.value("rate").is_some_and(|rate| rate.get_ref().as_str() != Some("")) {
         return; // The rate itself was refused.

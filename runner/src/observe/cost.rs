@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duebox_sandbox::Report;
+use duebox_sandbox::RunReport;
 
 /// The cost of one attempt; all zero of one that no module has begun.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Cost {
     }
 
     /// Of a run that took this long, its wait for a place in the sandbox included.
-    pub fn of(report: &Report, wall: Duration) -> Self {
+    pub fn of(report: &RunReport, wall: Duration) -> Self {
         Self {
             wall,
             cpu: report.cpu,

@@ -1,82 +1,80 @@
-//! Is this Redis fit to hold jobs? Asked once at the daemon's start, of a server that is not ours.
+//! Checks once, at the start of the daemon, that an external Redis is configured to hold jobs.
 //!
-//! What can lose jobs behind the daemon's back is refused; what makes a crash of Redis itself cost
-//! jobs is a warning, because a test machine may want just that.
+//! A setting with which Redis can lose jobs while it runs is refused. A setting with which a crash of Redis
+//! loses jobs is a warning, because it is useful on test machines.
 
 use redis::aio::ConnectionLike;
 use redis::{InfoDict, RedisError};
 
-/// The oldest version whose scripts do what the queue needs.
+/// The oldest supported version.
 const VERSION_MIN: (u32, u32) = (7, 0);
 
-/// Why a Redis must not hold jobs.
+/// Why a Redis cannot hold jobs.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// It does not answer, or does not let this user ask.
+    /// INFO fails, or this user may not run it.
     #[error(
-        "cannot ask Redis about itself: {0}; check redis.url and that its user may run INFO (ACL: +info)"
+        "cannot run INFO on Redis: {0}; check redis.url, and that its user may run INFO (ACL: +info)"
     )]
     Info(#[from] RedisError),
-    /// It is too old, or its version cannot be read.
-    #[error("Redis is version {found:?}; Duebox needs 7.0 or newer (or Valkey): upgrade it")]
+    /// Its version is too old or unknown.
+    #[error("Redis is version {found:?}; Duebox needs 7.0 or newer, or Valkey: upgrade it")]
     Version {
-        /// What it calls itself.
+        /// The reported version.
         found: String,
     },
-    /// It may throw keys away.
+    /// It may evict keys.
     #[error(
-        "Redis has maxmemory-policy {policy}: when memory is short it can evict a whole topic; run CONFIG SET maxmemory-policy noeviction, and set it in redis.conf"
+        "Redis has maxmemory-policy {policy}, which can evict a whole topic when memory is short; run CONFIG SET maxmemory-policy noeviction, and set it in redis.conf"
     )]
     Evicts {
-        /// The policy in force.
+        /// The current policy.
         policy: String,
     },
-    /// It is a replica, where nothing can be written.
+    /// It is a replica and cannot be written.
     #[error("Redis at redis.url is a replica of {master}; point redis.url at the master")]
     Replica {
-        /// Its master's address.
+        /// The address of its master.
         master: String,
     },
-    /// It is a sentinel or a node of a cluster.
+    /// It is a sentinel or a cluster node.
     #[error(
-        "Redis at redis.url runs as {mode}, which Duebox does not speak yet; point redis.url at a standalone Redis"
+        "Redis at redis.url runs as {mode}, which Duebox does not support yet; point redis.url at a standalone Redis"
     )]
     Mode {
-        /// The mode it reports.
+        /// The reported mode.
         mode: String,
     },
 }
 
-/// What an operator should know about a Redis that can be used.
+/// A risk of a Redis that can hold jobs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// Nothing is written to disk.
+    /// It writes nothing to disk.
     #[error(
-        "Redis persists nothing: if it ends, all jobs are gone; run CONFIG SET appendonly yes, and set it in redis.conf"
+        "Redis does not persist data: all jobs are lost when it stops; run CONFIG SET appendonly yes, and set it in redis.conf"
     )]
     NotPersistent,
-    /// Whether something is written to disk cannot be read.
-    #[error(
-        "Redis has no append-only file and does not show its save settings (CONFIG is refused); check that it persists"
-    )]
+    /// Its persistence settings cannot be read.
+    #[error("Redis has no append-only file, and CONFIG is refused; check that it persists data")]
     PersistenceUnknown,
     /// The last write to disk failed.
     #[error(
-        "Redis could not write to its disk ({what}); it may refuse jobs or lose them: look at its log and its free disk space"
+        "Redis could not write to its disk ({what}) and may refuse or lose jobs; check its log and its free disk space"
     )]
     PersistenceFails {
-        /// The field of INFO that says so.
+        /// The field of INFO that reports the error.
         what: &'static str,
     },
-    /// The eviction policy cannot be read.
-    #[error("Redis does not show its maxmemory-policy; check that it is noeviction")]
+    /// Its eviction policy cannot be read.
+    #[error("cannot read maxmemory-policy of Redis; check that it is noeviction")]
     PolicyUnknown,
 }
 
-/// Looks at a Redis: two or three short commands.
+/// Checks a Redis with two or three short commands.
 ///
 /// # Errors
-/// [`Unfit`] if it must not hold jobs, or cannot be asked.
+/// [`Unfit`] if it cannot hold jobs or cannot be queried.
 pub async fn check(connection: &mut impl ConnectionLike) -> Result<Vec<Warning>, Unfit> {
     let info: InfoDict = redis::cmd("INFO").query_async(connection).await?;
     let text = |key: &str| info.get::<String>(key).unwrap_or_default();
@@ -111,7 +109,7 @@ fn check_version(found: &str) -> Result<(), Unfit> {
     if is_new_enough(found) { Ok(()) } else { Err(Unfit::Version { found: found.to_owned() }) }
 }
 
-/// True for a version such as `7.0.15` that has what the queue needs.
+/// Whether a version such as `7.0.15` is supported.
 pub(crate) fn is_new_enough(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>());
     match (parts.next(), parts.next()) {
@@ -130,7 +128,7 @@ fn check_role(mode: &str, role: &str, host: &str, port: &str) -> Result<(), Unfi
     Ok(())
 }
 
-/// One setting, or none where the server does not show it (hosted ones refuse CONFIG).
+/// One setting, or `None` if the server refuses CONFIG, as hosted ones do.
 async fn setting(connection: &mut impl ConnectionLike, name: &str) -> Option<String> {
     let shown: Result<Vec<String>, _> =
         redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
@@ -142,18 +140,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_from_seven_on_are_fit() {
+    fn versions_from_seven_are_supported() {
         for fit in ["7.0.0", "7.0.15", "7.2.4", "8.0.1", "10.0"] {
             assert!(check_version(fit).is_ok(), "{fit}");
         }
         for unfit in ["6.2.14", "6.9", "5.0.7", "", "seven", "7"] {
-            let said = check_version(unfit).unwrap_err().to_string();
-            assert!(said.contains(unfit) && said.contains("upgrade"), "{said}");
+            let error = check_version(unfit).unwrap_err().to_string();
+            assert!(error.contains(unfit) && error.contains("upgrade"), "{error}");
         }
     }
 
     #[test]
-    fn only_a_standalone_master_is_fit() {
+    fn only_a_standalone_master_is_accepted() {
         assert!(check_role("standalone", "master", "", "").is_ok());
         let replica = check_role("standalone", "slave", "10.0.0.1", "6379").unwrap_err();
         assert!(replica.to_string().contains("10.0.0.1:6379"), "{replica}");

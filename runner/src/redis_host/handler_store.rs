@@ -1,5 +1,5 @@
-//! The store that handlers have, in Redis: where the sandbox asks and the queue answers. It has a
-//! connection of its own, so that no value of a guest stands before the jobs of others.
+//! The key-value store of handlers: it implements the sandbox's `KeyValue` with the queue. It has its own
+//! connection, so that large values do not delay jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::TopicName;
 use duebox_queue::{KvCondition, KvWrite, LatencyStats, Queue, QueueError};
-use duebox_sandbox::{Condition, Entry, KeyValue, KvError};
+use duebox_sandbox::{KeyValue, KvCondition as Condition, KvEntry as Entry, KvError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-// The sandbox tells handlers which bounds there are, and the queue keeps them.
-const _: () = assert!(duebox_queue::KV_NAMES_MAX == duebox_sandbox::KEYS_MAX);
-const _: () = assert!(duebox_queue::KV_BYTES_MAX == duebox_sandbox::BYTES_MAX);
+// The sandbox documents these limits to handlers, and the queue enforces them.
+const _: () = assert!(duebox_queue::KV_NAMES_MAX == duebox_sandbox::KV_KEYS_MAX);
+const _: () = assert!(duebox_queue::KV_BYTES_MAX == duebox_sandbox::KV_BYTES_MAX);
 
 /// The stores of all topics, in Redis.
 pub struct RedisKv(Queue);
 
 impl RedisKv {
-    /// The stores behind this handle, which nothing else should use.
+    /// Creates the stores on a queue handle that nothing else should use.
     pub fn new(queue: Queue) -> Self {
         Self(queue)
     }
 
-    /// What the stores asked of Redis so far.
+    /// The Redis traffic of the stores so far.
     pub fn traffic(&self) -> Arc<LatencyStats> {
         self.0.latency_stats()
     }
@@ -37,7 +37,7 @@ impl KeyValue for RedisKv {
         key: &'a [u8],
     ) -> BoxFuture<'a, Result<Option<Entry>, KvError>> {
         async move {
-            let found = self.0.kv_get(topic, key).await.map_err(away)?;
+            let found = self.0.kv_get(topic, key).await.map_err(unavailable)?;
             Ok(found.map(|found| Entry { value: found.value, revision: found.revision }))
         }
         .boxed()
@@ -57,8 +57,9 @@ impl KeyValue for RedisKv {
             Condition::IfRevision(revision) => KvCondition::IfRevision(revision),
         };
         async move {
-            let wrote = self.0.kv_set(topic, key, &value, ttl, condition).await.map_err(away)?;
-            Ok(done(wrote)?.is_some())
+            let wrote =
+                self.0.kv_set(topic, key, &value, ttl, condition).await.map_err(unavailable)?;
+            Ok(written(wrote)?.is_some())
         }
         .boxed()
     }
@@ -68,7 +69,7 @@ impl KeyValue for RedisKv {
         topic: &'a TopicName,
         key: &'a [u8],
     ) -> BoxFuture<'a, Result<bool, KvError>> {
-        async move { self.0.kv_delete(topic, key).await.map_err(away) }.boxed()
+        async move { self.0.kv_delete(topic, key).await.map_err(unavailable) }.boxed()
     }
 
     fn add<'a>(
@@ -78,16 +79,20 @@ impl KeyValue for RedisKv {
         delta: i64,
     ) -> BoxFuture<'a, Result<i64, KvError>> {
         async move {
-            let added = self.0.kv_add(topic, key, delta).await.map_err(away)?;
-            let none = || KvError::Unavailable("Redis set a condition of its own".to_owned());
-            done(added)?.ok_or_else(none)
+            let added = self.0.kv_add(topic, key, delta).await.map_err(unavailable)?;
+            let conflict = || {
+                KvError::Unavailable(
+                    "Redis reported a conflict for an unconditional write".to_owned(),
+                )
+            };
+            written(added)?.ok_or_else(conflict)
         }
         .boxed()
     }
 }
 
-/// What was done, or nothing where a condition did not hold.
-fn done<T>(write: KvWrite<T>) -> Result<Option<T>, KvError> {
+/// The result of a write, or `None` if its condition did not hold.
+fn written<T>(write: KvWrite<T>) -> Result<Option<T>, KvError> {
     match write {
         KvWrite::Done(done) => Ok(Some(done)),
         KvWrite::Conflict => Ok(None),
@@ -96,6 +101,6 @@ fn done<T>(write: KvWrite<T>) -> Result<Option<T>, KvError> {
     }
 }
 
-fn away(error: QueueError) -> KvError {
+fn unavailable(error: QueueError) -> KvError {
     KvError::Unavailable(error.to_string())
 }

@@ -1,10 +1,9 @@
-//! The managed Redis (`redis.url = "managed"`): a local redis-server, or valkey-server, that the
-//! daemon starts, watches and stops, with its data in one directory and no port open to anybody.
+//! The managed Redis (`redis.url = "managed"`): a local redis-server or valkey-server that the daemon
+//! starts, watches and stops. Its data is in one directory, and it opens no port.
 //!
-//! Invariants: one daemon at a time owns a directory (a file lock held for as long as the daemon
-//! lives); the server listens on a unix socket in it that only this user may open; what it has
-//! acknowledged is in its append-only file. A server that a killed daemon left behind is adopted by
-//! the next one. A server that dies is started again.
+//! Invariants: one daemon at a time owns a directory, by a file lock. The server listens on a Unix socket in
+//! the directory, which only this user can open. Every acknowledged write is in its append-only file. A
+//! daemon adopts the server that a killed daemon left behind, and restarts a server that dies.
 
 mod data_dir;
 mod error;
@@ -27,17 +26,17 @@ use self::process::ServerProcess;
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How often the server brings its append-only file to the disk itself: what a power cut can take.
-/// The death of a process loses nothing with any of them.
+/// When the server syncs its append-only file to the disk, which bounds what a power failure can lose. The
+/// death of a process loses nothing with any of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fsync {
-    /// Each second: a power cut loses about the last second.
+    /// Every second. A power failure loses about the last second.
     #[default]
     Everysec,
-    /// Before each answer: a power cut loses nothing that was acknowledged; slow.
+    /// Before each reply. A power failure loses no acknowledged write; slow.
     Always,
-    /// When the operating system likes to.
+    /// When the operating system decides.
     No,
 }
 
@@ -52,8 +51,8 @@ impl Fsync {
     }
 }
 
-/// A local Redis that belongs to this daemon. [`ManagedRedis::stop`] ends it cleanly; dropping it
-/// ends it too, without anybody hearing how that went.
+/// A local Redis that this daemon owns. [`ManagedRedis::stop`] ends it and reports the result; dropping it
+/// ends it without a report.
 #[derive(Debug)]
 pub struct ManagedRedis {
     url: String,
@@ -62,14 +61,13 @@ pub struct ManagedRedis {
 }
 
 impl ManagedRedis {
-    /// Starts a server on `dir`, which is created with mode 0700 if it is missing, or adopts the
-    /// one that a killed daemon left there. Returns when it answers and has its data loaded: after
-    /// at most 30 s of silence, or 15 min of loading.
+    /// Starts a server on `dir`, or adopts the one that a killed daemon left there. A missing `dir` is
+    /// created with mode 0700. Returns when the server has loaded its data. Gives up after 30 s without a
+    /// reply, or after 15 minutes of loading.
     ///
     /// # Errors
-    /// [`RedisServerError`] says what stands in the way and the remedy: a directory that cannot be
-    /// written, that another daemon holds or whose path is too long for a socket, no server
-    /// program installed, or a server that ends or keeps silent.
+    /// [`RedisServerError`] with the remedy: the directory cannot be written, another daemon holds it, its
+    /// path is too long for a socket, no server program is installed, or the server ends or does not reply.
     pub async fn start(dir: &Path, fsync: Fsync) -> Result<Self, RedisServerError> {
         let dir = DataDir::open(dir)?;
         let url = dir.url();
@@ -79,19 +77,18 @@ impl ManagedRedis {
         Ok(Self { url, stop, watch: tokio::spawn(watch(server, stopped)) })
     }
 
-    /// The address of the server, as the redis crate takes it: `redis+unix:///…/redis.sock`.
+    /// The URL of the server for the redis crate: `redis+unix:///…/redis.sock`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Ends the server with `SHUTDOWN`, so that its file is written and synced, and waits until it
-    /// is gone: at most 10 s, then it is killed.
+    /// Ends the server with `SHUTDOWN`, which writes and syncs its file. Kills it after 10 s.
     ///
     /// # Errors
-    /// [`RedisServerError::Stop`] if it did not end by itself. Acknowledged jobs are safe even then.
+    /// [`RedisServerError::Stop`] if it was killed. Acknowledged jobs are safe even then.
     pub async fn stop(self) -> Result<(), RedisServerError> {
         if self.stop.send(()).is_err() {
-            tracing::debug!("the watch over the managed Redis has ended already");
+            tracing::debug!("the supervisor of the managed Redis has already ended");
         }
         match self.watch.await {
             Ok(ended) => ended,
@@ -100,7 +97,7 @@ impl ManagedRedis {
     }
 }
 
-/// Keeps the server up until it shall stop (or nobody holds the other end any more).
+/// Restarts the server when it dies, until `stop` is sent or its sender is dropped.
 async fn watch(
     mut server: ServerProcess,
     mut stop: oneshot::Receiver<()>,
@@ -110,21 +107,21 @@ async fn watch(
             _ = &mut stop => return server.shut_down().await,
             died = server.ended() => died,
         };
-        tracing::error!("the managed Redis ended by itself and is started again: {died}");
+        tracing::error!("the managed Redis ended unexpectedly and is restarted: {died}");
         tokio::select! {
             _ = &mut stop => return server.shut_down().await,
-            () = bring_back(&mut server) => tracing::info!("the managed Redis is back"),
+            () = restart(&mut server) => tracing::info!("the managed Redis is back"),
         }
     }
 }
 
-async fn bring_back(server: &mut ServerProcess) {
+async fn restart(server: &mut ServerProcess) {
     let mut pause = RESTART_PAUSE_MIN;
     loop {
         tokio::time::sleep(pause).await;
         match server.bring_up().await {
             Ok(()) => return,
-            Err(error) => tracing::error!("the managed Redis does not come back: {error}"),
+            Err(error) => tracing::error!("cannot restart the managed Redis: {error}"),
         }
         pause = (pause * 2).min(RESTART_PAUSE_MAX);
     }

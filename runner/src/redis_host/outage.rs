@@ -1,5 +1,5 @@
-//! An outage of Redis, as the log tells it: once when it begins and once when it is over, however
-//! many workers notice.
+//! Outages of Redis. The log reports an outage once when it begins and once when it ends, however many
+//! workers notice it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 use duebox_queue::QueueError;
 use tracing::{info, warn};
 
-/// The first wait before Redis is asked again.
+/// The first wait before a retry.
 pub const RETRY_FIRST: Duration = Duration::from_millis(50);
-/// The longest wait before Redis is asked again.
+/// The longest wait before a retry, without jitter.
 pub const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// What is known of the connection to Redis, shared by all who use it.
+/// Whether Redis is available, shared by all its users in this process.
 #[derive(Default)]
 pub struct Outage {
     since: Mutex<Option<Instant>>,
 }
 
 impl Outage {
-    /// True while Redis fails, as far as anybody noticed.
+    /// Whether an outage was noticed and is not over.
     pub fn lasts(&self) -> bool {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Redis did not do what it was asked.
+    /// Records that a command failed.
     pub fn noticed(&self, error: &QueueError) {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if since.is_none() {
@@ -33,7 +33,7 @@ impl Outage {
         }
     }
 
-    /// Redis answered.
+    /// Records that a command succeeded.
     pub fn over(&self) {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(since) = since.take() {
@@ -42,7 +42,7 @@ impl Outage {
     }
 }
 
-/// The wait after a failed try: doubled each time, and spread so that workers do not come as one.
+/// The wait after a failed retry: doubled each time, with jitter so that workers do not retry together.
 pub fn next_retry(last: Duration) -> Duration {
     (last * 2).min(RETRY_MAX).mul_f64(0.75 + 0.5 * fastrand::f64())
 }

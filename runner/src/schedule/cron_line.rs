@@ -1,8 +1,7 @@
-//! One cron line in its time zone: read, checked to fire at all, and asked for its ticks.
+//! A cron line in a time zone, and its ticks. A line that never fires is refused.
 //!
-//! Reading lines and walking the calendar is croner's work, the rules of the zones are jiff's. What is
-//! added here says what is wrong with a line, field by field, and sees to it that no search ends a
-//! schedule for good.
+//! croner parses lines and walks the calendar; jiff knows the time zones. This file adds error messages that
+//! name the invalid field, and continues a search that fails at a clock change.
 
 use std::fmt;
 
@@ -14,12 +13,12 @@ use jiff::tz::TimeZone;
 
 use super::ScheduleError;
 
-/// From here a new cron line is asked for its first tick: 2026-01-01. The calendar repeats itself,
-/// so a line without one never fires.
+/// The time from which a new line must have a tick: 2026-01-01. The calendar repeats, so a line without
+/// one never fires.
 const ASKED_FROM: Timestamp = Timestamp::constant(1_767_225_600, 0);
-/// Changes of a zone's clocks behind which a search goes on that ended in one.
+/// The clock changes of a zone after which a failed search is repeated.
 const CLOCK_CHANGES_MAX: usize = 4;
-/// The fields of a cron line and what may stand in them.
+/// The fields of a cron line and their values.
 const FIELDS: [(&str, &str); 6] = [
     ("second", "0 to 59"),
     ("minute", "0 to 59"),
@@ -38,7 +37,7 @@ pub struct CronLine {
 }
 
 impl CronLine {
-    /// Reads a line: five fields, six with seconds in front, or a nickname such as `@daily`; `zone` is a
+    /// Parses a line: five fields, six with a leading second, or a nickname such as `@daily`. `zone` is a
     /// name of the IANA database.
     pub(super) fn new(line: &str, zone: &str) -> Result<Self, ScheduleError> {
         let cron = parse(line).map_err(|error| ScheduleError::Cron {
@@ -54,25 +53,25 @@ impl CronLine {
         }
     }
 
-    /// The line as it was written.
+    /// The line as written.
     pub fn line(&self) -> &str {
         &self.line
     }
 
-    /// The time zone whose clocks it follows.
+    /// Its time zone.
     pub fn zone(&self) -> &TimeZone {
         &self.zone
     }
 
     pub(super) fn next_after(&self, unix_ms: u64) -> Option<u64> {
         let from = Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
-        // A search ends in a gap of hours, which a zone makes that changes sides of the date line: it
-        // goes on behind it.
-        let behind = || {
+        // A search fails in a gap of many hours, such as a zone's move across the date line. It is
+        // repeated after the gap.
+        let after_gap = || {
             let changes = self.zone.following(from).take(CLOCK_CHANGES_MAX);
             changes.into_iter().find_map(|change| self.search(change.timestamp(), true))
         };
-        self.search(from, false).or_else(behind)
+        self.search(from, false).or_else(after_gap)
     }
 
     fn search(&self, from: Timestamp, inclusive: bool) -> Option<u64> {
@@ -98,7 +97,7 @@ fn parse(line: &str) -> Result<Cron, CronError> {
     parser.build().parse(line)
 }
 
-/// Says what is wrong with a line that was refused with `error`.
+/// What is wrong with a line that croner refused with `error`.
 fn reason_of(line: &str, error: &CronError) -> String {
     let fields: Vec<&str> = line.split_whitespace().collect();
     if line.trim_start().starts_with('@') {
@@ -106,7 +105,7 @@ fn reason_of(line: &str, error: &CronError) -> String {
     }
     if !(5..=6).contains(&fields.len()) {
         return format!(
-            "it has {} fields; five are needed (minute hour day month weekday), or six with the second in front",
+            "it has {} fields; write five (minute hour day month weekday), or six with a leading second",
             fields.len()
         );
     }
@@ -120,7 +119,7 @@ fn reason_of(line: &str, error: &CronError) -> String {
         Some(at) => {
             let (name, range) = names[at];
             format!(
-                "the {name} is {:?}; {range}, alone, as a list, a range or with a step",
+                "the {name} is {:?}; write {range}, as a value, a list, a range or a step",
                 fields[at]
             )
         }
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_without_summer_time_is_a_constant_shift() {
+    fn a_zone_without_summer_time_has_a_constant_offset() {
         assert_eq!(
             ticks("0 3 * * *", "Asia/Shanghai", "2026-11-21T00:00:00Z", 2),
             ["2026-11-21T19:00:00Z", "2026-11-22T19:00:00Z"]
@@ -193,7 +192,7 @@ mod tests {
 
     /// Samoa had no 2011-12-30: it moved over the date line.
     #[test]
-    fn a_day_that_a_zone_leaves_out_ends_no_schedule() {
+    fn a_day_that_a_zone_skips_does_not_end_a_schedule() {
         assert_eq!(
             ticks("0 12 * * *", "Pacific/Apia", "2011-12-28T00:00:00Z", 3),
             ["2011-12-28T22:00:00Z", "2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"]
@@ -219,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cron_line_says_why() {
+    fn an_invalid_line_is_refused_with_the_reason() {
         for (line, zone, why) in [
             ("", "UTC", "it has 0 fields"),
             ("* * *", "UTC", "it has 3 fields"),
             ("* * * * * * 2030", "UTC", "it has 7 fields"),
-            ("61 * * * *", "UTC", "the minute is \"61\"; 0 to 59"),
+            ("61 * * * *", "UTC", "the minute is \"61\"; write 0 to 59"),
             ("*/0 * * * *", "UTC", "the minute is"),
             ("0 x * * *", "UTC", "the hour is \"x\""),
             ("0 0 0 32 * *", "UTC", "the day is"),
@@ -232,8 +231,8 @@ mod tests {
             ("0 0 30 2 *", "UTC", "never fires"),
             ("0 0 31 4,6,9,11 *", "Asia/Shanghai", "never fires"),
             ("@daily", "Mars/Olympus", "Mars/Olympus"),
-            ("@daily", "", "no time zone"),
-            ("@daily", "Etc/Unknown", "no time zone"),
+            ("@daily", "", "not a time zone"),
+            ("@daily", "Etc/Unknown", "not a time zone"),
         ] {
             let error = When::cron(line, zone).unwrap_err().to_string();
             assert!(error.contains(why), "{line}: {error}");
@@ -242,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_line_it_is_read_or_refused(line in "[-0-9*,/#LW?+@ A-Zaä]{0,24}") {
+        fn any_line_is_accepted_or_refused(line in "[-0-9*,/#LW?+@ A-Zaä]{0,24}") {
             if let Ok(when) = When::cron(&line, "Europe/Berlin") {
                 prop_assert!(when.next_after(1_767_225_600_000) > Some(1_767_225_600_000));
             }
@@ -269,7 +268,7 @@ mod tests {
         }
 
         #[test]
-        fn ticks_are_the_same_whatever_the_time_they_are_asked_from(
+        fn ticks_do_not_depend_on_the_start_of_the_search(
             from in 1_700_000_000_000u64..2_000_000_000_000, step in 1u64..4_000_000,
             line in prop::sample::select(vec!["*/7 * * * *", "30 2 * * *", "0 */5 * * mon"]),
         ) {

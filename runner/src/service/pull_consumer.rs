@@ -174,7 +174,7 @@ impl Consumer<'_> {
         pull.min_age = options.min_age;
         pull.max_crashes = self.topic.max_crashes;
         pull.crashed_info = buried_info(self.topic, FailureClass::Crashed);
-        pull.expired_info = Some(buried_info(self.topic, FailureClass::Expired));
+        pull.expired_info = buried_info(self.topic, FailureClass::Expired);
         let bad_due = self.topic.on.get(&FailureClass::BadDue);
         pull.discards_bad_dues = bad_due == Some(&Policy::Discard);
         Ok(pull)

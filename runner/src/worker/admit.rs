@@ -118,7 +118,7 @@ impl Worker {
 
     fn expired(&self, jobs: u64, call: &LeaseCall) {
         if jobs > 0 {
-            let fate = if call.expired_info.is_empty() { Fate::Discard } else { Fate::Dead };
+            let fate = if call.expired_info.is_some() { Fate::Dead } else { Fate::Discard };
             self.parts.counters.failed(fate, FailureClass::Expired, jobs as usize);
             add(&self.parts.counters.expired, jobs as usize);
             let class = Some(FailureClass::Expired);

@@ -33,7 +33,7 @@ struct Plan {
     batch_max: usize,
     skip: u64,
     max_crashes: u32,
-    crashed_info: String,
+    crashed_info: Option<String>,
     discards_bad: bool,
     follow_ups: bool,
 }
@@ -234,7 +234,7 @@ impl Worker {
             self.more = false;
         }
         if let Some(promoted) = promoted {
-            self.clock.saw(sent_at, now, promoted_at_us);
+            self.clock.add_sample(sent_at, now, promoted_at_us);
             self.promoted(promoted, plan.skip, now, promoted_at_us);
             self.buried_bad(promoted.bad, plan.discards_bad);
         }
@@ -354,7 +354,7 @@ impl Plan {
         let reclaim = || ReclaimRule {
             max_crashes: self.max_crashes,
             delay: Duration::ZERO,
-            info: &self.crashed_info,
+            info: self.crashed_info.as_deref(),
         };
         Turn {
             holder,

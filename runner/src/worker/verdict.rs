@@ -129,10 +129,10 @@ impl Attempt<'_> {
     }
 }
 
-/// What jobs keep that scripts bury; empty where the topic wants them forgotten.
-pub fn buried_info(topic: &Topic, class: FailureClass) -> String {
+/// What a job keeps that a script buries; `None` if the topic discards such jobs.
+pub fn buried_info(topic: &Topic, class: FailureClass) -> Option<String> {
     match topic.on.get(&class) {
-        Some(Policy::Discard) => String::new(),
-        _ => DeadInfo::without_attempt(class).to_json(),
+        Some(Policy::Discard) => None,
+        _ => Some(DeadInfo::without_attempt(class).to_json()),
     }
 }

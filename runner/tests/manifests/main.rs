@@ -1,14 +1,14 @@
-//! Golden diagnostics: each `tests/manifests/NAME.toml` with `NAME.err`, the expected text; and the
-//! values of accepted manifests.
+//! Snapshots of manifest errors: `tests/manifests/NAME.err` is the report for `NAME.toml`.
 //!
 //! A manifest without an `.err` must be accepted. `DUEBOX_BLESS=1 cargo test -p duebox --release
-//! --test manifests` rewrites the `.err` files; review the difference before committing it.
+//! --test manifests` rewrites the `.err` files; read the diff before you commit it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
 mod documentation;
 mod robustness;
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests")
 }
 
-/// The environment of every golden file.
+/// The environment of every snapshot.
 fn environment() -> Environment {
     let variables = [("REGION", "eu"), ("EMPTY", ""), ("REDIS_PASSWORD", "hunter2")];
     Environment::new(
@@ -41,7 +41,7 @@ fn diagnose(file: &Path) -> Result<Manifest, String> {
 }
 
 #[test]
-fn every_manifest_gets_its_golden_diagnosis() {
+fn every_manifest_gets_its_report() {
     let bless = std::env::var_os("DUEBOX_BLESS").is_some();
     let mut checked = 0;
     let mut wrong = Vec::new();
@@ -51,15 +51,15 @@ fn every_manifest_gets_its_golden_diagnosis() {
             continue;
         }
         checked += 1;
-        let golden = file.with_extension("err");
-        let expected = std::fs::read_to_string(&golden).ok();
+        let snapshot = file.with_extension("err");
+        let expected = std::fs::read_to_string(&snapshot).ok();
         let found = diagnose(&file).err();
         if found == expected {
             continue;
         }
         match &found {
-            Some(text) if bless => std::fs::write(&golden, text).unwrap(),
-            None if bless => std::fs::remove_file(&golden).unwrap(),
+            Some(text) if bless => std::fs::write(&snapshot, text).unwrap(),
+            None if bless => std::fs::remove_file(&snapshot).unwrap(),
             _ => wrong.push(format!(
                 "{}\n--- expected\n{}\n--- found\n{}",
                 file.display(),
@@ -72,13 +72,13 @@ fn every_manifest_gets_its_golden_diagnosis() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Reads a golden file that must be accepted.
+/// Reads a manifest that must be accepted.
 fn accepted(name: &str) -> Manifest {
     diagnose(&folder().join(name)).unwrap()
 }
 
 #[test]
-fn missing_keys_have_the_documented_defaults() {
+fn missing_keys_have_the_defaults() {
     let manifest = accepted("minimal.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://127.0.0.1:6379/0".to_owned()));
@@ -87,7 +87,7 @@ fn missing_keys_have_the_documented_defaults() {
     let runner = &manifest.runner;
     assert!(runner.threads >= 1);
     assert_eq!((runner.max_jobs, runner.lease), (256, Duration::from_secs(15)));
-    assert_eq!((runner.memory, &runner.cache), (1 << 30, &None), "there is no home here");
+    assert_eq!((runner.memory, &runner.cache), (1 << 30, &None), "the environment has no home");
     assert_eq!(runner.drain_timeout, Duration::from_secs(25));
     assert_eq!((runner.log.as_str(), runner.log_format), ("info", LogFormat::Auto));
     let topic = &manifest.topics[&TopicName::new("hello").unwrap()];
@@ -102,7 +102,7 @@ fn missing_keys_have_the_documented_defaults() {
     assert_eq!(topic.on[&FailureClass::BadVerdict], Policy::Dead);
     assert_eq!((topic.limits.memory, topic.limits.payload), (64 << 20, 1 << 20));
     assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
-    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, 0));
+    assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, None));
     assert_eq!((topic.limits.instances, topic.sha256), (Instances::default(), None));
     assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
     assert_eq!(topic.grants.push, None);
@@ -117,7 +117,7 @@ fn missing_keys_have_the_documented_defaults() {
 }
 
 #[test]
-fn keys_are_read_and_the_topic_overrides_the_defaults() {
+fn keys_of_a_topic_override_those_of_the_defaults() {
     let manifest = accepted("full.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://redis.example:6380/2".to_owned()));
@@ -138,7 +138,10 @@ fn keys_are_read_and_the_topic_overrides_the_defaults() {
     assert_eq!(close.on[&FailureClass::Trap], Policy::Retry);
     assert_eq!(close.on[&FailureClass::Exit], Policy::Discard);
     assert_eq!((close.limits.memory, close.limits.payload), (32 << 20, 2 << 10));
-    assert_eq!((close.limits.log, close.limits.tables, close.limits.fuel), (0, 10, 1_000_000));
+    assert_eq!(
+        (close.limits.log, close.limits.tables, close.limits.fuel),
+        (0, 10, NonZeroU64::new(1_000_000))
+    );
     assert_eq!(close.limits.instances, Instances { snapshot: true, jobs_each: 50 });
     assert_eq!(close.sha256, Some(Digest::of(b"abc")));
     assert_eq!(close.grants.env["SHOP"], "eu-1");
@@ -179,7 +182,7 @@ fn limits_of_a_topic_are_read() {
 }
 
 #[test]
-fn grants_extend_the_defaults_and_secrets_are_not_shown() {
+fn grants_are_merged_with_the_defaults_and_secrets_are_not_shown() {
     let manifest = accepted("full.toml");
     let close = &manifest.topics[&name("order.close")];
     let http = close.grants.http.as_ref().unwrap();
@@ -208,7 +211,7 @@ fn grants_extend_the_defaults_and_secrets_are_not_shown() {
 }
 
 #[test]
-fn commands_without_handlers_need_no_secrets_and_directories() {
+fn without_handlers_secrets_and_directories_are_not_checked() {
     let text = "[topics.a]\nhandler = \"a.wasm\"\n[topics.a.sandbox]\n\
         secrets = { key = { env = \"NO_SUCH_VARIABLE\" } }\ndirs = { \"/data\" = \"/no/such/dir\" }\n";
     let parse = |environment: &Environment| {
@@ -220,7 +223,7 @@ fn commands_without_handlers_need_no_secrets_and_directories() {
 }
 
 #[test]
-fn the_number_of_secrets_and_directories_is_limited() {
+fn too_many_secrets_or_directories_are_refused_including_the_defaults() {
     let entry = |at: usize, value: &str| format!("\"/{at}\" = {value}\n");
     let table = |of: &str, key: &str, count: std::ops::Range<usize>, value: &str| {
         let entries: String = count.map(|at| entry(at, value)).collect();
@@ -240,7 +243,7 @@ fn the_number_of_secrets_and_directories_is_limited() {
 }
 
 #[test]
-fn a_name_overrides_patterns_and_the_longest_pattern_wins() {
+fn a_name_precedes_patterns_and_the_longest_pattern_the_others() {
     let manifest = accepted("full.toml");
     let ttr = |text: &str| manifest.topic_for(&name(text)).map(|topic| topic.ttr);
     assert_eq!(ttr("order.close"), Some(seconds(45)));
@@ -256,7 +259,7 @@ fn a_name_overrides_patterns_and_the_longest_pattern_wins() {
 }
 
 #[test]
-fn smoke_cases_come_from_the_topic_or_from_the_defaults() {
+fn smoke_cases_of_a_topic_replace_those_of_the_defaults() {
     let manifest = accepted("full.toml");
     let cases = |topic: &str| -> Vec<(Vec<u8>, &str)> {
         let cases = &manifest.topics[&name(topic)].smoke;
@@ -272,7 +275,7 @@ fn smoke_cases_come_from_the_topic_or_from_the_defaults() {
 }
 
 #[test]
-fn rollback_and_canary_settings_are_read() {
+fn rollback_and_canary_are_read() {
     let manifest = accepted("full.toml");
     let rollback = |topic: &str| manifest.topics[&name(topic)].rollback;
     let close = Rollback { window: seconds(600), min_jobs: 10, ratio: 1.5 };
@@ -321,7 +324,7 @@ fn schedules_are_read_in_the_order_of_the_file() {
 }
 
 #[test]
-fn the_number_of_schedules_is_limited() {
+fn too_many_schedules_are_refused() {
     let entry = "[[schedules]]\nname = \"NAME\"\ntopic = \"a\"\nevery = \"1s\"\n";
     let parse = |count: usize| {
         let entries = (0..count).map(|at| entry.replace("NAME", &format!("s{at}")));
@@ -342,7 +345,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn flags_override_variables_and_variables_override_the_file() {
+fn flags_override_variables_and_variables_the_file() {
     let url = |flag: Option<&str>, variable: Option<&str>| {
         let flags = Flags { redis_url: flag.map(str::to_owned), ..Flags::default() };
         let variables = variable.map(|url| ("DUEBOX_REDIS_URL".to_owned(), url.to_owned()));
@@ -359,7 +362,7 @@ fn flags_override_variables_and_variables_override_the_file() {
 }
 
 #[test]
-fn a_variable_sets_the_address_and_an_open_address_is_refused() {
+fn a_variable_overrides_listen_and_an_open_address_is_refused() {
     let listen = |variable: &str, text: &str| {
         let variables = [("DUEBOX_LISTEN".to_owned(), variable.to_owned())];
         let environment = Environment::new(Flags::default(), variables);
@@ -380,5 +383,27 @@ fn a_variable_sets_the_address_and_an_open_address_is_refused() {
     let meant = format!("{}insecure = true\n", file(open));
     assert_eq!(listen("", &meant).unwrap().as_deref(), Some(open));
     let refused = listen("example.org:80", "[topics.a]\n").unwrap_err().to_string();
-    assert!(refused.contains("`DUEBOX_LISTEN` is no address"), "{refused}");
+    assert!(refused.contains("`DUEBOX_LISTEN` is not an address"), "{refused}");
+}
+
+#[test]
+fn an_unreadable_file_is_named_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("duebox.toml");
+    let missing = Manifest::load(&path).unwrap_err().to_string();
+    assert!(missing.contains("duebox.toml") && missing.contains("--manifest"), "{missing}");
+    std::fs::write(&path, [b'a', 0xff, 0xfe]).unwrap();
+    let binary = Manifest::load(&path).unwrap_err().to_string();
+    assert!(binary.contains("not UTF-8 text: invalid byte at offset 1"), "{binary}");
+    std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
+    assert!(Manifest::load(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
+}
+
+#[test]
+fn a_problem_has_a_line_and_a_column() {
+    let text = "[topics.a]\nhandler = \"ä.wasm\"\nttr = \"0s\"\n".to_owned();
+    let refused = Manifest::parse(Path::new("m.toml"), text, &Environment::default()).unwrap_err();
+    let problems = refused.problems();
+    assert_eq!(problems.len(), 1);
+    assert_eq!((problems[0].line, problems[0].column), (Some(3), Some(7)));
 }

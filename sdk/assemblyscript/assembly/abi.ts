@@ -1,8 +1,9 @@
-//! The ABI as functions on bytes and strings: the only place of the SDK that knows of pointers.
+//! The ABI as functions on bytes and strings. This is the only file of the SDK that handles
+//! pointers.
 //!
-//! Invariant: a pointer handed to the host is the data of an array or a buffer that is in a local
-//! variable through the call, with its own length. An import that a handler never reaches is not in
-//! its module.
+//! Invariant: a pointer passed to the host is the data of an array or a buffer that a local
+//! variable holds during the call, with its own length. The compiler drops imports that a handler
+//! never calls.
 
 /** The metadata keys, with the host's numbers. */
 export const enum Meta {
@@ -17,7 +18,7 @@ export const enum Meta {
   TimeLeft = 9,
 }
 
-/** The host's answers that have a meaning of their own. */
+/** Return values of the host that callers distinguish. */
 export const enum Code {
   Done = 0,
   NotFound = -1,
@@ -29,14 +30,14 @@ export const enum Code {
   Conflict = -7,
 }
 
-/** The parts of the last answer to a request. */
+/** The parts of the last response to a request. */
 export const enum Part {
   Head = 0,
   Body = 1,
   Error = 2,
 }
 
-/** When kvSet writes. */
+/** The condition under which kvSet writes. */
 export const enum Mode {
   Always = 0,
   IfAbsent = 1,
@@ -94,10 +95,10 @@ declare function hostReason(text: usize, length: i32): void;
 @external("duebox_v1", "log")
 declare function hostLog(level: i32, text: usize, length: i32): void;
 
-/** Values up to this length, in bytes, cost one call. */
+/** Values up to this length, in bytes, need only one call. */
 const SHORT: i32 = 128;
 
-/** Copies a part of the payload and gives the bytes copied. */
+/** Copies a part of the payload and returns the number of bytes copied. */
 export function payloadRead(offset: i32, into: Uint8Array): i32 {
   return max(0, hostPayloadRead(into.dataStart, offset, into.length));
 }
@@ -113,12 +114,12 @@ export function metaText(key: Meta): string {
   return text(value, max(0, length));
 }
 
-/** A metadata value that is a number. */
+/** A metadata value that is an integer. */
 export function metaInt(key: Meta): i64 {
   return hostMetaInt(key);
 }
 
-/** A configuration value; null if there is none of that name. */
+/** A configuration value; null if it does not exist. */
 export function configText(name: string): string | null {
   const key = String.UTF8.encode(name);
   let value = new Uint8Array(SHORT);
@@ -131,41 +132,45 @@ export function configText(name: string): string | null {
   return text(value, length);
 }
 
-/** Fills the bytes with random ones. */
+/** Fills the buffer with random bytes. */
 export function random(into: Uint8Array): void {
   hostRandom(into.dataStart, into.length);
 }
 
-/** Sets the wait before the next attempt, in milliseconds. */
+/** Sets the delay before the next attempt, in milliseconds. */
 export function retryAfter(ms: i64): void {
   hostRetryAfter(ms);
 }
 
-/** Puts the job off for so many milliseconds. */
+/** Puts the job off by this many milliseconds. */
 export function snooze(ms: i64): void {
   hostSnooze(ms);
 }
 
-/** Sets what is kept with an acked job; 0, or an error. */
+/** Sets the result to keep with an acked job; returns 0 or an error code. */
 export function result(bytes: Uint8Array): i32 {
   return hostResult(bytes.dataStart, bytes.length);
 }
 
-/** Asks for a follow-up job; 0, or an error. */
+/** Requests a follow-up job; returns 0 or an error code. */
 export function push(head: string, body: Uint8Array): i32 {
   const bytes = String.UTF8.encode(head);
   return hostPush(changetype<usize>(bytes), bytes.byteLength, body.dataStart, body.length);
 }
 
-/** Sends a request and waits for its answer; the status, or an error. A timeout of 0 is the time that
- *  the job has left. */
+/**
+ * Sends a request and waits for its response; returns the status or an error code. A timeout of 0
+ * means the job's remaining time.
+ */
 export function httpSend(head: string, body: Uint8Array, timeoutMs: i32): i32 {
   const bytes = String.UTF8.encode(head);
   return hostHttpSend(changetype<usize>(bytes), bytes.byteLength, body.dataStart, body.length, timeoutMs);
 }
 
-/** A whole part of the last answer. Its length is not known before: it is read in pieces, each as large
- *  as what is there already. */
+/**
+ * Reads a whole part of the last response. Its length is unknown, so it is read in pieces, each as
+ * large as everything read before it.
+ */
 export function httpRead(part: Part): Uint8Array {
   let bytes = new Uint8Array(1024);
   let end = 0;
@@ -178,31 +183,34 @@ export function httpRead(part: Part): Uint8Array {
   }
 }
 
-/** Copies what there is room for of the value of a key, and gives its whole length, or an error. */
+/** Copies as much of a key's value as fits, and returns its full length or an error code. */
 export function kvGet(key: string, into: Uint8Array): i32 {
   const name = String.UTF8.encode(key);
   return hostKvGet(changetype<usize>(name), name.byteLength, into.dataStart, into.length);
 }
 
-/** Writes a key, for so many milliseconds or, with 0, for good; the host's answer. */
+/** Writes a key, for ttlMs milliseconds or, with 0, permanently; returns 0 or an error code. */
 export function kvSet(key: string, value: Uint8Array, ttlMs: i64, mode: Mode): i32 {
   const name = String.UTF8.encode(key);
   return hostKvSet(changetype<usize>(name), name.byteLength, value.dataStart, value.length, ttlMs, mode);
 }
 
-/** Forgets a key; the host's answer. */
+/** Deletes a key; returns 0 or an error code. */
 export function kvDelete(key: string): i32 {
   const name = String.UTF8.encode(key);
   return hostKvDelete(changetype<usize>(name), name.byteLength);
 }
 
-/** Adds to a key's number, which is then in the 8 bytes, the least first; the host's answer. */
+/**
+ * Adds to a key's number and writes the new number to the 8 bytes in little-endian order; returns 0
+ * or an error code.
+ */
 export function kvAdd(key: string, delta: i64, sum: Uint8Array): i32 {
   const name = String.UTF8.encode(key);
   return hostKvAdd(changetype<usize>(name), name.byteLength, delta, sum.dataStart);
 }
 
-/** Tells the host why, for people. */
+/** Sets the reason of the verdict. */
 export function reason(text: string): void {
   const bytes = String.UTF8.encode(text);
   hostReason(changetype<usize>(bytes), bytes.byteLength);
@@ -214,12 +222,12 @@ export function line(level: i32, text: string): void {
   hostLog(level, changetype<usize>(bytes), bytes.byteLength);
 }
 
-/** The first bytes as text; they are UTF-8, because the host or isUtf8 says so. */
+/** The first bytes as text; the host or isUtf8 guarantees that they are UTF-8. */
 export function text(bytes: Uint8Array, length: i32): string {
   return String.UTF8.decodeUnsafe(bytes.dataStart, length);
 }
 
-/** True if the bytes are UTF-8: no stray or missing byte, no overlong form, no surrogate. */
+/** Whether the bytes are UTF-8: no stray or missing byte, no overlong form, no surrogate. */
 export function isUtf8(bytes: Uint8Array): bool {
   const end = bytes.dataStart + bytes.length;
   let at = bytes.dataStart;

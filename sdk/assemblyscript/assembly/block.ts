@@ -1,7 +1,7 @@
-//! Blocks (`docs/reference/abi.md`): lines `name: value` by which the host is told what a request or a follow-up is.
-//! What could make two lines of one is asked for here.
+//! Blocks (`docs/reference/abi.md`): lines `name: value` that describe a request or a follow-up to the host.
+//! These functions detect names and values that would forge a second line.
 
-/** Whether a block can have the name. */
+/** Whether the name is allowed in a block. */
 export function isName(name: string): bool {
   for (let i = 0; i < name.length; i++) {
     const c = name.charCodeAt(i);
@@ -12,7 +12,7 @@ export function isName(name: string): bool {
   return true;
 }
 
-/** Whether a value has a control character, which no block can have. */
+/** Whether a value has a control character, which a block does not allow. */
 export function hasControl(value: string): bool {
   for (let i = 0; i < value.length; i++) {
     const c = value.charCodeAt(i);

@@ -1,21 +1,23 @@
-//! A follow-up job: one that a handler asks for. It is pushed together with the ack of the job that
-//! asked, or not at all: never lost, never doubled, whatever happens to the runner.
+//! Follow-up jobs that a handler requests. The host pushes them together with the ack of the
+//! handler's job, or not at all, so they are neither lost nor duplicated.
 //!
-//! Invariant: a head handed to the host is a block with one line a value; a value that could make two
-//! of it is refused here.
+//! Invariant: the head passed to the host is a block with one line per value. A value that would
+//! forge a second line is refused here.
 
 import { Code, push } from "./abi";
 import { hasControl, isName } from "./block";
 
-/** The rank of a job among the due jobs of its topic. */
+/** The priority of a job among the due jobs of its topic. */
 export enum Priority {
   Normal,
   High,
   Low,
 }
 
-/** A job to push when this one is acked. What is not set is the topic's own; of a value that is set
- *  twice, the last one counts. */
+/**
+ * A job to push when this one is acked. Unset options have the defaults of the target topic. If a
+ * value is set twice, the last one counts.
+ */
 export class FollowUp {
   private names: Array<string> = new Array<string>();
   private lines: Array<string> = new Array<string>();
@@ -23,7 +25,10 @@ export class FollowUp {
   private body: Uint8Array = new Uint8Array(0);
   private forged: bool = false;
 
-  /** A job for this topic, due at once, with an empty payload. The handler's topic must grant it. */
+  /**
+   * Creates a job for this topic that is due at once and has an empty payload. The handler's topic
+   * must grant it.
+   */
   constructor(topic: string) {
     this.line("topic", topic);
   }
@@ -34,61 +39,66 @@ export class FollowUp {
     return this;
   }
 
-  /** Sets the payload to a text, as UTF-8. */
+  /** Sets the payload to a text as UTF-8. */
   text(text: string): this {
     return this.payload(Uint8Array.wrap(String.UTF8.encode(text)));
   }
 
-  /** Sets the id, 1 to 256 visible ASCII characters; without one it is `{id of this job}.{n}`, n
-   *  counted from 1. One that is alive is kept. */
+  /**
+   * Sets the id, 1 to 256 visible ASCII characters. The default is `{id of this job}.{n}` with n
+   * counted from 1. If a job with this id is live, that job is kept.
+   */
   id(id: string): this {
     return this.line("id", id);
   }
 
-  /** Makes it fall due so many ms after the ack, up to ten years. */
+  /** Makes it due this many ms after the ack, at most ten years. */
   delay(ms: i64): this {
     this.due = "delay-ms: " + ms.toString() + "\n";
     return this;
   }
 
-  /** Makes it fall due at a unix time in ms, instead of after a delay. */
+  /** Makes it due at a unix time in ms, instead of after a delay. */
   dueAt(unixMs: i64): this {
     this.due = "due-at-ms: " + unixMs.toString() + "\n";
     return this;
   }
 
-  /** Sets the wall clock of one attempt, in ms. */
+  /** Sets the wall-clock limit of one attempt, in ms. */
   ttr(ms: i64): this {
     return this.line("ttr-ms", ms.toString());
   }
 
-  /** Sets the attempts in all, from 1. */
+  /** Sets the number of attempts in total, at least 1. */
   maxAttempts(attempts: i32): this {
     return this.line("max-attempts", attempts.toString());
   }
 
-  /** Sets how many ms after its due time it may wait for its start; 0 is for ever. */
+  /** Sets how many ms after its due time it may wait to start; 0 means without limit. */
   ttl(ms: i64): this {
     return this.line("ttl-ms", ms.toString());
   }
 
-  /** Sets its rank among the due jobs of its topic. */
+  /** Sets its priority among the due jobs of its topic. */
   priority(priority: Priority): this {
     const name = priority == Priority.High ? "high" : priority == Priority.Low ? "low" : "normal";
     return this.line("priority", name);
   }
 
-  /** Sets the key whose jobs run one after the other, where the topic says so; 1 to 256 bytes. */
+  /**
+   * Sets the key, 1 to 256 bytes. Jobs with the same key run one after the other, if the topic is
+   * configured so.
+   */
   key(key: string): this {
     return this.line("key", key);
   }
 
-  /** Adds a header for its handler; the name is 1 to 62 of the characters a-z 0-9 . _ - */
+  /** Adds a header for its handler. The name has 1 to 62 of the characters a-z 0-9 . _ - */
   header(name: string, value: string): this {
     return this.line("h." + name, value);
   }
 
-  /** Hands it to the host; null if it is taken, else why not. */
+  /** Passes it to the host; returns null, or why it is refused. */
   push(): string | null {
     if (this.forged) return INVALID;
     switch (push(this.lines.join("") + this.due, this.body)) {
@@ -97,7 +107,7 @@ export class FollowUp {
       case Code.Denied:
         return "the handler may not push to this topic; sandbox.push grants it";
       case Code.TooLarge:
-        return "the follow-ups are over 100, over 4 MiB together, or one has a head over 16 KiB";
+        return "there are over 100 follow-ups, over 4 MiB of them, or one has a head over 16 KiB";
       default:
         return INVALID;
     }
@@ -117,4 +127,4 @@ export class FollowUp {
   }
 }
 
-const INVALID = "the follow-up has a name or a value that no job can have";
+const INVALID = "the follow-up has an invalid name or value";

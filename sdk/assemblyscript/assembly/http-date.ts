@@ -1,9 +1,9 @@
-//! The date of an HTTP header, in the one form that servers must send (RFC 9110, 5.6.7):
-//! `Sun, 06 Nov 1994 08:49:37 GMT`.
+//! The date of an HTTP header, in the form that servers must send (RFC 9110, 5.6.7): `Sun, 06 Nov
+//! 1994 08:49:37 GMT`.
 
 const MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
-/** Unix milliseconds of the date, or -1 if it is none. */
+/** Unix milliseconds of the date, or -1 if it is malformed. */
 export function unixMsOf(date: string): i64 {
   if (date.length != 29 || !date.endsWith(" GMT") || date.substring(3, 5) != ", ") return -1;
   const month = MONTHS.indexOf(date.substring(8, 11));
@@ -18,8 +18,10 @@ export function unixMsOf(date: string): i64 {
   return 1000 * (86_400 * daysBefore(year, month / 3, day) + hour * 3_600 + minute * 60 + second);
 }
 
-/** Days from 1970 to a date of the Gregorian calendar; the month from 0. The year is counted from March,
- *  so that the odd day of a leap year is its last. */
+/**
+ * Days from 1970 to a date of the Gregorian calendar; months count from 0. The year starts in March
+ * here, so that the leap day is its last.
+ */
 function daysBefore(year: i64, month: i64, day: i64): i64 {
   const fromMarch = (month + 10) % 12;
   if (month < 2) year--;
@@ -27,7 +29,7 @@ function daysBefore(year: i64, month: i64, day: i64): i64 {
   return 365 * year + leaps + (153 * fromMarch + 2) / 5 + day - 1 - 719_468;
 }
 
-/** So many digits as a number; -1 if they are none. */
+/** Parses digits as a number; returns -1 if they are not digits. */
 function number(date: string, start: i32, length: i32): i64 {
   let value: i64 = 0;
   for (let i = start; i < start + length; i++) {

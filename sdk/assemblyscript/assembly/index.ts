@@ -11,9 +11,9 @@
 //!       return run(payloadLength, decide);
 //!     }
 //!
-//! In layers: your function → Job, Verdict, Json, log → abi.ts, where the imports of docs/reference/abi.md are
-//! called. AssemblyScript has no exceptions to catch: what can go wrong is a value here, and a
-//! `throw` or a failed `assert` ends the attempt with class trap and its message as the reason.
+//! The layers are: your function → Job, Verdict, Json, log → abi.ts, which calls the imports of
+//! docs/reference/abi.md. AssemblyScript cannot catch exceptions, so errors are values here. A `throw` or a
+//! failed `assert` ends the attempt with class trap and its message as the reason.
 
 import { random } from "./abi";
 import { Job } from "./job";
@@ -28,12 +28,12 @@ export { HttpFault, Request } from "./request";
 export { Response } from "./response";
 export { Verdict } from "./verdict";
 
-/** Runs a handler on the job that the host hands over, and gives the host its verdict. */
+/** Runs a handler on the job that the host passes in, and returns its verdict to the host. */
 export function run(payloadLength: i32, handler: (job: Job) => Verdict): i32 {
   return handler(new Job(payloadLength)).settle();
 }
 
-/** As many random bytes from the host. */
+/** Returns this many random bytes. */
 export function randomBytes(length: i32): Uint8Array {
   const bytes = new Uint8Array(length);
   random(bytes);

@@ -1,5 +1,5 @@
-//! The job in hand: its payload, its metadata and its topic's configuration. Everything is read from
-//! the host when it is asked for, so a handler pays only for what it looks at.
+//! The current job: its payload, its metadata and its topic's configuration. Everything is read
+//! from the host on demand, so a handler pays only for what it reads.
 
 import { Meta, configText, isUtf8, metaInt, metaText, payloadRead, result, text } from "./abi";
 import { FollowUp } from "./follow-up";
@@ -20,8 +20,8 @@ export class Job {
   }
 
   /**
-   * Copies a part of the payload, from offset on, and gives the bytes copied: 0 at the end and past
-   * it. For payloads that need not be in memory at once.
+   * Copies a part of the payload from offset on and returns the number of bytes copied, 0 at or
+   * past the end. For payloads that need not be in memory at once.
    */
   readPayload(offset: i32, into: Uint8Array): i32 {
     return offset < 0 ? 0 : payloadRead(offset, into);
@@ -33,57 +33,57 @@ export class Job {
     return isUtf8(bytes) ? text(bytes, bytes.length) : null;
   }
 
-  /** The payload as JSON. Ask for its `error` first: a malformed payload is a value, not a trap. */
+  /** The payload as JSON. Check its `error` first: a malformed payload is a value, not a trap. */
   json(): Json {
     return Json.parse(this.payload());
   }
 
-  /** The id the producer gave the job. */
+  /** The job's id. */
   get id(): string {
     return metaText(Meta.Id);
   }
 
-  /** The topic the job came through. */
+  /** The job's topic. */
   get topic(): string {
     return metaText(Meta.Topic);
   }
 
-  /** Which attempt this is, from 1. */
+  /** The number of this attempt, from 1. */
   get attempt(): i32 {
     return <i32>metaInt(Meta.Attempt);
   }
 
-  /** How many attempts the job has in all. */
+  /** The number of attempts in total. */
   get maxAttempts(): i32 {
     return <i32>metaInt(Meta.MaxAttempts);
   }
 
-  /** True if a nack now makes the job dead. */
+  /** Whether a nack would make the job dead. */
   get isLastAttempt(): bool {
     return this.attempt >= this.maxAttempts;
   }
 
-  /** When the job fell due, in unix milliseconds. */
+  /** The job's due time, in unix milliseconds. */
   get dueAtMs(): i64 {
     return metaInt(Meta.DueAt);
   }
 
-  /** When this attempt is ended by force, in unix milliseconds. */
+  /** The end of this attempt's time, in unix milliseconds. The host then stops the handler. */
   get deadlineMs(): i64 {
     return metaInt(Meta.Deadline);
   }
 
-  /** The host's clock now, in unix milliseconds. */
+  /** The host's clock, in unix milliseconds. */
   get nowMs(): i64 {
     return metaInt(Meta.Now);
   }
 
-  /** How long this attempt may still run, in milliseconds; 0 when its time is over. */
+  /** The remaining time of this attempt, in milliseconds; 0 when it is over. */
   get timeLeftMs(): i64 {
     return max<i64>(0, metaInt(Meta.TimeLeft));
   }
 
-  /** The headers of the job, by name in lower case. */
+  /** The job's headers, by name in lower case. */
   headers(): Map<string, string> {
     const headers = new Map<string, string>();
     const lines = metaText(Meta.Headers).split("\n");
@@ -94,37 +94,39 @@ export class Job {
     return headers;
   }
 
-  /** One header; null if the job does not have it. */
+  /** A header of the job; null if it does not exist. */
   header(name: string): string | null {
     const headers = this.headers();
     return headers.has(name) ? headers.get(name) : null;
   }
 
   /**
-   * Asks for a follow-up job, which is pushed together with the ack of this one, or not at all. With
-   * any other verdict, or a trap, it is dropped. Null if it is taken, else why not.
+   * Requests a follow-up job. It is pushed together with the ack of this job; with any other
+   * verdict, or after a trap, it is discarded. Returns null, or why it is refused.
    */
   push(followUp: FollowUp): string | null {
     return followUp.push();
   }
 
   /**
-   * Sets what is kept with the job when it is acked, where the topic keeps done jobs. The last one
-   * counts. Null if it is taken; a result over 64 KiB is not, and the one before stays.
+   * Sets the result to keep with the acked job, if the topic keeps done jobs. The last call counts.
+   * Returns null, or why it is refused: a result over 64 KiB is, and the previous one then stays.
    */
   setResult(bytes: Uint8Array): string | null {
     return result(bytes) == 0 ? null : "the result is longer than 64 KiB";
   }
 
-  /** A configuration value or secret of the topic; null if there is none. Strings as they stand,
-   *  others as JSON text. */
+  /**
+   * A configuration value or secret of the topic; null if it does not exist. Strings as they are,
+   * other values as JSON text.
+   */
   config(name: string): string | null {
     return configText(name);
   }
 
   /**
-   * A configuration value as JSON: its `isNumber`, `isInteger`, `isBool` … say what it is; its kind
-   * is Missing if there is none, and Invalid if it is a bare string.
+   * A configuration value as JSON; `isNumber`, `isInteger`, `isBool` … tell its type. Its kind is
+   * Missing if the value does not exist, and Invalid if it is a plain string.
    */
   configJson(name: string): Json {
     const value = configText(name);

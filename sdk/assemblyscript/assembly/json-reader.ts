@@ -1,14 +1,14 @@
-//! Reads JSON by the letter of RFC 8259, out of bytes.
+//! Parses JSON as specified by RFC 8259 from bytes.
 //!
-//! Invariant: the reader never looks outside its bytes, goes at most DEPTH_MAX levels deep, and after
-//! the first mistake (`mistake` is set) every function returns without reading on.
+//! Invariant: the reader never reads outside its bytes and goes at most DEPTH_MAX levels deep.
+//! After the first error (`mistake` is set) every function returns without reading on.
 
 import { isUtf8, text } from "./abi";
 import { Json } from "./json";
 
 const DEPTH_MAX: i32 = 64;
 
-/** No byte: what the reader sees behind the end. */
+/** Returned past the end of the bytes. */
 const END: i32 = -1;
 
 export class JsonReader {
@@ -18,12 +18,12 @@ export class JsonReader {
 
   constructor(private bytes: Uint8Array) {}
 
-  /** The one value that the whole text is. */
+  /** Parses the whole text as one value. */
   whole(): Json {
     if (!isUtf8(this.bytes)) return Json.invalid("not UTF-8");
     const value = this.value();
     this.skipSpace();
-    if (this.peek() != END) this.fail("nothing more after the value");
+    if (this.peek() != END) this.fail("nothing after the value");
     const mistake = this.mistake;
     return mistake === null ? value : Json.invalid(mistake);
   }
@@ -78,7 +78,7 @@ export class JsonReader {
     return Json.ofArray(items);
   }
 
-  /** Takes an opening bracket; true if something stands before the closing one. */
+  /** Consumes an opening bracket; returns whether an item follows. */
   private enter(close: i32): bool {
     this.at++;
     if (++this.depth > DEPTH_MAX) {
@@ -92,7 +92,7 @@ export class JsonReader {
     return false;
   }
 
-  /** After an item: true on a comma; takes the closing bracket otherwise. */
+  /** After an item: returns true on a comma, consumes the closing bracket otherwise. */
   private goesOn(close: i32): bool {
     this.skipSpace();
     if (this.mistake !== null) return false;
@@ -150,14 +150,14 @@ export class JsonReader {
     }
   }
 
-  /** The character of \uXXXX, or of the two such that make a pair. */
+  /** The character of \uXXXX, or of a surrogate pair of two. */
   private unicode(): string {
     const first = this.hex();
     if (first < 0xd800 || first > 0xdfff) return String.fromCharCode(first);
     const paired = first < 0xdc00 && this.peek() == 0x5c && this.peek(1) == 0x75;
     if (paired) this.at += 2;
     const second = paired ? this.hex() : 0;
-    if (second < 0xdc00 || second > 0xdfff) this.fail("a pair of surrogates");
+    if (second < 0xdc00 || second > 0xdfff) this.fail("a surrogate pair");
     return String.fromCharCode(first) + String.fromCharCode(second);
   }
 
@@ -217,7 +217,7 @@ export class JsonReader {
     }
   }
 
-  /** The byte here, or so many further; END behind the last one and after a mistake. */
+  /** The byte at the current position plus `further`; END past the last one and after an error. */
   private peek(further: i32 = 0): i32 {
     const at = this.at + further;
     if (this.mistake !== null || at >= this.bytes.length) return END;

@@ -1,17 +1,19 @@
-//! A JSON value: what a payload holds, or why it is no JSON.
+//! A JSON value: the contents of a payload, or why it is not JSON.
 //!
-//! The libraries that are kept for AssemblyScript abort the module on malformed text and read a
-//! value of the wrong type as zero; a handler could then not drop a malformed job with a reason. So
-//! this is the SDK's own. Invariant: nothing here traps; asking a value for what it is not gives
-//! Missing, null or zero, and the `is…` questions tell the difference.
+//! The existing AssemblyScript libraries abort the module on malformed text and read a value of the
+//! wrong type as zero, so a handler could not drop a malformed job with a reason. Therefore the SDK
+//! has its own.
+//!
+//! Invariant: nothing here traps. Reading a value as the wrong type returns Missing, null or zero;
+//! the `is…` properties tell the difference.
 
 import { JsonReader } from "./json-reader";
 
-/** What a value is. */
+/** The type of a value. */
 export enum JsonKind {
-  /** No JSON; `error` says why and where. */
+  /** Not JSON; `error` has the reason and the position. */
   Invalid,
-  /** Not there. */
+  /** The value does not exist. */
   Missing,
   Null,
   Bool,
@@ -30,17 +32,20 @@ export class Json {
 
   private constructor(readonly kind: JsonKind) {}
 
-  /** Reads a whole text: UTF-8, at most 64 levels deep, no field twice, nothing behind it. */
+  /**
+   * Parses a whole text: UTF-8, at most 64 levels deep, no duplicate field, nothing after the
+   * value.
+   */
   static parse(bytes: Uint8Array): Json {
     return new JsonReader(bytes).whole();
   }
 
-  /** What stands for a value that is not there. */
+  /** A value that does not exist. */
   static missing(): Json {
     return new Json(JsonKind.Missing);
   }
 
-  /** What stands for a text that is no JSON. */
+  /** A text that is not JSON. */
   static invalid(error: string): Json {
     return Json.worded(JsonKind.Invalid, error);
   }
@@ -81,7 +86,7 @@ export class Json {
     return value;
   }
 
-  /** Why the text is no JSON, and at which byte; null if it is JSON. */
+  /** Why the text is not JSON, with the byte position; null if it is JSON. */
   get error(): string | null {
     return this.kind == JsonKind.Invalid ? this.text : null;
   }
@@ -114,7 +119,7 @@ export class Json {
     return this.kind == JsonKind.Object;
   }
 
-  /** True if it is a whole number of at most 18 digits: what `integer` gives exactly. */
+  /** Whether it is an integer of at most 18 digits, which `integer` returns exactly. */
   get isInteger(): bool {
     if (this.kind != JsonKind.Number) return false;
     const sign = this.text.startsWith("-") ? 1 : 0;
@@ -126,41 +131,41 @@ export class Json {
     return true;
   }
 
-  /** The text of a string; null if it is something else. */
+  /** The text of a string; null for other types. */
   get string(): string | null {
     return this.kind == JsonKind.String ? this.text : null;
   }
 
-  /** A whole number; 0 if it is something else (`isInteger`). */
+  /** The value of an integer; 0 for other types (see `isInteger`). */
   get integer(): i64 {
     return this.isInteger ? I64.parseInt(this.text, 10) : 0;
   }
 
-  /** A number; 0 if it is something else (`isNumber`). */
+  /** The value of a number; 0 for other types (see `isNumber`). */
   get number(): f64 {
     return this.kind == JsonKind.Number ? F64.parseFloat(this.text) : 0;
   }
 
-  /** A truth; false if it is something else (`isBool`). */
+  /** The value of a bool; false for other types (see `isBool`). */
   get bool(): bool {
     return this.truth;
   }
 
-  /** How many items an array or fields an object has; 0 if it is something else. */
+  /** The number of items of an array or fields of an object; 0 for other types. */
   get length(): i32 {
     if (this.items !== null) return this.items!.length;
     if (this.fields !== null) return this.fields!.size;
     return 0;
   }
 
-  /** A field of an object; Missing if there is none. */
+  /** A field of an object; Missing if it does not exist. */
   get(name: string): Json {
     const fields = this.fields;
     if (fields === null || !fields.has(name)) return Json.missing();
     return fields.get(name);
   }
 
-  /** An item of an array, from 0; Missing if there is none. */
+  /** An item of an array, from 0; Missing if it does not exist. */
   at(index: i32): Json {
     const items = this.items;
     if (items === null || index < 0 || index >= items.length) return Json.missing();

@@ -1,30 +1,30 @@
-//! Log lines of a handler. They appear in the daemon's log with topic, job and attempt; lines over
-//! the topic's budget (sandbox.log) are dropped and counted.
+//! A handler's log lines. They appear in the daemon's log with topic, job and attempt. Lines beyond
+//! the topic's limit (sandbox.log) are dropped and counted.
 
 import { line } from "./abi";
 
 export namespace log {
-  /** Logs what is broken. */
+  /** Logs at level error. */
   export function error(text: string): void {
     line(0, text);
   }
 
-  /** Logs what is odd. */
+  /** Logs at level warn. */
   export function warn(text: string): void {
     line(1, text);
   }
 
-  /** Logs what was done. */
+  /** Logs at level info. */
   export function info(text: string): void {
     line(2, text);
   }
 
-  /** Logs for whoever looks into a problem. */
+  /** Logs at level debug. */
   export function debug(text: string): void {
     line(3, text);
   }
 
-  /** Logs every step. */
+  /** Logs at level trace. */
   export function trace(text: string): void {
     line(4, text);
   }

@@ -1,11 +1,11 @@
-//! Where a redirect leads.
+//! The target of a redirect.
 //!
-//! Invariant: what is doubtful is not followed, and counts as another origin. Whether a hop is allowed is
-//! the host's to say, which checks each anew.
+//! Invariant: a doubtful target is not followed and counts as another origin. The host checks each
+//! hop against the grant anew.
 
 /**
- * The absolute URL of a Location as seen from base, without the part behind #; null if there is none.
- * Dots in a path are left to the host.
+ * Resolves a Location against base into an absolute URL without fragment; null if it cannot. The
+ * host resolves dot segments in the path.
  */
 export function target(base: string, location: string): string | null {
   for (let i = 0; i < location.length; i++) {
@@ -26,7 +26,10 @@ export function target(base: string, location: string): string | null {
   return origin(url).length > 0 ? url : null;
 }
 
-/** Scheme, host and port of an absolute URL of http or https, as they are written; empty if it is none. */
+/**
+ * Scheme, host and port of an absolute http or https URL as they are written; empty for anything
+ * else.
+ */
 export function origin(url: string): string {
   const colon = url.indexOf("://");
   const scheme = url.substring(0, max(0, colon)).toLowerCase();
@@ -43,7 +46,7 @@ function folder(path: string): string {
   return end < 0 ? "/" : path.substring(0, end + 1);
 }
 
-/** Whether it begins with a scheme, of whatever kind. */
+/** Whether it begins with a scheme of any kind. */
 function hasScheme(location: string): bool {
   const colon = location.indexOf(":");
   for (let i = 0; i < colon; i++) {
@@ -55,8 +58,8 @@ function hasScheme(location: string): bool {
   return colon > 0;
 }
 
-/** What stands before the first mark, or all of it. */
-function before(text: string, mark: string): string {
-  const at = text.indexOf(mark);
+/** The text before the first separator, or all of it. */
+function before(text: string, separator: string): string {
+  const at = text.indexOf(separator);
   return at < 0 ? text : text.substring(0, at);
 }

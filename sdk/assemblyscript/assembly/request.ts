@@ -1,33 +1,38 @@
-//! A request to a host that the topic grants (`sandbox.http`), built step by step and sent once.
+//! An HTTP request to a host that the topic grants (`sandbox.http`), built step by step and sent
+//! once.
 //!
-//! Invariant: what cannot be sent as it stands is answered with what is wrong, never sent as something
-//! else. All hops of a request share its one timeout.
+//! Invariant: a request that cannot be sent exactly as built is refused with the reason. All hops
+//! of a request share its timeout.
 
 import { Code, Meta, Part, httpRead, httpSend, metaInt, text } from "./abi";
 import { hasControl, isName } from "./block";
 import { origin, target } from "./redirect";
 import { Response } from "./response";
 
-/** Why a request has no answer. */
+/** Why a request has no response. */
 export enum HttpFault {
-  /** It has one. */
+  /** It has a response. */
   None,
   /** The topic does not grant this host, or its address is private and not granted. */
   Denied,
-  /** The method, the URL or a header is not as it must be. */
+  /** The method, the URL or a header is invalid. */
   Invalid,
-  /** The answer is larger than the topic takes, or what is sent is too large. */
+  /** The response is larger than the topic allows, or the request is too large. */
   TooLarge,
-  /** The request's own time was over before the answer was there. */
+  /** The request's timeout passed before the response was complete. */
   Timeout,
-  /** The host's name is unknown, it refuses connections, its certificate is bad, or it broke off. */
+  /**
+   * The host name is unknown, the host refuses connections, its certificate is invalid, or it
+   * closed the connection.
+   */
   Unavailable,
 }
 
 /**
- * A request. The host sends with it `Idempotency-Key: TOPIC/ID`, which is the same in every attempt of
- * the job, `Duebox-Attempt`, `traceparent` and `User-Agent`; a handler may set its own but for the
- * attempt. A job that writes more than once to one server should give each write a key of its own.
+ * An HTTP request. The host adds headers to it: `Idempotency-Key: TOPIC/ID`, which is the same in
+ * every attempt of the job, `Duebox-Attempt`, `traceparent` and `User-Agent`. A handler may set its
+ * own, except for `Duebox-Attempt`. A job that writes more than once to one server should give each
+ * write its own key.
  */
 export class Request {
   private names: Array<string> = new Array<string>();
@@ -36,15 +41,19 @@ export class Request {
   private timeoutMs: i64 = 0;
   private redirects: i32 = 0;
 
-  /** A request of any method, without headers and body. The URL is absolute, of http or https, with no
-   *  user in it. */
+  /**
+   * Creates a request without headers and body. The URL is an absolute http or https URL without
+   * user information.
+   */
   constructor(
     private method: string,
     private url: string,
   ) {}
 
-  /** Sets a header, in place of one of that name. The name is of letters, digits and . _ - in any case;
-   *  the value has no control characters. */
+  /**
+   * Sets a header and replaces one of the same name. The name has letters, digits and . _ - in any
+   * case; the value has no control characters.
+   */
   header(name: string, value: string): this {
     const lower = name.toLowerCase();
     const at = this.names.indexOf(lower);
@@ -63,35 +72,40 @@ export class Request {
     return this;
   }
 
-  /** Sets the body to a text, as UTF-8. */
+  /** Sets the body to a text as UTF-8. */
   text(text: string): this {
     return this.body(Uint8Array.wrap(String.UTF8.encode(text)));
   }
 
-  /** Sets the body to a text that is JSON, and content-type with it. */
+  /** Sets the body to a JSON text and sets content-type. */
   json(text: string): this {
     return this.header("content-type", "application/json").text(text);
   }
 
-  /** Sets how many ms the whole exchange may take, the redirects it follows included. Without it, with 0,
-   *  and at most, it is the time that the job has left. */
+  /**
+   * Sets how many ms the whole exchange may take, redirects included. 0, the default, means the
+   * job's remaining time, which is also the maximum.
+   */
   timeout(ms: i64): this {
     this.timeoutMs = ms;
     return this;
   }
 
   /**
-   * Sets how many redirects are followed; none if it is not called. Each hop must be granted like the
-   * first. A 303, and a 301 or 302 that answers a POST, is followed by a GET without the body.
-   * `authorization` and `cookie` are not sent on to another origin; other headers are. An answer that is
-   * not followed, after so many too, is the response.
+   * Sets how many redirects are followed; the default is none. Each hop must be granted like the
+   * first. A 303, and a 301 or 302 in response to a POST, is followed by a GET without body.
+   * `authorization` and `cookie` are not sent to another origin; other headers are. A redirect that
+   * is not followed, or one too many, is the response.
    */
   follow(redirects: i32): this {
     this.redirects = redirects;
     return this;
   }
 
-  /** Sends it and waits for the whole answer, whatever its status. Ask for its `error` first. */
+  /**
+   * Sends the request and waits for the whole response, whatever its status. Check its `error`
+   * first.
+   */
   send(): Response {
     const started = this.redirects > 0 ? metaInt(Meta.Now) : 0;
     let response = this.exchange(this.timeoutMs);
@@ -107,7 +121,7 @@ export class Request {
     return response;
   }
 
-  /** One hop; with a timeout of 0 it may take the time that the job has left. */
+  /** Sends one hop; with a timeout of 0 it may take the job's remaining time. */
   private exchange(timeoutMs: i64): Response {
     const head = this.head();
     if (head === null) return this.refused(HttpFault.Invalid, this.mistake());
@@ -117,7 +131,7 @@ export class Request {
     return this.refused(faultOf(answer), text(why, why.length));
   }
 
-  /** Method, URL and headers as the host reads them; null if they are not as they must be. */
+  /** Method, URL and headers as a block for the host; null if one of them is invalid. */
   private head(): string | null {
     if (this.mistake().length > 0) return null;
     let head = this.method + " " + this.url + "\n";
@@ -127,20 +141,22 @@ export class Request {
     return head;
   }
 
-  /** What is wrong; empty if nothing is. */
+  /** Why the request is invalid; empty if it is valid. */
   private mistake(): string {
-    if (this.method.length == 0 || !isVisible(this.method)) return '"' + this.method + '" is no method';
+    if (this.method.length == 0 || !isVisible(this.method)) return 'invalid method "' + this.method + '"';
     if (hasControl(this.url) || this.url.includes(" ")) return "the URL has a space or a control character";
     if (this.timeoutMs < 0) return "the timeout of a request is negative";
     for (let i = 0; i < this.names.length; i++) {
       if (!isName(this.names[i]) || hasControl(this.values[i])) {
-        return 'the header "' + this.names[i] + '" has a name or a value that none can have';
+        return 'the header "' + this.names[i] + '" has an invalid name or value';
       }
     }
     return "";
   }
 
-  /** Becomes the request that a redirect asks for (RFC 9110, 15.4); false if there is none. */
+  /**
+   * Turns this into the request that a redirect leads to (RFC 9110, 15.4); false if there is none.
+   */
   private redirect(response: Response): bool {
     const status = response.status;
     if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308) return false;

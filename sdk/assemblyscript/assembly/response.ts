@@ -1,5 +1,5 @@
-//! The answer to a request: read whole before the handler sees it, because the host keeps no more than
-//! the last one. That there is none is a value too: `error` says why.
+//! The response to a request. It is read whole before the handler sees it, because the host keeps
+//! only the last one. A missing response is a value too: `error` has the reason.
 
 import { Meta, isUtf8, metaInt, text } from "./abi";
 import { unixMsOf } from "./http-date";
@@ -7,20 +7,20 @@ import { Json } from "./json";
 import { HttpFault } from "./request";
 import { Verdict } from "./verdict";
 
-/** The answer to a request, whatever its status. */
+/** The response to a request, whatever its status. */
 export class Response {
-  /** Why there is no answer, in the host's words; null if there is one. */
+  /** Why there is no response, as the host's message; null if there is one. */
   error: string | null = null;
-  /** What kind of error that is. */
+  /** The kind of that error. */
   fault: HttpFault = HttpFault.None;
 
   constructor(
-    /** The status, 100 to 599; 0 if there is no answer. */
+    /** The status, 100 to 599; 0 if there is no response. */
     readonly status: i32,
-    /** Where it came from: where the request went, or its last redirect. */
+    /** The URL of the response: that of the request, or of its last redirect. */
     readonly url: string,
     private head: Uint8Array,
-    /** The body, as it came: the host unpacks nothing. */
+    /** The body as received: the host does not decompress it. */
     readonly bytes: Uint8Array,
   ) {}
 
@@ -29,8 +29,10 @@ export class Response {
     return this.status >= 200 && this.status < 300;
   }
 
-  /** All headers, each as a name in lower case and a value. Several of one name are one, joined by ", ",
-   *  but for set-cookie. */
+  /**
+   * All headers, each as a name in lower case and a value. Several headers of one name are joined
+   * by ", ", except for set-cookie.
+   */
   headers(): Array<StaticArray<string>> {
     const headers = new Array<StaticArray<string>>();
     const lines = text(this.head, this.head.length).split("\n");
@@ -41,7 +43,7 @@ export class Response {
     return headers;
   }
 
-  /** The values of a header, the name in any case. */
+  /** The values of a header; the name is case-insensitive. */
   values(name: string): Array<string> {
     const lower = name.toLowerCase();
     const headers = this.headers();
@@ -52,7 +54,7 @@ export class Response {
     return values;
   }
 
-  /** The first header of this name, in any case; null if there is none. */
+  /** The first header of this name, which is case-insensitive; null if it does not exist. */
   header(name: string): string | null {
     const values = this.values(name);
     return values.length > 0 ? values[0] : null;
@@ -63,13 +65,15 @@ export class Response {
     return isUtf8(this.bytes) ? text(this.bytes, this.bytes.length) : null;
   }
 
-  /** The body as JSON. Ask for its `error` first. */
+  /** The body as JSON. Check its `error` first. */
   json(): Json {
     return Json.parse(this.bytes);
   }
 
-  /** How many ms the server asks to wait (Retry-After, in seconds or as a date); -1 if it does not say, or
-   *  not in a form that is known. */
+  /**
+   * How many ms the server asks to wait (Retry-After, in seconds or as a date); -1 if the header is
+   * missing or malformed.
+   */
   get retryAfterMs(): i64 {
     const header = this.header("retry-after");
     if (header === null) return -1;
@@ -80,9 +84,10 @@ export class Response {
   }
 
   /**
-   * What webhooks take an answer for: 200 to 299 is an ack; 408, 429 and 500 to 599 are a nack, with the
-   * wait that the server asks for; every other 400 to 499 is a drop, because a repeat of the same request
-   * would get the same; anything else, such as a redirect or no answer at all, is a nack.
+   * The verdict that webhooks conventionally derive from a response. 200 to 299 is an ack. 408, 429
+   * and 500 to 599 are a nack with the delay that the server asks for. Every other 400 to 499 is a
+   * drop, because a repeat would get the same response. Anything else, such as a redirect or no
+   * response, is a nack.
    */
   verdict(): Verdict {
     const error = this.error;
@@ -98,7 +103,7 @@ export class Response {
   }
 }
 
-/** A number of seconds that is worth reading: one to ten digits. */
+/** Whether the value is a plausible number of seconds: one to ten digits. */
 function isDigits(value: string): bool {
   for (let i = 0; i < value.length; i++) {
     const c = value.charCodeAt(i);

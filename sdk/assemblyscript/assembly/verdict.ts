@@ -1,5 +1,5 @@
-//! What a handler decides about its job. A verdict is a value; the host hears of it once, when the
-//! handler has returned.
+//! What a handler decides about its job. The host receives the verdict once, when the handler has
+//! returned.
 
 import { reason as tellReason, retryAfter as tellRetryAfter, snooze as tellSnooze } from "./abi";
 
@@ -9,34 +9,41 @@ const enum Kind {
   Drop = 2,
 }
 
-/** What becomes of the job. Made by ack, nack, retryAfter, snooze or drop. */
+/** The handler's decision, created by ack, nack, retryAfter, snooze or drop. */
 export class Verdict {
   private constructor(
     private kind: Kind,
-    /** Why, for people; kept with the job, at most 4 KiB. */
+    /** The reason, kept with the job; at most 4 KiB. */
     readonly reason: string,
     private waitMs: i64,
     private snoozes: bool = false,
   ) {}
 
-  /** Done: the job is gone. */
+  /** Done: the job is removed. */
   static ack(): Verdict {
     return new Verdict(Kind.Ack, "", -1);
   }
 
-  /** Failed: it runs again after the topic's backoff while it has attempts left, then it is dead. */
+  /**
+   * Failed: the job runs again after the topic's backoff while it has attempts left, and is dead
+   * afterwards.
+   */
   static nack(reason: string): Verdict {
     return new Verdict(Kind.Nack, reason, -1);
   }
 
-  /** Failed; the next attempt is after so many ms, 0 to 365 days. It spends an attempt like any nack. */
+  /**
+   * Failed; the next attempt is after this many ms, 0 to 365 days. It counts as an attempt like any
+   * nack.
+   */
   static retryAfter(ms: i64, reason: string): Verdict {
     return new Verdict(Kind.Nack, reason, max<i64>(0, ms));
   }
 
   /**
-   * Not now, and no failure: what the job needs is taken, or not there yet. It comes back after so many
-   * ms, 0 to 365 days, with all its attempts, as often as the topic's max_snoozes allows.
+   * Not now, but not a failure: something the job needs is busy or missing. The job comes back
+   * after this many ms, 0 to 365 days, with all its attempts, at most as often as the topic's
+   * max_snoozes.
    */
   static snooze(ms: i64, reason: string): Verdict {
     return new Verdict(Kind.Nack, reason, max<i64>(0, ms), true);
@@ -47,7 +54,7 @@ export class Verdict {
     return new Verdict(Kind.Drop, reason, -1);
   }
 
-  /** Tells the host the reason and the delay, and gives the number that the verdict is to it. */
+  /** Passes the reason and the delay to the host, and returns the verdict's number. */
   settle(): i32 {
     if (this.snoozes) tellSnooze(this.waitMs);
     else if (this.waitMs >= 0) tellRetryAfter(this.waitMs);

@@ -1,11 +1,11 @@
-// Package dueboxhttp lets code that is written for net/http reach the hosts that the topic grants
+// Package dueboxhttp lets code that is written for net/http call the hosts that the topic grants
 // (sandbox.http):
 //
 //	client := &http.Client{Transport: dueboxhttp.Transport{}, Timeout: 5 * time.Second}
 //	response, err := client.Get("https://api.shop.example/orders/42")
 //
-// It is a package of its own because net/http adds megabytes to a module. A handler that needs no more
-// than a request and its answer calls Send of its job.
+// It is a separate package because net/http adds megabytes to a module. A handler that only needs a request
+// and its response calls Send of its job.
 package dueboxhttp
 
 import (
@@ -23,15 +23,15 @@ import (
 	"duebox.dev/duebox"
 )
 
-// Transport is an [http.RoundTripper] over the host. It answers when the whole answer is there, and while
-// it waits no other goroutine runs. A request that is cancelled meanwhile still waits for its deadline,
-// or the end of the job's time.
+// Transport is an [http.RoundTripper] that sends requests through the host. It returns when the response is
+// complete, and no other goroutine runs while it waits. A request that is cancelled meanwhile still waits for
+// its deadline or the end of the job's time.
 //
-// The host keeps the connections, follows no redirect (an [http.Client] does, and each hop must be granted
-// like the first), unpacks no body, and sends headers of its own; see [duebox.Request].
+// The host keeps the connections and adds headers of its own; see [duebox.Request]. It follows no redirects
+// (an [http.Client] does, and each hop must be granted like the first) and does not decompress bodies.
 type Transport struct{}
 
-// RoundTrip sends one request. An error is one of duebox.ErrHTTP…, or the context's.
+// RoundTrip sends one request. The error is one of duebox.ErrHTTP… or the context's.
 func (Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	sent, err := read(request)
 	if err != nil {
@@ -54,25 +54,25 @@ func (Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response(request, answer), nil
 }
 
-// timeout is what code for net/http knows as one.
+// timeout is an error that code for net/http recognises as a timeout.
 type timeout struct{ error }
 
 func (timeout) Timeout() bool        { return true }
 func (t timeout) Unwrap() error      { return t.error }
 func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// read is the request as the host takes it. It closes the body, as a RoundTripper must.
+// read converts the request for the host. It closes the body, as a RoundTripper must.
 func read(request *http.Request) (duebox.Request, error) {
 	var body []byte
 	if request.Body != nil {
 		var err error
 		body, err = io.ReadAll(request.Body)
 		if err = errors.Join(err, request.Body.Close()); err != nil {
-			return duebox.Request{}, fmt.Errorf("the request's body cannot be read: %w", err)
+			return duebox.Request{}, fmt.Errorf("cannot read the request's body: %w", err)
 		}
 	}
 	if request.Host != "" && request.Host != request.URL.Host {
-		return duebox.Request{}, fmt.Errorf("%w: the header Host is the host's own, and cannot be %q",
+		return duebox.Request{}, fmt.Errorf("%w: the host sets the header Host; it cannot be %q",
 			duebox.ErrHTTPInvalid, request.Host)
 	}
 	headers := map[string]string{}
@@ -85,7 +85,7 @@ func read(request *http.Request) (duebox.Request, error) {
 	}
 	target := *request.URL
 	target.Fragment, target.RawFragment = "", ""
-	target.User = nil // http.Client has made a header of it
+	target.User = nil // http.Client has turned it into a header
 	return duebox.Request{Method: request.Method, URL: target.String(), Headers: headers, Body: body}, nil
 }
 
@@ -95,8 +95,8 @@ func response(request *http.Request, answer duebox.Response) *http.Response {
 		headers[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 	}
 	length := int64(len(answer.Body))
-	if told, err := strconv.ParseInt(answer.Header("content-length"), 10, 64); err == nil && request.Method == "HEAD" {
-		length = told
+	if declared, err := strconv.ParseInt(answer.Header("content-length"), 10, 64); err == nil && request.Method == "HEAD" {
+		length = declared
 	}
 	return &http.Response{
 		Status:        fmt.Sprintf("%d %s", answer.Status, http.StatusText(answer.Status)),

@@ -16,7 +16,7 @@ import (
 	"duebox.dev/duebox/dueboxtest"
 )
 
-// do runs a function as a handler that meets this server, and gives what was sent.
+// do runs a function as a handler with this server, and returns the requests sent.
 func do(server func(duebox.Request) (duebox.Response, error), handle func(client *http.Client)) []duebox.Request {
 	run := dueboxtest.Job{Server: server}.Run(func(*duebox.Job) duebox.Verdict {
 		handle(&http.Client{Transport: dueboxhttp.Transport{}})
@@ -25,7 +25,7 @@ func do(server func(duebox.Request) (duebox.Response, error), handle func(client
 	return run.Requests
 }
 
-func TestARequestGoesOutAndItsAnswerComesBack(t *testing.T) {
+func TestARequestIsSentAndItsResponseComesBack(t *testing.T) {
 	server := func(request duebox.Request) (duebox.Response, error) {
 		headers := map[string][]string{"content-type": {"text/plain"}, "set-cookie": {"a=1", "b=2"}}
 		return duebox.Response{Status: 201, Headers: headers, Body: []byte("echo " + string(request.Body))}, nil
@@ -52,7 +52,7 @@ func TestARequestGoesOutAndItsAnswerComesBack(t *testing.T) {
 	}
 }
 
-func TestAnAnswerToHeadTellsTheLengthThatGetWouldHave(t *testing.T) {
+func TestAResponseToHeadHasTheLengthThatGetWouldHave(t *testing.T) {
 	server := func(duebox.Request) (duebox.Response, error) {
 		return duebox.Response{Status: 200, Headers: map[string][]string{"content-length": {"1000"}}}, nil
 	}
@@ -64,7 +64,7 @@ func TestAnAnswerToHeadTellsTheLengthThatGetWouldHave(t *testing.T) {
 	})
 }
 
-func TestTheClientFollowsRedirectsByItself(t *testing.T) {
+func TestTheClientFollowsRedirects(t *testing.T) {
 	server := func(request duebox.Request) (duebox.Response, error) {
 		if strings.HasSuffix(request.URL, "/a") {
 			return duebox.Response{Status: 303, Headers: map[string][]string{"location": {"https://other.example/b"}}}, nil
@@ -101,7 +101,7 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	})
 }
 
-func TestWhatMustNotBeSentIsNot(t *testing.T) {
+func TestInvalidRequestsAreNotSent(t *testing.T) {
 	server := func(duebox.Request) (duebox.Response, error) { return duebox.Response{Status: 200}, nil }
 	sent := do(server, func(client *http.Client) {
 		cancelled, cancel := context.WithCancel(context.Background())

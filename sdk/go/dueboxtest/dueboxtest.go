@@ -1,6 +1,6 @@
 //go:build !wasip1
 
-// Package dueboxtest runs a handler natively, in an ordinary test, on a job made by hand:
+// Package dueboxtest runs a handler natively, in an ordinary test, on a job built by the test:
 //
 //	run := dueboxtest.Job{Payload: `{"order":42}`, Attempt: 2}.Run(handle)
 //	if run.Verdict != duebox.Ack() { t.Error(run.Verdict) }
@@ -17,7 +17,7 @@ import (
 	"duebox.dev/duebox/internal/abi"
 )
 
-// A Job is what the host would hand over. Fields left out are: ID and Topic "test", Attempt 1 of
+// A Job is the job that the handler gets. Defaults of empty fields: ID and Topic "test", Attempt 1 of
 // MaxAttempts 8, DueAt and Now the same instant of 2025, TTR 30 s.
 type Job struct {
 	Payload     string
@@ -29,25 +29,25 @@ type Job struct {
 	Now         time.Time
 	TTR         time.Duration
 	Headers     map[string]string
-	Config      map[string]string // strings as they stand, others as JSON text
-	MayPush     []string          // topics, or prefixes of them and a *, as in sandbox.push; nil is all
-	// Server answers the handler's requests; nil is a network where no server can be reached. An error is
-	// one of duebox.ErrHTTP…, or wraps one; any other is duebox.ErrHTTPUnavailable.
+	Config      map[string]string // strings as they are, other values as JSON text
+	MayPush     []string          // topics, or prefixes followed by *, as in sandbox.push; nil allows all
+	// Server responds to the handler's requests; with nil every request fails with duebox.ErrHTTPUnavailable. An
+	// error is one of duebox.ErrHTTP… or wraps one; any other counts as duebox.ErrHTTPUnavailable.
 	Server func(request duebox.Request) (duebox.Response, error)
-	Store  map[string]string // what the topic's store holds before
-	// So many writes of KV.SetIfUnchanged come too late, as if another job had written the key.
+	Store  map[string]string // the topic's store before the run
+	// StoreContended is how many writes of KV.SetIfUnchanged fail, as if another job had written the key.
 	StoreContended int
 }
 
-// A Run is what came of it.
+// A Run is the outcome of a run.
 type Run struct {
 	Verdict duebox.Verdict
 	Lines   []Line
-	// What it wants pushed, in order, and kept; nil unless it acked.
+	// The follow-up jobs in order, and the result to keep; nil unless the handler acked.
 	FollowUps []duebox.FollowUp
 	Result    []byte
-	Requests  []duebox.Request  // what it sent, in order
-	Store     map[string]string // what the topic's store holds afterwards
+	Requests  []duebox.Request  // requests sent, in order
+	Store     map[string]string // the topic's store after the run
 }
 
 // A Line is one log line.

@@ -21,8 +21,8 @@ const (
 	attemptsMax = 999_999
 )
 
-// pushes is what the host makes of pushes, by the rules of docs/reference/abi.md, so that a test refuses what
-// the daemon would.
+// pushes accepts or refuses pushes by the rules of docs/reference/abi.md, so that a test refuses what the daemon
+// refuses.
 type pushes struct {
 	allowed []string
 	taken   []duebox.FollowUp
@@ -57,8 +57,8 @@ func covers(pattern, topic string) bool {
 	return topic == pattern
 }
 
-// read is the follow-up of a head. The SDK writes each line once and with a known name; what it
-// cannot know are the bounds.
+// read parses a follow-up from its head. The SDK writes each line once and with a known name, so only the
+// ranges are checked.
 func read(head string) (followUp duebox.FollowUp, fine bool) {
 	fine, due := true, 0
 	number := func(text string, least, most int64) int64 {

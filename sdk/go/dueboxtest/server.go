@@ -13,12 +13,11 @@ import (
 	"duebox.dev/duebox/internal/abi"
 )
 
-// answer is what the host hands to the SDK of the answer to a request: a status or an error, and the parts
-// of it.
+// answer is the test host's response to a request: a status or an error code, and its parts.
 func (j Job) answer(request duebox.Request) (int32, map[abi.Part][]byte) {
 	if j.Server == nil {
 		return abi.Unavailable, map[abi.Part][]byte{
-			abi.PartError: []byte("this test has no server; dueboxtest.Job has a field for one"),
+			abi.PartError: []byte("this test has no server; set the field Server of dueboxtest.Job"),
 		}
 	}
 	response, err := j.Server(request)
@@ -46,7 +45,7 @@ func codeOf(err error) int32 {
 	return abi.Unavailable
 }
 
-// requestOf is the request of a head, which the SDK itself has written.
+// requestOf parses the request from a head that the SDK wrote.
 func requestOf(head string, body []byte) duebox.Request {
 	first, rest, _ := strings.Cut(head, "\n")
 	method, url, _ := strings.Cut(first, " ")

@@ -16,11 +16,11 @@ const (
 	keysMax  = 100_000
 )
 
-// store is the topic's store as the host keeps it, by the rules of docs/reference/abi.md. In a test no time goes by,
-// so nothing in it runs out.
+// store is the topic's store as the host keeps it, by the rules of docs/reference/abi.md. Time stands still in a test,
+// so nothing expires.
 type store struct {
 	values    map[string]string
-	seen      map[string]bool // keys that were asked for, and are unchanged since
+	seen      map[string]bool // keys that were read and have not changed since
 	contended int
 }
 

@@ -1,4 +1,4 @@
-// A handler: it greets whoever the payload names.
+// A handler that greets the name in the payload.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 
 func init() { duebox.Handle(handle) }
 
-func main() {} // a module is a library: main does not run
+func main() {} // a module is a library; main does not run
 
 func handle(job *duebox.Job) duebox.Verdict {
 	var greeting struct {
@@ -17,7 +17,7 @@ func handle(job *duebox.Job) duebox.Verdict {
 		Asleep bool   `json:"asleep"`
 	}
 	if err := job.JSON(&greeting); err != nil {
-		return duebox.Drop(err.Error()) // malformed: never again
+		return duebox.Drop(err.Error()) // malformed: do not retry
 	}
 	word, found := job.Config("greeting")
 	if !found {

@@ -1,8 +1,8 @@
-//! The ABI as safe functions. The `unsafe` of the SDK is in two files below this module and
-//! nowhere else: `imports.rs` calls the host, `arena.rs` hands out memory.
+//! The ABI as safe functions. The SDK's `unsafe` code is in two files below this module:
+//! `imports.rs` calls the host, `arena.rs` hands out memory.
 //!
-//! Invariant: what the rest of the SDK sees here takes and gives ordinary slices and values. On
-//! other targets than wasm32 the imports are those of [`testing`](crate::testing).
+//! Invariant: this module's functions take and return ordinary slices and values. On targets other
+//! than wasm32, [`testing`](crate::testing) provides the imports.
 
 #[cfg(all(target_arch = "wasm32", feature = "arena"))]
 mod arena;
@@ -19,7 +19,7 @@ pub(crate) use imports::{
     result, retry_after, snooze,
 };
 
-/// The errors of the host that have a meaning of their own.
+/// Error codes of the host that callers distinguish.
 pub(crate) mod code {
     pub(crate) const NOT_FOUND: i32 = -1;
     pub(crate) const DENIED: i32 = -2;
@@ -31,7 +31,7 @@ pub(crate) mod code {
     pub(crate) const CONFLICT: i32 = -7;
 }
 
-/// The metadata keys of the ABI.
+/// The ABI's metadata keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meta {
     Id = 1,
@@ -45,7 +45,7 @@ pub(crate) enum Meta {
     TimeLeft = 9,
 }
 
-/// The parts of the last answer to `http_send`.
+/// The parts of the last response to `http_send`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Head = 0,
@@ -53,7 +53,7 @@ pub(crate) enum Part {
     Error = 2,
 }
 
-/// When `kv_set` writes.
+/// The condition under which `kv_set` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Always = 0,
@@ -61,8 +61,8 @@ pub(crate) enum Mode {
     IfUnchanged = 2,
 }
 
-/// A whole part of the last answer to `http_send`. Its length is not known before: it is read in
-/// pieces, each as large as what is there already.
+/// Reads a whole part of the last response to `http_send`. Its length is unknown, so it is read in
+/// pieces, each as large as everything read before it.
 pub(crate) fn http_read(part: Part) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -78,11 +78,12 @@ pub(crate) fn http_read(part: Part) -> Vec<u8> {
     }
 }
 
-/// The first piece of a part of an answer, in bytes.
+/// Size of the first piece of a response part, in bytes.
 const FIRST_PIECE: usize = 1 << 10;
 
-/// The value of a key in the topic's store, or the host's error. Others may write it between two
-/// calls, so it is asked until the value fits; each time takes a longer one, of at most 64 KiB.
+/// Reads a key of the topic's store, or returns the host's error. Another job may write the key
+/// between two calls, so the read repeats with a longer buffer until the value, of at most 64 KiB,
+/// fits.
 pub(crate) fn kv_get(key: &[u8]) -> Result<Vec<u8>, i32> {
     let mut value = vec![0; 512];
     loop {
@@ -96,17 +97,17 @@ pub(crate) fn kv_get(key: &[u8]) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// The value of a metadata key; `None` if the host does not know the key.
+/// Reads a metadata value; `None` if the host does not know the key.
 pub(crate) fn meta_read(key: Meta) -> Option<Vec<u8>> {
     whole(|into| imports::meta_read(key, into))
 }
 
-/// A configuration value; `None` if there is none of that name.
+/// Reads a configuration value; `None` if there is no value of that name.
 pub(crate) fn config_read(name: &str) -> Option<Vec<u8>> {
     whole(|into| imports::config_read(name, into))
 }
 
-/// Calls an import that answers with a value's whole length, again if the value did not fit.
+/// Calls an import that returns a value's full length, a second time if the value did not fit.
 fn whole(mut read: impl FnMut(&mut [u8]) -> i32) -> Option<Vec<u8>> {
     let mut short = [0; 128];
     let len = usize::try_from(read(&mut short)).ok()?;
@@ -114,12 +115,12 @@ fn whole(mut read: impl FnMut(&mut [u8]) -> i32) -> Option<Vec<u8>> {
         return Some(value.to_vec());
     }
     let mut value = vec![0; len];
-    // The value cannot change within a job, so the second answer is the first.
+    // The value cannot change within a job, so the second length equals the first.
     usize::try_from(read(&mut value)).ok()?;
     Some(value)
 }
 
-/// Lets a panic's message reach the host as the reason, before the module traps.
+/// Passes a panic's message to the host as the reason before the module traps.
 pub(crate) fn report_panics() {
     #[cfg(target_arch = "wasm32")]
     std::panic::set_hook(Box::new(|panic| reason(&panic.to_string())));

@@ -1,23 +1,23 @@
-//! Blocks (`docs/reference/abi.md`): lines `name: value` by which the host is told what a request or a follow-up
-//! is, and tells what an answer's headers are.
+//! Blocks (`docs/reference/abi.md`): lines `name: value` that describe a request or a follow-up to the host,
+//! and a response's headers to the guest.
 //!
-//! Invariant: a block has the lines it was given and no other; a name or a value that could make two
-//! of one is refused.
+//! Invariant: a block has exactly the lines that were added. A name or a value that would forge a
+//! second line is refused.
 
-/// A block that grows line by line.
+/// A block that is built line by line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Block(String);
 
-/// The name or the value cannot stand in a block.
+/// The name or the value is not allowed in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoLine;
+pub(crate) struct InvalidLine;
 
 impl Block {
     /// Adds a line.
-    pub(crate) fn line(&mut self, name: &str, value: &str) -> Result<(), NoLine> {
+    pub(crate) fn line(&mut self, name: &str, value: &str) -> Result<(), InvalidLine> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c);
         if !name.chars().all(allowed) || value.chars().any(char::is_control) {
-            return Err(NoLine);
+            return Err(InvalidLine);
         }
         for part in [name, ": ", value, "\n"] {
             self.0.push_str(part);
@@ -26,21 +26,21 @@ impl Block {
     }
 
     /// Adds a line if there is a value.
-    pub(crate) fn text(&mut self, name: &str, value: Option<&str>) -> Result<(), NoLine> {
+    pub(crate) fn text(&mut self, name: &str, value: Option<&str>) -> Result<(), InvalidLine> {
         value.map_or(Ok(()), |value| self.line(name, value))
     }
 
     /// Adds a line if there is a number.
-    pub(crate) fn number(&mut self, name: &str, value: Option<u128>) -> Result<(), NoLine> {
+    pub(crate) fn number(&mut self, name: &str, value: Option<u128>) -> Result<(), InvalidLine> {
         value.map_or(Ok(()), |value| self.line(name, &value.to_string()))
     }
 
-    /// The block that the host wrote.
+    /// Wraps a block that the host wrote.
     pub(crate) fn read(text: String) -> Self {
         Self(text)
     }
 
-    /// Its lines, as names and values.
+    /// Its lines as pairs of name and value.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.lines().filter_map(|line| line.split_once(": "))
     }

@@ -3,12 +3,12 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// A configuration value that is there but is not what the handler expects.
+/// A configuration value that exists but is not what the handler expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// The name in the topic's `sandbox.config`.
     pub name: String,
-    /// What is wrong with the value. The value itself is left out: it may be a secret.
+    /// What is wrong with the value. It does not quote the value, which may be a secret.
     pub why: String,
 }
 
@@ -26,7 +26,7 @@ impl Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Reads a value as a type; `None` stays `None`.
+/// Parses a value as a type; `None` stays `None`.
 pub(crate) fn parse<T>(name: &str, value: Option<String>) -> Result<Option<T>, ConfigError>
 where
     T: FromStr<Err: Display>,

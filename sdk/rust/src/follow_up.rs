@@ -1,16 +1,16 @@
-//! A follow-up job: one that a handler asks for. It is pushed together with the ack of the job that
-//! asked, or not at all: never lost, never doubled, whatever happens to the runner.
+//! Follow-up jobs that a handler requests. The host pushes them together with the ack of the
+//! handler's job, or not at all, so they are neither lost nor duplicated.
 //!
-//! Invariant: a head handed to the host is a block with one line a value; a value that could make two
-//! of it is refused here.
+//! Invariant: the head passed to the host is a block with one line per value. A value that would
+//! forge a second line is refused here.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::block::{Block, NoLine};
+use crate::block::{Block, InvalidLine};
 
-/// A job to push when this one is acked. What is not set is the topic's own.
+/// A job to push when this one is acked. Unset options have the defaults of the target topic.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,59 +28,60 @@ use crate::block::{Block, NoLine};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FollowUp {
-    /// The topic it is pushed to; the handler's own topic must grant it (`sandbox.push`).
+    /// The topic to push to; the handler's topic must grant it (`sandbox.push`).
     pub topic: String,
-    /// What its handler gets.
+    /// The payload.
     pub payload: Vec<u8>,
-    /// Its id; `{id of this job}.{n}` if `None`, with n counted from 1. One that is alive is kept.
+    /// The id; `{id of this job}.{n}` if `None`, with n counted from 1. If a job with this id is
+    /// live, that job is kept.
     pub id: Option<String>,
-    /// When it falls due; at once if `None`.
+    /// The due time; at once if `None`.
     pub due: Option<Due>,
-    /// Wall clock of one attempt.
+    /// Wall-clock limit of one attempt.
     pub ttr: Option<Duration>,
-    /// Attempts in all.
+    /// The number of attempts in total.
     pub max_attempts: Option<u32>,
-    /// How long after its due time it may wait for its start; zero is for ever.
+    /// How long after its due time the job may wait to start; zero means without limit.
     pub ttl: Option<Duration>,
-    /// Its rank among the due jobs of its topic.
+    /// Its priority among the due jobs of its topic.
     pub priority: Priority,
-    /// Jobs of one key run one after the other, where the topic says so.
+    /// Jobs with the same key run one after the other, if the topic is configured so.
     pub key: Option<String>,
-    /// Handed to its handler.
+    /// Headers for its handler.
     pub headers: BTreeMap<String, String>,
 }
 
-/// When a follow-up falls due.
+/// The due time of a follow-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// This long after the ack that commits it; up to ten years.
+    /// This long after the ack; at most ten years.
     After(Duration),
     /// At a unix time in milliseconds.
     AtMs(u64),
 }
 
-/// The rank of a job among the due jobs of its topic.
+/// The priority of a job among the due jobs of its topic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Priority {
     /// Before the others.
     High,
-    /// Where nothing else is said.
+    /// The default.
     #[default]
     Normal,
     /// After the others.
     Low,
 }
 
-/// Why a follow-up is not taken.
+/// Why a follow-up is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The topic is not among those that the handler may push to.
+    /// The topic does not grant pushes to that topic.
     Denied,
-    /// A name or a value is not as it must be.
+    /// A name or a value is invalid.
     Invalid,
-    /// The follow-ups are more than 100, take more than 4 MiB together, or one has more than 16 KiB
-    /// beside its payload.
+    /// There are more than 100 follow-ups, or more than 4 MiB of them, or one has more than 16 KiB
+    /// in addition to its payload.
     TooLarge,
 }
 
@@ -89,7 +90,7 @@ pub enum PushError {
 pub struct ResultTooLarge;
 
 impl FollowUp {
-    /// A job for this topic, due at once, with an empty payload.
+    /// Creates a job for this topic that is due at once and has an empty payload.
     pub fn new(topic: &str) -> Self {
         Self {
             topic: topic.to_owned(),
@@ -115,7 +116,7 @@ impl FollowUp {
     /// Sets the payload to a value as JSON.
     ///
     /// # Errors
-    /// Says why the value cannot be written as JSON.
+    /// Fails if the value cannot be written as JSON.
     #[cfg(feature = "json")]
     pub fn json(self, value: &impl serde::Serialize) -> Result<Self, crate::JsonError> {
         Ok(self.payload(serde_json::to_vec(value)?))
@@ -128,63 +129,64 @@ impl FollowUp {
         self
     }
 
-    /// Makes it fall due this long after the ack.
+    /// Makes it due this long after the ack.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.due = Some(Due::After(delay));
         self
     }
 
-    /// Makes it fall due at a unix time in milliseconds.
+    /// Makes it due at a unix time in milliseconds.
     #[must_use]
     pub fn due_at_ms(mut self, due_at_ms: u64) -> Self {
         self.due = Some(Due::AtMs(due_at_ms));
         self
     }
 
-    /// Sets the wall clock of one attempt.
+    /// Sets the wall-clock limit of one attempt.
     #[must_use]
     pub fn ttr(mut self, ttr: Duration) -> Self {
         self.ttr = Some(ttr);
         self
     }
 
-    /// Sets the attempts in all, from 1.
+    /// Sets the number of attempts in total, at least 1.
     #[must_use]
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = Some(max_attempts);
         self
     }
 
-    /// Sets how long after its due time it may wait for its start; zero is for ever.
+    /// Sets how long after its due time it may wait to start; zero means without limit.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Sets its rank among the due jobs of its topic.
+    /// Sets its priority among the due jobs of its topic.
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Sets the key whose jobs run one after the other, where the topic says so; 1 to 256 bytes.
+    /// Sets the key, 1 to 256 bytes. Jobs with the same key run one after the other, if the topic
+    /// is configured so.
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
         self
     }
 
-    /// Adds a header for its handler; the name is 1 to 62 of the characters a-z 0-9 . _ -
+    /// Adds a header for its handler. The name has 1 to 62 of the characters a-z 0-9 . _ -
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// All but the payload, as the block that the host reads.
+    /// Everything but the payload, as a block for the host.
     pub(crate) fn head(&self) -> Result<String, PushError> {
         let mut head = Block::default();
         head.line("topic", &self.topic)?;
@@ -211,9 +213,9 @@ impl FollowUp {
 }
 
 impl PushError {
-    /// What the host answered to a push.
-    pub(crate) fn check(answer: i32) -> Result<(), Self> {
-        match answer {
+    /// Converts the host's return value of a push.
+    pub(crate) fn check(code: i32) -> Result<(), Self> {
+        match code {
             0 => Ok(()),
             -2 => Err(Self::Denied),
             -4 => Err(Self::TooLarge),
@@ -222,8 +224,8 @@ impl PushError {
     }
 }
 
-impl From<NoLine> for PushError {
-    fn from(NoLine: NoLine) -> Self {
+impl From<InvalidLine> for PushError {
+    fn from(InvalidLine: InvalidLine) -> Self {
         Self::Invalid
     }
 }
@@ -232,9 +234,9 @@ impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Denied => "the handler may not push to this topic; sandbox.push grants it",
-            Self::Invalid => "the follow-up has a name or a value that no job can have",
+            Self::Invalid => "the follow-up has an invalid name or value",
             Self::TooLarge => {
-                "the follow-ups are over 100, over 4 MiB together, or one has a head over 16 KiB"
+                "there are over 100 follow-ups, over 4 MiB of them, or one has a head over 16 KiB"
             }
         })
     }
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_has_a_line_for_all_that_is_set() {
+    fn a_head_has_a_line_for_every_set_value() {
         let follow_up = FollowUp::new("sms.eu")
             .id("a/1")
             .delay(Duration::from_millis(1_500))

@@ -18,10 +18,11 @@
 //! # assert_eq!(TestJob::new("{}").server(shop).run(handle).verdict, late);
 //! ```
 //!
-//! The host sends with every request `Idempotency-Key: TOPIC/ID`, which is the same in every attempt
-//! of the job, `Duebox-Attempt`, `traceparent` and `User-Agent`; a handler may set its own but for the
-//! attempt. A job that writes more than once to one server should give each write a key of its own,
-//! by `.header("idempotency-key", …)`. Redirects are not followed unless [`Request::follow`] says so.
+//! The host adds headers to every request: `Idempotency-Key: TOPIC/ID`, which is the same in every
+//! attempt of the job, `Duebox-Attempt`, `traceparent` and `User-Agent`. A handler may set its own,
+//! except for `Duebox-Attempt`. A job that writes more than once to one server should give each
+//! write its own key with `.header("idempotency-key", …)`. Redirects are followed only after
+//! [`Request::follow`].
 
 mod error;
 mod redirect;

@@ -1,5 +1,5 @@
-//! The job in hand: its payload, its metadata and its topic's configuration. Everything is read
-//! from the host when it is asked for, so a handler pays only for what it looks at.
+//! The current job: its payload, its metadata and its topic's configuration. Everything is read
+//! from the host on demand, so a handler pays only for what it reads.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -35,8 +35,8 @@ impl Job {
         bytes
     }
 
-    /// Copies a part of the payload, from `offset` on, and gives the bytes copied: 0 at the end and
-    /// past it. For payloads that need not be in memory at once.
+    /// Copies a part of the payload from `offset` on and returns the number of bytes copied, 0 at
+    /// or past the end. For payloads that need not be in memory at once.
     pub fn payload_read(&self, offset: usize, into: &mut [u8]) -> usize {
         u32::try_from(offset).map_or(0, |offset| abi::payload_read(offset, into))
     }
@@ -44,104 +44,105 @@ impl Job {
     /// The payload as text.
     ///
     /// # Errors
-    /// Says where the payload is not UTF-8.
+    /// Fails if the payload is not UTF-8, with the position.
     pub fn text(&self) -> Result<String, FromUtf8Error> {
         String::from_utf8(self.payload())
     }
 
-    /// The payload as JSON, read into any type of serde.
+    /// The payload as JSON, deserialised with serde.
     ///
     /// # Errors
-    /// Says where and why the payload is not what `T` expects.
+    /// Fails with the position and the reason if the payload is not what `T` expects.
     #[cfg(feature = "json")]
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, JsonError> {
         serde_json::from_slice(&self.payload())
     }
 
-    /// The id the producer gave the job.
+    /// The job's id.
     pub fn id(&self) -> String {
         lossy(abi::meta_read(Meta::Id))
     }
 
-    /// The topic the job came through.
+    /// The job's topic.
     pub fn topic(&self) -> String {
         lossy(abi::meta_read(Meta::Topic))
     }
 
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         u32::try_from(abi::meta_int(Meta::Attempt)).unwrap_or(1)
     }
 
-    /// How many attempts the job has in all.
+    /// The number of attempts in total.
     pub fn max_attempts(&self) -> u32 {
         u32::try_from(abi::meta_int(Meta::MaxAttempts)).unwrap_or(1)
     }
 
-    /// True if a nack now makes the job dead.
+    /// Whether a nack would make the job dead.
     pub fn is_last_attempt(&self) -> bool {
         self.attempt() >= self.max_attempts()
     }
 
-    /// When the job fell due, in unix milliseconds.
+    /// The job's due time, in unix milliseconds.
     pub fn due_at_ms(&self) -> u64 {
         instant(Meta::DueAt)
     }
 
-    /// When this attempt is ended by force, in unix milliseconds.
+    /// The end of this attempt's time, in unix milliseconds. The host then stops the handler.
     pub fn deadline_ms(&self) -> u64 {
         instant(Meta::Deadline)
     }
 
-    /// The host's clock now, in unix milliseconds. A handler has no clock of its own.
+    /// The host's clock, in unix milliseconds. A handler has no clock of its own.
     pub fn now_ms(&self) -> u64 {
         instant(Meta::Now)
     }
 
-    /// How long this attempt may still run; zero when its time is over.
+    /// The remaining time of this attempt; zero when it is over.
     pub fn time_left(&self) -> Duration {
         Duration::from_millis(instant(Meta::TimeLeft))
     }
 
-    /// The headers of the job, by name in lower case.
+    /// The job's headers, by name in lower case.
     pub fn headers(&self) -> BTreeMap<String, String> {
         let block = lossy(abi::meta_read(Meta::Headers));
         let pairs = block.lines().filter_map(|line| line.split_once(": "));
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// One header, if the job has it.
+    /// A header of the job, if it has one of this name.
     pub fn header(&self, name: &str) -> Option<String> {
         self.headers().remove(name)
     }
 
-    /// Asks for a follow-up job, which is pushed together with the ack of this one, or not at all.
-    /// With any other verdict, or a trap, it is dropped.
+    /// Requests a follow-up job. It is pushed together with the ack of this job; with any other
+    /// verdict, or after a trap, it is discarded.
     ///
     /// # Errors
-    /// [`PushError`] if it is not taken; nothing of it is kept then. As `?` it is a nack.
+    /// [`PushError`] if it is refused; then nothing of it is kept. Returned with `?`, it is a nack.
     pub fn push(&self, follow_up: FollowUp) -> Result<(), PushError> {
         PushError::check(abi::push(&follow_up.head()?, &follow_up.payload))
     }
 
-    /// Sets what is kept with the job when it is acked, where the topic keeps done jobs
-    /// (`done_retention`). The last one counts.
+    /// Sets the result to keep with the acked job, if the topic keeps done jobs (`done_retention`).
+    /// The last call counts.
     ///
     /// # Errors
-    /// [`ResultTooLarge`] if it is longer than 64 KiB; the one before stays then.
+    /// [`ResultTooLarge`] if it is longer than 64 KiB; the previous result then stays.
     pub fn set_result(&self, result: impl AsRef<[u8]>) -> Result<(), ResultTooLarge> {
         if abi::result(result.as_ref()) == 0 { Ok(()) } else { Err(ResultTooLarge) }
     }
 
-    /// A configuration value or secret of the topic: strings as they stand, others as JSON text.
+    /// A configuration value or secret of the topic: strings as they are, other values as JSON
+    /// text.
     pub fn config(&self, name: &str) -> Option<String> {
         abi::config_read(name).map(|bytes| lossy(Some(bytes)))
     }
 
-    /// A configuration value as a number, a bool, or whatever reads itself from text.
+    /// A configuration value as a number, a bool, or any type that parses from text.
     ///
     /// # Errors
-    /// [`ConfigError`] if the value is there and does not read as a `T`.
+    /// [`ConfigError`] if the value exists and does not parse as a `T`.
     pub fn config_as<T: FromStr<Err: Display>>(
         &self,
         name: &str,
@@ -149,10 +150,10 @@ impl Job {
         config::parse(name, self.config(name))
     }
 
-    /// A configuration value that is a table or an array, read into any type of serde.
+    /// A configuration value that is a table or an array, deserialised with serde.
     ///
     /// # Errors
-    /// [`ConfigError`] if the value is there and is not what `T` expects.
+    /// [`ConfigError`] if the value exists and is not what `T` expects.
     #[cfg(feature = "json")]
     pub fn config_json<T: serde::de::DeserializeOwned>(
         &self,
@@ -160,7 +161,7 @@ impl Job {
     ) -> Result<Option<T>, ConfigError> {
         let Some(bytes) = abi::config_read(name) else { return Ok(None) };
         let value = serde_json::from_slice(&bytes);
-        // Only the place: serde's own text may quote the value, and the value may be a secret.
+        // Only the position: serde's own message may quote the value, which may be a secret.
         value.map(Some).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             ConfigError::new(name, format!("not the JSON expected, line {line} column {column}"))
@@ -168,7 +169,7 @@ impl Job {
     }
 }
 
-/// Why a payload is not the JSON a handler expects: what, and where.
+/// Why a payload is not the JSON that a handler expects, with the position.
 #[cfg(feature = "json")]
 pub type JsonError = serde_json::Error;
 

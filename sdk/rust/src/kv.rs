@@ -1,5 +1,5 @@
-//! The topic's store (`sandbox.kv`): small values under keys, for counters, cursors and marks. All jobs
-//! of the topic share it, whichever runner they run in.
+//! The topic's store (`sandbox.kv`): small values under keys, for counters, cursors and markers.
+//! All jobs of the topic share it, whichever daemon runs them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,35 +17,35 @@
 //! # assert_eq!(TestJob::new("").run(handle).store["messages".as_bytes()], b"1");
 //! ```
 //!
-//! A key is 1 to 256 bytes, a value up to 64 KiB; a topic has at most 100,000 keys and 64 MiB. What is
-//! written is written at once, and stays when the job fails: it may be there already when a job runs
-//! again.
+//! A key has 1 to 256 bytes, a value at most 64 KiB, and a topic at most 100,000 keys and 64 MiB. A
+//! write takes effect at once and stays when the job fails, so it may already be there when the job
+//! runs again.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::abi::{self, Mode, code};
 
-/// How often [`update`] begins anew.
+/// How often [`update`] tries.
 const UPDATES_MAX: u32 = 10;
 
-/// Why a call to the store did nothing.
+/// Why a call did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The key or the time to live is out of its bounds, or [`add`] met what is no whole number of 64
-    /// bits, or would leave their range.
+    /// The key or the time to live is out of range, or [`add`] found a value that is not a 64-bit
+    /// integer, or would overflow.
     Invalid,
     /// The value is too large, or the store is full.
     TooLarge,
-    /// Others wrote the key again and again, so that [`update`] gave up.
+    /// Other jobs kept changing the key, so [`update`] gave up.
     Conflict,
     /// The store cannot be reached.
     Unavailable,
 }
 
-/// The value of a key; `None` if there is none, or its time is over. What [`add`] wrote is decimal
-/// text.
+/// The value of a key; `None` if it has no value or its time to live is over. A number written by
+/// [`add`] reads as decimal text.
 ///
 /// # Errors
 /// [`Error::Invalid`] or [`Error::Unavailable`].
@@ -53,14 +53,14 @@ pub fn get(key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
     match abi::kv_get(key.as_ref()) {
         Ok(value) => Ok(Some(value)),
         Err(code::NOT_FOUND) => Ok(None),
-        Err(answer) => Err(Error::new(answer)),
+        Err(code) => Err(Error::new(code)),
     }
 }
 
-/// Sets a key, for `ttl` (1 ms to ten years) or for good.
+/// Sets a key, for `ttl` (1 ms to ten years) or permanently.
 ///
 /// # Errors
-/// Any [`Error`] but a conflict; nothing is written then.
+/// Any [`Error`] except a conflict; then nothing is written.
 pub fn set(
     key: impl AsRef<[u8]>,
     value: impl AsRef<[u8]>,
@@ -69,10 +69,11 @@ pub fn set(
     write(key.as_ref(), value.as_ref(), ttl, Mode::Always).map(|_| ())
 }
 
-/// Sets a key that has no value, and tells whether it did. Of several jobs that try, one does.
+/// Sets a key that has no value, and returns whether it did. Of several jobs that try, one
+/// succeeds.
 ///
 /// # Errors
-/// Any [`Error`] but a conflict; nothing is written then.
+/// Any [`Error`] except a conflict; then nothing is written.
 pub fn set_if_absent(
     key: impl AsRef<[u8]>,
     value: impl AsRef<[u8]>,
@@ -81,12 +82,12 @@ pub fn set_if_absent(
     write(key.as_ref(), value.as_ref(), ttl, Mode::IfAbsent)
 }
 
-/// Sets a key that nobody, this job included, has written since this job's last [`get`] of it, and
-/// tells whether it did. A job that did not ask for the key before never writes it so; of more than
-/// 1,000 keys the host does not remember what was seen.
+/// Sets a key that no job, including this one, has written since this job's last [`get`] of it, and
+/// returns whether it did. Without an earlier `get` it writes nothing. The host remembers the last
+/// reads of at most 1,000 keys.
 ///
 /// # Errors
-/// Any [`Error`] but a conflict; nothing is written then.
+/// Any [`Error`] except a conflict; then nothing is written.
 pub fn set_if_unchanged(
     key: impl AsRef<[u8]>,
     value: impl AsRef<[u8]>,
@@ -95,11 +96,11 @@ pub fn set_if_unchanged(
     write(key.as_ref(), value.as_ref(), ttl, Mode::IfUnchanged)
 }
 
-/// Changes a key's value into what `change` makes of it, and gives the new one. If others write the
-/// key meanwhile, it begins anew, up to ten times; so `change` should do nothing else.
+/// Changes a key's value with `change` and returns the new value. If another job writes the key
+/// meanwhile, it starts again, up to ten times, so `change` should have no side effects.
 ///
 /// # Errors
-/// Any [`Error`]; nothing is written then.
+/// Any [`Error`]; then nothing is written.
 pub fn update(
     key: impl AsRef<[u8]>,
     ttl: Option<Duration>,
@@ -115,7 +116,7 @@ pub fn update(
     Err(Error::Conflict)
 }
 
-/// Forgets a key, and tells whether it had a value.
+/// Deletes a key, and returns whether it had a value.
 ///
 /// # Errors
 /// [`Error::Invalid`] or [`Error::Unavailable`].
@@ -123,20 +124,20 @@ pub fn delete(key: impl AsRef<[u8]>) -> Result<bool, Error> {
     match abi::kv_delete(key.as_ref()) {
         0 => Ok(true),
         code::NOT_FOUND => Ok(false),
-        answer => Err(Error::new(answer)),
+        code => Err(Error::new(code)),
     }
 }
 
-/// Adds to a key's number, which is 0 where there is none, and gives the new number. The key's time to
-/// live stays as it is. Of several jobs that add, each counts once.
+/// Adds to a key's number, 0 if it has no value, and returns the new number. The key's time to live
+/// does not change. Concurrent additions each count once.
 ///
 /// # Errors
-/// Any [`Error`] but a conflict; nothing is added then.
+/// Any [`Error`] except a conflict; then nothing is added.
 pub fn add(key: impl AsRef<[u8]>, delta: i64) -> Result<i64, Error> {
     let mut sum = [0; 8];
     match abi::kv_add(key.as_ref(), delta, &mut sum) {
         0 => Ok(i64::from_le_bytes(sum)),
-        answer => Err(Error::new(answer)),
+        code => Err(Error::new(code)),
     }
 }
 
@@ -144,18 +145,18 @@ fn write(key: &[u8], value: &[u8], ttl: Option<Duration>, mode: Mode) -> Result<
     match abi::kv_set(key, value, ttl.map_or(0, millis), mode) {
         0 => Ok(true),
         code::CONFLICT => Ok(false),
-        answer => Err(Error::new(answer)),
+        code => Err(Error::new(code)),
     }
 }
 
-/// The host takes 0 for ever; so the shortest is 1.
+/// The host takes 0 as permanent, so the minimum is 1.
 fn millis(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).max(1)
 }
 
 impl Error {
-    fn new(answer: i32) -> Self {
-        match answer {
+    fn new(code: i32) -> Self {
+        match code {
             code::INVALID => Self::Invalid,
             code::TOO_LARGE => Self::TooLarge,
             code::CONFLICT => Self::Conflict,
@@ -168,10 +169,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Invalid => {
-                "a key has 1 to 256 bytes, a time to live is at most ten years, and a sum is of whole numbers of 64 bits"
+                "a key has 1 to 256 bytes, a time to live is at most ten years, and a sum is a 64-bit integer"
             }
             Self::TooLarge => "the value is over 64 KiB, or the topic's store is full",
-            Self::Conflict => "others wrote the key again and again",
+            Self::Conflict => "other jobs kept changing the key",
             Self::Unavailable => "the topic's store cannot be reached",
         })
     }

@@ -17,9 +17,9 @@
 //! # fn main() {}
 //! ```
 //!
-//! In layers: your function → [`Job`], [`Verdict`], [`log`] → `abi`, the only place with `unsafe`,
-//! where the imports of `docs/reference/abi.md` are called. On any other target than wasm32 those imports are
-//! answered by [`testing`], so that handlers compile and are tested natively.
+//! The layers are: your function → [`Job`], [`Verdict`], [`log`] → `abi`, the only module with
+//! `unsafe`, which calls the imports of `docs/reference/abi.md`. On targets other than wasm32, [`testing`]
+//! provides these imports, so that handlers compile and are tested natively.
 
 mod abi;
 mod block;
@@ -41,7 +41,7 @@ pub use job::JsonError;
 pub use log::Level;
 pub use verdict::{IntoVerdict, Verdict};
 
-/// Fills `bytes` with random ones from the host.
+/// Fills `bytes` with random bytes from the host.
 pub fn random(bytes: &mut [u8]) {
     abi::random(bytes);
 }
@@ -49,8 +49,8 @@ pub fn random(bytes: &mut [u8]) {
 /// Makes a function the module's handler: `duebox_sdk::handler!(handle);`, once in a crate of type
 /// `cdylib`.
 ///
-/// The function takes a [`Job`] and returns what [`IntoVerdict`] is implemented for: a [`Verdict`],
-/// or a `Result` whose error means nack.
+/// The function takes a [`Job`] and returns any type that implements [`IntoVerdict`]: a
+/// [`Verdict`], or a `Result` whose error means nack.
 #[macro_export]
 macro_rules! handler {
     ($handle:path) => {
@@ -64,19 +64,19 @@ macro_rules! handler {
     };
 }
 
-/// Runs a handler on the job that the host hands over. Called by [`handler!`].
+/// Runs a handler on the job that the host passes in. Called by [`handler!`].
 #[doc(hidden)]
 pub fn run<V: IntoVerdict>(payload_len: u32, handle: impl FnOnce(Job) -> V) -> i32 {
     abi::report_panics();
     handle(Job::new(payload_len)).into_verdict().settle()
 }
 
-/// The README's code is compiled with the tests.
+/// Compiles the README's code with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So is the handler that the project's README shows.
+/// Compiles the handler in the project's README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ProjectReadme;

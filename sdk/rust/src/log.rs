@@ -1,18 +1,18 @@
-//! Log lines of a handler. They appear in the daemon's log with topic, job and attempt; lines over
-//! the topic's budget (`sandbox.log`) are dropped and counted.
+//! A handler's log lines. They appear in the daemon's log with topic, job and attempt. Lines beyond
+//! the topic's limit (`sandbox.log`) are dropped and counted.
 
 use crate::abi;
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Something is broken.
+    /// A failure.
     Error = 0,
-    /// Something is odd.
+    /// Something unexpected.
     Warn = 1,
-    /// What was done.
+    /// What the handler did.
     Info = 2,
-    /// For whoever looks into a problem.
+    /// Details for debugging.
     Debug = 3,
     /// Every step.
     Trace = 4,
@@ -23,31 +23,31 @@ pub fn line(level: Level, text: &str) {
     abi::log(level, text);
 }
 
-/// Logs what is broken, formatted as by `format!`.
+/// Logs at level error, formatted as by `format!`.
 #[macro_export]
 macro_rules! error {
     ($($part:tt)+) => { $crate::log::line($crate::Level::Error, &::std::format!($($part)+)) };
 }
 
-/// Logs what is odd, formatted as by `format!`.
+/// Logs at level warn, formatted as by `format!`.
 #[macro_export]
 macro_rules! warn {
     ($($part:tt)+) => { $crate::log::line($crate::Level::Warn, &::std::format!($($part)+)) };
 }
 
-/// Logs what was done, formatted as by `format!`.
+/// Logs at level info, formatted as by `format!`.
 #[macro_export]
 macro_rules! info {
     ($($part:tt)+) => { $crate::log::line($crate::Level::Info, &::std::format!($($part)+)) };
 }
 
-/// Logs for whoever looks into a problem, formatted as by `format!`.
+/// Logs at level debug, formatted as by `format!`.
 #[macro_export]
 macro_rules! debug {
     ($($part:tt)+) => { $crate::log::line($crate::Level::Debug, &::std::format!($($part)+)) };
 }
 
-/// Logs every step, formatted as by `format!`.
+/// Logs at level trace, formatted as by `format!`.
 #[macro_export]
 macro_rules! trace {
     ($($part:tt)+) => { $crate::log::line($crate::Level::Trace, &::std::format!($($part)+)) };

@@ -1,4 +1,4 @@
-//! Runs a handler natively, in an ordinary `#[test]`, on a job made by hand.
+//! Runs a handler natively, in an ordinary `#[test]`, on a job built by the test.
 //!
 //! ```
 //! use duebox_sdk::testing::TestJob;
@@ -12,7 +12,7 @@
 //! assert_eq!(TestJob::new("{}").attempt(3).run(handle).verdict, Verdict::Ack);
 //! ```
 //!
-//! Each thread has a host of its own, so tests may run side by side.
+//! Each thread has its own test host, so tests may run in parallel.
 
 mod pushes;
 mod server;
@@ -32,8 +32,7 @@ thread_local! {
     static HOST: RefCell<TestJob> = RefCell::new(TestJob::new(""));
 }
 
-/// A job made by hand: id `test`, topic `test`, attempt 1 of 8, due and now at the same instant,
-/// 30 s to run.
+/// A job built by a test. Defaults: id `test`, topic `test`, attempt 1 of 8, due now, 30 s to run.
 #[derive(Debug, Clone)]
 pub struct TestJob {
     payload: Vec<u8>,
@@ -53,25 +52,25 @@ pub struct TestJob {
     result: Option<Vec<u8>>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestRun {
     /// The handler's verdict.
     pub verdict: Verdict,
     /// Its log lines, in order.
     pub logs: Vec<(Level, String)>,
-    /// The jobs it wants pushed, in order; none unless it acked.
+    /// The follow-up jobs in order; empty unless the handler acked.
     pub follow_ups: Vec<FollowUp>,
-    /// What it wants kept with the job; `None` unless it acked.
+    /// The result to keep with the job; `None` unless the handler acked.
     pub result: Option<Vec<u8>>,
     /// The requests it sent, in order.
     pub requests: Vec<Request>,
-    /// What the topic's store holds afterwards.
+    /// The contents of the topic's store after the run.
     pub store: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl TestJob {
-    /// A job with this payload.
+    /// Creates a job with this payload.
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         let now_ms = 1_764_000_000_000;
         Self {
@@ -107,21 +106,21 @@ impl TestJob {
         self
     }
 
-    /// Sets which attempt it is, from 1.
+    /// Sets the number of the attempt, from 1.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;
         self
     }
 
-    /// Sets how many attempts there are in all.
+    /// Sets the number of attempts in total.
     #[must_use]
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;
         self
     }
 
-    /// Sets when the job fell due, in unix milliseconds.
+    /// Sets the due time, in unix milliseconds.
     #[must_use]
     pub fn due_at_ms(mut self, due_at_ms: u64) -> Self {
         self.due_at_ms = due_at_ms;
@@ -149,29 +148,29 @@ impl TestJob {
         self
     }
 
-    /// Adds a configuration value: strings as they stand, others as JSON text.
+    /// Adds a configuration value: strings as they are, other values as JSON text.
     #[must_use]
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.config.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// Adds a topic that the handler may push to, or a prefix of topics and a `*`, as `sandbox.push`
-    /// does. A job with none lets it push to all.
+    /// Adds a topic, or a prefix followed by `*`, that the handler may push to, as `sandbox.push`
+    /// does. Without any the handler may push to all topics.
     #[must_use]
     pub fn may_push(mut self, topic: &str) -> Self {
         self.pushes.allowed.push(topic.to_owned());
         self
     }
 
-    /// Sets what answers the handler's requests. Without it every request is
-    /// [`Error::Unavailable`].
+    /// Sets the function that responds to the handler's requests. Without it every request fails
+    /// with [`Error::Unavailable`].
     #[must_use]
     pub fn server(
         mut self,
-        answer: impl Fn(&Request) -> Result<Response, Error> + 'static,
+        respond: impl Fn(&Request) -> Result<Response, Error> + 'static,
     ) -> Self {
-        self.server.answers_by(answer);
+        self.server.respond_with(respond);
         self
     }
 
@@ -182,8 +181,8 @@ impl TestJob {
         self
     }
 
-    /// Lets so many writes of [`kv::set_if_unchanged`](crate::kv::set_if_unchanged) come too late, as if
-    /// another job had written the key.
+    /// Makes the next `times` writes of [`kv::set_if_unchanged`](crate::kv::set_if_unchanged) fail,
+    /// as if another job had written the key.
     #[must_use]
     pub fn store_is_contended(mut self, times: u32) -> Self {
         self.store.conflicts = times;
@@ -210,7 +209,7 @@ impl Default for TestJob {
     }
 }
 
-/// The host's side: what the imports of the ABI answer on a native target.
+/// The imports of the ABI on a native target.
 pub(crate) mod imports {
     use super::HOST;
     use crate::Level;
@@ -232,7 +231,7 @@ pub(crate) mod imports {
             }
             number => meta_int(number).to_string(),
         });
-        answer(Some(value.as_bytes()), into)
+        copy_whole(Some(value.as_bytes()), into)
     }
 
     pub(crate) fn meta_int(key: Meta) -> i64 {
@@ -250,10 +249,10 @@ pub(crate) mod imports {
     }
 
     pub(crate) fn config_read(name: &str, into: &mut [u8]) -> i32 {
-        HOST.with_borrow(|job| answer(job.config.get(name).map(String::as_bytes), into))
+        HOST.with_borrow(|job| copy_whole(job.config.get(name).map(String::as_bytes), into))
     }
 
-    /// Bytes without a pattern that a test could lean on, and without a dependency.
+    /// Random bytes that differ in every run, without a dependency.
     pub(crate) fn random(into: &mut [u8]) {
         use std::hash::{BuildHasher, RandomState};
         for (index, byte) in into.iter_mut().enumerate() {
@@ -262,10 +261,10 @@ pub(crate) mod imports {
         }
     }
 
-    /// The verdict itself tells a test the delay.
+    /// The verdict itself contains the delay.
     pub(crate) fn retry_after(_ms: i64) {}
 
-    /// The verdict itself tells a test the delay.
+    /// The verdict itself contains the delay.
     pub(crate) fn snooze(_ms: i64) {}
 
     pub(crate) fn result(bytes: &[u8]) -> i32 {
@@ -280,11 +279,11 @@ pub(crate) mod imports {
         HOST.with_borrow_mut(|job| job.pushes.push(head, body))
     }
 
-    /// The answering function runs while the host is not borrowed: it may log.
+    /// Calls the responding function while the host is not borrowed, because it may log.
     pub(crate) fn http_send(head: &str, body: &[u8], _timeout_ms: i32) -> i32 {
         let request = super::server::read(head, body);
-        let answer = HOST.with_borrow_mut(|job| job.server.take(request.clone()));
-        let response = answer(&request);
+        let respond = HOST.with_borrow_mut(|job| job.server.take(request.clone()));
+        let response = respond(&request);
         HOST.with_borrow_mut(|job| job.server.keep(response))
     }
 
@@ -297,7 +296,7 @@ pub(crate) mod imports {
 
     pub(crate) fn kv_get(key: &[u8], into: &mut [u8]) -> i32 {
         HOST.with_borrow_mut(|job| match job.store.get(key) {
-            Ok(value) => answer(value, into),
+            Ok(value) => copy_whole(value, into),
             Err(refused) => refused,
         })
     }
@@ -321,14 +320,14 @@ pub(crate) mod imports {
         done.err().unwrap_or(0)
     }
 
-    /// The verdict itself tells a test the reason.
+    /// The verdict itself contains the reason.
     pub(crate) fn reason(_text: &str) {}
 
     pub(crate) fn log(level: Level, text: &str) {
         HOST.with_borrow_mut(|job| job.logs.push((level, text.to_owned())));
     }
 
-    fn answer(value: Option<&[u8]>, into: &mut [u8]) -> i32 {
+    fn copy_whole(value: Option<&[u8]>, into: &mut [u8]) -> i32 {
         let Some(value) = value else { return code::NOT_FOUND };
         copy(value, into);
         i32::try_from(value.len()).unwrap_or(i32::MAX)

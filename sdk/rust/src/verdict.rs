@@ -1,61 +1,62 @@
-//! What a handler decides about its job. A verdict is a value; the host hears of it once, when the
-//! handler has returned.
+//! What a handler decides about its job. The host receives the verdict once, when the handler has
+//! returned.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use crate::abi;
 
-/// What becomes of the job.
+/// The handler's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Done: the job is gone.
+    /// Done: the job is removed.
     Ack,
-    /// Failed: the job runs again while it has attempts left, then it is dead.
+    /// Failed: the job runs again while it has attempts left, and is dead afterwards.
     Nack {
-        /// Why, for people; kept with the job, at most 4 KiB.
+        /// The reason, kept with the job; at most 4 KiB.
         reason: String,
-        /// The wait before the next attempt, up to 365 days; the topic's backoff if `None`.
+        /// The delay before the next attempt, at most 365 days; the topic's backoff if `None`.
         retry_after: Option<Duration>,
     },
-    /// Not now, and no failure: the job comes back later with all its attempts, as often as the
-    /// topic's `max_snoozes` allows.
+    /// Not now, but not a failure: the job comes back later with all its attempts, at most as often
+    /// as the topic's `max_snoozes`.
     Snooze {
-        /// The wait, up to 365 days.
+        /// The delay, at most 365 days.
         delay: Duration,
-        /// Why, for people, at most 4 KiB.
+        /// The reason, at most 4 KiB.
         reason: String,
     },
     /// Never again: the job is dead at once.
     Drop {
-        /// Why, for people; kept with the dead job, at most 4 KiB.
+        /// The reason, kept with the dead job; at most 4 KiB.
         reason: String,
     },
 }
 
 impl Verdict {
-    /// Failed; the topic's backoff says when the next attempt is.
+    /// Failed; the topic's backoff sets the time of the next attempt.
     pub fn nack(reason: impl Display) -> Self {
         Self::Nack { reason: format!("{reason:#}"), retry_after: None }
     }
 
-    /// Failed; the next attempt is after `delay`, 0 to 365 days. It spends an attempt like any nack.
+    /// Failed; the next attempt is after `delay`, 0 to 365 days. It counts as an attempt like any
+    /// nack.
     pub fn retry_after(delay: Duration, reason: impl Display) -> Self {
         Self::Nack { reason: format!("{reason:#}"), retry_after: Some(delay) }
     }
 
-    /// Not now, and no failure: what the job needs is taken, or not there yet. It comes back after
-    /// `delay`, 0 to 365 days, and no attempt is spent.
+    /// Not now, but not a failure: something the job needs is busy or missing. The job comes back
+    /// after `delay`, 0 to 365 days, and the attempt does not count.
     pub fn snooze(delay: Duration, reason: impl Display) -> Self {
         Self::Snooze { delay, reason: format!("{reason:#}") }
     }
 
-    /// Never again. As a function it turns an error into a drop: `.map_err(Verdict::drop)?`.
+    /// Never again. It also turns an error into a drop: `.map_err(Verdict::drop)?`.
     pub fn drop(reason: impl Display) -> Self {
         Self::Drop { reason: format!("{reason:#}") }
     }
 
-    /// Tells the host the reason and the delay, and gives the number that the verdict is to it.
+    /// Passes the reason and the delay to the host, and returns the verdict's number.
     pub(crate) fn settle(&self) -> i32 {
         let (number, reason) = match self {
             Self::Ack => (0, ""),
@@ -78,22 +79,22 @@ impl Verdict {
     }
 }
 
-/// The host's own bound is far below what this cuts.
+/// Larger delays are cut off; the host's own limit is far lower.
 fn millis(delay: Duration) -> i64 {
     i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Any error means nack, with its text as the reason: what `?` does in a handler.
+/// Any error becomes a nack with its text as the reason, which is what `?` does in a handler.
 impl<E: Display> From<E> for Verdict {
     fn from(error: E) -> Self {
         Self::nack(error)
     }
 }
 
-/// What a handler may return: a [`Verdict`]; `()`, which is an ack; or a `Result` of these, whose
-/// error is a verdict (`Result<Verdict, Verdict>`) or anything that can be shown, which is a nack.
+/// What a handler may return: a [`Verdict`]; `()`, which is an ack; or a `Result` of these whose
+/// error is a verdict (`Result<Verdict, Verdict>`) or implements `Display`, which is a nack.
 pub trait IntoVerdict {
-    /// The verdict that the value stands for.
+    /// Converts the value into a verdict.
     fn into_verdict(self) -> Verdict;
 }
 

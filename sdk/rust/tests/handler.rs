@@ -1,4 +1,4 @@
-//! A handler as a user writes it, run natively: what it reads is what the job holds.
+//! A handler as a user writes it, run natively: it reads what the test job contains.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn a_verdict_and_log_lines_come_back() {
 }
 
 #[test]
-fn a_malformed_payload_is_dropped_with_its_place() {
+fn a_malformed_payload_is_dropped_with_its_position() {
     let run = TestJob::new(r#"{"id":"x"}"#).run(close);
     let Verdict::Drop { reason } = run.verdict else { panic!("{:?}", run.verdict) };
     assert!(reason.contains("line 1 column"), "{reason}");
@@ -51,7 +51,7 @@ fn a_bad_configuration_value_is_a_nack_that_hides_the_value() {
 }
 
 #[test]
-fn metadata_reads_as_types() {
+fn metadata_has_the_expected_types() {
     let job = TestJob::new("0123456789")
         .id("a/1")
         .topic("order.close")
@@ -82,7 +82,7 @@ fn metadata_reads_as_types() {
     assert_eq!(run.verdict, Verdict::Ack);
 }
 
-/// Sends a message and reminds of it; comes back later if the line is busy.
+/// Sends a message and schedules a reminder; snoozes if the line is busy.
 fn welcome(job: Job) -> Result<Verdict, Verdict> {
     if job.header("busy").is_some() {
         return Ok(Verdict::snooze(Duration::from_secs(5), "the line is busy"));
@@ -118,7 +118,7 @@ fn follow_ups_and_a_result_come_with_an_ack() {
 }
 
 #[test]
-fn what_is_not_acked_pushes_and_keeps_nothing() {
+fn a_job_that_is_not_acked_pushes_and_keeps_nothing() {
     let run = TestJob::new("hello").may_push("sms.*").run(welcome);
     assert_eq!(run.verdict, Verdict::nack(PushError::Denied));
     assert_eq!((run.follow_ups, run.result), (Vec::new(), None));
@@ -131,7 +131,7 @@ fn what_is_not_acked_pushes_and_keeps_nothing() {
 }
 
 #[test]
-fn what_the_host_would_refuse_is_refused() {
+fn the_test_host_refuses_what_the_daemon_refuses() {
     let run = TestJob::new("").run(|job: Job| {
         for bad in [
             FollowUp::new(""),

@@ -1,5 +1,5 @@
-//! Handlers that ask a server and keep values, run natively: requests and answers as the user writes and
-//! reads them, and the verdicts that answers lead to.
+//! Handlers that call a server and keep values, run natively: requests, responses, and the verdicts
+//! derived from them.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn shop(request: &Request) -> Result<Response, Error> {
 }
 
 #[test]
-fn requests_go_out_as_written_and_answers_come_back() {
+fn requests_are_sent_as_built_and_responses_come_back() {
     let run = TestJob::new("42").server(shop).run(close);
     assert_eq!(run.verdict, Verdict::Ack);
     let [asked, closed] = &run.requests[..] else { panic!("{:?}", run.requests) };
@@ -46,7 +46,7 @@ fn requests_go_out_as_written_and_answers_come_back() {
 }
 
 #[test]
-fn an_error_is_a_nack_with_the_hosts_words() {
+fn an_error_is_a_nack_with_the_hosts_message() {
     let run = TestJob::new("42").run(close);
     let Verdict::Nack { reason, .. } = run.verdict else { panic!("{:?}", run.verdict) };
     assert!(reason.contains("TestJob::server"), "{reason}");
@@ -67,7 +67,7 @@ fn an_error_is_a_nack_with_the_hosts_words() {
 }
 
 #[test]
-fn what_cannot_be_sent_as_it_stands_is_refused() {
+fn an_invalid_request_is_refused() {
     let run = TestJob::new("").server(shop).run(|_: Job| {
         for bad in [
             Request::new("", "https://a/"),
@@ -78,15 +78,15 @@ fn what_cannot_be_sent_as_it_stands_is_refused() {
             Request::get("https://a/").header("a", "b\r\nc: d"),
             Request::get("https://a/").header("a: b", "c"),
         ] {
-            let answer = bad.clone().send();
-            assert!(matches!(answer, Err(Error::Invalid(_))), "{bad:?}: {answer:?}");
+            let response = bad.clone().send();
+            assert!(matches!(response, Err(Error::Invalid(_))), "{bad:?}: {response:?}");
         }
     });
     assert_eq!(run.requests, []);
 }
 
 #[test]
-fn an_answer_leads_to_the_verdict_of_webhooks() {
+fn a_response_leads_to_the_verdict_of_webhooks() {
     let now_ms = 784_111_777_000; // Sun, 06 Nov 1994 08:49:37 GMT
     let answered = |response: Response| {
         let server = move |_: &Request| Ok(response.clone());
@@ -125,7 +125,7 @@ fn an_answer_leads_to_the_verdict_of_webhooks() {
 }
 
 #[test]
-fn redirects_are_followed_as_often_as_was_said() {
+fn redirects_are_followed_up_to_the_given_number() {
     let chain = |request: &Request| {
         let hop: u32 = request.url().rsplit('/').next().unwrap_or("").parse().unwrap_or(0);
         Ok(match hop {
@@ -150,7 +150,7 @@ fn redirects_are_followed_as_often_as_was_said() {
 }
 
 #[test]
-fn a_large_answer_is_read_whole() {
+fn a_large_response_is_read_whole() {
     for length in [0, 1, 1_023, 1_024, 1_025, 2_048, 3_000_000] {
         let body: Vec<u8> = (0..length).map(|index: u32| index.to_le_bytes()[0]).collect();
         let sent = body.clone();
@@ -191,12 +191,12 @@ fn a_store_keeps_values_and_numbers() {
 }
 
 #[test]
-fn a_value_is_written_only_if_it_is_the_one_that_was_seen() {
+fn a_value_is_written_only_if_it_is_unchanged_since_it_was_read() {
     let run = TestJob::new("").stored("a", "1").run(|_: Job| {
-        assert_eq!(kv::set_if_unchanged("a", "2", None), Ok(false), "never asked for");
+        assert_eq!(kv::set_if_unchanged("a", "2", None), Ok(false), "never read");
         kv::get("a").unwrap();
         assert_eq!(kv::set_if_unchanged("a", "2", None), Ok(true));
-        assert_eq!(kv::set_if_unchanged("a", "3", None), Ok(false), "written since, by this job");
+        assert_eq!(kv::set_if_unchanged("a", "3", None), Ok(false), "written since by this job");
         kv::get("b").unwrap();
         assert_eq!(kv::set_if_unchanged("b", "1", None), Ok(true), "still absent");
     });
@@ -204,7 +204,7 @@ fn a_value_is_written_only_if_it_is_the_one_that_was_seen() {
 }
 
 #[test]
-fn an_update_begins_anew_when_others_were_first_but_not_for_ever() {
+fn an_update_retries_on_conflict_a_limited_number_of_times() {
     let count = |job: TestJob| {
         let mut tries = 0;
         let run = job.stored("cursor", "7").run(|_: Job| {

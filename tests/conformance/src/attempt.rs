@@ -1,4 +1,4 @@
-//! One attempt of one job, run by a compiled module in the sandbox.
+//! Runs one attempt of a job by a compiled module in the sandbox.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
-    Grants, Handler, HttpClient, HttpGrant, Instances, Interrupt, Invocation, JobContext, Level,
-    Limits, LogSink, Report, Sandbox, SandboxConfig, World,
+    Grants, Handler, HostServices, HttpClient, HttpGrant, Instances, Interrupt, Invocation,
+    JobContext, Level, Limits, LogSink, RunReport, Sandbox, SandboxConfig,
 };
 
-use crate::outside::Outside;
+use crate::services::Services;
 
 /// A compiled handler with its configuration, loaded as a topic loads it.
 pub struct Module {
     handler: Handler,
-    /// What it may reach, where it may.
-    outside: Option<Arc<Outside>>,
+    /// The servers and the store that it may use, if any.
+    services: Option<Arc<Services>>,
 }
 
-/// A job made by hand: attempt 1 of 8, due at the time it was made for, 20 s to run.
+/// A job built by a test. Defaults: attempt 1 of 8, due at its creation, 20 s to run.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// The job's id.
@@ -30,39 +30,39 @@ pub struct Attempt {
     pub topic: String,
     /// Its payload.
     pub payload: Vec<u8>,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Attempts in all.
+    /// The number of attempts in total.
     pub max_attempts: u32,
-    /// When it fell due, in unix milliseconds.
+    /// The due time, in unix milliseconds.
     pub due_at_ms: u64,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
-    /// How long it may run.
+    /// The time limit of the attempt.
     pub ttr: Duration,
 }
 
-/// What came of it.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub struct Run {
-    /// The sandbox's word.
+    /// The outcome as the sandbox reports it.
     pub outcome: Outcome,
-    /// The log lines, each with its level before it: `info closing order 42`.
+    /// The log lines, each preceded by its level: `info closing order 42`.
     pub lines: Vec<String>,
-    /// What it wants kept with the job.
+    /// The result to keep with the job.
     pub result: Option<Bytes>,
-    /// The jobs it wants pushed.
+    /// The follow-up jobs to push.
     pub follow_ups: Vec<FollowUp>,
-    /// What ended the guest, and its calls.
+    /// What ended the guest, and its call stack.
     pub trace: Option<String>,
-    /// The last lines of the log, of an attempt that was not acked.
+    /// The last lines of the log, if the attempt was not acked.
     pub log_tail: Vec<String>,
     /// The largest memory of the guest, in bytes.
     pub memory_peak: usize,
 }
 
 impl Attempt {
-    /// The first attempt of a job with this payload.
+    /// Creates the first attempt of a job with this payload.
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
             id: "job-1".to_owned(),
@@ -76,14 +76,14 @@ impl Attempt {
         }
     }
 
-    /// The same job in another attempt, from 1.
+    /// Sets the number of the attempt, from 1.
     #[must_use]
     pub fn number(mut self, attempt: u32) -> Self {
         self.attempt = attempt;
         self
     }
 
-    /// The same job with another time to run, in milliseconds.
+    /// Sets the time limit, in milliseconds.
     #[must_use]
     pub fn ttr_ms(mut self, ttr_ms: u64) -> Self {
         self.ttr = Duration::from_millis(ttr_ms);
@@ -92,41 +92,41 @@ impl Attempt {
 }
 
 impl Module {
-    /// Loads a handler of `handlers/build` by its name. It may push to `sms.*` and `order.close`, and
-    /// ask servers on 127.0.0.1 by HTTP.
+    /// Loads a handler of `handlers/build` by name. It may push to `sms.*` and `order.close`, and
+    /// call servers on 127.0.0.1 over HTTP.
     ///
     /// # Panics
-    /// If it is not built, or the sandbox refuses it.
+    /// If it is not built or the sandbox refuses it.
     pub fn built(name: &str, config: BTreeMap<String, String>) -> Self {
         Self::built_with(name, config, Instances::default())
     }
 
-    /// The same, with instances that come to the jobs in another way.
+    /// Loads a handler with this instance mode.
     ///
     /// # Panics
-    /// If it is not built, or the sandbox refuses it.
+    /// If it is not built or the sandbox refuses it.
     pub fn built_with(name: &str, config: BTreeMap<String, String>, instances: Instances) -> Self {
         Self::load(&built(name), config, Limits { instances, ..Limits::default() }, None)
     }
 
-    /// The same, for a handler that may also ask these servers and keep values in this store.
+    /// Loads a handler that may also use these servers and this store.
     ///
     /// # Panics
-    /// If it is not built, or the sandbox refuses it.
-    pub fn reaching(
+    /// If it is not built or the sandbox refuses it.
+    pub fn with_services(
         name: &str,
         config: BTreeMap<String, String>,
         instances: Instances,
-        outside: &Arc<Outside>,
+        services: &Arc<Services>,
     ) -> Self {
         let limits = Limits { instances, ..Limits::default() };
-        Self::load(&built(name), config, limits, Some(Arc::clone(outside)))
+        Self::load(&built(name), config, limits, Some(Arc::clone(services)))
     }
 
     /// Loads the handler in a file.
     ///
     /// # Panics
-    /// If there is none, or the sandbox refuses it.
+    /// If the file does not exist or the sandbox refuses it.
     pub fn from_file(path: &Path, config: BTreeMap<String, String>) -> Self {
         Self::load(path, config, Limits::default(), None)
     }
@@ -135,25 +135,25 @@ impl Module {
         path: &Path,
         config: BTreeMap<String, String>,
         limits: Limits,
-        outside: Option<Arc<Outside>>,
+        services: Option<Arc<Services>>,
     ) -> Self {
         let bytes = std::fs::read(path).unwrap_or_else(|error| {
             panic!("cannot read {} ({error}); build it first: ./dev handlers", path.display())
         });
         let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
-        let kv = outside.is_some();
-        let http = Some(outside.as_ref().map_or_else(loopback, |outside| outside.grant()));
+        let kv = services.is_some();
+        let http = Some(services.as_ref().map_or_else(loopback, |services| services.grant()));
         let grants = Grants { config, push, http, kv, ..Grants::default() };
         let loaded = sandbox().load(&bytes, limits, grants);
         let handler =
             loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display()));
-        Self { handler, outside }
+        Self { handler, services }
     }
 
-    /// Runs the handler on a job, to its end.
+    /// Runs the handler on a job until it ends.
     ///
     /// # Panics
-    /// If the job's id or topic is none, or no runtime starts.
+    /// If the job's id or topic is invalid, or the runtime does not start.
     pub fn run(&self, attempt: &Attempt) -> Run {
         let logs = Arc::new(Lines::default());
         let invocation = Invocation {
@@ -168,13 +168,14 @@ impl Module {
             span: None,
         };
         let sink = Arc::clone(&logs) as _;
-        let world = match &self.outside {
-            Some(outside) => outside.world(sink),
-            None => World { http: Some(http_client()), ..World::of(sink) },
+        let services = match &self.services {
+            Some(services) => services.host_services(sink),
+            None => HostServices { http: Some(http_client()), ..HostServices::with_logs(sink) },
         };
-        let running = self.handler.run(invocation, Interrupt::new(), Arc::new(world));
-        let Report { outcome, result, follow_ups, trace, log_tail, memory_peak, .. } =
-            runtime().block_on(running);
+        let running = self.handler.run(invocation, Interrupt::new(), Arc::new(services));
+        let RunReport {
+            outcome, result, follow_ups, backtrace: trace, log_tail, memory_peak, ..
+        } = runtime().block_on(running);
         Run { outcome, lines: logs.take(), result, follow_ups, trace, log_tail, memory_peak }
     }
 }
@@ -200,22 +201,22 @@ impl Run {
         }
     }
 
-    /// The line `verdict=…` of a real handler: the one that a ledger is read from.
+    /// The line `verdict=…` of a handler, from which a ledger can be read.
     ///
     /// # Panics
-    /// If the handler logged none, or more than one.
+    /// If the handler logged none or more than one.
     pub fn verdict_line(&self) -> &str {
         let mut lines = self.lines.iter().filter(|line| line.starts_with("info verdict="));
         match (lines.next(), lines.next()) {
             (Some(line), None) => line,
             (first, _) => {
                 let count = if first.is_none() { "no" } else { "more than one" };
-                panic!("{count} line of a verdict: {:?}", self.lines)
+                panic!("{count} verdict line: {:?}", self.lines)
             }
         }
     }
 
-    /// How long the handler put the job off, in milliseconds.
+    /// The delay of a snooze, in milliseconds.
     pub fn snooze_ms(&self) -> Option<u128> {
         match &self.outcome {
             Outcome::Snoozed { delay, .. } => Some(delay.as_millis()),
@@ -223,7 +224,7 @@ impl Run {
         }
     }
 
-    /// The wait that the handler asked for, in milliseconds.
+    /// The delay that a nack asked for, in milliseconds.
     pub fn retry_after_ms(&self) -> Option<u128> {
         match &self.outcome {
             Outcome::Failed(failure) => failure.retry_after.map(|wait| wait.as_millis()),
@@ -232,16 +233,16 @@ impl Run {
     }
 }
 
-/// Starts what handlers may reach. It lives on while a module uses it.
+/// Starts the servers and the store of a case. They live as long as a module uses them.
 ///
 /// # Panics
-/// If no port can be had.
-pub fn outside() -> Arc<Outside> {
-    let started = runtime().block_on(Outside::start());
-    Arc::new(started.unwrap_or_else(|error| panic!("no servers: {error}")))
+/// If no port is free.
+pub fn services() -> Arc<Services> {
+    let started = runtime().block_on(Services::start());
+    Arc::new(started.unwrap_or_else(|error| panic!("cannot start the servers: {error}")))
 }
 
-/// Where a handler of `handlers/build` is.
+/// The path of a handler in `handlers/build`.
 fn built(name: &str) -> PathBuf {
     repository().join("handlers/build").join(format!("{name}.wasm"))
 }
@@ -255,14 +256,14 @@ fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
     SANDBOX.get_or_init(|| {
         let config = SandboxConfig { max_jobs: 16, memory_max: 64 << 20, tables_max: 100_000 };
-        Sandbox::new(&config).unwrap_or_else(|error| panic!("no sandbox: {error}"))
+        Sandbox::new(&config).unwrap_or_else(|error| panic!("cannot start the sandbox: {error}"))
     })
 }
 
-/// Servers of a test, and nobody else.
+/// Grants the loopback servers of a test and nothing else.
 fn loopback() -> HttpGrant {
     let parsed = "http://127.0.0.1:*".parse().ok().zip("127.0.0.1/32".parse().ok());
-    let (origin, address) = parsed.unwrap_or_else(|| panic!("loopback is no origin"));
+    let (origin, address) = parsed.unwrap_or_else(|| panic!("invalid loopback origin"));
     HttpGrant { allow: vec![origin], private: vec![address], ..HttpGrant::default() }
 }
 
@@ -271,19 +272,22 @@ fn http_client() -> HttpClient {
     CLIENT.get_or_init(|| HttpClient::new(runtime().handle().clone())).clone()
 }
 
-/// The runtime that all attempts run on; servers of tests may too.
+/// The runtime of all attempts and of the servers.
 ///
 /// # Panics
-/// If none starts.
+/// If it does not start.
 pub fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.enable_all().build().unwrap_or_else(|error| panic!("no runtime: {error}"))
+        builder
+            .enable_all()
+            .build()
+            .unwrap_or_else(|error| panic!("cannot start the runtime: {error}"))
     })
 }
 
-/// Keeps the lines of one run.
+/// Collects the log lines of one run.
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 

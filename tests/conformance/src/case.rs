@@ -1,5 +1,5 @@
-//! The conformance cases: files in `cases/`, read whole and refused whole. README.md says what the
-//! steps of a script do.
+//! The conformance cases: the files in `cases/`. A malformed file is an error. README.md describes
+//! the steps of a script.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,13 +9,13 @@ use duebox_job::FollowUp;
 use serde::Deserialize;
 
 use crate::attempt::{Attempt, Module, Run};
-use crate::outside::Outside;
+use crate::services::Services;
 
-/// What a handler is asked to do, and what must come of it.
+/// A script for a handler and the expected outcome.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Which of an SDK's handlers does it: that of its file.
+    /// The handler's name without its language, from the file.
     #[serde(skip)]
     pub handler: String,
     /// What the case shows, as a sentence.
@@ -35,7 +35,7 @@ pub struct Case {
     expect: Expectation,
 }
 
-/// The bytes of a payload, however they are written down.
+/// The bytes of a payload in one of several notations.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum Payload {
@@ -49,22 +49,22 @@ enum Payload {
 struct Expectation {
     /// `ack`, or the class of the failure.
     verdict: String,
-    /// The whole reason; not looked at if absent.
+    /// The whole reason; not checked if absent.
     reason: Option<String>,
     /// A part of the reason.
     reason_has: Option<String>,
-    /// The wait the handler asked for; none if absent.
+    /// The delay of a nack; must be absent if absent here.
     retry_after_ms: Option<u128>,
-    /// The wait of a snooze; none if absent.
+    /// The delay of a snooze; must be absent if absent here.
     snooze_ms: Option<u128>,
-    /// What is kept with the job; nothing if absent.
+    /// The kept result; must be absent if absent here.
     result: Option<String>,
-    /// The jobs to push, as the queue writes them down; none if absent.
+    /// The follow-up jobs in the queue's notation; must be absent if absent here.
     #[serde(default)]
     follow_ups: Vec<serde_json::Value>,
-    /// How many jobs to push, where they are not told one by one.
+    /// The number of follow-up jobs, if they are not listed.
     pushed: Option<usize>,
-    /// All log lines, each with its level before it.
+    /// All log lines, each preceded by its level.
     #[serde(default)]
     lines: Vec<String>,
 }
@@ -72,7 +72,7 @@ struct Expectation {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// The handler that does these cases, without its language.
+    /// The handler of these cases, without its language.
     #[serde(default = "echo")]
     handler: String,
     case: Vec<Case>,
@@ -108,19 +108,19 @@ impl Payload {
 }
 
 impl Case {
-    /// The same case with the places that its texts name.
+    /// Replaces the placeholders in the case's texts.
     #[must_use]
-    pub fn at(mut self, outside: &Outside) -> Self {
-        self.script = outside.place(&self.script);
+    pub fn at(mut self, services: &Services) -> Self {
+        self.script = services.substitute(&self.script);
         let Expectation { reason, reason_has, lines, .. } = &mut self.expect;
         for text in reason.iter_mut().chain(reason_has).chain(lines) {
-            *text = outside.place(text);
+            *text = services.substitute(text);
         }
         self
     }
 
-    /// Runs the case by a module, and says what is not as expected; empty if all is.
-    pub fn faults(&self, module: &Module) -> Vec<String> {
+    /// Runs the case with a module and returns the differences to the expectation.
+    pub fn differences(&self, module: &Module) -> Vec<String> {
         let run = module.run(&self.attempt());
         let mut faults = Vec::new();
         let mut expect = |what: &str, fine: bool, seen: &dyn std::fmt::Debug, wanted: &str| {
@@ -151,7 +151,7 @@ impl Case {
         );
         let (seen, wanted) = (&run.follow_ups, self.expect.follow_ups());
         let fine = pushed.map_or(*seen == wanted, |count| seen.len() == count);
-        expect("what is pushed", fine, seen, &format!("{wanted:?}, or {pushed:?} of them"));
+        expect("the pushed jobs", fine, seen, &format!("{wanted:?}, or {pushed:?} of them"));
         expect("the log", own_lines(&run) == *lines, &run.lines, &format!("{lines:?}"));
         faults
     }
@@ -177,7 +177,7 @@ impl Expectation {
     }
 }
 
-/// The lines that the handler itself wrote. Go's runtime adds its traceback to a panic, on stderr.
+/// The lines that the handler wrote. On a panic Go's runtime adds its traceback on stderr.
 fn own_lines(run: &Run) -> Vec<String> {
     let all = run.lines.iter().cloned();
     all.take_while(|line| !line.starts_with("warn panic: ")).collect()
@@ -186,7 +186,7 @@ fn own_lines(run: &Run) -> Vec<String> {
 /// All cases, in the order of their files' names.
 ///
 /// # Panics
-/// If a file is not as `Case` says, or there is none.
+/// If a file is malformed or there is none.
 pub fn cases() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let read = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -197,15 +197,15 @@ pub fn cases() -> Vec<Case> {
         .collect();
     paths.sort();
     let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).cases()).collect();
-    assert!(!cases.is_empty(), "{} holds no case", folder.display());
+    assert!(!cases.is_empty(), "{} contains no case", folder.display());
     cases
 }
 
-/// The configuration that every case runs with: strings as they stand, others as JSON text, as the
-/// daemon hands them to a handler.
+/// The configuration of every case: strings as they are, other values as JSON text, as the daemon
+/// passes them to a handler.
 ///
 /// # Panics
-/// If `config.toml` is no table of TOML.
+/// If `config.toml` is not a TOML table.
 pub fn config() -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config.toml");
     let values: BTreeMap<String, serde_json::Value> = parsed(&path);

@@ -1,13 +1,13 @@
-//! Runs compiled handlers in the real sandbox, on jobs made by hand, for the tests in this crate.
+//! Runs compiled handlers in the real sandbox on jobs built by a test.
 //!
-//! Invariant: nothing here decides anything; what a test sees is what the module said and what the
-//! sandbox made of it. A missing module is a failure that says how to build it, never a skipped test.
+//! Invariant: this crate decides nothing. A test sees the module's output and the sandbox's report.
+//! A missing module is a failure that says how to build it, never a skipped test.
 
 mod attempt;
 mod case;
-mod outside;
 mod server;
+mod services;
 
-pub use attempt::{Attempt, Module, Run, outside, repository, runtime};
+pub use attempt::{Attempt, Module, Run, repository, runtime, services};
 pub use case::{Case, cases, config};
-pub use outside::Outside;
+pub use services::Services;

@@ -1,4 +1,4 @@
-//! The server that cases talk to: it answers as it is asked to.
+//! The test server: each path asks for a certain response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{any, put};
 use duebox_job::TopicName;
-use duebox_sandbox::{Condition, KeyValue as _, MemoryKv};
+use duebox_sandbox::{KeyValue as _, KvCondition, MemoryKv};
 use futures_util::stream;
 
-/// How much of a stream goes out at once, in bytes.
+/// Bytes per piece of a streamed body.
 const PIECE: usize = 10_000;
 
-/// The routes; README.md has them. `store` is the one that the handlers see.
+/// The routes; README.md lists them. `store` is the store of the handlers.
 pub(crate) fn router(store: Arc<MemoryKv>) -> Router {
     Router::new()
         .route("/echo", any(echo))
@@ -30,7 +30,7 @@ pub(crate) fn router(store: Arc<MemoryKv>) -> Router {
         .with_state(store)
 }
 
-/// The request's body, and each of its headers under another name.
+/// Responds with the request's body, and each of its headers under another name.
 async fn echo(method: Method, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
     let mut seen = HeaderMap::new();
     for (name, value) in &headers {
@@ -44,7 +44,7 @@ async fn echo(method: Method, headers: HeaderMap, body: Bytes) -> impl IntoRespo
     (seen, body)
 }
 
-/// An empty body with this status, and the headers of the query.
+/// Responds with this status, the headers of the query, and an empty body.
 async fn answer(
     Path(status): Path<u16>,
     Query(headers): Query<Vec<(String, String)>>,
@@ -61,12 +61,12 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..=250).cycle().take(length).collect()
 }
 
-/// So many bytes, their number told before.
+/// Responds with this many bytes and a content-length.
 async fn whole(Path(length): Path<usize>) -> Vec<u8> {
     pattern(length)
 }
 
-/// The same, their number not told.
+/// Responds with this many bytes without a content-length.
 async fn streamed(Path(length): Path<usize>) -> Body {
     let bytes = Bytes::from(pattern(length));
     let starts = (0..length).step_by(PIECE);
@@ -74,7 +74,7 @@ async fn streamed(Path(length): Path<usize>) -> Body {
     Body::from_stream(stream::iter(pieces.map(Ok::<_, std::io::Error>)))
 }
 
-/// Some bytes, and then the connection is gone.
+/// Sends some bytes and then closes the connection.
 async fn broken() -> Body {
     let pieces = [Ok(Bytes::from_static(b"some")), Err(std::io::Error::other("broken on purpose"))];
     Body::from_stream(stream::iter(pieces))
@@ -86,16 +86,16 @@ async fn write(
     Path(key): Path<String>,
     value: Bytes,
 ) -> Result<(), String> {
-    let written = store.set(&topic()?, key.as_bytes(), value, None, Condition::Always).await;
+    let written = store.set(&topic()?, key.as_bytes(), value, None, KvCondition::Always).await;
     written.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Answers when a key of the store has no value any more.
+/// Responds when a key of the store has no value any more.
 async fn gone(State(store): State<Arc<MemoryKv>>, Path(key): Path<String>) -> Result<(), String> {
     let topic = topic()?;
-    let mut look = tokio::time::interval(Duration::from_millis(2));
+    let mut poll = tokio::time::interval(Duration::from_millis(2));
     loop {
-        look.tick().await;
+        poll.tick().await;
         let found = store.get(&topic, key.as_bytes()).await.map_err(|error| error.to_string())?;
         if found.is_none() {
             return Ok(());
@@ -103,7 +103,7 @@ async fn gone(State(store): State<Arc<MemoryKv>>, Path(key): Path<String>) -> Re
     }
 }
 
-/// The topic of the cases that keep values.
+/// The topic of the cases that use the store.
 fn topic() -> Result<TopicName, String> {
     TopicName::new("conformance").map_err(|error| error.to_string())
 }

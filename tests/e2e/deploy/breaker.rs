@@ -1,14 +1,14 @@
-//! A handler that fails and fails: its jobs are held back, and none of them pays for it.
+//! The circuit breaker holds back the jobs of a failing handler and spends none of their attempts.
 
 use std::time::Duration;
 
 use duebox_harness::{Daemon, LogLine, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
-use crate::support::log::{is_said, is_verdict, settled_as, verdicts};
+use crate::support::log::{is_handler_line, is_verdict, settled_as, verdicts};
 use crate::support::producer::push_many;
-use crate::support::puppet::{PUPPET, push_wishes, wish};
+use crate::support::puppet::{PUPPET, puppet_job, push_jobs};
 
 const TOPIC: &str = "work";
 const FAILURES: usize = 5;
@@ -29,33 +29,33 @@ fn failed(line: &LogLine) -> bool {
     is_verdict(line) && line.has("class", "nack")
 }
 
-/// A handler that says its word, takes a while and nacks.
+/// A handler that logs a word, sleeps and nacks.
 fn failing() -> Handler {
-    Handler::says("failing").naps(Duration::from_millis(50)).nacks()
+    Handler::logs("failing").naps(Duration::from_millis(50)).nacks()
 }
 
 #[test]
 fn the_jobs_of_a_failing_handler_wait_until_another_module_serves() {
-    let ground = Ground::new();
-    ground.write("work.wat", failing().wat());
+    let fixture = Fixture::new();
+    fixture.write("work.wat", failing().wat());
     let keys = "concurrency = 2\nbackoff = \"1h\"\nbreaker = { failures = 5, probe = \"1h\" }";
-    ground.manifest("", &[topic(TOPIC, "work.wat", keys)]);
-    let daemon = ground.start();
-    let store = ground.store();
-    push_many(&ground, TOPIC, 60);
+    fixture.manifest("", &[topic(TOPIC, "work.wat", keys)]);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    push_many(&fixture, TOPIC, 60);
     let line = daemon.wait_for_line("it opens", opens);
     assert!(line.has("class", "nack") && line.message().contains("1h"), "{}", line.text());
     eventually("what ran is settled, what did not is back", || {
         store.stage(TOPIC, "unack").is_empty()
     });
     let paid = store.attempts(TOPIC);
-    // Two run at once: what ended with the fifth, and what had begun until that was seen, ends too.
+    // Two run at once, so jobs that had started when the fifth failed end too.
     assert!((FAILURES..=FAILURES + 4).contains(&paid.len()), "{paid:?}");
     assert!(paid.values().all(|failures| *failures == 1), "{paid:?}");
     assert_eq!(store.stage(TOPIC, "retry").len(), paid.len());
     assert_eq!((store.live_count(TOPIC), store.stage(TOPIC, "dead").len()), (60, 0));
 
-    ground.write("work.wat", Handler::says("well").wat());
+    fixture.write("work.wat", Handler::logs("well").wat());
     daemon.wait_for_line("it closes", closes);
     eventually("the others run", || store.live_count(TOPIC) == paid.len());
     assert_eq!(store.attempts(TOPIC), paid, "the others paid for it");
@@ -64,30 +64,30 @@ fn the_jobs_of_a_failing_handler_wait_until_another_module_serves() {
 }
 
 #[test]
-fn one_job_is_tried_and_lets_the_others_pass() {
-    let ground = Ground::new();
-    ground.write("puppet.wat", PUPPET);
+fn a_successful_trial_job_closes_the_breaker() {
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
     let keys = "concurrency = 1\nmax_attempts = 1\nbreaker = { failures = 5, probe = \"300ms\" }";
-    ground.manifest("", &[topic(TOPIC, "puppet.wat", keys)]);
-    // Seven that fail stand before thirty that do not: a napping handler has none leased ahead.
-    let bad = (0..7).map(|n| wish(&format!("bad-{n}"), "lzzzN", r#"{"priority":"high"}"#));
-    let good = (0..30).map(|n| wish(&format!("good-{n}"), "lz", "{}"));
-    let daemon = ground.start();
-    ground.duebox(&["pause", TOPIC]);
-    push_wishes(&ground, TOPIC, &bad.chain(good).collect::<Vec<_>>());
-    ground.duebox(&["resume", TOPIC]);
+    fixture.manifest("", &[topic(TOPIC, "puppet.wat", keys)]);
+    // Seven failing jobs precede thirty good ones. A slow handler leases no job ahead.
+    let bad = (0..7).map(|n| puppet_job(&format!("bad-{n}"), "lzzzN", r#"{"priority":"high"}"#));
+    let good = (0..30).map(|n| puppet_job(&format!("good-{n}"), "lz", "{}"));
+    let daemon = fixture.start();
+    fixture.duebox(&["pause", TOPIC]);
+    push_jobs(&fixture, TOPIC, &bad.chain(good).collect::<Vec<_>>());
+    fixture.duebox(&["resume", TOPIC]);
     eventually("all are over", || daemon.count(is_over) == 37);
     assert_eq!(daemon.count(opens), 1);
-    // The sixth and the seventh are tried alone, and then a good one.
+    // The sixth and the seventh are tried one by one, then a good one.
     assert_eq!((daemon.count(stays_open), daemon.count(closes)), (2, 1));
-    let said_between_tries = between(&daemon, stays_open, stays_open);
-    assert_eq!(said_between_tries, 1, "more than one was tried at a time");
+    let log_between_tries = between(&daemon, stays_open, stays_open);
+    assert_eq!(log_between_tries, 1, "more than one was tried at a time");
     assert_eq!(between(&daemon, stays_open, closes), 2);
     let good = verdicts(&daemon).into_iter().filter(|v| v.id.starts_with("good"));
     assert!(good.filter(|v| v.settled == "done").all(|v| v.attempt == 1), "a good one paid");
 }
 
-/// Asks for a wait of its own, and nacks.
+/// Nacks with its own wait.
 const POLLS: &str = r#"(module
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
   (func (export "handle") (param i32) (result i32)
@@ -95,48 +95,49 @@ const POLLS: &str = r#"(module
     (i32.const 1)))"#;
 
 #[test]
-fn a_handler_that_names_its_wait_has_not_failed() {
-    let ground = Ground::new();
-    ground.write("polls.wat", POLLS);
+fn a_nack_with_its_own_wait_is_not_a_failure() {
+    let fixture = Fixture::new();
+    fixture.write("polls.wat", POLLS);
     let keys = "concurrency = 1\nbreaker = { failures = 3, probe = \"1h\" }";
-    ground.manifest("", &[topic(TOPIC, "polls.wat", keys)]);
-    let daemon = ground.start();
-    push_many(&ground, TOPIC, 40);
+    fixture.manifest("", &[topic(TOPIC, "polls.wat", keys)]);
+    let daemon = fixture.start();
+    push_many(&fixture, TOPIC, 40);
     eventually("all have polled", || daemon.count(failed) == 40);
     assert_eq!(daemon.count(opens), 0);
 }
 
 #[test]
 fn shards_share_one_breaker() {
-    let ground = Ground::new();
-    ground.write("work.wat", failing().wat());
+    let fixture = Fixture::new();
+    fixture.write("work.wat", failing().wat());
     let keys = "concurrency = 4\nshards = 4\nmax_attempts = 2\nbackoff = \"0s\"\nbreaker = { failures = 8, probe = \"1s\" }";
-    ground.manifest("", &[topic(TOPIC, "work.wat", keys)]);
-    let daemon = ground.start();
-    let jobs: Vec<_> = (0..200).map(|n| wish(&format!("job-{n}"), "", "{}")).collect();
-    push_wishes(&ground, TOPIC, &jobs);
+    fixture.manifest("", &[topic(TOPIC, "work.wat", keys)]);
+    let daemon = fixture.start();
+    let jobs: Vec<_> = (0..200).map(|n| puppet_job(&format!("job-{n}"), "", "{}")).collect();
+    push_jobs(&fixture, TOPIC, &jobs);
     eventually("it was tried three times", || daemon.count(stays_open) >= 3);
     assert_eq!(daemon.count(opens), 1);
-    // What ran as it opened was over long before the first try.
+    // Jobs that ran when it opened ended long before the first trial.
     assert_eq!(between(&daemon, stays_open, stays_open), 1, "shards tried side by side");
     let paid = daemon.count(failed);
     assert!(paid <= 8 + 2 * 4 + daemon.count(stays_open) + 1, "{paid} attempts were spent");
 
-    // A rule of zero closes it for good.
-    ground.manifest("", &[topic(TOPIC, "work.wat", &keys.replace("failures = 8", "failures = 0"))]);
+    // Setting `failures` to zero closes it permanently.
+    fixture
+        .manifest("", &[topic(TOPIC, "work.wat", &keys.replace("failures = 8", "failures = 0"))]);
     daemon.wait_for_line("it closes", closes);
     eventually("all fail as often as they may", || daemon.count(is_over) == 200);
     assert_eq!((daemon.count(opens), daemon.count(failed)), (1, 400));
 }
 
-/// True for the last verdict of a job.
+/// Whether this is the last verdict of a job.
 fn is_over(line: &LogLine) -> bool {
     settled_as(line, "done") || settled_as(line, "dead")
 }
 
-/// How often the handler spoke after the first line of one kind, until the next of another.
+/// The number of handler lines between the first line of one kind and the next of another.
 fn between(daemon: &Daemon, from: fn(&LogLine) -> bool, until: fn(&LogLine) -> bool) -> usize {
     let lines = daemon.lines();
     let after = lines.iter().skip_while(|line| !from(line)).skip(1);
-    after.take_while(|line| !until(line)).filter(|line| is_said(line)).count()
+    after.take_while(|line| !until(line)).filter(|line| is_handler_line(line)).count()
 }

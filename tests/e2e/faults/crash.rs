@@ -1,32 +1,34 @@
-//! A runner that dies or stands still: its jobs move on within the lease, no attempt is spent, and
-//! nothing that was settled runs again.
+//! A runner that dies or hangs: its jobs move on within the lease, no attempt is spent, and no settled job runs
+//! again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use duebox_harness::eventually;
 
-use crate::support::fixture::{Ground, topic, up};
+use crate::support::fixture::{Fixture, topic, up};
 use crate::support::handler::Handler;
-use crate::support::log::{is_lost, is_said, is_verdict, said, settled_as, tally, verdicts};
+use crate::support::log::{
+    handler_lines, is_handler_line, is_lost, is_verdict, settled_as, tally, verdicts,
+};
 use crate::support::producer::{push, push_many};
 
 const TOPIC: &str = "work";
 const HOURS: Duration = Duration::from_secs(7_200);
 
 #[test]
-fn killed_amid_ten_thousand_jobs_nothing_is_lost_and_nothing_settled_runs_again() {
+fn a_kill_amid_ten_thousand_jobs_loses_and_repeats_none() {
     const JOBS: usize = 10_000;
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(Duration::from_millis(5)).wat());
-    ground.manifest("lease = \"2s\"", &[topic(TOPIC, "work.wat", "concurrency = 64")]);
-    let store = ground.store();
-    let pushed = push_many(&ground, TOPIC, JOBS);
-    let mut first = ground.start();
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(5)).wat());
+    fixture.manifest("lease = \"2s\"", &[topic(TOPIC, "work.wat", "concurrency = 64")]);
+    let store = fixture.store();
+    let pushed = push_many(&fixture, TOPIC, JOBS);
+    let mut first = fixture.start();
     eventually("a third is settled", || first.count(is_verdict) >= JOBS / 3);
     first.kill();
     first.wait_exit();
-    // What Redis still has is what was not settled: all of that must run again, and nothing else.
+    // Exactly the jobs that are still in Redis must run again.
     let left = store.live(TOPIC);
     let held = store.stage(TOPIC, "unack").len();
     println!("killed with {} of {JOBS} jobs left, {held} of them leased", left.len());
@@ -34,89 +36,90 @@ fn killed_amid_ten_thousand_jobs_nothing_is_lost_and_nothing_settled_runs_again(
     for verdict in verdicts(&first) {
         assert!(verdict.settled == "done" && !left.contains(&verdict.id), "{verdict:?}");
     }
-    let mut second = ground.start();
+    let mut second = fixture.start();
     eventually("the rest is settled", || second.count(is_verdict) >= left.len());
     assert!(second.terminate().success());
-    let (lines, settled) = (said(&second), verdicts(&second));
+    let (lines, settled) = (handler_lines(&second), verdicts(&second));
     let runs = tally(lines.iter().map(|line| &line.id));
     assert_eq!(runs, left.iter().map(|id| (id.as_str(), 1)).collect());
     assert_eq!(tally(settled.iter().map(|verdict| &verdict.id)), runs);
     assert!(settled.iter().all(|verdict| verdict.settled == "done" && verdict.attempt == 1));
-    let ran_before: BTreeSet<String> = said(&first).into_iter().map(|line| line.id).collect();
+    let ran_before: BTreeSet<String> =
+        handler_lines(&first).into_iter().map(|line| line.id).collect();
     let ran: BTreeSet<String> = ran_before.union(&left).cloned().collect();
     assert_eq!(ran, pushed);
     assert_eq!(store.keys(TOPIC), BTreeSet::new());
 }
 
 #[test]
-fn a_dead_runners_job_is_with_another_within_the_lease_and_a_second() {
-    let ground = two_runners("2s");
-    push(&ground, TOPIC, "long", 0);
-    let mut first = ground.start();
-    first.wait_for_line("the job runs", is_said);
-    let second = up(&ground.path("second.toml"));
+fn a_dead_runners_job_moves_on_within_the_lease_and_a_second() {
+    let fixture = two_runners("2s");
+    push(&fixture, TOPIC, "long", 0);
+    let mut first = fixture.start();
+    first.wait_for_line("the job runs", is_handler_line);
+    let second = up(&fixture.path("second.toml"));
     first.kill();
     let died_at = Instant::now();
-    let line = second.wait_for_line("the job runs again", is_said);
+    let line = second.wait_for_line("the job runs again", is_handler_line);
     let moved_on = died_at.elapsed();
     println!("lease 2 s, ttr 10 min: another runner had the job {moved_on:?} after the kill");
     assert!(moved_on <= Duration::from_secs(3), "it took {moved_on:?}");
     assert_eq!(line.number("attempt"), Some(1));
     second.wait_for_line("the job is done", |line| settled_as(line, "done"));
     assert_eq!(verdicts(&second).len(), 1);
-    assert_eq!(ground.store().attempts(TOPIC).len(), 0);
-    assert_eq!(ground.store().live_count(TOPIC), 0);
+    assert_eq!(fixture.store().attempts(TOPIC).len(), 0);
+    assert_eq!(fixture.store().live_count(TOPIC), 0);
 }
 
 #[test]
-fn a_runner_that_stood_still_longer_than_its_lease_settles_nothing() {
-    let ground = two_runners("1s");
-    let long = Handler::says("ran").naps(Duration::from_millis(2_500));
-    ground.write("quick.wat", long.wat());
-    let mut first = ground.start();
-    push_many(&ground, TOPIC, 3);
-    eventually("three jobs run", || first.count(is_said) == 3);
+fn a_runner_that_hung_longer_than_its_lease_settles_nothing() {
+    let fixture = two_runners("1s");
+    let long = Handler::logs("ran").naps(Duration::from_millis(2_500));
+    fixture.write("quick.wat", long.wat());
+    let mut first = fixture.start();
+    push_many(&fixture, TOPIC, 3);
+    eventually("three jobs run", || first.count(is_handler_line) == 3);
     first.signal("STOP");
-    let mut second = up(&ground.path("second.toml"));
-    eventually("the second runner has them", || second.count(is_said) == 3);
-    // The first comes back while the second holds the leases: its verdicts must not end those.
+    let mut second = up(&fixture.path("second.toml"));
+    eventually("the second runner has them", || second.count(is_handler_line) == 3);
+    // The first runner returns while the second holds the leases, which its verdicts must not end.
     first.signal("CONT");
-    // The line comes when the guest has ended: it would have napped for hours.
+    // The line is logged when the guest was interrupted; it would have slept for hours.
     eventually("the late verdicts are refused", || first.count(is_lost) == 3);
     eventually("the second runner settles them", || second.count(is_verdict) == 3);
     assert!(first.terminate().success() && second.terminate().success());
-    assert_eq!((first.count(is_verdict), first.count(is_said)), (0, 3));
-    assert_eq!((second.count(is_verdict), second.count(is_said)), (3, 3));
+    assert_eq!((first.count(is_verdict), first.count(is_handler_line)), (0, 3));
+    assert_eq!((second.count(is_verdict), second.count(is_handler_line)), (3, 3));
     assert!(verdicts(&second).iter().all(|v| v.settled == "done" && v.attempt == 1));
-    assert_eq!(ground.store().keys(TOPIC), BTreeSet::new());
+    assert_eq!(fixture.store().keys(TOPIC), BTreeSet::new());
 }
 
 #[test]
 fn a_job_longer_than_its_lease_stays_with_its_runner() {
-    let ground = two_runners("1s");
-    ground.write("long.wat", Handler::says("ran").naps(Duration::from_millis(3_500)).wat());
-    push(&ground, TOPIC, "long", 0);
-    let first = ground.start();
-    first.wait_for_line("the job runs", is_said);
-    // It would take the job at once if the lease were let go.
-    let second = up(&ground.path("second.toml"));
+    let fixture = two_runners("1s");
+    fixture.write("long.wat", Handler::logs("ran").naps(Duration::from_millis(3_500)).wat());
+    push(&fixture, TOPIC, "long", 0);
+    let first = fixture.start();
+    first.wait_for_line("the job runs", is_handler_line);
+    // It would lease the job at once if the lease were released.
+    let second = up(&fixture.path("second.toml"));
     let line = first.wait_for_line("its verdict", is_verdict);
     assert!(line.has("settled", "done"), "{}", line.text());
     assert!(line.decimal("wall_ms").unwrap() > 3_000.0, "the lease was never put to the test");
-    assert_eq!((second.count(is_said), first.count(is_said)), (0, 1));
+    assert_eq!((second.count(is_handler_line), first.count(is_handler_line)), (0, 1));
 }
 
 #[test]
 fn two_runners_share_a_topic_and_no_job_runs_twice() {
     const JOBS: usize = 4_000;
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(Duration::from_millis(10)).wat());
-    ground.manifest("", &[topic(TOPIC, "work.wat", "concurrency = 16")]);
-    let (mut first, mut second) = (ground.start(), ground.start());
-    let pushed = push_many(&ground, TOPIC, JOBS);
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(10)).wat());
+    fixture.manifest("", &[topic(TOPIC, "work.wat", "concurrency = 16")]);
+    let (mut first, mut second) = (fixture.start(), fixture.start());
+    let pushed = push_many(&fixture, TOPIC, JOBS);
     eventually("all are settled", || first.count(is_verdict) + second.count(is_verdict) >= JOBS);
     assert!(first.terminate().success() && second.terminate().success());
-    let shares = [said(&first), said(&second)];
+    let shares = [handler_lines(&first), handler_lines(&second)];
     println!("two runners shared {JOBS} jobs: {} and {}", shares[0].len(), shares[1].len());
     assert!(shares.iter().all(|share| share.len() > JOBS / 20));
     let runs = tally(shares.iter().flatten().map(|line| &line.id));
@@ -127,33 +130,33 @@ fn two_runners_share_a_topic_and_no_job_runs_twice() {
 }
 
 #[test]
-fn a_job_that_kills_its_runners_is_buried_as_crashed() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(HOURS).wat());
+fn a_job_that_kills_its_runners_is_dead_as_crashed() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(HOURS).wat());
     let keys = "max_crashes = 2\nttr = \"3h\"";
-    ground.manifest("lease = \"1s\"", &[topic(TOPIC, "work.wat", keys)]);
-    push(&ground, TOPIC, "killer", 0);
+    fixture.manifest("lease = \"1s\"", &[topic(TOPIC, "work.wat", keys)]);
+    push(&fixture, TOPIC, "killer", 0);
     for _ in 0..2 {
-        let mut daemon = ground.start();
-        let line = daemon.wait_for_line("the job runs", is_said);
+        let mut daemon = fixture.start();
+        let line = daemon.wait_for_line("the job runs", is_handler_line);
         assert_eq!(line.number("attempt"), Some(1));
         daemon.kill();
     }
-    let daemon = ground.start();
+    let daemon = fixture.start();
     daemon.wait_for_line("the burial", |line| line.has("class", "crashed"));
-    let store = ground.store();
+    let store = fixture.store();
     assert_eq!(store.stage(TOPIC, "dead"), BTreeSet::from(["killer".to_owned()]));
     assert_eq!(store.dead_class(TOPIC, "killer"), "crashed");
-    assert_eq!((store.live_count(TOPIC), daemon.count(is_said)), (0, 0));
+    assert_eq!((store.live_count(TOPIC), daemon.count(is_handler_line)), (0, 0));
 }
 
-/// A runner whose handler naps for hours, and beside it the manifest of one whose handler does not.
-fn two_runners(lease: &str) -> Ground {
-    let ground = Ground::new();
-    ground.write("long.wat", Handler::says("ran").naps(HOURS).wat());
-    ground.write("quick.wat", Handler::says("ran").wat());
+/// A runner whose handler sleeps for hours, and the manifest of one with a quick handler.
+fn two_runners(lease: &str) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("long.wat", Handler::logs("ran").naps(HOURS).wat());
+    fixture.write("quick.wat", Handler::logs("ran").wat());
     let runner = format!("lease = \"{lease}\"");
-    ground.manifest(&runner, &[topic(TOPIC, "long.wat", "ttr = \"10m\"")]);
-    ground.manifest_named("second.toml", &runner, &[topic(TOPIC, "quick.wat", "ttr = \"10m\"")]);
-    ground
+    fixture.manifest(&runner, &[topic(TOPIC, "long.wat", "ttr = \"10m\"")]);
+    fixture.manifest_named("second.toml", &runner, &[topic(TOPIC, "quick.wat", "ttr = \"10m\"")]);
+    fixture
 }

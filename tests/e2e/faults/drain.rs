@@ -1,32 +1,31 @@
-//! SIGTERM: what runs may finish, what has not started is given back, and nothing of it costs an
-//! attempt or a job.
+//! SIGTERM: running jobs may finish, leased jobs that have not started are released, and no attempt or job is lost.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use duebox_harness::eventually;
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
-use crate::support::log::{is_said, said, settled_as, tally, verdicts};
+use crate::support::log::{handler_lines, is_handler_line, settled_as, tally, verdicts};
 use crate::support::producer::{push, push_many};
 
 const TOPIC: &str = "work";
 
 #[test]
-fn what_runs_finishes_and_what_has_not_started_is_given_back() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(Duration::from_millis(700)).wat());
-    // Ten jobs are leased for ten lanes, and only two have a slot to run in.
-    ground.manifest("max_jobs = 2", &[topic(TOPIC, "work.wat", "concurrency = 10")]);
-    let store = ground.store();
-    let pushed = push_many(&ground, TOPIC, 10);
-    let mut first = ground.start();
+fn running_jobs_finish_and_others_are_released() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(700)).wat());
+    // Ten jobs are leased, but only two have a permit to run.
+    fixture.manifest("max_jobs = 2", &[topic(TOPIC, "work.wat", "concurrency = 10")]);
+    let store = fixture.store();
+    let pushed = push_many(&fixture, TOPIC, 10);
+    let mut first = fixture.start();
     eventually("ten are leased and two run", || {
-        first.count(is_said) >= 2 && store.stage(TOPIC, "unack").len() == 10
+        first.count(is_handler_line) >= 2 && store.stage(TOPIC, "unack").len() == 10
     });
     assert_eq!(first.terminate().code(), Some(0));
-    let ran: BTreeSet<String> = said(&first).into_iter().map(|line| line.id).collect();
+    let ran: BTreeSet<String> = handler_lines(&first).into_iter().map(|line| line.id).collect();
     let left = store.live(TOPIC);
     println!("{} ran to their end, {} were given back", ran.len(), left.len());
     assert!(!left.is_empty(), "nothing was left to give back");
@@ -36,21 +35,21 @@ fn what_runs_finishes_and_what_has_not_started_is_given_back() {
     assert_eq!(first.count(|line| settled_as(line, "done")), ran.len());
     assert_eq!(first.count(|line| settled_as(line, "released")), left.len());
 
-    let mut second = ground.start();
+    let mut second = fixture.start();
     eventually("the rest is done", || second.count(|line| settled_as(line, "done")) == left.len());
     assert!(second.terminate().success());
     assert!(verdicts(&second).iter().all(|verdict| verdict.attempt == 1));
-    let lines = said(&second);
+    let lines = handler_lines(&second);
     let once = left.iter().map(|id| (id.as_str(), 1)).collect();
     assert_eq!(tally(lines.iter().map(|line| &line.id)), once);
     assert_eq!(store.keys(TOPIC), BTreeSet::new());
 }
 
 #[test]
-fn a_job_longer_than_the_drain_is_given_back_unspent() {
-    let ground = ground_with_a_long_job("1s");
-    let mut daemon = ground.start();
-    daemon.wait_for_line("the job runs", is_said);
+fn a_job_longer_than_the_drain_is_released() {
+    let fixture = fixture_with_a_long_job("1s");
+    let mut daemon = fixture.start();
+    daemon.wait_for_line("the job runs", is_handler_line);
     let asked_at = Instant::now();
     assert_eq!(daemon.terminate().code(), Some(0));
     let took = asked_at.elapsed();
@@ -58,21 +57,21 @@ fn a_job_longer_than_the_drain_is_given_back_unspent() {
     assert!(took >= Duration::from_secs(1), "the job was given no time: {took:?}");
     assert!(took < Duration::from_secs(5), "it took {took:?}");
     assert_eq!(daemon.count(|line| settled_as(line, "released")), 1);
-    let store = ground.store();
+    let store = fixture.store();
     assert_eq!(store.stage(TOPIC, "ready"), BTreeSet::from(["long".to_owned()]));
     assert!(store.attempts(TOPIC).is_empty() && store.stage(TOPIC, "unack").is_empty());
 
-    ground.write("work.wat", Handler::says("ran").wat());
-    let second = ground.start();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    let second = fixture.start();
     let line = second.wait_for_line("it is done", |line| settled_as(line, "done"));
     assert_eq!(line.number("attempt"), Some(1));
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
-    let ground = ground_with_a_long_job("60s");
-    let mut daemon = ground.start();
-    daemon.wait_for_line("the job runs", is_said);
+fn a_second_signal_stops_at_once() {
+    let fixture = fixture_with_a_long_job("60s");
+    let mut daemon = fixture.start();
+    daemon.wait_for_line("the job runs", is_handler_line);
     let asked_at = Instant::now();
     daemon.signal("TERM");
     daemon.wait_for_line("the drain", |line| line.message().starts_with("draining"));
@@ -80,17 +79,17 @@ fn a_second_signal_ends_it_at_once() {
     daemon.wait_exit();
     let took = asked_at.elapsed();
     assert!(took < Duration::from_secs(30), "it waited for the drain: {took:?}");
-    // The job is not lost: its lease stands, and will run out.
-    let store = ground.store();
+    // The job is not lost: its lease will expire.
+    let store = fixture.store();
     assert_eq!(store.stage(TOPIC, "unack"), BTreeSet::from(["long".to_owned()]));
     assert_eq!(store.live_count(TOPIC), 1);
 }
 
-fn ground_with_a_long_job(drain_timeout: &str) -> Ground {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(Duration::from_secs(7_200)).wat());
+fn fixture_with_a_long_job(drain_timeout: &str) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_secs(7_200)).wat());
     let runner = format!("drain_timeout = \"{drain_timeout}\"");
-    ground.manifest(&runner, &[topic(TOPIC, "work.wat", "ttr = \"3h\"")]);
-    push(&ground, TOPIC, "long", 0);
-    ground
+    fixture.manifest(&runner, &[topic(TOPIC, "work.wat", "ttr = \"3h\"")]);
+    push(&fixture, TOPIC, "long", 0);
+    fixture
 }

@@ -1,5 +1,5 @@
-//! The examples that speak HTTP, as they stand there: each daemon on its own manifest, then what its page
-//! has a reader type in the second terminal. Only addresses are others.
+//! The HTTP examples: each daemon runs on its own manifest, then the commands of its page run in a second shell.
+//! Only addresses differ.
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,13 +13,13 @@ use tempfile::TempDir;
 use crate::support::client::address;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// Where the daemon of the pages serves HTTP.
+/// The HTTP address of the daemon in the pages.
 const API: &str = "127.0.0.1:7280";
-/// What the examples call the application that they talk to.
+/// The name of the application in the examples.
 const APPLICATIONS: [&str; 3] = ["SHOP", "MERCHANT", "COUNTER"];
 
-/// An example in a folder laid out as the repository is, and its daemon. The example would have the daemon start
-/// a Redis; a test has one that ends with it, however it ends.
+/// An example in a folder with the layout of the repository, and its daemon. The example lets the daemon start
+/// a Redis; the test has its own, which always ends with the test.
 struct Example {
     dir: TempDir,
     name: &'static str,
@@ -70,8 +70,8 @@ impl Example {
         blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
     }
 
-    /// Types the commands of its page but those that start the daemon, in one shell that ends at the first
-    /// that fails; answers the lines that they print.
+    /// Runs the commands of its page, except those that start the daemon, in one shell until one
+    /// fails; returns their output lines.
     fn play(&self) -> Vec<String> {
         let blocks = self.blocks("sh");
         let (daemon, rest) = blocks.split_first().unwrap();
@@ -93,19 +93,19 @@ impl Example {
     }
 }
 
-/// A line without the time that it begins with: `  2.0 s  …` or `minute 20.2  …`.
+/// A line without its leading time: `  2.0 s  …` or `minute 20.2  …`.
 fn untimed(line: &str) -> &str {
     let is_time = |c: char| c.is_ascii_digit() || c == '.' || c == ' ';
     let line = line.trim_start_matches("minute").trim_start_matches(is_time);
     line.trim_start_matches("s  ")
 }
 
-/// What a page shows, of one language, line by line.
+/// The lines of a page's code blocks of one language.
 fn shown(example: &Example, language: &str) -> Vec<String> {
     example.blocks(language).concat().lines().map(str::to_owned).collect()
 }
 
-/// A line without what differs from run to run.
+/// A line without the parts that vary between runs.
 fn without_token(line: &str) -> String {
     match line.split_once(r#""token":""#) {
         None => line.to_owned(),
@@ -122,14 +122,17 @@ fn without_token(line: &str) -> String {
 fn an_order_is_closed_by_a_callback_in_its_third_attempt() {
     let example = Example::start("order-close");
     let printed = example.play();
-    let told: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
+    let reported: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
     let shown = shown(&example, "text");
-    assert_eq!(told, shown.iter().map(|line| untimed(line)).collect::<Vec<_>>());
-    assert!(told[3].contains("answers 200") && told[4] == "the job is done", "{told:#?}");
+    assert_eq!(reported, shown.iter().map(|line| untimed(line)).collect::<Vec<_>>());
+    assert!(
+        reported[3].contains("answers 200") && reported[4] == "the job is done",
+        "{reported:#?}"
+    );
 }
 
 #[test]
-fn commands_add_pop_finish_and_delete_as_their_page_shows() {
+fn the_command_protocol_works_as_documented() {
     let example = Example::start("add-pop-finish");
     let printed: Vec<String> = example.play().iter().map(|line| without_token(line)).collect();
     let shown: Vec<String> =
@@ -139,7 +142,7 @@ fn commands_add_pop_finish_and_delete_as_their_page_shows() {
 }
 
 #[test]
-fn a_batch_is_what_fell_due_three_seconds_ago() {
+fn a_batch_contains_jobs_due_three_seconds_ago() {
     let example = Example::start("batch-pull");
     let printed = example.play();
     assert_eq!(printed[0], "9 clicks are pushed");
@@ -150,7 +153,7 @@ fn a_batch_is_what_fell_due_three_seconds_ago() {
         let seconds: f64 = time.split_whitespace().next().unwrap().parse().unwrap();
         for id in ids.split(", ") {
             let number: u32 = id.strip_prefix("click-").unwrap().parse().unwrap();
-            // It is due a second later than the three before it; what is printed has one digit.
+            // It is due one second after the earlier three; the output has one digit.
             assert!(seconds >= f64::from(number / 3) + 3.0 - 0.1, "{id} came early: {batch}");
             come.push(number);
         }
@@ -161,7 +164,7 @@ fn a_batch_is_what_fell_due_three_seconds_ago() {
 }
 
 #[test]
-fn a_merchant_is_notified_by_the_schedule_and_a_picture_is_drawn() {
+fn a_merchant_is_notified_on_schedule() {
     let example = Example::start("notify");
     let printed = example.play();
     let (head, rows) = printed.split_first().unwrap();
@@ -169,20 +172,20 @@ fn a_merchant_is_notified_by_the_schedule_and_a_picture_is_drawn() {
     let shown = shown(&example, "text");
     let (last, rows) = rows.split_last().unwrap();
     assert_eq!((rows.len(), last.as_str()), (8, "drawn in attempts.svg"));
-    for (row, told) in rows.iter().zip(&shown[1..]) {
+    for (row, reported) in rows.iter().zip(&shown[1..]) {
         // Columns of a fixed width.
-        assert_eq!(row[..19], told[..19], "another plan than the page's");
+        assert_eq!(row[..19], reported[..19], "another plan than the page's");
         let (planned, came) = (seconds(&row[9..21]), seconds(&row[21..33]));
         assert!(came >= planned, "early: {row}");
-        assert_eq!(row[33..], told[33..]);
+        assert_eq!(row[33..], reported[33..]);
     }
     let picture = fs::read_to_string(example.folder().join("attempts.svg")).unwrap();
     let dots = |kind: &str| picture.matches(&format!("circle class=\"{kind}\"")).count();
-    // One of each is the legend's.
+    // The legend has one of each.
     assert_eq!((dots("planned"), dots("failed"), dots("done")), (9, 8, 2));
 }
 
-/// Reads a span such as `1h 22m`, in seconds.
+/// Parses a time span such as `1h 22m`, in seconds.
 fn seconds(span: &str) -> u64 {
     let unit = |word: &str| match word.split_at(word.len() - 1) {
         (count, "d") => count.parse::<u64>().unwrap() * 86_400,
@@ -198,19 +201,19 @@ fn seconds(span: &str) -> u64 {
 }
 
 #[test]
-fn guests_are_reminded_and_missed_unless_they_cancel() {
+fn guests_are_reminded_unless_they_cancel() {
     let example = Example::start("queue-ticket");
     let printed = example.play();
-    let mut told: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
+    let mut reported: Vec<&str> = printed.iter().map(|line| untimed(line)).collect();
     let shown = shown(&example, "text");
     let mut expected: Vec<&str> = shown.iter().map(|line| untimed(line)).collect();
-    let at = |what: &str| told.iter().position(|line| line.starts_with(what)).unwrap();
+    let at = |what: &str| reported.iter().position(|line| line.starts_with(what)).unwrap();
     assert!(at("a message to ann") < at("ann was here"));
     assert!(at("bob comes at minute 42") < at("a message to bob"));
-    // A busy machine may swap what falls due close together.
-    told.sort_unstable();
+    // A busy machine may swap jobs that are due close together.
+    reported.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

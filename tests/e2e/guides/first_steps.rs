@@ -1,6 +1,5 @@
-//! What a newcomer types: the commands of "Quick start" in the README and of the quickstart's page, in their
-//! order, in a folder laid out as the repository is, with the real binary, modules and shop. Only ports and
-//! what waits for a person are others: the shop has a port of its own, and `stats` shows itself once.
+//! The commands of "Quick start" in the README and of the quickstart page, in their order, with the real binary,
+//! modules and shop. Only ports and interactive waits differ.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,13 +15,13 @@ use crate::support::client::address;
 use crate::support::log::verdicts;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// Where the shop of the pages is.
+/// The address of the shop in the pages.
 const SHOP: &str = "http://127.0.0.1:7290";
 
-/// Where the daemon of the pages serves HTTP.
+/// The HTTP address of the daemon in the pages.
 const API: &str = "127.0.0.1:7280";
 
-/// The quickstart in a folder of its own, with the shop that its commands talk to.
+/// The quickstart in a separate folder, with the shop that its commands call.
 struct Desk {
     dir: TempDir,
     shop: Shop,
@@ -64,7 +63,7 @@ impl Desk {
         daemon
     }
 
-    /// Runs commands of a page in a shell that ends at the first one that fails; answers what they print.
+    /// Runs the commands of a page in one shell until one fails; returns their output.
     fn run(&self, block: &str) -> String {
         let block = block.replace(SHOP, &self.shop.origin()).replace(" --watch", "");
         let output = Command::new("sh")
@@ -104,7 +103,7 @@ fn is_settled(daemon: &Daemon, topic: &str, count: usize) -> bool {
 }
 
 #[test]
-fn the_quick_start_of_the_readme_does_what_it_says() {
+fn the_quick_start_of_the_readme_works() {
     let desk = Desk::new();
     let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
     let blocks = blocks("README.md", "Quick start");
@@ -131,12 +130,12 @@ fn the_quick_start_of_the_readme_does_what_it_says() {
 }
 
 #[test]
-fn the_page_of_the_quickstart_does_what_it_says() {
+fn the_quickstart_page_works() {
     let desk = Desk::new();
     let blocks = blocks("examples/quickstart/README.md", "Play with it");
     let [_, daemon, push, fault, plain, rebuild] = &blocks[..] else { panic!("{blocks:#?}") };
     assert!(daemon.ends_with("duebox run\n") && rebuild.contains("build.sh order-close"));
-    // A terminal keeps the aliases that the blocks before have set.
+    // Keep the aliases of earlier blocks, as a terminal does.
     let aliases = push.lines().filter(|line| line.starts_with("alias "));
     let aliases: String = aliases.map(|line| format!("{line}\n")).collect();
     let mut daemon = desk.start();

@@ -1,5 +1,4 @@
-//! The walk-through of `examples/flows`: its commands are run as they stand there, and what it says of
-//! them is so.
+//! The commands of `examples/flows`, run as printed, and what the page says about them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,11 +6,11 @@ use std::process::{Command, Stdio};
 use duebox_harness::{Daemon, RedisServer, duebox_binary, eventually};
 use tempfile::TempDir;
 
-use crate::support::log::{Verdict, said, verdicts};
+use crate::support::log::{Verdict, handler_lines, verdicts};
 
 const FLOWS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/flows");
 
-/// The example in a folder of its own, so that its data stays apart.
+/// The example in a separate folder, so that its data is separate.
 fn copy() -> TempDir {
     let dir = tempfile::Builder::new().prefix("duebox-flows-").tempdir().unwrap();
     for entry in std::fs::read_dir(FLOWS).unwrap() {
@@ -28,14 +27,14 @@ fn blocks(page: &str) -> Vec<&str> {
     page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// The search path of a shell that finds the binary under test first.
+/// A `PATH` with the binary under test first.
 fn path() -> String {
     let own: PathBuf = duebox_binary().parent().map(Path::to_owned).unwrap();
     format!("{}:{}", own.display(), std::env::var("PATH").unwrap())
 }
 
-/// Runs a block in a shell that ends at the first command that fails. The example would have the daemon
-/// start a Redis; a test has one that ends with it, however it ends.
+/// Runs a block in a shell until a command fails. The example lets the daemon
+/// start a Redis; the test has its own, which always ends with the test.
 fn run(block: &str, dir: &Path, redis: &RedisServer) -> String {
     let output = Command::new("sh")
         .args(["-e", "-c", block])
@@ -58,11 +57,15 @@ fn done(daemon: &Daemon, topic: &str) -> Vec<String> {
 }
 
 fn ran(daemon: &Daemon, topic: &str) -> Vec<String> {
-    said(daemon).into_iter().filter(|line| line.topic == topic).map(|line| line.id).collect()
+    handler_lines(daemon)
+        .into_iter()
+        .filter(|line| line.topic == topic)
+        .map(|line| line.id)
+        .collect()
 }
 
 #[test]
-fn the_walk_through_of_flows_does_what_it_says() {
+fn the_flows_example_works() {
     let (dir, redis) = (copy(), RedisServer::start());
     let page = std::fs::read_to_string(dir.path().join("README.md")).unwrap();
     let mut blocks = blocks(&page).into_iter();

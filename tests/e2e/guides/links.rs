@@ -1,4 +1,4 @@
-//! The links between the pages lead to a file of the repository and, if they name one, to a heading of it.
+//! Links between pages lead to a file of the repository and, if they name one, to one of its headings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Folders whose content is built or stored.
 const SKIPPED: [&str; 4] = ["target", "node_modules", "build", "data"];
 
-/// Adds the pages below a folder, hidden folders left out.
+/// Adds the pages below a folder, except hidden folders.
 fn collect_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -40,7 +40,7 @@ fn anchors(page: &Path) -> BTreeSet<String> {
     lines.filter(|line| line.starts_with('#')).map(|line| anchor(line.trim_matches('#'))).collect()
 }
 
-/// What is wrong with the link, if anything is.
+/// The problem of a link, if any.
 fn fault(page: &Path, link: &str) -> Option<String> {
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
     let target = if file.is_empty() { page.to_owned() } else { page.parent().unwrap().join(file) };
@@ -49,7 +49,7 @@ fn fault(page: &Path, link: &str) -> Option<String> {
 }
 
 #[test]
-fn every_link_between_the_pages_leads_somewhere() {
+fn every_link_between_pages_is_valid() {
     let mut pages = Vec::new();
     collect_pages(Path::new(ROOT), &mut pages);
     let mut links = 0;

@@ -1,5 +1,5 @@
-//! `examples/webhook` as it stands there: the daemon posts jobs to the receiver in Python, which checks
-//! their signatures, and its answers settle them.
+//! `examples/webhook` as printed: the daemon posts jobs to the Python receiver, which checks their signatures, and
+//! its responses settle them.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use crate::support::log::verdicts;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/webhook");
 
-/// The receiver, and what it prints. Dropping it ends it.
+/// The receiver and its output. Dropping it ends the process.
 struct Application {
     process: Child,
     origin: String,
@@ -44,13 +44,13 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // Both fail only for a process that is gone already.
+        // Both fail only if the process has already ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// The example in a folder of its own, so that its data stays apart; the handler is the one that is built.
+/// The example in a separate folder, with the built handler.
 fn copy() -> TempDir {
     let dir = tempfile::Builder::new().prefix("duebox-webhook-").tempdir().unwrap();
     for name in ["receiver.py", "signing.key"] {
@@ -64,7 +64,7 @@ fn copy() -> TempDir {
     dir
 }
 
-/// The commands of the page that push, by the binary under test.
+/// The push commands of the page, with the binary under test.
 fn push(dir: &Path, redis: &RedisServer, application: &Application) {
     let page = std::fs::read_to_string(Path::new(EXAMPLE).join("README.md")).unwrap();
     let block = page.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
@@ -87,7 +87,7 @@ fn push(dir: &Path, redis: &RedisServer, application: &Application) {
 }
 
 #[test]
-fn an_application_in_python_is_woken_and_its_answers_settle_the_jobs() {
+fn a_python_receiver_settles_jobs() {
     let (dir, redis) = (copy(), RedisServer::start());
     let application = Application::start(dir.path());
     let daemon = Daemon::start_with(&dir.path().join("duebox.toml"), |command| {

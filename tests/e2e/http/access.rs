@@ -1,26 +1,25 @@
-//! Who may do what over HTTP: tokens with scopes and topics, pages of other sites, and an address that is
-//! taken.
+//! Access to the API: tokens with scopes and topics, pages of other sites, and an address that is in use.
 
 use duebox_harness::{Daemon, eventually};
 
-use crate::support::client::{address, ask, get, ground, post, token};
-use crate::support::fixture::Ground;
+use crate::support::client::{address, ask, fixture, get, post, token};
+use crate::support::fixture::Fixture;
 
 const MAIL: &str = "POST /v1/topics/mail/jobs";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
-fn a_token_allows_its_scopes_on_its_topics_and_is_read_anew_when_the_file_changes() {
-    let ground = Ground::new();
-    let (pusher, push_table) = token(&ground, "shop", "push", "mail,order.*");
-    let (consumer, consume_table) = token(&ground, "post", "consume", "*");
-    let (boss, boss_table) = token(&ground, "boss", "admin", "*");
-    ground.write("tokens.toml", format!("{push_table}\n{consume_table}\n"));
-    ground.manifest(
+fn a_token_allows_its_scopes_and_topics_and_follows_its_file() {
+    let fixture = Fixture::new();
+    let (pusher, push_table) = token(&fixture, "shop", "push", "mail,order.*");
+    let (consumer, consume_table) = token(&fixture, "post", "consume", "*");
+    let (boss, boss_table) = token(&fixture, "boss", "admin", "*");
+    fixture.write("tokens.toml", format!("{push_table}\n{consume_table}\n"));
+    fixture.manifest(
         "",
         &["[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n".to_owned()],
     );
-    let daemon = ground.start();
+    let daemon = fixture.start();
     let at = address(&daemon);
     let with = |line: &str, token: &str| ask(at, line, &[JSON, ("authorization", token)], b"{}");
     let nobody = post(at, "/v1/topics/mail/jobs", "{}");
@@ -40,19 +39,19 @@ fn a_token_allows_its_scopes_on_its_topics_and_is_read_anew_when_the_file_change
     let topics = with("GET /v1/topics", &pusher).json();
     assert_eq!(topics["topics"].as_array().map(Vec::len), Some(1), "{topics}");
     assert_eq!(get(at, "/openapi.json").status, 200);
-    // Another file: one token goes, another comes.
-    ground.write("tokens.toml", &boss_table);
+    // The new file removes one token and adds another.
+    fixture.write("tokens.toml", &boss_table);
     eventually("the new token holds", || with("POST /v1/topics/mail/pause", &boss).status == 200);
     assert_eq!(with(MAIL, &pusher).status, 401);
-    // A broken file is refused, and the one before holds.
-    ground.write("tokens.toml", "[boss]\n");
+    // An invalid file is refused, and the previous one stays in force.
+    fixture.write("tokens.toml", "[boss]\n");
     daemon.wait_for_line("the refusal", |line| line.message().contains("tokens.toml"));
     assert_eq!(with("POST /v1/topics/mail/resume", &boss).status, 200);
 }
 
 #[test]
-fn pages_of_other_sites_are_kept_out() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+fn pages_of_other_sites_are_refused() {
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let from = |origin: &str| ask(at, MAIL, &[JSON, ("origin", origin)], b"{}");
     assert_eq!(from("https://evil.example").problem(), "foreign-origin");
     assert_eq!(from("null").problem(), "foreign-origin");
@@ -60,18 +59,18 @@ fn pages_of_other_sites_are_kept_out() {
 }
 
 #[test]
-fn pages_that_are_listed_may_call_as_soon_as_they_are_and_as_long() {
+fn listed_origins_may_call_while_they_are_listed() {
     const SHOP: &str = "https://shop.example";
-    let ground = Ground::new();
-    let (pusher, table) = token(&ground, "shop", "push", "mail");
-    ground.write("tokens.toml", table);
+    let fixture = Fixture::new();
+    let (pusher, table) = token(&fixture, "shop", "push", "mail");
+    fixture.write("tokens.toml", table);
     let allow = |sites: &str| {
         let server =
             format!("[server]\ntokens = \"tokens.toml\"\ncors = [{sites}]\n[topics.mail]\n");
-        ground.manifest("", &[server]);
+        fixture.manifest("", &[server]);
     };
     allow("\"https://else.example\"");
-    let daemon = ground.start();
+    let daemon = fixture.start();
     let at = address(&daemon);
     let asks = [("access-control-request-method", "POST"), ("access-control-request-headers", "x")];
     let before = |origin| {
@@ -97,12 +96,12 @@ fn pages_that_are_listed_may_call_as_soon_as_they_are_and_as_long() {
     );
     assert_eq!(header("allow-credentials"), None, "{allowed:?}");
     assert!(allowed.header("x-request-id").is_some() && allowed.body.is_empty(), "{allowed:?}");
-    // The request itself needs its token all the same, and its refusal can be read.
+    // The request still needs its token, and the page can read its refusal.
     let pushed = push(SHOP, &pusher);
     assert_eq!((pushed.status, pushed.header("access-control-allow-origin")), (201, Some(SHOP)));
     let nobody = push(SHOP, "Bearer duebox_guess");
     assert_eq!((nobody.status, nobody.header("access-control-allow-origin")), (401, Some(SHOP)));
-    // Others are others, however like they look; and who is listed no more is out.
+    // Similar origins are refused, and so is a removed one.
     for other in ["https://shop.example.evil.example", "https://shop.example:8443", "null"] {
         assert_eq!((before(other).status, push(other, &pusher).status), (405, 403), "{other}");
     }
@@ -114,9 +113,9 @@ fn pages_that_are_listed_may_call_as_soon_as_they_are_and_as_long() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_and_none_is_none() {
-    let (ground, _daemon, at) = ground("[topics.mail]\n");
-    let manifest = ground.path("duebox.toml");
+fn an_address_in_use_is_reported_and_an_empty_one_serves_no_http() {
+    let (fixture, _daemon, at) = fixture("[topics.mail]\n");
+    let manifest = fixture.path("duebox.toml");
     let listen = |address: String| {
         Daemon::start_with(&manifest, |command| {
             command.env("DUEBOX_LISTEN", address);
@@ -124,9 +123,9 @@ fn an_address_that_is_taken_is_told_and_none_is_none() {
     };
     let mut second = listen(at.to_string());
     assert_eq!(second.wait_exit().code(), Some(1));
-    let told = second.count(|line| line.text().contains("another process listens there"));
-    assert_eq!(told, 1, "{:?}", second.lines());
-    // An address beyond this machine needs a word.
+    let reported = second.count(|line| line.text().contains("another process listens there"));
+    assert_eq!(reported, 1, "{:?}", second.lines());
+    // An address other than loopback needs `insecure`.
     let mut open = listen("0.0.0.0:0".to_owned());
     assert_eq!(open.wait_exit().code(), Some(2));
 }

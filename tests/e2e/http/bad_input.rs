@@ -1,13 +1,13 @@
-//! Requests as nobody should send them: each gets the documented answer, and the queue stays as it was.
+//! Malformed requests get the documented response and do not change the queue.
 
-use crate::support::client::{Connection, ask, get, ground, post, request};
+use crate::support::client::{Connection, ask, fixture, get, post, request};
 
 const TOPICS: &str = "[server]\nmax_body = \"64KiB\"\n[topics.mail]\n";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
-fn what_nobody_would_take_is_not_done() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+fn oversized_and_malformed_http_is_refused() {
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let push = |accept: &str| {
         let headers = [("content-type", "application/json"), ("accept", accept)];
         ask(at, "POST /v1/topics/mail/jobs", &headers, b"{}")
@@ -24,10 +24,10 @@ fn what_nobody_would_take_is_not_done() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
-    let (ground, _daemon, at) = ground(TOPICS);
+fn invalid_requests_are_refused_and_change_nothing() {
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let jobs = "/v1/topics/mail/jobs";
-    let before = ground.store().dump();
+    let before = fixture.store().dump();
     for (body, field) in [
         ("", None),
         ("{", None),
@@ -70,12 +70,12 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let long = format!("{{\"payload\":\"{}\"}}", "x".repeat(64 << 10));
     let answer = post(at, jobs, &long);
     assert_eq!((answer.problem().as_str(), answer.status), ("too-large", 413));
-    assert_eq!(ground.store().dump(), before);
+    assert_eq!(fixture.store().dump(), before);
 }
 
 #[test]
-fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_other_along() {
-    let (ground, _daemon, at) = ground(TOPICS);
+fn pipelined_requests_are_answered_in_order() {
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let push = |id: u32| {
         request("POST /v1/topics/mail/jobs", &[JSON], format!("{{\"id\":\"{id}\"}}").as_bytes())
     };
@@ -84,7 +84,7 @@ fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_othe
     for id in 0..20 {
         assert_eq!(piped.answer().json()["id"], id.to_string());
     }
-    // A body that breaks off pushes nothing.
+    // A truncated body pushes nothing.
     let mut broken = Connection::open(at);
     let whole = push(99);
     broken.send(&whole[..whole.len() - 3]);
@@ -93,19 +93,19 @@ fn requests_are_answered_in_their_order_and_a_connection_that_ends_takes_no_othe
         assert_eq!(answer.status, 400, "{answer:?}");
     }
     assert_eq!(get(at, "/v1/topics/mail/jobs/99").problem(), "unknown-job");
-    // No HTTP at all.
+    // Not HTTP.
     let mut noise = Connection::open(at);
     noise.send(b"\x00\x01\x02 noise\r\n\r\n");
     assert!(noise.next_answer().is_none_or(|answer| answer.status == 400));
     let mut heads = Connection::open(at);
     heads.send(format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(80 << 10)).as_bytes());
     assert!(heads.next_answer().is_none_or(|answer| answer.status == 431));
-    assert_eq!(ground.store().live_count("mail"), 20);
+    assert_eq!(fixture.store().live_count("mail"), 20);
 }
 
 #[test]
-fn the_contract_is_served_and_every_answer_has_the_request_s_id() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+fn the_contract_is_served_and_responses_have_a_request_id() {
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     let contract = get(at, "/openapi.json").json();
     assert_eq!(contract["openapi"].as_str().map(|version| &version[..3]), Some("3.1"));
     let push = &contract["paths"]["/v1/topics/{topic}/jobs"]["post"];

@@ -1,11 +1,11 @@
-//! The command protocol: add, pop, finish, delete; delivery again after the TTR.
+//! The command protocol: add, pop, finish, delete, and redelivery after the TTR.
 
 use std::net::SocketAddr;
 
 use duebox_harness::eventually;
 use serde_json::{Value, json};
 
-use crate::support::client::{ground, post};
+use crate::support::client::{fixture, post};
 
 fn say(at: SocketAddr, command: &Value) -> Value {
     let answer = post(at, "/", &command.to_string());
@@ -15,7 +15,7 @@ fn say(at: SocketAddr, command: &Value) -> Value {
 
 #[test]
 fn a_job_goes_from_add_to_finish() {
-    let (ground, _daemon, at) = ground("[topics.mail]\n[topics.fax]\n");
+    let (fixture, _daemon, at) = fixture("[topics.mail]\n[topics.fax]\n");
     let add = json!({"command": "add", "topic": "mail", "id": 42, "delay": 0, "TTR": 60, "body": {"a": 1}});
     assert_eq!(say(at, &add)["success"], true);
     // Ids are global.
@@ -31,17 +31,17 @@ fn a_job_goes_from_add_to_finish() {
     assert_eq!(say(at, &finish)["success"], true);
     let again = say(at, &finish);
     assert_eq!((&again["success"], &again["id"]), (&false.into(), &"42".into()), "{again}");
-    assert_eq!(ground.store().live_count("mail"), 0);
+    assert_eq!(fixture.store().live_count("mail"), 0);
     // The id is free now.
     assert_eq!(say(at, &other)["success"], true);
     assert_eq!(say(at, &json!({"command": "delete", "id": "42"}))["success"], true);
     assert_eq!(say(at, &json!({"command": "delete", "id": "42"}))["success"], false);
-    assert_eq!(ground.store().live_count("fax"), 0);
+    assert_eq!(fixture.store().live_count("fax"), 0);
 }
 
 #[test]
-fn a_job_that_is_not_finished_in_time_comes_again_and_a_late_finish_is_told() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+fn an_unfinished_job_is_redelivered_and_a_late_finish_is_refused() {
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let add = json!({"command": "add", "topic": "mail", "id": "1", "TTR": 0.2, "body": "x"});
     assert_eq!(say(at, &add)["success"], true);
     let pop = |who: &str| json!({"command": "pop", "topic": "mail", "wait": 60, "consumer": who});
@@ -58,14 +58,14 @@ fn a_job_that_is_not_finished_in_time_comes_again_and_a_late_finish_is_told() {
     ] {
         let refused = say(at, &late);
         let error = refused["error"].as_str().unwrap_or_default();
-        // Unless the second TTR is over by now, too.
+        // Unless the second TTR has passed too.
         assert!(refused["success"] == false && error.contains("TTR"), "{refused}");
     }
 }
 
 #[test]
-fn what_is_no_command_is_refused() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+fn invalid_commands_are_refused() {
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     for body in [
         "{}",
         r#"{"command":"dance"}"#,

@@ -1,4 +1,4 @@
-//! What becomes of jobs, as those hear it who listen: server-sent events over a plain socket.
+//! Job events as server-sent events on a plain socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use duebox_harness::{Daemon, eventually};
 use serde_json::Value;
 
 use crate::support::client::{Connection, address, ask, get, post, request};
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::puppet::PUPPET;
 
-/// An event as it came.
+/// A received event.
 #[derive(Debug, Clone)]
 struct Event {
     id: String,
@@ -18,14 +18,14 @@ struct Event {
     data: Value,
 }
 
-/// One who listens.
+/// A client of the event stream.
 struct Listener {
     connection: Connection,
     text: String,
 }
 
 impl Listener {
-    /// Listens under this path, behind the event of this id if there is one.
+    /// Opens a stream on this path, after the event with this id if given.
     fn open(at: SocketAddr, path: &str, after: Option<&str>, token: Option<&str>) -> Self {
         let mut headers = Vec::new();
         headers.extend(after.map(|id| ("last-event-id", id)));
@@ -33,7 +33,7 @@ impl Listener {
         Self::on(Connection::open(at), path, &headers)
     }
 
-    /// Listens on this connection.
+    /// Opens a stream on this connection.
     fn on(mut connection: Connection, path: &str, headers: &[(&str, &str)]) -> Self {
         connection.send(&request(&format!("GET {path}"), headers, b""));
         let head = connection.head();
@@ -65,7 +65,7 @@ impl Listener {
     }
 }
 
-/// The event of a frame; none where it has no data.
+/// The event of a frame; `None` without data.
 fn read(frame: &str) -> Option<Event> {
     let fields: BTreeMap<&str, &str> =
         frame.lines().filter_map(|line| line.split_once(": ")).collect();
@@ -74,8 +74,8 @@ fn read(frame: &str) -> Option<Event> {
     Some(Event { id: of("id"), event: of("event"), data: serde_json::from_str(data).unwrap() })
 }
 
-/// What happened to which job, in any order.
-fn told(events: &[Event]) -> BTreeSet<String> {
+/// The events by job, in any order.
+fn reported(events: &[Event]) -> BTreeSet<String> {
     let one = |event: &Event| {
         assert_eq!(event.data["event"], event.event.as_str(), "{event:?}");
         assert!(event.data["at_ms"].as_u64().is_some_and(|ms| ms > 1_700_000_000_000), "{event:?}");
@@ -87,14 +87,14 @@ fn told(events: &[Event]) -> BTreeSet<String> {
 }
 
 /// `work` does what its payload says; `mail` is for pull consumers.
-fn ground(runner: &str) -> (Ground, Daemon, SocketAddr) {
-    let ground = Ground::new();
-    ground.write("puppet.wat", PUPPET);
+fn fixture(runner: &str) -> (Fixture, Daemon, SocketAddr) {
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
     let work = topic("work", "puppet.wat", "max_attempts = 2\nbackoff = \"10ms\"");
-    ground.manifest(runner, &[work, "[topics.mail]\n".to_owned()]);
-    let daemon = ground.start();
+    fixture.manifest(runner, &[work, "[topics.mail]\n".to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
-    (ground, daemon, at)
+    (fixture, daemon, at)
 }
 
 fn push(at: SocketAddr, topic: &str, id: &str, payload: &str) {
@@ -104,32 +104,32 @@ fn push(at: SocketAddr, topic: &str, id: &str, payload: &str) {
 }
 
 #[test]
-fn without_a_word_in_the_manifest_nothing_is_kept_and_that_is_told() {
-    let (ground, daemon, at) = ground("");
+fn events_are_off_by_default_and_the_response_says_so() {
+    let (fixture, daemon, at) = fixture("");
     let refused = get(at, "/v1/events");
     assert_eq!((refused.problem().as_str(), refused.status), ("events-off", 409));
     assert!(refused.json()["remedy"].as_str().unwrap().contains("runner.events"), "{refused:?}");
     push(at, "work", "a", "");
     daemon.wait_for_line("the verdict", |line| line.has("job_id", "a"));
-    assert_eq!(ground.redis.cli(&["EXISTS", "duebox:events"]), "0");
+    assert_eq!(fixture.redis.cli(&["EXISTS", "duebox:events"]), "0");
 }
 
 #[test]
-fn what_becomes_of_a_job_is_told_from_the_push_to_its_end() {
-    let (_ground, _daemon, at) = ground("events = 1000");
+fn events_cover_a_job_from_push_to_end() {
+    let (_fixture, _daemon, at) = fixture("events = 1000");
     let mut listener = Listener::open(at, "/v1/events", None, None);
     push(at, "work", "good", "");
-    assert_eq!(told(&listener.take(2)), set(&["work good pushed 0 -", "work good acked 1 -"]));
+    assert_eq!(reported(&listener.take(2)), set(&["work good pushed 0 -", "work good acked 1 -"]));
     push(at, "work", "bad", "N");
     let dead = ["work bad pushed 0 -", "work bad retried 1 nack", "work bad dead 2 nack"];
-    assert_eq!(told(&listener.take(3)), set(&dead));
+    assert_eq!(reported(&listener.take(3)), set(&dead));
     assert_eq!(post(at, "/v1/topics/work/dead/bad/requeue", "").status, 200);
     let events = listener.take(3);
     let again = ["work bad requeued 0 -", "work bad retried 1 nack", "work bad dead 2 nack"];
-    assert_eq!(told(&events), set(&again));
+    assert_eq!(reported(&events), set(&again));
     let digest = events[2].data["digest"].as_str().unwrap();
     assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
-    // A consumer's verdict is told; one that was lost is none.
+    // A verdict of a consumer is an event; a lost one is not.
     push(at, "mail", "m", "");
     let leased = post(at, "/v1/topics/mail/leases", "").json();
     let token = leased["jobs"][0]["token"].as_str().unwrap().to_owned();
@@ -143,7 +143,7 @@ fn what_becomes_of_a_job_is_told_from_the_push_to_its_end() {
     assert_eq!(ask(at, "DELETE /v1/topics/mail/jobs/n", &[], b"").status, 200);
     let mail =
         ["mail m pushed 0 -", "mail m acked 0 -", "mail n pushed 0 -", "mail n cancelled 0 -"];
-    assert_eq!(told(&listener.take(4)), set(&mail));
+    assert_eq!(reported(&listener.take(4)), set(&mail));
 }
 
 fn set(words: &[&str]) -> BTreeSet<String> {
@@ -151,15 +151,15 @@ fn set(words: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn whoever_comes_again_has_missed_nothing_and_gets_nothing_twice() {
+fn a_reconnect_misses_and_repeats_no_event() {
     const JOBS: usize = 1_500;
-    let (ground, daemon, at) = ground("events = 100000");
+    let (fixture, daemon, at) = fixture("events = 100000");
     let jobs: String = (0..JOBS).map(|n| format!("{{\"id\":\"{n}\"}}\n")).collect();
     let lines = [("content-type", "application/x-ndjson")];
     assert_eq!(ask(at, "POST /v1/topics/work/jobs", &lines, jobs.as_bytes()).status, 200);
-    let store = ground.store();
+    let store = fixture.store();
     let (mut seen, mut last) = (Vec::new(), "0-0".to_owned());
-    // Each time it takes some, and goes in the middle of what it is sent.
+    // Each time it reads some events and disconnects in the middle.
     for part in [1, 7, 300, 501, 1_000] {
         let mut listener = Listener::open(at, "/v1/events?topic=wo*", Some(&last), None);
         seen.extend(listener.take(part));
@@ -179,23 +179,23 @@ fn whoever_comes_again_has_missed_nothing_and_gets_nothing_twice() {
     drop(daemon);
 }
 
-/// Where in the stream an event stands.
+/// The position of an event in the stream.
 fn place(event: &Event) -> (u64, u64) {
     let (ms, number) = event.id.split_once('-').unwrap();
     (ms.parse().unwrap(), number.parse().unwrap())
 }
 
 #[test]
-fn a_place_that_is_kept_no_more_is_told_and_bad_ones_are_refused() {
-    let (ground, _daemon, at) = ground("events = 10");
+fn a_pruned_position_is_reported_and_bad_ones_are_refused() {
+    let (fixture, _daemon, at) = fixture("events = 10");
     let mut listener = Listener::open(at, "/v1/events", None, None);
     push(at, "mail", "first", "");
     let first = listener.take(1).remove(0);
     let jobs: String = (0..1_000).map(|n| format!("{{\"id\":\"{n}\"}}\n")).collect();
     let lines = [("content-type", "application/x-ndjson")];
     assert_eq!(ask(at, "POST /v1/topics/mail/jobs", &lines, jobs.as_bytes()).status, 200);
-    let length = || ground.redis.cli(&["XLEN", "duebox:events"]).parse::<usize>().unwrap();
-    let last = || ground.redis.cli(&["XREVRANGE", "duebox:events", "+", "-", "COUNT", "1"]);
+    let length = || fixture.redis.cli(&["XLEN", "duebox:events"]).parse::<usize>().unwrap();
+    let last = || fixture.redis.cli(&["XREVRANGE", "duebox:events", "+", "-", "COUNT", "1"]);
     eventually("the last one is told", || last().contains("999"));
     assert!(length() < 500, "{} are kept", length());
     let mut again = Listener::open(at, "/v1/events", Some(&first.id), None);
@@ -219,20 +219,20 @@ fn a_place_that_is_kept_no_more_is_told_and_bad_ones_are_refused() {
 }
 
 #[test]
-fn a_token_hears_of_its_topics_until_it_is_taken_back() {
-    let (ground, _daemon, _at) = ground("");
+fn a_token_receives_events_of_its_topics_until_it_is_revoked() {
+    let (fixture, _daemon, _at) = fixture("");
     let token = |name: &str, scope: &str, topics: &str| {
         let words = ["token", "new", name, "--scopes", scope, "--topics", topics, "--json"];
-        let made: Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
+        let made: Value = serde_json::from_str(&fixture.duebox(&words)).unwrap();
         let text = |field: &str| made[field].as_str().unwrap().to_owned();
         (format!("Bearer {}", text("token")), text("table"))
     };
     let (pusher, push_table) = token("shop", "push", "*");
     let (reader, read_table) = token("post", "consume", "mail");
-    ground.write("tokens.toml", format!("{push_table}\n{read_table}\n"));
+    fixture.write("tokens.toml", format!("{push_table}\n{read_table}\n"));
     let server = "[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n".to_owned();
-    ground.manifest("events = 1000", &[server]);
-    let daemon = ground.start();
+    fixture.manifest("events = 1000", &[server]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let none = get(at, "/v1/events");
     assert_eq!((none.problem().as_str(), none.status), ("unauthorized", 401));
@@ -244,15 +244,15 @@ fn a_token_hears_of_its_topics_until_it_is_taken_back() {
         assert_eq!(ask(at, &format!("POST {path}"), &headers, b"{}").status, 201);
     }
     assert_eq!(listener.next().unwrap().data["topic"], "mail");
-    ground.write("tokens.toml", &push_table);
+    fixture.write("tokens.toml", &push_table);
     let end = listener.next().unwrap();
     assert_eq!((end.event.as_str(), end.data["reason"].as_str()), ("end", Some("forbidden")));
     assert!(listener.next().is_none());
 }
 
 #[test]
-fn a_drain_ends_the_stream_and_says_so() {
-    let (_ground, mut daemon, at) = ground("events = 1000");
+fn a_drain_ends_the_stream_with_an_event() {
+    let (_fixture, mut daemon, at) = fixture("events = 1000");
     let mut listener = Listener::open(at, "/v1/events", None, None);
     assert!(daemon.terminate().success());
     let end = listener.next().unwrap();
@@ -261,8 +261,8 @@ fn a_drain_ends_the_stream_and_says_so() {
 }
 
 #[test]
-fn there_is_room_for_so_many_who_listen_and_who_goes_makes_room() {
-    let (_ground, _daemon, at) = ground("events = 1000");
+fn the_number_of_listeners_is_limited() {
+    let (_fixture, _daemon, at) = fixture("events = 1000");
     let mut listeners: Vec<Listener> =
         (0..32).map(|_| Listener::open(at, "/v1/events", None, None)).collect();
     let refused = get(at, "/v1/events");
@@ -278,10 +278,10 @@ fn there_is_room_for_so_many_who_listen_and_who_goes_makes_room() {
 }
 
 #[test]
-fn who_takes_nothing_is_cut_off_and_told() {
-    let (_ground, daemon, at) = ground("events = 100000");
+fn a_slow_listener_is_disconnected() {
+    let (_fixture, daemon, at) = fixture("events = 100000");
     let mut slow = Listener::on(Connection::open_narrow(at), "/v1/events", &[]);
-    // More than the sockets of both sides hold.
+    // More than the socket buffers of both sides.
     let long = "x".repeat(240);
     let lines = [("content-type", "application/x-ndjson")];
     for part in 0..20 {
@@ -303,16 +303,16 @@ fn who_takes_nothing_is_cut_off_and_told() {
 }
 
 #[test]
-fn the_example_of_the_page_prints_what_it_says() {
+fn the_example_prints_what_its_page_shows() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/events.md"));
     let page = page.unwrap();
     let example = page.split("```\n$ ").nth(1).unwrap().split("```").next().unwrap();
     let (command, printed) = example.split_once('\n').unwrap();
-    let ground = Ground::new();
-    ground.write("puppet.wat", PUPPET);
-    ground.manifest("events = 1000", &[topic("order.close", "puppet.wat", "")]);
-    let daemon = ground.start();
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
+    fixture.manifest("events = 1000", &[topic("order.close", "puppet.wat", "")]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let command = format!("exec {} -s", command.replace("localhost:7280", &at.to_string()));
     let mut curl = std::process::Command::new("sh")
@@ -322,7 +322,7 @@ fn the_example_of_the_page_prints_what_it_says() {
         .unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(curl.stdout.take().unwrap()));
     let mut lines = lines.map(Result::unwrap);
-    // It listens once it was greeted.
+    // The stream is open after the greeting.
     assert_eq!(lines.next().as_deref(), Some("retry: 1000"));
     push(at, "order.close", "42", "");
     let mut found = Vec::new();
@@ -337,7 +337,7 @@ fn the_example_of_the_page_prints_what_it_says() {
         let named = data.iter().filter(|(name, _)| !matches!(name.as_str(), "digest" | "at_ms"));
         named.map(|(name, value)| format!("{name}={value}")).collect()
     };
-    let said: BTreeSet<_> =
+    let printed: BTreeSet<_> =
         printed.lines().filter_map(|line| line.strip_prefix("data: ")).map(fields).collect();
-    assert_eq!(found.iter().map(|json| fields(json)).collect::<BTreeSet<_>>(), said);
+    assert_eq!(found.iter().map(|json| fields(json)).collect::<BTreeSet<_>>(), printed);
 }

@@ -1,17 +1,17 @@
-//! What operators do over HTTP: looking at topics, pausing them, their modules, dead jobs, schedules.
+//! Operator requests: topics, pause, modules, dead jobs and schedules.
 
 use duebox_harness::eventually;
 
-use crate::support::client::{address, ask, get, ground, post};
-use crate::support::fixture::{Ground, topic};
+use crate::support::client::{address, ask, fixture, get, post};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 
 const TOPICS: &str = "[topics.mail]\n[[schedules]]\nname = \"nightly\"\ntopic = \"mail\"\n\
     every = \"1d\"\npayload = \"{}\"\n";
 
 #[test]
-fn a_topic_is_looked_at_and_paused() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+fn a_topic_is_shown_and_paused() {
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(post(at, "/v1/topics/mail/jobs", "[{},{\"in\":\"1h\"}]").status, 200);
     let list = get(at, "/v1/topics").json();
     let mail = &list["topics"][0];
@@ -33,8 +33,8 @@ fn a_topic_is_looked_at_and_paused() {
 }
 
 #[test]
-fn a_waiting_job_is_changed_and_taken_back() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+fn a_waiting_job_is_rescheduled_and_cancelled() {
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(post(at, "/v1/topics/mail/jobs", r#"{"id":"1","in":"1h"}"#).status, 201);
     let path = "/v1/topics/mail/jobs/1";
     let answer = post(at, &format!("{path}/reschedule"), r#"{"in":"2h"}"#).json();
@@ -47,8 +47,8 @@ fn a_waiting_job_is_changed_and_taken_back() {
 }
 
 #[test]
-fn dead_jobs_are_listed_shown_given_another_life_and_forgotten() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+fn dead_jobs_are_listed_shown_requeued_and_purged() {
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(
         post(at, "/v1/topics/mail/jobs", r#"[{"id":"1"},{"id":"2"},{"id":"3"}]"#).status,
         200
@@ -71,7 +71,7 @@ fn dead_jobs_are_listed_shown_given_another_life_and_forgotten() {
     assert_eq!(get(at, &format!("{dead}/1")).problem(), "not-dead");
     assert_eq!(ask(at, &format!("POST {dead}/1/requeue"), &[], b"").problem(), "not-dead");
     assert_eq!(ask(at, &format!("DELETE {dead}/2"), &[], b"").json()["purged"], 1);
-    // Which are meant must be said.
+    // A filter is required.
     assert_eq!(ask(at, &format!("DELETE {dead}"), &[], b"").problem(), "bad-request");
     let requeue = "POST /v1/topics/mail/requeue?class=drop";
     assert_eq!(ask(at, requeue, &[], b"").json()["requeued"], 1);
@@ -80,7 +80,7 @@ fn dead_jobs_are_listed_shown_given_another_life_and_forgotten() {
 
 #[test]
 fn schedules_are_listed_and_run() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     let list = get(at, "/v1/schedules").json();
     assert_eq!(list["schedules"][0]["name"], "nightly", "{list}");
     let run = ask(at, "POST /v1/schedules/nightly/run", &[], b"");
@@ -92,18 +92,18 @@ fn schedules_are_listed_and_run() {
 }
 
 #[test]
-fn a_module_is_looked_for_and_taken_back() {
-    let ground = Ground::new();
-    ground.write("one.wat", Handler::says("one").wat());
-    ground.manifest("", &[topic("work", "one.wat", ""), "[topics.mail]\n".to_owned()]);
-    let daemon = ground.start();
+fn a_module_is_reloaded_and_rolled_back() {
+    let fixture = Fixture::new();
+    fixture.write("one.wat", Handler::logs("one").wat());
+    fixture.manifest("", &[topic("work", "one.wat", ""), "[topics.mail]\n".to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let served = || get(at, "/v1/topics/work").json();
     eventually("it is told who serves", || served()["runners"] == 1);
     let first = served()["digests"][0].clone();
     let nothing = ask(at, "POST /v1/topics/work/rollback", &[], b"");
     assert_eq!((nothing.problem().as_str(), nothing.status), ("not-followed", 409));
-    ground.write("one.wat", Handler::says("two").wat());
+    fixture.write("one.wat", Handler::logs("two").wat());
     let looked = ask(at, "POST /v1/topics/work/reload", &[], b"").json();
     assert_eq!(looked["runners"][0]["result"], "looks", "{looked}");
     eventually("the new one serves", || served()["digests"][0] != first);

@@ -1,5 +1,5 @@
-//! Those who look after the process: what probes answer in each state it can be in, on the API's address and on
-//! their own; `duebox health`; and what systemd hears.
+//! Health probes in every state of the process, on the API address and on their own, `duebox health`, and the
+//! messages to systemd.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,24 +11,24 @@ use duebox_harness::{Daemon, duebox_binary, eventually, patience};
 use serde_json::Value;
 
 use crate::support::client::{address, ask, get};
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::producer::push_many;
 
 const TOPIC: &str = "work";
 
-fn ground() -> Ground {
-    let ground = Ground::new();
-    ground.write("work.wasm", Handler::says("work").wasm());
-    write(&ground, "");
-    ground
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("work.wasm", Handler::logs("work").wasm());
+    write(&fixture, "");
+    fixture
 }
 
-/// A manifest whose probes have an address of their own.
-fn write(ground: &Ground, more: &str) {
+/// A manifest with a separate address for probes.
+fn write(fixture: &Fixture, more: &str) {
     let topics = topic(TOPIC, "work.wasm", "");
     let probes = "[server]\nprobes = \"127.0.0.1:0\"\n".to_owned();
-    ground.manifest("drain_timeout = \"20s\"", &[topics, probes, more.to_owned()]);
+    fixture.manifest("drain_timeout = \"20s\"", &[topics, probes, more.to_owned()]);
 }
 
 fn probes(daemon: &Daemon) -> SocketAddr {
@@ -48,11 +48,11 @@ fn failing(at: SocketAddr) -> Vec<String> {
     names
 }
 
-fn health(ground: &Ground, words: &[&str]) -> Output {
+fn health(fixture: &Fixture, words: &[&str]) -> Output {
     Command::new(duebox_binary())
         .arg("health")
         .args(words)
-        .current_dir(ground.path(""))
+        .current_dir(fixture.path(""))
         .env_remove("DUEBOX_MANIFEST")
         .env_remove("DUEBOX_LISTEN")
         .output()
@@ -61,8 +61,8 @@ fn health(ground: &Ground, words: &[&str]) -> Output {
 
 #[test]
 fn probes_name_what_fails_and_recover_with_it() {
-    let ground = ground();
-    let daemon = ground.start();
+    let fixture = fixture();
+    let daemon = fixture.start();
     let (api, apart) = (address(&daemon), probes(&daemon));
     for at in [api, apart] {
         for path in ["/livez", "/readyz", "/startupz"] {
@@ -71,41 +71,42 @@ fn probes_name_what_fails_and_recover_with_it() {
     }
     assert_eq!(get(apart, "/v1/topics").status, 404, "only probes are served there");
 
-    write(&ground, "[topics.\"bad name\"]\n");
+    write(&fixture, "[topics.\"bad name\"]\n");
     eventually("the refused manifest is told", || failing(apart) == ["manifest"]);
     assert_eq!(get(apart, "/readyz?exclude=manifest").status, 200);
     assert_eq!(get(apart, "/readyz?exclude=everything").status, 400);
-    write(&ground, &topic("more", "more.wasm", ""));
+    write(&fixture, &topic("more", "more.wasm", ""));
     eventually("the missing module is told", || failing(apart) == ["modules"]);
     assert!(get(apart, "/readyz").text().contains("no valid module for more"));
-    ground.write("more.wasm", Handler::says("more").wasm());
+    fixture.write("more.wasm", Handler::logs("more").wasm());
     eventually("all is well again", || failing(apart).is_empty());
 }
 
 #[test]
-fn redis_that_is_away_is_named_and_kills_nobody() {
-    let ground = ground();
-    let daemon = ground.start();
+fn an_absent_redis_is_reported_and_does_not_fail_liveness() {
+    let fixture = fixture();
+    let daemon = fixture.start();
     let at = probes(&daemon);
-    ground.redis.pause();
+    fixture.redis.pause();
     eventually("it is named", || failing(at) == ["redis"]);
     assert_eq!((get(at, "/livez").status, get(at, "/startupz").status), (200, 200));
     assert_eq!(get(at, "/metrics").status, 200, "a page comes without Redis too");
-    ground.redis.resume();
+    fixture.redis.resume();
     eventually("it is back", || failing(at).is_empty());
 }
 
 #[test]
-fn a_drain_is_told_at_once_and_probes_answer_to_its_end() {
-    let ground = Ground::new();
-    ground.write("work.wasm", Handler::says("work").naps(Duration::from_secs(3_600)).wasm());
+fn probes_report_a_drain_until_its_end() {
+    let fixture = Fixture::new();
+    fixture.write("work.wasm", Handler::logs("work").naps(Duration::from_secs(3_600)).wasm());
     let server = "[server]\nprobes = \"127.0.0.1:0\"\n".to_owned();
-    ground.manifest("drain_timeout = \"3s\"", &[topic(TOPIC, "work.wasm", "ttr = \"2h\""), server]);
-    let mut daemon = ground.start();
+    fixture
+        .manifest("drain_timeout = \"3s\"", &[topic(TOPIC, "work.wasm", "ttr = \"2h\""), server]);
+    let mut daemon = fixture.start();
     let at = probes(&daemon);
-    // It runs for longer than the drain waits.
-    push_many(&ground, TOPIC, 1);
-    eventually("it runs", || ground.store().stage(TOPIC, "unack").len() == 1);
+    // The job runs longer than the drain timeout.
+    push_many(&fixture, TOPIC, 1);
+    eventually("it runs", || fixture.store().stage(TOPIC, "unack").len() == 1);
     daemon.signal("TERM");
     daemon.wait_for_line("the drain", |line| line.message().starts_with("draining"));
     assert_eq!(failing(at), ["serving"]);
@@ -114,34 +115,34 @@ fn a_drain_is_told_at_once_and_probes_answer_to_its_end() {
 }
 
 #[test]
-fn health_asks_where_the_manifest_says() {
-    let ground = ground();
-    let daemon = ground.start();
+fn health_uses_the_address_of_the_manifest() {
+    let fixture = fixture();
+    let daemon = fixture.start();
     let at = probes(&daemon).to_string();
-    let well = health(&ground, &["--address", &at]);
+    let well = health(&fixture, &["--address", &at]);
     assert!(well.status.success(), "{well:?}");
     assert!(String::from_utf8_lossy(&well.stdout).contains("[+] redis ok"), "{well:?}");
     for probe in ["live", "startup"] {
-        assert!(health(&ground, &["--address", &at, "--probe", probe]).status.success());
+        assert!(health(&fixture, &["--address", &at, "--probe", probe]).status.success());
     }
-    // A manifest that says it, and that is bad otherwise.
-    let text = fs::read_to_string(ground.path("duebox.toml")).unwrap();
+    // A manifest with the address and an unrelated error.
+    let text = fs::read_to_string(fixture.path("duebox.toml")).unwrap();
     let bad = text.replace("127.0.0.1:0", &at) + "[topics.\"bad name\"]\n";
-    ground.write("duebox.toml", bad);
-    assert!(health(&ground, &["--probe", "live"]).status.success());
-    eventually("the bad manifest is told", || health(&ground, &[]).status.code() == Some(1));
-    assert!(health(&ground, &["--exclude", "manifest"]).status.success());
-    assert_eq!(health(&ground, &["--exclude", "nothing"]).status.code(), Some(2));
+    fixture.write("duebox.toml", bad);
+    assert!(health(&fixture, &["--probe", "live"]).status.success());
+    eventually("the bad manifest is told", || health(&fixture, &[]).status.code() == Some(1));
+    assert!(health(&fixture, &["--exclude", "manifest"]).status.success());
+    assert_eq!(health(&fixture, &["--exclude", "nothing"]).status.code(), Some(2));
     drop(daemon);
-    let away = health(&ground, &["--address", &at, "--timeout", "1s"]);
+    let away = health(&fixture, &["--address", &at, "--timeout", "1s"]);
     assert_eq!(away.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&away.stderr).contains("does not answer"), "{away:?}");
 }
 
 #[test]
-fn systemd_hears_of_start_reload_and_stop_and_that_threads_turn() {
-    let ground = ground();
-    let socket = UnixDatagram::bind(ground.path("notify")).unwrap();
+fn systemd_is_notified_of_start_reload_stop_and_liveness() {
+    let fixture = fixture();
+    let socket = UnixDatagram::bind(fixture.path("notify")).unwrap();
     socket.set_read_timeout(Some(patience())).unwrap();
     let heard = |what: &str| {
         let mut buffer = [0; 512];
@@ -153,8 +154,8 @@ fn systemd_hears_of_start_reload_and_stop_and_that_threads_turn() {
             }
         }
     };
-    let mut daemon = Daemon::start_with(&ground.path("duebox.toml"), |command| {
-        command.env("NOTIFY_SOCKET", ground.path("notify")).env("WATCHDOG_USEC", "400000");
+    let mut daemon = Daemon::start_with(&fixture.path("duebox.toml"), |command| {
+        command.env("NOTIFY_SOCKET", fixture.path("notify")).env("WATCHDOG_USEC", "400000");
     });
     heard("READY=1");
     heard("WATCHDOG=1");
@@ -167,23 +168,23 @@ fn systemd_hears_of_start_reload_and_stop_and_that_threads_turn() {
     assert!(daemon.wait_exit().success());
 }
 
-/// What a process inherits as the first of a container: children of others, and signals that have no effect
-/// unless it asks for them.
+/// Runs the daemon as process 1 of a container: it inherits orphans, and signals have no default
+/// effect.
 #[test]
-fn as_process_1_it_heeds_signals_and_buries_orphans() {
+fn as_process_1_it_handles_signals_and_reaps_orphans() {
     let can = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
     if !can.is_ok_and(|output| output.status.success()) {
         println!("this machine gives us no process namespace: not tested");
         return;
     }
-    let ground = ground();
+    let fixture = fixture();
     let script = format!(
         // The shell becomes the daemon: process 1, whose child leaves a child of its own behind.
         "(sh -c 'sleep 0.2 & exit' &) ; exec {} run --manifest {}",
         duebox_binary().display(),
-        ground.path("duebox.toml").display()
+        fixture.path("duebox.toml").display()
     );
-    let mut daemon = Daemon::start_with(&ground.path("duebox.toml"), |command| {
+    let mut daemon = Daemon::start_with(&fixture.path("duebox.toml"), |command| {
         let mut inside = Command::new("unshare");
         inside.args(["--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-c", &script]);
         inside.env("DUEBOX_LISTEN", "127.0.0.1:0").env("DUEBOX_LOG_FORMAT", "json");
@@ -198,7 +199,7 @@ fn as_process_1_it_heeds_signals_and_buries_orphans() {
     assert!(daemon.wait_exit().success());
 }
 
-/// The first child of a process, dead ones too.
+/// The first child of a process, including zombies.
 fn child_of(pid: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()

@@ -1,12 +1,11 @@
-//! Pull consumers over HTTP: leases with a wait, verdicts with the lease's token, and what becomes of jobs
-//! whose consumer has gone.
+//! Pull consumers over HTTP: waiting leases, verdicts with lease tokens, and jobs of consumers that disconnect.
 
 use std::net::SocketAddr;
 
 use duebox_harness::eventually;
 use serde_json::{Value, json};
 
-use crate::support::client::{Connection, ask, get, ground, post, request};
+use crate::support::client::{Connection, ask, fixture, get, post, request};
 
 const TOPICS: &str = "[topics.mail]\nmax_attempts = 2\nbackoff = \"1h\"\ndone_retention = \"1h\"\n";
 
@@ -16,7 +15,7 @@ fn pull(at: SocketAddr, query: &str) -> Vec<Value> {
     answer.json()["jobs"].as_array().unwrap().clone()
 }
 
-/// Says something of a job with its token, and answers the status and the answer.
+/// Sends a verdict with its token and returns the status and the response.
 fn say(at: SocketAddr, job: &Value, verb: &str, more: Value) -> (u16, Value) {
     let mut body = json!({"token": job["token"]});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -27,7 +26,7 @@ fn say(at: SocketAddr, job: &Value, verb: &str, more: Value) -> (u16, Value) {
 
 #[test]
 fn jobs_are_pulled_and_settled_by_their_tokens() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     let jobs = r#"[{"id":"1","payload":"p"},{"id":"2"},{"id":"3"},{"id":"4"}]"#;
     assert_eq!(post(at, "/v1/topics/mail/jobs", jobs).status, 200);
     let jobs = pull(at, "max=4&lease=5m&consumer=me");
@@ -45,19 +44,19 @@ fn jobs_are_pulled_and_settled_by_their_tokens() {
 }
 
 #[test]
-fn a_stale_token_changes_nothing_and_is_told_who_has_the_job() {
-    let (ground, _daemon, at) = ground(TOPICS);
+fn a_stale_token_changes_nothing_and_gets_the_current_holder() {
+    let (fixture, _daemon, at) = fixture(TOPICS);
     assert_eq!(post(at, "/v1/topics/mail/jobs", r#"{"id":"1"}"#).status, 201);
     let job = &pull(at, "consumer=me&lease=5m")[0];
     let (status, extended) = say(at, job, "extend", json!({"by": "5m", "consumer": "you"}));
     assert_eq!(status, 200, "{extended}");
-    let before = ground.store().dump();
+    let before = fixture.store().dump();
     for verb in ["ack", "nack", "drop", "release"] {
         let (status, lost) = say(at, job, verb, json!({}));
         assert_eq!((status, &lost["type"]), (409, &"/problems/lost".into()), "{lost}");
         assert_eq!((&lost["lease"]["holder"], &lost["state"]), (&"you".into(), &"unack".into()));
     }
-    assert_eq!(ground.store().dump(), before);
+    assert_eq!(fixture.store().dump(), before);
     let now = json!({"id": "1", "token": extended["token"]});
     assert_eq!(say(at, &now, "ack", json!({})).1["result"], "done");
     let (status, lost) = say(at, &now, "ack", json!({}));
@@ -65,13 +64,13 @@ fn a_stale_token_changes_nothing_and_is_told_who_has_the_job() {
 }
 
 #[test]
-fn who_waits_is_answered_when_a_job_falls_due() {
-    let (ground, _daemon, at) = ground(TOPICS);
+fn a_waiting_lease_gets_a_job_when_it_falls_due() {
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let wait = request("POST /v1/topics/mail/leases?wait=60s&max=1", &[], b"");
     let mut waiting: Vec<Connection> = (0..3).map(|_| Connection::open(at)).collect();
     waiting.iter_mut().for_each(|connection| connection.send(&wait));
-    // None of them has a subscription of its own.
-    let listeners = ground.redis.cli(&["PUBSUB", "NUMSUB", "duebox:{mail}:wake"]);
+    // The waiting clients share one subscription.
+    let listeners = fixture.redis.cli(&["PUBSUB", "NUMSUB", "duebox:{mail}:wake"]);
     assert_eq!(listeners.lines().nth(1), Some("0"));
     let jobs = r#"[{"id":"1"},{"id":"2","in":"300ms"},{"id":"3","in":"600ms"}]"#;
     assert_eq!(post(at, "/v1/topics/mail/jobs", jobs).status, 200);
@@ -86,8 +85,8 @@ fn who_waits_is_answered_when_a_job_falls_due() {
 }
 
 #[test]
-fn what_was_leased_for_one_who_has_gone_is_another_s() {
-    let (ground, _daemon, at) = ground(TOPICS);
+fn a_lease_for_a_disconnected_client_is_released() {
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let wait = request("POST /v1/topics/mail/leases?wait=60s&lease=1h", &[], b"");
     for _ in 0..5 {
         let mut gone = Connection::open(at);
@@ -105,5 +104,5 @@ fn what_was_leased_for_one_who_has_gone_is_another_s() {
         }
         ids.len() == 5
     });
-    assert!(ground.store().attempts("mail").is_empty());
+    assert!(fixture.store().attempts("mail").is_empty());
 }

@@ -1,16 +1,16 @@
-//! Pushing over HTTP, and looking at what was pushed.
+//! Pushing jobs over HTTP and reading them back.
 
 use serde_json::Value;
 
-use crate::support::client::{ask, get, ground, post};
+use crate::support::client::{ask, fixture, get, post};
 
 const TOPICS: &str = "[topics.mail]\nmax_pending = 3\nunique_for = \"1h\"\n[topics.plain]\n";
 const RAW: &str = "application/octet-stream";
 const LINES: [(&str, &str); 1] = [("content-type", "application/x-ndjson")];
 
 #[test]
-fn a_job_is_pushed_and_found_as_it_was_written() {
-    let (_ground, _daemon, at) = ground(TOPICS);
+fn a_pushed_job_is_read_back_unchanged() {
+    let (_fixture, _daemon, at) = fixture(TOPICS);
     let body = r#"{"id":"a/1","in":"1h","payload":{"b": 1.50,"a":[]},"options":{"key":"k"}}"#;
     let pushed = post(at, "/v1/topics/plain/jobs", body);
     assert_eq!(pushed.status, 201, "{pushed:?}");
@@ -22,7 +22,7 @@ fn a_job_is_pushed_and_found_as_it_was_written() {
     assert_eq!(job["payload"], r#"{"b": 1.50,"a":[]}"#, "{job}");
     assert_eq!((&job["state"], &job["key"]), (&"pending".into(), &"k".into()), "{job}");
     assert_eq!(get(at, "/v1/topics/plain/jobs/none").problem(), "unknown-job");
-    // The same as bytes.
+    // The same job with a binary payload.
     let headers = [
         ("content-type", RAW),
         ("duebox-id", "raw"),
@@ -37,8 +37,8 @@ fn a_job_is_pushed_and_found_as_it_was_written() {
 }
 
 #[test]
-fn a_push_that_is_repeated_pushes_nothing_twice() {
-    let (ground, _daemon, at) = ground(TOPICS);
+fn a_repeated_push_is_idempotent() {
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let headers = [("content-type", "application/json"), ("idempotency-key", "key-1")];
     let push = |body: &str| ask(at, "POST /v1/topics/plain/jobs", &headers, body.as_bytes());
     let first = push("{}");
@@ -52,8 +52,8 @@ fn a_push_that_is_repeated_pushes_nothing_twice() {
         assert_eq!(answer["existing"], existing, "{answer}");
         assert_eq!(answer["jobs"][1]["id"], "key-1-2", "{answer}");
     }
-    assert_eq!(ground.store().live_count("plain"), 3);
-    // Without a key an id that is alive is refused, unless it is said what else.
+    assert_eq!(fixture.store().live_count("plain"), 3);
+    // Without a key a live id is refused, unless `if_exists` says otherwise.
     let id = r#"{"id":"key-1","payload":"new"}"#;
     assert_eq!(post(at, "/v1/topics/plain/jobs", id).problem(), "exists");
     let replaced = post(at, "/v1/topics/plain/jobs?if_exists=replace", id);
@@ -62,18 +62,18 @@ fn a_push_that_is_repeated_pushes_nothing_twice() {
 
 #[test]
 fn an_array_is_pushed_whole_or_not_at_all() {
-    let (ground, _daemon, at) = ground(TOPICS);
-    let before = ground.store().dump();
+    let (fixture, _daemon, at) = fixture(TOPICS);
+    let before = fixture.store().dump();
     let refused = post(at, "/v1/topics/plain/jobs", r#"[{"id":"a"},{"id":"b","in":"soon"}]"#);
     assert_eq!((refused.problem().as_str(), refused.status), ("bad-request", 400));
     assert_eq!(refused.json()["field"], "[1].in");
-    assert_eq!(ground.store().dump(), before);
+    assert_eq!(fixture.store().dump(), before);
     let jobs: Vec<String> = (0..2_500).map(|n| format!("{{\"id\":\"{n}\"}}")).collect();
     let answer = post(at, "/v1/topics/plain/jobs", &format!("[{}]", jobs.join(","))).json();
     assert_eq!((&answer["pushed"], &answer["refused"]), (&2_500.into(), &0.into()));
     assert_eq!(answer["jobs"].as_array().map(Vec::len), Some(2_500));
-    assert_eq!(ground.store().live_count("plain"), 2_500);
-    // What the topic refuses is told of each.
+    assert_eq!(fixture.store().live_count("plain"), 2_500);
+    // The response reports each refused job.
     let answer = post(at, "/v1/topics/mail/jobs", "[{},{},{},{}]").json();
     assert_eq!((&answer["pushed"], &answer["refused"]), (&3.into(), &1.into()), "{answer}");
     assert_eq!(answer["jobs"][3]["result"], "full");
@@ -82,19 +82,19 @@ fn an_array_is_pushed_whole_or_not_at_all() {
 
 #[test]
 fn a_stream_is_answered_line_by_line() {
-    let (ground, _daemon, at) = ground(TOPICS);
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let body = "{\"id\":\"a\"}\n\nno job\n{\"id\":\"a\"}\n{\"id\":\"b\",\"payload\":[1]}";
     let answer = ask(at, "POST /v1/topics/plain/jobs", &LINES, body.as_bytes());
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")));
     let lines: Vec<Value> =
         answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let said: Vec<_> = lines.iter().map(|line| line["result"].as_str().unwrap()).collect();
-    assert_eq!(said, ["pushed", "bad", "exists", "pushed"], "{lines:?}");
+    let printed: Vec<_> = lines.iter().map(|line| line["result"].as_str().unwrap()).collect();
+    assert_eq!(printed, ["pushed", "bad", "exists", "pushed"], "{lines:?}");
     assert_eq!(lines[3]["line"], 4);
-    assert_eq!(ground.store().live_count("plain"), 2);
-    // A long one, in many pieces.
+    assert_eq!(fixture.store().live_count("plain"), 2);
+    // A long stream in many chunks.
     let many: String = (0..30_000).map(|n| format!("{{\"id\":\"n-{n}\"}}\n")).collect();
     let answer = ask(at, "POST /v1/topics/plain/jobs", &LINES, many.as_bytes());
     assert_eq!(answer.text().lines().count(), 30_000);
-    assert_eq!(ground.store().live_count("plain"), 30_002);
+    assert_eq!(fixture.store().live_count("plain"), 30_002);
 }

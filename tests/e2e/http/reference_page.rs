@@ -1,15 +1,15 @@
-//! The commands of docs/reference/http.md, typed in their order. Only the address, the waits and the lease's token are
-//! others than on the page.
+//! The commands of docs/reference/http.md, run in their order. Only the address, the waits and the lease token
+//! differ from the page.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::client::ground;
+use crate::support::client::fixture;
 
 const TOPICS: &str = "[topics.mail]\n[server]\ncors = [\"https://shop.example\"]\n";
 
-/// The commands of the page, block by block, each with what the page shows of its answer.
+/// The commands of the page by block, each with the documented response.
 fn commands() -> Vec<Vec<(String, String)>> {
     let page = include_str!("../../../docs/reference/http.md");
     let mut blocks = Vec::new();
@@ -32,8 +32,8 @@ fn typed(command: &str) -> String {
 }
 
 #[test]
-fn the_commands_of_the_page_do_what_it_says() {
-    let (ground, _daemon, at) = ground(TOPICS);
+fn the_commands_work_as_documented() {
+    let (fixture, _daemon, at) = fixture(TOPICS);
     let blocks = commands();
     let [jobs, tokens, pages, protocol] = &blocks[..] else { panic!("{blocks:#?}") };
     let here = |command: &str| {
@@ -55,7 +55,7 @@ fn the_commands_of_the_page_do_what_it_says() {
 
     let [made] = &tokens[..] else { panic!("{tokens:#?}") };
     let words: Vec<&str> = made.0.split(' ').map(|word| word.trim_matches('\'')).collect();
-    assert!(ground.duebox(&words[1..]).contains("order.*"));
+    assert!(fixture.duebox(&words[1..]).contains("order.*"));
 
     let [preflight] = &pages[..] else { panic!("{pages:#?}") };
     let head = typed(&here(&preflight.0)).to_lowercase();

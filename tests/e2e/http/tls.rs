@@ -1,5 +1,4 @@
-//! TLS of the API: what is served is the pair on disk, also after it was swapped there; a pair that is none
-//! changes nothing.
+//! TLS of the API: it serves the certificate on disk, also after a change. An invalid pair changes nothing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +10,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::client::address;
-use crate::support::fixture::Ground;
+use crate::support::fixture::Fixture;
 
 type Pair = CertifiedKey<KeyPair>;
 type Stream = BufReader<StreamOwned<ClientConnection, TcpStream>>;
@@ -20,12 +19,12 @@ fn pair() -> Pair {
     rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap()
 }
 
-fn write(ground: &Ground, pair: &Pair) {
-    ground.write("cert.pem", pair.cert.pem());
-    ground.write("key.pem", pair.signing_key.serialize_pem());
+fn write(fixture: &Fixture, pair: &Pair) {
+    fixture.write("cert.pem", pair.cert.pem());
+    fixture.write("key.pem", pair.signing_key.serialize_pem());
 }
 
-/// A connection of somebody who trusts this certificate and no other; none if that is not agreed on.
+/// A connection that trusts only this certificate; `None` if the handshake fails.
 fn connect(at: SocketAddr, trusted: &Pair) -> Option<Stream> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(trusted.cert.der().to_vec())).unwrap();
@@ -47,7 +46,7 @@ fn connect(at: SocketAddr, trusted: &Pair) -> Option<Stream> {
     Some(BufReader::new(StreamOwned::new(connection, stream)))
 }
 
-/// What the path answers on a connection that stays open.
+/// The response for a path on a connection that stays open.
 fn status(stream: &mut Stream, path: &str) -> String {
     let request =
         format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: identity\r\n\r\n");
@@ -68,29 +67,29 @@ fn status(stream: &mut Stream, path: &str) -> String {
 }
 
 #[test]
-fn a_pair_that_is_swapped_on_disk_is_served_to_who_comes_next() {
+fn a_replaced_certificate_is_served_to_new_connections() {
     let (old, new) = (pair(), pair());
-    let ground = Ground::new();
-    write(&ground, &old);
+    let fixture = Fixture::new();
+    write(&fixture, &old);
     let server = "[server]\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n[topics.mail]\n";
-    ground.manifest("", &[server.to_owned()]);
-    let daemon = ground.start();
+    fixture.manifest("", &[server.to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let mut early = connect(at, &old).expect("the pair of the start is served");
     assert_eq!(status(&mut early, "/livez"), "HTTP/1.1 200 OK");
     assert!(connect(at, &new).is_none());
-    // Half of the swap is no pair: the one before serves on.
-    ground.write("cert.pem", new.cert.pem());
+    // A half-written pair is refused, and the previous one stays in use.
+    fixture.write("cert.pem", new.cert.pem());
     daemon.wait_for_line("the half", |line| {
         line.message().contains("the manifest is refused") && line.message().contains("key.pem")
     });
     assert!(connect(at, &old).is_some() && connect(at, &new).is_none());
-    write(&ground, &new);
+    write(&fixture, &new);
     eventually("the new pair is served", || connect(at, &new).is_some());
     assert!(connect(at, &old).is_none());
-    // Who was connected stays so.
+    // Existing connections stay open.
     assert_eq!(status(&mut early, "/v1/topics"), "HTTP/1.1 200 OK");
-    // Whoever speaks no TLS is no guest.
+    // A plain HTTP request is refused.
     let mut plain = TcpStream::connect(at).unwrap();
     plain.set_read_timeout(Some(duebox_harness::patience())).unwrap();
     plain.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();

@@ -1,5 +1,5 @@
-//! The daemon as it stands in its image and in a pod: nobody in particular, on a root file system that nobody can
-//! write, with the manifest in a ConfigMap. And the files that put it there: whether they agree with each other.
+//! The daemon in its container image and pod: an unprivileged user, a read-only root file system and a manifest in
+//! a ConfigMap. Also checks that the deployment files agree.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 
 use duebox_harness::{Daemon, duebox_binary, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::log::settled_as;
 use crate::support::producer::push_many;
 
-/// Who runs it in the image.
+/// The user in the image.
 const USER: &str = "65532";
-/// The folder that is written, as the image has it.
+/// The writable folder of the image.
 const CACHE: &str = "/var/cache/duebox";
 
 fn file(name: &str) -> String {
@@ -24,7 +24,7 @@ fn file(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A volume as kubelet writes one: each version in a folder of its own, and a link that is moved at once.
+/// A volume as the kubelet writes it: a folder for each version, and an atomically swapped link.
 fn publish(volume: &Path, version: u32, manifest: &str) {
     let folder = volume.join(format!("..v{version}"));
     fs::create_dir(&folder).unwrap();
@@ -38,34 +38,34 @@ fn publish(volume: &Path, version: u32, manifest: &str) {
     }
 }
 
-/// Whether this machine lets us make a file system of our own and become somebody else.
+/// Whether this machine allows a private mount namespace and another user.
 fn can_be_confined() -> bool {
     let words = ["--mount", "setpriv", "--reuid", USER, "--clear-groups", "true"];
     Command::new("unshare").args(words).output().is_ok_and(|output| output.status.success())
 }
 
 #[test]
-fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
+fn it_runs_unprivileged_on_a_read_only_root() {
     if !can_be_confined() {
         println!("this machine gives us no file system of our own: not tested");
         return;
     }
-    let ground = Ground::new();
-    // The folder of the test must be open to whom the daemon becomes.
-    let open = Command::new("chmod").arg("a+rx").arg(ground.path("")).status().unwrap();
+    let fixture = Fixture::new();
+    // The user of the daemon must be able to read the folder of the test.
+    let open = Command::new("chmod").arg("a+rx").arg(fixture.path("")).status().unwrap();
     assert!(open.success());
-    ground.write("one.wasm", Handler::says("one").wasm());
-    ground.write("two.wasm", Handler::says("two").wasm());
-    fs::create_dir(ground.path("volume")).unwrap();
-    let at = |name: &str| ground.path(name).display().to_string();
+    fixture.write("one.wasm", Handler::logs("one").wasm());
+    fixture.write("two.wasm", Handler::logs("two").wasm());
+    fs::create_dir(fixture.path("volume")).unwrap();
+    let at = |name: &str| fixture.path(name).display().to_string();
     let manifest = |module: &str| {
-        let redis = format!("[redis]\nurl = \"{}\"\n", ground.redis.url());
+        let redis = format!("[redis]\nurl = \"{}\"\n", fixture.redis.url());
         redis + &topic("work", &at(module), "")
     };
-    publish(&ground.path("volume"), 1, &manifest("one.wasm"));
-    let binary = ground.path("duebox");
+    publish(&fixture.path("volume"), 1, &manifest("one.wasm"));
+    let binary = fixture.path("duebox");
     fs::copy(duebox_binary(), &binary).unwrap();
-    // The root of the image: all of it read-only, but for the cache, which is the daemon's alone.
+    // The root of the image is read-only, except for the cache.
     let script = format!(
         "mount -t tmpfs tmpfs /var/cache && mkdir -m 0700 {CACHE} && chown {USER}:{USER} {CACHE} \
          && mount -o remount,bind,ro / && mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp \
@@ -73,9 +73,9 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
          && exec setpriv --reuid {USER} --regid {USER} --clear-groups --no-new-privs --bounding-set=-all \
             {} run --manifest {}",
         binary.display(),
-        ground.path("volume/duebox.toml").display()
+        fixture.path("volume/duebox.toml").display()
     );
-    let mut daemon = Daemon::start_with(&ground.path("volume/duebox.toml"), |command| {
+    let mut daemon = Daemon::start_with(&fixture.path("volume/duebox.toml"), |command| {
         let mut inside = Command::new("unshare");
         inside.args(["--mount", "sh", "-c", &script]);
         inside.env("DUEBOX_LOG_FORMAT", "json").env("DUEBOX_LISTEN", "127.0.0.1:0");
@@ -89,21 +89,21 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     assert!(status.lines().any(is_user), "{status}");
     let cached = format!("/proc/{}/root{CACHE}", daemon.pid());
     eventually("what was compiled is kept", || fs::read_dir(&cached).unwrap().next().is_some());
-    push_jobs(&ground, 3);
+    push_jobs(&fixture, 3);
     eventually("they are done", || daemon.count(|line| settled_as(line, "done")) == 3);
 
-    publish(&ground.path("volume"), 2, &manifest("two.wasm"));
+    publish(&fixture.path("volume"), 2, &manifest("two.wasm"));
     daemon.wait_for_line("the other module", |line| line.message().starts_with("a new module"));
-    push_jobs(&ground, 3);
+    push_jobs(&fixture, 3);
     eventually("they are done", || daemon.count(|line| settled_as(line, "done")) == 6);
     assert!(daemon.terminate().success());
 }
 
-fn push_jobs(ground: &Ground, count: usize) {
-    // The command line reads a manifest of its own: that of the pod lies behind the link.
-    let text = fs::read_to_string(ground.path("volume/duebox.toml")).unwrap();
-    ground.write("duebox.toml", text);
-    push_many(ground, "work", count);
+fn push_jobs(fixture: &Fixture, count: usize) {
+    // The command line has its own manifest, because that of the pod is behind the link.
+    let text = fs::read_to_string(fixture.path("volume/duebox.toml")).unwrap();
+    fixture.write("duebox.toml", text);
+    push_many(fixture, "work", count);
 }
 
 #[test]
@@ -128,14 +128,14 @@ fn the_image_and_the_pod_agree() {
     for kept in ["read_only: true", "no-new-privileges:true", "stop_grace_period"] {
         assert!(compose.contains(kept), "compose lost {kept}");
     }
-    // Without a shell, commands are lists.
+    // The image has no shell, so commands are lists.
     for line in image
         .lines()
         .filter(|line| line.trim_start().starts_with("CMD") || line.starts_with("ENTRYPOINT"))
     {
         assert!(line.contains('['), "{line} needs a shell");
     }
-    // What the build copies in must not be left out: the workspace has these members.
+    // The build must copy every member of the workspace.
     let workspace = file("Cargo.toml");
     let members = workspace.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
     let members: Vec<String> = serde_json::from_str(members).unwrap();
@@ -148,8 +148,8 @@ fn the_image_and_the_pod_agree() {
 }
 
 #[test]
-fn the_manifests_of_the_examples_are_good() {
-    let ground = Ground::new();
+fn the_manifests_of_the_examples_are_valid() {
+    let fixture = Fixture::new();
     let map = file("examples/sidecar/k8s/config.yaml");
     let (_, text) = map.split_once("duebox.toml: |\n").unwrap();
     let in_pod: String = text
@@ -161,10 +161,10 @@ fn the_manifests_of_the_examples_are_good() {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("handlers/build");
     for (name, text) in [("pod.toml", in_pod), ("compose.toml", beside)] {
         let text = text.replace("/opt/handlers/", &format!("{}/", handlers.display()));
-        ground.write(name, text);
+        fixture.write(name, text);
         let output = Command::new(duebox_binary())
             .args(["check", "--manifest", name])
-            .current_dir(ground.path(""))
+            .current_dir(fixture.path(""))
             .env("REDIS_URL", "redis://shop-redis:6379/0")
             .env("HANDLERS", &handlers)
             .output()

@@ -1,4 +1,4 @@
-//! The managed Redis: started with the daemon and stopped with it, and its data outlives them both.
+//! The managed Redis starts and stops with the daemon, and its data survives both.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::support::redis_state::Store;
 
 const TOPIC: &str = "work";
 
-/// A folder with a manifest whose Redis is the daemon's own. Dropping it ends a Redis that a killed
+/// A folder with a manifest for a managed Redis. Dropping it ends a Redis that a killed
 /// daemon left behind.
 struct Home(TempDir);
 
@@ -47,7 +47,7 @@ impl Home {
         Store::new(&self.url())
     }
 
-    /// True if a server answers there.
+    /// Whether a server replies.
     fn answers(&self) -> bool {
         redis::Client::open(self.url()).unwrap().get_connection().is_ok()
     }
@@ -57,7 +57,7 @@ impl Home {
         info.get("process_id").unwrap()
     }
 
-    /// Pushes with the binary itself: it finds the managed Redis by the manifest.
+    /// Pushes with the binary, which finds the managed Redis through the manifest.
     fn push(&self, args: &[&str], lines: usize) {
         let text = "{}\n".repeat(lines);
         std::fs::write(self.path("lines"), text).unwrap();
@@ -87,8 +87,8 @@ fn kill(pid: &str) {
 }
 
 #[test]
-fn it_stops_with_the_daemon_and_has_its_data_at_the_next_start() {
-    let home = Home::new(&Handler::says("ran"));
+fn it_stops_with_the_daemon_and_keeps_its_data() {
+    let home = Home::new(&Handler::logs("ran"));
     let mut daemon = home.start();
     home.push(&["{}", "--id", "later", "--in", "10h"], 0);
     home.push(&["{}", "--id", "now"], 0);
@@ -109,9 +109,9 @@ fn it_stops_with_the_daemon_and_has_its_data_at_the_next_start() {
 }
 
 #[test]
-fn what_a_killed_daemon_leaves_behind_is_adopted_or_loaded() {
+fn the_redis_of_a_killed_daemon_is_adopted_or_loaded() {
     const JOBS: usize = 300;
-    let home = Home::new(&Handler::says("ran").naps(std::time::Duration::from_millis(20)));
+    let home = Home::new(&Handler::logs("ran").naps(std::time::Duration::from_millis(20)));
     let mut daemon = home.start();
     home.push(&["@lines", "--lines", "--id", "job"], JOBS);
     let mut settled = Vec::new();
@@ -141,8 +141,8 @@ fn what_a_killed_daemon_leaves_behind_is_adopted_or_loaded() {
 }
 
 #[test]
-fn a_redis_that_dies_is_started_again() {
-    let home = Home::new(&Handler::says("ran").naps(std::time::Duration::from_millis(10)));
+fn a_redis_that_dies_is_restarted() {
+    let home = Home::new(&Handler::logs("ran").naps(std::time::Duration::from_millis(10)));
     let mut daemon = home.start();
     home.push(&["@lines", "--lines", "--id", "job"], 400);
     eventually("some are settled", || daemon.count(is_verdict) >= 100);

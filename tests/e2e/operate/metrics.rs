@@ -1,5 +1,5 @@
-//! The page that Prometheus scrapes: it is well formed, tells what was done, and is what the dashboard and the
-//! alerts ask for.
+//! The Prometheus page is well formed, reports what happened, and has every metric that the dashboard and the
+//! alerts query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -11,10 +11,10 @@ use duebox_harness::{Daemon, eventually};
 
 use crate::support::client::{address, ask, get};
 use crate::support::exposition::Page;
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
 use crate::support::producer::push_many;
-use crate::support::puppet::{PUPPET, push_wishes, wish};
+use crate::support::puppet::{PUPPET, puppet_job, push_jobs};
 
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -24,33 +24,33 @@ fn page(at: SocketAddr) -> Page {
     Page::read(answer.text())
 }
 
-/// A daemon that has done a bit of everything.
-fn busy() -> (Ground, Daemon, SocketAddr) {
-    let ground = Ground::new();
-    ground.write("puppet.wat", PUPPET);
+/// A daemon that has run jobs of every kind.
+fn busy() -> (Fixture, Daemon, SocketAddr) {
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
     let keys = "max_attempts = 1\nsandbox = { fuel = 1000000 }";
     let traps = topic("traps", "traps.wat", "on = { trap = \"discard\" }");
     let canary = "canary = { handler = \"other.wasm\", percent = 10 }\n";
-    ground.write("traps.wat", hostile("trap_unreachable"));
-    ground.write("idle.wasm", Handler::says("idle").wasm());
-    ground.write("other.wasm", Handler::says("other").wasm());
+    fixture.write("traps.wat", hostile("trap_unreachable"));
+    fixture.write("idle.wasm", Handler::logs("idle").wasm());
+    fixture.write("other.wasm", Handler::logs("other").wasm());
     let pulled = "[topics.\"pulled\"]\n".to_owned();
     let topics =
         [topic("work", "puppet.wat", keys), topic("idle", "idle.wasm", canary), traps, pulled];
-    ground.manifest("", &topics);
-    let daemon = ground.start();
+    fixture.manifest("", &topics);
+    let daemon = fixture.start();
     let at = address(&daemon);
-    (ground, daemon, at)
+    (fixture, daemon, at)
 }
 
 #[test]
-fn a_page_tells_what_was_done_and_breaks_no_rule() {
-    let (ground, _daemon, at) = busy();
+fn the_metrics_match_what_happened_and_are_well_formed() {
+    let (fixture, _daemon, at) = busy();
     let fresh = page(at);
     assert_eq!(fresh.faults(), Vec::<String>::new());
-    push_wishes(&ground, "work", &[wish("a", "l-", "{}"), wish("b", "lN", "{}")]);
-    push_many(&ground, "traps", 1);
-    push_many(&ground, "pulled", 7);
+    push_jobs(&fixture, "work", &[puppet_job("a", "l-", "{}"), puppet_job("b", "lN", "{}")]);
+    push_many(&fixture, "traps", 1);
+    push_many(&fixture, "pulled", 7);
     let work = [("topic", "work")];
     eventually("all three are settled", || page(at).value("duebox_jobs_settled_total", &[]) == 3.0);
     eventually("a page is a second old at most", || {
@@ -83,8 +83,8 @@ fn a_page_tells_what_was_done_and_breaks_no_rule() {
 }
 
 #[test]
-fn who_asks_for_open_metrics_gets_it() {
-    let (_ground, _daemon, at) = busy();
+fn open_metrics_is_served_on_request() {
+    let (_fixture, _daemon, at) = busy();
     let accept = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3";
     let answer = ask(at, "GET /metrics", &[("accept", accept)], b"");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -95,8 +95,8 @@ fn who_asks_for_open_metrics_gets_it() {
 }
 
 #[test]
-fn dashboard_and_alerts_ask_for_what_is_there() {
-    let (_ground, _daemon, at) = busy();
+fn dashboard_and_alerts_query_existing_metrics() {
+    let (_fixture, _daemon, at) = busy();
     let known = page(at).names();
     let asked = |text: &str| -> BTreeSet<String> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -110,7 +110,7 @@ fn dashboard_and_alerts_ask_for_what_is_there() {
         let asked = asked(&text);
         assert!(asked.len() > 10, "{file} asks for {asked:?}");
         all.extend(asked.clone());
-        // Redis tells of a bound only where it has one, and of its disk only where it writes to one.
+        // Redis reports a memory limit only if it has one, and disk errors only if it persists.
         let absent: Vec<_> = asked
             .difference(&known)
             .filter(|name| !name.starts_with("duebox_redis_memory_limit"))
@@ -136,7 +136,7 @@ fn reference() -> BTreeMap<String, (String, BTreeSet<String>)> {
 
 #[test]
 fn the_reference_lists_every_metric_with_its_type_and_labels() {
-    let (_ground, _daemon, at) = busy();
+    let (_fixture, _daemon, at) = busy();
     let (page, listed) = (page(at), reference());
     for (name, (_, kind)) in &page.families {
         let known = listed.get(name);
@@ -157,26 +157,26 @@ fn the_reference_lists_every_metric_with_its_type_and_labels() {
     assert!(absent.is_empty(), "docs/reference/metrics.md lists what is not served: {absent:?}");
 }
 
-/// Prometheus' own judge, where it is installed.
+/// Checks with promtool, if it is installed.
 #[test]
-fn promtool_finds_no_fault() {
+fn promtool_accepts_the_metrics() {
     let run = |words: &[&str], input: &[u8]| {
         let mut command = Command::new("promtool");
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().ok()?;
         child.stdin.take().unwrap().write_all(input).unwrap();
         let output = child.wait_with_output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(output.status.success(), "promtool {words:?}: {said}");
-        Some(said)
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        assert!(output.status.success(), "promtool {words:?}: {printed}");
+        Some(printed)
     };
-    let (_ground, _daemon, at) = busy();
-    let Some(said) = run(&["check", "metrics"], get(at, "/metrics").text().as_bytes()) else {
+    let (_fixture, _daemon, at) = busy();
+    let Some(printed) = run(&["check", "metrics"], get(at, "/metrics").text().as_bytes()) else {
         println!("promtool is not installed: only our own rules were applied");
         return;
     };
-    assert_eq!(said, "");
+    assert_eq!(printed, "");
     run(&["check", "rules", example("alerts.yml").to_str().unwrap()], b"");
     run(&["check", "config", example("prometheus.yml").to_str().unwrap()], b"");
 }
@@ -187,9 +187,9 @@ fn example(file: &str) -> PathBuf {
 }
 
 #[test]
-fn what_consumers_settle_is_counted_by_verdict_and_class() {
-    let (_ground, _daemon, at) =
-        crate::support::client::ground("[topics.mail]\nmax_attempts = 1\n");
+fn verdicts_of_consumers_are_counted_by_class() {
+    let (_fixture, _daemon, at) =
+        crate::support::client::fixture("[topics.mail]\nmax_attempts = 1\n");
     let settle = |id: &str, verdict: &str| {
         let job = serde_json::json!({ "id": id }).to_string();
         assert_eq!(crate::support::client::post(at, "/v1/topics/mail/jobs", &job).status, 201);
@@ -197,7 +197,7 @@ fn what_consumers_settle_is_counted_by_verdict_and_class() {
         let token = serde_json::json!({ "token": leased["jobs"][0]["token"] }).to_string();
         let path = format!("/v1/topics/mail/jobs/{id}/{verdict}");
         let first = crate::support::client::post(at, &path, &token).status;
-        // What was settled before is lost, and counts no more.
+        // A second verdict is lost and not counted.
         let second = crate::support::client::post(at, &path, &token).status;
         assert_eq!((first, second), (200, 409), "{verdict}");
     };

@@ -1,15 +1,15 @@
-//! What people see of a job and do about it while a daemon runs: looked at wherever it is, run now, dug
-//! up and forgotten; and what the daemon forgets by itself.
+//! Operator commands on single jobs while a daemon runs: show, run now, requeue and purge. Also the automatic
+//! pruning of old jobs.
 
 use std::time::Duration;
 
 use duebox_harness::eventually;
 use serde_json::Value;
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
-use crate::support::log::{is_said, settled_as};
-use crate::support::puppet::{PUPPET, count_settled, push_wishes, wish};
+use crate::support::log::{is_handler_line, settled_as};
+use crate::support::puppet::{PUPPET, count_settled, puppet_job, push_jobs};
 use crate::support::redis_state::key;
 
 const TOPIC: &str = "work";
@@ -23,29 +23,29 @@ const PICKY: &str = r#"(module
     (if (i32.eq (i32.load8_u (i32.const 64)) (i32.const 0x74)) (then (unreachable)))
     (i32.eq (i32.load8_u (i32.const 64)) (i32.const 0x6e))))"#;
 
-fn ground(module: &str, keys: &str) -> Ground {
-    let ground = Ground::new();
-    ground.write("work.wat", module);
-    ground.manifest("", &[topic(TOPIC, "work.wat", keys)]);
-    ground
+fn fixture(module: &str, keys: &str) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", module);
+    fixture.manifest("", &[topic(TOPIC, "work.wat", keys)]);
+    fixture
 }
 
-fn ask(ground: &Ground, words: &[&str]) -> Value {
-    serde_json::from_str(&ground.duebox(&[words, &["--json"]].concat())).unwrap()
+fn ask(fixture: &Fixture, words: &[&str]) -> Value {
+    serde_json::from_str(&fixture.duebox(&[words, &["--json"]].concat())).unwrap()
 }
 
 #[test]
-fn a_job_can_be_looked_at_from_its_push_to_its_grave() {
-    let module = Handler::says("working").naps(Duration::from_secs(3)).nacks().wat();
-    let ground = ground(&module, "max_attempts = 2\nbackoff = \"1h\"");
-    let daemon = ground.start();
-    let get = || ask(&ground, &["get", TOPIC, "42"]);
-    ground.duebox(&["push", TOPIC, "{}", "--id", "42", "--in", "1h", "--header", "a=b"]);
+fn a_job_is_shown_in_every_state() {
+    let module = Handler::logs("working").naps(Duration::from_secs(3)).nacks().wat();
+    let fixture = fixture(&module, "max_attempts = 2\nbackoff = \"1h\"");
+    let daemon = fixture.start();
+    let get = || ask(&fixture, &["get", TOPIC, "42"]);
+    fixture.duebox(&["push", TOPIC, "{}", "--id", "42", "--in", "1h", "--header", "a=b"]);
     let job = get();
     assert_eq!((&job["state"], &job["options"]["headers"]["a"]), (&"pending".into(), &"b".into()));
 
-    ground.duebox(&["run-now", TOPIC, "42"]);
-    daemon.wait_for_line("it runs", is_said);
+    fixture.duebox(&["run-now", TOPIC, "42"]);
+    daemon.wait_for_line("it runs", is_handler_line);
     let job = get();
     let (lease, now) = (&job["lease"], job["now_ms"].as_u64().unwrap());
     assert_eq!(job["state"], "unack", "{job}");
@@ -62,46 +62,46 @@ fn a_job_can_be_looked_at_from_its_push_to_its_grave() {
     );
     assert!(job["due_at_ms"].as_u64().unwrap() > now + 3_000_000, "in an hour: {job}");
 
-    ground.duebox(&["run-now", TOPIC, "42"]);
+    fixture.duebox(&["run-now", TOPIC, "42"]);
     daemon.wait_for_line("it dies", |line| settled_as(line, "dead"));
-    let shown = ask(&ground, &["dead", "show", TOPIC, "42"]);
+    let shown = ask(&fixture, &["dead", "show", TOPIC, "42"]);
     let info = &shown["dead"]["info"];
     assert_eq!((&info["class"], &info["attempt"]), (&"nack".into(), &2.into()));
     assert!(info["log"][0].as_str().unwrap().contains("working"), "{info}");
     assert_eq!(info["digest"].as_str().unwrap().len(), 64, "{info}");
     assert_eq!(shown["payload"], "{}");
-    let text = ground.duebox(&["dead", "show", TOPIC, "42"]);
+    let text = fixture.duebox(&["dead", "show", TOPIC, "42"]);
     assert!(text.contains("working") && text.contains("state    dead"), "{text}");
 }
 
 #[test]
 fn the_dead_of_one_class_run_again_and_the_others_are_purged() {
-    let ground = ground(PICKY, "on = { trap = \"dead\", nack = \"dead\" }");
-    let store = ground.store();
-    let daemon = ground.start();
-    let jobs = ["n-0", "t-1", "n-2", "t-3", "n-4"].map(|id| wish(id, id, "{}"));
-    push_wishes(&ground, TOPIC, &jobs);
+    let fixture = fixture(PICKY, "on = { trap = \"dead\", nack = \"dead\" }");
+    let store = fixture.store();
+    let daemon = fixture.start();
+    let jobs = ["n-0", "t-1", "n-2", "t-3", "n-4"].map(|id| puppet_job(id, id, "{}"));
+    push_jobs(&fixture, TOPIC, &jobs);
     eventually("all are dead", || store.stage(TOPIC, "dead").len() == 5);
-    let list = ask(&ground, &["dead", "list", TOPIC, "--class", "trap"]);
+    let list = ask(&fixture, &["dead", "list", TOPIC, "--class", "trap"]);
     let trapped = list["jobs"].as_array().unwrap();
     assert_eq!(trapped.len(), 2, "{list}");
-    let requeued = ask(&ground, &["dead", "requeue", TOPIC, "--class", "trap"]);
+    let requeued = ask(&fixture, &["dead", "requeue", TOPIC, "--class", "trap"]);
     assert_eq!((&requeued["requeued"], &requeued["not_requeued"]), (&2.into(), &0.into()));
     eventually("they die again", || count_settled(&[&daemon], "dead") == 7);
     eventually("all are dead", || store.stage(TOPIC, "dead").len() == 5);
-    let purged = ask(&ground, &["dead", "purge", TOPIC, "--class", "nack"]);
+    let purged = ask(&fixture, &["dead", "purge", TOPIC, "--class", "nack"]);
     assert_eq!(purged["purged"], 3);
     let left: Vec<String> = store.stage(TOPIC, "dead").into_iter().collect();
     assert_eq!(left, ["t-1", "t-3"]);
 }
 
 #[test]
-fn what_has_ended_is_forgotten_in_time() {
+fn ended_jobs_are_pruned() {
     let keys = "done_retention = \"1s\"\nunique_for = \"1s\"\nretention = \"1s\"\nmax_attempts = 1";
-    let ground = ground(PUPPET, keys);
-    let store = ground.store();
-    let daemon = ground.start();
-    push_wishes(&ground, TOPIC, &[wish("done", "r: 42", "{}"), wish("dead", "N", "{}")]);
+    let fixture = fixture(PUPPET, keys);
+    let store = fixture.store();
+    let daemon = fixture.start();
+    push_jobs(&fixture, TOPIC, &[puppet_job("done", "r: 42", "{}"), puppet_job("dead", "N", "{}")]);
     eventually("both have ended", || {
         count_settled(&[&daemon], "done") == 1 && count_settled(&[&daemon], "dead") == 1
     });
@@ -113,12 +113,12 @@ fn what_has_ended_is_forgotten_in_time() {
 }
 
 #[test]
-fn a_dead_job_keeps_the_place_where_it_trapped() {
-    let ground = ground(&hostile("trap_unreachable"), "max_attempts = 1");
-    let daemon = ground.start();
-    ground.duebox(&["push", TOPIC, "--id", "1"]);
+fn a_dead_job_keeps_its_backtrace() {
+    let fixture = fixture(&hostile("trap_unreachable"), "max_attempts = 1");
+    let daemon = fixture.start();
+    fixture.duebox(&["push", TOPIC, "--id", "1"]);
     daemon.wait_for_line("it dies", |line| settled_as(line, "dead"));
-    let info = ask(&ground, &["dead", "show", TOPIC, "1"])["dead"]["info"].clone();
+    let info = ask(&fixture, &["dead", "show", TOPIC, "1"])["dead"]["info"].clone();
     assert_eq!((&info["class"], info["digest"].as_str().unwrap().len()), (&"trap".into(), 64));
     assert!(info["reason"].as_str().unwrap().contains("unreachable"), "{info}");
 }

@@ -1,42 +1,41 @@
-//! What a daemon refuses to start on: each gets one message that names the thing and the remedy, an
-//! exit code that says whose fault it is, and leaves every key as it was.
+//! Errors at the start of a daemon: one message with the cause and the remedy, an exit code, and no changed key.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use duebox_harness::{Daemon, RedisServer};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
 use crate::support::producer::push;
 
 const BAD_INPUT: i32 = 2;
 const FAILED: i32 = 1;
 
-/// Starts a daemon that must refuse, and answers what it said.
-fn refused(ground: &Ground, exit: i32) -> String {
-    let before = ground.store().dump();
-    let mut daemon = Daemon::start(&ground.path("duebox.toml"));
+/// Starts a daemon that must refuse to start, and returns its log.
+fn refused(fixture: &Fixture, exit: i32) -> String {
+    let before = fixture.store().dump();
+    let mut daemon = Daemon::start(&fixture.path("duebox.toml"));
     let status = daemon.wait_exit();
-    let said: Vec<String> = daemon.lines().iter().map(|line| line.text().to_owned()).collect();
-    let said = said.join("\n");
-    assert_eq!(status.code(), Some(exit), "{said}");
-    assert_eq!(daemon.count(|line| line.message() == "ready"), 0, "{said}");
-    assert_eq!(ground.store().dump(), before, "keys have changed");
-    said
+    let printed: Vec<String> = daemon.lines().iter().map(|line| line.text().to_owned()).collect();
+    let printed = printed.join("\n");
+    assert_eq!(status.code(), Some(exit), "{printed}");
+    assert_eq!(daemon.count(|line| line.message() == "ready"), 0, "{printed}");
+    assert_eq!(fixture.store().dump(), before, "keys have changed");
+    printed
 }
 
-/// Ground with a job that waits, so that there is something to lose.
-fn ground() -> Ground {
-    let ground = Ground::new();
-    push(&ground, "work", "waiting", 0);
-    ground
+/// A fixture with a waiting job, which must not change.
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    push(&fixture, "work", "waiting", 0);
+    fixture
 }
 
 #[test]
 fn modules_that_cannot_serve() {
-    let ground = ground();
-    let whole = Handler::says("whole").wasm();
+    let fixture = fixture();
+    let whole = Handler::logs("whole").wasm();
     let module =
         |body: &str| format!("(module {body} (memory (export \"memory\") 1))").into_bytes();
     let importing = |import: &str| {
@@ -46,8 +45,8 @@ fn modules_that_cannot_serve() {
     };
     for (name, content, words) in [
         ("empty.wasm", vec![], ["is empty", "rename it into place"]),
-        ("half.wasm", whole[..whole.len() / 2].to_vec(), ["ends in the middle", "rename it"]),
-        ("bytes.wasm", vec![0xff, 0], ["no WebAssembly module", "give the file"]),
+        ("half.wasm", whole[..whole.len() / 2].to_vec(), ["is truncated", "rename it"]),
+        ("bytes.wasm", vec![0xff, 0], ["not a WebAssembly module", "use the file"]),
         ("text.wat", b"(module (func".to_vec(), ["text does not parse", "line 1"]),
         ("bare.wat", module(""), ["no function `handle`", "export `handle(len: i32) -> i32`"]),
         (
@@ -78,21 +77,21 @@ fn modules_that_cannot_serve() {
             ["exports `_start`", "build a reactor"],
         ),
     ] {
-        ground.write(name, content);
-        ground.manifest("", &[topic("work", name, "")]);
-        let said = refused(&ground, BAD_INPUT);
+        fixture.write(name, content);
+        fixture.manifest("", &[topic("work", name, "")]);
+        let printed = refused(&fixture, BAD_INPUT);
         for word in words.into_iter().chain([name, "topic work"]) {
-            assert!(said.contains(word), "{word:?} is not in:\n{said}");
+            assert!(printed.contains(word), "{word:?} is not in:\n{printed}");
         }
     }
 }
 
 #[test]
 fn every_bad_module_is_named_at_once() {
-    let ground = ground();
-    ground.write("good.wat", Handler::says("good").wat());
-    ground.write("bad.wat", "(module");
-    ground.manifest(
+    let fixture = fixture();
+    fixture.write("good.wat", Handler::logs("good").wat());
+    fixture.write("bad.wat", "(module");
+    fixture.manifest(
         "",
         &[
             topic("good", "good.wat", ""),
@@ -100,18 +99,18 @@ fn every_bad_module_is_named_at_once() {
             topic("gone", "gone.wasm", ""),
         ],
     );
-    let said = refused(&ground, BAD_INPUT);
+    let printed = refused(&fixture, BAD_INPUT);
     assert!(
-        said.contains("bad.wat is refused") && said.contains("gone.wasm cannot be read"),
-        "{said}"
+        printed.contains("bad.wat is refused") && printed.contains("gone.wasm cannot be read"),
+        "{printed}"
     );
-    assert!(!said.contains("topic good"), "{said}");
+    assert!(!printed.contains("topic good"), "{printed}");
 }
 
 #[test]
-fn manifests_that_cannot_be_read() {
-    let ground = ground();
-    ground.write("work.wat", hostile("returns_seven"));
+fn invalid_manifests() {
+    let fixture = fixture();
+    fixture.write("work.wat", hostile("returns_seven"));
     for (topics, words) in [
         ("[topics.work\nhandler = \"work.wat\"", ["duebox.toml", "topics.work"]),
         ("[topics.work]\nhandler = \"work.wat\"\nspeed = 9", ["speed", "hint"]),
@@ -120,90 +119,96 @@ fn manifests_that_cannot_be_read() {
         ("[topics.work]\nhandler = \"work.wat\"\nttr = 30", ["ttr", "hint"]),
         ("[topics.\"a b\"]\nhandler = \"work.wat\"", ["a b", "hint"]),
         ("[topics.work]\nhandler = \"${DUEBOX_TEST_UNSET}\"", ["DUEBOX_TEST_UNSET", "hint"]),
-        ("[server]\ncors = [\"https://*.example\"]", ["cors", "each is named by itself"]),
+        ("[server]\ncors = [\"https://*.example\"]", ["cors", "list each origin"]),
     ] {
-        ground.manifest("", &[topics.to_owned()]);
-        let said = refused(&ground, BAD_INPUT);
+        fixture.manifest("", &[topics.to_owned()]);
+        let printed = refused(&fixture, BAD_INPUT);
         for word in words {
-            assert!(said.contains(word), "{word:?} is not in:\n{said}");
+            assert!(printed.contains(word), "{word:?} is not in:\n{printed}");
         }
     }
-    std::fs::remove_file(ground.path("duebox.toml")).unwrap();
-    let said = refused(&ground, BAD_INPUT);
-    assert!(said.contains("duebox.toml") && said.contains("hint"), "{said}");
+    std::fs::remove_file(fixture.path("duebox.toml")).unwrap();
+    let printed = refused(&fixture, BAD_INPUT);
+    assert!(printed.contains("duebox.toml") && printed.contains("hint"), "{printed}");
 }
 
 #[test]
-fn a_redis_that_may_throw_jobs_away() {
-    let ground = Ground::on(RedisServer::with_args(&["--maxmemory-policy", "allkeys-lru"]));
-    with_a_good_topic(&ground);
-    let said = refused(&ground, FAILED);
+fn a_redis_that_may_evict_jobs() {
+    let fixture = Fixture::on(RedisServer::with_args(&["--maxmemory-policy", "allkeys-lru"]));
+    with_a_good_topic(&fixture);
+    let printed = refused(&fixture, FAILED);
     for word in ["allkeys-lru", "evict", "CONFIG SET maxmemory-policy noeviction"] {
-        assert!(said.contains(word), "{said}");
+        assert!(printed.contains(word), "{printed}");
     }
-    ground.redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    ground.start();
+    fixture.redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    fixture.start();
 }
 
 #[test]
 fn a_redis_that_is_too_old() {
-    let ground = Ground::new();
-    with_a_good_topic(&ground);
-    let old = older_version(&ground.redis);
-    let text = std::fs::read_to_string(ground.path("duebox.toml")).unwrap();
-    ground.write(
+    let fixture = Fixture::new();
+    with_a_good_topic(&fixture);
+    let old = older_version(&fixture.redis);
+    let text = std::fs::read_to_string(fixture.path("duebox.toml")).unwrap();
+    fixture.write(
         "duebox.toml",
-        text.replace(&ground.redis.url(), &format!("redis://127.0.0.1:{old}/0")),
+        text.replace(&fixture.redis.url(), &format!("redis://127.0.0.1:{old}/0")),
     );
-    let said = refused(&ground, FAILED);
-    assert!(said.contains("is version \\\"6.") || said.contains("is version \"6."), "{said}");
-    assert!(said.contains("7.0 or newer"), "{said}");
+    let printed = refused(&fixture, FAILED);
+    assert!(
+        printed.contains("is version \\\"6.") || printed.contains("is version \"6."),
+        "{printed}"
+    );
+    assert!(printed.contains("7.0 or newer"), "{printed}");
 }
 
 #[test]
-fn a_redis_that_is_not_there_or_wants_a_password() {
-    let mut ground = Ground::on(RedisServer::with_args(&["--requirepass", "open sesame"]));
-    with_a_good_topic(&ground);
-    let said = unconnected(&ground);
-    assert!(said.contains("NOAUTH") || said.contains("uthentication"), "{said}");
-    let secret = ground.write("secret", "open sesame\n");
-    let text = std::fs::read_to_string(ground.path("duebox.toml")).unwrap();
+fn an_absent_redis_and_a_missing_password() {
+    let mut fixture = Fixture::on(RedisServer::with_args(&["--requirepass", "open sesame"]));
+    with_a_good_topic(&fixture);
+    let printed = unconnected(&fixture);
+    assert!(printed.contains("NOAUTH") || printed.contains("uthentication"), "{printed}");
+    let secret = fixture.write("secret", "open sesame\n");
+    let text = std::fs::read_to_string(fixture.path("duebox.toml")).unwrap();
     let password = format!("poll = \"200ms\"\npassword = {{ file = \"{}\" }}", secret.display());
-    ground.write("duebox.toml", text.replace("poll = \"200ms\"", &password));
-    drop(ground.start());
-    ground.redis.stop();
-    let said = unconnected(&ground);
-    let address = format!("127.0.0.1:{}", ground.redis.port());
-    assert!(said.contains(&address) && said.contains("start it, or correct redis.url"), "{said}");
-    assert!(!said.contains("sesame"), "the password is in the log: {said}");
+    fixture.write("duebox.toml", text.replace("poll = \"200ms\"", &password));
+    drop(fixture.start());
+    fixture.redis.stop();
+    let printed = unconnected(&fixture);
+    let address = format!("127.0.0.1:{}", fixture.redis.port());
+    assert!(
+        printed.contains(&address) && printed.contains("start it, or correct redis.url"),
+        "{printed}"
+    );
+    assert!(!printed.contains("sesame"), "the password is in the log: {printed}");
 }
 
 #[test]
-fn missing_persistence_is_warned_about_and_no_more() {
-    let warned = |ground: &Ground| {
-        with_a_good_topic(ground);
-        let daemon = ground.start();
+fn missing_persistence_is_only_a_warning() {
+    let warned = |fixture: &Fixture| {
+        with_a_good_topic(fixture);
+        let daemon = fixture.start();
         daemon
             .count(|l| l.has("level", "WARN") && l.message().starts_with("Redis persists nothing"))
     };
-    assert_eq!((warned(&Ground::new()), warned(&Ground::persistent())), (1, 0));
+    assert_eq!((warned(&Fixture::new()), warned(&Fixture::persistent())), (1, 0));
 }
 
-fn with_a_good_topic(ground: &Ground) {
-    ground.write("work.wat", Handler::says("ran").wat());
-    ground.manifest("", &[topic("work", "work.wat", "")]);
+fn with_a_good_topic(fixture: &Fixture) {
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    fixture.manifest("", &[topic("work", "work.wat", "")]);
 }
 
-/// A daemon that gets no connection: what it said.
-fn unconnected(ground: &Ground) -> String {
-    let mut daemon = Daemon::start(&ground.path("duebox.toml"));
+/// The log of a daemon that cannot connect.
+fn unconnected(fixture: &Fixture) -> String {
+    let mut daemon = Daemon::start(&fixture.path("duebox.toml"));
     let status = daemon.wait_exit();
-    let said: Vec<String> = daemon.lines().iter().map(|line| line.text().to_owned()).collect();
-    assert_eq!(status.code(), Some(FAILED), "{said:?}");
-    said.join("\n")
+    let printed: Vec<String> = daemon.lines().iter().map(|line| line.text().to_owned()).collect();
+    assert_eq!(status.code(), Some(FAILED), "{printed:?}");
+    printed.join("\n")
 }
 
-/// The port of a way to this Redis on which it says that it is of version 6.
+/// The port of a proxy through which this Redis reports version 6.
 fn older_version(redis: &RedisServer) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (port, redis_port) = (listener.local_addr().unwrap().port(), redis.port());

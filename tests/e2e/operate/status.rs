@@ -1,4 +1,4 @@
-//! What attempts cost, in the log and in `duebox stats`; and what a daemon says of itself while it lives.
+//! The cost of attempts in the log and in `duebox stats`, and the status that a daemon publishes.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use duebox_harness::eventually;
 use redis::cmd;
 use serde_json::Value;
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, digest};
 use crate::support::log::{is_verdict, settled_as};
 use crate::support::producer::push_many;
-use crate::support::puppet::{PUPPET, push_wishes, wish};
+use crate::support::puppet::{PUPPET, puppet_job, push_jobs};
 
 const TOPIC: &str = "work";
 
-fn stats(ground: &Ground, words: &[&str]) -> Value {
+fn stats(fixture: &Fixture, words: &[&str]) -> Value {
     let words = [&["stats", "--json"], words].concat();
-    serde_json::from_str(&ground.duebox(&words)).unwrap()
+    serde_json::from_str(&fixture.duebox(&words)).unwrap()
 }
 
 #[test]
-fn a_line_says_what_its_attempt_cost_and_the_last_line_the_sums() {
-    let ground = Ground::new();
-    ground.write("puppet.wat", PUPPET);
-    ground.manifest("", &[topic(TOPIC, "puppet.wat", "sandbox = { fuel = 1000000 }")]);
-    let mut daemon = ground.start();
+fn log_lines_show_the_cost_of_attempts_and_the_last_one_the_sums() {
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
+    fixture.manifest("", &[topic(TOPIC, "puppet.wat", "sandbox = { fuel = 1000000 }")]);
+    let mut daemon = fixture.start();
     let payload = format!("l{}", "-".repeat(99));
-    push_wishes(&ground, TOPIC, &[wish("a", &payload, "{}")]);
+    push_jobs(&fixture, TOPIC, &[puppet_job("a", &payload, "{}")]);
     let line = daemon.wait_for_line("its verdict", |line| settled_as(line, "done"));
     let number = |name: &str| line.number(name).unwrap_or_else(|| panic!("{}", line.text()));
     // The handler reads its hundred bytes and logs them; memory is one page.
@@ -37,7 +37,7 @@ fn a_line_says_what_its_attempt_cost_and_the_last_line_the_sums() {
     assert!(cpu > 0.0 && cpu <= wall, "{}", line.text());
     assert_eq!(line.number("log_lines_dropped"), None, "there is nothing to say of it");
 
-    push_wishes(&ground, TOPIC, &[wish("b", "lN", r#"{"max_attempts":1}"#)]);
+    push_jobs(&fixture, TOPIC, &[puppet_job("b", "lN", r#"{"max_attempts":1}"#)]);
     daemon.wait_for_line("the other", |line| settled_as(line, "dead"));
     assert!(daemon.terminate().success());
     let sums = daemon.wait_for_line("the sums", |line| line.message() == "done");
@@ -54,86 +54,86 @@ fn a_line_says_what_its_attempt_cost_and_the_last_line_the_sums() {
 
 #[test]
 fn stats_show_the_handlers_of_all_daemons_by_module() {
-    let ground = Ground::new();
-    let (good, bad) = (Handler::says("good").wasm(), Handler::says("bad").nacks().wasm());
-    ground.write("work.wasm", &good);
+    let fixture = Fixture::new();
+    let (good, bad) = (Handler::logs("good").wasm(), Handler::logs("bad").nacks().wasm());
+    fixture.write("work.wasm", &good);
     let keys = "max_attempts = 1\nbreaker = { failures = 3, probe = \"1h\" }\nrollback = { min_jobs = 0 }\nconcurrency = 1";
-    ground.manifest("", &[topic(TOPIC, "work.wasm", keys), topic("idle", "work.wasm", "")]);
-    assert!(ground.duebox(&["stats"]).contains("no daemon runs"));
-    let mut daemons = [ground.start(), ground.start()];
-    push_many(&ground, TOPIC, 20);
+    fixture.manifest("", &[topic(TOPIC, "work.wasm", keys), topic("idle", "work.wasm", "")]);
+    assert!(fixture.duebox(&["stats"]).contains("no daemon runs"));
+    let mut daemons = [fixture.start(), fixture.start()];
+    push_many(&fixture, TOPIC, 20);
     eventually("both tell of themselves, and of all that was done", || {
-        let told = stats(&ground, &[]);
-        told["runners"].as_array().unwrap().len() == 2
-            && told["topics"][1]["handler"]["total"]["acked"] == 20
+        let reported = stats(&fixture, &[]);
+        reported["runners"].as_array().unwrap().len() == 2
+            && reported["topics"][1]["handler"]["total"]["acked"] == 20
     });
-    let idle = &stats(&ground, &["idle"])["topics"][0]["handler"];
+    let idle = &stats(&fixture, &["idle"])["topics"][0]["handler"];
     assert_eq!((&idle["runners"], &idle["total"]["jobs"]), (&2.into(), &0.into()), "{idle}");
-    let text = ground.duebox(&["stats"]);
+    let text = fixture.duebox(&["stats"]);
     assert!(text.contains(&digest(&good)) && text.contains("2 running daemons"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 
-    ground.write("work.wasm", &bad);
+    fixture.write("work.wasm", &bad);
     for daemon in &daemons {
         daemon.wait_for_line("the bad one", |line| {
             line.message().starts_with("a new module") && line.has("topic", TOPIC)
         });
     }
     eventually("both breakers are open", || {
-        push_many(&ground, TOPIC, 20);
-        stats(&ground, &[TOPIC])["topics"][0]["handler"]["breakers_open"] == 2
+        push_many(&fixture, TOPIC, 20);
+        stats(&fixture, &[TOPIC])["topics"][0]["handler"]["breakers_open"] == 2
     });
-    let told = stats(&ground, &[TOPIC]);
-    let modules = told["topics"][0]["handler"]["modules"].as_object().unwrap();
+    let reported = stats(&fixture, &[TOPIC]);
+    let modules = reported["topics"][0]["handler"]["modules"].as_object().unwrap();
     let module = |content: &[u8]| {
         let short = digest(content);
         modules.iter().find(|(digest, _)| digest.starts_with(&short)).unwrap().1
     };
     assert_eq!((&module(&good)["acked"], &module(&good)["failed"]), (&20.into(), &0.into()));
-    assert!(module(&bad)["classes"]["nack"].as_u64() >= Some(6), "{told}");
-    let text = ground.duebox(&["stats", TOPIC]);
+    assert!(module(&bad)["classes"]["nack"].as_u64() >= Some(6), "{reported}");
+    let text = fixture.duebox(&["stats", TOPIC]);
     assert_eq!(text.matches("breaker open for").count(), 2, "{text}");
     assert!(text.contains("serves") && text.contains("served"), "{text}");
 
-    // One takes its leave, the other dies: its word lapses.
+    // One daemon stops, and the other dies, so its entry expires.
     assert!(daemons[0].terminate().success());
-    let left = stats(&ground, &[])["runners"].as_array().unwrap().len();
+    let left = stats(&fixture, &[])["runners"].as_array().unwrap().len();
     assert_eq!(left, 1, "the daemon has ended and is still told of");
     daemons[1].kill();
     let listed: Vec<String> =
-        ground.store().ask(cmd("ZRANGE").arg("duebox:runners").arg(0).arg(-1));
+        fixture.store().ask(cmd("ZRANGE").arg("duebox:runners").arg(0).arg(-1));
     let key = format!("duebox:runner:{}", listed[0]);
-    let lapses_in: i64 = ground.store().ask(cmd("PTTL").arg(&key));
+    let lapses_in: i64 = fixture.store().ask(cmd("PTTL").arg(&key));
     assert!((1..=30_000).contains(&lapses_in), "{lapses_in}");
-    let _: i64 = ground.store().ask(cmd("PEXPIRE").arg(&key).arg(1));
-    eventually("it is forgotten", || ground.duebox(&["stats"]).contains("no daemon runs"));
+    let _: i64 = fixture.store().ask(cmd("PEXPIRE").arg(&key).arg(1));
+    eventually("it is forgotten", || fixture.duebox(&["stats"]).contains("no daemon runs"));
 }
 
 #[test]
-fn stats_show_what_became_of_the_modules() {
-    let ground = Ground::new();
+fn stats_show_the_state_of_modules() {
+    let fixture = Fixture::new();
     let [good, better, canary] =
-        ["good", "better", "canary"].map(|word| Handler::says(word).wasm());
-    ground.write("work.wasm", &good);
-    ground.write("canary.wasm", &canary);
+        ["good", "better", "canary"].map(|word| Handler::logs(word).wasm());
+    fixture.write("work.wasm", &good);
+    fixture.write("canary.wasm", &canary);
     let manifest = |keys: &str| {
         let keys = format!("rollback = {{ min_jobs = 0 }}\n{keys}");
-        ground.manifest("", &[topic(TOPIC, "work.wasm", &keys)]);
+        fixture.manifest("", &[topic(TOPIC, "work.wasm", &keys)]);
     };
     let with_canary = r#"canary = { handler = "canary.wasm", percent = 50 }"#;
     manifest(with_canary);
-    let _daemon = ground.start();
-    let handler = || stats(&ground, &[TOPIC])["topics"][0]["handler"].clone();
-    let text = || ground.duebox(&["stats"]);
+    let _daemon = fixture.start();
+    let handler = || stats(&fixture, &[TOPIC])["topics"][0]["handler"].clone();
+    let text = || fixture.duebox(&["stats"]);
     let quiet = || !text().contains("work: ");
-    let told = |words: &[&str]| {
+    let reported = |words: &[&str]| {
         let is_it =
             |line: &str| line.starts_with("work: ") && words.iter().all(|w| line.contains(w));
         text().lines().any(is_it)
     };
 
-    // A canary, with figures of its own.
-    push_many(&ground, TOPIC, 60);
+    // A canary with its own statistics.
+    push_many(&fixture, TOPIC, 60);
     eventually("all that was done is told", || handler()["total"]["jobs"] == 60);
     let now = handler();
     let canaries = now["canaries"].as_object().unwrap();
@@ -142,119 +142,121 @@ fn stats_show_what_became_of_the_modules() {
     let on_canary = now["modules"][whole]["jobs"].as_u64().unwrap();
     let on_good = now["modules"][now["digests"][0].as_str().unwrap()]["jobs"].as_u64().unwrap();
     assert!(on_canary > 0 && on_good > 0 && on_canary + on_good == 60, "{now}");
-    assert!(ground.duebox(&["stats", TOPIC]).contains("canary 50%"));
+    assert!(fixture.duebox(&["stats", TOPIC]).contains("canary 50%"));
     assert!(quiet(), "{}", text());
 
-    // What is broken is told as long as nothing good came after it.
-    ground.write("work.wasm", "no module");
+    // A refused module is shown until a valid one follows.
+    fixture.write("work.wasm", "no module");
     let broken = digest(b"no module");
     eventually("the refusal", || {
-        told(&["handler", &broken, "refused at", "work.wasm is refused: "])
+        reported(&["handler", &broken, "refused at", "work.wasm is refused: "])
     });
     let now = handler();
     assert!(now["digests"][0].as_str().unwrap().starts_with(&digest(&good)), "{now}");
-    ground.write("work.wasm", &good);
+    fixture.write("work.wasm", &good);
     eventually("the file as it was is good", quiet);
-    ground.write("work.wasm", &better);
+    fixture.write("work.wasm", &better);
     let serves = |module: &[u8]| {
         let now = handler();
         now["digests"][0].as_str().is_some_and(|hex| hex.starts_with(&digest(module)))
     };
     eventually("the better one", || serves(&better));
     assert!(quiet(), "{}", text());
-    let listed = ground.duebox(&["stats", TOPIC]);
+    let listed = fixture.duebox(&["stats", TOPIC]);
     let is_listed = |line: &str| line.contains(&broken) && line.contains("refused");
     assert!(listed.lines().any(is_listed), "{listed}");
     assert!(listed.contains("served last"), "{listed}");
 
-    // A canary's refusal goes with the canary, that of a pin with the pin.
-    ground.write("canary.wasm", "no canary");
+    // The refusal of a canary ends with the canary, and that of a pin with the pin.
+    fixture.write("canary.wasm", "no canary");
     eventually("the canary's refusal", || {
-        told(&["canary", "refused at", "canary.wasm is refused"])
+        reported(&["canary", "refused at", "canary.wasm is refused"])
     });
     manifest("");
     eventually("no canary, no refusal", quiet);
     assert_eq!(handler()["canaries"], Value::Null);
     manifest(&format!("sha256 = \"{}\"", "0".repeat(64)));
-    eventually("the pin's refusal", || told(&["handler", "not the pinned one"]));
+    eventually("the pin's refusal", || reported(&["handler", "not the pinned one"]));
     manifest("");
     eventually("no pin, no refusal", quiet);
 
-    ground.duebox(&["rollback", TOPIC]);
-    eventually("the rollback", || told(&["handler", &digest(&better), "rolled back by hand"]));
+    fixture.duebox(&["rollback", TOPIC]);
+    eventually("the rollback", || reported(&["handler", &digest(&better), "rolled back by hand"]));
     assert!(serves(&good));
     let withdrawn = handler()["withdrawn"][0].as_str().unwrap().to_owned();
     assert!(withdrawn.starts_with(&digest(&better)), "{withdrawn}");
 }
 
 #[test]
-fn stats_show_a_manifest_that_is_refused_until_a_good_one_is_there() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+fn stats_show_a_refused_manifest_until_a_valid_one() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let good = topic(TOPIC, "work.wat", "");
-    ground.manifest("", std::slice::from_ref(&good));
-    let _daemon = ground.start();
-    let refused = || stats(&ground, &[])["runners"][0]["manifest_refused"].clone();
+    fixture.manifest("", std::slice::from_ref(&good));
+    let _daemon = fixture.start();
+    let refused = || stats(&fixture, &[])["runners"][0]["manifest_refused"].clone();
     let text = || {
-        let text = ground.duebox(&["stats", "--manifest", "good.toml"]);
+        let text = fixture.duebox(&["stats", "--manifest", "good.toml"]);
         text.lines().find(|line| line.starts_with("the manifest is refused")).map(str::to_owned)
     };
-    ground.manifest_named("good.toml", "", std::slice::from_ref(&good));
-    let told = |words: &str| text().is_some_and(|line| line.contains(words));
-    eventually("it has told of itself", || stats(&ground, &[])["runners"][0].is_object());
+    fixture.manifest_named("good.toml", "", std::slice::from_ref(&good));
+    let reported = |words: &str| text().is_some_and(|line| line.contains(words));
+    eventually("it has told of itself", || stats(&fixture, &[])["runners"][0].is_object());
     assert_eq!(text(), None);
 
-    // Two problems: the first is told with its line, the other is counted.
-    ground.manifest("", &[good.clone(), "concurency = 3\nttl = 7\n".to_owned()]);
-    eventually("it is told", || told("`concurency`") && told("and 1 more") && told("line "));
+    // With two problems, the first is shown with its line and the other is counted.
+    fixture.manifest("", &[good.clone(), "concurency = 3\nttl = 7\n".to_owned()]);
+    eventually("it is told", || {
+        reported("`concurency`") && reported("and 1 more") && reported("line ")
+    });
     let look = || {
         let words = ["stats", "--json", "--manifest", "good.toml"];
-        let told: Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
-        told["runners"][0]["manifest_refused"].clone()
+        let reported: Value = serde_json::from_str(&fixture.duebox(&words)).unwrap();
+        reported["runners"][0]["manifest_refused"].clone()
     };
     let first = look();
     assert_eq!(first["problems"], 2, "{first}");
     assert!(first["line"].as_u64().is_some_and(|line| line > 5), "{first}");
 
-    // Broken otherwise: it is refused since the same moment.
-    ground.manifest("", &[good.clone(), "ttr = 7\n".to_owned()]);
-    eventually("the other problem", || told("`ttr`"));
+    // With another problem, it is still refused since the same time.
+    fixture.manifest("", &[good.clone(), "ttr = 7\n".to_owned()]);
+    eventually("the other problem", || reported("`ttr`"));
     assert_eq!((&look()["since_ms"], &look()["problems"]), (&first["since_ms"], &1.into()));
 
-    ground.manifest("", &[good]);
+    fixture.manifest("", &[good]);
     eventually("the good one", || refused().is_null());
     assert_eq!(text(), None);
 }
 
 #[test]
-fn a_hundred_idle_topics_cost_one_word_in_ten_seconds() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+fn a_hundred_idle_topics_publish_once_in_ten_seconds() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let topics: Vec<String> =
         (0..100).map(|n| topic(&format!("work-{n}"), "work.wat", "")).collect();
-    ground.manifest("", &topics);
-    let _daemon = ground.start();
-    let store = ground.store();
-    let told_at = || -> Option<u64> {
-        let status: Value = serde_json::from_str(&ground.duebox(&["stats", "--json"])).unwrap();
+    fixture.manifest("", &topics);
+    let _daemon = fixture.start();
+    let store = fixture.store();
+    let reported_at = || -> Option<u64> {
+        let status: Value = serde_json::from_str(&fixture.duebox(&["stats", "--json"])).unwrap();
         status["runners"][0]["told_at_ms"].as_u64()
     };
-    eventually("it has told of itself", || told_at().is_some());
-    let first = told_at().unwrap();
-    eventually("it has again", || told_at().unwrap() > first);
-    // Nothing has changed, so it waited for its time.
-    let between = Duration::from_millis(told_at().unwrap() - first);
+    eventually("it has told of itself", || reported_at().is_some());
+    let first = reported_at().unwrap();
+    eventually("it has again", || reported_at().unwrap() > first);
+    // Nothing changed, so the next report waited for its interval.
+    let between = Duration::from_millis(reported_at().unwrap() - first);
     assert!(between >= Duration::from_secs(9), "told again after {between:?}");
     let listed: u64 = store.ask(cmd("ZCARD").arg("duebox:runners"));
     assert_eq!(listed, 1);
 }
 
 #[test]
-fn a_daemon_tells_the_address_that_it_was_given() {
-    let ground = Ground::new();
-    ground.manifest("", &["[topics.mail]\n".to_owned()]);
-    let daemon = ground.start();
-    let told = || stats(&ground, &[])["runners"][0]["api"].as_str().map(str::to_owned);
-    eventually("it has told of itself", || told().is_some());
-    assert_eq!(told(), Some(crate::support::client::address(&daemon).to_string()));
+fn a_daemon_publishes_its_address() {
+    let fixture = Fixture::new();
+    fixture.manifest("", &["[topics.mail]\n".to_owned()]);
+    let daemon = fixture.start();
+    let reported = || stats(&fixture, &[])["runners"][0]["api"].as_str().map(str::to_owned);
+    eventually("it has told of itself", || reported().is_some());
+    assert_eq!(reported(), Some(crate::support::client::address(&daemon).to_string()));
 }

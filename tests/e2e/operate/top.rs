@@ -1,5 +1,4 @@
-//! `duebox top` at a real terminal: a pty of `script`, keys as a person presses them, and the screen as it is
-//! written.
+//! `duebox top` on a pseudo-terminal of `script`, with real key presses.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use duebox_harness::{duebox_binary, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::producer::push_payload;
 use crate::support::puppet::PUPPET;
 
@@ -18,11 +17,11 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn open(ground: &Ground) -> Self {
+    fn open(fixture: &Fixture) -> Self {
         let top = format!(
             "stty cols 120 rows 30 && exec {} top --manifest {}",
             duebox_binary().display(),
-            ground.path("duebox.toml").display()
+            fixture.path("duebox.toml").display()
         );
         let mut script = Command::new("script")
             .args(["--quiet", "--return", "--flush", "--command", &top, "/dev/null"])
@@ -43,7 +42,7 @@ impl Terminal {
         Self { script, written }
     }
 
-    /// What was written since this was asked last holds these words, or will.
+    /// Waits until the output since the last call contains these words.
     fn shows(&self, words: &str) {
         eventually(words, || {
             let mut written = self.written.lock().unwrap();
@@ -62,13 +61,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Both fail only for a process that is gone already.
+        // Both fail only if the process has already ended.
         drop(self.script.kill());
         drop(self.script.wait());
     }
 }
 
-/// The text without what moves the cursor and sets colours.
+/// The text without escape sequences.
 fn plain(written: &[u8]) -> String {
     let text = String::from_utf8_lossy(written);
     let mut plain = String::new();
@@ -76,7 +75,7 @@ fn plain(written: &[u8]) -> String {
     while let Some(letter) = letters.next() {
         match letter {
             '\u{1b}' if letters.next() == Some('[') => {
-                // Up to the letter that ends the sequence.
+                // Skip to the letter that ends the sequence.
                 letters.by_ref().find(char::is_ascii_alphabetic);
             }
             '\u{1b}' => {}
@@ -87,14 +86,14 @@ fn plain(written: &[u8]) -> String {
 }
 
 #[test]
-fn a_dead_job_is_found_and_requeued_by_a_few_keys() {
-    let ground = Ground::new();
-    ground.write("puppet.wat", PUPPET);
-    ground.manifest("", &[topic("work", "puppet.wat", "max_attempts = 1")]);
-    let daemon = ground.start();
-    push_payload(&ground, "work", "ill-fated", "N");
+fn a_dead_job_is_requeued_with_the_keyboard() {
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
+    fixture.manifest("", &[topic("work", "puppet.wat", "max_attempts = 1")]);
+    let daemon = fixture.start();
+    push_payload(&fixture, "work", "ill-fated", "N");
     daemon.wait_for_line("its death", |line| line.has("settled", "dead"));
-    let mut terminal = Terminal::open(&ground);
+    let mut terminal = Terminal::open(&fixture);
     terminal.shows("work");
     terminal.press("\r");
     terminal.shows("ill-fated");
@@ -110,16 +109,16 @@ fn a_dead_job_is_found_and_requeued_by_a_few_keys() {
 }
 
 #[test]
-fn where_there_is_no_terminal_that_is_told() {
-    let ground = Ground::new();
-    ground.manifest("", &[]);
-    let manifest = ground.path("duebox.toml").display().to_string();
+fn a_missing_terminal_is_an_error() {
+    let fixture = Fixture::new();
+    fixture.manifest("", &[]);
+    let manifest = fixture.path("duebox.toml").display().to_string();
     let output = Command::new(duebox_binary())
         .args(["top", "--manifest", &manifest])
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("needs a terminal") && said.contains("duebox stats"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("needs a terminal") && printed.contains("duebox stats"), "{printed}");
 }

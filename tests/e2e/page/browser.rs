@@ -1,5 +1,5 @@
-//! A headless Chromium, driven through chromedriver by the WebDriver protocol: plain HTTP and JSON, for which
-//! the tests have a client already. Dropping it ends the browser and the driver.
+//! A headless Chromium, driven through chromedriver by the WebDriver protocol over plain HTTP and JSON. Dropping it
+//! ends the browser and the driver.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 
 use crate::support::client::ask;
 
-/// The name under which WebDriver hands out an element.
+/// The WebDriver key of an element reference.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// Keys that are no letters, as WebDriver writes them.
+/// WebDriver codes of special keys.
 pub(super) const ENTER: &str = "\u{e007}";
 pub(super) const ESCAPE: &str = "\u{e00c}";
 
 /// A browser with one window.
 pub(super) struct Browser {
     driver: Child,
-    /// What the driver says; it ends when nobody listens.
-    said: Lines<BufReader<ChildStdout>>,
+    /// The driver's stdout. The driver ends when it is closed.
+    printed: Lines<BufReader<ChildStdout>>,
     at: SocketAddr,
     session: String,
 }
 
-/// A window's size, and whether its system is dark.
+/// The size of a window, and whether the dark theme is set.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     pub(super) width: u32,
@@ -41,7 +41,7 @@ pub(super) const DESK: Window = Window { width: 1280, height: 900, is_dark: fals
 pub(super) const PHONE: Window = Window { width: 390, height: 844, is_dark: false };
 
 impl Browser {
-    /// Starts a browser whose window is as a desk's.
+    /// Starts a browser with a desktop window.
     pub(super) fn start() -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -51,15 +51,15 @@ impl Browser {
             .unwrap_or_else(|error| {
                 panic!("no chromedriver: {error}; run: apt-get install chromium chromium-driver")
             });
-        let said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let printed = BufReader::new(driver.stdout.take().unwrap()).lines();
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut browser = Self { driver, said, at, session: String::new() };
-        let said = browser.said.by_ref().map_while(Result::ok);
-        let port =
-            said.filter_map(|line| Some(line.rsplit_once("successfully on port ")?.1.to_owned()));
+        let mut browser = Self { driver, printed, at, session: String::new() };
+        let printed = browser.printed.by_ref().map_while(Result::ok);
+        let port = printed
+            .filter_map(|line| Some(line.rsplit_once("successfully on port ")?.1.to_owned()));
         let port = port.map(|port| port.trim_end_matches('.').to_owned()).next();
         browser.at.set_port(port.expect("chromedriver says its port").parse().unwrap());
-        // Root has no sandbox of its own, and containers have little shared memory.
+        // Chromium has no sandbox as root, and containers have little shared memory.
         let args = [
             "--headless=new",
             "--no-sandbox",
@@ -81,7 +81,7 @@ impl Browser {
         browser
     }
 
-    /// Sends a command to the driver, which must follow it.
+    /// Sends a command to the driver, which must succeed.
     #[track_caller]
     fn send(&self, line: &str, body: &[u8]) -> Value {
         let answer = ask(self.at, line, &[("content-type", "application/json")], body);
@@ -111,25 +111,25 @@ impl Browser {
         self.post("/url", &json!({ "url": url }));
     }
 
-    /// What a script answers.
+    /// The result of a script.
     #[track_caller]
     pub(super) fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// What a script hands to its last argument, later.
+    /// The result of an asynchronous script.
     #[track_caller]
     pub(super) fn run_later(&self, script: &str) -> Value {
         self.post("/execute/async", &json!({ "script": script, "args": [] }))
     }
 
-    /// Waits until a script answers true.
+    /// Waits until a script returns true.
     #[track_caller]
     pub(super) fn wait(&self, what: &str, script: &str) {
         eventually(what, || self.run(&format!("return Boolean({script})")) == true);
     }
 
-    /// Waits until something is there and says this, among other things.
+    /// Waits until an element contains this text.
     #[track_caller]
     pub(super) fn reads(&self, selector: &str, text: &str) {
         let script = format!(
@@ -140,21 +140,21 @@ impl Browser {
         self.wait(&format!("{selector} says {text:?}"), &script);
     }
 
-    /// Waits until nothing such is there.
+    /// Waits until no element matches.
     #[track_caller]
     pub(super) fn is_gone(&self, selector: &str) {
         let script = format!("!document.querySelector({})?.checkVisibility()", json!(selector));
         self.wait(&format!("{selector} is gone"), &script);
     }
 
-    /// Clicks on what is found there, as a person would: it must be seen and nothing may lie over it.
+    /// Clicks on an element, which must be visible and not covered.
     #[track_caller]
     pub(super) fn click(&self, selector: &str) {
         let there = format!(
             "document.querySelector({0})?.checkVisibility() && !document.querySelector({0}).disabled",
             json!(selector)
         );
-        // What is drawn anew, or lies under a message, between two questions is looked for again.
+        // The element may be redrawn or covered meanwhile; then it is searched again.
         eventually(&format!("{selector} is clicked"), || {
             if self.run(&format!("return Boolean({there})")) != true {
                 return false;
@@ -165,7 +165,7 @@ impl Browser {
         });
     }
 
-    /// Types into what is found there.
+    /// Types into an element.
     #[track_caller]
     pub(super) fn write(&self, selector: &str, text: &str) {
         self.wait(selector, &format!("document.querySelector({})", json!(selector)));
@@ -188,22 +188,22 @@ impl Browser {
         self.post("/element", &by)[ELEMENT].as_str().unwrap().to_owned()
     }
 
-    /// The cookies of the page, those too that no script can read.
+    /// The cookies of the page, including those that scripts cannot read.
     pub(super) fn cookies(&self) -> Vec<Value> {
         let cookies = self.send(&format!("GET {}/cookie", self.session), b"");
         cookies.as_array().cloned().unwrap_or_default()
     }
 
-    /// What the browser had to complain of since it was asked last.
+    /// The errors that the browser logged since the last call.
     pub(super) fn complaints(&self) -> Vec<String> {
         let entries = self.post("/se/log", &json!({ "type": "browser" }));
         let entries = entries.as_array().cloned().unwrap_or_default();
         entries.iter().filter_map(|entry| entry["message"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Keeps what is seen as `target/page/NAME.png`.
+    /// Saves a screenshot as `target/page/NAME.png`.
     pub(super) fn keep(&self, name: &str) {
-        // A picture that is asked for while the window still takes its size may never come.
+        // A screenshot during a resize may never be delivered.
         let drawn = "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))";
         self.run_later(drawn);
         let png = self.send(&format!("GET {}/screenshot", self.session), b"");
@@ -219,7 +219,7 @@ impl Drop for Browser {
         if !self.session.is_empty() && !std::thread::panicking() {
             self.send(&format!("DELETE {}", self.session), b"");
         } else if !self.session.is_empty() {
-            // Whatever is wrong is told already; the browser must go all the same.
+            // An error was reported before; the browser must end anyway.
             let end = || ask(self.at, &format!("DELETE {}", self.session), &[], b"");
             drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(end)));
         }

@@ -1,5 +1,5 @@
-//! The page for people, in a real browser: a job dies, is looked at, gets another life and is acked; who may
-//! see it; and what it does when much, or nothing, is there. Screenshots are kept in `target/page`.
+//! The page in a real browser: the life of a dead job, access by token, and the page with many topics or without
+//! Redis. Screenshots are written to `target/page`.
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,13 @@ use duebox_harness::{Daemon, eventually};
 use serde_json::json;
 
 use super::browser::{Browser, DESK, ENTER, ESCAPE, PHONE, Window};
-use crate::support::client::{address, ask, ground, post, token};
-use crate::support::fixture::{Ground, topic};
+use crate::support::client::{address, ask, fixture, post, token};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 
-/// What would run if a text became markup.
+/// Script that would run if text were rendered as markup.
 const MARKUP: &str = "<img src=x onerror=window.hacked=1>";
-/// The same as an id, which has no spaces.
+/// The same without spaces, for an id.
 const MARKUP_ID: &str = "<img/src=x/onerror=window.hacked=1>";
 /// How many requests the page has sent so far.
 const REQUESTS: &str = "performance.getEntriesByType('resource').length";
@@ -22,14 +22,14 @@ fn url(at: SocketAddr, route: &str) -> String {
     format!("http://{at}/{route}")
 }
 
-/// A browser on the page of a daemon without tokens.
+/// Opens a browser on the page of a daemon without tokens.
 fn opened(at: SocketAddr, route: &str) -> Browser {
     let browser = Browser::start();
     browser.go(&url(at, route));
     browser
 }
 
-/// Looks at the page in both lights, at a desk and on a phone.
+/// Takes screenshots in the light and the dark theme, on a desktop and on a phone.
 fn keep_all(browser: &Browser, name: &str) {
     for (place, window) in [("desk", DESK), ("phone", PHONE)] {
         for (light, is_dark) in [("light", false), ("dark", true)] {
@@ -42,7 +42,7 @@ fn keep_all(browser: &Browser, name: &str) {
     browser.resize(DESK);
 }
 
-/// No text has become markup, and the browser had nothing to complain of.
+/// Checks that no text was rendered as markup and that the browser logged no error.
 fn is_sound(browser: &Browser) {
     assert!(browser.run("return window.hacked ?? null").is_null());
     assert_eq!(browser.run("return document.querySelectorAll('main img, dialog img').length"), 0);
@@ -51,16 +51,16 @@ fn is_sound(browser: &Browser) {
 }
 
 #[test]
-fn a_job_dies_is_looked_at_requeued_and_acked() {
-    let ground = Ground::new();
-    ground.write("close.wat", Handler::says("the shop is shut").nacks().wat());
-    ground.manifest(
+fn a_dead_job_is_shown_requeued_and_acked() {
+    let fixture = Fixture::new();
+    fixture.write("close.wat", Handler::logs("the shop is shut").nacks().wat());
+    fixture.manifest(
         "",
         &[topic("order.close", "close.wat", "max_attempts = 1"), "[topics.mail]\n".to_owned()],
     );
-    let daemon = ground.start();
+    let daemon = fixture.start();
     let browser = opened(address(&daemon), "");
-    // From the list to the topic, and a job for it.
+    // Open the topic and push a job.
     browser.reads("#topics .c-topic", "order.close");
     browser.click("a[href='#/topics/order.close']");
     browser.reads("#name", "order.close");
@@ -70,7 +70,7 @@ fn a_job_dies_is_looked_at_requeued_and_acked() {
     browser.write("#job-id", MARKUP_ID);
     browser.keep("push-desk-light");
     browser.click("#yes");
-    // It dies, and its evidence is there.
+    // The job becomes dead, and the page shows why.
     browser.reads("#states [data-state=dead] b", "1");
     browser.click("#dead button.id");
     browser.reads("#job-title", MARKUP_ID);
@@ -80,15 +80,15 @@ fn a_job_dies_is_looked_at_requeued_and_acked() {
     keep_all(&browser, "dead-job");
     browser.press(ESCAPE);
     browser.is_gone("#job");
-    // What it died of is put right: another module serves.
-    ground.write("close.wat", Handler::says("closed").wat());
+    // A fixed module serves.
+    fixture.write("close.wat", Handler::logs("closed").wat());
     browser
         .wait("the reload is told", "document.querySelectorAll('#history li.good').length === 2");
     browser.click("#dead button.id");
     browser.click("#requeue");
     browser.reads("#toasts", "is requeued");
     browser.reads("#attempts", "done");
-    // What is marked stays marked while the page goes on looking.
+    // A selection survives the updates of the page.
     browser.press("j");
     browser.wait("an attempt is marked", "document.activeElement.matches('.jobs button.id')");
     browser.run("window.marked = document.activeElement; window.asked = performance.now()");
@@ -101,7 +101,7 @@ fn a_job_dies_is_looked_at_requeued_and_acked() {
         line.has("settled", "done") && line.has("job_id", MARKUP_ID)
     });
     keep_all(&browser, "topic");
-    // The module before comes back, once that is said twice.
+    // The rollback needs a confirmation.
     browser.click("#rollback");
     browser.reads("dialog", "Roll back order.close?");
     browser.click("#no");
@@ -116,8 +116,8 @@ fn a_job_dies_is_looked_at_requeued_and_acked() {
 }
 
 #[test]
-fn what_takes_away_asks_first_and_says_how_many() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+fn destructive_actions_ask_first_and_show_the_count() {
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     assert_eq!(
         post(at, "/v1/topics/mail/jobs", r#"[{"id":"1"},{"id":"2"},{"id":"3"}]"#).status,
         200
@@ -143,7 +143,7 @@ fn what_takes_away_asks_first_and_says_how_many() {
     assert!(is_paused());
     browser.click("#resume");
     eventually("it is resumed", || !is_paused());
-    // One is requeued, one is forgotten, and one is dropped before it runs.
+    // One job is requeued, one is purged, and one is cancelled.
     browser.click("#requeue-all");
     browser.reads("dialog", "3 dead jobs will run again");
     browser.click("#no");
@@ -156,7 +156,7 @@ fn what_takes_away_asks_first_and_says_how_many() {
     browser.click("#drop");
     browser.click("#yes");
     browser.reads("#states [data-state=pending] b", "0");
-    // A purge wants the topic's name.
+    // A purge asks for the topic's name.
     browser.click("#purge");
     browser.write("#typed", "mai");
     assert_eq!(browser.run("return document.querySelector('#yes').disabled"), true);
@@ -168,23 +168,23 @@ fn what_takes_away_asks_first_and_says_how_many() {
     is_sound(&browser);
 }
 
-/// A daemon with a token for everything, and one that may only push to `mail`.
-fn guarded() -> (Ground, Daemon, SocketAddr, [String; 2]) {
-    let ground = Ground::new();
-    let (boss, boss_table) = token(&ground, "boss", "admin", "*");
-    let (shop, shop_table) = token(&ground, "shop", "push", "mail");
-    ground.write("tokens.toml", format!("{boss_table}\n{shop_table}\n"));
+/// A daemon with an admin token and a token that may only push to `mail`.
+fn guarded() -> (Fixture, Daemon, SocketAddr, [String; 2]) {
+    let fixture = Fixture::new();
+    let (boss, boss_table) = token(&fixture, "boss", "admin", "*");
+    let (shop, shop_table) = token(&fixture, "shop", "push", "mail");
+    fixture.write("tokens.toml", format!("{boss_table}\n{shop_table}\n"));
     let topics = "[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n";
-    ground.manifest("", &[topics.to_owned()]);
-    let daemon = ground.start();
+    fixture.manifest("", &[topics.to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let bare = |token: String| token.trim_start_matches("Bearer ").to_owned();
-    (ground, daemon, at, [bare(boss), bare(shop)])
+    (fixture, daemon, at, [bare(boss), bare(shop)])
 }
 
 #[test]
-fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
-    let (_ground, _daemon, at, [boss, shop]) = guarded();
+fn a_session_is_closed_to_scripts_and_other_sites() {
+    let (_fixture, _daemon, at, [boss, shop]) = guarded();
     let browser = opened(at, "");
     browser.write("#token", "duebox_guess");
     browser.click("#login");
@@ -201,7 +201,7 @@ fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
     assert_eq!((cookies.len(), &cookie["httpOnly"]), (1, &true.into()), "{cookies:?}");
     assert_eq!(cookie["sameSite"], "Strict", "{cookie}");
     assert_eq!(browser.run("return document.cookie"), "");
-    // The cookie alone changes nothing, whoever sends it.
+    // The cookie alone does not authorize a change.
     let pair =
         format!("{}={}", cookie["name"].as_str().unwrap(), cookie["value"].as_str().unwrap());
     let host = at.to_string();
@@ -217,13 +217,13 @@ fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
     // The page's own request without its header is refused too.
     let bare = "const done = arguments[0]; fetch('/v1/topics/mail/resume', { method: 'POST' }).then((a) => done(a.status));";
     assert_eq!(browser.run_later(bare), 403);
-    assert!(browser.complaints().iter().any(|said| said.contains("403")));
-    // After the end of the session the cookie is worth nothing.
+    assert!(browser.complaints().iter().any(|printed| printed.contains("403")));
+    // After the logout the cookie is invalid.
     browser.click("#logout");
     browser.wait("the login is there", "document.querySelector('#token')");
     assert!(browser.cookies().is_empty());
     assert_eq!(pause(&[("x-duebox-page", "1"), ("sec-fetch-site", "same-origin")]), 401);
-    // Another token: it sees its topic, and is offered what it may do.
+    // Another token sees its topic and its permitted actions.
     browser.write("#token", &shop);
     browser.click("#login");
     browser.reads("#topics .c-topic", "mail");
@@ -234,10 +234,10 @@ fn a_token_opens_a_session_that_no_script_and_no_other_page_can_use() {
 }
 
 #[test]
-fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
-    let (ground, _daemon, at) = ground("[topics.mail]\n");
+fn a_thousand_topics_take_one_request_and_only_visible_rows_are_drawn() {
+    let (fixture, _daemon, at) = fixture("[topics.mail]\n");
     let names: Vec<String> = (0..1_000).map(|n| format!("topic-{n:04}")).collect();
-    ground.redis.pipe(&format!("SADD duebox:topics {}\n", names.join(" ")));
+    fixture.redis.pipe(&format!("SADD duebox:topics {}\n", names.join(" ")));
     let browser = opened(at, "");
     let rows = "document.querySelectorAll('#topics tbody tr').length";
     browser.wait("all are listed", &format!("{rows} === 1001"));
@@ -248,7 +248,7 @@ fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
     let asked = "return [...new Set(performance.getEntriesByType('resource').map((entry) => \
         new URL(entry.name).pathname).filter((path) => path.startsWith('/v1')))].sort().join()";
     assert_eq!(browser.run(asked), "/v1/samples,/v1/topics");
-    // The keyboard alone: filter, choose, open, go back, see the keys.
+    // Keyboard only: filter, select, open, go back, show the key help.
     browser.press("/");
     browser.write("#filter", "0042");
     browser.reads("#shown", "1 of 1,001");
@@ -266,7 +266,7 @@ fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
         browser.press("t");
         assert_eq!(browser.run("return document.documentElement.dataset.theme"), theme);
     }
-    // A page that is not seen asks for nothing.
+    // A hidden page sends no requests.
     browser.run(
         "Object.defineProperty(document, 'hidden', { configurable: true, value: true }); \
         document.dispatchEvent(new Event('visibilitychange'))",
@@ -283,19 +283,19 @@ fn a_thousand_topics_are_one_request_and_what_is_not_seen_is_not_drawn() {
 }
 
 #[test]
-fn it_says_what_is_away_and_goes_on_by_itself() {
-    let (mut ground, mut daemon, at) = ground("[topics.mail]\n");
+fn the_page_reports_an_outage_and_recovers() {
+    let (mut fixture, mut daemon, at) = fixture("[topics.mail]\n");
     let browser = opened(at, "");
     browser.reads("#live", "live");
-    ground.redis.stop();
+    fixture.redis.stop();
     browser.reads("#banner", "Redis");
     browser.keep("redis-away-desk-light");
-    ground.redis.restart();
+    fixture.redis.restart();
     browser.is_gone("#banner");
     browser.reads("#live", "live");
     daemon.kill();
     browser.reads("#banner", "cannot be reached");
-    let manifest = ground.path("duebox.toml");
+    let manifest = fixture.path("duebox.toml");
     let again = Daemon::start_with(&manifest, |command| {
         command.env("DUEBOX_LISTEN", at.to_string());
     });

@@ -1,15 +1,15 @@
-//! The page as it is on the wire, and what the API tells for it: jobs one by one, and how topics did lately.
+//! The HTTP responses of the page, and the parts of the API that only the page uses.
 
 use duebox_harness::eventually;
 use serde_json::Value;
 
-use crate::support::client::{address, ask, get, ground, post};
-use crate::support::fixture::{Ground, topic};
+use crate::support::client::{address, ask, fixture, get, post};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 
 #[test]
-fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
-    let (_ground, _daemon, at) = ground("[topics.mail]\n");
+fn the_page_is_served_with_a_strict_policy() {
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
     let page = get(at, "/");
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     for path in page.text().split('"').filter(|text| text.starts_with("/page/")) {
@@ -28,7 +28,7 @@ fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
     assert_eq!(get(at, "/page/none.js").problem(), "unknown-path");
     let popped = post(at, "/", r#"{"command":"pop","topic":"mail"}"#).json();
     assert_eq!(popped["success"], false, "{popped}");
-    // Where nobody is asked for a token there is no session either.
+    // Without tokens there are no sessions.
     let session = get(at, "/session").json();
     assert_eq!(
         (&session["login"], &session["scopes"]),
@@ -39,30 +39,30 @@ fn the_page_is_served_beside_the_protocol_and_runs_nothing_but_itself() {
 }
 
 #[test]
-fn jobs_are_told_one_by_one_and_topics_look_back() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("no").nacks().wat());
+fn the_api_lists_recent_jobs_and_topic_history() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("no").nacks().wat());
     let keys = "max_attempts = 2\nbackoff = [\"1h\"]";
-    ground.manifest("", &[topic("work", "work.wat", keys)]);
-    let daemon = ground.start();
+    fixture.manifest("", &[topic("work", "work.wat", keys)]);
+    let daemon = fixture.start();
     let at = address(&daemon);
     let jobs = r#"[{"id":"fails"},{"id":"later","in":"1h"}]"#;
     assert_eq!(post(at, "/v1/topics/work/jobs", jobs).status, 200);
     let list = || get(at, "/v1/topics/work/jobs").json();
     eventually("the attempt is told", || list()["latest"][0]["id"] == "fails");
-    let told = list();
-    let attempt = &told["latest"][0];
+    let reported = list();
+    let attempt = &reported["latest"][0];
     assert_eq!(
         (&attempt["settled"], &attempt["class"]),
         (&"retry".into(), &"nack".into()),
-        "{told}"
+        "{reported}"
     );
     assert_eq!(
         (&attempt["attempt"], attempt["digest"].as_str().map(str::len)),
         (&1.into(), Some(64))
     );
     let of = |state: &str| -> Vec<Value> {
-        let jobs = told["jobs"].as_array().unwrap().iter();
+        let jobs = reported["jobs"].as_array().unwrap().iter();
         jobs.filter(|job| job["state"] == state).map(|job| job["id"].clone()).collect()
     };
     assert_eq!((of("retry"), of("pending")), (vec!["fails".into()], vec!["later".into()]));
@@ -73,7 +73,7 @@ fn jobs_are_told_one_by_one_and_topics_look_back() {
             .as_f64()
             .is_some_and(|rate| rate < 100.0)
     });
-    // What this daemon ran is told at once, and not with its next word in Redis.
+    // The daemon reports its own jobs before it publishes them in Redis.
     assert_eq!(get(at, "/v1/topics").json()["topics"][0]["attempts"], 1);
     eventually("a look is kept that saw both", || {
         let samples = get(at, "/v1/samples").json();

@@ -1,9 +1,9 @@
-//! Redis Cluster's rule: a script touches the keys it was called with, and all of them are in one slot.
-//! A server in cluster mode serves the slots of the topics and no other, so that it refuses a key of
-//! another slot; and a look over its shoulder finds a key that was not declared.
+//! The key rules of Redis Cluster: a script uses only declared keys, all in one slot. The server runs in cluster
+//! mode and owns only the slots of the topics, so it refuses other keys. `MONITOR` finds undeclared ones.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use crate::support::monitor::{Command, Monitor, calls};
 use crate::support::redis_state::{Store, key};
 
 const TOPICS: [&str; 2] = ["order.close", "mail"];
-/// The slots of a topic that is split over two.
+/// The slots of a topic with two shards.
 const SHARDS: [&str; 2] = ["hot", "hot#1"];
 const LEASE: Duration = Duration::from_secs(15);
 const BURIED: &str = r#"{"class":"nack","reason":"no"}"#;
@@ -61,7 +61,7 @@ fn job(name: &str, due: Due, options: Options) -> NewJob {
     NewJob { id: id(name), due, payload: Bytes::from_static(b"{}"), options }
 }
 
-/// One topic of a queue, and the verbs in short.
+/// One topic of a queue, with short forms of its verbs.
 struct Life<'q> {
     queue: &'q Queue,
     topic: TopicName,
@@ -99,25 +99,25 @@ impl Life<'_> {
         self.turn(Turn { settle, ..Turn::default() }).await.settled.unwrap()[0]
     }
 
-    /// Keys and turns, priorities, rate, every way to push, and every way to move what waits.
+    /// Job keys, priorities, rate, all ways to push, and all changes of waiting jobs.
     async fn waits_and_moves(&mut self) {
         let rules = Limits {
-            per_key: 1,
-            max_pending: 8,
-            max_running: 50,
+            per_key: NonZero::new(1),
+            max_pending: NonZero::new(8),
+            max_running: NonZero::new(50),
             rate: Some(Rate::parse("1000000/s").unwrap()),
-            burst: 1_000,
-            ttl: Duration::from_secs(3_600),
+            burst: NonZero::new(1_000),
+            ttl: Some(Duration::from_secs(3_600)),
             priorities: true,
             ..Limits::default()
         };
         assert!(self.queue.configure(&self.topic, &rules).await.unwrap());
-        let keyed = || Options::default().with_key("k").unwrap();
+        let keyed_job = || Options::default().with_key("k").unwrap();
         let later = Due::In(Duration::from_secs(60));
         let jobs = [
-            job("first", Due::Now, keyed()),
-            job("second", Due::Now, keyed()),
-            job("third", Due::Now, keyed()),
+            job("first", Due::Now, keyed_job()),
+            job("second", Due::Now, keyed_job()),
+            job("third", Due::Now, keyed_job()),
             job("later", later, Options::default()),
             job("urgent", Due::Now, Options::default().with_priority(Priority::High)),
             job("bad", Due::At(5), Options::default()),
@@ -142,7 +142,7 @@ impl Life<'_> {
         assert_eq!(self.queue.depths(asked).await.unwrap()[0].blocked, 2);
     }
 
-    /// Every way in which a lease goes on or ends.
+    /// Every way to extend or end a lease.
     async fn runs_and_ends(&mut self) {
         let urgent = self.lease().await;
         assert_eq!(urgent.id, id("urgent"));
@@ -179,9 +179,9 @@ impl Life<'_> {
         let second = self.lease().await;
         let drop = Verdict::Drop { info: info() };
         assert_eq!(self.settle(second, drop).await, Settled::Dead);
-        // The third's runner dies.
+        // The runner of the third job dies.
         assert_eq!(self.lease_for(1, Duration::from_millis(1)).await[0].id, id("third"));
-        let rule = || ReclaimRule { max_crashes: 1, delay: Duration::ZERO, info: BURIED };
+        let rule = || ReclaimRule { max_crashes: 1, delay: Duration::ZERO, info: Some(BURIED) };
         duebox_harness::eventually!({
             let reclaim = Turn { reclaim: Some(rule()), ..Turn::default() };
             let reclaimed = self.turn(reclaim).await.reclaimed.unwrap();
@@ -239,7 +239,7 @@ impl Life<'_> {
         assert!(queue.kv_delete(topic, b"cursor").await.unwrap());
     }
 
-    /// What bad producers left is put aside.
+    /// Malformed jobs are moved aside.
     async fn is_repaired(&mut self) {
         let topic = self.topic.as_str();
         let mut redis = self.queue.redis();
@@ -259,20 +259,20 @@ impl Life<'_> {
     }
 }
 
-/// A topic is split with a job in it, which is found where it is; then it is emptied, and its earlier
-/// number of shards forgotten.
+/// A topic with a job is split, and the job is found. Then the topic is emptied, and its earlier
+/// number of shards is pruned.
 async fn is_split(redis: &RedisServer) {
     let (topic, queue) = (name(SHARDS[0]), connect(redis).await);
     let jobs: Vec<NewJob> =
         (0..20).map(|n| job(&format!("j{n}"), Due::Now, Options::default())).collect();
     let words = queue.push(&topic, &jobs[..1], IfExists::Reject).await.unwrap();
     assert_eq!(words, [Pushed::Pushed]);
-    let rules = Limits { shards: 2, ..Limits::default() };
+    let rules = Limits { shards: NonZero::new(2), ..Limits::default() };
     let shards = [topic.shard(0), topic.shard(1)];
     for shard in &shards {
         queue.configure(shard, &rules).await.unwrap();
     }
-    // One that has not known the topic before.
+    // A client that does not know the topic yet.
     let queue = connect(redis).await;
     let words = queue.push(&topic, &jobs, IfExists::Reject).await.unwrap();
     assert_eq!(
@@ -309,7 +309,7 @@ fn follow_up(from: &TopicName, to: &str) -> FollowUp {
     }
 }
 
-/// What is wrong with what scripts did: the keys that they were not called with.
+/// The undeclared keys that scripts used.
 fn undeclared(commands: &[Command]) -> BTreeSet<String> {
     let (mut declared, mut wrong) = (BTreeSet::new(), BTreeSet::new());
     for command in commands {
@@ -319,7 +319,7 @@ fn undeclared(commands: &[Command]) -> BTreeSet<String> {
         }
         if command.of_script && !command.is("PUBLISH") {
             let keys = command.words[1..].iter().filter(|word| word.starts_with("duebox:"));
-            // What the doctor puts aside goes beside the key it was found under, into the same slot.
+            // The doctor moves malformed keys to a name in the same slot.
             let is_aside = |name: &str| {
                 let beside = name.split_once(":broken:").map(|(beside, _)| beside.to_owned());
                 beside.is_some_and(|beside| declared.contains(&beside))
@@ -332,7 +332,7 @@ fn undeclared(commands: &[Command]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn every_verb_keeps_to_one_slot_and_to_its_keys() {
+async fn every_verb_uses_one_slot_and_its_declared_keys() {
     let redis = cluster();
     let monitor = Monitor::start(&redis);
     let queue = connect(&redis).await;
@@ -357,7 +357,7 @@ async fn every_verb_keeps_to_one_slot_and_to_its_keys() {
         assert!(is_called, "nothing above calls this script, so it was not tested:\n{source}");
     }
 
-    // The server would have noticed: a script that reaches beyond is refused.
+    // The server also refuses a script that uses a key of another slot.
     let here = key(TOPICS[0], "jobs");
     let reach = "return redis.call('HLEN', ARGV[1])";
     let mut connection = Client::open(redis.url()).unwrap().get_connection().unwrap();
@@ -370,7 +370,7 @@ async fn every_verb_keeps_to_one_slot_and_to_its_keys() {
 }
 
 #[test]
-fn an_undeclared_key_is_noticed() {
+fn an_undeclared_key_is_detected() {
     let command = |of_script, words: &[&str]| Command {
         of_script,
         words: words.iter().map(|word| (*word).to_owned()).collect(),

@@ -1,5 +1,4 @@
-//! Follow-up jobs: pushed if, and only if, the job that asked was acked, each of them once, whoever
-//! dies on the way.
+//! Follow-up jobs are pushed if and only if their parent is acked, and each once, also when a runner dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,9 +12,9 @@ use duebox_queue::{
 };
 use redis::cmd;
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
-use crate::support::log::{is_lost, is_verdict, said, tally};
+use crate::support::log::{handler_lines, is_lost, is_verdict, tally};
 use crate::support::monitor::{Command, Monitor};
 use crate::support::producer::{push_many, push_payload};
 use crate::support::puppet::FAN;
@@ -24,30 +23,30 @@ use crate::support::redis_state::{Store, key};
 const PARENTS: &str = "order";
 const KIDS: [&str; 2] = ["kid.one", "kid.two"];
 
-/// A topic whose jobs ask for others, and the two topics of those.
-fn family() -> Ground {
-    family_on(Ground::new())
+/// A topic whose jobs push follow-ups, and the two topics of these.
+fn family() -> Fixture {
+    family_on(Fixture::new())
 }
 
-fn family_on(ground: Ground) -> Ground {
-    ground.write("fan.wat", FAN);
-    ground.write("kid.wat", Handler::says("ran").echoes().wat());
+fn family_on(fixture: Fixture) -> Fixture {
+    fixture.write("fan.wat", FAN);
+    fixture.write("kid.wat", Handler::logs("ran").echoes().wat());
     let grant = "backoff = \"1h\"\n[topics.\"order\".sandbox]\npush = [\"kid.*\"]";
     let topics = [
         topic(PARENTS, "fan.wat", grant),
         topic(KIDS[0], "kid.wat", ""),
         topic(KIDS[1], "kid.wat", ""),
     ];
-    ground.manifest("lease = \"2s\"", &topics);
-    ground
+    fixture.manifest("lease = \"2s\"", &topics);
+    fixture
 }
 
-/// The children of a parent with ids of their own, and the topic of each.
+/// The children of a parent that have their own ids, and the topic of each.
 fn children(parent: &str) -> [(String, &'static str); 3] {
     [(1, KIDS[0]), (2, KIDS[0]), (3, KIDS[1])].map(|(n, topic)| (format!("{parent}.{n}"), topic))
 }
 
-/// How often each child was stored in a topic, whoever did it and whenever.
+/// How often each child was stored in a topic by any runner.
 fn stored(commands: &[Command], topic: &str) -> BTreeMap<String, usize> {
     let jobs = key(topic, "jobs");
     let is_push = |c: &&Command| c.is("HSET") && c.words[1] == jobs;
@@ -60,7 +59,7 @@ fn stored(commands: &[Command], topic: &str) -> BTreeMap<String, usize> {
 
 /// The runs of children, as `topic id`.
 fn runs(daemons: &[&Daemon]) -> Vec<String> {
-    let lines = daemons.iter().flat_map(|daemon| said(daemon));
+    let lines = daemons.iter().flat_map(|daemon| handler_lines(daemon));
     let ran = lines.filter(|line| line.text == "ran" && KIDS.contains(&line.topic.as_str()));
     ran.map(|line| format!("{} {}", line.topic, line.id)).collect()
 }
@@ -71,12 +70,12 @@ fn outbox(store: &Store) -> BTreeMap<String, String> {
 
 #[test]
 fn each_child_runs_once_with_the_payload_it_was_given() {
-    let ground = family();
-    let (first, second, store) = (ground.start(), ground.start(), ground.store());
+    let fixture = family();
+    let (first, second, store) = (fixture.start(), fixture.start(), fixture.store());
     let daemons = [&first, &second];
     let parents: Vec<String> = (0..50).map(|n| format!("p{n}")).collect();
     for parent in &parents {
-        push_payload(&ground, PARENTS, parent, &format!("of {parent}"));
+        push_payload(&fixture, PARENTS, parent, &format!("of {parent}"));
     }
     eventually("all children ran", || runs(&daemons).len() >= 150);
     eventually("nothing is left", || {
@@ -90,7 +89,7 @@ fn each_child_runs_once_with_the_payload_it_was_given() {
     let ran = runs(&daemons);
     let expected = expected.iter().map(|(child, times)| (child.as_str(), *times)).collect();
     assert_eq!(tally(ran.iter()), expected);
-    let payloads = daemons.iter().flat_map(|daemon| said(daemon));
+    let payloads = daemons.iter().flat_map(|daemon| handler_lines(daemon));
     for line in payloads.filter(|line| line.text.starts_with("of ")) {
         let parent = line.id.split_once('.').unwrap().0;
         assert_eq!(line.text, format!("of {parent}"), "{}", line.id);
@@ -98,13 +97,13 @@ fn each_child_runs_once_with_the_payload_it_was_given() {
 }
 
 #[test]
-fn killed_amid_two_thousand_parents_no_child_is_lost_and_none_is_pushed_twice() {
+fn a_kill_amid_two_thousand_parents_loses_and_repeats_no_child() {
     const JOBS: usize = 2_000;
-    let ground = family();
-    let store = ground.store();
-    let monitor = Monitor::start(&ground.redis);
-    let parents = push_many(&ground, PARENTS, JOBS);
-    let (mut first, second) = (ground.start(), ground.start());
+    let fixture = family();
+    let store = fixture.store();
+    let monitor = Monitor::start(&fixture.redis);
+    let parents = push_many(&fixture, PARENTS, JOBS);
+    let (mut first, second) = (fixture.start(), fixture.start());
     eventually("a good part is settled", || first.count(is_verdict) >= JOBS / 4);
     first.kill();
     first.wait_exit();
@@ -114,7 +113,7 @@ fn killed_amid_two_thousand_parents_no_child_is_lost_and_none_is_pushed_twice() 
             && outbox(&store).is_empty()
     });
     println!("killed with {left} of {JOBS} parents unsettled or not relayed");
-    let commands = monitor.commands(&ground.redis);
+    let commands = monitor.commands(&fixture.redis);
     for kid in KIDS {
         let expected: BTreeMap<String, usize> = parents
             .iter()
@@ -129,21 +128,21 @@ fn killed_amid_two_thousand_parents_no_child_is_lost_and_none_is_pushed_twice() 
     }
     // A child that ran in the killed runner and was not settled runs again; no other does.
     let twice = tally(runs(&[&first, &second]).iter()).values().filter(|runs| **runs > 1).count();
-    let unsettled = said(&first).iter().filter(|line| line.text == "ran").count()
+    let unsettled = handler_lines(&first).iter().filter(|line| line.text == "ran").count()
         - first.count(|line| is_verdict(line) && line.str("topic").starts_with("kid."));
     assert!(twice <= unsettled, "{twice} children ran twice, and {unsettled} were unsettled");
 }
 
 #[test]
-fn a_redis_that_is_cut_off_and_comes_back_has_every_child_once() {
+fn an_outage_loses_and_repeats_no_child() {
     const JOBS: usize = 300;
-    let mut ground = family_on(Ground::persistent());
-    let store = ground.store();
-    let (first, second) = (ground.start(), ground.start());
-    let parents = push_many(&ground, PARENTS, JOBS);
+    let mut fixture = family_on(Fixture::persistent());
+    let store = fixture.store();
+    let (first, second) = (fixture.start(), fixture.start());
+    let parents = push_many(&fixture, PARENTS, JOBS);
     let daemons = [&first, &second];
     eventually("it is in the midst of it", || !runs(&daemons).is_empty());
-    ground.redis.restart();
+    fixture.redis.restart();
     let left = store.live_count(PARENTS) + outbox(&store).len();
     eventually("everything is done", || {
         [PARENTS, KIDS[0], KIDS[1]].iter().all(|topic| store.live_count(topic) == 0)
@@ -159,7 +158,7 @@ fn a_redis_that_is_cut_off_and_comes_back_has_every_child_once() {
     eventually("all of it is told", || all_ran().len() >= expected.len());
     assert_eq!(all_ran(), expected);
     let ran = runs(&daemons);
-    // What was pushed once runs twice only where a lease ended while Redis was away.
+    // A job that was pushed once runs twice only if its lease expired during the outage.
     let lost: BTreeSet<String> = daemons
         .iter()
         .flat_map(|daemon| daemon.lines())
@@ -174,16 +173,16 @@ fn a_redis_that_is_cut_off_and_comes_back_has_every_child_once() {
 
 #[test]
 fn a_parent_that_nacks_has_no_children_until_it_acks() {
-    let ground = family();
-    let (daemon, store) = (ground.start(), ground.store());
-    push_payload(&ground, PARENTS, "p", "n");
+    let fixture = family();
+    let (daemon, store) = (fixture.start(), fixture.store());
+    push_payload(&fixture, PARENTS, "p", "n");
     eventually("it waits for its retry", || store.stage(PARENTS, "retry").contains("p"));
-    // A later parent's children have come through the same relay.
-    push_payload(&ground, PARENTS, "q", "");
+    // Children of a later parent passed the same relay.
+    push_payload(&fixture, PARENTS, "q", "");
     eventually("the others ran", || runs(&[&daemon]).len() == 3);
     assert!(runs(&[&daemon]).iter().all(|child| child.contains(" q.")));
     assert!(outbox(&store).is_empty());
-    ground.duebox(&["run-now", PARENTS, "p"]);
+    fixture.duebox(&["run-now", PARENTS, "p"]);
     eventually("its children ran", || runs(&[&daemon]).len() >= 6);
     let ran = runs(&[&daemon]);
     let of_p: BTreeSet<String> =
@@ -193,9 +192,9 @@ fn a_parent_that_nacks_has_no_children_until_it_acks() {
     assert_eq!(ran.len(), 6);
 }
 
-/// A runner that settles a parent, with children in the outbox, and is gone before it relays them.
-async fn ack_and_die(ground: &Ground, parent: &str) {
-    let settings = ConnectionSettings { url: ground.redis.url(), password: None };
+/// A runner that settles a parent with children in the outbox, and dies before it relays them.
+async fn ack_and_die(fixture: &Fixture, parent: &str) {
+    let settings = ConnectionSettings { url: fixture.redis.url(), password: None };
     let queue = Queue::connect(&settings, "duebox").await.unwrap();
     let topic = TopicName::new(PARENTS).unwrap();
     let id = JobId::new(parent).unwrap();
@@ -219,25 +218,25 @@ async fn ack_and_die(ground: &Ground, parent: &str) {
 }
 
 #[tokio::test]
-async fn what_a_dead_runner_left_in_the_outbox_is_relayed_by_another() {
-    let ground = family();
-    let store = ground.store();
+async fn the_outbox_of_a_dead_runner_is_relayed_by_another() {
+    let fixture = family();
+    let store = fixture.store();
     for parent in ["before", "meanwhile"] {
-        ack_and_die(&ground, parent).await;
+        ack_and_die(&fixture, parent).await;
     }
     let left = outbox(&store);
     assert_eq!((left.len(), store.live_count(KIDS[0])), (2, 0));
     let entry = |parent: &str| left.iter().find(|(field, _)| field.ends_with(parent)).unwrap();
     let (before, meanwhile) = (entry("before"), entry("meanwhile"));
     let _: u64 = store.ask(cmd("HDEL").arg(key(PARENTS, "outbox")).arg(meanwhile.0));
-    let daemon = ground.start();
+    let daemon = fixture.start();
     eventually("the children ran", || runs(&[&daemon]).len() == 3);
     eventually("all is done", || {
         outbox(&store).is_empty() && KIDS.iter().all(|kid| store.live_count(kid) == 0)
     });
 
-    // A runner dies beside the one that is up. Of another the deletion was lost: it is relayed again,
-    // and no child runs again though all are done.
+    // One runner dies while another is up. One deletion from the outbox was lost, so it is relayed again,
+    // and no child runs again although all are done.
     for (field, value) in [before, meanwhile] {
         let _: u64 = store.ask(cmd("HSET").arg(key(PARENTS, "outbox")).arg(field).arg(value));
     }

@@ -1,25 +1,25 @@
-//! A daemon with nothing to start sleeps: it asks Redis once a poll, and does not spin.
+//! An idle daemon sleeps: it polls Redis once per interval and uses almost no CPU time.
 
 use std::time::{Duration, Instant};
 
 use duebox_harness::{Daemon, eventually};
 use redis::{InfoDict, cmd};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
-use crate::support::log::{is_said, settled_as};
+use crate::support::log::{is_handler_line, settled_as};
 use crate::support::producer::{push, push_many};
 use crate::support::redis_state::{Store, key};
 
 const TOPIC: &str = "work";
-/// How long it is watched: ten polls.
+/// The observation time: ten polls.
 const WINDOW: Duration = Duration::from_secs(2);
-/// The part of one processor that it may take meanwhile.
+/// The CPU time it may use meanwhile, as a fraction of one core.
 const BUSY_MAX: f64 = 0.1;
-/// Commands it may cause a poll, those inside scripts counted: a look and a turn are about 30.
+/// Commands it may cause per poll, including those of scripts; a poll and a turn take about 30.
 const COMMANDS_A_POLL_MAX: f64 = 100.0;
 
-/// Watches the daemon for a while, and fails if it works.
+/// Observes the daemon and fails if it is busy.
 pub(crate) fn sleeps(daemon: &Daemon, store: &Store, while_what: &str) {
     let commands = || -> u64 {
         let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
@@ -35,28 +35,28 @@ pub(crate) fn sleeps(daemon: &Daemon, store: &Store, while_what: &str) {
     assert!(a_poll < COMMANDS_A_POLL_MAX, "{while_what}: {a_poll:.1} commands a poll");
 }
 
-/// Processor time of the process so far, of all its threads.
+/// The CPU time of the process so far, all threads together.
 fn processor_time(daemon: &Daemon) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
-    // After the name, which may hold spaces: user and system time are fields 14 and 15.
+    // After the name, which may contain spaces: user and system time are fields 14 and 15.
     let (_, fields) = stat.rsplit_once(')').unwrap();
     let ticks: u64 =
         fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum();
-    // Linux counts in hundredths of a second wherever a program can look.
+    // Linux reports hundredths of a second to user space.
     Duration::from_millis(ticks * 10)
 }
 
 #[test]
 fn it_sleeps_with_nothing_to_do() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let topics: Vec<String> =
         (0..50).map(|n| topic(&format!("work-{n}"), "work.wat", "")).collect();
-    ground.manifest("", &topics);
-    let daemon = ground.start();
-    let store = ground.store();
-    push(&ground, "work-0", "later", store.now_ms() + 3_600_000);
-    // Fifty topics are fifty looks a poll, in one round trip.
+    fixture.manifest("", &topics);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    push(&fixture, "work-0", "later", store.now_ms() + 3_600_000);
+    // Fifty topics take fifty script calls per poll, in one round trip.
     let (began, cpu) = (Instant::now(), processor_time(&daemon));
     eventually("the window is over", || began.elapsed() >= WINDOW);
     let busy = (processor_time(&daemon) - cpu).as_secs_f64() / began.elapsed().as_secs_f64();
@@ -64,18 +64,18 @@ fn it_sleeps_with_nothing_to_do() {
     assert!(busy < BUSY_MAX, "{:.0} % of a processor", busy * 100.0);
 }
 
-/// Its looks, its housekeeping and what it says of itself are for all topics at once: topic by topic they
-/// were eleven round trips a second.
+/// Polls, maintenance and status reports cover all topics together. One by one they would take eleven round
+/// trips per second.
 #[test]
-fn a_hundred_idle_topics_are_looked_at_together() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+fn a_hundred_idle_topics_are_polled_together() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let topics: Vec<String> =
         (0..100).map(|n| topic(&format!("work-{n}"), "work.wat", "")).collect();
-    let manifest = format!("[redis]\nurl = \"{}\"\n{}", ground.redis.url(), topics.concat());
-    ground.write("duebox.toml", manifest);
-    let _daemon = ground.start();
-    let store = ground.store();
+    let manifest = format!("[redis]\nurl = \"{}\"\n{}", fixture.redis.url(), topics.concat());
+    fixture.write("duebox.toml", manifest);
+    let _daemon = fixture.start();
+    let store = fixture.store();
     let reads = || -> u64 {
         let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
         info.get("total_reads_processed").unwrap()
@@ -89,43 +89,43 @@ fn a_hundred_idle_topics_are_looked_at_together() {
         began = Instant::now();
         read - before < 10
     });
-    // Longer than the ten seconds after which the house is kept.
+    // Longer than the ten seconds between maintenance runs.
     eventually("the window is over", || began.elapsed() >= Duration::from_secs(12));
     let a_second = (reads() - read) as f64 / began.elapsed().as_secs_f64();
     println!("100 idle topics: {a_second:.2} reads a second");
-    // Two round trips; Redis may read a hundred looks in two parts.
+    // Two round trips; Redis may read a hundred calls in two parts.
     assert!(a_second <= 3.0, "{a_second:.2} reads a second");
 }
 
 #[test]
-fn it_sleeps_while_there_is_work_that_nobody_may_start() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").naps(Duration::from_secs(7_200)).wat());
-    ground.manifest("", &[topic(TOPIC, "work.wat", "ttr = \"3h\"\nconcurrency = 2")]);
-    let daemon = ground.start();
-    let store = ground.store();
-    push(&ground, TOPIC, "0", 0);
-    daemon.wait_for_line("it runs", is_said);
-    // A due successor waits for the end of the lease; promote passes over it each time.
-    push(&ground, TOPIC, "0", 0);
+fn it_sleeps_while_no_job_may_start() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_secs(7_200)).wat());
+    fixture.manifest("", &[topic(TOPIC, "work.wat", "ttr = \"3h\"\nconcurrency = 2")]);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    push(&fixture, TOPIC, "0", 0);
+    daemon.wait_for_line("it runs", is_handler_line);
+    // A due successor waits for the end of the lease; promote skips it each time.
+    push(&fixture, TOPIC, "0", 0);
     sleeps(&daemon, &store, "a due successor of a running job");
-    push_many(&ground, TOPIC, 50);
-    eventually("both lanes are taken", || daemon.count(is_said) == 2);
+    push_many(&fixture, TOPIC, 50);
+    eventually("both lanes are taken", || daemon.count(is_handler_line) == 2);
     sleeps(&daemon, &store, "fifty ready jobs behind two that run");
 }
 
 #[test]
 fn it_sleeps_while_a_topic_is_paused() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
-    ground.manifest("", &[topic(TOPIC, "work.wat", "")]);
-    let daemon = ground.start();
-    let store = ground.store();
-    ground.redis.cli(&["HSET", &key(TOPIC, "meta"), "paused", "1"]);
-    push_many(&ground, TOPIC, 50);
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    fixture.manifest("", &[topic(TOPIC, "work.wat", "")]);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    fixture.redis.cli(&["HSET", &key(TOPIC, "meta"), "paused", "1"]);
+    push_many(&fixture, TOPIC, 50);
     eventually("they are promoted", || store.stage(TOPIC, "ready").len() == 50);
     sleeps(&daemon, &store, "a paused topic");
-    assert_eq!(daemon.count(is_said), 0);
-    ground.redis.cli(&["HDEL", &key(TOPIC, "meta"), "paused"]);
+    assert_eq!(daemon.count(is_handler_line), 0);
+    fixture.redis.cli(&["HDEL", &key(TOPIC, "meta"), "paused"]);
     eventually("they run", || daemon.count(|line| settled_as(line, "done")) == 50);
 }

@@ -1,22 +1,22 @@
-//! A thousand jobs from plain producers through the three real handlers, which talk to a shop: each ends
-//! as its handler says, none early, none lost, and what the shop was asked for has its effect once.
+//! A thousand jobs from plain producers run through the three real handlers, which call a shop. Each ends with the
+//! expected verdict, none runs early or is lost, and each request to the shop takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use duebox_harness::{Daemon, eventually};
 
-use crate::support::fixture::{Ground, built, topic};
-use crate::support::log::{is_verdict, said, verdicts};
+use crate::support::fixture::{Fixture, built, topic};
+use crate::support::log::{handler_lines, is_verdict, verdicts};
 use crate::support::producer::{Push, push_each};
 use crate::support::redis_state::Store;
-use crate::support::shop::Counter;
+use crate::support::shop::OpenShop;
 
 const JOBS: usize = 1_000;
 const DELAY_MAX_MS: u64 = 3_000;
 /// What a runner's death adds to the count of a job's attempts; a failure adds 1.
 const CRASH: u64 = 1_000_000;
 
-/// What a payload must come to: the settled word of each attempt, and the class of the last.
+/// The expected result: the settlement of each attempt, and the class of the last.
 type Fate = (&'static [&'static str], &'static str);
 
 const ACKED: Fate = (&["done"], "");
@@ -31,10 +31,10 @@ const SHOP: &str = "shop.activation";
 const PAYMENT: &str = "payment.poll";
 const TOPICS: [&str; 3] = [ORDER, SHOP, PAYMENT];
 
-/// Ground on which all three handlers have three attempts each, and this shop.
-fn ground(counter: &Counter) -> Ground {
-    let ground = Ground::new();
-    // Most of these jobs fail at first, and many in a row.
+/// A fixture with all three handlers, three attempts each, and this shop.
+fn fixture(counter: &OpenShop) -> Fixture {
+    let fixture = Fixture::new();
+    // Most of these jobs fail at first, many in a row.
     let keys = |keys: &str| {
         format!("max_crashes = 9\nbreaker = {{ failures = 0 }}\n{keys}\n{}", counter.grant())
     };
@@ -46,11 +46,11 @@ fn ground(counter: &Counter) -> Ground {
         topic(SHOP, &built("shop-activation"), &shop),
         topic(PAYMENT, &built("payment-poll"), &payment),
     ];
-    ground.manifest("lease = \"1s\"", &topics);
-    ground
+    fixture.manifest("lease = \"1s\"", &topics);
+    fixture
 }
 
-/// The `n`-th payload for a topic, what the payment's provider says at each look, and what becomes of
+/// The `n`-th payload for a topic, the responses of the payment provider, and the expected result of
 /// the job.
 fn payload(topic: &str, n: usize) -> (String, &'static [&'static str], Fate) {
     let shop = |goods: u32, status: &str, opened_at: &str| {
@@ -84,7 +84,7 @@ fn payload(topic: &str, n: usize) -> (String, &'static [&'static str], Fate) {
 }
 
 /// Writes the `n`-th order or payment into the shop's books.
-fn place(counter: &Counter, topic: &str, n: usize, states: &[&str]) {
+fn place(counter: &OpenShop, topic: &str, n: usize, states: &[&str]) {
     match topic {
         ORDER => counter.shop.books().place_order(&n.to_string(), states),
         PAYMENT => counter.shop.books().start_payment(&format!("pay_{n}"), states),
@@ -92,15 +92,15 @@ fn place(counter: &Counter, topic: &str, n: usize, states: &[&str]) {
     }
 }
 
-/// The ledger: each job as it was pushed, with its fate.
+/// The ledger: each pushed job with its expected result.
 struct Ledger {
     jobs: Vec<(Push, Fate)>,
 }
 
 impl Ledger {
-    /// Jobs spread over the topics and over three seconds; some without a delay. The shop knows of
-    /// each.
-    fn new(now_ms: u64, counter: &Counter, fates: impl Fn(&Fate) -> bool) -> Self {
+    /// Jobs spread over the topics and over three seconds; some without a delay. The shop knows
+    /// each of them.
+    fn new(now_ms: u64, counter: &OpenShop, fates: impl Fn(&Fate) -> bool) -> Self {
         let job = |n: usize| {
             let topic = TOPICS[n % 3];
             let (payload, states, fate) = payload(topic, n / 3);
@@ -113,7 +113,7 @@ impl Ledger {
         Self { jobs }
     }
 
-    fn push(&self, ground: &Ground) -> Vec<usize> {
+    fn push(&self, fixture: &Fixture) -> Vec<usize> {
         let counts =
             TOPICS.map(|topic| self.jobs.iter().filter(|job| job.0.topic == topic).count());
         let script: Vec<Push> = self
@@ -126,7 +126,7 @@ impl Ledger {
                 due_ms: job.due_ms,
             })
             .collect();
-        push_each(ground, &script);
+        push_each(fixture, &script);
         counts.to_vec()
     }
 
@@ -134,13 +134,13 @@ impl Ledger {
         self.jobs.iter().map(|(_, fate)| fate.0.len()).sum()
     }
 
-    /// The ids of a topic whose last word is this one.
+    /// The ids of a topic whose last settlement is this one.
     fn ending(&self, topic: &str, word: &str) -> BTreeSet<String> {
         let ends = |(job, fate): &&(Push, Fate)| job.topic == topic && fate.0.last() == Some(&word);
         self.jobs.iter().filter(ends).map(|(job, _)| job.id.clone()).collect()
     }
 
-    /// True once nothing is on its way any more, by what lies in Redis.
+    /// Whether no job is in progress any more, by the state of Redis.
     fn is_over(&self, store: &Store) -> bool {
         TOPICS.iter().all(|topic| {
             let none_in = |stage: &&str| store.stage(topic, stage).is_empty();
@@ -157,8 +157,8 @@ impl Ledger {
         assert_eq!(settled.len(), self.jobs.len());
         for (job, (words, class)) in &self.jobs {
             let found = &settled[&job.id];
-            let said: Vec<&str> = found.iter().map(|verdict| verdict.settled.as_str()).collect();
-            assert_eq!(&said, words, "{} {} {}", job.topic, job.id, job.payload);
+            let printed: Vec<&str> = found.iter().map(|verdict| verdict.settled.as_str()).collect();
+            assert_eq!(&printed, words, "{} {} {}", job.topic, job.id, job.payload);
             let attempts = found.iter().map(|verdict| verdict.attempt);
             assert!(attempts.eq(1..=words.len() as i64), "{found:?}");
             assert_eq!(found.last().unwrap().class, *class, "{}", job.payload);
@@ -166,10 +166,12 @@ impl Ledger {
         }
     }
 
-    /// Each attempt has the handler's own line, and none of them is from before the due time.
+    /// Each attempt has a line of the handler, and none is earlier than the due time.
     fn compare_with_handlers(&self, daemon: &Daemon) {
         let mut lines: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for line in said(daemon).into_iter().filter(|line| line.text.starts_with("verdict=")) {
+        for line in
+            handler_lines(daemon).into_iter().filter(|line| line.text.starts_with("verdict="))
+        {
             lines.entry(line.id.clone()).or_default().push(line);
         }
         for (job, (words, class)) in &self.jobs {
@@ -183,7 +185,7 @@ impl Ledger {
     }
 
     /// Each unpaid order was closed and each message sent, once, and nothing else was.
-    fn compare_with_shop(&self, counter: &Counter) {
+    fn compare_with_shop(&self, counter: &OpenShop) {
         let effects = |what: &str| {
             let lines = counter.ledger(what).into_iter().filter(|(_, _, effect)| *effect);
             let keys: Vec<String> = lines.map(|(_, key, _)| key).collect();
@@ -223,12 +225,12 @@ impl Ledger {
 
 #[test]
 fn a_thousand_jobs_end_as_their_handlers_say() {
-    let counter = Counter::open();
-    let ground = ground(&counter);
-    let daemon = ground.start();
-    let store = ground.store();
+    let counter = OpenShop::open();
+    let fixture = fixture(&counter);
+    let daemon = fixture.start();
+    let store = fixture.store();
     let ledger = Ledger::new(store.now_ms(), &counter, |_| true);
-    let counts = ledger.push(&ground);
+    let counts = ledger.push(&fixture);
     println!("pushed {counts:?} jobs with redis-cli");
     eventually("every attempt is settled", || daemon.count(is_verdict) >= ledger.verdicts());
     ledger.compare_with_log(&daemon);
@@ -246,18 +248,18 @@ fn a_thousand_jobs_end_as_their_handlers_say() {
     );
 }
 
-/// Deaths of the runner spend no attempt and lose no verdict: Redis ends up as if there were none.
+/// Deaths of the runner spend no attempt and lose no verdict. The final state of Redis is the same.
 #[test]
-fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
+fn a_thousand_jobs_end_as_their_handlers_say_while_runners_die() {
     const DEATHS: usize = 4;
-    let counter = Counter::open();
-    let ground = ground(&counter);
-    let store = ground.store();
+    let counter = OpenShop::open();
+    let fixture = fixture(&counter);
+    let store = fixture.store();
     let ledger = Ledger::new(store.now_ms(), &counter, |_| true);
-    ledger.push(&ground);
+    ledger.push(&fixture);
     let mut heard = Vec::new();
     for death in 1..=DEATHS {
-        let mut daemon = ground.start();
+        let mut daemon = fixture.start();
         let part = ledger.verdicts() / 20;
         eventually("a part is settled", || {
             daemon.count(is_verdict) >= part || ledger.is_over(&store)
@@ -267,13 +269,13 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
         daemon.wait_exit();
         heard.extend(verdicts(&daemon));
     }
-    let mut last = ground.start();
+    let mut last = fixture.start();
     eventually("every job has ended", || ledger.is_over(&store));
     assert!(last.terminate().success());
     heard.extend(verdicts(&last));
     ledger.compare_with_redis(&store);
     ledger.compare_with_shop(&counter);
-    // No attempt was settled twice; those whose line died with the runner are not heard of.
+    // No attempt was settled twice. Attempts whose log line was lost with the runner are not counted.
     let mut attempts: Vec<_> = heard.iter().map(|v| (&v.id, v.attempt)).collect();
     attempts.sort_unstable();
     assert!(attempts.is_sorted_by(|a, b| a < b), "an attempt was settled twice");
@@ -282,13 +284,13 @@ fn a_thousand_jobs_end_as_their_handlers_say_though_runners_die() {
 }
 
 #[test]
-fn of_topics_whose_jobs_are_acked_nothing_is_left() {
-    let counter = Counter::open();
-    let ground = ground(&counter);
-    let mut daemon = ground.start();
-    let store = ground.store();
+fn a_topic_with_only_acked_jobs_leaves_no_keys() {
+    let counter = OpenShop::open();
+    let fixture = fixture(&counter);
+    let mut daemon = fixture.start();
+    let store = fixture.store();
     let ledger = Ledger::new(store.now_ms(), &counter, |fate| fate.0.last() == Some(&"done"));
-    ledger.push(&ground);
+    ledger.push(&fixture);
     eventually("every attempt is settled", || daemon.count(is_verdict) >= ledger.verdicts());
     ledger.compare_with_log(&daemon);
     assert!(daemon.terminate().success());

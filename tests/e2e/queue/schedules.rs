@@ -1,4 +1,4 @@
-//! Schedules: each tick becomes one job, whatever befalls the runners.
+//! Each tick of a schedule becomes exactly one job, also when runners die.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,37 +8,37 @@ use redis::cmd;
 use serde_json::Value;
 
 use crate::queue::idle::sleeps;
-use crate::support::fixture::{Ground, topic, up};
+use crate::support::fixture::{Fixture, topic, up};
 use crate::support::handler::Handler;
-use crate::support::log::{Said, said, tally, verdicts};
+use crate::support::log::{HandlerLine, handler_lines, tally, verdicts};
 use crate::support::redis_state::{Store, key};
 
 const TOPIC: &str = "report";
-/// The span of the schedules that are set to have missed ticks.
+/// The interval of the schedules that have missed ticks.
 const SPAN_MS: u64 = 600_000;
-/// Ticks nearer than this are too near to say whether they are on time.
+/// Closer ticks cannot be told apart.
 const NEAR_MS: u64 = 20_000;
 
 fn schedule(name: &str, keys: &str) -> String {
     format!("[[schedules]]\nname = \"{name}\"\ntopic = \"{TOPIC}\"\n{keys}\n")
 }
 
-fn write_manifest(ground: &Ground, schedules: &[String]) -> PathBuf {
+fn write_manifest(fixture: &Fixture, schedules: &[String]) -> PathBuf {
     let mut parts = vec![topic(TOPIC, "work.wat", "")];
     parts.extend_from_slice(schedules);
-    ground.manifest("", &parts)
+    fixture.manifest("", &parts)
 }
 
-fn ground_with(schedules: &[String]) -> Ground {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
-    write_manifest(&ground, schedules);
-    ground
+fn fixture_with(schedules: &[String]) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    write_manifest(&fixture, schedules);
+    fixture
 }
 
 /// The ids of all runs so far, over all these daemons.
 fn runs(daemons: &[&Daemon]) -> Vec<String> {
-    daemons.iter().flat_map(|daemon| said(daemon)).map(|said| said.id).collect()
+    daemons.iter().flat_map(|daemon| handler_lines(daemon)).map(|printed| printed.id).collect()
 }
 
 /// The tick of a job's id.
@@ -46,8 +46,8 @@ fn tick_of(id: &str) -> u64 {
     id.split_once('@').unwrap().1.parse().unwrap()
 }
 
-/// Waits until each second from the first tick of `beat` to its last so far has become a job that ran,
-/// and answers the runs of those.
+/// Waits until each second from the first tick of `beat` to its last has become a job that ran,
+/// and returns those runs.
 fn seamless_beats(daemons: &[&Daemon]) -> Vec<String> {
     let beats = || runs(daemons).into_iter().filter(|id| id.starts_with("beat@"));
     let last = beats().map(|id| tick_of(&id)).max().unwrap();
@@ -66,7 +66,7 @@ fn all_once(runs: &[String]) {
     assert!(tally.values().all(|times| *times == 1), "a tick ran twice: {tally:?}");
 }
 
-/// Until when the ticks of a schedule are dealt with.
+/// The time up to which the ticks of a schedule were processed.
 fn dealt_with_until(store: &Store, name: &str) -> Option<u64> {
     store.ask(cmd("HGET").arg(key(TOPIC, "ticks")).arg(name))
 }
@@ -77,39 +77,40 @@ fn set_dealt_with_until(store: &Store, name: &str, line: &str, until: u64) {
     let _: u64 = store.ask(cmd("HSET").arg(ticks).arg(name).arg(until).arg(line_field).arg(line));
 }
 
-/// asynq#653, #395, #1013: each replica of a worker pushed each tick.
+/// A known bug elsewhere (asynq#653, #395, #1013): each replica pushed each tick.
 #[test]
-fn cron_is_not_doubled_by_replicas() {
-    let ground = ground_with(&[schedule("beat", "cron = \"* * * * * *\"\nmissed = \"all\"")]);
-    let manifest = ground.path("duebox.toml");
+fn replicas_do_not_repeat_ticks() {
+    let fixture = fixture_with(&[schedule("beat", "cron = \"* * * * * *\"\nmissed = \"all\"")]);
+    let manifest = fixture.path("duebox.toml");
     let replicas = [up(&manifest), up(&manifest), up(&manifest)];
     let replicas: Vec<&Daemon> = replicas.iter().collect();
     eventually("some ticks ran", || runs(&replicas).len() >= 6);
     all_once(&seamless_beats(&replicas));
-    let late = |said: Said| said.at_ms - tick_of(&said.id) as i64;
-    let mut late: Vec<i64> = replicas.iter().flat_map(|daemon| said(daemon)).map(late).collect();
+    let late = |printed: HandlerLine| printed.at_ms - tick_of(&printed.id) as i64;
+    let mut late: Vec<i64> =
+        replicas.iter().flat_map(|daemon| handler_lines(daemon)).map(late).collect();
     late.sort_unstable();
     assert!(late[0] >= 0, "a tick ran early: {late:?} ms");
     println!("3 replicas: ticks ran {} to {} ms late", late[0], late[late.len() - 1]);
 }
 
 #[test]
-fn schedules_that_are_far_off_cost_next_to_nothing() {
+fn distant_schedules_do_not_wake_the_daemon() {
     let far = |number: usize| schedule(&format!("far-{number}"), "cron = \"0 0 1 1 *\"");
-    let ground = ground_with(&(0..200).map(far).collect::<Vec<_>>());
-    let daemon = ground.start();
+    let fixture = fixture_with(&(0..200).map(far).collect::<Vec<_>>());
+    let daemon = fixture.start();
     let begun = |line: &LogLine| line.message() == "the schedule begins";
     eventually("all have begun", || daemon.count(begun) == 200);
-    sleeps(&daemon, &ground.store(), "200 schedules that are far off");
+    sleeps(&daemon, &fixture.store(), "200 schedules that are far off");
 }
 
 #[test]
-fn a_replica_that_dies_takes_no_tick_along() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+fn a_dead_replica_loses_no_tick() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let beat = schedule("beat", "every = \"1s\"\nmissed = \"all\"");
-    // What the dead held is run by others soon.
-    let manifest = ground.manifest("lease = \"5s\"", &[topic(TOPIC, "work.wat", ""), beat]);
+    // Other runners soon run the jobs of the dead one.
+    let manifest = fixture.manifest("lease = \"5s\"", &[topic(TOPIC, "work.wat", ""), beat]);
     let (mut first, second) = (up(&manifest), up(&manifest));
     eventually("some ticks ran", || runs(&[&first, &second]).len() >= 3);
     first.kill();
@@ -118,7 +119,7 @@ fn a_replica_that_dies_takes_no_tick_along() {
     let third = up(&manifest);
     eventually("the newcomer takes part", || !runs(&[&third]).is_empty());
     let all = seamless_beats(&[&first, &second, &third]);
-    // A job that the dead had not settled yet has run twice, and no other.
+    // Only a job that the dead runner had not settled has run twice.
     let unsettled: BTreeSet<String> = {
         let settled: BTreeSet<String> = verdicts(&first).into_iter().map(|v| v.id).collect();
         runs(&[&first]).into_iter().filter(|id| !settled.contains(id)).collect()
@@ -128,12 +129,12 @@ fn a_replica_that_dies_takes_no_tick_along() {
 }
 
 #[test]
-fn a_job_carries_the_payload_and_was_due_at_its_tick() {
+fn a_job_has_the_payload_and_is_due_at_its_tick() {
     let payload = "payload = '{\"kind\":\"daily\"}'";
-    let ground = ground_with(&[schedule("beat", &format!("every = \"1s\"\n{payload}"))]);
-    let store = ground.store();
+    let fixture = fixture_with(&[schedule("beat", &format!("every = \"1s\"\n{payload}"))]);
+    let store = fixture.store();
     let _: u64 = store.ask(cmd("HSET").arg(key(TOPIC, "meta")).arg("paused").arg(1));
-    let daemon = ground.start();
+    let daemon = fixture.start();
     daemon.wait_for_line("it begins", |line| line.message() == "the schedule begins");
     eventually("two ticks wait", || store.live_count(TOPIC) >= 2);
     let waiting: Vec<(String, u64)> =
@@ -144,9 +145,9 @@ fn a_job_carries_the_payload_and_was_due_at_its_tick() {
 }
 
 #[test]
-fn ticks_that_were_missed_follow_the_policy() {
-    let ground = ground_with(&[]);
-    let store = ground.store();
+fn missed_ticks_follow_the_policy() {
+    let fixture = fixture_with(&[]);
+    let store = fixture.store();
     eventually("no tick is near", || {
         let past = store.now_ms() % SPAN_MS;
         past > NEAR_MS && past < SPAN_MS - 3 * NEAR_MS
@@ -157,19 +158,19 @@ fn ticks_that_were_missed_follow_the_policy() {
     let window = format!("every = \"10m\"\nwindow = \"{}ms\"", now - last + SPAN_MS * 3 / 2);
     let policies = ["skip", "once", "all"];
     let entry = |policy: &&str| schedule(policy, &format!("{window}\nmissed = \"{policy}\""));
-    write_manifest(&ground, &policies.iter().map(entry).collect::<Vec<_>>());
+    write_manifest(&fixture, &policies.iter().map(entry).collect::<Vec<_>>());
     for policy in policies {
         set_dealt_with_until(&store, policy, "every 10m", last - 3 * SPAN_MS);
     }
-    let daemon = ground.start();
-    let told = |policy: &'static str| {
+    let daemon = fixture.start();
+    let reported = |policy: &'static str| {
         move |line: &LogLine| {
             line.has("schedule", policy)
                 && line.message().starts_with("missed ticks are passed over")
         }
     };
     for (policy, passed_over) in [("skip", 3), ("once", 2), ("all", 1)] {
-        let line = daemon.wait_for_line("what is passed over", told(policy));
+        let line = daemon.wait_for_line("what is passed over", reported(policy));
         assert_eq!(line.number("ticks"), Some(passed_over), "{policy}");
     }
     eventually("all ran", || runs(&[&daemon]).len() >= 3 && store.live_count(TOPIC) == 0);
@@ -181,54 +182,54 @@ fn ticks_that_were_missed_follow_the_policy() {
 }
 
 #[test]
-fn an_outage_of_redis_loses_and_doubles_no_tick() {
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+fn an_outage_loses_and_repeats_no_tick() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let beat = schedule("beat", "every = \"1s\"\nmissed = \"all\"");
-    // No lease ends meanwhile: a job that runs twice was pushed twice.
-    let manifest = ground.manifest("lease = \"10m\"", &[topic(TOPIC, "work.wat", ""), beat]);
+    // No lease expires meanwhile, so a job that runs twice was pushed twice.
+    let manifest = fixture.manifest("lease = \"10m\"", &[topic(TOPIC, "work.wat", ""), beat]);
     let (first, second) = (up(&manifest), up(&manifest));
     let daemons = [&first, &second];
     eventually("some ticks ran", || runs(&daemons).len() >= 2);
-    ground.redis.pause();
+    fixture.redis.pause();
     for daemon in daemons {
         daemon.wait_for_line("the outage", |line| line.message().starts_with("Redis fails"));
     }
-    ground.redis.resume();
-    // Calls without an answer may have been carried out.
+    fixture.redis.resume();
+    // Commands without a reply may have been executed.
     let so_far = runs(&daemons).len();
     eventually("ticks run again", || runs(&daemons).len() >= so_far + 5);
     all_once(&seamless_beats(&daemons));
 }
 
 #[test]
-fn a_schedule_that_redis_refuses_is_told_once_and_holds_up_no_other() {
+fn a_refused_schedule_is_reported_once_and_delays_no_other() {
     let bad = "[[schedules]]\nname = \"bad\"\ntopic = \"other\"\nevery = \"1s\"\n";
-    let ground = Ground::new();
-    ground.write("work.wat", Handler::says("ran").wat());
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let topics = [topic(TOPIC, "work.wat", ""), topic("other", "work.wat", "")];
     let schedules = [bad.to_owned(), schedule("beat", "every = \"1s\"")];
-    ground.manifest("", &[topics, schedules].concat());
-    let store = ground.store();
+    fixture.manifest("", &[topics, schedules].concat());
+    let store = fixture.store();
     let _: String = store.ask(cmd("SET").arg(key("other", "ticks")).arg("no hash"));
-    let daemon = ground.start();
-    let told = |line: &LogLine| line.message().starts_with("ticks cannot be pushed");
-    assert!(daemon.wait_for_line("it is told", told).has("schedule", "bad"));
+    let daemon = fixture.start();
+    let reported = |line: &LogLine| line.message().starts_with("ticks cannot be pushed");
+    assert!(daemon.wait_for_line("it is told", reported).has("schedule", "bad"));
     eventually("the other ticks", || runs(&[&daemon]).len() >= 3);
-    assert_eq!(daemon.count(told), 1);
+    assert_eq!(daemon.count(reported), 1);
     let _: u64 = store.ask(cmd("DEL").arg(key("other", "ticks")));
     eventually("it ticks", || runs(&[&daemon]).iter().any(|id| id.starts_with("bad@")));
     all_once(&seamless_beats(&[&daemon]));
 }
 
 #[test]
-fn schedules_come_change_and_go_with_the_manifest() {
-    let ground = ground_with(&[schedule("beat", "every = \"365d\"")]);
-    let (daemon, store) = (ground.start(), ground.store());
+fn schedules_follow_the_manifest() {
+    let fixture = fixture_with(&[schedule("beat", "every = \"365d\"")]);
+    let (daemon, store) = (fixture.start(), fixture.store());
     daemon.wait_for_line("it begins", |line| line.message() == "the schedule begins");
     let reloads = || daemon.count(|line| line.message() == "the manifest is reloaded");
     write_manifest(
-        &ground,
+        &fixture,
         &[schedule("beat", "every = \"1s\""), schedule("new", "every = \"1s\"")],
     );
     eventually("both tick", || {
@@ -236,17 +237,17 @@ fn schedules_come_change_and_go_with_the_manifest() {
         ["beat@", "new@"].iter().all(|name| ran.iter().any(|id| id.starts_with(name)))
     });
     let before = reloads();
-    write_manifest(&ground, &[schedule("new", "every = \"1s\"")]);
+    write_manifest(&fixture, &[schedule("new", "every = \"1s\"")]);
     eventually("it is reloaded", || reloads() > before);
-    // A look that had begun before is over when the other has ticked twice.
+    // After two ticks of the other schedule, an earlier scan has ended.
     let new_ticks = || dealt_with_until(&store, "new").unwrap();
     let at = new_ticks();
     eventually("the other ticks on", || new_ticks() > at + 1_000);
     let (stopped, at) = (dealt_with_until(&store, "beat"), new_ticks());
     eventually("the other ticks on", || new_ticks() > at + 2_000);
     assert_eq!(dealt_with_until(&store, "beat"), stopped, "it was taken out of the manifest");
-    // It comes back, and nothing else is forgotten of it.
-    write_manifest(&ground, &[schedule("beat", "every = \"1s\"\nmissed = \"all\"")]);
+    // The restored schedule keeps its position.
+    write_manifest(&fixture, &[schedule("beat", "every = \"1s\"\nmissed = \"all\"")]);
     eventually("it ticks again", || dealt_with_until(&store, "beat") > stopped);
     eventually("it has run", || {
         runs(&[&daemon]).iter().any(|id| id.starts_with("beat@") && Some(tick_of(id)) > stopped)
@@ -257,10 +258,10 @@ fn schedules_come_change_and_go_with_the_manifest() {
 #[test]
 fn the_command_line_shows_schedules_and_runs_one() {
     let yearly = "cron = \"0 3 1 1 *\"\ntz = \"Asia/Shanghai\"\nmissed = \"skip\"\npayload = \"p\"";
-    let ground = ground_with(&[schedule("yearly", yearly), schedule("beat", "every = \"1s\"")]);
-    let store = ground.store();
+    let fixture = fixture_with(&[schedule("yearly", yearly), schedule("beat", "every = \"1s\"")]);
+    let store = fixture.store();
     let shown =
-        || -> Value { serde_json::from_str(&ground.duebox(&["schedules", "--json"])).unwrap() };
+        || -> Value { serde_json::from_str(&fixture.duebox(&["schedules", "--json"])).unwrap() };
     let before = shown();
     let entry = &before["schedules"][0];
     assert_eq!((entry["name"].as_str(), entry["topic"].as_str()), (Some("yearly"), Some(TOPIC)));
@@ -276,7 +277,7 @@ fn the_command_line_shows_schedules_and_runs_one() {
     assert_eq!(before["schedules"][1]["every_ms"].as_u64(), Some(1_000));
 
     let ran: Value =
-        serde_json::from_str(&ground.duebox(&["schedules", "run", "yearly", "--json"])).unwrap();
+        serde_json::from_str(&fixture.duebox(&["schedules", "run", "yearly", "--json"])).unwrap();
     let id = ran["id"].as_str().unwrap();
     assert!(id.starts_with("yearly@") && ran["result"] == "pushed", "{ran}");
     assert_eq!(store.live(TOPIC), BTreeSet::from([id.to_owned()]));
@@ -284,7 +285,7 @@ fn the_command_line_shows_schedules_and_runs_one() {
     assert_eq!(payload, "p");
     assert_eq!(shown()["schedules"][0]["last_run_ms"], Value::Null, "it counts as no tick");
 
-    let daemon = ground.start();
+    let daemon = fixture.start();
     eventually("a tick ran", || runs(&[&daemon]).iter().any(|id| id.starts_with("beat@")));
     let _: u64 = store.ask(cmd("HSET").arg(key(TOPIC, "meta")).arg("paused").arg(1));
     let after = shown();
@@ -293,7 +294,7 @@ fn the_command_line_shows_schedules_and_runs_one() {
         (beat["last_run_ms"].as_u64().unwrap(), beat["next_run_ms"].as_u64().unwrap());
     assert!(last % 1_000 == 0 && next % 1_000 == 0 && next > last, "{beat}");
     assert_eq!(beat["paused"].as_bool(), Some(true));
-    let table = ground.duebox(&["schedules"]);
+    let table = fixture.duebox(&["schedules"]);
     assert!(
         table.contains("0 3 1 1 * (Asia/Shanghai)") && table.contains("T03:00:00+08:00"),
         "{table}"

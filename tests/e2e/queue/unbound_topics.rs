@@ -1,62 +1,61 @@
-//! Topics that Redis knows and the manifest does not: a runner that died while it served one must
-//! not keep its jobs for ever.
+//! Topics that exist in Redis but not in the manifest: the jobs of a dead runner are reclaimed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duebox_harness::eventually;
 
-use crate::support::fixture::{Ground, topic, up};
+use crate::support::fixture::{Fixture, topic, up};
 use crate::support::handler::Handler;
-use crate::support::log::{is_said, settled_as, verdicts};
+use crate::support::log::{is_handler_line, settled_as, verdicts};
 use crate::support::producer::{push, push_many};
 use crate::support::redis_state::key;
 
 #[test]
 fn expired_leases_of_an_unbound_topic_are_reclaimed() {
-    let ground = Ground::new();
-    ground.write("long.wat", Handler::says("ran").naps(Duration::from_secs(7_200)).wat());
-    ground.write("quick.wat", Handler::says("ran").wat());
-    ground.manifest("lease = \"1s\"", &[topic("old", "long.wat", "ttr = \"3h\"")]);
-    let mut first = ground.start();
-    let ids = push_many(&ground, "old", 5);
-    eventually("five run", || first.count(is_said) == 5);
+    let fixture = Fixture::new();
+    fixture.write("long.wat", Handler::logs("ran").naps(Duration::from_secs(7_200)).wat());
+    fixture.write("quick.wat", Handler::logs("ran").wat());
+    fixture.manifest("lease = \"1s\"", &[topic("old", "long.wat", "ttr = \"3h\"")]);
+    let mut first = fixture.start();
+    let ids = push_many(&fixture, "old", 5);
+    eventually("five run", || first.count(is_handler_line) == 5);
     first.kill();
-    let store = ground.store();
+    let store = fixture.store();
     assert_eq!(store.stage("old", "unack"), ids);
 
-    // Another application's daemon, which has never heard of the topic.
+    // A daemon of another application, which does not know the topic.
     let mut second =
-        up(&ground.manifest_named("second.toml", "", &[topic("new", "quick.wat", "")]));
+        up(&fixture.manifest_named("second.toml", "", &[topic("new", "quick.wat", "")]));
     eventually("the leases are ended", || store.stage("old", "unack").is_empty());
     assert_eq!((store.stage("old", "retry"), store.live("old")), (ids.clone(), ids.clone()));
-    // A death is counted as one, and not as an attempt.
+    // A crash is counted as a crash and not as an attempt.
     assert!(store.attempts("old").values().all(|counted| *counted == 1_000_000));
     second.wait_for_line("the word about it", |line| {
         line.has("topic", "old") && line.message().starts_with("unbound")
     });
-    push(&ground, "new", "own", 0);
+    push(&fixture, "new", "own", 0);
     second.wait_for_line("its own job", |line| settled_as(line, "done"));
     assert_eq!(verdicts(&second).len(), 1, "it ran a job of a topic that is not its own");
     assert!(second.terminate().success());
 
-    // Whoever serves the topic next has the jobs, with all their attempts.
-    ground.manifest("", &[topic("old", "quick.wat", "")]);
-    let third = ground.start();
+    // The next runner of the topic gets the jobs with all their attempts.
+    fixture.manifest("", &[topic("old", "quick.wat", "")]);
+    let third = fixture.start();
     eventually("all are done", || third.count(|line| settled_as(line, "done")) == 5);
     assert!(verdicts(&third).iter().all(|verdict| verdict.attempt == 1));
     assert_eq!((store.live("old"), store.attempts("old").len()), (BTreeSet::new(), 0));
 }
 
 #[test]
-fn what_handlers_kept_for_a_time_goes_from_an_unbound_topic_too() {
-    let ground = Ground::new();
-    ground.write("quick.wat", Handler::says("ran").wat());
-    let store = ground.store();
+fn expired_values_of_an_unbound_topic_are_pruned() {
+    let fixture = Fixture::new();
+    fixture.write("quick.wat", Handler::logs("ran").wat());
+    let store = fixture.store();
     let on = |command: &str, name: &str, words: &[&str]| {
         let _: redis::Value = store.ask(redis::cmd(command).arg(key("old", name)).arg(words));
     };
-    // More than one batch that was over long ago, one value that is not, and one without a time.
+    // More than one batch of expired values, one live value, and one without an expiry.
     let _: redis::Value = store.ask(redis::cmd("SADD").arg("duebox:topics").arg("old"));
     let over: Vec<String> = (0..1_200).map(|number| format!("over-{number}")).collect();
     let values: Vec<&str> = over.iter().flat_map(|name| [name, "v"]).collect();
@@ -66,8 +65,8 @@ fn what_handlers_kept_for_a_time_goes_from_an_unbound_topic_too() {
     let later = (store.now_ms() + 3_600_000).to_string();
     on("ZADD", "kv:at", &[&later, "later"]);
     on("HSET", "kv", &["later", "v", "always", "v"]);
-    ground.manifest("", &[topic("new", "quick.wat", "")]);
-    let _daemon = ground.start();
+    fixture.manifest("", &[topic("new", "quick.wat", "")]);
+    let _daemon = fixture.start();
     let kept = || -> Vec<String> {
         let mut names: Vec<String> = store.ask(redis::cmd("HKEYS").arg(key("old", "kv")));
         names.sort();

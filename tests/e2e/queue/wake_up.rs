@@ -1,39 +1,39 @@
-//! An idle daemon sleeps until the next due time it knows; an earlier job wakes it.
+//! An idle daemon sleeps until the next due time that it knows, and an earlier job wakes it.
 
 use std::time::{Duration, Instant};
 
 use duebox_harness::Daemon;
 
-use crate::support::fixture::{Ground, topic, up};
+use crate::support::fixture::{Fixture, topic, up};
 use crate::support::handler::Handler;
 use crate::support::log::settled_as;
 use crate::support::producer::push;
 
 const TOPIC: &str = "work";
 
-/// A daemon that looks at its topic by itself only so often.
-fn daemon(ground: &Ground, poll: &str) -> Daemon {
-    ground.write("work.wat", Handler::says("ran").wat());
-    let path = ground.manifest("", &[topic(TOPIC, "work.wat", "")]);
+/// A daemon with this poll interval.
+fn daemon(fixture: &Fixture, poll: &str) -> Daemon {
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    let path = fixture.manifest("", &[topic(TOPIC, "work.wat", "")]);
     let text = std::fs::read_to_string(&path).unwrap();
-    up(&ground.write("duebox.toml", text.replace("200ms", poll)))
+    up(&fixture.write("duebox.toml", text.replace("200ms", poll)))
 }
 
 #[test]
 fn an_earlier_job_wakes_a_sleeping_runner() {
     const POLL: Duration = Duration::from_secs(30);
-    let ground = Ground::new();
-    let daemon = daemon(&ground, "30s");
-    ground.duebox(&["push", TOPIC, "{}", "--id", "later", "--in", "10s"]);
+    let fixture = Fixture::new();
+    let daemon = daemon(&fixture, "30s");
+    fixture.duebox(&["push", TOPIC, "{}", "--id", "later", "--in", "10s"]);
     let pushed_at = Instant::now();
-    ground.duebox(&["push", TOPIC, "{}", "--id", "now"]);
+    fixture.duebox(&["push", TOPIC, "{}", "--id", "now"]);
     daemon.wait_for_line("the job that is due now", |line| {
         settled_as(line, "done") && line.has("job_id", "now")
     });
     let took = pushed_at.elapsed();
     println!("poll 30 s: a job for now, after one for +10 s, was done {took:?} after its push");
     assert!(took < POLL / 10, "found by the poll, not by the wake-up: {took:?}");
-    // The later one is known since its push: its time needs no poll either, and is kept.
+    // The later job is known since its push, so it also starts on time without a poll.
     let line = daemon.wait_for_line("the later job", |line| {
         settled_as(line, "done") && line.has("job_id", "later")
     });
@@ -45,12 +45,12 @@ fn an_earlier_job_wakes_a_sleeping_runner() {
 #[test]
 fn a_plain_push_is_found_within_the_poll() {
     const POLL: Duration = Duration::from_secs(2);
-    let ground = Ground::new();
-    let daemon = daemon(&ground, "2s");
+    let fixture = Fixture::new();
+    let daemon = daemon(&fixture, "2s");
     for n in 0..3 {
         let id = format!("plain-{n}");
         let pushed_at = Instant::now();
-        push(&ground, TOPIC, &id, 0);
+        push(&fixture, TOPIC, &id, 0);
         daemon.wait_for_line("the plain job", |line| {
             settled_as(line, "done") && line.has("job_id", &id)
         });

@@ -1,6 +1,5 @@
-//! Directories that a topic grants, read by a handler in Go with nothing but its own standard library: under
-//! the daemon, as `duebox invoke` binds it, and as a flag grants it. Whatever it tries, nothing is changed
-//! and nothing beside them is read.
+//! Directories that a topic grants, read by a Go handler with only its standard library. The grants come from the
+//! daemon, from `duebox invoke`, and from a flag. The handler changes nothing and reads nothing outside them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +8,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::fixture::{Ground, built, topic};
-use crate::support::log::said;
+use crate::support::fixture::{Fixture, built, topic};
+use crate::support::log::handler_lines;
 
-/// Reads what is granted, then tries all that is not.
+/// Reads the granted files, then tries everything else.
 const SCRIPT: [(&str, &str); 20] = [
     ("read /data/rates.csv", "12 bytes: EUR,1;USD,2\n"),
     ("read /data/sub/../sub/more.txt", "4 bytes: more"),
@@ -36,17 +35,17 @@ const SCRIPT: [(&str, &str); 20] = [
     ("list /", "refused"),
 ];
 
-/// A granted folder with links that lead out, and a secret beside it.
-fn lay_out(ground: &Ground) {
-    fs::create_dir_all(ground.path("rates/sub")).unwrap();
-    ground.write("rates/rates.csv", "EUR,1;USD,2\n");
-    ground.write("rates/sub/more.txt", "more");
-    ground.write("secret.txt", "nobody sees this");
-    symlink("../secret.txt", ground.path("rates/out")).unwrap();
-    symlink("/", ground.path("rates/to-root")).unwrap();
+/// A granted folder with links that point outside, and a secret next to it.
+fn lay_out(fixture: &Fixture) {
+    fs::create_dir_all(fixture.path("rates/sub")).unwrap();
+    fixture.write("rates/rates.csv", "EUR,1;USD,2\n");
+    fixture.write("rates/sub/more.txt", "more");
+    fixture.write("secret.txt", "nobody sees this");
+    symlink("../secret.txt", fixture.path("rates/out")).unwrap();
+    symlink("/", fixture.path("rates/to-root")).unwrap();
 }
 
-/// Every file of the granted folder with what it holds, and when it was changed.
+/// Every file of the granted folder with its content and modification time.
 fn listing(folder: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -78,7 +77,7 @@ fn check(how: &str, lines: &[String]) {
     }
 }
 
-/// What an account of `duebox invoke` has of the handler's lines.
+/// The handler's lines in the report of `duebox invoke`.
 fn lines_of(account: &str) -> Vec<String> {
     let account: Value = serde_json::from_str(account).unwrap();
     assert_eq!(account["verdict"], "ack", "{account}");
@@ -87,27 +86,27 @@ fn lines_of(account: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_handler_in_go_reads_what_is_granted_and_changes_nothing() {
-    let ground = Ground::new();
-    lay_out(&ground);
-    let before = listing(&ground.path("rates"));
+fn a_go_handler_reads_granted_files_and_changes_nothing() {
+    let fixture = Fixture::new();
+    lay_out(&fixture);
+    let before = listing(&fixture.path("rates"));
     let handler = built("std-go");
     let keys = "max_attempts = 1\nsandbox = { http = [], dirs = { \"/data\" = \"rates\" } }";
     let bare = topic("bare", &handler, "sandbox = { http = [] }");
-    ground.manifest("", &[topic("rates", &handler, keys), bare]);
+    fixture.manifest("", &[topic("rates", &handler, keys), bare]);
     let script = script();
 
-    let daemon = ground.start();
-    ground.duebox(&["push", "rates", "--id", "one", "--header", &script]);
+    let daemon = fixture.start();
+    fixture.duebox(&["push", "rates", "--id", "one", "--header", &script]);
     daemon.wait_for_line("the end of the job", |line| {
         line.has("job_id", "one") && line.has("settled", "done")
     });
-    let lines: Vec<String> = said(&daemon).into_iter().map(|line| line.text).collect();
+    let lines: Vec<String> = handler_lines(&daemon).into_iter().map(|line| line.text).collect();
     check("under the daemon", &lines);
 
     let bound = ["invoke", "--topic", "rates", "--header", &script, "--json"];
-    check("as bound", &lines_of(&ground.duebox(&bound)));
+    check("as bound", &lines_of(&fixture.duebox(&bound)));
     let flag = ["invoke", "--topic", "bare", "--dir", "/data=rates", "--header", &script, "--json"];
-    check("by a flag", &lines_of(&ground.duebox(&flag)));
-    assert_eq!(listing(&ground.path("rates")), before);
+    check("by a flag", &lines_of(&fixture.duebox(&flag)));
+    assert_eq!(listing(&fixture.path("rates")), before);
 }

@@ -1,17 +1,16 @@
-//! Handlers that mean harm, or take their time: each ends as its class says, and what runs beside it
-//! goes on.
+//! Hostile and slow handlers: each ends with its failure class, and other topics keep running.
 
 use std::time::{Duration, Instant};
 
 use duebox_harness::{Daemon, LogLine, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
-use crate::support::log::{is_said, is_verdict, settled_as, verdicts};
+use crate::support::log::{is_handler_line, is_verdict, settled_as, verdicts};
 use crate::support::producer::{push, push_many, under_load};
 use crate::support::redis_state::Store;
 
-/// Module, class, and what the reason says.
+/// Module, class, and a part of the reason.
 const HOSTILE: [(&str, &str, &str); 7] = [
     ("endless_loop", "timeout", "ttr"),
     ("memory_hog", "out_of_memory", "memory"),
@@ -22,27 +21,27 @@ const HOSTILE: [(&str, &str, &str); 7] = [
     ("exits_with_zero", "exit", "exit"),
 ];
 const JOBS_EACH: usize = 6;
-/// The neighbour keeps at least this part of its pace. A few endless loops on few cores leave each of
-/// its jobs a wait of tens of milliseconds where it had none; hundreds would mean that its timers starve.
+/// The neighbour keeps at least this fraction of its throughput. A few endless loops on few cores add tens of
+/// milliseconds to each of its jobs; hundreds would mean that its timers starve.
 const PACE_KEPT_MIN: f64 = 0.1;
 
 #[test]
-fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
-    let ground = Ground::new();
+fn each_ends_with_its_class_while_another_topic_runs() {
+    let fixture = Fixture::new();
     let mut topics = vec![topic("good", "good.wat", "concurrency = 4")];
-    ground.write("good.wat", Handler::says("fine").naps(Duration::from_millis(5)).wat());
+    fixture.write("good.wat", Handler::logs("fine").naps(Duration::from_millis(5)).wat());
     for (name, _, _) in HOSTILE {
-        ground.write(&format!("{name}.wat"), hostile(name));
+        fixture.write(&format!("{name}.wat"), hostile(name));
         let keys = "ttr = \"500ms\"\nmax_attempts = 1\nconcurrency = 3";
         topics.push(topic(name, &format!("{name}.wat"), keys));
     }
-    ground.manifest("", &topics);
-    let daemon = ground.start();
-    let store = ground.store();
-    let pushed = under_load(&ground, "good", || {
+    fixture.manifest("", &topics);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    let pushed = under_load(&fixture, "good", || {
         let alone = pace(&daemon, |done| done >= 200);
         for (name, _, _) in HOSTILE {
-            push_many(&ground, name, JOBS_EACH);
+            push_many(&fixture, name, JOBS_EACH);
         }
         let buried = |line: &LogLine| settled_as(line, "dead");
         let beside = pace(&daemon, |_| daemon.count(buried) == HOSTILE.len() * JOBS_EACH);
@@ -59,15 +58,15 @@ fn each_ends_as_its_class_says_while_the_neighbour_goes_on() {
 }
 
 #[test]
-fn a_job_that_waits_holds_up_no_other_of_its_topic() {
-    let ground = Ground::new();
-    ground.write("long.wat", Handler::says("ran").naps(Duration::from_secs(3)).wat());
-    ground.manifest("", &[topic("long", "long.wat", "concurrency = 3")]);
-    let daemon = ground.start();
-    // One at a time, so that each finds the lanes of those before it taken.
+fn a_waiting_job_does_not_delay_its_topic() {
+    let fixture = Fixture::new();
+    fixture.write("long.wat", Handler::logs("ran").naps(Duration::from_secs(3)).wat());
+    fixture.manifest("", &[topic("long", "long.wat", "concurrency = 3")]);
+    let daemon = fixture.start();
+    // One at a time, so that each finds the executor tasks of the earlier ones in use.
     for id in ["a", "b", "c"] {
-        push(&ground, "long", id, 0);
-        daemon.wait_for_line(id, |line| is_said(line) && line.has("job_id", id));
+        push(&fixture, "long", id, 0);
+        daemon.wait_for_line(id, |line| is_handler_line(line) && line.has("job_id", id));
     }
     assert_eq!(daemon.count(is_verdict), 0, "they ran one after the other");
     eventually("three are done", || daemon.count(|line| settled_as(line, "done")) == 3);
@@ -89,7 +88,7 @@ fn ended_as(daemon: &Daemon, store: &Store, topic: &str, class: &str, word: &str
     }
 }
 
-/// Jobs of the neighbour a second, until `over` says of their count that it is.
+/// The jobs of the neighbour per second, until `over` returns true for their number.
 fn pace(daemon: &Daemon, over: impl Fn(usize) -> bool) -> f64 {
     let done = || daemon.count(|line| line.has("topic", "good") && settled_as(line, "done"));
     let (before, since) = (done(), Instant::now());

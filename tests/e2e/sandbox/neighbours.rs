@@ -1,38 +1,37 @@
-//! Who shares a daemon with handlers that mean harm: slots, processors and memory are there for it too.
+//! Topics that share a daemon with hostile handlers still get permits, CPU time and memory.
 
 use std::fs;
 use std::time::Duration;
 
 use duebox_harness::{Daemon, LogLine, eventually};
 
-use crate::support::fixture::{Ground, topic};
+use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
 use crate::support::log::{is_verdict, settled_as};
 use crate::support::producer::{push, push_ids, push_many};
 
-/// Jobs of the quiet topic in a stretch, one after the other.
+/// Jobs of the quiet topic in one measurement, one after the other.
 const QUIET: usize = 60;
-/// How much later a job may be settled beside endless loops, in the middle of all, than without. It was
-/// ten times as much and more when loops and short jobs stood in one line.
+/// The highest accepted ratio between the median latency with endless loops and the one without.
 const RATIO_MAX: f64 = 4.0;
-/// Below this a middle says more of the machine than of the daemon: a turn with Redis takes about as much
-/// on one that is loaded. It stands for the quiet one's figure where that is smaller.
+/// The lower bound of the median, in ms. A round trip on a loaded machine takes about as long, so smaller
+/// values are replaced by it.
 const FLOOR_MS: f64 = 5.0;
 
 #[test]
-fn sleepers_that_want_every_slot_leave_some_for_a_topic_that_comes_later() {
-    let ground = Ground::new();
-    ground.write("sleeps.wat", hostile("sleeps_for_an_hour"));
-    ground.write("good.wat", Handler::says("fine").naps(Duration::from_millis(1)).wat());
+fn sleeping_jobs_leave_permits_for_a_later_topic() {
+    let fixture = Fixture::new();
+    fixture.write("sleeps.wat", hostile("sleeps_for_an_hour"));
+    fixture.write("good.wat", Handler::logs("fine").naps(Duration::from_millis(1)).wat());
     let sleeps = topic("sleeps", "sleeps.wat", "concurrency = 100\nttr = \"1h\"");
     let good = topic("good", "good.wat", "concurrency = 4");
-    ground.manifest("max_jobs = 16\ndrain_timeout = \"0s\"", &[sleeps, good]);
-    let daemon = ground.start();
-    push_many(&ground, "sleeps", 100);
+    fixture.manifest("max_jobs = 16\ndrain_timeout = \"0s\"", &[sleeps, good]);
+    let daemon = fixture.start();
+    push_many(&fixture, "sleeps", 100);
     let is_release = |line: &LogLine| line.has("verdict", "release");
-    // What no lane could start is given back: so many sleep by then as may.
+    // Jobs without a permit are released, so the maximum number of jobs sleeps by now.
     eventually("sleepers have all slots they may", || daemon.count(is_release) > 0);
-    push_many(&ground, "good", QUIET);
+    push_many(&fixture, "good", QUIET);
     eventually("the others are done", || daemon.count(|l| settled_as(l, "done")) == QUIET);
     let has_slept =
         |line: &LogLine| is_verdict(line) && line.has("topic", "sleeps") && !is_release(line);
@@ -41,28 +40,28 @@ fn sleepers_that_want_every_slot_leave_some_for_a_topic_that_comes_later() {
 
 #[test]
 fn a_short_job_does_not_wait_for_endless_loops() {
-    let ground = Ground::new();
-    ground.write("loops.wat", hostile("endless_loop"));
-    ground.write("good.wat", Handler::says("fine").wat());
+    let fixture = Fixture::new();
+    fixture.write("loops.wat", hostile("endless_loop"));
+    fixture.write("good.wat", Handler::logs("fine").wat());
     let loops = topic("loops", "loops.wat", "concurrency = 64\nttr = \"500ms\"\nmax_attempts = 1");
     let good = topic("good", "good.wat", "");
-    ground.manifest("drain_timeout = \"0s\"", &[loops, good]);
-    let daemon = ground.start();
-    let alone = middle_ms(&ground, &daemon, "alone");
-    push_many(&ground, "loops", 2_000);
-    eventually("the loops run", || ground.store().stage("loops", "unack").len() >= 64);
-    let beside = middle_ms(&ground, &daemon, "beside");
-    assert!(ground.store().live_count("loops") > 64, "the loops were over before");
+    fixture.manifest("drain_timeout = \"0s\"", &[loops, good]);
+    let daemon = fixture.start();
+    let alone = middle_ms(&fixture, &daemon, "alone");
+    push_many(&fixture, "loops", 2_000);
+    eventually("the loops run", || fixture.store().stage("loops", "unack").len() >= 64);
+    let beside = middle_ms(&fixture, &daemon, "beside");
+    assert!(fixture.store().live_count("loops") > 64, "the loops were over before");
     println!("a short job: {alone:.2} ms alone, {beside:.2} ms beside 64 endless loops");
     assert!(beside <= RATIO_MAX * alone.max(FLOOR_MS), "{beside} ms, {alone} ms alone");
 }
 
-/// From due time to end of each of some jobs, the middle one, in ms.
-fn middle_ms(ground: &Ground, daemon: &Daemon, name: &str) -> f64 {
+/// The median time from due to settled of some jobs, in ms.
+fn middle_ms(fixture: &Fixture, daemon: &Daemon, name: &str) -> f64 {
     let mut times = Vec::new();
     for number in 0..QUIET {
         let id = format!("{name}-{number}");
-        push(ground, "good", &id, ground.store().now_ms());
+        push(fixture, "good", &id, fixture.store().now_ms());
         let is_its = |line: &LogLine| settled_as(line, "done") && line.has("job_id", &id);
         let line = daemon.wait_for_line(&id, is_its);
         times.push(line.decimal("late_ms").unwrap() + line.decimal("wall_ms").unwrap());
@@ -71,7 +70,7 @@ fn middle_ms(ground: &Ground, daemon: &Daemon, name: &str) -> f64 {
     times[times.len() / 2]
 }
 
-/// Modules that end soon, each in its own way.
+/// Modules that end soon, each with another class.
 const SHORT: [&str; 6] = [
     "trap_unreachable",
     "stack_overflow",
@@ -84,23 +83,23 @@ const SHORT: [&str; 6] = [
 const ROUND: usize = 100;
 
 #[test]
-fn a_daemon_is_no_larger_after_more_hostile_jobs() {
-    let ground = Ground::new();
+fn hostile_jobs_do_not_leak_memory() {
+    let fixture = Fixture::new();
     let keys = "max_attempts = 1\nmax_dead = 10\nconcurrency = 4\nbreaker = { failures = 0 }";
     let topics: Vec<String> = SHORT
         .iter()
         .map(|name| {
-            ground.write(&format!("{name}.wat"), hostile(name));
+            fixture.write(&format!("{name}.wat"), hostile(name));
             topic(name, &format!("{name}.wat"), keys)
         })
         .collect();
-    ground.manifest("log = \"info,handler=off\"", &topics);
-    let daemon = ground.start();
+    fixture.manifest("log = \"info,handler=off\"", &topics);
+    let daemon = fixture.start();
     let mut settled = 0;
     let mut round = |number: usize| {
         for name in SHORT {
             let ids: Vec<String> = (0..ROUND).map(|n| format!("{number}-{n}")).collect();
-            push_ids(&ground, name, &ids);
+            push_ids(&fixture, name, &ids);
         }
         settled += SHORT.len() * ROUND;
         eventually("a round is over", || daemon.count(is_verdict) == settled);
@@ -116,13 +115,13 @@ fn a_daemon_is_no_larger_after_more_hostile_jobs() {
         2 * SHORT.len() * ROUND,
         5 * SHORT.len() * ROUND
     );
-    // Slots keep what is wiped in place, some MiB each, and which are in use changes.
+    // Pool slots keep some MiB each, and the used slots vary.
     assert!(memory_after <= memory + memory / 4, "{memory} KiB, then {memory_after} KiB");
     assert!(files_after <= files, "{files} open files, then {files_after}");
     assert!(threads_after <= threads, "{threads} threads, then {threads_after}");
 }
 
-/// The memory of a daemon that is its own, in KiB, its open files and its threads.
+/// The private memory of a daemon in KiB, its open files and its threads.
 fn held(daemon: &Daemon) -> (u64, usize, u64) {
     let proc = format!("/proc/{}", daemon.pid());
     let status = fs::read_to_string(format!("{proc}/status")).unwrap();

@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants, and reads an answer to its end.
+//! A minimal HTTP client on a plain socket. It sends exactly the given bytes and reads whole responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,11 +7,11 @@ use duebox_harness::{Daemon, patience};
 use redis::io::tcp::socket2::{Domain, Socket, Type};
 use serde_json::Value;
 
-use crate::support::fixture::Ground;
+use crate::support::fixture::Fixture;
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -22,44 +22,44 @@ pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
 
-/// Where a daemon serves HTTP.
+/// The HTTP address of a daemon.
 pub(crate) fn address(daemon: &Daemon) -> SocketAddr {
     let line = daemon.wait_for_line("HTTP", |line| line.message() == "HTTP is served");
     line.str("address").parse().unwrap()
 }
 
-/// Ground with these topics for pull consumers, its daemon, and where that serves HTTP.
-pub(crate) fn ground(topics: &str) -> (Ground, Daemon, SocketAddr) {
-    let ground = Ground::new();
-    ground.manifest("", &[topics.to_owned()]);
-    let daemon = ground.start();
+/// A fixture with these topics for pull consumers, its daemon and its HTTP address.
+pub(crate) fn fixture(topics: &str) -> (Fixture, Daemon, SocketAddr) {
+    let fixture = Fixture::new();
+    fixture.manifest("", &[topics.to_owned()]);
+    let daemon = fixture.start();
     let at = address(&daemon);
-    (ground, daemon, at)
+    (fixture, daemon, at)
 }
 
-/// Makes a token, and answers it as a header has it, and its table.
-pub(crate) fn token(ground: &Ground, name: &str, scopes: &str, topics: &str) -> (String, String) {
+/// Creates a token; returns the header value and its table for the file.
+pub(crate) fn token(fixture: &Fixture, name: &str, scopes: &str, topics: &str) -> (String, String) {
     let words = ["token", "new", name, "--scopes", scopes, "--topics", topics, "--json"];
-    let made: Value = serde_json::from_str(&ground.duebox(&words)).unwrap();
+    let made: Value = serde_json::from_str(&fixture.duebox(&words)).unwrap();
     let text = |field: &str| made[field].as_str().unwrap().to_owned();
     (format!("Bearer {}", text("token")), text("table"))
 }
 
-/// A request that begins with this line, such as `GET /livez`, with these headers and this body, on a
-/// connection of its own.
-pub(crate) fn ask(at: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+/// Sends a request with this line, such as `GET /livez`, with these headers and this body, on a
+/// new connection.
+pub(crate) fn ask(at: SocketAddr, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
     let mut connection = Connection::open(at);
     connection.send(&request(line, headers, body));
     connection.answer()
 }
 
 /// A request without a body.
-pub(crate) fn get(at: SocketAddr, path: &str) -> Answer {
+pub(crate) fn get(at: SocketAddr, path: &str) -> Response {
     ask(at, &format!("GET {path}"), &[], b"")
 }
 
 /// A request with a JSON body.
-pub(crate) fn post(at: SocketAddr, path: &str, json: &str) -> Answer {
+pub(crate) fn post(at: SocketAddr, path: &str, json: &str) -> Response {
     let headers = [("content-type", "application/json")];
     ask(at, &format!("POST {path}"), &headers, json.as_bytes())
 }
@@ -81,7 +81,7 @@ pub(crate) fn request(line: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<
 }
 
 impl Connection {
-    /// One that takes only a few KiB before somebody reads them.
+    /// Opens a connection with a receive buffer of a few KiB.
     pub(crate) fn open_narrow(at: SocketAddr) -> Self {
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();
@@ -103,23 +103,23 @@ impl Connection {
         self.reader.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Says that no more will be sent.
+    /// Closes the sending side.
     pub(crate) fn end(&mut self) {
         self.reader.get_ref().shutdown(Shutdown::Write).unwrap();
     }
 
-    /// The next answer, which must come.
-    pub(crate) fn answer(&mut self) -> Answer {
+    /// The next response, which must arrive.
+    pub(crate) fn answer(&mut self) -> Response {
         self.next_answer().expect("an answer before the connection ends")
     }
 
-    /// An answer that has no body, whatever its length says.
-    pub(crate) fn head(&mut self) -> Answer {
+    /// A response without a body, such as one to HEAD.
+    pub(crate) fn head(&mut self) -> Response {
         self.next_head().expect("an answer before the connection ends")
     }
 
-    /// The next answer; none if the connection ends before it.
-    pub(crate) fn next_answer(&mut self) -> Option<Answer> {
+    /// The next response; `None` if the connection ends before it.
+    pub(crate) fn next_answer(&mut self) -> Option<Response> {
         let mut answer = self.next_head()?;
         if let Some(length) = answer.header("content-length") {
             answer.body = vec![0; length.parse().unwrap()];
@@ -130,7 +130,7 @@ impl Connection {
         Some(answer)
     }
 
-    fn next_head(&mut self) -> Option<Answer> {
+    fn next_head(&mut self) -> Option<Response> {
         let first = self.line().filter(|line| !line.is_empty())?;
         let status = first.split(' ').nth(1).unwrap().parse().unwrap();
         let mut headers = Vec::new();
@@ -138,10 +138,10 @@ impl Connection {
             let (name, value) = line.split_once(':').unwrap();
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        Some(Answer { status, headers, body: Vec::new() })
+        Some(Response { status, headers, body: Vec::new() })
     }
 
-    /// The next piece of an answer that comes in pieces; empty at its end.
+    /// The next chunk of a chunked response; empty at its end.
     pub(crate) fn chunk(&mut self) -> Vec<u8> {
         let length = usize::from_str_radix(&self.line().unwrap(), 16).unwrap();
         let mut chunk = vec![0; length + 2];
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// A line without its end; none at the end of the connection.
+    /// A line without its line ending; `None` at the end of the connection.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -173,7 +173,7 @@ impl Connection {
     }
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(found, _)| found == name);
         found.map(|(_, value)| value.as_str())
@@ -187,7 +187,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The kind of the problem that it is, which must be whole.
+    /// The type of the problem document, which must be complete.
     #[track_caller]
     pub(crate) fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");

@@ -1,5 +1,5 @@
-//! A collector of traces, and a server that handlers ask, in one: it keeps the spans that it is sent and the
-//! requests that it got, on a real socket.
+//! An OTLP trace collector and a plain HTTP server for handlers, on one socket. It records the spans and the
+//! other requests that it receives.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,11 +11,11 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
-/// A span as the tests look at it.
+/// The parts of a span that tests check.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedSpan {
     pub(crate) name: String,
-    /// As OTLP numbers them: 3 client, 4 producer, 5 consumer.
+    /// The OTLP span kind: 3 client, 4 producer, 5 consumer.
     pub(crate) kind: i32,
     pub(crate) trace: String,
     pub(crate) id: String,
@@ -26,33 +26,33 @@ pub(crate) struct Seen {
     attributes: BTreeMap<String, String>,
 }
 
-/// A request that was no batch of spans.
+/// A request other than a batch of spans.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) headers: BTreeMap<String, String>,
 }
 
 #[derive(Default)]
-struct Kept {
-    spans: Vec<Seen>,
+struct Received {
+    spans: Vec<ReceivedSpan>,
     services: Vec<String>,
-    asked: Vec<Asked>,
+    asked: Vec<ReceivedRequest>,
 }
 
-/// The collector. It lives as long as the test's process.
+/// The collector. It runs until the test process ends.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<Received>>,
 }
 
 impl Collector {
-    /// One that takes spans under `/v1/traces`. Of other requests it answers the first for `/fails` with 503,
-    /// the first for `/drops` not at all, and all else with 200.
+    /// Starts a collector that accepts spans on `/v1/traces`. It responds to the first request for `/fails` with 503,
+    /// to the first for `/drops` not at all, and to all others with 200.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let kept = Arc::<Mutex<Kept>>::default();
+        let kept = Arc::<Mutex<Received>>::default();
         let taken = Arc::clone(&kept);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -67,26 +67,26 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// The spans of this name, in the order in which they came.
-    pub(crate) fn spans(&self, name: &str) -> Vec<Seen> {
+    /// The spans with this name, in the order of their arrival.
+    pub(crate) fn spans(&self, name: &str) -> Vec<ReceivedSpan> {
         self.all().into_iter().filter(|span| span.name == name).collect()
     }
 
-    pub(crate) fn all(&self) -> Vec<Seen> {
+    pub(crate) fn all(&self) -> Vec<ReceivedSpan> {
         self.kept.lock().unwrap().spans.clone()
     }
 
-    /// What those that sent spans call themselves.
+    /// The service names of the senders.
     pub(crate) fn services(&self) -> Vec<String> {
         self.kept.lock().unwrap().services.clone()
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<ReceivedRequest> {
         self.kept.lock().unwrap().asked.clone()
     }
 }
 
-impl Seen {
+impl ReceivedSpan {
     /// The value of an attribute; empty without it.
     pub(crate) fn attribute(&self, name: &str) -> &str {
         self.attributes.get(name).map_or("", String::as_str)
@@ -94,7 +94,7 @@ impl Seen {
 }
 
 /// Serves one connection to its end.
-fn serve(stream: TcpStream, kept: &Mutex<Kept>) {
+fn serve(stream: TcpStream, kept: &Mutex<Received>) {
     let mut reader = BufReader::new(stream);
     while let Some((path, headers, body)) = next_request(&mut reader) {
         let mut kept = kept.lock().unwrap();
@@ -103,7 +103,7 @@ fn serve(stream: TcpStream, kept: &Mutex<Kept>) {
             "200 OK"
         } else {
             let is_first = !kept.asked.iter().any(|asked| asked.path == path);
-            kept.asked.push(Asked { path: path.clone(), headers });
+            kept.asked.push(ReceivedRequest { path: path.clone(), headers });
             match path.as_str() {
                 "/drops" if is_first => return,
                 "/fails" if is_first => "503 Service Unavailable",
@@ -138,7 +138,7 @@ fn next_request(
     Some((path, headers, body))
 }
 
-fn take(kept: &mut Kept, body: &[u8]) {
+fn take(kept: &mut Received, body: &[u8]) {
     let request = ExportTraceServiceRequest::decode(body).unwrap();
     for resource in request.resource_spans {
         let attributes = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
@@ -149,9 +149,9 @@ fn take(kept: &mut Kept, body: &[u8]) {
     }
 }
 
-fn seen(span: Span) -> Seen {
+fn seen(span: Span) -> ReceivedSpan {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    Seen {
+    ReceivedSpan {
         trace: hex(&span.trace_id),
         id: hex(&span.span_id),
         parent: hex(&span.parent_span_id),

@@ -1,9 +1,8 @@
-//! What a page of metrics says, read by the rules of Prometheus' text format, and what is wrong with it by the
-//! rules for names, units and labels.
+//! A parser for the Prometheus text format, and checks of the naming rules for metrics, units and labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels that may stand in a page: their values are topics of the manifest, or few.
+/// Accepted labels: their values are topics of the manifest, or a small set.
 const LABELS: [&str; 12] = [
     "topic",
     "state",
@@ -18,11 +17,11 @@ const LABELS: [&str; 12] = [
     "le",
     "quantile",
 ];
-/// Endings of names that no base unit has.
+/// Suffixes that are not base units.
 const WRONG_UNITS: [&str; 8] =
     ["_ms", "_millis", "_milliseconds", "_us", "_minutes", "_kb", "_mb", "_percent"];
 
-/// A page.
+/// A parsed page.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     /// Help and type of each family, by its name.
@@ -30,7 +29,7 @@ pub(crate) struct Page {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// One line that counts.
+/// One sample.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) name: String,
@@ -39,7 +38,7 @@ pub(crate) struct Sample {
 }
 
 impl Page {
-    /// Reads a page in the plain text form.
+    /// Parses the text format.
     pub(crate) fn read(text: &str) -> Self {
         let mut page = Self::default();
         for line in text.lines() {
@@ -79,7 +78,7 @@ impl Page {
             .filter(move |sample| labels.iter().all(|label| has(sample, label)))
     }
 
-    /// Every name that a question may ask for.
+    /// Every name that a query may use.
     pub(crate) fn names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (name, (_, kind)) in &self.families {
@@ -92,7 +91,7 @@ impl Page {
         names
     }
 
-    /// What is wrong with it.
+    /// The violations of the rules.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (name, (help, kind)) in &self.families {
@@ -212,7 +211,7 @@ fn read_labels(text: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_page_is_read_and_what_is_wrong_is_found() {
+fn an_exposition_is_parsed_and_checked() {
     let good = "# HELP duebox_x_total Counts the x.\n# TYPE duebox_x_total counter\n\
                 duebox_x_total{topic=\"a\\\"b,c\"} 3\n";
     let page = Page::read(good);

@@ -1,5 +1,5 @@
-//! What a test stands on: a Redis of its own, a folder for its manifest and its modules, and daemons
-//! on them. All of it goes when the value does.
+//! The base of a test: its own Redis, a folder for the manifest and the modules, and daemons. Dropping the
+//! fixture removes all of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use tempfile::TempDir;
 
 use crate::support::redis_state::Store;
 
-/// A Redis and a folder.
-pub(crate) struct Ground {
+/// A Redis server and a folder.
+pub(crate) struct Fixture {
     pub(crate) redis: RedisServer,
     dir: TempDir,
 }
 
-impl Ground {
-    /// Ground whose Redis persists nothing.
+impl Fixture {
+    /// A fixture whose Redis does not persist.
     pub(crate) fn new() -> Self {
         Self::on(RedisServer::start())
     }
 
-    /// Ground whose Redis has on its disk whatever it has answered.
+    /// A fixture whose Redis syncs each write to disk before it replies.
     pub(crate) fn persistent() -> Self {
         Self::on(RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]))
     }
@@ -59,7 +59,7 @@ impl Ground {
         up(&self.path("duebox.toml"))
     }
 
-    /// Runs `duebox` on `duebox.toml` with these words, and answers what it printed.
+    /// Runs `duebox` on `duebox.toml` with these words and returns its stdout.
     pub(crate) fn duebox(&self, words: &[&str]) -> String {
         let output = Command::new(duebox_binary())
             .args(words)

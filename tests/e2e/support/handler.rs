@@ -1,10 +1,10 @@
-//! Handlers that tests write themselves: each says its word into the log, naps, and answers.
+//! Generated test handlers. Each logs a word, waits, and returns a verdict.
 
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-/// A handler to be; `Handler::says("hi").wat()` is one that logs `hi` and acks.
+/// A generated handler; `Handler::logs("hi").wat()` logs `hi` and acks.
 pub(crate) struct Handler {
     word: String,
     nap: Duration,
@@ -13,13 +13,13 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    /// Logs this word first of all, and acks.
-    pub(crate) fn says(word: &str) -> Self {
+    /// A handler that logs this word and acks.
+    pub(crate) fn logs(word: &str) -> Self {
         assert!(word.chars().all(|c| c.is_ascii_alphanumeric() || c == ' '), "{word:?}");
         Self { word: word.to_owned(), nap: Duration::ZERO, verdict: 0, echo: false }
     }
 
-    /// Waits in a host call before it answers, so that it takes time and no processor.
+    /// Sleeps in a host call before it returns, which takes time but no CPU.
     pub(crate) fn naps(mut self, nap: Duration) -> Self {
         self.nap = nap;
         self
@@ -79,7 +79,7 @@ impl Handler {
     }
 }
 
-/// What the log calls a module with this content.
+/// The digest of a module as the log shows it.
 pub(crate) fn digest(content: &[u8]) -> String {
     Sha256::digest(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,16 +1,16 @@
-//! What a daemon's log says happened to jobs: the verdicts it settled, and the lines of handlers.
+//! Reads the log of a daemon: settled verdicts and lines of handlers.
 
 use std::collections::BTreeMap;
 
 use duebox_harness::{Daemon, LogLine};
 
-/// One attempt that was settled.
+/// One settled attempt.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     pub(crate) topic: String,
     pub(crate) id: String,
     pub(crate) attempt: i64,
-    /// What the queue made of it: done, retry, dead, released …
+    /// The settlement: done, retry, dead, released …
     pub(crate) settled: String,
     pub(crate) class: String,
     pub(crate) digest: String,
@@ -18,31 +18,31 @@ pub(crate) struct Verdict {
 
 /// One line that a handler logged.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct HandlerLine {
     pub(crate) topic: String,
     pub(crate) id: String,
     pub(crate) attempt: i64,
     pub(crate) text: String,
-    /// When, in unix milliseconds, a part of one cut off.
+    /// The time in Unix milliseconds, rounded down.
     pub(crate) at_ms: i64,
 }
 
-/// True for the line that tells how an attempt was settled.
+/// Whether the line reports a settled attempt.
 pub(crate) fn is_verdict(line: &LogLine) -> bool {
     line.message().starts_with("job ") && !line.str("verdict").is_empty()
 }
 
-/// True for a line of a handler.
-pub(crate) fn is_said(line: &LogLine) -> bool {
+/// Whether the line was logged by a handler.
+pub(crate) fn is_handler_line(line: &LogLine) -> bool {
     line.has("target", "handler")
 }
 
-/// True for a verdict that was refused because the lease was gone.
+/// Whether the line reports a verdict that was refused because the lease was lost.
 pub(crate) fn is_lost(line: &LogLine) -> bool {
     line.message().starts_with("the lease was gone")
 }
 
-/// True for the verdict of an attempt that was settled so.
+/// Whether the line reports an attempt with this settlement.
 pub(crate) fn settled_as(line: &LogLine, settled: &str) -> bool {
     is_verdict(line) && line.has("settled", settled)
 }
@@ -60,19 +60,19 @@ pub(crate) fn verdicts(daemon: &Daemon) -> Vec<Verdict> {
     daemon.lines().iter().filter(|line| is_verdict(line)).map(read).collect()
 }
 
-/// What handlers said so far, in its order.
-pub(crate) fn said(daemon: &Daemon) -> Vec<Said> {
-    let read = |line: &LogLine| Said {
+/// The lines of handlers so far, in their order.
+pub(crate) fn handler_lines(daemon: &Daemon) -> Vec<HandlerLine> {
+    let read = |line: &LogLine| HandlerLine {
         topic: line.str("topic").to_owned(),
         id: line.str("job_id").to_owned(),
         attempt: line.number("attempt").unwrap(),
         text: line.message().to_owned(),
         at_ms: line.str("timestamp").parse::<jiff::Timestamp>().unwrap().as_millisecond(),
     };
-    daemon.lines().iter().filter(|line| is_said(line)).map(read).collect()
+    daemon.lines().iter().filter(|line| is_handler_line(line)).map(read).collect()
 }
 
-/// How often each id stands here.
+/// How often each id occurs.
 pub(crate) fn tally<'v>(ids: impl Iterator<Item = &'v String>) -> BTreeMap<&'v str, usize> {
     let mut tally = BTreeMap::new();
     for id in ids {

@@ -1,4 +1,5 @@
-//! What Redis itself did, command by command: the order that no runner's log could tell. Commands of scripts are seen one by one, each behind its script.
+//! Records every command that Redis runs, with `MONITOR`, which shows the order across all runners. A script and
+//! its commands are seen as separate entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -11,10 +12,10 @@ use duebox_harness::RedisServer;
 
 use crate::support::redis_state::key;
 
-/// One command that Redis carried out.
+/// One command that Redis executed.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
-    /// True if a script sent it.
+    /// Whether a script sent it.
     pub(crate) of_script: bool,
     /// Its name and its arguments.
     pub(crate) words: Vec<String>,
@@ -26,7 +27,7 @@ impl Command {
     }
 }
 
-/// A look at everything that one Redis does from here on.
+/// A recording of all commands of a Redis server.
 pub(crate) struct Monitor {
     stream: TcpStream,
     lines: Arc<Mutex<Vec<String>>>,
@@ -34,7 +35,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Looks from now on.
+    /// Starts the recording.
     pub(crate) fn start(redis: &RedisServer) -> Self {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port())).unwrap();
         stream.write_all(b"MONITOR\r\n").unwrap();
@@ -52,10 +53,10 @@ impl Monitor {
         Self { stream, lines, reader: Some(reader) }
     }
 
-    /// Ends the look, and answers what was seen, in its order.
+    /// Ends the recording and returns the commands in their order.
     pub(crate) fn commands(mut self, redis: &RedisServer) -> Vec<Command> {
-        // Answered after everything that came before it, and seen by the monitor too, amid what others
-        // go on to do.
+        // A marker command: it is executed after all earlier ones and appears in the recording, among
+        // later commands of others.
         let last = format!("the end of {:?}", self.stream.local_addr().unwrap());
         let from = self.lines.lock().unwrap().len();
         redis.cli(&["ECHO", &last]);
@@ -68,7 +69,7 @@ impl Monitor {
     }
 
     fn close(&mut self) {
-        // Fails only where the server has gone, and the reader with it.
+        // Fails only if the server has ended.
         drop(self.stream.shutdown(Shutdown::Both));
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
@@ -121,16 +122,15 @@ fn read_escaped(bytes: &mut impl Iterator<Item = u8>) -> u8 {
     }
 }
 
-/// What befell the leases of a topic.
+/// A change of a lease of a topic.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) id: String,
-    /// Where the lease began: when it would expire by itself, in µs, by the clock that the script went
-    /// by. None where it ended.
+    /// At the start of the lease: its expiry in µs, by the clock of the script. `None` at its end.
     pub(crate) expires_us: Option<u64>,
 }
 
-/// The leases of a topic as they began and ended. A lease that was renewed goes on.
+/// The starts and ends of leases of a topic. A renewal is not a change.
 pub(crate) fn leases(commands: &[Command], topic: &str) -> Vec<Change> {
     let unack = key(topic, "unack");
     let mut changes = Vec::new();
@@ -148,7 +148,7 @@ pub(crate) fn leases(commands: &[Command], topic: &str) -> Vec<Change> {
     changes
 }
 
-/// The most leases that were held at once.
+/// The highest number of concurrent leases.
 pub(crate) fn most_at_once<'c>(changes: impl Iterator<Item = &'c Change>) -> usize {
     let (mut held, mut most) = (BTreeSet::new(), 0);
     for change in changes {
@@ -176,8 +176,8 @@ pub(crate) fn calls(commands: &[Command]) -> BTreeMap<&str, usize> {
     calls
 }
 
-/// Whether in every window, however it is laid, no more leases began than `burst` and what the rate
-/// allows in its time. All leases last as long, so that when they end says when they began.
+/// Whether in every time window no more leases began than `burst` plus what the rate
+/// allows. All leases have the same length, so their expiry gives their start.
 pub(crate) fn keeps_rate(
     changes: &[Change],
     interval: Duration,
@@ -199,7 +199,7 @@ pub(crate) fn keeps_rate(
 }
 
 #[test]
-fn a_line_is_read_as_redis_wrote_it() {
+fn a_monitor_line_is_parsed() {
     let line = r#"+1339518083.107412 [0 lua] "ZADD" "duebox:{a}:x" "0" "a\"\x00\\\n\xc3\xa4""#;
     let command = read(line);
     assert!(command.of_script);
@@ -207,7 +207,7 @@ fn a_line_is_read_as_redis_wrote_it() {
 }
 
 #[test]
-fn a_rate_that_is_broken_is_noticed() {
+fn a_broken_rate_is_detected() {
     let lease = |at_us| Change { id: "a".to_owned(), expires_us: Some(at_us) };
     let keeps = |times: &[u64]| {
         let changes: Vec<Change> = times.iter().copied().map(lease).collect();

@@ -1,5 +1,5 @@
-//! Plain producers: jobs pushed with `redis-cli` and nothing else, by the two commands in a `MULTI`
-//! that every language can send.
+//! Plain producers: they push jobs with `redis-cli` and the two commands in a `MULTI` that every language can
+//! send.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use duebox_harness::eventually;
 
-use crate::support::fixture::Ground;
+use crate::support::fixture::Fixture;
 use crate::support::redis_state::key;
 
 /// Jobs that share a transaction when many are pushed at once.
 const TOGETHER: usize = 500;
-/// How many jobs a load keeps alive.
+/// The number of live jobs under load.
 const LOAD: usize = 200;
 
 /// One job to push.
@@ -20,42 +20,42 @@ pub(crate) struct Push {
     pub(crate) topic: String,
     pub(crate) id: String,
     pub(crate) payload: String,
-    /// Unix milliseconds; 0 is now.
+    /// The due time in Unix milliseconds; 0 is now.
     pub(crate) due_ms: u64,
 }
 
-/// Pushes each job in a transaction of its own.
-pub(crate) fn push_each(ground: &Ground, jobs: &[Push]) {
+/// Pushes each job in its own transaction.
+pub(crate) fn push_each(fixture: &Fixture, jobs: &[Push]) {
     let mut script = String::new();
     for Push { topic, id, payload, due_ms } in jobs {
         let (jobs, pending, payload) = (key(topic, "jobs"), key(topic, "pending"), quoted(payload));
         writeln!(script, "MULTI\nHSET {jobs} {id} {payload}\nZADD {pending} {due_ms} {id}\nEXEC")
             .unwrap();
     }
-    ground.redis.pipe(&script);
+    fixture.redis.pipe(&script);
 }
 
 /// Pushes one job, due at this time.
-pub(crate) fn push(ground: &Ground, topic: &str, id: &str, due_ms: u64) {
+pub(crate) fn push(fixture: &Fixture, topic: &str, id: &str, due_ms: u64) {
     let (topic, id, payload) = (topic.to_owned(), id.to_owned(), "{}".to_owned());
-    push_each(ground, &[Push { topic, id, payload, due_ms }]);
+    push_each(fixture, &[Push { topic, id, payload, due_ms }]);
 }
 
 /// Pushes one job with a payload, due now.
-pub(crate) fn push_payload(ground: &Ground, topic: &str, id: &str, payload: &str) {
+pub(crate) fn push_payload(fixture: &Fixture, topic: &str, id: &str, payload: &str) {
     let (topic, id, payload) = (topic.to_owned(), id.to_owned(), payload.to_owned());
-    push_each(ground, &[Push { topic, id, payload, due_ms: 0 }]);
+    push_each(fixture, &[Push { topic, id, payload, due_ms: 0 }]);
 }
 
-/// Pushes jobs that are due now under the ids `0`, `1` … and answers the ids.
-pub(crate) fn push_many(ground: &Ground, topic: &str, count: usize) -> BTreeSet<String> {
+/// Pushes jobs that are due now with the ids `0`, `1` … and returns the ids.
+pub(crate) fn push_many(fixture: &Fixture, topic: &str, count: usize) -> BTreeSet<String> {
     let ids: Vec<String> = (0..count).map(|n| n.to_string()).collect();
-    push_ids(ground, topic, &ids);
+    push_ids(fixture, topic, &ids);
     ids.into_iter().collect()
 }
 
 /// Pushes jobs that are due now under these ids.
-pub(crate) fn push_ids(ground: &Ground, topic: &str, ids: &[String]) {
+pub(crate) fn push_ids(fixture: &Fixture, topic: &str, ids: &[String]) {
     let mut script = String::new();
     for some in ids.chunks(TOGETHER) {
         let jobs: String = some.iter().map(|id| format!(" {id} {{}}")).collect();
@@ -63,11 +63,11 @@ pub(crate) fn push_ids(ground: &Ground, topic: &str, ids: &[String]) {
         let (jobs_key, pending) = (key(topic, "jobs"), key(topic, "pending"));
         writeln!(script, "MULTI\nHSET {jobs_key}{jobs}\nZADD {pending}{dues}\nEXEC").unwrap();
     }
-    ground.redis.pipe(&script);
+    fixture.redis.pipe(&script);
 }
 
-/// Keeps the topic in work while `work` is done, and answers the ids that were pushed.
-pub(crate) fn under_load(ground: &Ground, topic: &str, work: impl FnOnce()) -> BTreeSet<String> {
+/// Keeps the topic under load while `work` runs, and returns the pushed ids.
+pub(crate) fn under_load(fixture: &Fixture, topic: &str, work: impl FnOnce()) -> BTreeSet<String> {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -76,8 +76,8 @@ pub(crate) fn under_load(ground: &Ground, topic: &str, work: impl FnOnce()) -> B
     }
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let pushed = scope.spawn(|| keep_pushing(ground, topic, &over));
-        // Ends the load even where the work panics.
+        let pushed = scope.spawn(|| keep_pushing(fixture, topic, &over));
+        // Ends the load even if `work` panics.
         let end = Over(&over);
         work();
         drop(end);
@@ -85,8 +85,8 @@ pub(crate) fn under_load(ground: &Ground, topic: &str, work: impl FnOnce()) -> B
     })
 }
 
-fn keep_pushing(ground: &Ground, topic: &str, over: &AtomicBool) -> BTreeSet<String> {
-    let store = ground.store();
+fn keep_pushing(fixture: &Fixture, topic: &str, over: &AtomicBool) -> BTreeSet<String> {
+    let store = fixture.store();
     let mut pushed = BTreeSet::new();
     while !over.load(Ordering::Relaxed) {
         eventually("the load is worked off", || {
@@ -94,7 +94,7 @@ fn keep_pushing(ground: &Ground, topic: &str, over: &AtomicBool) -> BTreeSet<Str
         });
         let next = pushed.len();
         let ids: Vec<String> = (next..next + LOAD / 4).map(|n| format!("load-{n}")).collect();
-        push_ids(ground, topic, &ids);
+        push_ids(fixture, topic, &ids);
         pushed.extend(ids);
     }
     pushed

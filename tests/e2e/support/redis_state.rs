@@ -1,11 +1,11 @@
-//! The queue as it lies in Redis, looked at with plain commands from outside.
+//! Reads the state of the queue in Redis with plain commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis::{Client, Cmd, FromRedisValue, cmd};
 use serde_json::Value;
 
-/// A look into one Redis. It connects anew for each question, so that it survives a restart.
+/// Queries one Redis server. It reconnects for each query and so survives a restart.
 pub(crate) struct Store {
     client: Client,
 }
@@ -26,7 +26,7 @@ impl Store {
         seconds * 1_000 + micros / 1_000
     }
 
-    /// The names of the topic's keys that exist, without what all have in common.
+    /// The existing keys of the topic, without their common prefix.
     pub(crate) fn keys(&self, topic: &str) -> BTreeSet<String> {
         let base = key(topic, "");
         let found: Vec<String> = self.ask(cmd("KEYS").arg(format!("{base}*")));
@@ -43,17 +43,17 @@ impl Store {
         self.ask(cmd("HKEYS").arg(key(topic, "jobs")))
     }
 
-    /// How many are live; cheaper.
+    /// The number of live jobs; cheaper than [`live`](Self::live).
     pub(crate) fn live_count(&self, topic: &str) -> usize {
         self.ask(cmd("HLEN").arg(key(topic, "jobs")))
     }
 
-    /// What is counted against each id: failures + 1,000,000 × crashes.
+    /// The attempt counter of each id: failures + 1,000,000 × crashes.
     pub(crate) fn attempts(&self, topic: &str) -> BTreeMap<String, u64> {
         self.ask(cmd("HGETALL").arg(key(topic, "attempts")))
     }
 
-    /// What is kept of a dead job.
+    /// The stored information of a dead job.
     pub(crate) fn dead_info(&self, topic: &str, id: &str) -> Value {
         let json: Option<String> = self.ask(cmd("HGET").arg(key(topic, "dead:info")).arg(id));
         serde_json::from_str(&json.unwrap_or_else(|| panic!("{topic} {id} is not dead"))).unwrap()
@@ -64,7 +64,7 @@ impl Store {
         self.dead_info(topic, id)["class"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Everything there is, by key.
+    /// All keys with their values.
     pub(crate) fn dump(&self) -> BTreeMap<String, Vec<u8>> {
         let keys: Vec<String> = self.ask(cmd("KEYS").arg("*"));
         keys.into_iter().map(|name| (name.clone(), self.ask(cmd("DUMP").arg(name)))).collect()

@@ -1,22 +1,22 @@
-//! The shop that the real handlers talk to, open for one test, and the keys of a topic that may.
+//! The shop that the real handlers call, open for one test, with the grants for it.
 
 use duebox_shop::Shop;
 use tokio::runtime::Runtime;
 
 /// An open shop. Dropping it closes it.
-pub(crate) struct Counter {
+pub(crate) struct OpenShop {
     pub(crate) shop: Shop,
     _runtime: Runtime,
 }
 
-impl Counter {
+impl OpenShop {
     pub(crate) fn open() -> Self {
         let runtime = Runtime::new().unwrap();
         let shop = runtime.block_on(Shop::open(0, None)).unwrap();
         Self { shop, _runtime: runtime }
     }
 
-    /// Keys of a topic whose handler may talk to this shop and to nobody else.
+    /// Keys of a topic whose handler may call only this shop.
     pub(crate) fn grant(&self) -> String {
         let origin = self.shop.origin();
         format!(
@@ -25,7 +25,7 @@ impl Counter {
         )
     }
 
-    /// The ledger's lines of this kind: of what, under which key, and whether with an effect.
+    /// The ledger entries of a kind: subject, key, and whether they had an effect.
     pub(crate) fn ledger(&self, what: &str) -> Vec<(String, String, bool)> {
         let books = self.shop.books();
         let lines = books.ledger().iter().filter(|entry| entry.what == what);

@@ -1,5 +1,5 @@
-//! The real `duebox` binary as a test sees it: started on a manifest, heard through its JSON log
-//! lines, ended by signals. Dropping it kills the process.
+//! The real `duebox` binary in a test: started with a manifest, observed through its JSON log
+//! lines, stopped by signals. Dropping it kills the process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::{patience, signal};
 
-/// A daemon's lines kept in memory; a test that logs more should log less.
+/// Maximum number of log lines kept in memory; a test that reaches it should log less.
 const LINES_MAX: usize = 2_000_000;
-/// How many of the last lines a panic shows.
+/// Number of last lines that a panic shows.
 const TAIL: usize = 40;
 
 /// One line of the daemon's log.
@@ -34,7 +34,7 @@ impl LogLine {
         &self.text
     }
 
-    /// A field of the line, wherever the log format puts it; `Null` if the line has no such field.
+    /// A field of the line, wherever the log format puts it; `Null` if it is missing.
     pub fn field(&self, name: &str) -> &Value {
         match &self.json[name] {
             Value::Null => &self.json["fields"][name],
@@ -42,24 +42,24 @@ impl LogLine {
         }
     }
 
-    /// A field as text; empty if the line has no such field or it is no text.
+    /// A field as text; empty if it is missing or not text.
     pub fn str(&self, name: &str) -> &str {
         self.field(name).as_str().unwrap_or_default()
     }
 
-    /// A field as a whole number, also where it was logged as text.
+    /// A field as an integer, even if it was logged as text.
     pub fn number(&self, name: &str) -> Option<i64> {
         let field = self.field(name);
         field.as_i64().or_else(|| field.as_str()?.parse().ok())
     }
 
-    /// A field as a number with decimals, also where it was logged as text.
+    /// A field as a decimal number, even if it was logged as text.
     pub fn decimal(&self, name: &str) -> Option<f64> {
         let field = self.field(name);
         field.as_f64().or_else(|| field.as_str()?.parse().ok())
     }
 
-    /// True if the field is this text.
+    /// Whether the field is this text.
     pub fn has(&self, name: &str, value: &str) -> bool {
         self.field(name).as_str() == Some(value)
     }
@@ -71,28 +71,28 @@ impl LogLine {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct LogState {
     lines: Vec<LogLine>,
     ended: bool,
 }
 
-type Shared = Arc<(Mutex<Heard>, Condvar)>;
+type Shared = Arc<(Mutex<LogState>, Condvar)>;
 
 /// A running `duebox run`.
 #[derive(Debug)]
 pub struct Daemon {
     process: Child,
-    heard: Shared,
+    log: Shared,
 }
 
-/// Where the binary under test is: beside the test's own.
+/// The binary under test, in the folder of the test's own binary or above it.
 ///
 /// # Panics
 /// If it has not been built.
 pub fn duebox_binary() -> PathBuf {
     let own = std::env::current_exe()
-        .unwrap_or_else(|error| panic!("cannot tell where this test's binary is: {error}"));
-    // A test lies in target/release/deps, another binary in target/release.
+        .unwrap_or_else(|error| panic!("cannot find this test's binary: {error}"));
+    // A test is in target/release/deps, other binaries are in target/release.
     let found = own.ancestors().skip(1).take(2).map(|dir| dir.join("duebox")).find(|p| p.is_file());
     found.unwrap_or_else(|| {
         panic!("no duebox binary near {}; run: cargo build --release -p duebox", own.display())
@@ -100,7 +100,7 @@ pub fn duebox_binary() -> PathBuf {
 }
 
 impl Daemon {
-    /// Starts `duebox run --manifest FILE` with JSON logs; it need not be up when this returns.
+    /// Starts `duebox run --manifest FILE` with JSON logs. The daemon need not be ready on return.
     ///
     /// # Panics
     /// If the binary is missing or cannot be started.
@@ -108,7 +108,7 @@ impl Daemon {
         Self::start_with(manifest, |_| {})
     }
 
-    /// The same, with the command open to changes: environment, further flags, directory.
+    /// The same after `change` has modified the command: environment, further flags, directory.
     ///
     /// # Panics
     /// If the binary is missing or cannot be started.
@@ -119,9 +119,9 @@ impl Daemon {
             .arg("--manifest")
             .arg(manifest)
             .env("DUEBOX_LOG_FORMAT", "json")
-            // What a test says in its manifest is what counts, whatever the shell around it holds.
+            // The manifest of the test decides, whatever the environment contains.
             .env_remove("DUEBOX_REDIS_URL")
-            // Many run at once: each on a port that is free, which its log tells.
+            // Many daemons run at once: each uses a free port and logs it.
             .env("DUEBOX_LISTEN", "127.0.0.1:0")
             .env_remove("DUEBOX_LOG")
             .stdin(Stdio::null())
@@ -131,12 +131,12 @@ impl Daemon {
         let mut process = command
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
-        let heard = Shared::default();
+        let log = Shared::default();
         if let Some(stderr) = process.stderr.take() {
-            let heard = Arc::clone(&heard);
-            std::thread::spawn(move || listen(stderr, &heard));
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || listen(stderr, &log));
         }
-        Self { process, heard }
+        Self { process, log }
     }
 
     /// The process id.
@@ -146,55 +146,55 @@ impl Daemon {
 
     /// All lines so far.
     pub fn lines(&self) -> Vec<LogLine> {
-        lock(&self.heard).lines.clone()
+        lock(&self.log).lines.clone()
     }
 
-    /// How many lines so far hold for `wanted`; cheaper than [`Daemon::lines`].
+    /// The number of lines so far that match `wanted`; cheaper than [`Daemon::lines`].
     pub fn count(&self, wanted: impl Fn(&LogLine) -> bool) -> usize {
-        lock(&self.heard).lines.iter().filter(|line| wanted(line)).count()
+        lock(&self.log).lines.iter().filter(|line| wanted(line)).count()
     }
 
-    /// Waits for a line, past or to come, and returns the first that `wanted` accepts.
+    /// Waits for a line that matches `wanted`, past or future, and returns the first.
     ///
     /// # Panics
-    /// Names `what`, with the end of the log, if no such line comes within the patience or the
-    /// daemon ends without it.
+    /// If no such line is logged within [`patience`](crate::patience), or the daemon exits without
+    /// it. The message contains `what` and the end of the log.
     #[track_caller]
     pub fn wait_for_line(&self, what: &str, wanted: impl Fn(&LogLine) -> bool) -> LogLine {
         let deadline = Instant::now() + patience();
         let mut seen = 0;
-        let mut heard = lock(&self.heard);
+        let mut log = lock(&self.log);
         loop {
-            if let Some(line) = heard.lines[seen..].iter().find(|line| wanted(line)) {
+            if let Some(line) = log.lines[seen..].iter().find(|line| wanted(line)) {
                 return line.clone();
             }
-            seen = heard.lines.len();
+            seen = log.lines.len();
             let left = deadline.saturating_duration_since(Instant::now());
-            if heard.ended || left.is_zero() {
-                let why = if heard.ended { "the daemon ended" } else { "patience ended" };
-                let tail = tail(&heard.lines);
-                drop(heard);
+            if log.ended || left.is_zero() {
+                let why = if log.ended { "the daemon exited" } else { "the wait timed out" };
+                let tail = tail(&log.lines);
+                drop(log);
                 panic!("{why} before this line of the daemon's log: {what}; the log ends:\n{tail}");
             }
-            let (_, changed) = &*self.heard;
-            let woken = changed.wait_timeout(heard, left).unwrap_or_else(PoisonError::into_inner);
-            heard = woken.0;
+            let (_, changed) = &*self.log;
+            let woken = changed.wait_timeout(log, left).unwrap_or_else(PoisonError::into_inner);
+            log = woken.0;
         }
     }
 
     /// Sends the daemon the signal with this name (without `SIG`), such as `HUP` or `STOP`.
     ///
     /// # Panics
-    /// If the daemon is gone.
+    /// If the daemon has exited.
     #[track_caller]
     pub fn signal(&self, name: &str) {
         signal::send_signal(name, self.pid());
     }
 
-    /// Asks the daemon to end (SIGTERM) and waits until it has.
+    /// Asks the daemon to stop (SIGTERM) and waits until it has exited.
     ///
     /// # Panics
-    /// If it still runs after the patience.
+    /// If it still runs after [`patience`](crate::patience).
     pub fn terminate(&mut self) -> ExitStatus {
         if let Some(status) = self.exited() {
             return status;
@@ -203,36 +203,36 @@ impl Daemon {
         self.wait_exit()
     }
 
-    /// Ends the daemon at once (SIGKILL) and waits until it is gone.
+    /// Kills the daemon (SIGKILL) and waits until it has exited.
     pub fn kill(&mut self) {
-        // Both fail only for a process that is gone already, which is what is wanted.
+        // Both fail only if the process has already exited.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 
-    /// How the daemon ended, if it did.
+    /// The exit status, if the daemon has exited.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.process
             .try_wait()
             .unwrap_or_else(|error| panic!("cannot wait for the daemon: {error}"))
     }
 
-    /// Waits until the daemon has ended by itself and its log is complete.
+    /// Waits until the daemon has exited by itself and its log is complete.
     ///
     /// # Panics
-    /// If it still runs after the patience.
+    /// If it still runs after [`patience`](crate::patience).
     pub fn wait_exit(&mut self) -> ExitStatus {
         let started = Instant::now();
         loop {
             if let Some(status) = self.exited()
-                && lock(&self.heard).ended
+                && lock(&self.log).ended
             {
                 return status;
             }
             assert!(
                 started.elapsed() < patience(),
-                "the daemon did not end; its log ends:\n{}",
-                tail(&lock(&self.heard).lines)
+                "the daemon did not exit; its log ends:\n{}",
+                tail(&lock(&self.log).lines)
             );
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -242,8 +242,8 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let tail = tail(&lock(&self.heard).lines);
-            // The test has failed: what the daemon said last is what its reader needs.
+            let tail = tail(&lock(&self.log).lines);
+            // The test has failed, so show the end of the daemon's log.
             #[expect(clippy::print_stderr, reason = "a failed test shows the daemon's log")]
             {
                 eprintln!("the log of daemon {} ends:\n{tail}", self.pid());
@@ -253,22 +253,22 @@ impl Drop for Daemon {
     }
 }
 
-fn listen(stderr: ChildStderr, heard: &Shared) {
+fn listen(stderr: ChildStderr, log: &Shared) {
     for line in BufReader::new(stderr).lines() {
         let Ok(text) = line else { break };
         let line = LogLine::new(text);
-        let mut guard = lock(heard);
+        let mut guard = lock(log);
         assert!(guard.lines.len() < LINES_MAX, "the daemon logged more than {LINES_MAX} lines");
         guard.lines.push(line);
         drop(guard);
-        heard.1.notify_all();
+        log.1.notify_all();
     }
-    lock(heard).ended = true;
-    heard.1.notify_all();
+    lock(log).ended = true;
+    log.1.notify_all();
 }
 
-fn lock(heard: &Shared) -> MutexGuard<'_, Heard> {
-    heard.0.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(log: &Shared) -> MutexGuard<'_, LogState> {
+    log.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn tail(lines: &[LogLine]) -> String {

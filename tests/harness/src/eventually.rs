@@ -1,5 +1,5 @@
-//! Waiting for a condition. Tests never sleep for a guessed time: they say what they wait for, and
-//! the patience is generous, because a loaded machine is slow and not wrong.
+//! Waiting for a condition. Tests do not sleep for a guessed time. They state the condition, and
+//! the timeout is generous, because a loaded machine is slow.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(50);
 
-/// How long a test waits for anything: `DUEBOX_TEST_PATIENCE` in whole seconds, 60 by default.
+/// How long a test waits for a condition: `DUEBOX_TEST_PATIENCE` in whole seconds, 60 by default.
 ///
 /// # Panics
-/// If the variable is set to something other than a whole number of seconds above 0.
+/// If the variable is not a positive whole number.
 pub fn patience() -> Duration {
     const NAME: &str = "DUEBOX_TEST_PATIENCE";
     let Ok(text) = std::env::var(NAME) else { return Duration::from_secs(60) };
@@ -23,7 +23,7 @@ pub fn patience() -> Duration {
 /// Polls `condition` until it is true.
 ///
 /// # Panics
-/// Names `what` if the condition is still false after [`patience`].
+/// If the condition is still false after [`patience`]. The message contains `what`.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -31,7 +31,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(
             started.elapsed() < patience(),
-            "waited {:.1} s in vain for: {what}",
+            "timed out after {:.1} s waiting for: {what}",
             started.elapsed().as_secs_f64()
         );
         thread::sleep(pause);
@@ -39,8 +39,9 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// `eventually!(condition)` or `eventually!(condition, "what {}", words)`: polls an expression until
-/// it is true. It may hold `.await`; the pause between two looks blocks its thread for at most 50 ms.
+/// `eventually!(condition)` or `eventually!(condition, "what {}", words)`: polls an expression
+/// until it is true. The expression may use `.await`; the pause between two polls blocks its thread
+/// for at most 50 ms.
 #[macro_export]
 macro_rules! eventually {
     ($condition:expr $(,)?) => {
@@ -52,7 +53,7 @@ macro_rules! eventually {
         while !$condition {
             assert!(
                 started.elapsed() < $crate::patience(),
-                "waited {:.1} s in vain for: {}",
+                "timed out after {:.1} s waiting for: {}",
                 started.elapsed().as_secs_f64(),
                 format_args!($($what)+),
             );
@@ -68,15 +69,15 @@ mod tests {
 
     #[test]
     fn a_condition_that_comes_true_ends_the_wait() {
-        let mut looks = 0;
-        eventually("the third look", || {
-            looks += 1;
-            looks == 3
+        let mut polls = 0;
+        eventually("the third poll", || {
+            polls += 1;
+            polls == 3
         });
         eventually!({
-            looks += 1;
-            looks > 5
+            polls += 1;
+            polls > 5
         });
-        assert_eq!(looks, 6);
+        assert_eq!(polls, 6);
     }
 }

@@ -1,9 +1,9 @@
-//! The ground that tests stand on: a real redis-server of their own, the real `duebox` binary, and
-//! waiting for a condition instead of for a time.
+//! Test support: a real redis-server for each test, the real `duebox` binary, and waiting for
+//! conditions.
 //!
-//! It knows none of the other crates, so all of them can be tested with it. It panics where
-//! something is wrong, with a text that says what and the remedy: its callers are tests. Whatever it
-//! starts ends with the value that owns it.
+//! The crate depends on none of the other crates, so all of them can use it in tests. Its functions
+//! panic on failure, because only tests call them; the message says what failed and how to fix it.
+//! Every process that it starts ends with the value that owns it.
 
 mod daemon;
 mod eventually;

@@ -1,5 +1,5 @@
-//! A real redis-server for one test binary or one test: own port, own directory, nothing persisted
-//! unless asked for, and gone when the value is dropped.
+//! A real redis-server for one test binary or one test: its own port and directory, no persistence
+//! unless asked for, killed when the value is dropped.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 use crate::{patience, signal};
 
 const STARTS_MAX: u32 = 5;
-/// What Redis' error answers begin with, where redis-cli prints them like any other.
+/// The first words of Redis' error replies, which redis-cli prints like other replies.
 const ERRORS: [&str; 8] =
     ["ERR ", "WRONGTYPE ", "EXECABORT ", "OOM ", "MISCONF ", "READONLY ", "NOAUTH ", "NOPERM "];
 
-/// A redis-server on a loopback port of its own. Dropping it kills the process and removes its data.
+/// A redis-server on its own loopback port. Dropping it kills the process and removes its data.
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,
@@ -27,27 +27,27 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server that persists nothing, and waits until it answers.
+    /// Starts a server without persistence and waits until it replies.
     ///
     /// # Panics
-    /// If redis-server is not installed or does not answer within the patience.
+    /// If redis-server is not installed or does not reply within [`patience`].
     pub fn start() -> Self {
         Self::with_args(&[])
     }
 
-    /// Starts a server with more arguments than the harness's own, such as
-    /// `["--appendonly", "yes"]`; they win over the harness's.
+    /// Starts a server with further arguments, such as `["--appendonly", "yes"]`. They override the
+    /// harness's own.
     ///
     /// # Panics
-    /// If redis-server is not installed, refuses the arguments, or does not answer.
+    /// If redis-server is not installed, refuses the arguments, or does not reply.
     pub fn with_args(args: &[&str]) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("duebox-redis-")
             .tempdir()
-            .unwrap_or_else(|error| panic!("cannot make a directory for redis-server: {error}"));
+            .unwrap_or_else(|error| panic!("cannot create a directory for redis-server: {error}"));
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut server = Self { port: 0, args, dir, process: None };
-        // Somebody else may take the port between its choice and the server's bind: choose again.
+        // Another process may take the port before the server binds it; then choose another.
         for _ in 0..STARTS_MAX {
             server.port = free_port();
             if server.spawn().is_ok() {
@@ -57,7 +57,7 @@ impl RedisServer {
         panic!("redis-server did not start in {STARTS_MAX} tries; its log:\n{}", server.log());
     }
 
-    /// The server's address as the redis crate and the manifest take it.
+    /// The server's URL for the redis crate and the manifest.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
@@ -67,32 +67,32 @@ impl RedisServer {
         self.port
     }
 
-    /// The server's working directory; it holds what the server persists, and its log.
+    /// The server's working directory with its persisted data and its log.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Ends the server the hard way, as a power cut would, if it runs.
+    /// Kills the server if it runs, as a power cut would.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Both fail only for a process that is gone already, which is what is wanted.
+            // Both fail only if the process has already exited.
             drop(process.kill());
             drop(process.wait());
         }
     }
 
-    /// Stops the server the hard way if it runs, and starts it again on the same port and directory.
+    /// Kills the server if it runs, and starts it again on the same port and directory.
     ///
     /// # Panics
-    /// If it does not come back.
+    /// If it does not start.
     pub fn restart(&mut self) {
         self.stop();
         if let Err(error) = self.spawn() {
-            panic!("redis-server did not come back: {error}; its log:\n{}", self.log());
+            panic!("redis-server did not restart: {error}; its log:\n{}", self.log());
         }
     }
 
-    /// Freezes the server: connections stay open and nothing answers.
+    /// Freezes the server (SIGSTOP): connections stay open without replies.
     ///
     /// # Panics
     /// If the server does not run.
@@ -100,7 +100,7 @@ impl RedisServer {
         signal::send_signal("STOP", self.pid());
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     ///
     /// # Panics
     /// If the server does not run.
@@ -108,10 +108,10 @@ impl RedisServer {
         signal::send_signal("CONT", self.pid());
     }
 
-    /// Runs one command through `redis-cli`, as a person would, and returns what it prints.
+    /// Runs one command with `redis-cli` and returns its output.
     ///
     /// # Panics
-    /// If redis-cli is missing or the server answers with an error.
+    /// If redis-cli is not installed or the server replies with an error.
     pub fn cli(&self, args: &[&str]) -> String {
         let output = run_first(["redis-cli", "valkey-cli"], |command| {
             command.args(["-e", "-p", &self.port.to_string()]).args(args).output()
@@ -122,11 +122,10 @@ impl RedisServer {
         printed
     }
 
-    /// Runs commands through `redis-cli`, one a line as a person would type them, and returns the
-    /// lines it prints.
+    /// Runs commands with `redis-cli`, one per line, and returns the lines of its output.
     ///
     /// # Panics
-    /// If redis-cli is missing or the server answers with an error.
+    /// If redis-cli is not installed or the server replies with an error.
     pub fn pipe(&self, commands: &str) -> Vec<String> {
         let mut child = run_first(["redis-cli", "valkey-cli"], |command| {
             command
@@ -138,14 +137,14 @@ impl RedisServer {
         });
         let stdin = child.stdin.take();
         let output = std::thread::scope(|scope| {
-            // Beside the reading: a full pipe of answers must not hold up the questions.
+            // Writes on another thread, because a full pipe of replies would block the commands.
             scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(commands.as_bytes())));
             child.wait_with_output()
         });
         let output = output.unwrap_or_else(|error| panic!("redis-cli gave no output: {error}"));
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let failed = String::from_utf8_lossy(&output.stderr);
-        // In this mode redis-cli says 0 whatever was answered.
+        // In this mode redis-cli exits with 0 even after an error reply.
         let refused = printed.lines().find(|line| ERRORS.iter().any(|word| line.starts_with(word)));
         assert!(output.status.success(), "redis-cli: {printed} {failed}");
         assert!(refused.is_none(), "redis-cli: {refused:?} in {printed}");
@@ -155,7 +154,7 @@ impl RedisServer {
     fn pid(&self) -> u32 {
         match &self.process {
             Some(process) => process.id(),
-            None => panic!("redis-server on port {} does not run", self.port),
+            None => panic!("redis-server on port {} is not running", self.port),
         }
     }
 
@@ -188,11 +187,11 @@ impl RedisServer {
                 && let Some(status) = process.try_wait()?
             {
                 self.process = None;
-                return Err(io::Error::other(format!("redis-server ended with {status}")));
+                return Err(io::Error::other(format!("redis-server exited with {status}")));
             }
             assert!(
                 started.elapsed() < patience(),
-                "redis-server on port {} does not answer; its log:\n{}",
+                "redis-server on port {} does not reply; its log:\n{}",
                 self.port,
                 self.log()
             );
@@ -215,7 +214,7 @@ fn free_port() -> u16 {
         .port()
 }
 
-/// True if a server that has finished loading answers a PING.
+/// Whether a server replies to PING and has finished loading.
 fn answers(port: u16) -> bool {
     let ping = || -> io::Result<String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -227,7 +226,7 @@ fn answers(port: u16) -> bool {
         BufReader::new(stream).read_line(&mut line)?;
         Ok(line)
     };
-    // A server with a password is up too: it says so.
+    // A server with a password replies too, with an error.
     ping().is_ok_and(|line| line.starts_with("+PONG") || line.starts_with("-NOAUTH"))
 }
 
@@ -249,7 +248,7 @@ mod tests {
     use crate::eventually;
 
     #[test]
-    fn a_restart_keeps_port_and_what_was_persisted() {
+    fn a_restart_keeps_the_port_and_the_persisted_data() {
         let mut server =
             RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]);
         let port = server.port();
@@ -260,23 +259,23 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_piped_and_an_error_is_told() {
+    fn commands_are_piped_and_errors_are_reported() {
         let server = RedisServer::start();
         assert_eq!(server.pipe("MULTI\nSET k 'v w'\nGET k\nEXEC\n")[3..], ["OK", "v w"]);
         assert!(std::panic::catch_unwind(|| server.pipe("NONSENSE\n")).is_err());
     }
 
     #[test]
-    fn a_paused_server_answers_after_it_goes_on() {
+    fn a_paused_server_replies_after_it_resumes() {
         let server = RedisServer::start();
         server.pause();
         assert!(!answers(server.port()));
         server.resume();
-        eventually("the server answers again", || answers(server.port()));
+        eventually("the server replies again", || answers(server.port()));
     }
 
     #[test]
-    fn dropping_ends_the_process_and_two_servers_do_not_meet() {
+    fn dropping_kills_the_process_and_two_servers_are_separate() {
         let (first, second) = (RedisServer::start(), RedisServer::start());
         let port = first.port();
         assert_ne!(port, second.port());

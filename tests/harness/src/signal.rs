@@ -1,5 +1,5 @@
-//! Signals to processes that a test owns, through the shell's own `kill`: no unsafe code, and
-//! it is there on every machine that has a shell.
+//! Signals to processes that a test owns, sent with the shell's `kill`: no unsafe code, and
+//! available on every machine with a shell.
 
 use std::process::Command;
 

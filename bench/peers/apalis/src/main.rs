@@ -1,9 +1,9 @@
 //! The peer apalis with apalis-redis: https://github.com/apalis-dev/apalis-redis
 //!
-//! At its defaults, and tuned: batches of 100, 100 jobs at once, Redis asked every 10 ms, a heartbeat
-//! each second (which is when scheduled jobs are enqueued), locks, results and events off.
+//! Default settings, and tuned: batches of 100, 100 jobs at once, Redis polled every 10 ms, a
+//! heartbeat every second (which also enqueues scheduled jobs), locks, results and events off.
 //!
-//! Arguments and answers are those of all peers (see ../README.md).
+//! Arguments and replies follow the protocol of all peers (see ../README.md).
 
 use std::error::Error;
 use std::sync::LazyLock;
@@ -36,8 +36,8 @@ struct Job {
     pad: String,
 }
 
-/// What was handled.
-struct Marks {
+/// Records of handled jobs.
+struct Records {
     jobs: Vec<AtomicU8>,
     late_us: Vec<AtomicI64>,
     handled: AtomicU64,
@@ -46,8 +46,8 @@ struct Marks {
     warm: Notify,
 }
 
-/// What is asked: TASK SETTINGS HOST:PORT JOBS SPREAD_MS.
-struct Asked {
+/// The arguments: TASK SETTINGS HOST:PORT JOBS SPREAD_MS.
+struct Task {
     task: String,
     tuned: bool,
     address: String,
@@ -55,13 +55,13 @@ struct Asked {
     spread_ms: i64,
 }
 
-static ASKED: LazyLock<Asked> = LazyLock::new(|| {
+static TASK: LazyLock<Task> = LazyLock::new(|| {
     let args: Vec<String> = std::env::args().collect();
     let [_, task, settings, address, jobs, spread_ms] = args.as_slice() else {
         eprintln!("usage: duebox-peer-apalis TASK SETTINGS HOST:PORT JOBS SPREAD_MS");
         std::process::exit(2);
     };
-    Asked {
+    Task {
         task: task.clone(),
         tuned: settings == "tuned",
         address: address.clone(),
@@ -70,9 +70,9 @@ static ASKED: LazyLock<Asked> = LazyLock::new(|| {
     }
 });
 
-static MARKS: LazyLock<Marks> = LazyLock::new(|| Marks {
-    jobs: (0..ASKED.jobs).map(|_| AtomicU8::new(0)).collect(),
-    late_us: (0..ASKED.jobs).map(|_| AtomicI64::new(0)).collect(),
+static RECORDS: LazyLock<Records> = LazyLock::new(|| Records {
+    jobs: (0..TASK.jobs).map(|_| AtomicU8::new(0)).collect(),
+    late_us: (0..TASK.jobs).map(|_| AtomicI64::new(0)).collect(),
     handled: AtomicU64::new(0),
     twice: AtomicU64::new(0),
     last_us: AtomicI64::new(0),
@@ -83,27 +83,27 @@ static MARKS: LazyLock<Marks> = LazyLock::new(|| Marks {
 async fn main() -> Result<(), Failure> {
     let mut stdin = BufReader::new(tokio::io::stdin()).lines();
     let storage = storage().await?;
-    match ASKED.task.as_str() {
+    match TASK.task.as_str() {
         "push-one" => {
             ready(&mut stdin).await?;
             let from = Instant::now();
             let mut storage = storage.clone();
-            for number in 0..ASKED.jobs {
+            for number in 0..TASK.jobs {
                 storage.push(job(number as i64, now_us())).await?;
             }
-            answer(json!({ "seconds": from.elapsed().as_secs_f64() }));
+            reply(json!({ "seconds": from.elapsed().as_secs_f64() }));
         }
         "push-flight" => {
             ready(&mut stdin).await?;
             let from = Instant::now();
             spread(&storage, |number| Task::new(job(number as i64, now_us()))).await?;
-            answer(json!({ "seconds": from.elapsed().as_secs_f64() }));
+            reply(json!({ "seconds": from.elapsed().as_secs_f64() }));
         }
         "push-batch" => {
             ready(&mut stdin).await?;
             let from = Instant::now();
             push_batches(&storage).await?;
-            answer(json!({ "seconds": from.elapsed().as_secs_f64() }));
+            reply(json!({ "seconds": from.elapsed().as_secs_f64() }));
         }
         "drain" => {
             push_batches(&storage).await?;
@@ -117,15 +117,15 @@ async fn main() -> Result<(), Failure> {
             ready(&mut stdin).await?;
             let begin_us = (now_us() + LEAD_US) / 1_000 * 1_000;
             spread(&storage, |number| {
-                let after_ms = number as i64 * ASKED.spread_ms / ASKED.jobs as i64;
+                let after_ms = number as i64 * TASK.spread_ms / TASK.jobs as i64;
                 let due_us = begin_us + after_ms * 1_000;
                 let due = UNIX_EPOCH + Duration::from_micros(due_us as u64);
                 TaskBuilder::new(job(number as i64, due_us)).run_at_time(due).build()
             })
             .await?;
             if now_us() > begin_us {
-                let why = "its pushes took longer than the time until the first job fell due";
-                answer(json!({ "unsupported": why }));
+                let why = "the pushes did not finish before the first job fell due";
+                reply(json!({ "unsupported": why }));
                 return Ok(());
             }
             finish(begin_us, true).await;
@@ -134,17 +134,17 @@ async fn main() -> Result<(), Failure> {
             warm_up(&storage).await?;
             ready(&mut stdin).await?;
         }
-        _ => answer(json!({ "unsupported": "there is no such task" })),
+        _ => reply(json!({ "unsupported": "unknown task" })),
     }
-    // Until nobody looks at the process any more.
+    // The bench measures this process until it closes stdin.
     while stdin.next_line().await?.is_some() {}
     std::process::exit(0);
 }
 
 async fn storage() -> Result<Storage, Failure> {
-    let connection = apalis_redis::connect(format!("redis://{}/", ASKED.address)).await?;
+    let connection = apalis_redis::connect(format!("redis://{}/", TASK.address)).await?;
     let config = Config::default().queue("bench");
-    let config = if ASKED.tuned {
+    let config = if TASK.tuned {
         config
             .batch_size(100)
             .heartbeat_interval(Duration::from_secs(1))
@@ -160,36 +160,36 @@ async fn storage() -> Result<Storage, Failure> {
 async fn handle(job: Job) -> Result<(), BoxDynError> {
     let now = now_us();
     let Ok(number) = usize::try_from(job.n) else {
-        MARKS.warm.notify_one();
+        RECORDS.warm.notify_one();
         return Ok(());
     };
-    if MARKS.jobs[number].fetch_add(1, Relaxed) > 0 {
-        MARKS.twice.fetch_add(1, Relaxed);
+    if RECORDS.jobs[number].fetch_add(1, Relaxed) > 0 {
+        RECORDS.twice.fetch_add(1, Relaxed);
         return Ok(());
     }
-    MARKS.late_us[number].store(now - job.due_us, Relaxed);
-    MARKS.last_us.store(now, Relaxed);
-    MARKS.handled.fetch_add(1, Relaxed);
+    RECORDS.late_us[number].store(now - job.due_us, Relaxed);
+    RECORDS.last_us.store(now, Relaxed);
+    RECORDS.handled.fetch_add(1, Relaxed);
     Ok(())
 }
 
 /// Starts the worker.
 fn serve(storage: Storage) {
     tokio::spawn(async move {
-        let ended = if ASKED.tuned {
+        let ended = if TASK.tuned {
             let storage = storage.poll_with_interval(Duration::from_millis(10));
             WorkerBuilder::new("bench").backend(storage).concurrency(100).build(handle).run().await
         } else {
             WorkerBuilder::new("bench").backend(storage).build(handle).run().await
         };
-        eprintln!("the worker ended: {ended:?}");
+        eprintln!("the worker exited: {ended:?}");
     });
 }
 
 async fn warm_up(storage: &Storage) -> Result<(), Failure> {
     serve(storage.clone());
     storage.clone().push(job(-1, now_us())).await?;
-    tokio::time::timeout(Duration::from_secs(60), MARKS.warm.notified()).await?;
+    tokio::time::timeout(Duration::from_secs(60), RECORDS.warm.notified()).await?;
     Ok(())
 }
 
@@ -199,7 +199,7 @@ fn job(n: i64, due_us: i64) -> Job {
 }
 
 async fn push_batches(storage: &Storage) -> Result<(), Failure> {
-    let numbers: Vec<usize> = (0..ASKED.jobs).collect();
+    let numbers: Vec<usize> = (0..TASK.jobs).collect();
     let mut storage = storage.clone();
     for batch in numbers.chunks(BATCH) {
         storage
@@ -209,13 +209,13 @@ async fn push_batches(storage: &Storage) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Pushes every job, many pushes under way at once.
+/// Pushes every job with many pushes in flight.
 async fn spread(
     storage: &Storage,
     task: impl Fn(usize) -> Task<Job> + Copy + Send + Sync,
 ) -> Result<(), Failure> {
     use futures_util::StreamExt as _;
-    let pushes = stream::iter(0..ASKED.jobs).map(|number| {
+    let pushes = stream::iter(0..TASK.jobs).map(|number| {
         let mut storage = storage.clone();
         async move { storage.push_task(task(number)).await }
     });
@@ -226,41 +226,41 @@ async fn spread(
     Ok(())
 }
 
-/// Waits until every job has been handled, or none was for long, and answers.
+/// Waits until every job is handled, or none for a long time, and replies.
 async fn finish(from_us: i64, with_lateness: bool) {
-    let marks = &*MARKS;
+    let records = &*RECORDS;
     let (mut seen, mut moved) = (u64::MAX, Instant::now());
     loop {
-        let handled = marks.handled.load(Relaxed);
+        let handled = records.handled.load(Relaxed);
         if handled != seen {
             (seen, moved) = (handled, Instant::now());
         }
-        if handled == ASKED.jobs as u64 || moved.elapsed() > STALL_MAX {
+        if handled == TASK.jobs as u64 || moved.elapsed() > STALL_MAX {
             break;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let seconds = (marks.last_us.load(Relaxed) - from_us) as f64 / 1e6;
+    let seconds = (records.last_us.load(Relaxed) - from_us) as f64 / 1e6;
     let mut found =
-        json!({ "handled": seen, "twice": marks.twice.load(Relaxed), "seconds": seconds });
+        json!({ "handled": seen, "twice": records.twice.load(Relaxed), "seconds": seconds });
     if with_lateness {
         let handled =
-            marks.jobs.iter().zip(&marks.late_us).filter(|(mark, _)| mark.load(Relaxed) > 0);
+            records.jobs.iter().zip(&records.late_us).filter(|(record, _)| record.load(Relaxed) > 0);
         found["late_us"] = handled.map(|(_, late_us)| late_us.load(Relaxed)).collect();
     }
-    answer(found);
+    reply(found);
 }
 
-/// Says that all is prepared, and waits for the word to go; without one the program ends.
+/// Reports readiness and waits for the signal to start; exits if stdin closes first.
 async fn ready(stdin: &mut Lines<BufReader<Stdin>>) -> Result<(), Failure> {
-    answer(json!({ "ready": true }));
+    reply(json!({ "ready": true }));
     if stdin.next_line().await?.is_none() {
         std::process::exit(0);
     }
     Ok(())
 }
 
-fn answer(value: serde_json::Value) {
+fn reply(value: serde_json::Value) {
     println!("{value}");
 }
 

@@ -1,5 +1,5 @@
-//! The daemon as a child process: started on the manifest, heard through its JSON log, ended by
-//! SIGTERM, or by SIGKILL in the middle of its work. Dropping it kills the process.
+//! The daemon as a child process: started with the manifest, observed through its JSON log, stopped
+//! by SIGTERM or killed by SIGKILL. Dropping it kills the process.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -14,18 +14,19 @@ use tokio::time::timeout;
 
 use crate::Args;
 
-/// Lines that wait to be looked at; beyond it the daemon's log waits, and its jobs do not.
+/// Maximum number of unread log lines; when it is reached, the daemon's log blocks and its jobs do
+/// not.
 const LINES_MAX: usize = 4_096;
-/// Longer than the manifest's drain_timeout and the stop of its Redis together.
+/// Longer than the manifest's drain_timeout plus the time that Redis takes to stop.
 const STOP_MAX: Duration = Duration::from_secs(45);
 
-/// A line of the daemon's log that the demo can use.
+/// A parsed line of the daemon's log.
 #[derive(Debug)]
 pub(crate) enum Line {
-    /// A handler said something while it ran a job.
+    /// A handler's line about a job.
     Handler { job_id: String, attempt: u32, digest: String, at_us: i64, message: String },
-    /// The daemon reports trouble.
-    Trouble(String),
+    /// A warning or an error.
+    Problem(String),
     /// Anything else.
     Other,
 }
@@ -51,7 +52,7 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // A Ctrl-C is for the demo, which then ends the daemon in order.
+            // Ctrl-C is handled by the demo, which then stops the daemon.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -68,18 +69,18 @@ impl Daemon {
         Ok(Self { process, lines })
     }
 
-    /// The next line of its log; none after its end.
+    /// The next log line; `None` at the end of the log.
     pub(crate) async fn line(&mut self) -> Option<Line> {
         self.lines.recv().await
     }
 
-    /// Ends it at once, as a crash would: nothing is given back and nothing is said. What it had logged
-    /// is still to be read.
+    /// Kills the daemon, as a crash would: it releases no job. Its log can still be read to the
+    /// end.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         self.process.kill().await.context("cannot kill the daemon")
     }
 
-    /// Asks it to end and waits until it has.
+    /// Asks the daemon to stop and waits until it has exited.
     pub(crate) async fn stop(mut self) -> anyhow::Result<ExitStatus> {
         if let Some(pid) = self.process.id() {
             let kill = format!("kill -s TERM {pid}");
@@ -96,7 +97,7 @@ impl Daemon {
 async fn listen(stderr: ChildStderr, lines: mpsc::Sender<Line>) {
     let mut reader = BufReader::new(stderr).lines();
     while let Ok(Some(text)) = reader.next_line().await {
-        // A stage that has heard enough closes the channel; the pipe is still to be emptied.
+        // When the receiver is closed, keep reading, so that the pipe does not fill up.
         if !lines.is_closed() && lines.send(Line::read(text)).await.is_err() {
             lines.closed().await;
         }
@@ -118,9 +119,9 @@ impl Line {
             };
         }
         match field("level").as_str() {
-            "WARN" | "ERROR" => Self::Trouble(field("message")),
-            // What is no JSON comes from before the log: a refusal, a panic.
-            "" => Self::Trouble(text),
+            "WARN" | "ERROR" => Self::Problem(field("message")),
+            // Text that is not JSON was printed before the log started: a refusal or a panic.
+            "" => Self::Problem(text),
             _ => Self::Other,
         }
     }
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart() {
+    fn lines_are_parsed_by_kind() {
         let handler = r#"{"timestamp":"2026-11-21T15:03:29.000250Z","level":"INFO","message":"verdict=ack","topic":"t","job_id":"a","attempt":2,"digest":"d1","target":"handler"}"#;
         let Line::Handler { job_id, attempt, digest, at_us, message } =
             Line::read(handler.to_owned())
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(message, "verdict=ack");
         assert_eq!(at_us % 1_000_000, 250);
         let warning = r#"{"level":"WARN","message":"slow","target":"duebox"}"#;
-        assert!(matches!(Line::read(warning.to_owned()), Line::Trouble(text) if text == "slow"));
-        assert!(matches!(Line::read("thread panicked".to_owned()), Line::Trouble(_)));
+        assert!(matches!(Line::read(warning.to_owned()), Line::Problem(text) if text == "slow"));
+        assert!(matches!(Line::read("thread panicked".to_owned()), Line::Problem(_)));
     }
 }

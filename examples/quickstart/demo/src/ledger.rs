@@ -1,12 +1,12 @@
-//! The demo's own books: what was pushed, and what the handlers said about each job.
+//! The demo's own ledger: the pushed jobs, and the verdicts that handlers logged for each.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::plan::{End, Fate, Planned, Topic};
+use crate::plan::{End, ExpectedEnd, PlannedJob, Topic};
 
-/// What a handler said a job's verdict is.
+/// A verdict in a handler's log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Verdict {
     Ack,
     Nack,
     Drop,
@@ -16,62 +16,62 @@ pub(crate) enum Word {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) topic: Topic,
-    pub(crate) fate: Fate,
+    pub(crate) expected: ExpectedEnd,
     pub(crate) effect: bool,
     due_ms: u64,
-    /// What its handler said, by attempt; more than once where a runner died in it.
-    words: BTreeMap<u32, Vec<Word>>,
-    /// Attempts that were settled when a runner died; their words may have died with it.
+    /// The handler's verdicts by attempt; several if the daemon was killed during the attempt.
+    verdicts: BTreeMap<u32, Vec<Verdict>>,
+    /// Attempts settled before the daemon was killed; their log lines may be lost.
     settled: u32,
-    /// The attempt that was under way when a runner died; it is run again.
-    broken: Option<u32>,
-    /// How long before its due time a handler had it, if ever, µs.
+    /// The attempt that was running when the daemon was killed; it runs again.
+    interrupted: Option<u32>,
+    /// How much too early the first attempt started, µs; `None` if it was not early.
     early_us: Option<i64>,
 }
 
-/// What the handlers of one topic have said.
+/// What is known of one topic.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct TopicSummary {
     pub(crate) acked: u64,
-    /// The newest module that has run a job of the topic.
+    /// The digest of the newest module that ran a job of the topic.
     pub(crate) digest: String,
     /// From the due time to the handler's verdict, first attempts only, µs, sorted.
     late_us: Vec<i64>,
 }
 
-/// All pushed jobs, and what can be told of a topic at a glance.
+/// All pushed jobs, and a summary of each topic.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     entries: BTreeMap<String, Entry>,
-    topics: HashMap<Topic, Heard>,
+    topics: HashMap<Topic, TopicSummary>,
 }
 
 impl Ledger {
-    /// Writes down a push. To be called before the push, so that no verdict comes first.
-    pub(crate) fn pushed(&mut self, job: &Planned) {
+    /// Records a push. Call it before the push, so that no verdict arrives earlier.
+    pub(crate) fn record_push(&mut self, job: &PlannedJob) {
         let entry = Entry {
             topic: job.topic,
-            fate: job.fate,
+            expected: job.expected,
             effect: job.effect,
             due_ms: job.due_ms,
-            words: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
             settled: 0,
-            broken: None,
+            interrupted: None,
             early_us: None,
         };
         self.entries.insert(job.id.clone(), entry);
     }
 
-    /// Writes down that a runner died when so many attempts of a job were settled, and whether another
-    /// was under way.
-    pub(crate) fn broken_off(&mut self, job_id: &str, settled: Option<u32>, is_running: bool) {
+    /// Records that the daemon was killed: how many attempts of a job were settled by then, and
+    /// whether another one was running.
+    pub(crate) fn record_crash(&mut self, job_id: &str, settled: Option<u32>, is_running: bool) {
         let Some(entry) = self.entries.get_mut(job_id) else { return };
-        entry.settled = settled.unwrap_or(entry.fate.attempts);
-        entry.broken = is_running.then_some(entry.settled + 1);
+        entry.settled = settled.unwrap_or(entry.expected.attempts);
+        entry.interrupted = is_running.then_some(entry.settled + 1);
     }
 
-    /// Writes down a handler's line, if it names a verdict on a job of ours.
-    pub(crate) fn heard(
+    /// Records a handler's log line if it is a verdict on a known job.
+    pub(crate) fn record_line(
         &mut self,
         job_id: &str,
         attempt: u32,
@@ -80,27 +80,27 @@ impl Ledger {
         message: &str,
     ) {
         let Some(entry) = self.entries.get_mut(job_id) else { return };
-        let Some(word) = Word::read(message) else { return };
-        let heard = self.topics.entry(entry.topic).or_default();
-        if entry.words.is_empty() {
+        let Some(verdict) = Verdict::read(message) else { return };
+        let summary = self.topics.entry(entry.topic).or_default();
+        if entry.verdicts.is_empty() {
             let late_us = at_us - i64::try_from(entry.due_ms).unwrap_or_default() * 1_000;
-            let place = heard.late_us.partition_point(|other| *other < late_us);
-            heard.late_us.insert(place, late_us);
+            let place = summary.late_us.partition_point(|other| *other < late_us);
+            summary.late_us.insert(place, late_us);
             entry.early_us = (late_us < 0).then_some(-late_us);
         }
-        entry.words.entry(attempt).or_default().push(word);
-        heard.acked += u64::from(word == Word::Ack);
-        if heard.digest != digest {
-            digest.clone_into(&mut heard.digest);
+        entry.verdicts.entry(attempt).or_default().push(verdict);
+        summary.acked += u64::from(verdict == Verdict::Ack);
+        if summary.digest != digest {
+            digest.clone_into(&mut summary.digest);
         }
     }
 
-    /// What the handlers of a topic have said; none if nothing yet.
-    pub(crate) fn topic(&self, topic: Topic) -> Option<&Heard> {
+    /// The summary of a topic; `None` before its first verdict.
+    pub(crate) fn topic(&self, topic: Topic) -> Option<&TopicSummary> {
         self.topics.get(&topic)
     }
 
-    /// Every job by its id, in order.
+    /// Every job, sorted by id.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter()
     }
@@ -115,15 +115,15 @@ impl Ledger {
         self.entries.len()
     }
 
-    /// Jobs whose handlers have not yet said as much as they must.
+    /// The number of jobs whose last expected verdict is still missing.
     pub(crate) fn open(&self) -> usize {
-        let open = |entry: &&Entry| !entry.has_heard(entry.fate.attempts);
+        let open = |entry: &&Entry| !entry.is_settled(entry.expected.attempts);
         self.entries.values().filter(open).count()
     }
 }
 
-impl Word {
-    /// Reads the verdict that a handler's line begins with.
+impl Verdict {
+    /// Parses the verdict at the start of a handler's line.
     fn read(message: &str) -> Option<Self> {
         match message.strip_prefix("verdict=")?.split(' ').next()? {
             "ack" => Some(Self::Ack),
@@ -135,45 +135,46 @@ impl Word {
 }
 
 impl Entry {
-    /// True if a second attempt was heard.
+    /// Whether the job had a second attempt.
     pub(crate) fn was_retried(&self) -> bool {
-        self.words.keys().any(|attempt| *attempt > 1)
+        self.verdicts.keys().any(|attempt| *attempt > 1)
     }
 
-    /// True if an attempt's word was heard, or died with a runner after the attempt was settled.
-    fn has_heard(&self, attempt: u32) -> bool {
-        self.words.contains_key(&attempt) || attempt <= self.settled
+    /// Whether the verdict of an attempt was logged, or may be lost because the daemon was killed.
+    fn is_settled(&self, attempt: u32) -> bool {
+        self.verdicts.contains_key(&attempt) || attempt <= self.settled
     }
 
-    /// What is wrong with what the handlers said, for people; none if it is what had to come.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    /// How the logged verdicts differ from the plan; `None` if they match.
+    pub(crate) fn mismatch(&self) -> Option<String> {
         if let Some(early_us) = self.early_us {
-            return Some(format!("ran {early_us} µs before it was due"));
+            return Some(format!("started {early_us} µs before it was due"));
         }
-        let last = self.fate.attempts;
-        if let Some((beyond, _)) = self.words.range(last + 1..).next() {
-            return Some(format!("was run in attempt {beyond}, after its end in attempt {last}"));
+        let last = self.expected.attempts;
+        if let Some((beyond, _)) = self.verdicts.range(last + 1..).next() {
+            return Some(format!("ran attempt {beyond} after its last attempt {last}"));
         }
         (1..=last).find_map(|attempt| {
-            let wanted = match self.fate.end {
-                _ if attempt < last => Word::Nack,
-                End::Acked => Word::Ack,
-                End::Dead("drop") => Word::Drop,
-                End::Dead(_) => Word::Nack,
+            let wanted = match self.expected.end {
+                _ if attempt < last => Verdict::Nack,
+                End::Acked => Verdict::Ack,
+                End::Dead("drop") => Verdict::Drop,
+                End::Dead(_) => Verdict::Nack,
             };
-            let said = self.words.get(&attempt).map_or(&[][..], Vec::as_slice);
-            let may_repeat = self.broken == Some(attempt);
-            let fits = self.has_heard(attempt)
-                && said.iter().all(|word| *word == wanted)
-                && (said.len() <= 1 || may_repeat);
-            (!fits)
-                .then(|| format!("its handler said {said:?} in attempt {attempt}, not {wanted:?}"))
+            let logged = self.verdicts.get(&attempt).map_or(&[][..], Vec::as_slice);
+            let may_repeat = self.interrupted == Some(attempt);
+            let fits = self.is_settled(attempt)
+                && logged.iter().all(|verdict| *verdict == wanted)
+                && (logged.len() <= 1 || may_repeat);
+            (!fits).then(|| {
+                format!("its handler logged {logged:?} in attempt {attempt}, expected {wanted:?}")
+            })
         })
     }
 }
 
-impl Heard {
-    /// The lateness below which this part of the first attempts lies, ms.
+impl TopicSummary {
+    /// The given quantile of the lateness of first attempts, ms.
     pub(crate) fn late_ms(&self, quantile: f64) -> f64 {
         let last = self.late_us.len().saturating_sub(1);
         let place = (last as f64 * quantile).round() as usize;
@@ -185,61 +186,69 @@ impl Heard {
 mod tests {
     use super::*;
 
-    fn ledger(fate: Fate) -> Ledger {
+    fn ledger(expected: ExpectedEnd) -> Ledger {
         let mut ledger = Ledger::default();
         let (id, payload) = ("a".to_owned(), String::new());
         let topic = Topic::OrderClose;
         let states = Vec::new();
-        ledger.pushed(&Planned { topic, id, due_ms: 1_000, payload, states, fate, effect: true });
+        ledger.record_push(&PlannedJob {
+            topic,
+            id,
+            due_ms: 1_000,
+            payload,
+            states,
+            expected,
+            effect: true,
+        });
         ledger
     }
 
-    fn complaint(ledger: &Ledger) -> Option<String> {
-        ledger.entries().next().unwrap().1.complaint()
+    fn mismatch(ledger: &Ledger) -> Option<String> {
+        ledger.entries().next().unwrap().1.mismatch()
     }
 
     #[test]
-    fn a_job_is_open_until_its_last_word() {
-        let mut ledger = ledger(Fate { attempts: 2, end: End::Acked });
-        ledger.heard("a", 1, "d1", 1_000_500, "verdict=nack edition=1");
-        ledger.heard("a", 1, "d1", 1_000_600, "a message that is no verdict");
+    fn a_job_is_open_until_its_last_verdict() {
+        let mut ledger = ledger(ExpectedEnd { attempts: 2, end: End::Acked });
+        ledger.record_line("a", 1, "d1", 1_000_500, "verdict=nack edition=1");
+        ledger.record_line("a", 1, "d1", 1_000_600, "a message that is not a verdict");
         assert_eq!(ledger.open(), 1);
-        assert!(complaint(&ledger).is_some());
-        ledger.heard("a", 2, "d2", 2_000_000, "verdict=ack edition=2");
-        assert_eq!((ledger.open(), complaint(&ledger)), (0, None));
-        let heard = ledger.topic(Topic::OrderClose).unwrap();
-        assert_eq!((heard.acked, heard.digest.as_str(), heard.late_ms(0.99)), (1, "d2", 0.5));
+        assert!(mismatch(&ledger).is_some());
+        ledger.record_line("a", 2, "d2", 2_000_000, "verdict=ack edition=2");
+        assert_eq!((ledger.open(), mismatch(&ledger)), (0, None));
+        let summary = ledger.topic(Topic::OrderClose).unwrap();
+        assert_eq!((summary.acked, summary.digest.as_str(), summary.late_ms(0.99)), (1, "d2", 0.5));
     }
 
     #[test]
-    fn what_must_not_be_is_a_complaint() {
-        let once = Fate { attempts: 1, end: End::Acked };
+    fn early_repeated_and_wrong_verdicts_are_mismatches() {
+        let once = ExpectedEnd { attempts: 1, end: End::Acked };
         let mut early = ledger(once);
-        early.heard("a", 1, "d", 999_999, "verdict=ack");
-        assert!(complaint(&early).unwrap().contains("1 µs before"));
+        early.record_line("a", 1, "d", 999_999, "verdict=ack");
+        assert!(mismatch(&early).unwrap().contains("1 µs before"));
         let mut twice = ledger(once);
-        twice.heard("a", 1, "d", 1_000_000, "verdict=ack");
-        twice.heard("a", 1, "d", 1_000_000, "verdict=ack");
-        assert!(complaint(&twice).is_some());
-        let mut wrong = ledger(Fate { attempts: 1, end: End::Dead("drop") });
-        wrong.heard("a", 1, "d", 1_000_000, "verdict=ack");
-        assert!(complaint(&wrong).unwrap().contains("Drop"));
+        twice.record_line("a", 1, "d", 1_000_000, "verdict=ack");
+        twice.record_line("a", 1, "d", 1_000_000, "verdict=ack");
+        assert!(mismatch(&twice).is_some());
+        let mut wrong = ledger(ExpectedEnd { attempts: 1, end: End::Dead("drop") });
+        wrong.record_line("a", 1, "d", 1_000_000, "verdict=ack");
+        assert!(mismatch(&wrong).unwrap().contains("Drop"));
     }
     #[test]
-    fn a_runners_death_excuses_what_it_took_along_and_nothing_else() {
-        let twice = Fate { attempts: 2, end: End::Acked };
+    fn a_crash_excuses_only_the_attempts_it_interrupted() {
+        let twice = ExpectedEnd { attempts: 2, end: End::Acked };
         let mut lost = ledger(twice);
-        lost.broken_off("a", Some(1), true);
-        lost.heard("a", 2, "d", 2_000_000, "verdict=ack");
-        lost.heard("a", 2, "d", 2_000_000, "verdict=ack");
-        assert_eq!((lost.open(), complaint(&lost)), (0, None));
+        lost.record_crash("a", Some(1), true);
+        lost.record_line("a", 2, "d", 2_000_000, "verdict=ack");
+        lost.record_line("a", 2, "d", 2_000_000, "verdict=ack");
+        assert_eq!((lost.open(), mismatch(&lost)), (0, None));
         let mut gone = ledger(twice);
-        gone.broken_off("a", None, false);
-        assert_eq!((gone.open(), complaint(&gone)), (0, None));
+        gone.record_crash("a", None, false);
+        assert_eq!((gone.open(), mismatch(&gone)), (0, None));
         let mut waiting = ledger(twice);
-        waiting.broken_off("a", Some(1), false);
-        waiting.heard("a", 2, "d", 2_000_000, "verdict=ack");
-        waiting.heard("a", 2, "d", 2_000_000, "verdict=ack");
-        assert!(complaint(&waiting).is_some());
+        waiting.record_crash("a", Some(1), false);
+        waiting.record_line("a", 2, "d", 2_000_000, "verdict=ack");
+        waiting.record_line("a", 2, "d", 2_000_000, "verdict=ack");
+        assert!(mismatch(&waiting).is_some());
     }
 }

@@ -1,18 +1,19 @@
-//! What `./dev demo` runs: the real daemon on the quickstart's manifest, a shop for its handlers to talk
-//! to, a few hundred jobs, a daemon that is killed among them, and a handler that is rebuilt.
+//! What `./dev demo` runs: the real daemon with the quickstart's manifest, a shop for its handlers
+//! to call, and a few hundred jobs. The demo kills the daemon and starts another, and rebuilds a
+//! handler while jobs run.
 //!
-//! The demo believes nobody: it keeps its own ledger of what it pushed and how each job must end,
-//! hears the verdicts from the handlers' own log lines, reads from Redis where each job went, and from
-//! the shop what was done. The daemon's counters are not asked. It succeeds only if every job is accounted for, and it ends
-//! by itself within [`TIME_MAX`].
+//! The demo does not rely on the daemon's counters. Its ledger records each push and how the job
+//! must end. It reads the verdicts from the handlers' log lines, the end of each job from Redis,
+//! and the effects from the shop. It succeeds only if every job is accounted for, and it ends
+//! within [`TIME_MAX`].
 
 mod audit;
-mod board;
 mod daemon;
+mod display;
 mod ledger;
 mod plan;
 mod rebuild;
-mod stage;
+mod run;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,47 +22,47 @@ use std::time::Duration;
 
 use clap::Parser;
 
-/// The whole demo, after the build, takes no longer.
+/// Time limit of the demo after the build.
 const TIME_MAX: Duration = Duration::from_secs(110);
 
 /// Runs the quickstart and accounts for every job.
 #[derive(Debug, Parser)]
 #[command(name = "duebox-demo")]
 pub(crate) struct Args {
-    /// The manifest to run the daemon on
+    /// Manifest for the daemon
     #[arg(long, default_value = "examples/quickstart/duebox.toml")]
     manifest: PathBuf,
-    /// The daemon
+    /// The duebox binary
     #[arg(long, default_value = "target/release/duebox")]
     duebox: PathBuf,
-    /// Builds a handler into the folder that the manifest names
+    /// Script that builds a handler into the folder that the manifest names
     #[arg(long, default_value = "handlers/build.sh")]
     build: PathBuf,
-    /// Jobs to push at the start
+    /// Number of jobs to push at the start
     #[arg(long, default_value_t = 360, value_parser = clap::value_parser!(u64).range(3..=30_000))]
     jobs: u64,
 }
 
-/// How a demo ended.
+/// How the demo ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum DemoEnd {
     /// Every job is accounted for.
     Accounted,
-    /// Something is not as the ledger says; it was shown.
+    /// Some job is not; the mismatches were printed.
     Unaccounted,
-    /// Somebody pressed Ctrl-C.
+    /// Interrupted by Ctrl-C.
     Interrupted,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match stage::play(&Args::parse()).await {
-        Ok(Ended::Accounted) => ExitCode::SUCCESS,
-        Ok(Ended::Unaccounted) => ExitCode::FAILURE,
-        Ok(Ended::Interrupted) => ExitCode::from(130),
+    match run::run(&Args::parse()).await {
+        Ok(DemoEnd::Accounted) => ExitCode::SUCCESS,
+        Ok(DemoEnd::Unaccounted) => ExitCode::FAILURE,
+        Ok(DemoEnd::Interrupted) => ExitCode::from(130),
         Err(error) => {
             if writeln!(std::io::stderr(), "demo failed: {error:#}").is_err() {
-                // Nobody reads stderr; the exit code still tells.
+                // A closed stderr does not change the exit code.
             }
             ExitCode::FAILURE
         }

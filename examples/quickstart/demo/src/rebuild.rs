@@ -1,5 +1,5 @@
-//! The rebuild of a handler while its jobs run: another edition of `order-close`, through the same
-//! script a person would use.
+//! Rebuilds `order-close` while its jobs run, as another edition, with the same script that a user
+//! would run.
 
 use std::io;
 use std::process::{Output, Stdio};
@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 
 use crate::Args;
 
-/// A rebuild under way, or done. Dropping it ends it.
+/// A running or finished rebuild. Dropping it stops the build.
 pub(crate) struct Rebuild {
-    /// What the new module calls itself in its log lines; of this run alone.
+    /// The edition in the new module's log lines; different in every run.
     pub(crate) edition: String,
     build: JoinSet<io::Result<Output>>,
 }
@@ -35,10 +35,10 @@ impl Rebuild {
         Ok(Self { edition, build })
     }
 
-    /// Waits for the build, once; afterwards for ever. May be given up and called again.
+    /// Waits once until the build is finished; further calls never return. Cancel-safe.
     ///
     /// # Errors
-    /// What the build printed, if it failed.
+    /// The output of a failed build.
     pub(crate) async fn done(&mut self) -> anyhow::Result<()> {
         let Some(ended) = self.build.join_next().await else {
             return std::future::pending().await;
@@ -53,8 +53,8 @@ impl Rebuild {
         Ok(())
     }
 
-    /// True if a handler's line comes from the new module.
-    pub(crate) fn said(&self, message: &str) -> bool {
+    /// Whether a handler's line comes from the new module.
+    pub(crate) fn is_from_new_module(&self, message: &str) -> bool {
         let edition = message.split(' ').find_map(|word| word.strip_prefix("edition="));
         edition == Some(self.edition.as_str())
     }

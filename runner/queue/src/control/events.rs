@@ -61,7 +61,7 @@ pub struct EventPage {
 
 /// The text is not an event id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is no id of an event: two whole numbers with a dash between them")]
+#[error("not an event id; an event id is two whole numbers joined by a dash")]
 pub struct EventIdError;
 
 impl Queue {

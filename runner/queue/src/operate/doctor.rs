@@ -17,8 +17,8 @@ use crate::error::QueueError;
 use crate::wire::keys::TopicKeys;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
 use crate::wire::script::{
-    self, DOCTOR_GRAVE, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_LINE, DOCTOR_OUTBOX, DOCTOR_SIDE,
-    DOCTOR_STAGE, DOCTOR_TURNS, DOCTOR_TYPES, LuaScript,
+    self, DOCTOR_BLOCKED, DOCTOR_ENDED, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_OUTBOX, DOCTOR_PERMITS,
+    DOCTOR_SIDE, DOCTOR_STAGE, DOCTOR_TYPES, LuaScript,
 };
 
 /// Ids on a page.
@@ -103,9 +103,9 @@ impl Queue {
             look.pages(&DOCTOR_STAGE, &[stage, bad_due]).await?;
         }
         look.pages(&DOCTOR_SIDE, &["turns:of"]).await?;
-        let turns = look.counted(&DOCTOR_TURNS, &[&TURNS_MAX.to_string()]).await?;
+        let turns = look.counted(&DOCTOR_PERMITS, &[&TURNS_MAX.to_string()]).await?;
         for part in ["blocked:at", "blocked"] {
-            look.pages(&DOCTOR_LINE, &[part]).await?;
+            look.pages(&DOCTOR_BLOCKED, &[part]).await?;
         }
         look.page = look.payload_page().await?;
         let orphan = if checkup.bury_orphans { ORPHAN_INFO } else { "" };
@@ -115,10 +115,10 @@ impl Queue {
             look.pages(&DOCTOR_SIDE, &[part]).await?;
         }
         for part in ["dead:jobs", "dead", "dead:opts", "dead:info"] {
-            look.pages(&DOCTOR_GRAVE, &[part, NO_INFO]).await?;
+            look.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
         }
         for part in ["done", "done:jobs", "done:info", "done:result"] {
-            look.pages(&DOCTOR_GRAVE, &[part, NO_INFO]).await?;
+            look.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
         }
         look.outbox().await?;
         for part in ["kv:rev", "kv:at"] {
@@ -191,7 +191,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
     /// Reports the findings of a reply, which follow its first field.
     fn tell(&mut self, answer: Vec<Value>) -> Result<usize, QueueError> {
         let mut fields = answer.into_iter().skip(1);
-        let mut told = 0;
+        let mut reported = 0;
         while let (Some(kind), Some(subject), Some(detail), Some(done)) =
             (fields.next(), fields.next(), fields.next(), fields.next())
         {
@@ -209,9 +209,9 @@ impl<F: FnMut(Finding)> Look<'_, F> {
             };
             let done = text(&done)?.to_owned();
             self.report(Finding { topic: self.topic.to_string(), kind, subject, detail, done });
-            told += 1;
+            reported += 1;
         }
-        Ok(told)
+        Ok(reported)
     }
 
     fn report(&mut self, finding: Finding) {

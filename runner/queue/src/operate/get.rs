@@ -29,9 +29,9 @@ impl Queue {
         let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
         let mut found: Option<Job> = None;
         for answer in answers {
-            let mut said = Said::read(array(answer?)?)?;
-            if let Some(state) = said.state() {
-                let job = said.job(id.clone(), state);
+            let mut reply = Reply::read(array(answer?)?)?;
+            if let Some(state) = reply.state() {
+                let job = reply.job(id.clone(), state);
                 found = Some(match found {
                     Some(other) => job.beside(other),
                     None => job,
@@ -61,16 +61,16 @@ impl Job {
 }
 
 /// The script's reply, by name.
-struct Said(HashMap<String, Bytes>);
+struct Reply(HashMap<String, Bytes>);
 
-impl Said {
+impl Reply {
     fn read(pairs: Vec<redis::Value>) -> Result<Self, QueueError> {
-        let mut said = HashMap::with_capacity(pairs.len() / 2);
+        let mut reply = HashMap::with_capacity(pairs.len() / 2);
         let mut pairs = pairs.into_iter();
         while let (Some(name), Some(value)) = (pairs.next(), pairs.next()) {
-            said.insert(text(&name)?.to_owned(), bytes(value)?);
+            reply.insert(text(&name)?.to_owned(), bytes(value)?);
         }
-        Ok(Self(said))
+        Ok(Self(reply))
     }
 
     fn has(&self, name: &str) -> bool {

@@ -61,7 +61,7 @@ pub struct Cursor {
 
 /// A text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} marks no place in a list; give what the page before it ended with")]
+#[error("{0:?} is not a cursor; give the one that the page before ended with")]
 pub struct CursorError(String);
 
 /// One page.
@@ -187,14 +187,14 @@ impl Queue {
     async fn page(
         &self,
         topic: &TopicName,
-        yard: &str,
+        list: &str,
         class: &str,
         query: &PageQuery,
     ) -> Result<Page<Entry>, QueueError> {
         let shards = self.shards(topic).await?;
         let call = |shard: TopicName| {
             let mut call = LIST.call(&self.keys.of(&shard));
-            call.arg(yard).arg(query.order.word()).arg(class);
+            call.arg(list).arg(query.order.word()).arg(class);
             call.arg(query.since_ms.unwrap_or(0).min(TIME_MAX));
             call.arg(query.until_ms.unwrap_or(TIME_MAX).min(TIME_MAX));
             match &query.after {

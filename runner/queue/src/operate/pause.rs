@@ -40,11 +40,11 @@ impl Queue {
         }
     }
 
-    async fn set_paused(&self, topic: &TopicName, wish: &str) -> Result<bool, QueueError> {
+    async fn set_paused(&self, topic: &TopicName, action: &str) -> Result<bool, QueueError> {
         let shards = self.shards(topic).await?;
         let call = |shard: TopicName| {
             let mut call = PAUSE.call(&self.keys.of(&shard));
-            call.arg(wish);
+            call.arg(action);
             call
         };
         let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;

@@ -12,7 +12,7 @@ use crate::error::QueueError;
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, count, unexpected};
-use crate::wire::script::{self, KV_SWEEP, LuaScript, PRUNE, SWEEP};
+use crate::wire::script::{self, KV_PRUNE, LuaScript, PRUNE, PRUNE_MARKS};
 
 /// Keys of which one exists as long as a shard has something to delete.
 const FORGETTABLE: [&str; 5] = ["dead", "done", "unique", "inbox", "kv:at"];
@@ -144,9 +144,9 @@ impl Queue {
 
     fn tidy_calls(&self, topic: &TopicName, keep: &RetentionLimits, most: usize) -> Vec<Cmd> {
         let keys = self.keys.of(topic);
-        let prune = |yard: &str, by: &str, bound: u64| {
+        let prune = |list: &str, by: &str, bound: u64| {
             let mut call = PRUNE.call(&keys);
-            call.arg(yard).arg(by).arg(bound).arg(most);
+            call.arg(list).arg(by).arg(bound).arg(most);
             call
         };
         let sweep = |script: &LuaScript| {
@@ -159,8 +159,8 @@ impl Queue {
             prune("dead", "above", keep.dead_most),
             prune("done", "before", millis(keep.done_for)),
             prune("done", "above", keep.done_most),
-            sweep(&SWEEP),
-            sweep(&KV_SWEEP),
+            sweep(&PRUNE_MARKS),
+            sweep(&KV_PRUNE),
         ]
     }
 
@@ -169,7 +169,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune_marks(&self, topic: &TopicName) -> Result<PrunedMarks, QueueError> {
-        let mut call = SWEEP.call(&self.keys.of(topic));
+        let mut call = PRUNE_MARKS.call(&self.keys.of(topic));
         call.arg(BATCH_MAX);
         PrunedMarks::read(script::run_one(&self.connection, call).await?)
     }

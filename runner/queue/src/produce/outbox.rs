@@ -60,7 +60,7 @@ struct Entry {
     value: Bytes,
 }
 
-/// One follow-up that is to be pushed.
+/// One follow-up with its mark.
 struct Parcel {
     entry: Bytes,
     mark: Vec<u8>,

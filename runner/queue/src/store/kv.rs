@@ -13,7 +13,7 @@ use crate::error::QueueError;
 use crate::wire::constants::{BATCH_MAX, KV_NAMES_MAX};
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
-use crate::wire::script::{self, KV_ADD, KV_DELETE, KV_GET, KV_SET, KV_SWEEP, LuaScript};
+use crate::wire::script::{self, KV_ADD, KV_DELETE, KV_GET, KV_PRUNE, KV_SET, LuaScript};
 
 /// Calls that one write makes at most to free space: after the last, every expired name is deleted.
 const ROUNDS_MAX: usize = 1 + KV_NAMES_MAX / BATCH_MAX;
@@ -53,7 +53,7 @@ pub enum KvWrite<T> {
 }
 
 impl Queue {
-    /// The value of a name, unless there is none or it has expired.
+    /// The value of a name, if it has one that has not expired.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -106,7 +106,7 @@ impl Queue {
         Ok(KvWrite::Full)
     }
 
-    /// Deletes a value; false if there was none.
+    /// Deletes a value; false if the name had no value.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -150,7 +150,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn kv_prune(&self, topic: &TopicName) -> Result<u64, QueueError> {
-        let mut call = self.kv_call(&KV_SWEEP, topic);
+        let mut call = self.kv_call(&KV_PRUNE, topic);
         call.arg(BATCH_MAX);
         count(&script::run_one(&self.connection, call).await?)
     }

@@ -1,7 +1,7 @@
 //! Puts a script's text together: the keys that its header names, the shared constants that it uses, the
 //! files that it includes, and its own lines.
 //!
-//! A line `-- @include turns` includes `lua/include/turns.lua`. Includes may include others. Each comes
+//! A line `-- @include permits` includes `lua/include/permits.lua`. Includes may include others. Each comes
 //! once, before the first file that includes it.
 
 use crate::wire::constants;
@@ -20,19 +20,19 @@ static INCLUDES: [(&str, &str); 18] = includes![
     "doctor",
     "doctor_job",
     "due",
+    "expiry",
     "failures",
     "kv",
-    "live",
+    "limits",
     "now",
     "number",
     "option",
-    "over",
+    "permits",
     "place",
     "ready",
-    "rules",
     "scores",
     "tokens",
-    "turns",
+    "waiting",
     "wake",
 ];
 
@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn includes_come_once_and_in_order() {
         let mut names = Vec::new();
-        collect_includes("-- @include turns\n-- @include now\n-- @include bury\n", &mut names)
+        collect_includes("-- @include permits\n-- @include now\n-- @include bury\n", &mut names)
             .unwrap();
         let place = |name| names.iter().position(|found| *found == name).unwrap();
-        assert!(place("now") < place("turns") && place("rules") < place("turns"));
-        assert!(place("turns") < place("bury"));
+        assert!(place("now") < place("permits") && place("limits") < place("permits"));
+        assert!(place("permits") < place("bury"));
         assert_eq!(names.iter().filter(|name| **name == "now").count(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! A lease: a runner's claim on one job, fenced by a token.
+//! Leases: a runner's claim on a job, fenced by a token.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
 use crate::wire::script::LEASE;
 
-/// What an answer with jobs begins with: ok or again, the token, two counts, a wait, two counts, the width.
+/// Fields before the first job: ok or again, the token, two counts, a wait, two counts, the width.
 const HEAD: usize = 8;
-/// Values that are given for a job: its id, due time and payload.
+/// Fields of a job: id, due time, payload.
 const BARE: usize = 3;
-/// The same with its options and attempts.
+/// The same with options and attempts.
 const WHOLE: usize = 5;
 
 /// What a job keeps that was not started within its ttl, where the caller says nothing else.
-const EXPIRED_INFO: &str =
+pub(crate) const EXPIRED_INFO: &str =
     r#"{"class":"expired","reason":"it was not started within its ttl after it fell due"}"#;
 
-/// What fences a lease: its expiry in µs on Redis' clock, as Redis writes it.
+/// The fencing token of a lease: its expiry in µs on the clock of Redis, as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Bytes);
 
@@ -39,7 +39,7 @@ impl Token {
         &self.0
     }
 
-    /// The token of a lease that expires then; one that no lease has is answered with `lost`.
+    /// The token of a lease that expires at this time.
     pub fn expiring_at_us(us: u64) -> Self {
         Self(Bytes::from(us.to_string()))
     }
@@ -49,7 +49,7 @@ impl Token {
         Self::expiring_at_us(self.expires_at_us() + 1)
     }
 
-    /// When a lease with this token expires, by Redis' clock, in µs since the epoch.
+    /// When the lease expires, by the clock of Redis, in µs since the epoch.
     pub fn expires_at_us(&self) -> u64 {
         std::str::from_utf8(&self.0).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
@@ -61,59 +61,60 @@ impl fmt::Debug for Token {
     }
 }
 
-/// One leased job. Settling takes it by value, so that it cannot be settled twice.
+/// One leased job. Settling takes it by value, so it cannot be settled twice.
 #[derive(Debug)]
 pub struct Lease {
     /// The job's id.
     pub id: JobId,
-    /// What fences the lease; extending it makes a new one.
+    /// The fencing token; extending the lease replaces it.
     pub token: Token,
     /// When the job fell due, unix ms.
     pub due_at_ms: u64,
     /// The payload as it was pushed.
     pub payload: Bytes,
-    /// The job's own options, or why they cannot be read.
+    /// The job's own options, or why they are invalid.
     pub options: Result<Options, String>,
     /// Attempts that have failed so far.
     pub failures: u32,
-    /// Runs that ended with the runner's death, or a lost lease.
+    /// Runs that ended with the death of the runner or a lost lease.
     pub crashes: u32,
-    /// Times the handler has put it off.
+    /// Times the handler snoozed it.
     pub snoozes: u32,
 }
 
-/// A wish for jobs.
+/// A request for jobs.
 #[derive(Debug, Clone)]
 pub struct LeaseCall {
-    /// Jobs wanted, 1 to [`BATCH_MAX`].
+    /// Jobs at most, 1 to [`BATCH_MAX`].
     pub jobs: usize,
-    /// How many of them start at once; those beyond are leased ahead. If the runner dies, jobs that start at once
-    /// have crashed. Jobs leased ahead have not, but are handed out only to start at once from then on.
+    /// How many of them start at once; the others are leased ahead. If the runner dies, a job that
+    /// started at once has crashed. A job leased ahead has not, but from then on it is leased only to
+    /// start at once.
     pub at_once: usize,
     /// How long the lease holds without being extended, 1 ms to one day.
     pub lease: Duration,
-    /// Names this call; repeating it under the same id after a lost reply gives the same jobs. What
-    /// stands before its last `:` is the holder's name.
+    /// Names this call: repeating it after a lost reply returns the same jobs. The part before the
+    /// last `:` is the runner's name.
     pub call_id: String,
-    /// Payload bytes wanted at most; one job is always given. None is as many as there are.
+    /// Payload bytes at most, but at least one job; unbounded by default.
     pub bytes_max: Option<u64>,
     /// How long the jobs must have been due.
     pub min_age: Duration,
     /// What a job keeps that was not started within its ttl, as JSON; empty forgets such jobs.
-    pub expired_info: String,
+    pub expired_info: Option<String>,
 }
 
-/// What a lease call gave.
+/// The result of a lease call.
 #[derive(Debug)]
 pub enum Leased {
-    /// Some jobs, or word of jobs that were taken out of the way.
+    /// Jobs, or counts of jobs that were removed.
     Jobs(LeasedJobs),
     /// Nothing is ready.
     Empty {
-        /// When a job will be old enough, if age is all that one lacks.
+        /// When a job reaches the minimum age, if age is all it lacks.
         wait: Option<Duration>,
     },
-    /// Jobs may be ready, but the topic's rate, or the count of those that run, lets none start.
+    /// Jobs may be ready, but the topic's rate or its number of running jobs lets none start.
     Limited {
         /// When the rate lets one start; none if a lease must end first.
         wait: Option<Duration>,
@@ -127,18 +128,18 @@ pub enum Leased {
 pub struct LeasedJobs {
     /// The jobs.
     pub leases: Vec<Lease>,
-    /// Ready entries that were withdrawn as superseded or without a payload.
+    /// Entries removed from ready because they were superseded or had no payload.
     pub withdrawn: u64,
     /// Jobs that were not started within their ttl.
     pub expired: u64,
-    /// When more may be leased, if a rule held some back.
+    /// When more may be leased, if a limit held some back.
     pub wait: Option<Duration>,
-    /// Jobs that stay ready because they may have killed a runner and would not have started at once.
+    /// Jobs that stay ready: they may have killed a runner, and would not have started at once.
     pub suspects: u64,
 }
 
 impl LeaseCall {
-    /// A call for up to `jobs` that start at once, each held for `lease`, of any size and age.
+    /// A call for up to `jobs` that start at once, each leased for `lease`, of any size and age.
     pub fn new(jobs: usize, lease: Duration, call_id: impl Into<String>) -> Self {
         Self {
             jobs,
@@ -147,7 +148,7 @@ impl LeaseCall {
             call_id: call_id.into(),
             bytes_max: None,
             min_age: Duration::ZERO,
-            expired_info: EXPIRED_INFO.to_owned(),
+            expired_info: Some(EXPIRED_INFO.to_owned()),
         }
     }
 
@@ -155,7 +156,9 @@ impl LeaseCall {
         let mut call = LEASE.call(keys);
         let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
         call.arg(self.jobs.min(BATCH_MAX)).arg(lease_ms).arg(&self.call_id);
-        call.arg(self.bytes_max.unwrap_or(0)).arg(millis(self.min_age)).arg(&self.expired_info);
+        call.arg(self.bytes_max.unwrap_or(0))
+            .arg(millis(self.min_age))
+            .arg(self.expired_info.as_deref().unwrap_or_default());
         call.arg(self.at_once.min(BATCH_MAX));
         call
     }
@@ -185,7 +188,7 @@ impl Leased {
         let at_once = usize::try_from(count(&next()?)?).unwrap_or_default();
         let suspects = count(&next()?)?;
         let ahead = token.ahead();
-        // Options and attempts are left out where no job of the topic has any.
+        // The reply omits options and attempts if no job of the topic has any.
         let width = usize::try_from(count(&next()?)?).unwrap_or_default();
         let values = count_of_values - HEAD;
         if !(width == BARE || width == WHOLE) || !values.is_multiple_of(width) {

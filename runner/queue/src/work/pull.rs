@@ -1,9 +1,9 @@
-//! Pull consumers: those that have no handler here, take jobs with a wait, and settle each by its id
-//! and its token, which they keep as text.
+//! Pull consumers lease jobs with a wait, and settle each by its id and token.
 //!
-//! A pull sleeps until the earliest of: what Redis says comes next, a wake-up of the topic, the poll
-//! (for plain producers, whose pushes wake nobody) and the end of its wait. It subscribes before the
-//! look after which it sleeps, so no push falls between; Redis decides what is due, so none is early.
+//! A pull sleeps until the first of: the next due time that Redis reports, a wake-up of the topic,
+//! the poll (pushes by plain commands send no wake-up), and the end of its wait. It subscribes before
+//! the look that precedes the sleep, so it misses no push. Redis decides what is due, so no job comes
+//! early.
 
 mod by_token;
 mod options;
@@ -24,66 +24,66 @@ use crate::work::listen::{Listener, Notification};
 use crate::work::turn::{Promotion, ReclaimRule, Turn, TurnReply};
 use crate::work::wake_up::{SleepEnd, WakeUpReceiver};
 
-/// The least sleep: what is said to come at once comes a little later at worst.
+/// The shortest sleep, so that a wait of 0 does not spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
-/// The wait before what got no answer is asked again; it doubles up to [`RETRY_MAX`].
+/// The first wait before a call without an answer is repeated; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// Times what got no answer is asked again, at least, even if the wait is over: it may have leased.
+/// Repeats of a call without an answer, even after the end of the wait: it may have leased jobs.
 const REPEATS_MIN: u32 = 2;
 
-/// What a pull gave.
+/// The result of a pull.
 #[derive(Debug, Default)]
 pub struct Pulled {
-    /// The jobs, in the order in which they are to run; empty if none fell due within the wait.
+    /// The jobs, in the order in which they should run; empty if none fell due within the wait.
     pub leases: Vec<Lease>,
-    /// Why jobs that are due were not given: the topic is paused.
+    /// True if jobs are held back because the topic is paused.
     pub paused: bool,
-    /// Why jobs that may be due were not given: the topic's rate or count of running jobs.
+    /// True if jobs may be held back by the topic's rate or number of running jobs.
     pub limited: bool,
 }
 
-/// What wakes a pull that sleeps.
+/// What wakes a sleeping pull.
 enum Waker<'b> {
-    /// A subscription of its own, once there is one.
+    /// A subscription of its own, made on the first sleep.
     Own(Option<Listener>),
-    /// A bell.
+    /// A receiver that shares the process's subscription.
     WakeUpReceiver(&'b mut WakeUpReceiver),
 }
 
-/// What one look at a topic, or at one of its shards, brought.
+/// The result of one look at a shard.
 #[derive(Default)]
 struct Look {
     pulled: Pulled,
-    /// There is more to do at once.
+    /// Look again at once.
     more: bool,
-    /// When to look again, if anything is known to come.
+    /// The longest sleep before the next look, if anything is known to come.
     wait: Option<Duration>,
 }
 
-/// One of the shards of a topic, and how far promoting has come there.
+/// One shard, and how far promotion has come there.
 struct Shard {
     topic: TopicName,
     skip: u64,
 }
 
 impl Queue {
-    /// Leases jobs that are due, or waits until some are: at once if there are, and with none when
-    /// the wait is over. Expired leases of others are ended on the way, and due jobs promoted.
+    /// Leases jobs that are due, or waits until some are. Returns as soon as there is a job, and
+    /// empty at the end of the wait. It also reclaims expired leases and promotes due jobs.
     ///
-    /// An idle wait costs one round trip a poll, and one for each wake-up; on a topic of many shards
-    /// as many. A pull that is dropped before its end may have leased jobs that nobody got: their
-    /// leases expire.
+    /// An idle wait costs one round trip a poll and one a wake-up, for each shard. If the future is
+    /// dropped before it ends, leased jobs may be lost to the caller; they return when their leases
+    /// expire.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer until the end of the wait, or refused; jobs may be
-    /// leased all the same, and come back when their leases expire.
+    /// [`QueueError`] if Redis gave no answer until the end of the wait, or refused. Jobs may be
+    /// leased all the same; they return when their leases expire.
     pub async fn pull(&self, topic: &TopicName, pull: &PullOptions) -> Result<Pulled, QueueError> {
         self.pull_woken(topic, pull, Waker::Own(None)).await
     }
 
-    /// The same, for one of many who wait in this process: it is woken by a bell, and needs no connection
-    /// of its own. Where the bell says that nobody waits any more, it gives nothing.
+    /// The same for many pulls in one process: `receiver` wakes it, and it needs no connection of its
+    /// own. It returns empty when the receiver is cancelled.
     ///
     /// # Errors
     /// As [`pull`](Self::pull).
@@ -104,7 +104,7 @@ impl Queue {
     ) -> Result<Pulled, QueueError> {
         let end = Instant::now() + pull.wait();
         let mut shards = self.shards_of(topic, end).await?;
-        // No shard is always the first to be asked.
+        // A random shard goes first, so that the shards take turns.
         let first = fastrand::usize(..shards.len().max(1));
         shards.rotate_left(first);
         let topics: Vec<TopicName> = shards.iter().map(|shard| shard.topic.clone()).collect();
@@ -132,7 +132,7 @@ impl Queue {
                 }
                 Waker::Own(none) => match self.listen_to(&topics).await {
                     Ok(subscribed) => *none = Some(subscribed),
-                    // Without wake-ups the poll finds what comes.
+                    // Without wake-ups the poll finds new jobs.
                     Err(_) => sleep_until(until).await,
                 },
             }
@@ -151,7 +151,7 @@ impl Queue {
         }
     }
 
-    /// Looks at the shards one after the other, until there are as many jobs as are wanted.
+    /// Looks at one shard after the other until there are enough jobs.
     async fn look(
         &self,
         shards: &mut [Shard],
@@ -163,7 +163,7 @@ impl Queue {
             let Some(call) = pull.call_beside(&all.pulled.leases) else { break };
             match self.look_at(shard, pull, &call, end).await {
                 Ok(look) => all.add(look),
-                // What was leased is the caller's, whatever another shard says.
+                // The caller gets the leased jobs, even if another shard fails.
                 Err(_) if !all.pulled.leases.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -182,7 +182,7 @@ impl Queue {
             reclaim: Some(ReclaimRule {
                 max_crashes: pull.max_crashes,
                 delay: Duration::ZERO,
-                info: &pull.crashed_info,
+                info: pull.crashed_info.as_deref(),
             }),
             promote: Some(Promotion {
                 jobs: BATCH_MAX,
@@ -196,7 +196,7 @@ impl Queue {
         let reply = loop {
             match self.turn(&shard.topic, &turn).await {
                 Ok(reply) => break reply,
-                // The same call gives the same jobs.
+                // The same call returns the same jobs.
                 Err(error) => retries.wait_out(error).await?,
             }
         };
@@ -207,7 +207,7 @@ impl Queue {
     }
 }
 
-/// How what got no answer is asked again: until the end, with growing waits.
+/// Repeats calls without an answer until a deadline, with growing waits.
 struct Retries {
     end: Instant,
     wait: Duration,
@@ -219,8 +219,7 @@ impl Retries {
         Self { end, wait: RETRY_FIRST, done: 0 }
     }
 
-    /// Waits before the next try; gives back an error that another try would not help, or that comes
-    /// too late for one.
+    /// Waits before the next try. Returns the error if another try would not help, or is too late.
     async fn wait_out(&mut self, error: QueueError) -> Result<(), QueueError> {
         let is_over = self.done >= REPEATS_MIN && Instant::now() + self.wait >= self.end;
         if is_over || !matches!(error, QueueError::NoAnswer(_)) {
@@ -233,8 +232,8 @@ impl Retries {
     }
 }
 
-/// Sleeps until then, or until a wake-up comes. False if wake-ups come no more; it has slept to the
-/// end then, so that a connection that breaks at once does not keep the caller busy.
+/// Sleeps until `until` or the next wake-up. False if the subscription is gone; it sleeps to the end
+/// then, so that a connection that breaks at once does not make the caller spin.
 async fn sleep_or_wake(listener: &mut Listener, until: Instant) -> bool {
     tokio::select! {
         () = sleep_until(until) => true,
@@ -249,7 +248,7 @@ async fn sleep_or_wake(listener: &mut Listener, until: Instant) -> bool {
 }
 
 impl Look {
-    /// Adds what another shard brought.
+    /// Adds the result of another shard.
     fn add(&mut self, other: Self) {
         self.pulled.leases.extend(other.pulled.leases);
         self.pulled.paused |= other.pulled.paused;
@@ -266,7 +265,7 @@ impl Look {
         match leased {
             Some(Leased::Jobs(jobs)) => {
                 look.pulled.leases = jobs.leases;
-                // Others stood in the way, and are gone.
+                // Superseded or expired jobs were removed; look again.
                 look.more = look.pulled.leases.is_empty();
             }
             Some(Leased::Empty { wait }) => {
@@ -283,7 +282,7 @@ impl Look {
         }
         let next_expiry = reclaimed.and_then(|reclaimed| reclaimed.next_expiry_in);
         look.wait = earliest(look.wait, next_expiry);
-        // What was leased is the caller's, whatever else was refused.
+        // The caller gets the leased jobs, even if another part was refused.
         match error {
             Some(error) if look.pulled.leases.is_empty() => Err(error),
             _ => Ok(look),
@@ -323,7 +322,7 @@ mod tests {
         let young = Leased::Empty { wait: Some(2 * SECOND) };
         assert_eq!(wait(young, Some(SECOND), &call), Some(2 * SECOND));
         assert_eq!(wait(Leased::Empty { wait: None }, Some(SECOND), &call), Some(4 * SECOND));
-        // What falls due while the topic lets nothing through is no reason to look.
+        // A due time does not matter while the topic is limited.
         let limited = Leased::Limited { wait: Some(5 * SECOND) };
         assert_eq!(wait(limited, Some(SECOND), &call), Some(5 * SECOND));
         assert_eq!(wait(Leased::Paused, Some(SECOND), &call), Some(9 * SECOND));

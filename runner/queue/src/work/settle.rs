@@ -1,4 +1,4 @@
-//! Ending leases by their verdicts.
+//! Ends leases with verdicts.
 
 use std::time::Duration;
 
@@ -9,47 +9,47 @@ use redis::{Cmd, Value};
 use crate::error::QueueError;
 use crate::wire::keys::TopicKeys;
 use crate::wire::millis::millis;
-use crate::wire::reply::{array, text, unexpected};
+use crate::wire::reply::{text, unexpected};
 use crate::wire::script::SETTLE;
 use crate::work::lease::{Lease, Token};
 
-/// What is to become of a leased job.
+/// How a lease ends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It is done: forget it.
+    /// Done: delete the job.
     Ack,
-    /// It is done, and something remains of it.
+    /// Done, and something of the job is kept.
     Finish(Finish),
-    /// It is put off: no failure, no attempt spent. Once its snoozes are spent this is a nack.
+    /// Snoozed: not a failure, and no attempt is spent. After `max_snoozes` this is a nack.
     Snooze {
         /// The wait.
         delay: Duration,
-        /// How often the job may be put off, 0 to [`duebox_job::SNOOZES_MAX`].
+        /// How often the job may be snoozed, 0 to [`duebox_job::SNOOZES_MAX`].
         max_snoozes: u32,
         /// The wait after the nack.
         nack_delay: Duration,
         /// Attempts the job has in all, for the nack.
         max_attempts: u32,
-        /// What a job keeps that the nack buries.
+        /// What a dead job keeps if the nack buries it, as JSON.
         info: String,
     },
-    /// It failed: try again after `delay`, or bury it with `info` if that was its last attempt.
+    /// Failed: try again after `delay`, or bury the job if that was its last attempt.
     Nack {
         /// The wait before the next attempt.
         delay: Duration,
         /// Attempts the job has in all.
         max_attempts: u32,
-        /// What a dead job keeps: JSON with `class`, `reason` and more.
+        /// What a dead job keeps, as JSON ([`DeadInfo`](crate::DeadInfo)).
         info: String,
     },
-    /// Bury it now.
+    /// Bury the job now.
     Drop {
         /// What a dead job keeps, as for a nack.
         info: String,
     },
-    /// It did not happen: back to ready, or to retry after `delay`. No attempt is spent.
+    /// The attempt did not happen: back to ready, or to retry after `delay`. No attempt is spent.
     Release {
-        /// The wait; zero puts it back under its old due time.
+        /// The wait; zero puts the job back under its old due time.
         delay: Duration,
     },
 }
@@ -72,21 +72,20 @@ fn info_json(class: FailureClass, reason: &str) -> String {
     serde_json::json!({ "class": class.name(), "reason": reason }).to_string()
 }
 
-/// What remains of a job that is done.
+/// What is kept of a done job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finish {
-    /// How long a push of its id is still refused; zero is not at all.
+    /// How long pushes of its id are refused; zero is not at all.
     pub unique_for: Duration,
-    /// Keeps it in `done` with this JSON; none keeps nothing.
+    /// Keeps the job in `done` with this JSON; none does not keep it.
     pub info: Option<String>,
-    /// What the handler set as its result; kept beside the info.
+    /// The result that the handler set; stored next to the info.
     pub result: Option<Bytes>,
-    /// Jobs to push with the ack, or not at all; at most 100 ([`Queue::relay`](crate::Queue::relay)).
+    /// Jobs to push with the ack, at most 100. See [`Queue::relay`](crate::Queue::relay).
     pub follow_ups: Vec<FollowUp>,
 }
 
-/// A lease and the verdict that ends it. Borrowing one for a turn does not use it up, so that a turn
-/// without an answer can be repeated.
+/// A lease and its verdict. A turn borrows it, so that a turn without an answer can be repeated.
 #[derive(Debug, Clone)]
 pub struct Settlement {
     id: JobId,
@@ -96,19 +95,20 @@ pub struct Settlement {
 }
 
 impl Lease {
-    /// Ends this lease with a verdict, at the next turn.
+    /// Pairs the lease with a verdict; [`Queue::settle`](crate::Queue::settle) or a turn carries it
+    /// out.
     pub fn settle(self, verdict: Verdict) -> Settlement {
         let Self { id, token, due_at_ms, .. } = self;
         Settlement { id, token, due_at_ms, verdict }
     }
 }
 
-/// What became of a settled job.
+/// The result of a settlement, or of a reclaimed lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Acked and forgotten.
+    /// Acked and deleted.
     Done,
-    /// A newer push under its id waits; this one is over.
+    /// A newer push of its id waits; this job is over.
     Superseded,
     /// It was cancelled while it ran.
     Cancelled,
@@ -116,18 +116,18 @@ pub enum Settled {
     Released,
     /// Waits for its next attempt.
     Retry,
-    /// Put off; waits to be run again.
+    /// Snoozed; waits to run again.
     Snoozed,
-    /// Forgotten, as the topic wants for what would bury it.
+    /// Deleted: the topic discards what it would bury.
     Discarded,
     /// DeadEntry.
     Dead,
-    /// The token was stale: the lease had expired, or was settled before. Nothing has changed.
+    /// The token was stale: the lease had expired or was settled before. Nothing has changed.
     Lost,
 }
 
 impl Settled {
-    /// The queue's word for it.
+    /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -142,26 +142,31 @@ impl Settled {
         }
     }
 
-    /// What became of the jobs of these settlements, in their order.
+    /// The results of these settlements, in their order.
     pub(crate) fn read(answer: Value, settlements: &[Settlement]) -> Result<Vec<Self>, QueueError> {
-        let answers = array(answer)?;
-        let mut answers = answers.iter();
-        let mut words = Vec::with_capacity(settlements.len());
-        for entry in Settlement::entries(settlements) {
-            let answer =
-                answers.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()))?;
-            if entry[0].verdict != Verdict::Ack {
-                words.push(Self::read_word(answer)?);
-                continue;
-            }
-            let letters = text(answer)?;
-            if letters.len() != entry.len() {
-                return Err(unexpected(answer));
-            }
-            let word = |letter| if letter == b'd' { Self::Done } else { Self::Lost };
-            words.extend(letters.bytes().map(word));
+        let letters = text(&answer)?;
+        if letters.len() != settlements.len() {
+            return Err(unexpected(&answer));
         }
-        Ok(words)
+        let mut settled = Vec::with_capacity(letters.len());
+        for letter in letters.bytes() {
+            settled.push(Self::of_letter(letter).ok_or_else(|| unexpected(&answer))?);
+        }
+        Ok(settled)
+    }
+
+    fn of_letter(letter: u8) -> Option<Self> {
+        match letter {
+            b'd' => Some(Self::Done),
+            b's' => Some(Self::Superseded),
+            b'c' => Some(Self::Cancelled),
+            b'r' => Some(Self::Released),
+            b't' => Some(Self::Retry),
+            b'z' => Some(Self::Snoozed),
+            b'x' => Some(Self::Dead),
+            b'l' => Some(Self::Lost),
+            _ => None,
+        }
     }
 
     pub(crate) fn read_word(value: &Value) -> Result<Self, QueueError> {
@@ -190,7 +195,8 @@ impl Settlement {
         &self.token
     }
 
-    /// What stands together: acks under one token that follow each other; any other verdict alone.
+    /// Groups settlements as the script takes them: consecutive acks under one token, any other
+    /// verdict alone.
     fn entries(settlements: &[Self]) -> impl Iterator<Item = &[Self]> {
         settlements.chunk_by(|one, next| {
             let both_ack = (&one.verdict, &next.verdict) == (&Verdict::Ack, &Verdict::Ack);

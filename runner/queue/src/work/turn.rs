@@ -1,7 +1,7 @@
-//! A runner's turn at a topic: extend, settle, reclaim, promote and lease, in one pipeline.
+//! One turn of a worker at a shard: extend, settle, reclaim, promote and lease, in one pipeline.
 //!
-//! A turn that got no answer is repeated as it was: extending and leasing answer the same again,
-//! promoting and reclaiming do what is left to do, and what was settled answers `lost`.
+//! A turn without an answer is repeated as it was. Extending and leasing answer the same again,
+//! promoting and reclaiming continue, and settlements that were carried out answer `lost`.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use crate::wire::script::{self, EXTEND, PROMOTE, RECLAIM};
 use crate::work::lease::{LeaseCall, Leased, Token};
 use crate::work::settle::{Settled, Settlement};
 
-/// What a runner wants done in one pipeline. Each part handles at most [`BATCH_MAX`] jobs.
+/// What a worker does in one pipeline. Each part handles at most [`BATCH_MAX`] jobs.
 #[derive(Default)]
 pub struct Turn<'a> {
-    /// The name under which leases are extended, for those who look who holds a job.
+    /// The runner's name, stored with the leases it extends.
     pub holder: &'a str,
-    /// Leases to extend; empty for none.
+    /// Leases to extend; may be empty.
     pub extend: &'a [Extension],
-    /// Leases to end; empty for none.
+    /// Leases to end; may be empty.
     pub settle: &'a [Settlement],
-    /// Whether to end leases that have expired, and how.
+    /// How to end expired leases; none leaves them.
     pub reclaim: Option<ReclaimRule<'a>>,
-    /// Whether to promote, and how.
+    /// How to promote; none does not.
     pub promote: Option<Promotion>,
-    /// Whether to lease, and how much.
+    /// How to lease; none does not.
     pub lease: Option<&'a LeaseCall>,
 }
 
@@ -40,72 +40,73 @@ pub struct Turn<'a> {
 pub struct Extension {
     /// The job's id.
     pub id: JobId,
-    /// The lease's token as it is now.
+    /// The current token of the lease.
     pub token: Token,
-    /// How much later it is to expire, 1 ms to one day.
+    /// How much later it expires, 1 ms to one day.
     pub by: Duration,
 }
 
 /// How expired leases end.
 pub struct ReclaimRule<'a> {
-    /// Crashes after which a job is buried; its own option goes before.
+    /// Crashes after which a job is buried; the job's own option goes first.
     pub max_crashes: u32,
-    /// The wait before it runs again.
+    /// The wait before the job runs again.
     pub delay: Duration,
-    /// What a buried one keeps: JSON with `class`, `reason` and more; empty forgets it instead.
-    pub info: &'a str,
+    /// What a buried job keeps, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes the job
+    /// instead.
+    pub info: Option<&'a str>,
 }
 
 /// How to promote.
 pub struct Promotion {
-    /// Ids at most, 1 to [`BATCH_MAX`].
+    /// Jobs at most, 1 to [`BATCH_MAX`].
     pub jobs: usize,
-    /// Due ids of pending to pass over: what earlier calls of this round answered as skipped.
+    /// Due ids of pending to skip: the sum of `skipped` of earlier calls in this round.
     pub skip: u64,
-    /// Whether jobs with a due time that is none are forgotten; else they are buried.
+    /// Deletes jobs with an invalid due time; else they are buried.
     pub discards_bad: bool,
 }
 
-/// What promoting did and what comes next.
+/// The result of promoting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promoted {
     /// Jobs moved to ready.
     pub moved: u64,
-    /// Due successors of leased jobs that were passed over.
+    /// Due successors of leased jobs, which stay in pending.
     pub skipped: u64,
     /// More may be due: call again with `skip` raised by `skipped`.
     pub more: bool,
-    /// How long until the next job falls due, if any waits.
+    /// Time until the next job falls due, if any waits.
     pub next_due_in: Option<Duration>,
-    /// Jobs buried, or forgotten, for a due time that is none.
+    /// Jobs buried or deleted for an invalid due time.
     pub bad: u64,
 }
 
-/// What ending expired leases did.
+/// The result of reclaiming.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// How long until the next lease expires, if any is held.
+    /// Time until the next lease expires, if any is held.
     pub next_expiry_in: Option<Duration>,
-    /// The jobs, each with what became of it.
+    /// The jobs, each with its new state.
     pub jobs: Vec<(JobId, Settled)>,
 }
 
-/// The answers to a turn, for the parts that were asked and done.
+/// The replies to a turn, for each part that was asked for and carried out.
 #[derive(Debug, Default)]
 pub struct TurnReply {
-    /// For each lease its new token, or none if it was lost.
+    /// The new token of each lease; none if it was lost.
     pub extended: Option<Vec<Option<Token>>>,
-    /// For each settlement what became of the job.
+    /// The result of each settlement.
     pub settled: Option<Vec<Settled>>,
-    /// The expired leases that were ended.
+    /// The leases that were reclaimed.
     pub reclaimed: Option<Reclaimed>,
     /// What was promoted.
     pub promoted: Option<Promoted>,
-    /// Redis' clock when it promoted, in µs since the epoch.
+    /// The clock of Redis when it promoted, µs since the epoch.
     pub promoted_at_us: u64,
-    /// What was leased.
+    /// The jobs that were leased.
     pub leased: Option<Leased>,
-    /// The first error that Redis answered; the part it belongs to has no answer above.
+    /// The first error of Redis; the part it belongs to has no reply above.
     pub error: Option<QueueError>,
 }
 
@@ -119,11 +120,11 @@ enum Part {
 }
 
 impl Queue {
-    /// Takes a turn at a topic.
+    /// Takes a turn at a shard.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer: what of the turn was done is not known, and the same
-    /// turn is to be repeated. What Redis refused is in [`TurnReply::error`].
+    /// [`QueueError`] if Redis gave no answer: repeat the same turn, since parts of it may have been
+    /// carried out. What Redis refused is in [`TurnReply::error`].
     pub async fn turn(&self, topic: &TopicName, turn: &Turn<'_>) -> Result<TurnReply, QueueError> {
         let keys = self.keys.of(topic);
         let (parts, calls) = turn.commands(&keys);
@@ -207,7 +208,10 @@ fn read_extended(answer: Value) -> Result<Vec<Option<Token>>, QueueError> {
 impl ReclaimRule<'_> {
     fn command(&self, keys: &TopicKeys) -> Cmd {
         let mut call = RECLAIM.call(keys);
-        call.arg(BATCH_MAX).arg(self.max_crashes).arg(millis(self.delay)).arg(self.info);
+        call.arg(BATCH_MAX)
+            .arg(self.max_crashes)
+            .arg(millis(self.delay))
+            .arg(self.info.unwrap_or_default());
         call
     }
 }
@@ -235,7 +239,7 @@ impl Promotion {
 }
 
 impl Promoted {
-    /// What was promoted, and Redis' clock then in µs since the epoch.
+    /// The result of promoting, and the clock of Redis in µs since the epoch.
     fn read(answer: Value) -> Result<(Self, u64), QueueError> {
         let fields = array(answer)?;
         let [moved, skipped, more, next_due, bad, now] = fields.as_slice() else {

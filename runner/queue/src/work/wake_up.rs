@@ -1,7 +1,7 @@
 //! Wake-ups inside one process: one subscription to Redis serves any number of waiting pulls.
 //!
 //! The owner of the subscription notifies the hub. A receiver remembers a notification until it sleeps
-//! next, so none is lost between a look at the topic and the sleep that follows.
+//! next, so it is not lost between a look at the topic and the sleep that follows.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -36,7 +36,7 @@ async fn only_a_job_that_started_can_be_buried_as_crashed() {
     for name in ["killer", "one", "two"] {
         fixture.push(name).await;
     }
-    // The killer and two others are leased ahead: nobody knows which of them started.
+    // The killer and two others are leased ahead: which of them started is unknown.
     assert_eq!(lease(&fixture, 0).await.0.len(), 3);
     die(&fixture).await;
     // From now on one job starts at once, and the runner dies of one of the three.
@@ -70,7 +70,7 @@ async fn suspects_wait_for_a_call_that_starts_them_and_pass_no_one_by() {
     assert_eq!((names(&leases), suspects), (vec!["z-fresh".to_owned()], 1));
     assert_eq!(ids(&fixture.snapshot().ready), ["suspect"]);
     let (leases, suspects) = lease(&fixture, 0).await;
-    assert_eq!((names(&leases), suspects), (vec![], 1), "the answer says why there is none");
+    assert_eq!((names(&leases), suspects), (vec![], 1), "the answer says why");
     let (leases, suspects) = lease(&fixture, 1).await;
     assert_eq!((names(&leases), suspects), (vec!["suspect".to_owned()], 0));
 }

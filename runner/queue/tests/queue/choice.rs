@@ -1,5 +1,6 @@
 //! What comes next in a random life: a step drawn from a seed and from what the world looks like.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,15 +89,16 @@ impl World {
         let rng = &mut self.rng;
         let rates = [None, None, Rate::parse("1/h").ok(), Rate::parse("3/h").ok()];
         Limits {
-            per_key: rng.u32(..3),
+            per_key: NonZero::new(rng.u32(..3)),
             relaxed: rng.bool(),
-            max_pending: [0, 0, 0, 4][rng.usize(..4)],
-            max_running: [0, 0, 1, 3][rng.usize(..4)],
+            max_pending: NonZero::new([0, 0, 0, 4][rng.usize(..4)]),
+            max_running: NonZero::new([0, 0, 1, 3][rng.usize(..4)]),
             rate: rates[rng.usize(..4)],
-            burst: rng.u32(1..4),
-            ttl: Duration::from_millis([0, 0, 1, 5][rng.usize(..4)] * HOUR_MS / 2),
+            burst: NonZero::new(rng.u32(1..4)),
+            ttl: [None, None, Some(1), Some(5)][rng.usize(..4)]
+                .map(|halves| Duration::from_millis(halves * HOUR_MS / 2)),
             priorities: rng.bool(),
-            shards: 0,
+            shards: None,
         }
     }
 
@@ -154,7 +156,7 @@ impl World {
         if self.rng.bool() {
             call.at_once = self.rng.usize(..=jobs);
         }
-        call.expired_info = [EXPIRED_INFO, ""][usize::from(self.rng.u8(..4) == 0)].to_owned();
+        call.expired_info = (self.rng.u8(..4) > 0).then(|| EXPIRED_INFO.to_owned());
         if self.rng.u8(..8) == 0 {
             call.bytes_max = Some(self.rng.u64(1..8));
         }
@@ -241,7 +243,7 @@ impl World {
         Step::Tick(TickStep { schedule, line, expected, until, times, payload: self.payload() })
     }
 
-    /// One to three claims that are known, the same twice now and then, or one that nobody has.
+    /// One to three known claims, the same twice now and then, or one that no runner holds.
     fn some_claims(&mut self, at: usize) -> Vec<Claim> {
         if self.sides[at].claims.is_empty() {
             return vec![Claim { id: self.id(), token_us: self.sides[at].last.now_us, due_ms: 0 }];

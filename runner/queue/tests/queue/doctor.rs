@@ -5,6 +5,7 @@ mod concurrent;
 mod faults;
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::{FollowUp, FollowUpDue, Options, Priority, TopicName};
@@ -57,7 +58,7 @@ fn finish() -> Verdict {
 /// A topic with a job in every state, made by verbs alone.
 async fn sound() -> Fixture {
     let fixture = Fixture::new().await;
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for (name, key, verdict) in
         [("dead", "b", drop_it()), ("done", "b", finish()), ("retry", "c", nack())]
@@ -172,7 +173,7 @@ async fn keys_of_a_wrong_type_are_put_aside() {
     assert_eq!(unexamined, [Unexamined::AllButTypes]);
     let keys = [fixture.key("attempts"), fixture.key("unique")].map(|key| (Kind::WrongType, key));
     assert_eq!(named(&found), keys);
-    assert!(found.iter().any(|f| f.detail == "a string, and no hash"), "{found:?}");
+    assert!(found.iter().any(|f| f.detail == "a string, not a hash"), "{found:?}");
 
     let repaired = examine(&fixture, Checkup::REPAIR).await;
     let of_type: Vec<_> = repaired.iter().filter(|f| f.kind == Kind::WrongType).collect();

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ struct Scope {
     key: Option<&'static str>,
     /// Of the two jobs that a lease call takes, how many start at once.
     at_once: &'static [usize],
-    /// Verdicts beside ack, nack, drop and release.
+    /// Verdicts other than ack, nack, drop and release.
     verdicts: fn() -> Vec<Verdict>,
 }
 
@@ -83,18 +84,17 @@ fn two_ids_leased_ahead() {
     explore(&Scope { ids, pushes, at_once, steps: 6, ..Scope::default() });
 }
 
-/// One job of a key at a time, and those that wait for it; one that is to be tried again keeps its
-/// turn.
+/// One job of a key at a time, and those that wait for it; a job in retry keeps its permit.
 #[test]
 fn two_ids_of_one_key_in_strict_order() {
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
 
 #[test]
 fn two_ids_of_one_key_in_relaxed_order() {
-    let rules = Limits { per_key: 1, relaxed: true, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), relaxed: true, ..Limits::default() };
     let (ids, pushes, key) = (&["a", "b"], 3, Some("k"));
     explore(&Scope { ids, pushes, key, rules, steps: 5, ..Scope::default() });
 }
@@ -103,7 +103,13 @@ fn two_ids_of_one_key_in_relaxed_order() {
 #[test]
 fn one_id_that_is_held_put_off_and_expires() {
     let rate = Rate::parse("1/h").ok();
-    let rules = Limits { ttl: HOUR, rate, burst: 1, max_running: 1, ..Limits::default() };
+    let rules = Limits {
+        ttl: Some(HOUR),
+        rate,
+        burst: NonZero::new(1),
+        max_running: NonZero::new(1),
+        ..Limits::default()
+    };
     let verdicts = || {
         let info = || "{}".to_owned();
         let finish = Finish { unique_for: HOUR, info: Some(info()), ..Finish::default() };
@@ -204,7 +210,7 @@ struct World {
     model: Model,
     ledger: Ledger,
     claims: Vec<Claim>,
-    /// The last lease call, for whoever lost its reply.
+    /// The last lease call, repeated as after a lost reply.
     call: Option<LeaseCall>,
     pushes: usize,
 }

@@ -1,7 +1,7 @@
-//! What a test stands on: the shared server, a topic nobody else touches, and the verbs in short.
+//! What tests share: the server, a topic of its own for each test, and short forms of the verbs.
 //!
-//! Time is moved and not waited for: [`Fixture::advance`] puts every time in the topic into the past,
-//! tokens included, which to the scripts is the same as having waited.
+//! Tests move time instead of waiting: [`Fixture::advance`] puts every time in the topic into the
+//! past, tokens included. To the scripts this is the same as having waited.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,7 @@ pub(crate) const ATTEMPTS: u32 = 3;
 /// Crashes that [`Fixture::reclaim`] allows.
 pub(crate) const CRASHES: u32 = 3;
 
-/// Who holds the leases that tests extend.
+/// The runner's name under which tests extend leases.
 pub(crate) const HOLDER: &str = "tests";
 
 /// The server lives as long as any test uses it; a static of its own would never be dropped.
@@ -237,7 +237,11 @@ impl Fixture {
 
     pub(crate) async fn reclaim(&self) -> Reclaimed {
         let info = r#"{"class":"crashed"}"#;
-        let reclaim = Some(ReclaimRule { max_crashes: CRASHES, delay: BACKOFF, info });
+        let reclaim = Some(ReclaimRule {
+            max_crashes: CRASHES,
+            delay: BACKOFF,
+            info: Some(info).filter(|info| !info.is_empty()),
+        });
         self.turn(&Turn { reclaim, ..Turn::default() }).await.reclaimed.unwrap()
     }
 
@@ -283,7 +287,7 @@ pub(crate) fn job_in(name: &str, seconds: u64) -> NewJob {
     NewJob { due: Due::In(Duration::from_secs(seconds)), ..job(name) }
 }
 
-/// A wish for jobs under a call id nobody else has.
+/// A lease call under an id of its own.
 pub(crate) fn call(jobs: usize) -> LeaseCall {
     let number = TOPICS.fetch_add(1, Ordering::Relaxed);
     LeaseCall::new(jobs, LEASE, format!("{HOLDER}:{number}"))

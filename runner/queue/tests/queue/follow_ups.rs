@@ -1,6 +1,7 @@
 //! What an ack leaves behind: follow-ups on their way to other topics, results, ids; and the snoozes
 //! that are no failures.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -128,7 +129,7 @@ async fn a_relay_that_died_before_the_number_of_shards_changed_is_repeated_witho
     let done: Vec<_> =
         sms.lease_up_to(20).await.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
     assert_eq!(sms.settle_many(&done).await, [Settled::Done; 20]);
-    let rules = Limits { shards: 4, ..Limits::default() };
+    let rules = Limits { shards: NonZero::new(4), ..Limits::default() };
     fixture.queue.configure(&sms.topic, &rules).await.unwrap();
     let relayed = relay(&fixture).await;
     assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 0, 20), "doubled");
@@ -155,7 +156,7 @@ async fn a_relay_that_slept_is_too_late_once_the_marks_may_be_gone() {
     assert_eq!(Parcel::push_raw(&sms, &slow, not_after), None);
     assert_eq!(sms.snapshot().inbox.len(), 1, "the mark outlives everybody who could come");
     sms.advance(minute, &mut []);
-    let (_, forgotten): (u64, u64) = crate::script::SWEEP.call(&sms, &["1000"]);
+    let (_, forgotten): (u64, u64) = crate::script::PRUNE_MARKS.call(&sms, &["1000"]);
     assert_eq!(forgotten, 1);
     assert!(sms.snapshot().held().iter().all(|key| *key == "meta"), "{:?}", sms.snapshot());
 }
@@ -172,7 +173,7 @@ async fn a_relay_that_died_before_it_let_the_marks_go_leaves_them_for_a_week() {
     let found: u64 = RELAYED.call(&sms, &[mark.as_str(), "nobody's"]);
     assert_eq!(found, 1);
     assert!(sms.snapshot().inbox[mark.as_bytes()] < sms.now_ms() as f64 + 120_001.0);
-    assert_eq!(sms.snapshot().inbox.len(), 1, "a mark that is none is not made");
+    assert_eq!(sms.snapshot().inbox.len(), 1, "an unknown mark is not created");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Get: one job by its id, in every state it can be in.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -158,7 +159,7 @@ async fn options_say_what_they_are_and_priorities_hide_no_due_time() {
 #[tokio::test]
 async fn jobs_of_a_key_show_their_turn_and_their_line() {
     let fixture = Fixture::new().await;
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     let options = Options::default().with_key("user 7").unwrap();
     for name in ["first", "second"] {

@@ -103,7 +103,7 @@ fn turns(topic: &Snapshot) -> Option<&'static str> {
     if !counted.eq(held.iter().map(|(key, count)| (*key, *count))) {
         return Some("turns counts the turns that are held (8)");
     }
-    // However many a key may have: where none is held nobody waits for one.
+    // Without held permits no job waits for one, whatever the limit.
     let line_moves = |member: &Vec<u8>| held.contains_key(Place::of(member).key.as_slice());
     if !topic.blocked.keys().all(line_moves) {
         return Some("a line waits only while turns of its key are held (8)");

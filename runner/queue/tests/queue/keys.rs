@@ -1,5 +1,6 @@
-//! Keys: how many jobs of one run at once, who is next, and what becomes of a line.
+//! Keys: how many jobs of one run at once, which is next, and what happens to the key's queue.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::Options;
@@ -20,7 +21,7 @@ async fn ground_with(per_key: u32, relaxed: bool) -> Fixture {
 }
 
 async fn configure(fixture: &Fixture, per_key: u32, relaxed: bool) {
-    let rules = Limits { per_key, relaxed, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(per_key), relaxed, ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
 }
 
@@ -134,7 +135,7 @@ async fn a_noisy_key_queues_up_behind_the_others() {
     assert_eq!(lease.id, id("n1"));
     fixture.advance(Duration::from_secs(1), &mut [&mut lease]);
     fixture.settle(lease, Verdict::Ack).await;
-    // n2 is due for longer, but comes to ready only now; what it was due is told all the same.
+    // n2 is due for longer, but comes to ready only now; its due time is still reported.
     let leases = fixture.lease_up_to(2).await;
     assert_eq!(names(&leases), ["quiet", "n2"]);
     assert!(leases[1].due_at_ms < leases[0].due_at_ms);
@@ -263,7 +264,7 @@ async fn a_line_empties_when_keys_are_no_longer_minded() {
     assert!(fixture.snapshot().turns.is_empty() && fixture.snapshot().blocked.is_empty());
 }
 
-/// The superseded one's turn was given on, and whoever slept was not woken.
+/// The superseded job's permit went to the next, and sleeping runners were not woken.
 #[tokio::test]
 async fn a_repeated_call_that_gives_a_turn_on_wakes() {
     let fixture = ground_with(1, false).await;

@@ -1,7 +1,9 @@
 //! The store of a topic: each verb against a model of it near its bounds, two writers at once, and what is
-//! over. Times are whole hours, so that none is near the moment at which the test happens to run.
+//! over. Times are whole hours, far from the moment of the test.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod model;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duebox_harness::{RedisServer, eventually};
@@ -10,15 +12,13 @@ use duebox_queue::{
     Unexamined,
 };
 use fastrand::Rng;
+use model::{BYTES_LEFT, Model, NAMES_LEFT};
 
 use crate::fixture::Fixture;
-use crate::script::{KV_ADD, KV_DELETE, KV_GET, KV_SET, KV_SWEEP};
+use crate::script::{KV_ADD, KV_DELETE, KV_GET, KV_PRUNE, KV_SET};
 
 /// Steps of the random life.
 const STEPS: usize = 100_000;
-/// Names and bytes that are left for it below the bounds.
-const NAMES_LEFT: usize = 12;
-const BYTES_LEFT: usize = 1_500;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 impl Fixture {
@@ -78,47 +78,6 @@ impl Fixture {
     fn counted_bytes(&self) -> usize {
         let bytes = self.snapshot().meta.get(&b"kv_bytes"[..]).cloned().unwrap_or_default();
         String::from_utf8(bytes).unwrap().parse().unwrap_or(0)
-    }
-}
-
-/// What the store must hold, by name: the value, its revision, and the hour at which it is over.
-#[derive(Default)]
-struct Model {
-    kept: BTreeMap<String, (String, u64, Option<u64>)>,
-    hour: u64,
-    /// Every revision there was.
-    revisions: BTreeSet<(String, u64)>,
-}
-
-impl Model {
-    fn there(&self, name: &str) -> Option<&(String, u64, Option<u64>)> {
-        self.kept.get(name).filter(|(_, _, until)| until.is_none_or(|until| until > self.hour))
-    }
-
-    fn has_room(&self, name: &str, value: &str) -> bool {
-        let others = self.kept.keys().filter(|other| *other != name);
-        let others: Vec<_> = others.filter_map(|name| Some((name, self.there(name)?))).collect();
-        let bytes: usize = others.iter().map(|(name, (value, ..))| name.len() + value.len()).sum();
-        others.len() < NAMES_LEFT && bytes + name.len() + value.len() <= BYTES_LEFT
-    }
-
-    fn write<T>(&mut self, name: &str, value: String, until: Option<u64>, word: T) -> KvWrite<T> {
-        if !self.has_room(name, &value) {
-            return KvWrite::Full;
-        }
-        self.kept.insert(name.to_owned(), (value, 0, until));
-        KvWrite::Done(word)
-    }
-
-    fn add(&mut self, name: &str, delta: i64) -> KvWrite<i64> {
-        let (number, until) = match self.there(name) {
-            None => (Some(0), None),
-            Some((value, _, until)) => (value.parse::<i64>().ok(), *until),
-        };
-        match number.and_then(|number| number.checked_add(delta)) {
-            None => KvWrite::NotANumber,
-            Some(sum) => self.write(name, sum.to_string(), until, sum),
-        }
     }
 }
 
@@ -409,7 +368,7 @@ async fn malformed_calls_are_refused_and_change_nothing() {
         (&KV_ADD, &["a", "1.5"]),
         (&KV_ADD, &["a", "111111111111111111111"]),
         (&KV_ADD, &["a"]),
-        (&KV_SWEEP, &["1001"]),
+        (&KV_PRUNE, &["1001"]),
     ];
     for (script, args) in calls {
         let error = script.try_call(&fixture, args).unwrap_err();

@@ -87,7 +87,7 @@ async fn what_is_over_holds_no_condition_and_counts_for_nothing() {
     fixture.write_for(Some(HOUR), "41", KvCondition::Always).await;
     fixture.end_its_time();
     assert_eq!(fixture.count_on(1).await, KvWrite::Done(1), "the count begins anew");
-    assert_eq!(fixture.times(), 0, "and is kept for ever");
+    assert_eq!(fixture.times(), 0, "and does not expire");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn the_time_of_a_value_goes_with_the_value_and_a_sum_keeps_it() {
     let fixture = Fixture::new().await;
     fixture.write_for(Some(HOUR), "1", KvCondition::Always).await;
     fixture.write("2", KvCondition::Always).await;
-    assert_eq!(fixture.times(), 0, "written for ever");
+    assert_eq!(fixture.times(), 0, "written without expiry");
     fixture.write_for(Some(HOUR), "3", KvCondition::Always).await;
     assert_eq!((fixture.count_on(4).await, fixture.times()), (KvWrite::Done(7), 1));
     fixture.end_its_time();

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{JobId, Options};
-use duebox_queue::{Cancelled, Due, LeaseCall, NewJob, Pushed, Requeued, Rescheduled, Ticked};
+use duebox_queue::{
+    Cancelled, Due, LeaseCall, Limits, NewJob, Pushed, Requeued, Rescheduled, Ticked,
+};
 
 use crate::model::is_bad;
 use crate::snapshot::{Snapshot, gone};
-use crate::step::{Given, Reply, Step, is_ahead};
+use crate::step::{Given, Reply, Step, TickStep, is_ahead};
 
 mod ends;
 mod promises;
@@ -33,7 +35,7 @@ struct Job {
     is_suspect: bool,
     /// As it was pushed, or handed out; not known of a plain push.
     options: Option<Options>,
-    /// The number of its push, if it was due at once and nobody has had it or put it off.
+    /// The number of its push, if it was due at once and no runner has had it.
     arrived: Option<u64>,
     /// It was handed out before, came back, and has its key's turn while it waits.
     has_turn: bool,
@@ -82,9 +84,7 @@ impl Ledger {
                 self.life(id).waiting = Some(Job::new(payload, due));
             }
             (Step::Promote { discard, .. }, Reply::Promoted(promoted)) => {
-                let buried = gone(&before.pending, &after.pending);
-                let bad = buried.iter().filter(|id| self.bad_due(id, *discard)).count();
-                assert_eq!(bad as u64, promoted.bad, "bad due times and no others are buried");
+                self.promoted(*discard, promoted.bad, before, after);
             }
             (Step::Lease(call), Reply::Leased(granted)) => {
                 self.leased(call, &granted.jobs);
@@ -117,19 +117,31 @@ impl Ledger {
             (Step::Requeue(ids), Reply::Requeued(words)) => {
                 ids.iter().zip(words).for_each(|(id, word)| self.requeued(id, *word));
             }
-            (Step::Configure(rules), _) => {
-                let idle = self.lives.values().all(Life::is_over);
-                self.promises.configure(rules, idle);
-            }
+            (Step::Configure(rules), _) => self.configured(rules),
             (Step::Tick(tick), Reply::Ticked(Ticked::Done(words))) => {
-                for (time, _) in tick.times.iter().zip(words).filter(|(_, w)| **w == Pushed::Pushed)
-                {
-                    let id = JobId::new(format!("{}@{time}", tick.schedule)).unwrap();
-                    self.arrived(&id, &tick.payload, *time as f64, &Options::default());
-                }
+                self.ticked(tick, words);
             }
             (Step::Advance(by), _) => self.put_back(*by),
             _ => {}
+        }
+    }
+
+    /// Ends the jobs whose due times are invalid.
+    fn promoted(&mut self, discard: bool, bad: u64, before: &Snapshot, after: &Snapshot) {
+        let buried = gone(&before.pending, &after.pending);
+        let ended = buried.iter().filter(|id| self.bad_due(id, discard)).count();
+        assert_eq!(ended as u64, bad, "bad due times and no others are buried");
+    }
+
+    fn configured(&mut self, rules: &Limits) {
+        let idle = self.lives.values().all(Life::is_over);
+        self.promises.configure(rules, idle);
+    }
+
+    fn ticked(&mut self, tick: &TickStep, words: &[Pushed]) {
+        for (time, _) in tick.times.iter().zip(words).filter(|(_, w)| **w == Pushed::Pushed) {
+            let id = JobId::new(format!("{}@{time}", tick.schedule)).unwrap();
+            self.arrived(&id, &tick.payload, *time as f64, &Options::default());
         }
     }
 
@@ -165,7 +177,7 @@ impl Ledger {
         let (due, clock) = (self.not_before(job.due), self.clock);
         self.pushes += 1;
         let number = self.pushes;
-        let may_be_full = self.promises.rules.max_pending > 0;
+        let may_be_full = self.promises.rules.max_pending.is_some();
         let life = self.life(&job.id);
         let cancelled = life.running.as_ref().is_some_and(|(_, _, gone)| *gone);
         let live = life.waiting.is_some() || (life.running.is_some() && !cancelled);
@@ -237,7 +249,7 @@ impl Ledger {
     /// Ends the jobs that a lease call found too old, and says how many.
     fn expired(&mut self, call: &LeaseCall, before: &Snapshot, after: &Snapshot) -> u64 {
         let latest = self.clock.1;
-        let ttl_of_topic = self.promises.rules.ttl;
+        let ttl_of_topic = self.promises.rules.ttl.unwrap_or_default();
         let ended: Vec<JobId> = gone(&before.ready, &after.ready)
             .into_iter()
             .filter(|id| !after.jobs.contains_key(id.as_bytes()))
@@ -250,7 +262,7 @@ impl Ledger {
                 let ttl = options.ttl().unwrap_or(ttl_of_topic).as_millis() as f64;
                 assert!(ttl > 0.0 && job.due + ttl < latest, "{id}: it expired early");
             }
-            life.dead = (!call.expired_info.is_empty()).then_some(job.payload).or(life.dead.take());
+            life.dead = call.expired_info.is_some().then_some(job.payload).or(life.dead.take());
         }
         ended.len() as u64
     }

@@ -63,7 +63,7 @@ pub(crate) struct World {
     pub(crate) serial: u64,
     /// What somebody has read of an outbox and not yet pushed.
     pub(crate) reading: Option<Reading>,
-    /// Follow-ups that an ack committed, under ids that nobody else pushes.
+    /// Follow-ups that an ack committed, under ids that only they use.
     pub(crate) owed: BTreeSet<JobId>,
     /// Those of them that came.
     pub(crate) came: BTreeSet<JobId>,
@@ -158,8 +158,8 @@ impl World {
         let side = &mut self.sides[at];
         let reply = step.perform(&side.fixture).await;
         let now = side.fixture.snapshot();
-        let told = format!("{} {step:?}\n    -> {reply:?}", side.fixture.topic);
-        self.tell(told);
+        let message = format!("{} {step:?}\n    -> {reply:?}", side.fixture.topic);
+        self.tell(message);
         let side = &mut self.sides[at];
         if matches!(step, Step::Configure(_)) {
             side.steady = side.is_empty();
@@ -219,8 +219,8 @@ impl World {
         }
     }
 
-    /// Nobody pushes any more: promote, reclaim, lease, ack and relay empty all live keys, under the
-    /// rules as they are or without any.
+    /// Pushes have ended: promote, reclaim, lease, ack and relay empty all live keys, under the
+    /// limits as they are or without any.
     pub(crate) async fn drain(&mut self) -> Outcome {
         for at in 0..2 {
             self.take(at, Step::Pause(false)).await?;
@@ -298,7 +298,7 @@ impl Side {
             instants = vec![at - 1, at];
         }
         let wanted = now.state();
-        let mut told = String::new();
+        let mut message = String::new();
         for instant in instants.into_iter().filter(|at| (first..=last).contains(at)) {
             let mut next = self.model.clone();
             let answer = next.apply(step, instant);
@@ -307,11 +307,11 @@ impl Side {
                 return Ok(());
             }
             let difference = next.state.difference(&wanted);
-            told = format!(
+            message = format!(
                 "the model says {answer:?}\nRedis says {reply:?}\nmodel | Redis{difference}"
             );
         }
-        Err(format!("{told}\nbefore:{:?}", self.last))
+        Err(format!("{message}\nbefore:{:?}", self.last))
     }
 
     fn note(&mut self, step: &Step, reply: &Reply, now: &Snapshot) -> Outcome {
@@ -334,7 +334,7 @@ impl Side {
         jobs.is_empty() && unack.is_empty() && outbox.is_empty()
     }
 
-    /// Claims on all that is leased now, whoever leased it.
+    /// Claims on all leased jobs, of every runner.
     fn held(&self) -> Vec<Claim> {
         let claim = |(id, token): (&Vec<u8>, &f64)| Claim {
             id: JobId::from_redis(id.clone()),

@@ -1,6 +1,7 @@
 //! The rules of a topic: priorities, rate, running jobs, waiting jobs, ttl; and what a lease call may
 //! ask for itself: bytes, and age.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -98,7 +99,7 @@ async fn what_a_priority_does_not_use_goes_to_the_highest_of_the_others() {
 #[tokio::test]
 async fn a_rate_lets_a_burst_start_and_then_one_after_the_other() {
     let rate = Some(Rate::parse("2/h").unwrap());
-    let fixture = ground_with(Limits { rate, burst: 3, ..Limits::default() }).await;
+    let fixture = ground_with(Limits { rate, burst: NonZero::new(3), ..Limits::default() }).await;
     for n in 0..9 {
         fixture.push(&format!("j{n}")).await;
     }
@@ -124,7 +125,7 @@ async fn a_rate_lets_a_burst_start_and_then_one_after_the_other() {
 #[tokio::test]
 async fn a_repeated_call_costs_no_rate() {
     let rate = Some(Rate::parse("1/h").unwrap());
-    let fixture = ground_with(Limits { rate, burst: 2, ..Limits::default() }).await;
+    let fixture = ground_with(Limits { rate, burst: NonZero::new(2), ..Limits::default() }).await;
     for name in ["a", "b", "c"] {
         fixture.push(name).await;
     }
@@ -137,7 +138,7 @@ async fn a_repeated_call_costs_no_rate() {
 
 #[tokio::test]
 async fn no_more_run_than_may_and_an_end_lets_the_next_start() {
-    let fixture = ground_with(Limits { max_running: 2, ..Limits::default() }).await;
+    let fixture = ground_with(Limits { max_running: NonZero::new(2), ..Limits::default() }).await;
     for name in ["a", "b", "c"] {
         fixture.push(name).await;
     }
@@ -151,7 +152,7 @@ async fn no_more_run_than_may_and_an_end_lets_the_next_start() {
     let asleep_until = fixture.snapshot().wake().unwrap();
     fixture.settle(leases.remove(0), Verdict::Ack).await;
     let after = fixture.snapshot();
-    assert!(after.wake().unwrap() < asleep_until, "whoever sleeps is woken");
+    assert!(after.wake().unwrap() < asleep_until, "sleeping runners are woken");
     assert_eq!(after.number("waiting"), None);
     assert_eq!(fixture.lease_up_to(9).await.len(), 1);
     // A runner that died frees its places too.
@@ -164,7 +165,12 @@ async fn no_more_run_than_may_and_an_end_lets_the_next_start() {
 
 #[tokio::test]
 async fn a_full_topic_refuses_pushes_by_name_and_takes_them_when_there_is_room() {
-    let fixture = ground_with(Limits { max_pending: 3, per_key: 1, ..Limits::default() }).await;
+    let fixture = ground_with(Limits {
+        max_pending: NonZero::new(3),
+        per_key: NonZero::new(1),
+        ..Limits::default()
+    })
+    .await;
     let keyed = |name| NewJob { options: Options::default().with_key("k").unwrap(), ..job(name) };
     fixture.push_many(&[keyed("turn"), keyed("line"), job_in("later", 60)], IfExists::Reject).await;
     let before = fixture.snapshot().state();
@@ -184,7 +190,7 @@ async fn a_full_topic_refuses_pushes_by_name_and_takes_them_when_there_is_room()
 
 #[tokio::test]
 async fn a_job_that_was_not_started_in_time_is_dead_by_name_or_forgotten() {
-    let fixture = ground_with(Limits { ttl: HOUR, ..Limits::default() }).await;
+    let fixture = ground_with(Limits { ttl: Some(HOUR), ..Limits::default() }).await;
     let own = |name: &str, ttl| NewJob { options: Options::default().with_ttl(ttl), ..job(name) };
     let all = [job("topic"), own("shorter", HOUR / 2), own("never", Duration::ZERO)];
     fixture.push_many(&all, IfExists::Reject).await;
@@ -197,7 +203,7 @@ async fn a_job_that_was_not_started_in_time_is_dead_by_name_or_forgotten() {
     fixture.settle(lease, release()).await;
     fixture.advance(HOUR, &mut []);
     fixture.promote().await;
-    let discarding = LeaseCall { expired_info: String::new(), jobs: 2, ..call(9) };
+    let discarding = LeaseCall { expired_info: None, jobs: 2, ..call(9) };
     let leased = jobs(fixture.lease(&discarding).await);
     assert_eq!((names(&leased), leased.expired), (vec!["never".to_owned()], 1), "oldest first");
     let leased = jobs(fixture.lease(&call(9)).await);
@@ -210,7 +216,7 @@ async fn a_job_that_was_not_started_in_time_is_dead_by_name_or_forgotten() {
 
 #[tokio::test]
 async fn a_job_that_was_started_does_not_expire() {
-    let fixture = ground_with(Limits { ttl: HOUR, ..Limits::default() }).await;
+    let fixture = ground_with(Limits { ttl: Some(HOUR), ..Limits::default() }).await;
     fixture.push("a").await;
     let lease = fixture.lease_only("a").await;
     fixture.settle(lease, nack()).await;

@@ -2,6 +2,7 @@
 
 use duebox_job::Options;
 use duebox_queue::{IfExists, JobState, Limits, NewJob};
+use std::num::NonZero;
 
 use crate::fixture::{Fixture, job, job_in, nack};
 
@@ -19,7 +20,7 @@ fn keyed(name: &str) -> NewJob {
 #[tokio::test]
 async fn jobs_are_told_stage_by_stage_with_their_times() {
     let fixture = Fixture::new().await;
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     assert!(fixture.live(10).await.is_empty());
     fixture.push("tries-again").await;
@@ -56,7 +57,7 @@ async fn jobs_are_told_stage_by_stage_with_their_times() {
 #[tokio::test]
 async fn shards_are_one_list() {
     let fixture = Fixture::new().await;
-    let rules = Limits { shards: 4, ..Limits::default() };
+    let rules = Limits { shards: NonZero::new(4), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for seconds in [50, 10, 40, 20, 30] {
         fixture.push_job(job_in(&format!("in-{seconds}"), seconds), IfExists::Reject).await;

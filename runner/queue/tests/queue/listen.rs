@@ -38,7 +38,7 @@ async fn an_earlier_push_wakes_and_a_later_one_does_not() {
     assert_eq!(fixture.snapshot().wake(), Some(fixture.snapshot().pending[b"earlier".as_slice()]));
     fixture.push("now").await;
     assert_eq!(next(&mut listener).await, this);
-    // Pushes that change nothing wake nobody.
+    // Pushes that change nothing send no wake-up.
     fixture.push_job(job("now"), IfExists::Keep).await;
     silent(&fixture, &mut listener).await;
 }

@@ -1,7 +1,7 @@
 //! The queue on a real Redis: one binary, one server, a topic of its own for each test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
-// What the tests stand on.
+// What the tests share.
 mod ahead;
 mod fixture;
 mod script;
@@ -28,7 +28,7 @@ mod settle;
 mod shards;
 mod spread;
 mod spread_life;
-// Arguments that are none change nothing.
+// Invalid arguments change nothing.
 mod refusal;
 // The jobs of schedules.
 mod tick;
@@ -37,9 +37,9 @@ mod pull;
 // The store of a topic.
 mod kv;
 mod kv_faults;
-// What bad producers left, found and put right.
+// What faulty producers left, found and repaired.
 mod doctor;
-// Sleeping runners, what they are told, and what they say of themselves.
+// Sleeping runners, the control channel, and the status of runners.
 mod control;
 mod listen;
 mod runners;

@@ -252,7 +252,7 @@ impl Model {
             } else {
                 self.state.pending.insert(id.clone(), *due);
             }
-            // Nobody need wake for a due successor: it waits for the end of a lease.
+            // No runner need wake for a due successor: it waits for the end of a lease.
             if !(is_due && leased) {
                 self.wake(*due);
             }

@@ -1,5 +1,6 @@
 //! Pause and resume, and what the counts of a topic say of it.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::{Options, Priority};
@@ -47,7 +48,7 @@ async fn a_pause_survives_the_last_job() {
 #[tokio::test]
 async fn every_place_of_a_topic_is_counted() {
     let fixture = Fixture::new().await;
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for (name, verdict) in [("retry", nack()), ("dead", drop_it()), ("done", finish())] {
         fixture.push(name).await;

@@ -2,6 +2,7 @@
 //! docs/internals/queue-tests.md, "Faults of other queues". A cron line that fires once a replica is in `tick.rs`, and end
 //! to end in the tests of schedules.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -89,7 +90,8 @@ async fn late_ack_that_leaves_a_ghost() {
     assert!(fixture.snapshot().held().iter().all(|key| *key == "meta"));
 }
 
-/// Due times are milliseconds of Redis' clock, from the push to the lease: none is cut to seconds.
+/// Due times are milliseconds of the clock of Redis, from the push to the lease: they are never cut
+/// to seconds.
 #[tokio::test]
 async fn second_truncated_times_that_fire_early() {
     let fixture = Fixture::new().await;
@@ -206,7 +208,7 @@ async fn retry_starvation_by_new_jobs() {
 #[tokio::test]
 async fn unique_lock_leaked_on_id_conflict() {
     let fixture = Fixture::new().await;
-    let rules = Limits { max_pending: 1, ..Limits::default() };
+    let rules = Limits { max_pending: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     fixture.push("a").await;
     let before = fixture.snapshot().state();
@@ -228,7 +230,7 @@ async fn unique_lock_leaked_on_id_conflict() {
 }
 
 /// Whatever stands in a payload or an id, or was written as options: it is handed out once like any
-/// other, and holds up nobody.
+/// other, and holds up no other job.
 #[tokio::test]
 async fn undecodable_job_that_hot_loops_its_bucket() {
     let fixture = Fixture::new().await;
@@ -243,12 +245,12 @@ async fn undecodable_job_that_hot_loops_its_bucket() {
     let leases = fixture.lease_up_to(9).await;
     assert_eq!(leases.len(), 3, "what has no payload is no job");
     let bad: Vec<_> = leases.iter().filter(|lease| lease.options.is_err()).collect();
-    assert_eq!(bad.len(), 1, "options that cannot be read are told as such");
+    assert_eq!(bad.len(), 1, "options that cannot be read are reported as such");
     for lease in leases {
         assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
     }
     assert!(matches!(fixture.lease(&call(9)).await, Leased::Empty { .. }), "nothing comes again");
-    assert_eq!(fixture.promote().await.next_due_in, None, "and nobody need wake for it");
+    assert_eq!(fixture.promote().await.next_due_in, None, "and no runner need wake for it");
 }
 
 /// Bucket races of schedulers without scripts: of two that promote and lease at the same time, each

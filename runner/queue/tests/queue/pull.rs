@@ -2,6 +2,7 @@
 
 mod by_token;
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,23 +21,23 @@ const LONG: Duration = Duration::from_secs(60);
 /// A poll that no test waits for: what comes, comes by itself.
 const NO_POLL: Duration = Duration::from_secs(50);
 
-/// A wish that waits long, and looks only when it has a reason.
-fn wish(jobs: usize) -> PullOptions {
+/// A options that waits long, and looks only when it has a reason.
+fn options(jobs: usize) -> PullOptions {
     PullOptions::new("consumer:7", jobs, LEASE, LONG).unwrap().with_poll(NO_POLL)
 }
 
-/// A wish that does not wait.
+/// A options that does not wait.
 fn glance(jobs: usize) -> PullOptions {
     PullOptions::new("consumer:7", jobs, LEASE, Duration::ZERO).unwrap()
 }
 
-async fn pull(fixture: &Fixture, wish: &PullOptions) -> Pulled {
-    let pulled = fixture.queue.pull(&fixture.topic, wish);
+async fn pull(fixture: &Fixture, options: &PullOptions) -> Pulled {
+    let pulled = fixture.queue.pull(&fixture.topic, options);
     tokio::time::timeout(patience(), pulled).await.unwrap().unwrap()
 }
 
-async fn ids(fixture: &Fixture, wish: &PullOptions) -> Vec<String> {
-    pull(fixture, wish).await.leases.iter().map(|lease| lease.id.to_string()).collect()
+async fn ids(fixture: &Fixture, options: &PullOptions) -> Vec<String> {
+    pull(fixture, options).await.leases.iter().map(|lease| lease.id.to_string()).collect()
 }
 
 /// Commands that Redis has carried out since it started, those of scripts not counted.
@@ -56,8 +57,8 @@ async fn what_is_due_comes_at_once() {
         fixture.push(name).await;
     }
     fixture.plain_push("plain", "p", 0);
-    assert_eq!(ids(&fixture, &wish(2)).await, ["a", "b"]);
-    assert_eq!(ids(&fixture, &wish(9)).await, ["c", "plain"]);
+    assert_eq!(ids(&fixture, &options(2)).await, ["a", "b"]);
+    assert_eq!(ids(&fixture, &options(9)).await, ["c", "plain"]);
     assert_eq!(ids(&fixture, &glance(9)).await, [""; 0]);
     assert_eq!(fixture.snapshot().unack.len(), 4);
 }
@@ -69,7 +70,7 @@ async fn a_job_comes_when_it_falls_due_and_never_early() {
         let later = NewJob { due: Due::In(Duration::from_millis(delay)), ..job("later") };
         fixture.push_job(later, IfExists::Reject).await;
         let due = fixture.snapshot().pending.get(b"later".as_slice()).copied();
-        let mut leases = pull(&fixture, &wish(1)).await.leases;
+        let mut leases = pull(&fixture, &options(1)).await.leases;
         let now_us = fixture.snapshot().now_us as f64;
         // Where the push was slow it is ready already.
         if let Some(due) = due {
@@ -83,8 +84,8 @@ async fn a_job_comes_when_it_falls_due_and_never_early() {
 #[tokio::test]
 async fn a_push_wakes_whoever_waits() {
     let fixture = Fixture::new().await;
-    let wish = wish(1);
-    let (pulled, ()) = tokio::join!(pull(&fixture, &wish), async {
+    let options = options(1);
+    let (pulled, ()) = tokio::join!(pull(&fixture, &options), async {
         until_subscribed(&fixture).await;
         fixture.push("pushed").await;
     });
@@ -100,7 +101,7 @@ async fn until_subscribed(fixture: &Fixture) {
         if count > 0 {
             return;
         }
-        assert!(Instant::now() < ended, "nobody subscribes");
+        assert!(Instant::now() < ended, "no pull subscribes");
         tokio::task::yield_now().await;
     }
 }
@@ -108,8 +109,9 @@ async fn until_subscribed(fixture: &Fixture) {
 #[tokio::test]
 async fn a_plain_push_is_found_by_the_poll() {
     let fixture = Fixture::new().await;
-    let wish = PullOptions::new("me", 1, LEASE, LONG).unwrap().with_poll(Duration::from_millis(20));
-    let (pulled, ()) = tokio::join!(pull(&fixture, &wish), async {
+    let options =
+        PullOptions::new("me", 1, LEASE, LONG).unwrap().with_poll(Duration::from_millis(20));
+    let (pulled, ()) = tokio::join!(pull(&fixture, &options), async {
         until_subscribed(&fixture).await;
         fixture.plain_push("plain", "p", 0);
     });
@@ -122,7 +124,7 @@ async fn an_expired_lease_is_given_to_who_waits() {
     fixture.push("a").await;
     let brief = PullOptions::new("first", 1, Duration::from_millis(80), Duration::ZERO).unwrap();
     let first = pull(&fixture, &brief).await.leases.remove(0);
-    let mut second = pull(&fixture, &wish(1)).await.leases;
+    let mut second = pull(&fixture, &options(1)).await.leases;
     let lease = second.remove(0);
     assert_eq!((lease.id.clone(), lease.crashes, lease.failures), (id("a"), 1, 0));
     assert!(fixture.snapshot().now_us >= first.token.expires_at_us());
@@ -135,9 +137,9 @@ async fn the_wait_ends_with_nothing() {
     let fixture = Fixture::new().await;
     fixture.push_job(job_in("later", 60), IfExists::Reject).await;
     let wait = Duration::from_millis(120);
-    let wish = PullOptions::new("me", 1, LEASE, wait).unwrap();
+    let options = PullOptions::new("me", 1, LEASE, wait).unwrap();
     let started = Instant::now();
-    let pulled = pull(&fixture, &wish).await;
+    let pulled = pull(&fixture, &options).await;
     assert!(pulled.leases.is_empty() && !pulled.paused && !pulled.limited);
     assert!(started.elapsed() >= wait);
     assert!(fixture.snapshot().pending.contains_key(b"later".as_slice()));
@@ -150,9 +152,9 @@ async fn an_idle_wait_costs_a_turn_a_poll() {
     let fixture = Fixture::on(&server).await;
     fixture.push_job(job_in("later", 60), IfExists::Reject).await;
     let (poll, polls) = (Duration::from_millis(100), 5);
-    let wish = PullOptions::new("me", 1, LEASE, poll * polls).unwrap().with_poll(poll);
+    let options = PullOptions::new("me", 1, LEASE, poll * polls).unwrap().with_poll(poll);
     let before = round_trips(&fixture);
-    assert!(pull(&fixture, &wish).await.leases.is_empty());
+    assert!(pull(&fixture, &options).await.leases.is_empty());
     // Three scripts a turn: at the start, after subscribing, at each poll and at the end.
     let turns = (round_trips(&fixture) - before) / 3;
     assert!(turns <= u64::from(polls) + 3, "{turns} turns");
@@ -179,7 +181,7 @@ async fn bytes_and_age_are_kept_to() {
 
     // It waits until the job is old enough, and no longer.
     fixture.push("ripens").await;
-    let mut ripe = wish(1);
+    let mut ripe = options(1);
     ripe.min_age = Duration::from_millis(100);
     let lease = pull(&fixture, &ripe).await.leases.remove(0);
     let age = fixture.now_ms() - lease.due_at_ms;
@@ -191,17 +193,17 @@ async fn a_limit_is_waited_for_without_asking_all_the_time() {
     let server = RedisServer::start();
     let fixture = Fixture::on(&server).await;
     let rate = Rate::parse("10/s").unwrap();
-    let rules = Limits { rate: Some(rate), burst: 1, ..Limits::default() };
+    let rules = Limits { rate: Some(rate), burst: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for name in ["a", "b", "c"] {
         fixture.push(name).await;
     }
-    assert_eq!(ids(&fixture, &wish(3)).await, ["a"]);
+    assert_eq!(ids(&fixture, &options(3)).await, ["a"]);
     let nothing = pull(&fixture, &glance(3)).await;
     assert!(nothing.limited && nothing.leases.is_empty());
     let before = round_trips(&fixture);
-    assert_eq!(ids(&fixture, &wish(3)).await, ["b"]);
-    assert_eq!(ids(&fixture, &wish(3)).await, ["c"]);
+    assert_eq!(ids(&fixture, &options(3)).await, ["b"]);
+    assert_eq!(ids(&fixture, &options(3)).await, ["c"]);
     let turns = (round_trips(&fixture) - before) / 3;
     assert!(turns <= 12, "{turns} turns");
 }
@@ -209,12 +211,12 @@ async fn a_limit_is_waited_for_without_asking_all_the_time() {
 #[tokio::test]
 async fn the_end_of_a_lease_lets_the_next_through() {
     let fixture = Fixture::new().await;
-    let rules = Limits { max_running: 1, ..Limits::default() };
+    let rules = Limits { max_running: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     fixture.push("a").await;
     fixture.push("b").await;
-    let lease = pull(&fixture, &wish(2)).await.leases.remove(0);
-    let second = wish(2);
+    let lease = pull(&fixture, &options(2)).await.leases.remove(0);
+    let second = options(2);
     let (pulled, settled) = tokio::join!(pull(&fixture, &second), async {
         until_subscribed(&fixture).await;
         fixture.settle(lease, Verdict::Ack).await
@@ -228,8 +230,8 @@ async fn a_paused_topic_says_so_and_resuming_wakes() {
     fixture.push("a").await;
     fixture.queue.pause(&fixture.topic).await.unwrap();
     assert!(pull(&fixture, &glance(1)).await.paused);
-    let wish = wish(1);
-    let (pulled, resumed) = tokio::join!(pull(&fixture, &wish), async {
+    let options = options(1);
+    let (pulled, resumed) = tokio::join!(pull(&fixture, &options), async {
         until_subscribed(&fixture).await;
         fixture.queue.resume(&fixture.topic).await
     });
@@ -256,10 +258,10 @@ async fn two_consumers_share_and_never_get_the_same() {
     let jobs: Vec<NewJob> = (0..200).map(|n| job_in(&format!("job-{n}"), 0)).collect();
     fixture.push_many(&jobs, IfExists::Reject).await;
     let take = async |consumer: &str| {
-        let wish = PullOptions::new(consumer, 7, LEASE, Duration::ZERO).unwrap();
+        let options = PullOptions::new(consumer, 7, LEASE, Duration::ZERO).unwrap();
         let mut taken = Vec::new();
         loop {
-            let some = ids(&fixture, &wish).await;
+            let some = ids(&fixture, &options).await;
             if some.is_empty() {
                 return taken;
             }
@@ -274,7 +276,7 @@ async fn two_consumers_share_and_never_get_the_same() {
     assert_eq!(one.len(), 200);
 }
 
-/// A way to Redis that loses as many answers as it is told to, connection and all.
+/// A way to Redis that loses a given number of answers, connection and all.
 async fn leaky_way(port: u16, leaks: &'static AtomicU32) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own_port = listener.local_addr().unwrap().port();

@@ -26,7 +26,7 @@ use crate::life::{ANSWERS, Outcome, World};
 const STEPS: usize = 100_000;
 /// Steps of a life, before it is drained.
 const LIFE: usize = 160;
-/// One life in so many has a seed that nobody has tried before, so that the suite learns.
+/// One life in so many has a new seed, so that the suite learns.
 const FRESH: usize = 8;
 /// Threads that live, each on a Redis of its own.
 const THREADS: usize = 3;
@@ -61,7 +61,7 @@ fn random_lives_follow_the_model() {
     assert!(steps < STEPS || never.is_empty(), "no life ever came to {never:?}");
 }
 
-/// Lives the next of these lives, until there is none left or one has failed.
+/// Runs the next of these lives, until all have run or one has failed.
 fn live_all(next: &AtomicUsize, seeds: &[u64], seen: &Mutex<BTreeSet<&'static str>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = RedisServer::start();

@@ -1,12 +1,13 @@
-//! Arguments that are none: the whole call is refused, and no key has changed.
+//! Invalid arguments: the whole call is refused, and no key has changed.
 
 use crate::fixture::{Fixture, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
-    CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PUSH, RECLAIM,
-    RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE, SWEEP,
+    CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PRUNE_MARKS,
+    PUSH, RECLAIM, RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE,
 };
 use duebox_job::Options;
 use duebox_queue::{IfExists, Limits, NewJob};
+use std::num::NonZero;
 
 /// A topic with a job in every state, an expired lease and a dead one among them.
 async fn busy() -> Fixture {
@@ -25,7 +26,7 @@ async fn busy() -> Fixture {
     fixture.lease_only("leased").await;
     fixture.push("ready").await;
     fixture.push_job(job_in("pending", 60), IfExists::Reject).await;
-    let rules = Limits { per_key: 1, ..Limits::default() };
+    let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     for name in ["turn", "line"] {
         let options = Options::default().with_key("k").unwrap();
@@ -69,7 +70,7 @@ async fn push() {
             (&over, "1 to 1000 jobs"),
             (&cut, "1 to 1000 jobs"),
             (&[&["often"][..], &good].concat(), "no mode often"),
-            (&options, "options of job 2 are no JSON"),
+            (&options, "options of job 2 are not JSON"),
         ],
     )
     .await;
@@ -150,15 +151,6 @@ async fn settle() {
     let fraction = with(&["a", "1", "release", "0.5", "1763740800000"]);
     let due = with(&["a", "1", "release", "0", "soon"]);
     let cut = [&ack[..], &["a", "1", "nack", "5", "3"]].concat();
-    let put_off = with(&["a", "1", "snooze", "soon", "3", "5", "3", "{}"]);
-    let snoozes = with(&["a", "1", "snooze", "5", "-1", "5", "3", "{}"]);
-    let over_snoozes = with(&["a", "1", "snooze", "5", "1000001", "5", "3", "{}"]);
-    let nack_of_snooze = with(&["a", "1", "snooze", "5", "3", "x", "3", "{}"]);
-    let none_of_snooze = with(&["a", "1", "snooze", "5", "3", "5", "0", "{}"]);
-    let cut_snooze = [&ack[..], &["a", "1", "snooze", "5", "3", "5", "3"]].concat();
-    let held = with(&["a", "1", "finish", "-1", "", "", ""]);
-    let ever = with(&["a", "1", "finish", "inf", "", "", ""]);
-    let cut_finish = [&ack[..], &["a", "1", "finish", "0", "", ""]].concat();
     refuses(
         &SETTLE,
         &[
@@ -184,6 +176,27 @@ async fn settle() {
             (&due, "entry 2: its due time"),
             (&cut, "entry 2: it is cut short"),
             (&["a", "1", "drop"], "entry 1: it is cut short"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn settle_with_a_snooze_or_a_finish() {
+    let ack = ["1", "1", "ack", "leased"];
+    let with = |entry: &[&'static str]| [&ack[..], entry, &ack].concat();
+    let put_off = with(&["a", "1", "snooze", "soon", "3", "5", "3", "{}"]);
+    let snoozes = with(&["a", "1", "snooze", "5", "-1", "5", "3", "{}"]);
+    let over_snoozes = with(&["a", "1", "snooze", "5", "1000001", "5", "3", "{}"]);
+    let nack_of_snooze = with(&["a", "1", "snooze", "5", "3", "x", "3", "{}"]);
+    let none_of_snooze = with(&["a", "1", "snooze", "5", "3", "5", "0", "{}"]);
+    let cut_snooze = [&ack[..], &["a", "1", "snooze", "5", "3", "5", "3"]].concat();
+    let held = with(&["a", "1", "finish", "-1", "", "", ""]);
+    let ever = with(&["a", "1", "finish", "inf", "", "", ""]);
+    let cut_finish = [&ack[..], &["a", "1", "finish", "0", "", ""]].concat();
+    refuses(
+        &SETTLE,
+        &[
             (&put_off, "entry 2: its delay"),
             (&snoozes, "entry 2: its snoozes"),
             (&over_snoozes, "entry 2: its snoozes"),
@@ -216,9 +229,9 @@ async fn a_batch_with_one_bad_entry_settles_nothing() {
             assert_eq!(fixture.snapshot().state(), before);
         }
     }
-    let words: Vec<String> =
+    let letters: String =
         SETTLE.call(&fixture, &["1", &token, "ack", "a", "b", &token, "drop", "{}"]);
-    assert_eq!(words, ["d", "dead"]);
+    assert_eq!(letters, "dx");
 }
 
 #[tokio::test]
@@ -300,7 +313,7 @@ async fn prune_and_sweep() {
     .await;
     let why = "1 to 1000 marks";
     let bad: [&[&str]; 5] = [&[], &["0"], &["1001"], &["1.5"], &["x"]];
-    refuses(&SWEEP, &bad.map(|args| (args, why))).await;
+    refuses(&PRUNE_MARKS, &bad.map(|args| (args, why))).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Follow-ups between the two topics of a life: relayed whole, or by somebody who reads an outbox,
-//! stops for a while, pushes some of what was read, and perhaps dies.
+//! Follow-ups between the two topics of a life: relayed whole, or by a relay that reads an outbox,
+//! stops for a while, pushes some of what it read, and may die.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl World {
                 .map(move |freed| (*pushed, *freed))
         });
         let pushed_at: Vec<(u64, u64)> = pushed_at.collect();
-        let mut told = String::new();
+        let mut message = String::new();
         for order in orders(entries) {
             let parcels: Vec<&Parcel> = order.iter().flatten().collect();
             let counts = (relayed.entries, relayed.pushed, relayed.kept);
@@ -78,12 +78,12 @@ impl World {
                         [self.sides[0].model, self.sides[1].model] = models;
                         return self.arrive(&parcels, now);
                     }
-                    told = format!("the model pushes {pushed} and keeps {kept}");
+                    message = format!("the model pushes {pushed} and keeps {kept}");
                 }
-                Err(why) => told = why,
+                Err(why) => message = why,
             }
         }
-        Err(told)
+        Err(message)
     }
 
     /// The topics as these parcels leave them, and how many of them were pushed, if some moments
@@ -130,8 +130,8 @@ impl World {
         self.reading = Some(Reading { source, parcels, not_after_ms });
     }
 
-    /// Pushes the first of what was read. Whoever came that far may delete the entries, and die
-    /// before the marks are let go.
+    /// Pushes the first entries that were read. A relay that came this far may delete the entries,
+    /// and die before the marks are released.
     pub(crate) async fn push_read(&mut self, count: usize, deletes: bool) -> Outcome {
         let Some(reading) = self.reading.take() else { return Ok(()) };
         let all = count >= reading.parcels.len();

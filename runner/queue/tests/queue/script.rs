@@ -24,12 +24,12 @@ pub(crate) static GET: RawScript = RawScript("operate/get");
 pub(crate) static LIST: RawScript = RawScript("operate/list");
 pub(crate) static PAUSE: RawScript = RawScript("operate/pause");
 pub(crate) static PRUNE: RawScript = RawScript("operate/prune");
-pub(crate) static SWEEP: RawScript = RawScript("operate/sweep");
+pub(crate) static PRUNE_MARKS: RawScript = RawScript("operate/prune_marks");
 pub(crate) static KV_GET: RawScript = RawScript("store/get");
 pub(crate) static KV_SET: RawScript = RawScript("store/set");
 pub(crate) static KV_DELETE: RawScript = RawScript("store/delete");
 pub(crate) static KV_ADD: RawScript = RawScript("store/add");
-pub(crate) static KV_SWEEP: RawScript = RawScript("store/sweep");
+pub(crate) static KV_PRUNE: RawScript = RawScript("store/prune");
 
 impl RawScript {
     /// Calls the script on the topic's keys, which its header names.

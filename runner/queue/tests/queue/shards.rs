@@ -1,7 +1,8 @@
-//! A topic that is split over slots of Redis is one topic to whoever looks at it.
+//! A topic that is split over hash slots of Redis looks like one topic.
 
 use duebox_job::TopicName;
 use duebox_queue::{DeadQuery, JobState, Limits, Notification, PageOrder, PageQuery, Requeued};
+use std::num::NonZero;
 
 use crate::fixture::{Fixture, id};
 
@@ -10,7 +11,7 @@ const SHARDS: u32 = 3;
 impl Fixture {
     async fn with_shards() -> Self {
         let fixture = Self::new().await;
-        let rules = Limits { shards: SHARDS, ..Limits::default() };
+        let rules = Limits { shards: NonZero::new(SHARDS), ..Limits::default() };
         fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
         fixture
     }
@@ -90,7 +91,7 @@ async fn a_pause_holds_in_every_shard_and_its_end_wakes_each() {
     for _ in 0..SHARDS {
         match listener.next().await {
             Notification::WakeUp(topic) => woken.push(topic),
-            Notification::Control(order) => panic!("nobody gave the order {order}"),
+            Notification::Control(order) => panic!("nothing sent {order}"),
             Notification::Lost => panic!("the connection is gone"),
         }
     }

@@ -89,7 +89,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Puts every time of a topic back by so much. Due times that are none stay what they are.
+    /// Moves every time of a topic into the past. Invalid due times stay as they are.
     pub(crate) fn shift(redis: &mut Connection, base: &str, by: Duration) {
         let before = Self::read(redis, base);
         let mut shifted = before.clone();
@@ -187,21 +187,21 @@ impl Snapshot {
 
     /// Where this state and another one differ, a key a line.
     pub(crate) fn difference(&self, other: &Self) -> String {
-        let mut told = String::new();
+        let mut difference = String::new();
         for (name, (ours, theirs)) in
             HASHES.iter().zip(self.hashes().into_iter().zip(other.hashes()))
         {
             if ours != theirs {
-                told += &format!("\n  {name}: {}  |  {}", show_hash(ours), show_hash(theirs));
+                difference += &format!("\n  {name}: {}  |  {}", show_hash(ours), show_hash(theirs));
             }
         }
         for (name, (ours, theirs)) in ZSETS.iter().zip(self.zsets().into_iter().zip(other.zsets()))
         {
             if ours != theirs {
-                told += &format!("\n  {name}: {}  |  {}", show_zset(ours), show_zset(theirs));
+                difference += &format!("\n  {name}: {}  |  {}", show_zset(ours), show_zset(theirs));
             }
         }
-        told
+        difference
     }
 }
 
@@ -263,7 +263,7 @@ pub(crate) fn text(number: &[u8]) -> f64 {
     std::str::from_utf8(number).unwrap().parse().unwrap()
 }
 
-/// True for a score that is a time in ms, and not a due time that is none.
+/// True for a score that is a time in ms, and not an invalid due time.
 fn is_due(score: f64) -> bool {
     (1e11..=1e14).contains(&score)
 }

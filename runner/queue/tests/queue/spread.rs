@@ -2,6 +2,7 @@
 //! they were pushed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use crate::fixture::{Fixture, call, drop_it, id, job, job_in};
 impl Fixture {
     /// Splits the topic over so many slots, as the daemon does at its start.
     async fn split(&self, shards: u32) {
-        let rules = Limits { shards, ..Limits::default() };
+        let rules = Limits { shards: NonZero::new(shards), ..Limits::default() };
         self.queue.configure(&self.topic, &rules).await.unwrap();
     }
 
@@ -240,7 +241,7 @@ async fn a_push_meets_its_id_in_the_old_shard() {
     let successor = fixture.push_job(job(&name), IfExists::Replace).await;
     assert_eq!(successor, Pushed::Successor);
     assert_eq!(fixture.queue.cancel(&fixture.topic, &id(&name)).await.unwrap(), Cancelled::Leased);
-    // It still runs: nobody else may have its id.
+    // It still runs, so its id stays taken.
     assert_eq!(fixture.push_job(job(&name), IfExists::Reject).await, Pushed::Successor);
     fixture.queue.cancel(&fixture.topic, &id(&name)).await.unwrap();
     let held = Finish { unique_for: Duration::from_secs(600), ..Finish::default() };

@@ -6,6 +6,7 @@
 //! where each key lives. Plain pushes go to the first shard, whatever lives in the others.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -76,7 +77,7 @@ impl Spread {
         match self.rng.u8(..100) {
             0..=5 => {
                 let shards = self.rng.u32(1..=SHARDS_MAX);
-                let rules = Limits { shards, ..Limits::default() };
+                let rules = Limits { shards: NonZero::new(shards), ..Limits::default() };
                 self.past.push(format!("{shards} shards"));
                 self.fixture.queue.configure(&self.fixture.topic, &rules).await.unwrap();
             }
@@ -187,7 +188,8 @@ impl Spread {
         self.in_shard(&shard, Step::Settle(vec![(claim, verdict)])).await;
     }
 
-    /// Nobody pushes any more: what runners look at empties, and nothing is left elsewhere.
+    /// Pushes have ended: the states that runners look at become empty, and nothing is left
+    /// elsewhere.
     async fn drain(&mut self) {
         for _ in 0..DRAIN_MAX {
             self.advance(HOUR * 3).await;

@@ -10,7 +10,7 @@ use duebox_queue::{
 };
 
 use crate::fixture::{Fixture, HOLDER};
-use crate::script::{PRUNE, SWEEP};
+use crate::script::{PRUNE, PRUNE_MARKS};
 
 pub(crate) const CRASHES_MAX: u32 = 2;
 pub(crate) const CRASH_INFO: &str = r#"{"class":"crashed"}"#;
@@ -116,7 +116,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// True if Redis may answer this where the model answers `expected`: all the same, but for
-    /// `more`, which may be said once too often, and for waits that were counted from another moment
+    /// `more`, which may be set once too often, and for waits that were counted from another moment
     /// of the step.
     pub(crate) fn agrees(&self, expected: &Self) -> bool {
         match (self, expected) {
@@ -166,7 +166,7 @@ impl Step {
             Self::Configure(rules) => Reply::Changed(queue.configure(topic, rules).await.unwrap()),
             Self::Tick(tick) => Reply::Ticked(queue.tick(topic, &tick.borrow()).await.unwrap()),
             Self::Sweep => {
-                let (held, follow_ups) = SWEEP.call(fixture, &["1000"]);
+                let (held, follow_ups) = PRUNE_MARKS.call(fixture, &["1000"]);
                 Reply::PrunedMarks(held, follow_ups)
             }
             Self::PruneDone(kept) => {
@@ -210,7 +210,7 @@ impl Step {
                 Reply::Extended(tokens.map(|t| t.map(|t| t.expires_at_us())).collect())
             }
             Self::Reclaim { delay, discard } => {
-                let info = if *discard { "" } else { CRASH_INFO };
+                let info = (!*discard).then_some(CRASH_INFO);
                 let (max_crashes, delay) = (CRASHES_MAX, *delay);
                 let reclaim = Some(ReclaimRule { max_crashes, delay, info });
                 let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;

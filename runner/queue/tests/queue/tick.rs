@@ -1,5 +1,6 @@
 //! Ticks of schedules: each becomes one job, however many runners push it.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_queue::{
@@ -72,8 +73,8 @@ async fn cron_is_not_doubled_by_replicas() {
     for second in 0..20 {
         let (from, to) = (begin + second * 1_000, begin + (second + 1) * 1_000);
         let times = [to];
-        let wish = tick(Some(from), to, &times);
-        let replicas = (0..8).map(|_| fixture.queue.tick(&fixture.topic, &wish));
+        let wanted = tick(Some(from), to, &times);
+        let replicas = (0..8).map(|_| fixture.queue.tick(&fixture.topic, &wanted));
         let answers = futures_util::future::join_all(replicas).await;
         let done = |answer: &&Result<Ticked, QueueError>| matches!(answer, Ok(Ticked::Done(_)));
         assert_eq!(answers.iter().filter(done).count(), 1);
@@ -103,8 +104,8 @@ async fn whoever_knows_something_else_changes_nothing() {
     assert!(fixture.snapshot().state() == before);
     assert_eq!(state(&fixture).await.until, Some(at));
     // The same call again, as after a lost reply.
-    let wish = [at + 1_000];
-    let again = tick(Some(at), at + 1_000, &wish);
+    let wanted = [at + 1_000];
+    let again = tick(Some(at), at + 1_000, &wanted);
     assert_eq!(push(&fixture, &again).await, all_pushed(1));
     assert_eq!(push(&fixture, &again).await, taken(at + 1_000));
 }
@@ -174,7 +175,7 @@ async fn what_is_no_tick_is_refused_whole() {
     let fixture = Fixture::new().await;
     let at = second_before(&fixture, 5).await;
     let seconds = at / 1_000;
-    for (what, wish) in [
+    for (what, wanted) in [
         ("a tick after the end", tick(None, at, &[at - 1_000, at + 1])),
         ("the same tick twice", tick(None, at, &[at, at])),
         ("a tick in seconds", tick(None, at, &[seconds])),
@@ -182,7 +183,7 @@ async fn what_is_no_tick_is_refused_whole() {
         ("an expectation in µs", tick(Some(at * 1_000), at, &[])),
         ("no name", Tick { schedule: "", ..tick(None, at, &[at]) }),
     ] {
-        let refused = fixture.queue.tick(&fixture.topic, &wish).await;
+        let refused = fixture.queue.tick(&fixture.topic, &wanted).await;
         assert!(matches!(refused, Err(QueueError::BadCall(_))), "{what}: {refused:?}");
         assert_eq!(fixture.keys(), Vec::<String>::new(), "{what}");
     }
@@ -218,7 +219,7 @@ async fn schedules_of_a_topic_are_apart_and_a_paused_topic_is_told() {
 #[tokio::test]
 async fn ticks_of_a_sharded_topic_are_found_in_its_first_shard() {
     let fixture = Fixture::new().await;
-    let rules = Limits { shards: 4, ..Limits::default() };
+    let rules = Limits { shards: NonZero::new(4), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
     let at = second_before(&fixture, 5).await;
     let seen = || fixture.on_key("HGET", "meta", &["shards_seen"]);

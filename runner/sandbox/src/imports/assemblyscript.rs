@@ -1,21 +1,20 @@
-//! What AssemblyScript imports from `env`: its abort, trace and seed, and the standard bindings for
-//! console and time. Its strings are UTF-16LE with their length in bytes four bytes before them; one
-//! that does not lie in memory is the guest's fault, like any bad range.
-
-use std::time::Duration;
+//! The imports of AssemblyScript from `env`: `abort`, `trace` and `seed`, and its bindings for console and
+//! time.
+//!
+//! A string of AssemblyScript is UTF-16LE. Its length in bytes is stored in the four bytes before it. A
+//! string outside the guest's memory is a fault of the guest, like any invalid range.
 
 use rand::RngExt as _;
 use wasmtime::{Caller, Linker};
 
-use crate::imports::call::{Fault, View, view};
-use crate::imports::log::Level;
-use crate::imports::wasi;
-use crate::instance::guest::{Guest, unix_ms};
+use crate::imports::call::{Fault, GuestState, View, view};
+use crate::imports::clock::InstanceClock;
+use crate::imports::log::{HasLog, Level};
 
 /// The namespace.
 pub(crate) const NAMESPACE: &str = "env";
 
-/// The imports there are, and whether each takes a pointer.
+/// The imports, and whether each takes a pointer.
 pub(crate) const IMPORTS: [(&str, bool); 10] = [
     ("abort", true),
     ("trace", true),
@@ -29,17 +28,22 @@ pub(crate) const IMPORTS: [(&str, bool); 10] = [
     ("performance.now", false),
 ];
 
-/// The longest string the host reads, in bytes of UTF-16. A longer one is cut.
+/// The longest string that the host reads, in bytes of UTF-16. A longer one is cut.
 const STRING_MAX: usize = 128 << 10;
 /// The longest message of an abort, in characters.
 const ABORT_MAX: usize = 1 << 10;
 
-/// Links every import of the namespace.
-pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
-    linker.func_wrap(NAMESPACE, "abort", abort)?;
-    linker.func_wrap(NAMESPACE, "trace", trace)?;
-    linker.func_wrap(NAMESPACE, "seed", |caller: Caller<'_, Guest>| {
-        caller.data().traffic.call();
+/// The state of a guest of AssemblyScript.
+pub(crate) trait HasInstanceClock: GuestState {
+    fn instance_clock(&self) -> InstanceClock;
+}
+
+/// Links the imports.
+pub(crate) fn link<T: HasLog + HasInstanceClock>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    linker.func_wrap(NAMESPACE, "abort", abort::<T>)?;
+    linker.func_wrap(NAMESPACE, "trace", trace::<T>)?;
+    linker.func_wrap(NAMESPACE, "seed", |caller: Caller<'_, T>| {
+        caller.data().calls().io.count_call();
         rand::rng().random::<f64>()
     })?;
     let consoles = [
@@ -50,27 +54,25 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         ("console.error", Level::Error),
     ];
     for (name, level) in consoles {
-        linker.func_wrap(NAMESPACE, name, move |mut caller: Caller<'_, Guest>, text: u32| {
+        linker.func_wrap(NAMESPACE, name, move |mut caller: Caller<'_, T>, text: u32| {
             let view = view(&mut caller, name)?;
-            view.guest.log.say(level, string(&view, text)?.as_bytes());
+            view.guest.log().write(level, string(&view, text)?.as_bytes());
             wasmtime::Result::Ok(())
         })?;
     }
-    linker.func_wrap(NAMESPACE, "Date.now", |caller: Caller<'_, Guest>| {
-        caller.data().traffic.call();
-        let now = caller.data().born.map_or(wasi::FROZEN_UNIX_MS, |_| unix_ms());
-        now as f64
+    linker.func_wrap(NAMESPACE, "Date.now", |caller: Caller<'_, T>| {
+        caller.data().calls().io.count_call();
+        caller.data().instance_clock().unix_ms() as f64
     })?;
-    linker.func_wrap(NAMESPACE, "performance.now", |caller: Caller<'_, Guest>| {
-        caller.data().traffic.call();
-        let lived = caller.data().born.map_or(Duration::ZERO, |born| born.elapsed());
-        lived.as_secs_f64() * 1e3
+    linker.func_wrap(NAMESPACE, "performance.now", |caller: Caller<'_, T>| {
+        caller.data().calls().io.count_call();
+        caller.data().instance_clock().elapsed().as_secs_f64() * 1e3
     })?;
     Ok(())
 }
 
-fn abort(
-    mut caller: Caller<'_, Guest>,
+fn abort<T: HasLog>(
+    mut caller: Caller<'_, T>,
     message: u32,
     file: u32,
     line: u32,
@@ -87,9 +89,9 @@ fn abort(
     .into())
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is AssemblyScript's")]
-fn trace(
-    mut caller: Caller<'_, Guest>,
+#[expect(clippy::too_many_arguments, reason = "AssemblyScript defines the signature")]
+fn trace<T: HasLog>(
+    mut caller: Caller<'_, T>,
     message: u32,
     count: u32,
     a: f64,
@@ -104,16 +106,16 @@ fn trace(
         line.push_str(if index == 0 { " " } else { ", " });
         line.push_str(&value.to_string());
     }
-    view.guest.log.say(Level::Trace, line.as_bytes());
+    view.guest.log().write(Level::Trace, line.as_bytes());
     Ok(())
 }
 
-/// Reads a string; null is the empty one, and half a surrogate pair becomes U+FFFD.
-fn string(view: &View<'_>, pointer: u32) -> Result<String, Fault> {
+/// Reads a string. A null pointer is the empty string, and an unpaired surrogate becomes U+FFFD.
+fn string<T: GuestState>(view: &View<'_, T>, pointer: u32) -> Result<String, Fault> {
     if pointer == 0 {
         return Ok(String::new());
     }
-    // The length before the first byte of memory, or past its end, lies nowhere.
+    // A length before the first byte of memory is outside of it, like one past its end.
     let header = view.read(pointer.checked_sub(4).unwrap_or(u32::MAX), 4)?;
     let length = header.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
     let bytes = view.read(pointer, length)?;

@@ -1,5 +1,7 @@
-//! Blocks (docs/reference/abi.md, "Rules"): lines `name: value\n` of at most 16 KiB. What is written here is
-//! well-formed whatever goes in; what is read is well-formed as a whole, or refused as a whole.
+//! Blocks (docs/reference/abi.md, "Rules"): lines of `name: value\n`, at most 16 KiB together.
+//!
+//! A written block is always well-formed. A block that is read is well-formed as a whole, or refused as a
+//! whole.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,7 @@ pub(crate) const LEN_MAX: usize = 16 << 10;
 /// The longest name, in bytes.
 const NAME_MAX: usize = 64;
 
-/// Writes pairs as a block. A pair that cannot stand in one, or has no room left, is left out.
+/// Writes pairs as a block. A pair that is not allowed in a block, or does not fit, is omitted.
 pub(crate) fn write(pairs: &BTreeMap<String, String>) -> String {
     let mut block = String::new();
     for (name, value) in pairs {
@@ -24,13 +26,13 @@ pub(crate) fn write(pairs: &BTreeMap<String, String>) -> String {
     block
 }
 
-/// The pairs of a block, in its order; `None` if it is none. Its length is the caller's to check.
+/// The pairs of a block, in its order. `None` if the block is malformed. The caller checks its length.
 pub(crate) fn read(bytes: &[u8]) -> Option<Vec<(&str, &str)>> {
     let text = std::str::from_utf8(bytes).ok()?;
     text.split_inclusive('\n').map(pair).collect()
 }
 
-/// Whether a pair can stand in a block.
+/// Whether a pair is allowed in a block.
 pub(crate) fn can_hold(name: &str, value: &str) -> bool {
     is_name(name) && is_value(value)
 }
@@ -57,7 +59,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_is_read_back(
+        fn a_written_block_is_read_back(
             given in proptest::collection::btree_map("[a-z0-9._-]{0,66}|.{0,9}", ".{0,40}|\\PC{0,40}", 0..20)
         ) {
             let block = write(&given);
@@ -70,7 +72,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_a_block(bytes in "([a-c]: [^\n]{0,3}\n|.|\n){0,8}") {
+        fn a_block_that_is_read_is_well_formed(bytes in "([a-c]: [^\n]{0,3}\n|.|\n){0,8}") {
             let Some(pairs) = read(bytes.as_bytes()) else { return Ok(()) };
             let again: String = pairs.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
             prop_assert_eq!(again, bytes);
@@ -90,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_would_break_the_block_is_left_out() {
+    fn a_pair_that_would_break_the_block_is_omitted() {
         let long = "x".repeat(LEN_MAX - "a: \nc: short\n".len());
         let block = write(&pairs(&[
             ("a", &long),
-            ("b", "no room left"),
+            ("b", "does not fit"),
             ("c", "short"),
             ("Upper", "1"),
             ("", "1"),
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_refused_whole() {
+    fn a_malformed_block_is_refused_as_a_whole() {
         for bytes in [
             &b"a: 1"[..],
             b"a: 1\nb: 2",

@@ -1,29 +1,30 @@
-//! What passes between a guest and the host: calls, and bytes both ways. Counted where it is checked, so
-//! that no import can be forgotten; a count costs an addition.
+//! Host-call I/O of one job: how many calls the guest made, and how many bytes passed in each direction.
+//!
+//! It is counted where memory ranges are checked, so no import can forget it. A count is one addition.
 
 use std::cell::Cell;
 
-/// The traffic of one job.
+/// The host-call I/O of one job.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub(crate) struct HostIo {
     calls: Cell<u64>,
     bytes_in: Cell<u64>,
     bytes_out: Cell<u64>,
 }
 
-impl Traffic {
-    /// The guest has called the host.
-    pub(crate) fn call(&self) {
+impl HostIo {
+    /// Counts a call of the host.
+    pub(crate) fn count_call(&self) {
         add(&self.calls, 1);
     }
 
-    /// The host has written so many bytes into the guest's memory.
-    pub(crate) fn gave(&self, bytes: usize) {
+    /// Counts bytes that the host wrote into the guest's memory.
+    pub(crate) fn count_in(&self, bytes: usize) {
         add(&self.bytes_in, bytes as u64);
     }
 
-    /// The host has taken so many bytes from the guest.
-    pub(crate) fn took(&self, bytes: usize) {
+    /// Counts bytes that the host read from the guest.
+    pub(crate) fn count_out(&self, bytes: usize) {
         add(&self.bytes_out, bytes as u64);
     }
 

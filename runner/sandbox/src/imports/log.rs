@@ -1,34 +1,46 @@
-//! What a guest says. Every line that leaves here is one line of text without control characters,
-//! and one job's lines together stay within its budget; what is over it is dropped and counted. The
-//! budget bounds their number too: a line costs the daemon far more than its text.
+//! The import `log`, and the log of one job.
+//!
+//! Every line that leaves the sandbox is one line of text without control characters. The lines of a job
+//! stay within its budget of bytes and lines. Lines over the budget are dropped and counted.
+
+mod tail;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use duebox_job::{JobId, TopicName};
+use parking_lot::Mutex;
+use wasmtime::{Caller, Linker};
 
+use self::tail::LogTail;
 use crate::digest::Digest;
-use crate::imports::log_tail::Tail;
+use crate::imports::abi::NAMESPACE;
+use crate::imports::call::{GuestState, view};
 
-/// How grave a line is.
+/// The import, and whether it takes a pointer.
+pub(crate) const IMPORTS: [(&str, bool); 1] = [(LOG, true)];
+
+const LOG: &str = "log";
+
+/// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
-    /// Something failed.
+    /// An operation failed.
     Error,
-    /// Something is odd; stderr of a WASI module.
+    /// Something is unexpected. Standard error of a WASI module has this level.
     Warn,
-    /// Something happened; stdout of a WASI module.
+    /// A normal event. Standard output of a WASI module has this level.
     Info,
-    /// For who looks closer.
+    /// Details for debugging.
     Debug,
-    /// For who looks closest.
+    /// The finest details.
     Trace,
 }
 
 impl Level {
-    /// The level of an ABI number; above 4 is trace too.
-    pub(crate) fn from_abi(level: u32) -> Self {
+    /// The level of a number in the ABI. Numbers above 4 mean trace.
+    fn from_abi(level: u32) -> Self {
         match level {
             0 => Self::Error,
             1 => Self::Warn,
@@ -38,7 +50,7 @@ impl Level {
         }
     }
 
-    /// The level's name, lower case.
+    /// The level's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -50,31 +62,39 @@ impl Level {
     }
 }
 
-/// Which job, and which build of the handler, a line comes from.
+/// The job, and the build of its handler, that a line comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct JobContext<'a> {
     /// The job's id.
     pub id: &'a JobId,
-    /// Its topic.
+    /// The job's topic.
     pub topic: &'a TopicName,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// The module that runs it.
+    /// The digest of the module that runs the job.
     pub digest: Digest,
 }
 
-/// Where lines go. Called while the guest waits, on its stack, of which 512 KiB are left: be quick,
-/// do not block.
+/// Receives the log lines of guests.
+///
+/// It is called while the guest waits, on the guest's stack, of which 512 KiB are available. An
+/// implementation must be fast and must not block.
 pub trait LogSink: Send + Sync {
-    /// Takes one line: no line breaks, no control characters but tabs.
+    /// Receives one line. It has no line breaks, and no control characters except tabs.
     fn line(&self, job: &JobContext<'_>, level: Level, text: &str);
 }
 
-/// Lines of a job whatever its budget, and bytes of budget for each line beyond them.
-const LINES_FREE: usize = 64;
-const BYTES_A_LINE: usize = 16;
+/// The state of a guest that writes a log.
+pub(crate) trait HasLog: GuestState {
+    fn log(&self) -> &JobLog;
+}
 
-/// One job's log.
+/// Lines that a job may write whatever its budget is.
+const LINES_MIN: usize = 64;
+/// Bytes of budget for each further line. A line costs the daemon far more than its text.
+const BYTES_PER_LINE: usize = 16;
+
+/// The log of one job.
 pub(crate) struct JobLog {
     id: JobId,
     topic: TopicName,
@@ -84,36 +104,30 @@ pub(crate) struct JobLog {
     bytes_left: AtomicUsize,
     lines_left: AtomicUsize,
     dropped: AtomicU32,
-    tail: Mutex<Tail>,
+    tail: Mutex<LogTail>,
 }
 
 impl JobLog {
-    pub(crate) fn new(
-        id: JobId,
-        topic: TopicName,
-        attempt: u32,
-        digest: Digest,
-        sink: Arc<dyn LogSink>,
-        budget: usize,
-    ) -> Self {
+    /// A log with a budget in bytes.
+    pub(crate) fn new(job: &JobContext<'_>, sink: Arc<dyn LogSink>, budget: usize) -> Self {
         Self {
-            id,
-            topic,
-            attempt,
-            digest,
+            id: job.id.clone(),
+            topic: job.topic.clone(),
+            attempt: job.attempt,
+            digest: job.digest,
             sink,
             bytes_left: AtomicUsize::new(budget),
-            lines_left: AtomicUsize::new(LINES_FREE + budget / BYTES_A_LINE),
+            lines_left: AtomicUsize::new(LINES_MIN + budget / BYTES_PER_LINE),
             dropped: AtomicU32::new(0),
             tail: Mutex::default(),
         }
     }
 
-    /// Takes what the guest says in one go, bad UTF-8 replaced; a line break in it makes more lines.
-    /// It is dropped whole if its bytes are not left.
-    pub(crate) fn say(&self, level: Level, text: &[u8]) {
+    /// Writes a text, with invalid UTF-8 replaced. Each line break begins a new line. If the budget is too
+    /// small for the text, the whole text is dropped.
+    pub(crate) fn write(&self, level: Level, text: &[u8]) {
         if !take(&self.bytes_left, text.len().max(1)) {
-            return self.drop_one();
+            return self.count_dropped();
         }
         let text = String::from_utf8_lossy(text);
         let job = JobContext {
@@ -122,40 +136,36 @@ impl JobLog {
             attempt: self.attempt,
             digest: self.digest,
         };
-        let mut tail = self.tail();
+        let mut tail = self.tail.lock();
         for line in text.strip_suffix('\n').unwrap_or(&text).split('\n') {
             if take(&self.lines_left, 1) {
                 let line = printable(line);
-                tail.keep(level, &line);
+                tail.push(level.name(), &line);
                 self.sink.line(&job, level, &line);
             } else {
-                self.drop_one();
+                self.count_dropped();
             }
         }
     }
 
-    /// The last lines that were within the budget, each with its level before it; they are gone then.
+    /// Takes the last lines within the budget, each with its level.
     pub(crate) fn take_tail(&self) -> Vec<String> {
-        self.tail().take()
+        self.tail.lock().take()
     }
 
-    fn tail(&self) -> MutexGuard<'_, Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn drop_one(&self) {
+    fn count_dropped(&self) {
         let dropped = self.dropped.load(Ordering::Relaxed).saturating_add(1);
         self.dropped.store(dropped, Ordering::Relaxed);
     }
 
-    /// How often something was dropped.
+    /// How many lines, or calls of `log`, were dropped.
     pub(crate) fn dropped(&self) -> u32 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// Takes an amount from what is left, or nothing if it is not there. Only the guest's own thread does,
-/// so load and store cannot race.
+/// Subtracts an amount, or nothing if there is less left. Only the thread that runs the guest writes to
+/// these counters, so a load and a store cannot race.
 fn take(left: &AtomicUsize, amount: usize) -> bool {
     match left.load(Ordering::Relaxed).checked_sub(amount) {
         Some(rest) => {
@@ -166,7 +176,7 @@ fn take(left: &AtomicUsize, amount: usize) -> bool {
     }
 }
 
-/// The line without control characters; tabs stay.
+/// The line without control characters except tabs.
 fn printable(line: &str) -> Cow<'_, str> {
     let control = |c: char| c.is_control() && c != '\t';
     if line.contains(control) {
@@ -174,4 +184,16 @@ fn printable(line: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(line)
     }
+}
+
+/// Links the import.
+pub(crate) fn link<T: HasLog>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    linker.func_wrap(NAMESPACE, LOG, log::<T>)?;
+    Ok(())
+}
+
+fn log<T: HasLog>(mut caller: Caller<'_, T>, level: u32, p: u32, l: u32) -> wasmtime::Result<()> {
+    let view = view(&mut caller, LOG)?;
+    view.guest.log().write(Level::from_abi(level), view.read(p, l)?);
+    Ok(())
 }

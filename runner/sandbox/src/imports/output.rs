@@ -1,62 +1,81 @@
-//! What a guest says about its job beyond the verdict. Each word counts only with the verdict it
-//! belongs to, so nothing here is looked at before the verdict is known; what is not used is dropped
-//! with the instance. A job that says nothing allocates nothing.
+//! The imports by which a guest adds to its verdict: `reason`, `result`, `retry_after` and `snooze`.
+//!
+//! Each value counts only with the verdict that it belongs to, so nothing is interpreted before the verdict
+//! is known. A job that sets nothing allocates nothing.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::FollowUp;
+use wasmtime::{Caller, Linker};
+
+use crate::imports::abi::{NAMESPACE, TOO_LARGE};
+use crate::imports::call::{GuestState, in_job, job_view};
+use crate::imports::text::{REASON_MAX, lossy};
+
+/// The imports, and whether each takes a pointer.
+pub(crate) const IMPORTS: [(&str, bool); 4] =
+    [("reason", true), ("result", true), ("retry_after", false), ("snooze", false)];
 
 /// The longest result, in bytes.
-pub(crate) const RESULT_MAX: usize = 64 << 10;
-/// Follow-ups of one job.
-const FOLLOW_UPS_MAX: usize = 100;
-/// What all follow-ups of one job may take, heads and bodies together, in bytes.
-const FOLLOW_UP_BYTES_MAX: usize = 4 << 20;
+const RESULT_MAX: usize = 64 << 10;
+/// The longest delay that a guest can request, in milliseconds: 365 days.
+const DELAY_MAX_MS: i64 = 365 * 86_400_000;
 
-/// A guest's words; of each kind the last one, of follow-ups all.
+/// The state of a guest that can add to its verdict.
+pub(crate) trait HasOutput: GuestState {
+    fn output_mut(&mut self) -> &mut GuestOutput;
+}
+
+/// What a guest adds to its verdict. The last value of each kind counts.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
-    /// Why; kept unless the job is acked.
+pub(crate) struct GuestOutput {
+    /// The reason of the verdict, unless it is an ack.
     pub(crate) reason: Option<String>,
-    /// The wait before the next attempt; for a nack.
+    /// The delay before the next attempt, for a nack.
     pub(crate) retry_after: Option<Duration>,
-    /// Come back later, this is no failure; for a nack.
+    /// With a nack, run the job again after this delay without counting a failure.
     pub(crate) snooze: Option<Duration>,
-    /// What is kept with the job; for an ack.
+    /// The result that is stored with the job, for an ack.
     pub(crate) result: Option<Bytes>,
-    /// Jobs to push; for an ack.
-    pub(crate) follow_ups: FollowUps,
 }
 
-/// The follow-ups of one job, within their bounds.
-#[derive(Debug, Default)]
-pub(crate) struct FollowUps {
-    jobs: Vec<FollowUp>,
-    bytes: usize,
+/// Links the imports.
+pub(crate) fn link<T: HasOutput>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    linker.func_wrap(NAMESPACE, "reason", reason::<T>)?;
+    linker.func_wrap(NAMESPACE, "result", result::<T>)?;
+    linker.func_wrap(NAMESPACE, "retry_after", retry_after::<T>)?;
+    linker.func_wrap(NAMESPACE, "snooze", snooze::<T>)?;
+    Ok(())
 }
 
-impl FollowUps {
-    /// Which follow-up the next one is, from 1.
-    pub(crate) fn next_number(&self) -> usize {
-        self.jobs.len() + 1
-    }
+fn reason<T: HasOutput>(mut caller: Caller<'_, T>, p: u32, l: u32) -> wasmtime::Result<()> {
+    let view = job_view(&mut caller, "reason")?;
+    let text = lossy(view.read(p, l)?, REASON_MAX).into_owned();
+    view.guest.output_mut().reason = Some(text);
+    Ok(())
+}
 
-    /// Whether one more of so many bytes, head and body, is within the bounds.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        let room = FOLLOW_UP_BYTES_MAX - self.bytes;
-        self.jobs.len() < FOLLOW_UPS_MAX && bytes <= room
+fn result<T: HasOutput>(mut caller: Caller<'_, T>, p: u32, l: u32) -> wasmtime::Result<i32> {
+    let view = job_view(&mut caller, "result")?;
+    let bytes = view.read(p, l)?;
+    if bytes.len() > RESULT_MAX {
+        return Ok(TOO_LARGE);
     }
+    let result = Bytes::copy_from_slice(bytes);
+    view.guest.output_mut().result = Some(result);
+    Ok(0)
+}
 
-    /// Takes one for which [`has_room`](Self::has_room) was true.
-    pub(crate) fn add(&mut self, job: FollowUp, bytes: usize) {
-        self.bytes = (self.bytes + bytes).min(FOLLOW_UP_BYTES_MAX);
-        self.jobs.push(job);
-    }
+fn retry_after<T: HasOutput>(mut caller: Caller<'_, T>, ms: i64) -> wasmtime::Result<()> {
+    in_job(&mut caller, "retry_after")?.output_mut().retry_after = Some(delay(ms));
+    Ok(())
+}
 
-    /// Hands them over.
-    pub(crate) fn take(&mut self) -> Vec<FollowUp> {
-        self.bytes = 0;
-        std::mem::take(&mut self.jobs)
-    }
+fn snooze<T: HasOutput>(mut caller: Caller<'_, T>, ms: i64) -> wasmtime::Result<()> {
+    in_job(&mut caller, "snooze")?.output_mut().snooze = Some(delay(ms));
+    Ok(())
+}
+
+fn delay(ms: i64) -> Duration {
+    Duration::from_millis(ms.clamp(0, DELAY_MAX_MS).unsigned_abs())
 }

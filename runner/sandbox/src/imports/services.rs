@@ -1,5 +1,4 @@
-//! What lies outside of the sandbox: where the guests' lines go, and what a grant opens. One for all
-//! guests of a daemon; a trial run has one of its own, in which nothing has an effect.
+//! The host services behind the imports: the log, the HTTP client and the key-value store.
 
 use std::sync::Arc;
 
@@ -7,20 +6,21 @@ use crate::imports::http::HttpClient;
 use crate::imports::kv::KeyValue;
 use crate::imports::log::LogSink;
 
-/// The world around a guest. Clones are the same world.
+/// The host services that guests use. All guests of a daemon share one value; a trial run has its own, in
+/// which nothing has an effect. Clones share the services.
 #[derive(Clone)]
-pub struct World {
-    /// Where log lines go.
+pub struct HostServices {
+    /// Receives the log lines.
     pub logs: Arc<dyn LogSink>,
-    /// What `http` grants the use of; without one every request that is granted answers UNAVAILABLE.
+    /// Sends requests of handlers with an HTTP grant. Without it, their requests return UNAVAILABLE.
     pub http: Option<HttpClient>,
-    /// The store that `kv` grants; without one its calls answer UNAVAILABLE.
+    /// Stores values of handlers with a key-value grant. Without it, their calls return UNAVAILABLE.
     pub kv: Option<Arc<dyn KeyValue>>,
 }
 
-impl World {
-    /// A world with a log and nothing else.
-    pub fn of(logs: Arc<dyn LogSink>) -> Self {
+impl HostServices {
+    /// Only a log; no network and no store.
+    pub fn with_logs(logs: Arc<dyn LogSink>) -> Self {
         Self { logs, http: None, kv: None }
     }
 }

@@ -1,113 +1,127 @@
-//! An attempt's place in a trace, and the calls of its guest that led out of the sandbox: what a tracer makes
-//! spans of. Of an attempt without a place nothing is noted, and of one with a place no more than so much.
+//! The trace of an attempt: its span, and the calls of its guest that leave the sandbox.
+//!
+//! Nothing is recorded for an attempt without a span. The number of recorded calls is bounded.
 
 use std::time::{Duration, Instant};
 
 use duebox_job::{JobId, TopicName};
 use rand::RngExt as _;
 
-/// Calls that are noted of one attempt.
+use crate::imports::call::GuestState;
+use crate::invocation::AttemptSpan;
+
+/// How many calls of one attempt are recorded.
 const CALLS_MAX: usize = 128;
 
-/// The place of an attempt in a trace, as W3C Trace Context has it. The trace is one that is recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
-    /// The trace; never 0.
-    pub trace_id: u128,
-    /// The attempt itself; never 0.
-    pub id: u64,
-    /// What led to it: the push, or another attempt; none where the trace begins here.
-    pub parent_id: Option<u64>,
-    /// What others want to come along (`tracestate`); empty for nothing.
-    pub state: String,
-}
-
-/// What is known of an attempt that has a place in a trace.
+/// What is recorded of an attempt that has a span.
 #[derive(Debug, Clone)]
-pub struct Traced {
-    /// Its place.
-    pub span: Span,
-    /// Its calls, in their order.
+pub struct AttemptTrace {
+    /// The attempt's span.
+    pub span: AttemptSpan,
+    /// The first 128 calls, in their order.
     pub calls: Vec<HostCall>,
-    /// Calls beyond those.
+    /// The number of further calls.
     pub left_out: u32,
 }
 
-/// A call that led out of the sandbox.
+/// A call that left the sandbox.
 #[derive(Debug, Clone)]
 pub struct HostCall {
-    /// Its own place in the trace, below the attempt's.
+    /// The id of the call's span, whose parent is the attempt.
     pub id: u64,
-    /// What was called.
-    pub target: Target,
-    /// When it began.
+    /// The callee.
+    pub target: CallTarget,
+    /// When the call began.
     pub began: Instant,
-    /// How long it took; none if the attempt was over first.
+    /// How long it took. `None` if the attempt ended first.
     pub took: Option<Duration>,
-    /// Why it came to nothing, if it did.
+    /// Why the call failed, if it did.
     pub failed: Option<String>,
 }
 
-/// What a call was about. What may be a secret, as a path or a key, is left out.
+/// The callee of a [`HostCall`]. Paths and keys are not recorded, because they may contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// A request over HTTP.
+pub enum CallTarget {
+    /// An HTTP request.
     Http {
-        /// Its method.
+        /// The method.
         method: String,
-        /// The name or address it went to.
+        /// The name or address of the server.
         host: String,
-        /// The port; none for that of the scheme.
+        /// The port, or `None` for the default port of the scheme.
         port: Option<u16>,
-        /// What was answered; none if nothing was.
+        /// The status of the response, if there was one.
         status: Option<u16>,
     },
-    /// A call of the topic's store: the name of the import.
+    /// A call of the topic's key-value store: the name of the import.
     Kv(&'static str),
     /// A follow-up job.
     Push {
-        /// Where it goes.
+        /// The topic of the job.
         topic: TopicName,
-        /// Its id.
+        /// The id of the job.
         id: JobId,
     },
 }
 
-impl Span {
-    /// The `traceparent` of what the call of this id leads to.
-    pub(crate) fn parent_of(&self, call: u64) -> String {
-        format!("00-{:032x}-{call:016x}-01", self.trace_id)
-    }
+/// The state of a guest whose calls can be recorded.
+pub(crate) trait HasSpans: GuestState {
+    fn spans(&self) -> &Spans;
+    fn spans_mut(&mut self) -> &mut Spans;
 }
 
-impl Traced {
-    /// Nothing was called yet.
-    pub(crate) fn at(span: Span) -> Self {
-        Self { span, calls: Vec::new(), left_out: 0 }
+/// Records the calls of one attempt, if it has a span.
+#[derive(Debug, Default)]
+pub(crate) struct Spans(Option<Box<AttemptTrace>>);
+
+/// The index of a recorded call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallIndex(usize);
+
+impl Spans {
+    /// Records calls below this span, or nothing without one.
+    pub(crate) fn new(span: Option<Box<AttemptSpan>>) -> Self {
+        let trace = |span: Box<AttemptSpan>| {
+            Box::new(AttemptTrace { span: *span, calls: Vec::new(), left_out: 0 })
+        };
+        Self(span.map(trace))
     }
 
-    /// A call begins; answers its number, which is beyond all others if it is not noted.
-    pub(crate) fn begins(&mut self, id: u64, target: Target) -> usize {
-        if self.calls.len() >= CALLS_MAX {
-            self.left_out = self.left_out.saturating_add(1);
-            return usize::MAX;
+    /// Records the begin of a call. `None` if it is not recorded.
+    pub(crate) fn begin(&mut self, target: impl FnOnce() -> CallTarget) -> Option<CallIndex> {
+        let trace = self.0.as_mut()?;
+        if trace.calls.len() >= CALLS_MAX {
+            trace.left_out = trace.left_out.saturating_add(1);
+            return None;
         }
-        self.calls.push(HostCall { id, target, began: Instant::now(), took: None, failed: None });
-        self.calls.len() - 1
+        let (id, target) = (rand::rng().random_range(1..=u64::MAX), target());
+        let call = HostCall { id, target, began: Instant::now(), took: None, failed: None };
+        trace.calls.push(call);
+        Some(CallIndex(trace.calls.len() - 1))
     }
 
-    /// The call of this number is over.
-    pub(crate) fn ended(&mut self, number: usize, failed: Option<String>) -> Option<&mut Target> {
-        let call = self.calls.get_mut(number)?;
+    /// Records the end of a call, and its error if it failed.
+    pub(crate) fn end(
+        &mut self,
+        call: Option<CallIndex>,
+        failed: impl FnOnce() -> Option<String>,
+    ) -> Option<&mut CallTarget> {
+        let call = self.0.as_mut()?.calls.get_mut(call?.0)?;
         call.took = Some(call.began.elapsed());
-        call.failed = failed;
+        call.failed = failed();
         Some(&mut call.target)
     }
-}
 
-/// A place in a trace that nobody has.
-pub(crate) fn new_id() -> u64 {
-    rand::rng().random_range(1..=u64::MAX)
+    /// The attempt's span, and the span id of a recorded call.
+    pub(crate) fn context(&self, call: Option<CallIndex>) -> Option<(&AttemptSpan, u64)> {
+        let trace = self.0.as_ref()?;
+        Some((&trace.span, trace.calls.get(call?.0)?.id))
+    }
+
+    /// Takes what was recorded.
+    pub(crate) fn take(&mut self) -> Option<Box<AttemptTrace>> {
+        self.0.take()
+    }
 }
 
 #[cfg(test)]
@@ -115,16 +129,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_noted_up_to_a_number_and_counted_beyond() {
-        let span = Span { trace_id: 0xab, id: 1, parent_id: None, state: String::new() };
-        assert_eq!(span.parent_of(0x1f), "00-000000000000000000000000000000ab-000000000000001f-01");
-        let mut traced = Traced::at(span);
-        for id in 0..CALLS_MAX as u64 + 3 {
-            let number = traced.begins(id, Target::Kv("kv_get"));
-            let target = traced.ended(number, None);
-            assert_eq!(target.is_some(), number < CALLS_MAX, "{id}");
+    fn calls_are_recorded_up_to_the_limit_and_counted_beyond_it() {
+        let span = AttemptSpan { trace_id: 0xab, id: 1, parent_id: None, state: String::new() };
+        assert_eq!(
+            span.traceparent(0x1f),
+            "00-000000000000000000000000000000ab-000000000000001f-01"
+        );
+        let mut spans = Spans::new(Some(Box::new(span)));
+        for number in 0..CALLS_MAX + 3 {
+            let call = spans.begin(|| CallTarget::Kv("kv_get"));
+            let target = spans.end(call, || None);
+            assert_eq!(target.is_some(), number < CALLS_MAX, "{number}");
         }
-        assert_eq!((traced.calls.len(), traced.left_out), (CALLS_MAX, 3));
-        assert!(traced.calls.iter().all(|call| call.took.is_some()));
+        let trace = spans.take().unwrap();
+        assert_eq!((trace.calls.len(), trace.left_out), (CALLS_MAX, 3));
+        assert!(trace.calls.iter().all(|call| call.took.is_some()));
+    }
+
+    #[test]
+    fn without_a_span_nothing_is_recorded() {
+        let mut spans = Spans::new(None);
+        let call = spans.begin(|| CallTarget::Kv("kv_get"));
+        assert!(call.is_none() && spans.context(call).is_none() && spans.take().is_none());
     }
 }

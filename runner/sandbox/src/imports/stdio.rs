@@ -1,12 +1,14 @@
-//! Standard output of a WASI module as log lines. A line is said when it ends, or when it is longer
-//! than a line may be; what is unfinished when the guest ends is said then. At most one line of each
-//! stream is held.
+//! Standard output and standard error of a WASI module, as log lines.
+//!
+//! A line is written when it ends, or when it reaches the longest line. An unfinished line is written when
+//! the job ends. At most one line of each stream is buffered.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
@@ -14,82 +16,77 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::imports::log::{JobLog, Level};
 
-/// The longest line, in bytes; a longer one is said in pieces.
+/// The longest line, in bytes. A longer one is split.
 const LINE_MAX: usize = 8 << 10;
-/// Bytes taken from the guest in one write.
+/// Bytes that the guest can write in one call.
 const WRITE_MAX: usize = 64 << 10;
 
-/// What a guest says on its output streams, and to whom. Clones are the same output.
+/// The output streams of a guest. Clones share their state.
 #[derive(Clone)]
-pub(crate) struct Output(Arc<Mutex<State>>);
+pub(crate) struct Output(Arc<Mutex<OutputState>>);
 
-/// One of a guest's output streams. Clones are the same stream.
+/// One output stream of a guest. Clones are the same stream.
 #[derive(Clone)]
 pub(crate) struct LineStream {
     output: Output,
     level: Level,
 }
 
-struct State {
+struct OutputState {
     log: Arc<JobLog>,
-    /// The lines that have no end yet, of standard output and of that for errors.
+    /// The unfinished lines of standard output and standard error.
     unfinished: [Vec<u8>; 2],
-    /// Bytes taken from the guest for this job.
-    taken: usize,
+    /// Bytes that the guest wrote in this job.
+    written: usize,
 }
 
 impl Output {
     pub(crate) fn new(log: Arc<JobLog>) -> Self {
-        Self(Arc::new(Mutex::new(State { log, unfinished: Default::default(), taken: 0 })))
+        let state = OutputState { log, unfinished: Default::default(), written: 0 };
+        Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Standard output.
     pub(crate) fn stdout(&self) -> LineStream {
         LineStream { output: self.clone(), level: Level::Info }
     }
 
-    /// Output for errors.
     pub(crate) fn stderr(&self) -> LineStream {
         LineStream { output: self.clone(), level: Level::Warn }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Writes further lines to the log of another job.
+    pub(crate) fn redirect(&self, log: &Arc<JobLog>) {
+        self.0.lock().log = Arc::clone(log);
     }
 
-    /// From now on lines are said to another job's log.
-    pub(crate) fn say_to(&self, log: &Arc<JobLog>) {
-        self.state().log = Arc::clone(log);
-    }
-
-    /// Says what is left when the guest has ended, and answers how many bytes it had said in all.
+    /// Writes the unfinished lines of a job that has ended. Returns how many bytes the job wrote in total.
     pub(crate) fn finish(&self) -> usize {
-        let mut state = self.state();
-        let State { log, unfinished, taken } = &mut *state;
+        let mut state = self.0.lock();
+        let OutputState { log, unfinished, written } = &mut *state;
         for (line, level) in unfinished.iter_mut().zip([Level::Info, Level::Warn]) {
             if !line.is_empty() {
-                log.say(level, line);
+                log.write(level, line);
                 line.clear();
             }
         }
-        std::mem::take(taken)
+        std::mem::take(written)
     }
 }
 
 impl LineStream {
-    fn take(&self, mut bytes: &[u8]) {
-        let mut state = self.output.state();
-        let State { log, unfinished: [out, err], taken } = &mut *state;
-        let line = if self.level == Level::Info { out } else { err };
-        *taken = taken.saturating_add(bytes.len());
+    fn append(&self, mut bytes: &[u8]) {
+        let mut state = self.output.0.lock();
+        let OutputState { log, unfinished: [stdout, stderr], written } = &mut *state;
+        let line = if self.level == Level::Info { stdout } else { stderr };
+        *written = written.saturating_add(bytes.len());
         while !bytes.is_empty() {
-            let room = &bytes[..bytes.len().min(LINE_MAX - line.len())];
-            let ended = room.iter().position(|byte| *byte == b'\n');
-            let (piece, used) = ended.map_or((room, room.len()), |end| (&room[..end], end + 1));
+            let fits = &bytes[..bytes.len().min(LINE_MAX - line.len())];
+            let end = fits.iter().position(|byte| *byte == b'\n');
+            let (piece, used) = end.map_or((fits, fits.len()), |end| (&fits[..end], end + 1));
             line.extend_from_slice(piece);
             bytes = &bytes[used..];
-            if ended.is_some() || line.len() == LINE_MAX {
-                log.say(self.level, line);
+            if end.is_some() || line.len() == LINE_MAX {
+                log.write(self.level, line);
                 line.clear();
             }
         }
@@ -119,7 +116,7 @@ impl Pollable for LineStream {
 
 impl OutputStream for LineStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.take(&bytes);
+        self.append(&bytes);
         Ok(())
     }
 
@@ -138,7 +135,7 @@ impl AsyncWrite for LineStream {
         _context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        self.take(bytes);
+        self.append(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 

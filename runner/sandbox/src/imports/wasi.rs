@@ -1,10 +1,12 @@
-//! WASI preview 1, whole, with nothing behind it: no arguments, no sockets, an empty stdin, the environment
-//! and directories as granted, these to read only, and output that goes to the job's log. Clocks and
-//! randomness are the machine's. All its calls are async, so a guest that sleeps or reads holds no thread.
+//! WASI preview 1, complete, but without access to anything that is not granted.
+//!
+//! A guest has no arguments, no sockets and an empty standard input. It sees the environment and the
+//! directories that its topic grants, the latter read-only. Its output goes to the job's log. All calls are
+//! async, so a guest that sleeps or reads occupies no thread.
 
 mod path_open;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,40 +16,53 @@ use wasmtime_wasi::{
     FsPerms, HostMonotonicClock, HostWallClock, I32Exit, WasiCtxBuilder, WasiView as _, filesystem,
 };
 
+use crate::grants::Grants;
+use crate::imports::call::GuestState;
+use crate::imports::clock::{FROZEN_UNIX_MS, InstanceClock};
 use crate::imports::log::{JobLog, Level};
 use crate::imports::stdio::Output;
-use crate::instance::guest::Guest;
-use crate::limits::Grants;
-use crate::module::error::LoadError;
 
-/// The namespace of its imports.
+/// The namespace.
 pub(crate) const NAMESPACE: &str = "wasi_snapshot_preview1";
 
-/// Bytes a guest may hand to the host in one call.
+/// The only import that takes no pointer.
+pub(crate) const PROC_EXIT: &str = "proc_exit";
+
+/// Bytes that a guest may pass to the host in one call.
 pub(crate) const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// What a guest with directories may hold at once: these, open files, and what it waits for. A guest that
-/// wants more traps; each open file is a file descriptor of the daemon.
-const HELD_MAX: usize = 64;
-/// What every guest is given: input, output, and output for errors.
+/// How many resources a guest with directories may hold: the directories, open files, and what it waits
+/// for. A guest that exceeds it traps. Each open file is a file descriptor of the daemon.
+const RESOURCES_MAX: usize = 64;
+/// The streams of every guest: standard input, output and error.
 const STREAMS: usize = 3;
-/// Directories that one topic may grant.
+/// How many directories one topic may grant.
 const DIRS_MAX: usize = 16;
 
+/// A directory of a grant that cannot be used.
+#[derive(Debug)]
+pub(crate) struct DirError {
+    /// The path in the guest.
+    pub(crate) guest: String,
+    /// The path on the host.
+    pub(crate) host: PathBuf,
+    pub(crate) reason: String,
+}
+
 /// Checks that the directories of a grant can be opened.
-pub(crate) fn check_dirs(grants: &Grants) -> Result<(), LoadError> {
-    let refused = |guest: &str, host: &Path, why: String| LoadError::Directory {
+pub(crate) fn check_dirs(grants: &Grants) -> Result<(), DirError> {
+    let refused = |guest: &str, host: &Path, reason: String| DirError {
         guest: guest.to_owned(),
         host: host.to_owned(),
-        why,
+        reason,
     };
     for (number, (guest, host)) in grants.dirs.iter().enumerate() {
         if guest.is_empty() || guest.contains('\0') {
-            return Err(refused(guest, host, "it has no name that a guest could use".to_owned()));
+            return Err(refused(guest, host, "its path in the guest is invalid".to_owned()));
         }
         if number >= DIRS_MAX {
-            let why = format!("a topic can have {DIRS_MAX} directories, and this is one more");
-            return Err(refused(guest, host, why));
+            let reason = format!("a topic can have at most {DIRS_MAX} directories");
+            return Err(refused(guest, host, reason));
         }
         let mut builder = WasiCtxBuilder::new();
         let opened = builder.preopened_dir(host, guest, FsPerms::ReadOnly);
@@ -56,67 +71,105 @@ pub(crate) fn check_dirs(grants: &Grants) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// One instance's WASI.
-pub(crate) struct Wasi {
-    pub(crate) context: WasiP1Ctx,
-    pub(crate) output: Output,
-    /// Directories that it was given.
+/// The state of a guest that uses WASI.
+pub(crate) trait HasWasi: GuestState {
+    /// Counts a call and returns the context of this instance.
+    fn wasi(&mut self) -> &mut WasiP1Ctx;
+}
+
+/// The WASI context of one instance. It is created by the first call, because most modules make none.
+#[derive(Default)]
+pub(crate) struct WasiState(Option<Box<Wasi>>);
+
+struct Wasi {
+    context: WasiP1Ctx,
+    output: Output,
+    /// How many granted directories were opened.
     dirs: usize,
 }
 
+impl WasiState {
+    /// The context, which is created if there is none.
+    pub(crate) fn context(
+        &mut self,
+        grants: &Grants,
+        log: &Arc<JobLog>,
+        clock: InstanceClock,
+    ) -> &mut WasiP1Ctx {
+        let wasi = self.0.get_or_insert_with(|| Box::new(Wasi::new(grants, log, clock)));
+        &mut wasi.context
+    }
+
+    /// Writes further output to the log of another job.
+    pub(crate) fn redirect_output(&self, log: &Arc<JobLog>) {
+        if let Some(wasi) = &self.0 {
+            wasi.output.redirect(log);
+        }
+    }
+
+    /// Writes the unfinished lines of the output. Returns how many bytes the job wrote in total.
+    pub(crate) fn finish_output(&self) -> usize {
+        self.0.as_ref().map_or(0, |wasi| wasi.output.finish())
+    }
+
+    /// Drops the context with everything that is open in it.
+    pub(crate) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// Whether the context is in its initial state: no file is open, and no stream is closed.
+    pub(crate) fn is_pristine(&mut self) -> bool {
+        self.0.as_mut().is_none_or(|wasi| wasi.is_pristine())
+    }
+}
+
 impl Wasi {
-    /// With a `frozen` clock for a snapshot: an early time that stands still, so that no instance that
-    /// starts from it ever sees time run backwards.
-    pub(crate) fn new(grants: &Grants, log: &Arc<JobLog>, frozen: bool) -> Self {
+    fn new(grants: &Grants, log: &Arc<JobLog>, clock: InstanceClock) -> Self {
         let output = Output::new(Arc::clone(log));
         let mut builder = WasiCtxBuilder::new();
         builder.stdout(output.stdout()).stderr(output.stderr());
         builder.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
-        if frozen {
-            builder.wall_clock(Frozen).monotonic_clock(Frozen);
+        if clock == InstanceClock::Frozen {
+            builder.wall_clock(FrozenClock).monotonic_clock(FrozenClock);
         }
         for (name, value) in &grants.env {
             builder.env(name, value);
         }
         let mut dirs = 0;
         for (guest, host) in &grants.dirs {
-            // It was there when the module was loaded; without it the guest finds nothing under the name.
+            // The directory existed when the module was loaded. If it is gone, the guest does not see it.
             match builder.preopened_dir(host, guest, FsPerms::ReadOnly) {
                 Ok(_) => dirs += 1,
                 Err(error) => {
-                    let why = error.root_cause();
-                    let text = format!("the directory {guest} cannot be opened: {why}");
-                    log.say(Level::Warn, text.as_bytes());
+                    let reason = error.root_cause();
+                    let text = format!("the directory {guest} cannot be opened: {reason}");
+                    log.write(Level::Warn, text.as_bytes());
                 }
             }
         }
         let mut context = builder.build_p1();
         if !grants.dirs.is_empty() {
-            context.ctx().table.set_max_capacity(HELD_MAX);
+            context.ctx().table.set_max_capacity(RESOURCES_MAX);
         }
         Self { context, output, dirs }
     }
 
-    /// Whether all that it was given is open, and nothing else: no file that a job left behind.
-    pub(crate) fn is_as_given(&mut self) -> bool {
-        let (mut held, mut dirs) = (0, 0);
+    fn is_pristine(&mut self) -> bool {
+        let (mut resources, mut dirs) = (0, 0);
         for entry in self.context.ctx().table.iter_mut() {
-            held += 1;
-            let dir = entry.downcast_ref::<filesystem::Descriptor>();
-            dirs += usize::from(matches!(dir, Some(filesystem::Descriptor::Dir(_))));
+            resources += 1;
+            let descriptor = entry.downcast_ref::<filesystem::Descriptor>();
+            dirs += usize::from(matches!(descriptor, Some(filesystem::Descriptor::Dir(_))));
         }
-        // Input, output and errors are streams; before the guest first asks, there is nothing at all.
-        held == 0 || (dirs == self.dirs && held == dirs + STREAMS)
+        // The table is empty until the first call that uses a descriptor.
+        resources == 0 || (dirs == self.dirs && resources == dirs + STREAMS)
     }
 }
 
-/// The time while a snapshot is taken, in unix milliseconds: the first second of 2020.
-pub(crate) const FROZEN_UNIX_MS: u64 = 1_577_836_800_000;
+/// The clock while a snapshot is taken.
+struct FrozenClock;
 
-/// A clock that stands still.
-struct Frozen;
-
-impl HostWallClock for Frozen {
+impl HostWallClock for FrozenClock {
     fn resolution(&self) -> Duration {
         Duration::from_nanos(1)
     }
@@ -126,23 +179,23 @@ impl HostWallClock for Frozen {
     }
 }
 
-impl HostMonotonicClock for Frozen {
+impl HostMonotonicClock for FrozenClock {
     fn resolution(&self) -> u64 {
         1
     }
 
-    /// Not zero, which Go takes for a broken clock.
+    /// Not 0, which Go treats as a broken clock.
     fn now(&self) -> u64 {
         1
     }
 }
 
-/// Links every function of preview 1.
-pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
-    p1::add_to_linker_async(linker, Guest::wasi)?;
-    // The stock one wants a memory, and refuses exit codes from 126 on with an error that is no exit.
+/// Links all functions of preview 1.
+pub(crate) fn link<T: HasWasi>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    p1::add_to_linker_async(linker, T::wasi)?;
+    // The function of wasmtime-wasi needs a memory, and reports exit codes from 126 as another error.
     linker.allow_shadowing(true);
-    linker.func_wrap(NAMESPACE, "proc_exit", |_: Caller<'_, Guest>, code: i32| {
+    linker.func_wrap(NAMESPACE, PROC_EXIT, |_: Caller<'_, T>, code: i32| {
         Err::<(), _>(wasmtime::Error::new(I32Exit(code)))
     })?;
     path_open::link(linker)?;

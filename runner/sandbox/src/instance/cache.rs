@@ -1,69 +1,74 @@
-//! Warm instances between two jobs. The shelf is short and shared by all topics; what was put there
-//! longest ago makes room, so that no topic's instances keep the slots of another's.
+//! The instance cache: idle instances that wait for the next job of their module.
+//!
+//! The cache is small and shared by all topics. The instance that has waited longest is dropped first, so no
+//! topic keeps the pool slots of another.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
+
+use crate::engine::IDLE_INSTANCES_MAX;
 use crate::instance::Instance;
+use crate::memory_budget::Reclaim;
 
-/// Instances that are kept, of all modules together. The pool has as many slots for them.
-pub(crate) const WARM_MAX: u32 = 64;
+/// Identifies a loaded module in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ModuleNumber(pub(crate) u64);
 
-/// The instances that wait, newest last, each with the number of its module.
+/// The idle instances with their modules, the one that has waited longest first.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<VecDeque<(u64, Box<Instance>)>>);
+pub(crate) struct InstanceCache(Mutex<VecDeque<(ModuleNumber, Box<Instance>)>>);
 
-impl Shelf {
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(u64, Box<Instance>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the instance of a module that was put back last: what it uses is still at hand.
-    pub(crate) fn take(&self, module: u64) -> Option<Box<Instance>> {
-        let mut kept = self.kept();
-        let at = kept.iter().rposition(|(owner, _)| *owner == module)?;
-        kept.remove(at).map(|(_, instance)| instance)
+impl InstanceCache {
+    /// Takes the instance of a module that was put back last: its data is most likely still in the CPU
+    /// caches.
+    pub(crate) fn take(&self, module: ModuleNumber) -> Option<Box<Instance>> {
+        let mut idle = self.0.lock();
+        let at = idle.iter().rposition(|(owner, _)| *owner == module)?;
+        idle.remove(at).map(|(_, instance)| instance)
     }
 
     /// Puts an instance back for the next job.
-    pub(crate) fn put(&self, module: u64, instance: Box<Instance>) {
-        let mut kept = self.kept();
-        kept.push_back((module, instance));
-        let oldest = if kept.len() > WARM_MAX as usize { kept.pop_front() } else { None };
-        // An instance takes its time to end; nobody need wait for it.
-        drop(kept);
+    pub(crate) fn put(&self, module: ModuleNumber, instance: Box<Instance>) {
+        let mut idle = self.0.lock();
+        idle.push_back((module, instance));
+        let oldest = if idle.len() > IDLE_INSTANCES_MAX as usize { idle.pop_front() } else { None };
+        // Dropping an instance is slow, so it happens after the lock is released.
+        drop(idle);
         drop(oldest);
     }
 
-    /// Ends all instances of a module.
-    pub(crate) fn forget(&self, module: u64) {
-        let mut kept = self.kept();
-        let all = std::mem::take(&mut *kept);
-        let (gone, stay): (VecDeque<_>, VecDeque<_>) =
+    /// Drops all instances of a module.
+    pub(crate) fn remove_module(&self, module: ModuleNumber) {
+        let mut idle = self.0.lock();
+        let all = std::mem::take(&mut *idle);
+        let (removed, kept): (VecDeque<_>, VecDeque<_>) =
             all.into_iter().partition(|(owner, _)| *owner == module);
-        *kept = stay;
-        drop(kept);
-        drop(gone);
+        *idle = kept;
+        drop(idle);
+        drop(removed);
     }
+}
 
-    /// Ends those that wait longest until they have given back so many bytes of memory; if all together hold
-    /// less, none. Answers whether it did.
-    pub(crate) fn make_room(&self, bytes: usize) -> bool {
-        let mut kept = self.kept();
-        let (mut freed, mut ending) = (0, 0);
-        for (_, instance) in kept.iter() {
+impl Reclaim for InstanceCache {
+    /// Drops the instances that have waited longest. If all together hold less memory than needed, drops
+    /// none.
+    fn reclaim(&self, bytes: usize) -> bool {
+        let mut idle = self.0.lock();
+        let (mut freed, mut count) = (0, 0);
+        for (_, instance) in idle.iter() {
             if freed >= bytes {
                 break;
             }
             freed += instance.memory_held();
-            ending += 1;
+            count += 1;
         }
         if freed < bytes {
             return false;
         }
-        let ending: Vec<_> = kept.drain(..ending).collect();
-        drop(kept);
-        drop(ending);
+        let dropped: Vec<_> = idle.drain(..count).collect();
+        drop(idle);
+        drop(dropped);
         true
     }
 }

@@ -1,210 +1,217 @@
-//! The host's side of one running instance: what the imports read and what the guest has said so far. It
-//! lives as long as the instance; where that runs another job, all that belongs to the job is new.
+//! The state of one running instance. It is composed of the states of the imports, and implements the trait
+//! of each.
+//!
+//! The state lives as long as the instance. When the instance gets another job, everything that belongs to
+//! the last job is replaced.
 
-use std::cell::Cell;
+use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use bytes::Bytes;
-use wasmtime::{Memory, ModuleExport};
+use wasmtime::ModuleExport;
 use wasmtime_wasi::p1::WasiP1Ctx;
 
-use crate::imports::http::Exchanges;
-use crate::imports::io::Traffic;
-use crate::imports::kv::Seen;
-use crate::imports::log::JobLog;
-use crate::imports::output::Said;
-use crate::imports::services::World;
-use crate::imports::spans::{Target, Traced, new_id};
-use crate::imports::wasi::Wasi;
-use crate::instance::limiter::Meter;
+use crate::grants::Grants;
+use crate::imports::assemblyscript::HasInstanceClock;
+use crate::imports::call::{CallState, GuestState};
+use crate::imports::clock::{AttemptClock, InstanceClock};
+use crate::imports::http::{HasHttp, HttpClient, HttpState};
+use crate::imports::io::HostIo;
+use crate::imports::job::{HasJob, JobState};
+use crate::imports::kv::{HasKv, KeyValue, SeenRevisions};
+use crate::imports::log::{HasLog, JobLog};
+use crate::imports::output::{GuestOutput, HasOutput};
+use crate::imports::push::{FollowUps, HasFollowUps};
+use crate::imports::services::HostServices;
+use crate::imports::spans::{HasSpans, Spans};
+use crate::imports::wasi::{HasWasi, WasiState};
+use crate::instance::limiter::Limiter;
 use crate::invocation::Invocation;
-use crate::limits::Grants;
+use crate::memory_budget::MemoryReservation;
 
-/// Where in its life an instance is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// In its start function or `_initialize`, which belong to no job: only `log` and `random` work.
-    Starting,
-    /// In `alloc` or `handle`.
-    Handling,
+/// One attempt of a job, with what its guest uses.
+pub(crate) struct Attempt {
+    pub(crate) invocation: Invocation,
+    pub(crate) log: Arc<JobLog>,
+    pub(crate) services: Arc<HostServices>,
+    pub(crate) began: Instant,
 }
 
-/// The state behind one instance.
-pub(crate) struct Guest {
-    pub(crate) invocation: Invocation,
+/// What a guest gets from its module and its topic.
+pub(crate) struct GuestSetup {
     pub(crate) grants: Arc<Grants>,
-    pub(crate) log: Arc<JobLog>,
-    pub(crate) world: Arc<World>,
-    pub(crate) meter: Meter,
-    pub(crate) clock: Clock,
-    /// The budget of fuel; 0 for none.
-    pub(crate) fuel: u64,
-    pub(crate) phase: Phase,
-    /// Where the module exports its memory, and the memory once looked up.
+    pub(crate) limiter: Limiter,
+    /// The fuel limit of each job.
+    pub(crate) fuel: Option<NonZeroU64>,
     pub(crate) memory_export: Option<ModuleExport>,
-    pub(crate) memory: Option<Memory>,
-    pub(crate) said: Said,
-    /// What the job has seen of its topic's store.
-    pub(crate) seen: Seen,
-    pub(crate) traffic: Traffic,
-    pub(crate) exchanges: Exchanges,
-    /// What is noted of an attempt that has a place in a trace.
-    pub(crate) traced: Option<Box<Traced>>,
-    /// When the instance was made; none while a snapshot is taken, when time stands still.
-    pub(crate) born: Option<Instant>,
-    /// Set while the instance waits for memory to start with.
+}
+
+/// The state of one instance.
+pub(crate) struct Guest {
+    pub(crate) limiter: Limiter,
+    pub(crate) fuel: Option<NonZeroU64>,
+    pub(crate) instance_clock: InstanceClock,
+    /// Whether the instance waits for memory to start with.
     pub(crate) waits_for_memory: bool,
-    /// The headers as a block, made when first asked for.
-    pub(crate) headers: Option<String>,
-    /// Made when WASI is first called: most modules never do.
-    wasi: Option<Box<Wasi>>,
+    pub(crate) job: JobState,
+    pub(crate) log: Arc<JobLog>,
+    pub(crate) output: GuestOutput,
+    pub(crate) follow_ups: FollowUps,
+    pub(crate) spans: Spans,
+    pub(crate) wasi: WasiState,
+    grants: Arc<Grants>,
+    services: Arc<HostServices>,
+    calls: CallState,
+    http: HttpState,
+    seen_revisions: SeenRevisions,
 }
 
 impl Guest {
-    pub(crate) fn new(
-        mut invocation: Invocation,
-        grants: Arc<Grants>,
-        log: Arc<JobLog>,
-        world: Arc<World>,
-        meter: Meter,
-        fuel: u64,
-        began: Instant,
-    ) -> Self {
-        let clock = Clock::start(began, invocation.ttr);
-        let traced = invocation.span.take().map(|span| Box::new(Traced::at(*span)));
+    pub(crate) fn new(setup: GuestSetup, attempt: Attempt) -> Self {
+        let Attempt { mut invocation, log, services, began } = attempt;
+        let spans = Spans::new(invocation.span.take());
+        let clock = AttemptClock::new(began, invocation.ttr);
         Self {
-            invocation,
-            grants,
-            log,
-            world,
-            meter,
-            clock,
-            fuel,
-            phase: Phase::Starting,
-            memory_export: None,
-            memory: None,
-            said: Said::default(),
-            seen: Seen::default(),
-            traffic: Traffic::default(),
-            exchanges: Exchanges::default(),
-            traced,
-            born: Some(began),
+            limiter: setup.limiter,
+            fuel: setup.fuel,
+            instance_clock: InstanceClock::Running { since: began },
             waits_for_memory: false,
-            headers: None,
-            wasi: None,
+            job: JobState::new(invocation, clock),
+            log,
+            output: GuestOutput::default(),
+            follow_ups: FollowUps::default(),
+            spans,
+            wasi: WasiState::default(),
+            grants: setup.grants,
+            services,
+            calls: CallState::new(setup.memory_export),
+            http: HttpState::default(),
+            seen_revisions: SeenRevisions::default(),
         }
     }
 
-    /// Turns to the next job, after it has [let go](Self::let_go) of the last. What belongs to the
-    /// instance stays: its memory, and its WASI, whose clock must not run backwards.
-    pub(crate) fn start_over(
-        &mut self,
-        mut invocation: Invocation,
-        log: Arc<JobLog>,
-        world: Arc<World>,
-        began: Instant,
-    ) {
-        if let Some(wasi) = &self.wasi {
-            wasi.output.say_to(&log);
-        }
-        self.clock = Clock::start(began, invocation.ttr);
-        self.traced = invocation.span.take().map(|span| Box::new(Traced::at(*span)));
-        self.invocation = invocation;
+    /// Begins another job, after [`end_job`](Self::end_job) for the last one. What belongs to the instance
+    /// stays: its memory, and its WASI context, whose clock must not run backwards.
+    pub(crate) fn begin_job(&mut self, attempt: Attempt) {
+        let Attempt { mut invocation, log, services, began } = attempt;
+        self.wasi.redirect_output(&log);
+        self.spans = Spans::new(invocation.span.take());
+        let clock = AttemptClock::new(began, invocation.ttr);
+        self.job = JobState::new(invocation, clock);
         self.log = log;
-        self.world = world;
-        self.meter.start_over();
-        self.traffic = Traffic::default();
+        self.services = services;
+        self.limiter.begin_job();
+        self.calls.io = HostIo::default();
     }
 
-    /// A call that leads out of the sandbox begins; its number, if the attempt has a place in a trace.
-    pub(crate) fn begins(&mut self, target: Target) -> Option<usize> {
-        self.traced.as_mut().map(|traced| traced.begins(new_id(), target))
+    /// Drops what the last job left in the host.
+    pub(crate) fn end_job(&mut self) {
+        self.job.clear();
+        self.output = GuestOutput::default();
+        self.follow_ups = FollowUps::default();
+        self.seen_revisions = SeenRevisions::default();
+        self.http = HttpState::default();
     }
 
-    /// That call is over; and why it came to nothing, if it did.
-    pub(crate) fn ended(
-        &mut self,
-        call: Option<usize>,
-        failed: impl FnOnce() -> Option<String>,
-    ) -> Option<&mut Target> {
-        self.traced.as_mut()?.ended(call?, failed())
-    }
-
-    /// Drops the WASI context with all that is open there; the next call makes a new one.
-    pub(crate) fn drop_wasi(&mut self) {
-        self.wasi = None;
-    }
-
-    /// Lets go of what the last job left with the host: its payload, and what was said of it.
-    pub(crate) fn let_go(&mut self) {
-        self.invocation.payload = Bytes::new();
-        self.said = Said::default();
-        self.seen = Seen::default();
-        self.exchanges = Exchanges::default();
-        self.headers = None;
-    }
-
-    /// The WASI context of this instance. Each call of WASI asks for it once.
-    pub(crate) fn wasi(&mut self) -> &mut WasiP1Ctx {
-        self.traffic.call();
-        let frozen = self.born.is_none();
-        let make = || Box::new(Wasi::new(&self.grants, &self.log, frozen));
-        let wasi = self.wasi.get_or_insert_with(make);
-        &mut wasi.context
-    }
-
-    /// Whether the job left what it was given as it was: no file open, and no stream closed.
-    pub(crate) fn left_wasi_as_given(&mut self) -> bool {
-        self.wasi.as_mut().is_none_or(|wasi| wasi.is_as_given())
-    }
-
-    /// Says what the guest left unfinished on its output.
+    /// Writes the unfinished lines of the output to the log.
     pub(crate) fn finish_output(&self) {
-        if let Some(wasi) = &self.wasi {
-            self.traffic.took(wasi.output.finish());
-        }
+        self.calls.io.count_out(self.wasi.finish_output());
     }
 }
 
-/// The time of one attempt.
-#[derive(Debug)]
-pub(crate) struct Clock {
-    pub(crate) started: Instant,
-    pub(crate) deadline: Instant,
-    /// The deadline in unix milliseconds, once it was asked for.
-    deadline_ms: Cell<Option<u64>>,
-}
-
-/// A ttr beyond this is as good as none: 100 years.
-const TTR_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
-
-impl Clock {
-    fn start(began: Instant, ttr: Duration) -> Self {
-        let deadline = began.checked_add(ttr.min(TTR_MAX)).unwrap_or(began);
-        Self { started: began, deadline, deadline_ms: Cell::new(None) }
+impl GuestState for Guest {
+    fn calls(&self) -> &CallState {
+        &self.calls
     }
 
-    /// The deadline in unix milliseconds, the same whenever it is asked for.
-    pub(crate) fn deadline_ms(&self) -> u64 {
-        let ms = self.deadline_ms.get();
-        let ms = ms.unwrap_or_else(|| unix_ms().saturating_add(millis(self.left())));
-        self.deadline_ms.set(Some(ms));
-        ms
+    fn calls_mut(&mut self) -> &mut CallState {
+        &mut self.calls
     }
 
-    /// What is left of the ttr.
-    pub(crate) fn left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+    fn grants(&self) -> &Arc<Grants> {
+        &self.grants
     }
 }
 
-/// Now, in unix milliseconds; 0 on a machine whose clock is before 1970.
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+impl HasJob for Guest {
+    fn job(&self) -> &JobState {
+        &self.job
+    }
+
+    fn job_mut(&mut self) -> &mut JobState {
+        &mut self.job
+    }
 }
 
-/// A duration in whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+impl HasLog for Guest {
+    fn log(&self) -> &JobLog {
+        &self.log
+    }
+}
+
+impl HasOutput for Guest {
+    fn output_mut(&mut self) -> &mut GuestOutput {
+        &mut self.output
+    }
+}
+
+impl HasSpans for Guest {
+    fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    fn spans_mut(&mut self) -> &mut Spans {
+        &mut self.spans
+    }
+}
+
+impl HasFollowUps for Guest {
+    fn follow_ups_mut(&mut self) -> &mut FollowUps {
+        &mut self.follow_ups
+    }
+}
+
+impl HasHttp for Guest {
+    fn http(&self) -> &HttpState {
+        &self.http
+    }
+
+    fn http_mut(&mut self) -> &mut HttpState {
+        &mut self.http
+    }
+
+    fn http_client(&self) -> Option<&HttpClient> {
+        self.services.http.as_ref()
+    }
+
+    fn reserve_memory(&self) -> MemoryReservation {
+        self.limiter.reservation()
+    }
+}
+
+impl HasKv for Guest {
+    fn seen_revisions(&self) -> &SeenRevisions {
+        &self.seen_revisions
+    }
+
+    fn seen_revisions_mut(&mut self) -> &mut SeenRevisions {
+        &mut self.seen_revisions
+    }
+
+    fn kv_store(&self) -> Option<&Arc<dyn KeyValue>> {
+        self.services.kv.as_ref()
+    }
+}
+
+impl HasWasi for Guest {
+    fn wasi(&mut self) -> &mut WasiP1Ctx {
+        self.calls.io.count_call();
+        self.wasi.context(&self.grants, &self.log, self.instance_clock)
+    }
+}
+
+impl HasInstanceClock for Guest {
+    fn instance_clock(&self) -> InstanceClock {
+        self.instance_clock
+    }
 }

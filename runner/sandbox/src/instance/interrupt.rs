@@ -1,22 +1,20 @@
-//! The way to end a guest from outside. Raising it is final: the first reason stands, and whoever
-//! looks or waits afterwards sees it.
+//! Interrupts a guest from outside. An interrupt is final: the first reason stays.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
-/// Why a guest is ended before it is done. Neither spends an attempt.
+/// Why a guest is interrupted. Neither reason spends an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterruptReason {
-    /// The lease is gone: another runner may have the job already.
+    /// The lease is lost: another runner may already have the job.
     LeaseLost,
-    /// The daemon stops and its drain time is over.
+    /// The daemon stops, and its drain timeout has expired.
     Shutdown,
 }
 
 impl InterruptReason {
-    /// The reason as a clause for people.
+    /// The reason as a text.
     pub fn describe(self) -> &'static str {
         match self {
             Self::LeaseLost => "interrupted: the lease was lost",
@@ -25,46 +23,36 @@ impl InterruptReason {
     }
 }
 
-/// A switch that ends the guest it was given to, at the next epoch tick (2 ms) or at once while the
-/// guest waits in a host call. One may serve many jobs. Clones are the same switch.
+/// Interrupts the guests that it was given to: at the next epoch tick (2 ms), or at once while a guest waits
+/// in a host call. One interrupt may serve many jobs. Clones are the same interrupt.
 #[derive(Debug, Clone, Default)]
-pub struct Interrupt(Arc<Switch>);
+pub struct Interrupt(Arc<InterruptState>);
 
 #[derive(Debug, Default)]
-struct Switch {
-    /// 0: not raised; else the reason plus one.
-    state: AtomicU8,
+struct InterruptState {
+    reason: OnceLock<InterruptReason>,
     raised: Notify,
 }
 
 impl Interrupt {
-    /// A switch that is not raised.
+    /// An interrupt that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends the guests that hold this switch. The first reason stands.
-    pub fn raise(&self, why: InterruptReason) {
-        let state = match why {
-            InterruptReason::LeaseLost => 1,
-            InterruptReason::Shutdown => 2,
-        };
-        // Only the first raise counts, so a failed exchange is as good as a done one.
-        if self.0.state.compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+    /// Interrupts the guests. The first reason stays.
+    pub fn raise(&self, reason: InterruptReason) {
+        if self.0.reason.set(reason).is_ok() {
             self.0.raised.notify_waiters();
         }
     }
 
-    /// The reason, once raised.
+    /// The reason, if the interrupt is raised.
     pub fn reason(&self) -> Option<InterruptReason> {
-        match self.0.state.load(Ordering::Acquire) {
-            0 => None,
-            1 => Some(InterruptReason::LeaseLost),
-            _ => Some(InterruptReason::Shutdown),
-        }
+        self.0.reason.get().copied()
     }
 
-    /// Waits until it is raised.
+    /// Waits until the interrupt is raised.
     pub(crate) async fn raised(&self) -> InterruptReason {
         loop {
             let mut notified = std::pin::pin!(self.0.raised.notified());
@@ -82,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_stands() {
+    fn the_first_reason_stays() {
         let interrupt = Interrupt::new();
         assert_eq!(interrupt.reason(), None);
         interrupt.clone().raise(InterruptReason::LeaseLost);
@@ -91,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_woken() {
+    async fn a_raised_interrupt_wakes_a_waiting_task() {
         let interrupt = Interrupt::new();
         let waiter = tokio::spawn({
             let interrupt = interrupt.clone();

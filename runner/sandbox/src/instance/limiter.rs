@@ -1,43 +1,44 @@
-//! What one instance holds. The meter sits between the guest and the pool: no byte of memory is granted
-//! past the topic's limit or the budget of all, every refusal is remembered for the failure's class, and
-//! what was granted goes back when the instance ends.
+//! The limiter of one instance. It grants no memory beyond the topic's limit or the common budget. It
+//! remembers a refusal, which determines the class of a failure. It returns all memory when the instance
+//! ends.
 
 use std::sync::Arc;
 
 use wasmtime::ResourceLimiter;
 
 use crate::limits::{Limits, TABLES_PER_MODULE};
-use crate::memory_budget::{Account, Share};
+use crate::memory_budget::{MemoryAccount, MemoryReservation};
 
 /// Why a growth of memory was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// To so many bytes: over the topic's limit, or the module's own maximum.
+pub(crate) enum MemoryRefusal {
+    /// This many bytes exceed the topic's limit, or the module's own maximum.
     OverLimit(usize),
-    /// The machine has no more.
+    /// The operating system refused it.
     ByMachine,
 }
 
-/// Counts what one instance has, and refuses what is over its limits.
+/// Counts the resources of one instance, and enforces their limits.
 #[derive(Debug)]
-pub(crate) struct Meter {
-    account: Arc<Account>,
+pub(crate) struct Limiter {
+    account: Arc<MemoryAccount>,
     memory_max: usize,
     tables_max: usize,
-    /// The linear memory granted, in bytes, and what it was before the last growth.
+    /// The granted linear memory, in bytes.
     memory: usize,
+    /// The same before the last growth.
     memory_before: usize,
-    /// Taken from the budget for the instance's first memory.
+    /// Bytes that were taken from the budget for the initial memory, before it was granted.
     prepaid: usize,
-    /// The largest linear memory granted, in bytes.
+    /// The largest linear memory that was granted in this job, in bytes.
     pub(crate) memory_peak: usize,
     tables: usize,
     /// The last refused growth of memory.
-    pub(crate) refused: Option<Refusal>,
+    pub(crate) refused: Option<MemoryRefusal>,
 }
 
-impl Meter {
-    pub(crate) fn new(limits: &Limits, account: Arc<Account>) -> Self {
+impl Limiter {
+    pub(crate) fn new(limits: &Limits, account: Arc<MemoryAccount>) -> Self {
         Self {
             account,
             memory_max: limits.memory,
@@ -51,54 +52,54 @@ impl Meter {
         }
     }
 
-    /// The limit of memory, in bytes: the topic's, or what one handler may have of all if that is lower.
+    /// The memory limit, in bytes: that of the topic, or that of a handler in the budget if it is lower.
     pub(crate) fn memory_max(&self) -> usize {
         self.memory_max.min(self.account.max())
     }
 
-    /// A share of the budget, for what the host holds for the guest beside its memory.
-    pub(crate) fn share(&self) -> Share {
-        Share::of(Arc::clone(&self.account))
+    /// An empty reservation of the budget, for what the host holds for the guest.
+    pub(crate) fn reservation(&self) -> MemoryReservation {
+        MemoryReservation::new(Arc::clone(&self.account))
     }
 
-    /// Counts what was taken from the budget for the instance's first memory.
+    /// Records bytes that were taken from the budget for the initial memory.
     pub(crate) fn prepay(&mut self, bytes: usize) {
         self.prepaid = bytes;
     }
 
-    /// Bytes that the instance holds of the budget.
+    /// Bytes of the budget that the instance holds.
     pub(crate) fn held(&self) -> usize {
         self.memory + self.prepaid
     }
 
-    /// Whether the instance has grown so far that it should not live on: beyond half of its limit.
-    pub(crate) fn is_grown(&self) -> bool {
+    /// Whether the instance uses more than half of its limit. Such an instance is not kept for another job.
+    pub(crate) fn has_grown(&self) -> bool {
         self.memory > self.memory_max / 2
     }
 
-    /// Begins to count for the next job; what the instance holds stays held.
-    pub(crate) fn start_over(&mut self) {
+    /// Resets the counters of a job. The memory stays with the instance.
+    pub(crate) fn begin_job(&mut self) {
         self.memory_peak = self.memory;
         self.refused = None;
     }
 }
 
-impl Drop for Meter {
+impl Drop for Limiter {
     fn drop(&mut self) {
-        self.account.give_back(self.held());
+        self.account.release(self.held());
     }
 }
 
-impl ResourceLimiter for Meter {
+impl ResourceLimiter for Limiter {
     fn memory_growing(
         &mut self,
         current: usize,
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        // What all together could never have is over the limit too: no wait would help.
+        // A size that the whole budget could never satisfy is over the limit too: waiting would not help.
         if desired > self.memory_max().min(maximum.unwrap_or(usize::MAX)) {
-            self.refused = Some(Refusal::OverLimit(desired));
+            self.refused = Some(MemoryRefusal::OverLimit(desired));
             return Ok(false);
         }
         let more = desired.saturating_sub(current);
@@ -111,9 +112,9 @@ impl ResourceLimiter for Meter {
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.account.give_back(self.memory - self.memory_before);
+        self.account.release(self.memory - self.memory_before);
         self.memory = self.memory_before;
-        self.refused = Some(Refusal::ByMachine);
+        self.refused = Some(MemoryRefusal::ByMachine);
         Ok(())
     }
 
@@ -147,80 +148,83 @@ impl ResourceLimiter for Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory_budget::Budget;
+    use crate::memory_budget::MemoryBudget;
 
-    fn budget(max: usize) -> (Arc<Budget>, Arc<Account>) {
-        let budget = Arc::new(Budget::default());
+    fn budget(max: usize) -> (Arc<MemoryBudget>, Arc<MemoryAccount>) {
+        let budget = Arc::new(MemoryBudget::default());
         budget.limit(max);
-        let account = Arc::new(Account::of(Arc::clone(&budget)));
+        let account = Arc::new(MemoryAccount::new(Arc::clone(&budget)));
         (budget, account)
     }
 
-    fn meter(limits: Limits) -> Meter {
-        Meter::new(&limits, budget(usize::MAX).1)
+    fn limiter(limits: Limits) -> Limiter {
+        Limiter::new(&limits, budget(usize::MAX).1)
     }
 
     #[test]
-    fn the_meter_grants_up_to_the_limit_and_remembers_a_refusal() {
-        let mut meter = meter(Limits { memory: 100, ..Limits::default() });
-        assert!(meter.memory_growing(0, 100, None).unwrap());
-        assert_eq!((meter.memory_peak, meter.refused), (100, None));
-        assert!(!meter.memory_growing(100, 101, None).unwrap());
-        assert_eq!((meter.memory_peak, meter.refused), (100, Some(Refusal::OverLimit(101))));
-        meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
-        assert_eq!(meter.refused, Some(Refusal::ByMachine));
+    fn the_limiter_grants_up_to_the_limit_and_remembers_a_refusal() {
+        let mut limiter = limiter(Limits { memory: 100, ..Limits::default() });
+        assert!(limiter.memory_growing(0, 100, None).unwrap());
+        assert_eq!((limiter.memory_peak, limiter.refused), (100, None));
+        assert!(!limiter.memory_growing(100, 101, None).unwrap());
+        assert_eq!(
+            (limiter.memory_peak, limiter.refused),
+            (100, Some(MemoryRefusal::OverLimit(101)))
+        );
+        limiter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
+        assert_eq!(limiter.refused, Some(MemoryRefusal::ByMachine));
     }
 
     #[test]
-    fn what_it_holds_is_taken_from_the_budget_and_given_back() {
+    fn memory_is_taken_from_the_budget_and_returned() {
         let (budget, account) = budget(171);
-        let mut meter = Meter::new(&Limits::default(), Arc::clone(&account));
-        assert!(!meter.memory_growing(0, 151, None).unwrap());
-        assert_eq!(meter.refused.take(), Some(Refusal::OverLimit(151)));
+        let mut limiter = Limiter::new(&Limits::default(), Arc::clone(&account));
+        assert!(!limiter.memory_growing(0, 151, None).unwrap());
+        assert_eq!(limiter.refused.take(), Some(MemoryRefusal::OverLimit(151)));
         account.take(1).unwrap();
-        assert!(meter.memory_growing(0, 100, None).unwrap());
-        assert!(meter.memory_growing(100, 150, None).is_err());
-        account.give_back(1);
-        assert_eq!((budget.held(), meter.refused), (100, None));
-        assert!(meter.memory_growing(100, 150, None).unwrap());
-        meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
+        assert!(limiter.memory_growing(0, 100, None).unwrap());
+        assert!(limiter.memory_growing(100, 150, None).is_err());
+        account.release(1);
+        assert_eq!((budget.held(), limiter.refused), (100, None));
+        assert!(limiter.memory_growing(100, 150, None).unwrap());
+        limiter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
         assert_eq!(budget.held(), 100);
-        drop(meter);
+        drop(limiter);
         assert_eq!(budget.held(), 0);
     }
 
     #[test]
-    fn what_is_paid_for_is_not_paid_twice() {
+    fn prepaid_memory_is_not_taken_twice() {
         let (budget, account) = budget(171);
-        let mut meter = Meter::new(&Limits::default(), Arc::clone(&account));
+        let mut limiter = Limiter::new(&Limits::default(), Arc::clone(&account));
         account.take(100).unwrap();
-        meter.prepay(100);
-        assert!(meter.memory_growing(0, 90, None).unwrap());
+        limiter.prepay(100);
+        assert!(limiter.memory_growing(0, 90, None).unwrap());
         assert_eq!(budget.held(), 100);
-        assert!(meter.memory_growing(90, 150, None).unwrap());
+        assert!(limiter.memory_growing(90, 150, None).unwrap());
         assert_eq!(budget.held(), 150);
-        drop(meter);
+        drop(limiter);
         assert_eq!(budget.held(), 0);
     }
 
     #[test]
-    fn an_instance_is_grown_beyond_half_of_its_limit() {
-        let mut meter = meter(Limits { memory: 100, ..Limits::default() });
-        assert!(meter.memory_growing(0, 50, None).unwrap());
-        assert!(!meter.is_grown());
-        assert!(meter.memory_growing(50, 51, None).unwrap());
-        assert!(meter.is_grown());
-        assert!(!meter.memory_growing(51, 101, None).unwrap());
-        meter.start_over();
-        assert_eq!((meter.memory_peak, meter.refused), (51, None));
+    fn an_instance_has_grown_beyond_half_of_its_limit() {
+        let mut limiter = limiter(Limits { memory: 100, ..Limits::default() });
+        assert!(limiter.memory_growing(0, 50, None).unwrap());
+        assert!(!limiter.has_grown());
+        assert!(limiter.memory_growing(50, 51, None).unwrap());
+        assert!(limiter.has_grown());
+        assert!(!limiter.memory_growing(51, 101, None).unwrap());
+        limiter.begin_job();
+        assert_eq!((limiter.memory_peak, limiter.refused), (51, None));
     }
 
     #[test]
     fn tables_count_together() {
-        let mut meter = meter(Limits { tables: 10, ..Limits::default() });
-        assert!(meter.table_growing(0, 6, None).unwrap());
-        assert!(!meter.table_growing(0, 5, None).unwrap());
-        assert!(meter.table_growing(6, 10, None).unwrap());
-        assert!(!meter.table_growing(10, 11, None).unwrap());
+        let mut limiter = limiter(Limits { tables: 10, ..Limits::default() });
+        assert!(limiter.table_growing(0, 6, None).unwrap());
+        assert!(!limiter.table_growing(0, 5, None).unwrap());
+        assert!(limiter.table_growing(6, 10, None).unwrap());
+        assert!(!limiter.table_growing(10, 11, None).unwrap());
     }
 }

@@ -1,15 +1,15 @@
-//! Which pages of memory this process has made its own: asked of the kernel, which knows (PAGEMAP_SCAN, since
-//! Linux 6.7). A page that is not among them is as it was mapped: nobody has written to it.
+//! Which pages of a memory are private to this process, as the kernel reports them (PAGEMAP_SCAN, since
+//! Linux 6.7). A page that is not private has not been written since it was mapped.
 
 use std::fs::File;
 use std::ops::Range;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// Stretches of pages that are asked for at once.
-const AT_ONCE: usize = 64;
-/// What the kernel says of a page: it is there, it is swapped out or on its way elsewhere, it is that of a
-/// file, it is the one page of zeros that all share.
+/// How many ranges of pages one call of the kernel returns.
+const REGIONS_PER_CALL: usize = 64;
+/// The kernel's page categories: a page of a file, present, swapped out or being moved, and the shared page
+/// of zeros.
 const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
@@ -47,21 +47,21 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 pub(crate) struct PageMap(File);
 
 impl PageMap {
-    /// None where the kernel does not tell, as before 6.7.
+    /// `None` if the kernel does not support the scan, as before 6.7.
     pub(crate) fn open() -> Option<Self> {
         let map = Self(File::open("/proc/self/pagemap").ok()?);
-        map.scan(0, 0, &mut [Region::default(); AT_ONCE]).is_some().then_some(map)
+        map.scan(0, 0, &mut [Region::default(); REGIONS_PER_CALL]).is_some().then_some(map)
     }
 
-    /// The pages of `memory`, which begins and ends with a page, that are this process's own: as ranges of
-    /// `memory`, in their order. None if they come to more than `most` bytes, or if the kernel does not say.
-    pub(crate) fn own(&self, memory: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
+    /// The private pages of `memory`, as ascending ranges of it. `memory` must begin and end at a page
+    /// boundary. `None` if they have more than `most` bytes together, or if the kernel reports an error.
+    pub(crate) fn private(&self, memory: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
         let base = memory.as_ptr().addr();
         let end = (base + memory.len()) as u64;
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut next = base as u64;
         while next < end {
-            let mut regions = [Region::default(); AT_ONCE];
+            let mut regions = [Region::default(); REGIONS_PER_CALL];
             let walked_to = self.scan(next, end, &mut regions)?;
             for region in regions.iter().take_while(|region| region.end > 0) {
                 let start = usize::try_from(region.start).ok()?.checked_sub(base)?;
@@ -77,10 +77,10 @@ impl PageMap {
         Some(found)
     }
 
-    /// Fills `regions` from its start with the own pages from `start` to `end`, and answers how far it looked.
-    /// A page that is swapped out, or being moved, is somebody's own like one that is there.
-    #[expect(unsafe_code, reason = "a question to the kernel for which no library has a call")]
-    fn scan(&self, start: u64, end: u64, regions: &mut [Region; AT_ONCE]) -> Option<u64> {
+    /// Fills `regions` with the private pages between `start` and `end`, and returns where the scan stopped.
+    /// A page that is swapped out or being moved counts as private.
+    #[expect(unsafe_code, reason = "no library wraps this ioctl")]
+    fn scan(&self, start: u64, end: u64, regions: &mut [Region; REGIONS_PER_CALL]) -> Option<u64> {
         let mut scan = Scan {
             size: size_of::<Scan>() as u64,
             flags: 0,
@@ -88,15 +88,15 @@ impl PageMap {
             end,
             walk_end: 0,
             regions: regions.as_mut_ptr().expose_provenance() as u64,
-            regions_len: AT_ONCE as u64,
+            regions_len: REGIONS_PER_CALL as u64,
             max_pages: 0,
             category_inverted: FILE | ZERO,
             category_mask: FILE | ZERO,
             category_anyof_mask: PRESENT | SWAPPED,
             return_mask: 0,
         };
-        // SAFETY: the number and the layout are the kernel's own. It writes `walk_end`, and as many entries of
-        // `regions` as there are at most; it changes no page, for no flag asks it to.
+        // SAFETY: the request number and the layout are those of linux/fs.h. The kernel writes `walk_end`
+        // and at most `regions_len` entries of `regions`. Without flags it changes no page.
         unsafe { ioctl(&self.0, Updater::<PAGEMAP_SCAN, Scan>::new(&mut scan)) }.ok()?;
         Some(scan.walk_end)
     }
@@ -108,13 +108,13 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// Whole pages that nobody has touched.
-    #[expect(unsafe_code, reason = "a mapping of its own, as the pool has them")]
+    /// Whole pages that were never touched.
+    #[expect(unsafe_code, reason = "maps memory as the instance pool does")]
     fn untouched(pages: usize) -> &'static mut [u8] {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let length = pages * PAGE;
-        // SAFETY: a new mapping, that nothing else points to and nobody unmaps.
+        // SAFETY: the mapping is new, nothing else points to it, and it is never unmapped.
         unsafe {
             let start = mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE)
                 .unwrap();
@@ -123,29 +123,29 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_were_written_are_own_and_others_are_not() {
+    fn only_written_pages_are_private() {
         let Some(map) = PageMap::open() else { return };
         let memory = untouched(1_000);
-        assert_eq!(map.own(memory, 0), Some(Vec::new()));
-        // What is only read stays the page of zeros that all share.
+        assert_eq!(map.private(memory, 0), Some(Vec::new()));
+        // A page that is only read stays the shared page of zeros.
         assert_eq!(memory.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 0);
-        assert_eq!(map.own(memory, 0), Some(Vec::new()));
+        assert_eq!(map.private(memory, 0), Some(Vec::new()));
         memory[PAGE] = 1;
         memory[2 * PAGE] = 0;
         memory[1_000 * PAGE - 1] = 1;
         let wanted = vec![PAGE..3 * PAGE, 999 * PAGE..1_000 * PAGE];
-        assert_eq!(map.own(memory, 3 * PAGE), Some(wanted));
-        assert_eq!(map.own(memory, 3 * PAGE - 1), None);
+        assert_eq!(map.private(memory, 3 * PAGE), Some(wanted));
+        assert_eq!(map.private(memory, 3 * PAGE - 1), None);
     }
 
     #[test]
-    fn more_stretches_than_are_asked_for_at_once_are_all_found() {
+    fn more_ranges_than_one_call_returns_are_all_found() {
         let Some(map) = PageMap::open() else { return };
         let memory = untouched(1_000);
         for page in (0..1_000).step_by(2) {
             memory[page * PAGE] = 1;
         }
-        let found = map.own(memory, usize::MAX).unwrap();
+        let found = map.private(memory, usize::MAX).unwrap();
         let wanted: Vec<_> =
             (0..1_000).step_by(2).map(|page| page * PAGE..(page + 1) * PAGE).collect();
         assert_eq!(found, wanted);

@@ -1,11 +1,12 @@
-//! Puts an instance that started from a snapshot back to its start, so that the next job finds in it what it
-//! would find in a new one, byte for byte. A new one is mapped afresh, and each page that a guest touches has
-//! to be faulted in again: ten times what copying those pages back takes.
+//! Resets an instance to its snapshot, so that the next job finds exactly the state of a new instance.
 //!
-//! A module of which there is a snapshot changes nothing but its memory and its mutable globals: one that
-//! writes tables or drops segments is refused. All globals are put back, and all pages that are the
-//! instance's own; the others are still those of the image. An instance of which that is not certain, or
-//! that has grown, runs no further job.
+//! A new instance is mapped afresh, and every page that its job touches is faulted in. Copying the few pages
+//! that a job has written is cheaper.
+//!
+//! A module with a snapshot can change only its memory and its mutable globals: one that writes tables or
+//! drops segments is refused at load. A reset writes all globals, and all pages that are private to the
+//! instance; every other page still is the page of the image. If a reset is not certain to be complete, or
+//! the memory has grown, the instance runs no further job.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -14,51 +15,57 @@ use wasmtime::{Extern, Global, Memory, Module, ModuleExport, Store, Val};
 
 use crate::instance::guest::Guest;
 use crate::instance::page_map::PageMap;
-use crate::module::snapshot;
 
-/// Bytes of own pages with which an instance is worth to be put back. It keeps them while it waits.
-const OWN_MAX: usize = 1 << 20;
+/// The prefix of the names under which the module of a snapshot exports its mutable globals. Wizer chooses
+/// these names, and refuses a module that uses them itself.
+const GLOBALS: &str = "__wizer_global_";
+/// The name under which it exports its memory.
+const MEMORY: &str = "__wizer_memory_0";
 
-/// Where all instances of one module start.
-pub(crate) struct Origin {
+/// Instances with more private memory than this are discarded instead of reset, in bytes. A waiting
+/// instance keeps its private memory.
+const PRIVATE_MAX: usize = 1 << 20;
+
+/// The state in which all instances of one snapshot start.
+pub(crate) struct SnapshotImage {
     pages: PageMap,
     memory: Option<ModuleExport>,
     globals: Vec<ModuleExport>,
-    start: OnceLock<Start>,
+    initial: OnceLock<InitialState>,
 }
 
-/// What a new instance holds.
-struct Start {
-    /// Its memory up to the last byte that is not zero.
+/// What a new instance contains.
+struct InitialState {
+    /// The memory up to the last byte that is not zero.
     memory: Vec<u8>,
-    /// Bytes of its memory.
+    /// The size of the memory, in bytes.
     size: usize,
     globals: Vec<Val>,
 }
 
-/// What can change of one instance.
-pub(crate) struct Parts {
+/// The parts of one instance that a job can change.
+pub(crate) struct Resettable {
     memory: Option<Memory>,
     globals: Vec<Global>,
 }
 
-impl Origin {
-    /// That of the module of a snapshot. None where the kernel does not tell which pages were written.
+impl SnapshotImage {
+    /// The image of a snapshot's module. `None` if the kernel cannot report which pages were written.
     pub(crate) fn of(module: &Module) -> Option<Self> {
         let pages = PageMap::open()?;
         let names = module.exports().map(|export| export.name());
-        let globals = names.filter(|name| name.starts_with(snapshot::GLOBALS));
+        let globals = names.filter(|name| name.starts_with(GLOBALS));
         let globals = globals.map(|name| module.get_export_index(name)).collect::<Option<_>>()?;
-        let memory = module.get_export_index(snapshot::MEMORY);
-        Some(Self { pages, memory, globals, start: OnceLock::new() })
+        let memory = module.get_export_index(MEMORY);
+        Some(Self { pages, memory, globals, initial: OnceLock::new() })
     }
 
-    /// Looks at an instance that has run nothing yet. The first one of all is read through, some MiB.
-    pub(crate) fn look(
+    /// Inspects an instance that has not run yet. The first call copies its memory, some MiB.
+    pub(crate) fn inspect(
         &self,
         store: &mut Store<Guest>,
         instance: &wasmtime::Instance,
-    ) -> Option<Parts> {
+    ) -> Option<Resettable> {
         let mut export = |export: &ModuleExport| instance.get_module_export(&mut *store, export);
         let memory = match self.memory.as_ref().map(&mut export) {
             None => None,
@@ -70,41 +77,41 @@ impl Origin {
             let Some(Extern::Global(global)) = export(global) else { return None };
             globals.push(global);
         }
-        let parts = Parts { memory, globals };
-        self.start.get_or_init(|| Start::read(store, &parts));
+        let parts = Resettable { memory, globals };
+        self.initial.get_or_init(|| InitialState::read(store, &parts));
         Some(parts)
     }
 
-    /// Puts an instance back. Answers whether it is as it was when [`look`](Self::look) saw it; if not, it
-    /// must not be used again.
-    pub(crate) fn put_back(&self, store: &mut Store<Guest>, parts: &Parts) -> bool {
-        let Some(start) = self.start.get() else { return false };
+    /// Resets an instance. Returns whether its state is the one that [`inspect`](Self::inspect) saw. If not,
+    /// the instance must not be used again.
+    pub(crate) fn reset(&self, store: &mut Store<Guest>, parts: &Resettable) -> bool {
+        let Some(initial) = self.initial.get() else { return false };
         if let Some(memory) = parts.memory {
             let memory = memory.data_mut(&mut *store);
-            if memory.len() != start.size {
+            if memory.len() != initial.size {
                 return false;
             }
-            let Some(own) = self.pages.own(memory, OWN_MAX) else { return false };
-            own.into_iter().for_each(|range| start.restore(memory, range));
+            let Some(private) = self.pages.private(memory, PRIVATE_MAX) else { return false };
+            private.into_iter().for_each(|range| initial.restore(memory, range));
         }
-        let mut globals = parts.globals.iter().zip(&start.globals);
+        let mut globals = parts.globals.iter().zip(&initial.globals);
         globals.all(|(global, value)| global.set(&mut *store, *value).is_ok())
     }
 }
 
-impl Start {
-    fn read(store: &mut Store<Guest>, parts: &Parts) -> Self {
+impl InitialState {
+    fn read(store: &mut Store<Guest>, parts: &Resettable) -> Self {
         let globals = parts.globals.iter().map(|global| global.get(&mut *store)).collect();
         let memory = parts.memory.map_or(&[][..], |memory| memory.data(&*store));
         let used = memory.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         Self { memory: memory[..used].to_vec(), size: memory.len(), globals }
     }
 
-    /// Writes what was there at first over a range of the memory.
+    /// Writes the initial content of a range.
     fn restore(&self, memory: &mut [u8], range: Range<usize>) {
         let used = self.memory.len().clamp(range.start, range.end);
-        let kept = self.memory.get(range.start..used).unwrap_or_default();
-        memory[range.start..used].copy_from_slice(kept);
+        let initial = self.memory.get(range.start..used).unwrap_or_default();
+        memory[range.start..used].copy_from_slice(initial);
         memory[used..range.end].fill(0);
     }
 }

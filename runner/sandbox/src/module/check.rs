@@ -1,28 +1,25 @@
-//! A module as it is before it is compiled: looked over section by section, so that what cannot be a
-//! handler is refused with its remedy, and before any work is spent on it.
+//! Checks a module section by section before it is compiled. A module that cannot be a handler is refused
+//! with a remedy, before any work is spent on it.
 
 use wasmparser::{
     BinaryReaderError, Encoding, Export, ExternalKind, Import, MemoryType, Parser, Payload, TypeRef,
 };
 
-use crate::imports::abi;
-use crate::imports::assemblyscript;
-use crate::imports::http;
-use crate::imports::kv;
-use crate::imports::push;
-use crate::imports::wasi;
-use crate::limits::{Grants, Limits, TABLES_PER_MODULE};
-use crate::module::error::LoadError;
-use crate::module::missing::{Grant, Missing};
+use super::capabilities::{Capability, MissingCapabilities};
+use super::error::LoadError;
+use crate::grants::Grants;
+use crate::imports;
+use crate::limits::{Limits, TABLES_PER_MODULE};
 
-/// Functions a module may have. Go's largest handlers have some ten thousands; each costs the compiler
-/// about 100 µs and 5 KiB.
+/// How many functions a module may have. Large handlers of Go have some ten thousand. Each function costs
+/// the compiler about 100 µs and 5 KiB.
 const FUNCTIONS_MAX: u32 = 100_000;
 
-/// What the sections say, as far as it matters here.
+/// What the sections contain, as far as the check uses it.
 #[derive(Default)]
 struct Outline {
     memories: Vec<MemoryType>,
+    /// The initial size of each table, in elements.
     tables: Vec<u64>,
     functions: u32,
     imported_functions: u32,
@@ -31,14 +28,13 @@ struct Outline {
     exports_memory: bool,
     exports_handle: bool,
     exports_start: bool,
-    missing: Missing,
+    missing: MissingCapabilities,
 }
 
-/// Checks a binary module against the ABI and the topic's limits and grants, as far as its sections
-/// tell.
-pub(crate) fn check(binary: &[u8], limits: &Limits, grants: &Grants) -> Result<(), LoadError> {
+/// Checks a binary module against the ABI, and against the topic's limits and grants.
+pub(super) fn check(binary: &[u8], limits: &Limits, grants: &Grants) -> Result<(), LoadError> {
     let outline = read(binary, grants)?;
-    if !outline.missing.is_nothing() {
+    if !outline.missing.is_empty() {
         return Err(LoadError::NotGranted(outline.missing));
     }
     if outline.functions > FUNCTIONS_MAX {
@@ -59,32 +55,32 @@ pub(crate) fn check(binary: &[u8], limits: &Limits, grants: &Grants) -> Result<(
 }
 
 fn read(binary: &[u8], grants: &Grants) -> Result<Outline, LoadError> {
-    let bad = |error: BinaryReaderError| malformed(&error, binary.len());
+    let malformed = |error: BinaryReaderError| malformed(&error, binary.len());
     let mut outline = Outline::default();
     for payload in Parser::new(0).parse_all(binary) {
-        match payload.map_err(bad)? {
+        match payload.map_err(malformed)? {
             Payload::Version { encoding: Encoding::Component, .. } => {
                 return Err(LoadError::Component);
             }
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
-                    outline.import(import.map_err(bad)?, grants)?;
+                    outline.add_import(import.map_err(malformed)?, grants)?;
                 }
             }
             Payload::FunctionSection(section) => outline.functions = section.count(),
             Payload::TableSection(section) => {
                 for table in section {
-                    outline.tables.push(table.map_err(bad)?.ty.initial);
+                    outline.tables.push(table.map_err(malformed)?.ty.initial);
                 }
             }
             Payload::MemorySection(section) => {
                 for memory in section {
-                    outline.memories.push(memory.map_err(bad)?);
+                    outline.memories.push(memory.map_err(malformed)?);
                 }
             }
             Payload::ExportSection(section) => {
                 for export in section {
-                    outline.export(export.map_err(bad)?)?;
+                    outline.add_export(export.map_err(malformed)?)?;
                 }
             }
             _ => {}
@@ -94,17 +90,17 @@ fn read(binary: &[u8], grants: &Grants) -> Result<Outline, LoadError> {
 }
 
 fn malformed(error: &BinaryReaderError, size: usize) -> LoadError {
-    // The parser's word for "more bytes are needed"; sections promise their length beforehand.
+    // The parser has no other mark for a module that is cut off.
     if error.message().starts_with("unexpected end") {
-        LoadError::Truncated(size)
+        LoadError::Truncated { size }
     } else {
-        LoadError::Invalid(error.to_string())
+        LoadError::Invalid { reason: error.to_string() }
     }
 }
 
 impl Outline {
-    /// Takes one import, or refuses it by name. WASI's own names are the linker's to know.
-    fn import(&mut self, import: Import<'_>, grants: &Grants) -> Result<(), LoadError> {
+    /// Adds an import, or refuses it by its name.
+    fn add_import(&mut self, import: Import<'_>, grants: &Grants) -> Result<(), LoadError> {
         let (module, name) = (import.module.to_owned(), import.name.to_owned());
         match import.ty {
             TypeRef::Memory(memory) if memory.shared => return Err(LoadError::SharedMemory),
@@ -112,27 +108,24 @@ impl Outline {
             TypeRef::Func(_) => self.imported_functions += 1,
             _ => return Err(LoadError::UnknownImport { module, name }),
         }
-        match takes_pointer(import.module, import.name) {
-            None => Err(LoadError::UnknownImport { module, name }),
-            Some(pointer) => {
-                if import.module == abi::NAMESPACE
-                    && let Some(grant) = lacks(import.name, grants)
-                {
-                    self.missing.add(format!("{module}.{name}"), grant);
-                }
-                if pointer && self.pointer_import.is_none() {
-                    self.pointer_import = Some(format!("the import {module}.{name}"));
-                }
-                Ok(())
-            }
+        let Some(takes_pointer) = imports::takes_pointer(import.module, import.name) else {
+            return Err(LoadError::UnknownImport { module, name });
+        };
+        if let Some(capability) = Capability::missing_for(import.module, import.name, grants) {
+            self.missing.add(format!("{module}.{name}"), capability);
         }
+        if takes_pointer && self.pointer_import.is_none() {
+            self.pointer_import = Some(format!("the import {module}.{name}"));
+        }
+        Ok(())
     }
 
-    /// Takes one export. What the host calls must be the guest's own: a function of the host that is
-    /// passed on runs in no instance, so it would find no memory, and its failure would be nobody's.
-    fn export(&mut self, export: Export<'_>) -> Result<(), LoadError> {
-        let called = matches!(export.name, "handle" | "alloc" | "_initialize");
-        if called && export.kind == ExternalKind::Func && export.index < self.imported_functions {
+    /// Adds an export. The functions that the host calls must be defined in the module: an imported
+    /// function runs outside of any instance, without a memory.
+    fn add_export(&mut self, export: Export<'_>) -> Result<(), LoadError> {
+        let is_called = matches!(export.name, "handle" | "alloc" | "_initialize");
+        if is_called && export.kind == ExternalKind::Func && export.index < self.imported_functions
+        {
             return Err(LoadError::ExportedImport { name: export.name.to_owned() });
         }
         match (export.name, export.kind) {
@@ -145,32 +138,6 @@ impl Outline {
     }
 }
 
-/// The grant that an import of `duebox_v1` needs, if it is not there.
-fn lacks(name: &str, grants: &Grants) -> Option<Grant> {
-    let (grant, is_there) = match name {
-        push::NAME => (Grant::Push, grants.push.is_some()),
-        _ if name.starts_with(http::PREFIX) => (Grant::Http, grants.http.is_some()),
-        _ if name.starts_with(kv::PREFIX) => (Grant::Kv, grants.kv),
-        _ => return None,
-    };
-    (!is_there).then_some(grant)
-}
-
-/// Whether an import takes a pointer; `None` if there is no such import.
-fn takes_pointer(module: &str, name: &str) -> Option<bool> {
-    let listed = |imports: &[(&str, bool)]| {
-        imports.iter().find(|(known, _)| *known == name).map(|(_, pointer)| *pointer)
-    };
-    match module {
-        abi::NAMESPACE => listed(&abi::IMPORTS)
-            .or_else(|| listed(&http::IMPORTS))
-            .or_else(|| listed(&kv::IMPORTS)),
-        assemblyscript::NAMESPACE => listed(&assemblyscript::IMPORTS),
-        wasi::NAMESPACE => Some(name != "proc_exit"),
-        _ => None,
-    }
-}
-
 fn check_memories(memories: &[MemoryType], limits: &Limits) -> Result<(), LoadError> {
     if memories.iter().any(|memory| memory.shared) {
         return Err(LoadError::SharedMemory);
@@ -179,7 +146,7 @@ fn check_memories(memories: &[MemoryType], limits: &Limits) -> Result<(), LoadEr
         return Err(LoadError::Memory64);
     }
     if memories.len() > 1 {
-        return Err(LoadError::Memories(memories.len()));
+        return Err(LoadError::Memories { count: memories.len() });
     }
     let page = |memory: &MemoryType| 1_u64 << memory.page_size_log2.unwrap_or(16).min(16);
     let size = memories.first().map_or(0, |memory| memory.initial.saturating_mul(page(memory)));

@@ -1,160 +1,176 @@
-//! From a module's file to code that can run. A short-lived engine compiles, and only its finished
-//! code enters the engine that runs jobs: wasmtime 48 keeps what its compiler allocated for as long
-//! as the engine lives, so an engine that both compiles and runs would grow with every reload. With a
-//! cache, what was compiled once is not compiled again.
+//! Compiles modules.
+//!
+//! A short-lived engine compiles, and only the finished code enters the engine that runs jobs. Wasmtime 48
+//! keeps the allocations of its compiler for the lifetime of the engine, so an engine that both compiles and
+//! runs would grow with every reload. With a cache, a module is compiled only once.
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::io;
 
 use wasmtime::{Engine, Module};
 
+use super::cache::{CacheKey, ModuleCache};
+use super::engine_context::EngineContext;
+use super::error::LoadError;
+use super::{check, snapshot};
 use crate::digest::Digest;
 use crate::engine;
-use crate::instance::reset::Origin;
-use crate::limits::{Grants, Limits};
-use crate::module::cache::{Cache, Key};
-use crate::module::check as module;
-use crate::module::engine_context::Room;
-use crate::module::error::{LoadError, SandboxError};
-use crate::module::snapshot;
+use crate::error::SandboxError;
+use crate::grants::Grants;
+use crate::instance::reset::SnapshotImage;
+use crate::limits::Limits;
 
-/// The longest line of a module's text that is quoted, in characters.
+/// The longest line of an error in a module's text that is shown, in characters.
 const TEXT_LINE_MAX: usize = 120;
 
-/// How much nicer compile threads are than the daemon, and the nicest a thread can be.
-const COMPILE_NICER: i32 = 5;
+/// What compile threads add to the nice value of the daemon.
+const COMPILE_NICE: i32 = 5;
 const NICE_MAX: i32 = 19;
 
-/// A module that can run.
-pub(crate) struct Compiled {
-    pub(crate) module: Module,
-    /// Where its instances start, if that is a snapshot to which they can be put back.
-    pub(crate) origin: Option<Origin>,
+/// A module's file with the limits and grants of its topic.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) digest: Digest,
+    pub(crate) limits: &'a Limits,
+    pub(crate) grants: &'a Grants,
 }
 
-/// Compiles modules, on a bounded number of threads however many are loaded at once.
+/// A compiled module.
+pub(crate) struct Compiled {
+    pub(crate) module: Module,
+    /// The state to which instances can be reset, if the module starts from a snapshot.
+    pub(crate) image: Option<SnapshotImage>,
+}
+
+/// Compiles modules on a bounded number of threads, however many are loaded at the same time.
 pub(crate) struct Compiler {
     threads: rayon::ThreadPool,
-    cache: Option<Cache>,
+    cache: Option<ModuleCache>,
 }
 
 impl Compiler {
-    /// As many threads as cores, which stand back where jobs want to run.
+    /// Starts one thread for each core. The threads have a lower priority than jobs.
     pub(crate) fn new() -> Result<Self, SandboxError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(cores)
             .thread_name(|index| format!("compile-{index}"))
-            .start_handler(|_| stand_back())
+            .start_handler(|_| lower_priority())
             .build()
-            .map_err(|error| SandboxError::Thread { what: "compile", why: error.to_string() })?;
+            .map_err(|error| SandboxError::Thread {
+                thread: "compile",
+                source: io::Error::other(error),
+            })?;
         Ok(Self { threads, cache: None })
     }
 
-    /// Keeps what it compiles, and takes from there what was compiled before.
-    pub(crate) fn keep_in(&mut self, cache: Cache) {
+    /// Stores compiled modules in a cache, and takes them from there.
+    pub(crate) fn use_cache(&mut self, cache: ModuleCache) {
         self.cache = Some(cache);
     }
 
-    /// Checks and compiles a file's bytes for the engine of a room.
+    /// Checks and compiles a module.
     pub(crate) fn compile(
         &self,
-        room: &Room,
-        bytes: &[u8],
-        digest: Digest,
-        limits: &Limits,
-        grants: &Grants,
+        context: &EngineContext,
+        source: Source<'_>,
     ) -> Result<Compiled, LoadError> {
-        let binary = binary(bytes, limits)?;
-        module::check(&binary, limits, grants)?;
-        let snapshot = snapshot::is_wanted(limits, &binary);
-        let kept = self.kept(room, digest, snapshot.then_some((limits, grants)));
-        let found = kept.as_ref().and_then(|(cache, key)| {
+        let binary = to_binary(source.bytes, source.limits)?;
+        check::check(&binary, source.limits, source.grants)?;
+        let takes_snapshot = snapshot::is_needed(source.limits, &binary);
+        let cached = self.cache_entry(context, source, takes_snapshot);
+        let found = cached.as_ref().and_then(|(cache, key)| {
             let file = cache.find(key)?;
-            deserialize_file(&room.engine, file).ok()
+            deserialize_file(&context.engine, file).ok()
         });
-        let invalid = |error: wasmtime::Error| LoadError::Invalid(format!("{error:#}"));
         let module = match found {
             Some(module) => module,
             None => {
-                let code = match snapshot {
-                    false => self.precompile(&binary, room.kind.metered).map_err(invalid)?,
-                    true => {
-                        let image = self.snapshot(room, &binary, limits, grants)?;
-                        self.precompile(&image, room.kind.metered).map_err(invalid)?
-                    }
-                };
-                if let Some((cache, key)) = &kept {
-                    cache.keep(key, &code);
+                let code = self.code(context, source, &binary, takes_snapshot)?;
+                if let Some((cache, key)) = &cached {
+                    cache.insert(key, &code);
                 }
-                deserialize(&room.engine, &code).map_err(invalid)?
+                deserialize(&context.engine, &code).map_err(invalid)?
             }
         };
-        // Now, or the first job would pay for it.
+        // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        let origin = if snapshot { Origin::of(&module) } else { None };
-        Ok(Compiled { module, origin })
+        let image = if takes_snapshot { SnapshotImage::of(&module) } else { None };
+        Ok(Compiled { module, image })
     }
 
-    /// The cache, and the name of the module in it. A snapshot may hold what the environment or a granted
-    /// file says, which may be secret, and change: with one of them it stays off the disk.
-    fn kept(
+    /// Compiles a module, or its snapshot.
+    fn code(
         &self,
-        room: &Room,
-        digest: Digest,
-        snapshot: Option<(&Limits, &Grants)>,
-    ) -> Option<(&Cache, Key)> {
-        let cache = self.cache.as_ref()?;
-        let form = match snapshot {
-            None => "plain".to_owned(),
-            Some((limits, grants)) if grants.env.is_empty() && grants.dirs.is_empty() => {
-                format!("exporting snapshot {} {} {}", limits.memory, limits.tables, limits.fuel)
-            }
-            Some(_) => return None,
-        };
-        Some((cache, Key::new(&room.engine, digest, &form)))
-    }
-
-    /// The module after its `_initialize`.
-    fn snapshot(
-        &self,
-        room: &Room,
+        context: &EngineContext,
+        source: Source<'_>,
         binary: &[u8],
-        limits: &Limits,
-        grants: &Grants,
+        takes_snapshot: bool,
     ) -> Result<Vec<u8>, LoadError> {
-        let _running = room.ticker.run();
-        snapshot::take(binary, limits, grants, |instrumented| {
-            let invalid = |error: wasmtime::Error| LoadError::Invalid(format!("{error:#}"));
-            let code = self.precompile(instrumented, room.kind.metered).map_err(invalid)?;
-            room.link(&deserialize(&room.engine, &code).map_err(invalid)?)
-        })
+        let counts_fuel = context.kind.counts_fuel;
+        if !takes_snapshot {
+            return self.precompile(binary, counts_fuel).map_err(invalid);
+        }
+        let running = context.ticker.run();
+        let image = snapshot::take(binary, source.limits, source.grants, |instrumented| {
+            let code = self.precompile(instrumented, counts_fuel).map_err(invalid)?;
+            context.link(&deserialize(&context.engine, &code).map_err(invalid)?)
+        })?;
+        drop(running);
+        self.precompile(&image, counts_fuel).map_err(invalid)
     }
 
-    fn precompile(&self, binary: &[u8], metered: bool) -> wasmtime::Result<Vec<u8>> {
+    /// The cache, and the key of the module. A snapshot may contain data of the environment or of a granted
+    /// file, which may be secret or change. With one of them it is not written to disk.
+    fn cache_entry(
+        &self,
+        context: &EngineContext,
+        source: Source<'_>,
+        takes_snapshot: bool,
+    ) -> Option<(&ModuleCache, CacheKey)> {
+        let cache = self.cache.as_ref()?;
+        let Source { digest, limits, grants, .. } = source;
+        let form = match takes_snapshot {
+            false => "plain".to_owned(),
+            true if grants.env.is_empty() && grants.dirs.is_empty() => {
+                let fuel = limits.fuel.map_or(0, u64::from);
+                format!("exporting snapshot {} {} {fuel}", limits.memory, limits.tables)
+            }
+            true => return None,
+        };
+        Some((cache, CacheKey::new(&context.engine, digest, &form)))
+    }
+
+    fn precompile(&self, binary: &[u8], counts_fuel: bool) -> wasmtime::Result<Vec<u8>> {
         self.threads.install(|| {
-            let compiler = Engine::new(&engine::on_demand(metered))?;
+            let compiler = Engine::new(&engine::on_demand(counts_fuel))?;
             compiler.precompile_module(binary)
         })
     }
 }
 
-/// Gives this thread a third of the share that a thread with jobs gets. Linux alone knows a priority
-/// of one thread; a machine that refuses it only compiles at the jobs' cost.
-fn stand_back() {
-    let nicer = || {
+fn invalid(error: wasmtime::Error) -> LoadError {
+    LoadError::Invalid { reason: format!("{error:#}") }
+}
+
+/// Gives this thread about a third of the CPU share of a thread that runs jobs. Only Linux has a priority
+/// for single threads. If the system refuses it, compiling delays jobs more.
+fn lower_priority() {
+    let lower = || {
         let nice = rustix::process::getpriority_process(None)?;
-        rustix::process::setpriority_process(None, (nice + COMPILE_NICER).min(NICE_MAX))
+        rustix::process::setpriority_process(None, (nice + COMPILE_NICE).min(NICE_MAX))
     };
     if cfg!(target_os = "linux")
-        && let Err(error) = nicer()
+        && let Err(error) = lower()
     {
         tracing::debug!("compile threads run at the priority of jobs: {error}");
     }
 }
 
-/// The file as a binary module, parsed if it is text.
-fn binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
+/// The file as a binary module. A text module is parsed.
+fn to_binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
     const MAGIC: &[u8] = b"\0asm";
     if bytes.len() > limits.module {
         return Err(LoadError::TooLarge { size: bytes.len(), max: limits.module });
@@ -169,31 +185,32 @@ fn binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadErr
     if text.contains('\0') {
         return Err(LoadError::NotWasm);
     }
-    let binary = wat::parse_str(text).map_err(|error| LoadError::Text(place(&error)))?;
+    let binary =
+        wat::parse_str(text).map_err(|error| LoadError::Text { reason: describe(&error) })?;
     Ok(Cow::Owned(binary))
 }
 
-/// The error with the line and column it is at, and no more of the text than a person can read.
-fn place(error: &wat::Error) -> String {
+/// The error with its line and column. Lines of the text are shortened.
+fn describe(error: &wat::Error) -> String {
     let text = error.to_string().replace("<anon>:", "line ");
     let short = |line: &str| line.chars().take(TEXT_LINE_MAX).collect();
     text.lines().map(short).collect::<Vec<String>>().join("\n")
 }
 
-#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this code it made itself, above")]
+#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this process has compiled it")]
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
-    // SAFETY: `code` comes from `precompile_module` of this very process, and never left its memory.
+    // SAFETY: `code` comes from `precompile_module` of this process, and has not left its memory.
     unsafe { Module::deserialize(engine, code) }
 }
 
 #[expect(
     unsafe_code,
-    reason = "wasmtime trusts precompiled code; the cache gives none but its own"
+    reason = "wasmtime trusts precompiled code; the cache contains only code that this user has compiled"
 )]
 fn deserialize_file(engine: &Engine, file: File) -> wasmtime::Result<Module> {
-    // SAFETY: the cache gives out only files that `precompile_module` of a process of this user has filled,
-    // that nobody else could write, and that are whole. Nobody writes them any more: a new one takes the
-    // name of an old one, which stays as it is for who has it open.
+    // SAFETY: the cache returns only complete files with output of `precompile_module` that a process of
+    // this user has written and no other user can write. Such a file never changes: a new file replaces its
+    // name, and the old one stays as it is for those that have it open.
     unsafe { Module::deserialize_open_file(engine, file) }
 }
 
@@ -204,11 +221,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compile_threads_stand_back_and_no_other_does() {
+    fn only_compile_threads_have_a_lower_priority() {
         let before = getpriority_process(None).unwrap();
         let compiler = Compiler::new().unwrap();
         let inside = compiler.threads.install(|| getpriority_process(None)).unwrap();
-        assert_eq!(inside, (before + COMPILE_NICER).min(NICE_MAX));
+        assert_eq!(inside, (before + COMPILE_NICE).min(NICE_MAX));
         assert_eq!(getpriority_process(None).unwrap(), before);
     }
 }

@@ -1,38 +1,39 @@
-//! An engine with what belongs to it: the imports as they are linked there, and its clock. There is one of
-//! each kind at most, started for the first module that needs it.
+//! An engine with everything that belongs to it: the linked imports and the ticker. There is at most one of
+//! each kind. It is started for the first module that needs it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use wasmtime::{Engine, InstancePre, Linker, Module, UnknownImportError};
 
-use crate::engine::{self, Kind, Ticker};
-use crate::imports::abi;
-use crate::imports::assemblyscript;
-use crate::imports::wasi;
+use super::error::LoadError;
+use crate::config::SandboxConfig;
+use crate::engine::ticker::Ticker;
+use crate::engine::{self, EngineKind, JobEngine};
+use crate::error::SandboxError;
+use crate::imports;
 use crate::instance::guest::Guest;
-use crate::module::error::{LoadError, SandboxError};
-use crate::sandbox::SandboxConfig;
 
 /// Where the handlers of one kind run.
-pub(crate) struct Room {
+pub(crate) struct EngineContext {
     pub(crate) engine: Engine,
     pub(crate) ticker: Arc<Ticker>,
-    pub(crate) kind: Kind,
-    /// Whether instances come from a pool, or are made on demand.
-    pub(crate) pooling: bool,
+    pub(crate) kind: EngineKind,
+    is_pooling: bool,
     linker: Linker<Guest>,
 }
 
-impl Room {
-    /// Starts the engine and its clock.
-    fn start(config: &SandboxConfig, kind: Kind) -> Result<Self, SandboxError> {
-        let (engine, pooling) = engine::start(config, kind)?;
-        let linker = link(&engine).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+impl EngineContext {
+    fn start(config: &SandboxConfig, kind: EngineKind) -> Result<Self, SandboxError> {
+        let JobEngine { engine, is_pooling } = engine::start(config, kind)?;
+        let mut linker = Linker::new(&engine);
+        imports::link(&mut linker)
+            .map_err(|error| SandboxError::Engine { reason: format!("{error:#}") })?;
         let ticker = Ticker::start(&engine)?;
-        Ok(Self { engine, ticker, kind, pooling, linker })
+        Ok(Self { engine, ticker, kind, is_pooling, linker })
     }
 
-    /// Links a module of this room's engine to what the host gives.
+    /// Links a module of this engine to the imports.
     pub(crate) fn link(&self, module: &Module) -> Result<InstancePre<Guest>, LoadError> {
         let linked = self.linker.instantiate_pre(module);
         linked.map_err(|error| match error.downcast_ref::<UnknownImportError>() {
@@ -40,50 +41,42 @@ impl Room {
                 module: unknown.module().to_owned(),
                 name: unknown.name().to_owned(),
             },
-            None => LoadError::ImportType(format!("{error:#}")),
+            None => LoadError::ImportType { reason: format!("{error:#}") },
         })
     }
 }
 
-/// The rooms there are.
-pub(crate) struct Rooms {
+/// The engine contexts of a sandbox.
+pub(crate) struct EngineContexts {
     config: SandboxConfig,
-    plain: Arc<Room>,
-    others: Mutex<Vec<Arc<Room>>>,
+    default: Arc<EngineContext>,
+    others: Mutex<Vec<Arc<EngineContext>>>,
 }
 
-impl Rooms {
-    /// Starts the room that most modules run in.
+impl EngineContexts {
+    /// Starts the context that most modules use.
     pub(crate) fn start(config: &SandboxConfig) -> Result<Self, SandboxError> {
-        let plain = Kind { metered: false, snapshots: false };
-        let plain = Arc::new(Room::start(config, plain)?);
-        Ok(Self { config: config.clone(), plain, others: Mutex::default() })
+        let kind = EngineKind { counts_fuel: false, snapshots: false };
+        let default = Arc::new(EngineContext::start(config, kind)?);
+        Ok(Self { config: config.clone(), default, others: Mutex::default() })
     }
 
-    /// The room of a kind, started if it is not there.
-    pub(crate) fn of(&self, kind: Kind) -> Result<Arc<Room>, SandboxError> {
-        if self.plain.kind == kind {
-            return Ok(Arc::clone(&self.plain));
+    /// The context of a kind. Starts it if there is none.
+    pub(crate) fn get(&self, kind: EngineKind) -> Result<Arc<EngineContext>, SandboxError> {
+        if self.default.kind == kind {
+            return Ok(Arc::clone(&self.default));
         }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(room) = others.iter().find(|room| room.kind == kind) {
-            return Ok(Arc::clone(room));
+        let mut others = self.others.lock();
+        if let Some(context) = others.iter().find(|context| context.kind == kind) {
+            return Ok(Arc::clone(context));
         }
-        let room = Arc::new(Room::start(&self.config, kind)?);
-        others.push(Arc::clone(&room));
-        Ok(room)
+        let context = Arc::new(EngineContext::start(&self.config, kind)?);
+        others.push(Arc::clone(&context));
+        Ok(context)
     }
 
-    /// Whether instances come from a pool, or are made on demand.
-    pub(crate) fn are_pooling(&self) -> bool {
-        self.plain.pooling
+    /// Whether instances come from a pool. If not, they are allocated on demand.
+    pub(crate) fn is_pooling(&self) -> bool {
+        self.default.is_pooling
     }
-}
-
-fn link(engine: &Engine) -> wasmtime::Result<Linker<Guest>> {
-    let mut linker = Linker::new(engine);
-    abi::link(&mut linker)?;
-    assemblyscript::link(&mut linker)?;
-    wasi::link(&mut linker)?;
-    Ok(linker)
 }

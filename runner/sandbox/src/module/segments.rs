@@ -1,27 +1,28 @@
-//! The data of a module in fewer, larger pieces. Go writes tens of thousands of tiny data segments. A
-//! snapshot replaces them but leaves an empty one for each, and every instance would walk them all: 60 µs
-//! where 2 suffice. What is merged says the same about every byte of memory.
+//! Merges the data segments of a module into fewer, larger ones.
+//!
+//! Go writes tens of thousands of small data segments. A snapshot replaces them but leaves an empty segment
+//! for each, and every new instance iterates over all of them. The merged segments define the same bytes.
 
 use wasm_encoder::{ConstExpr, DataSection, DataSegment, DataSegmentMode, RawSection};
 use wasmparser::{Data, DataKind, Operator, Parser, Payload};
 
-/// The widest gap between two segments that is filled with zeros, in bytes.
+/// The largest gap between two segments that is filled with zeros, in bytes.
 const GAP_MAX: usize = 4_096;
 
-/// A piece of memory as the data section has it.
+/// A merged segment.
 struct Piece {
     start: usize,
     bytes: Vec<u8>,
 }
 
-/// The module with its segments merged; `None` if it is best left as it is.
-pub(crate) fn merge(binary: &[u8]) -> Option<Vec<u8>> {
+/// The module with merged segments. `None` if nothing can be merged.
+pub(super) fn merge(binary: &[u8]) -> Option<Vec<u8>> {
     let mut module = wasm_encoder::Module::new();
     let mut merged = false;
     for payload in Parser::new(0).parse_all(binary) {
         let payload = payload.ok()?;
         match &payload {
-            // Code may name segments by their number, which would change.
+            // The code may refer to segments by their index, which would change.
             Payload::DataCountSection { .. } => return None,
             Payload::DataSection(section) => {
                 let data: Option<Vec<Data<'_>>> =
@@ -47,8 +48,8 @@ pub(crate) fn merge(binary: &[u8]) -> Option<Vec<u8>> {
     merged.then(|| module.finish())
 }
 
-/// The segments merged, in the order of memory, if no two of them overlap: then nothing is written twice, and
-/// a gap holds the zeros that memory starts with.
+/// The merged segments, in the order of their addresses. `None` if two segments overlap: without overlaps
+/// no byte is written twice, and a gap contains the zeros that memory starts with.
 fn pieces(data: &[Data<'_>]) -> Option<Vec<Piece>> {
     let starts = data.iter().map(|segment| Some((start(segment)?, segment)));
     let mut segments = starts.collect::<Option<Vec<_>>>()?;
@@ -68,7 +69,7 @@ fn pieces(data: &[Data<'_>]) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// Where a segment lies, if it says so by a constant.
+/// The address of a segment, if it is a constant.
 fn start(segment: &Data<'_>) -> Option<usize> {
     let DataKind::Active { memory_index: 0, offset_expr } = &segment.kind else { return None };
     let mut operators = offset_expr.get_operators_reader();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_one_and_gaps_are_zeros() {
+    fn neighbours_are_merged_and_gaps_are_zeros() {
         let found = merged(
             r#"(data (i32.const 8) "ab") (data (i32.const 10) "c") (data (i32.const 13) "d")
                (data (i32.const 100000) "far")"#,
@@ -114,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn their_order_says_nothing_where_none_overlap() {
+    fn segments_without_overlap_may_have_any_order() {
         let found = merged(r#"(data (i32.const 8) "cd") (data (i32.const 6) "ab")"#);
         assert_eq!(found, Some(vec![(6, b"abcd".to_vec())]));
     }
 
     #[test]
-    fn what_cannot_be_merged_stays_as_it_is() {
+    fn segments_that_cannot_be_merged_are_kept() {
         for data in [
             "",
             r#"(data (i32.const 8) "one")"#,

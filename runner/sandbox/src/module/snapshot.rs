@@ -1,6 +1,7 @@
-//! A module as it is after `_initialize`: run once, its memory and globals written down as a new module.
-//! Each job still has an instance of its own, made from that image. Time stands still and nothing of a job
-//! is there while it is taken; what the guest draws at random there, every job finds.
+//! Takes a snapshot of a module: runs `_initialize` once, and writes memory and globals into a new module.
+//!
+//! Every job still has its own instance, which starts from that image. While the snapshot is taken there is
+//! no job, and the clock is frozen. Random numbers that `_initialize` draws are the same for every job.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,33 +9,32 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{JobId, Outcome, TopicName};
-use wasmtime::{Instance, InstancePre, Store, UpdateDeadline, Val};
+use wasmtime::{Instance, InstancePre, Store, Val};
 use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, ValType, Wizer};
 
+use super::error::{LoadError, SnapshotError};
+use super::exports;
+use super::segments;
 use crate::digest::Digest;
+use crate::grants::Grants;
+use crate::imports::clock::InstanceClock;
 use crate::imports::log::{JobContext, JobLog, Level, LogSink};
-use crate::imports::services::World;
+use crate::imports::services::HostServices;
 use crate::imports::wasi;
-use crate::instance::guest::Guest;
-use crate::instance::limiter::Meter;
+use crate::instance::guest::{Attempt, Guest, GuestSetup};
+use crate::instance::limit_store;
+use crate::instance::limiter::Limiter;
 use crate::invocation::Invocation;
-use crate::limits::{Grants, Limits};
-use crate::memory_budget::{Account, Budget};
-use crate::module::error::LoadError;
-use crate::module::segments;
+use crate::limits::Limits;
+use crate::memory_budget::{MemoryAccount, MemoryBudget};
 use crate::outcome::failure::{self, End};
 
-/// What runs once.
 const INITIALIZE: &str = "_initialize";
-/// Under which names the module of a snapshot exports what of it can change: each global that can, and its
-/// memory. They are the library's, which refuses a module that has such a name of its own.
-pub(crate) const GLOBALS: &str = "__wizer_global_";
-pub(crate) const MEMORY: &str = "__wizer_memory_0";
-/// How long it may take.
+/// The time limit of `_initialize`.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Whether there is something to run once.
-pub(crate) fn is_wanted(limits: &Limits, binary: &[u8]) -> bool {
+/// Whether the topic uses snapshots and the module has an `_initialize`.
+pub(super) fn is_needed(limits: &Limits, binary: &[u8]) -> bool {
     let mut payloads = wasmparser::Parser::new(0).parse_all(binary);
     limits.instances.snapshot
         && payloads.any(|payload| match payload {
@@ -45,9 +45,9 @@ pub(crate) fn is_wanted(limits: &Limits, binary: &[u8]) -> bool {
         })
 }
 
-/// The module after its `_initialize`, which exports all that a job can change of it. `link` compiles and links
-/// the module that is run for it. Blocks.
-pub(crate) fn take(
+/// The module after its `_initialize`. It exports everything that a job can change. `link` compiles and
+/// links the module that runs. Blocks.
+pub(super) fn take(
     binary: &[u8],
     limits: &Limits,
     grants: &Grants,
@@ -64,25 +64,25 @@ pub(crate) fn take(
         let runtime = runtime.enable_time().build().map_err(|error| refused(error.into()))?;
         runtime.block_on(async {
             let mut state = initialize(&linked, limits, grants).await?;
-            write_down(&wizer, &context, &mut state).await
+            write_module(&wizer, &context, &mut state).await
         })
     };
-    // On a thread of its own: the caller may be inside a runtime, and the library may panic.
+    // On its own thread: the caller may be inside a runtime, and Wizer may panic.
     let taken = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("snapshot".to_owned());
         Some(thread.spawn_scoped(scope, work).ok()?.join())
     });
     match taken {
         Some(Ok(taken)) => taken,
-        Some(Err(_)) => Err(LoadError::Snapshot("this module is beyond what can be".to_owned())),
-        None => Err(LoadError::Snapshot("no thread can be started for it".to_owned())),
+        Some(Err(_)) => Err(SnapshotError::Panicked.into()),
+        None => Err(SnapshotError::Thread.into()),
     }
 }
 
-async fn write_down(
+async fn write_module(
     wizer: &Wizer,
     context: &ModuleContext<'_>,
-    state: &mut State,
+    state: &mut InitializedState,
 ) -> Result<Vec<u8>, LoadError> {
     let written = wizer.snapshot(context, state).await.map_err(refused)?;
     let (_, exported) = Wizer::new().instrument(&written).map_err(refused)?;
@@ -90,11 +90,11 @@ async fn write_down(
 }
 
 fn refused(error: wasmtime::Error) -> LoadError {
-    LoadError::Snapshot(error.root_cause().to_string())
+    SnapshotError::Unsupported { reason: error.root_cause().to_string() }.into()
 }
 
-/// The instance that is written down.
-struct State {
+/// The instance of which the snapshot is taken.
+struct InitializedState {
     store: Store<Guest>,
     instance: Instance,
 }
@@ -103,21 +103,14 @@ async fn initialize(
     linked: &InstancePre<Guest>,
     limits: &Limits,
     grants: &Grants,
-) -> Result<State, LoadError> {
-    let engine = linked.module().engine();
-    let guest = guest(linked, limits, grants).map_err(LoadError::Snapshot)?;
-    let mut store = Store::try_new(engine, guest).map_err(refused)?;
-    store.limiter(|guest| &mut guest.meter);
+) -> Result<InitializedState, LoadError> {
+    let guest = guest_without_job(linked, limits, grants)?;
+    let mut store = Store::try_new(linked.module().engine(), guest).map_err(refused)?;
+    limit_store(&mut store);
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|store| {
-        Ok(match store.data().clock.left().is_zero() {
-            true => UpdateDeadline::Interrupt,
-            false => UpdateDeadline::Yield(1),
-        })
-    });
     store.set_hostcall_fuel(wasi::CALL_BYTES_MAX);
-    if limits.fuel > 0 {
-        store.set_fuel(limits.fuel).map_err(refused)?;
+    if let Some(fuel) = limits.fuel {
+        store.set_fuel(fuel.get()).map_err(refused)?;
     }
     let run = async {
         let instance = linked.instantiate_async(&mut store).await?;
@@ -126,28 +119,31 @@ async fn initialize(
         wasmtime::Result::Ok(instance)
     };
     let end = match tokio::time::timeout(TIME_MAX, run).await {
-        Ok(Ok(instance)) => return Ok(State { store, instance }),
-        Ok(Err(error)) => End::Broken(error),
+        Ok(Ok(instance)) => return Ok(InitializedState { store, instance }),
+        Ok(Err(error)) => End::Error(error),
         Err(_) => End::TimedOut,
     };
-    let why = match failure::outcome(end, store.data_mut()) {
+    let reason = match failure::outcome(end, store.data_mut()) {
         Outcome::Failed(failure) => format!("{} ({})", failure.reason, failure.class),
-        Outcome::HostFault(why) => why,
-        Outcome::Acked | Outcome::Snoozed { .. } => "it did not come to its end".to_owned(),
+        Outcome::HostFault(reason) => reason,
+        Outcome::Acked | Outcome::Snoozed { .. } => "it did not return".to_owned(),
     };
-    let said = store.data().log.take_tail().join("; ");
-    let said = if said.is_empty() { said } else { format!("; it said: {said}") };
-    Err(LoadError::Snapshot(format!("its {INITIALIZE} failed: {why}{said}")))
+    let log = store.data().log.take_tail();
+    Err(SnapshotError::Initialize { reason, log }.into())
 }
 
-/// A guest without a job, for whom time stands still.
-fn guest(linked: &InstancePre<Guest>, limits: &Limits, grants: &Grants) -> Result<Guest, String> {
-    let id = JobId::new("snapshot").map_err(|error| error.to_string())?;
-    let topic = TopicName::new("snapshot").map_err(|error| error.to_string())?;
-    let none = Digest::of(b"");
-    let unheard: Arc<dyn LogSink> = Arc::new(Unheard);
-    let world = Arc::new(World::of(Arc::clone(&unheard)));
-    let log = JobLog::new(id.clone(), topic.clone(), 1, none, unheard, limits.log);
+/// A guest without a job and with a frozen clock.
+fn guest_without_job(
+    linked: &InstancePre<Guest>,
+    limits: &Limits,
+    grants: &Grants,
+) -> Result<Guest, LoadError> {
+    let invalid = |reason: String| SnapshotError::Unsupported { reason };
+    let id = JobId::new("snapshot").map_err(|error| invalid(error.to_string()))?;
+    let topic = TopicName::new("snapshot").map_err(|error| invalid(error.to_string()))?;
+    let sink: Arc<dyn LogSink> = Arc::new(DebugLog);
+    let context = JobContext { id: &id, topic: &topic, attempt: 1, digest: Digest::of(b"") };
+    let log = Arc::new(JobLog::new(&context, Arc::clone(&sink), limits.log));
     let invocation = Invocation {
         id,
         topic,
@@ -159,26 +155,30 @@ fn guest(linked: &InstancePre<Guest>, limits: &Limits, grants: &Grants) -> Resul
         ttr: TIME_MAX,
         span: None,
     };
-    // Beside the budget of all: it lives for a moment, and no job waits with it.
-    let meter = Meter::new(limits, Arc::new(Account::of(Arc::<Budget>::default())));
-    let grants = Arc::new(grants.clone());
-    let mut guest =
-        Guest::new(invocation, grants, Arc::new(log), world, meter, limits.fuel, Instant::now());
-    guest.memory_export = linked.module().get_export_index("memory");
-    guest.born = None;
+    // A budget of its own: the instance exists for a moment only, and no job waits for it.
+    let account = Arc::new(MemoryAccount::new(Arc::<MemoryBudget>::default()));
+    let setup = GuestSetup {
+        grants: Arc::new(grants.clone()),
+        limiter: Limiter::new(limits, account),
+        fuel: limits.fuel,
+        memory_export: exports::memory(linked.module()),
+    };
+    let services = Arc::new(HostServices::with_logs(sink));
+    let mut guest = Guest::new(setup, Attempt { invocation, log, services, began: Instant::now() });
+    guest.instance_clock = InstanceClock::Frozen;
     Ok(guest)
 }
 
-/// What a guest says before it has a job is told only if it fails.
-struct Unheard;
+/// Writes the lines of `_initialize` to the daemon's debug log. They are part of the error if it fails.
+struct DebugLog;
 
-impl LogSink for Unheard {
+impl LogSink for DebugLog {
     fn line(&self, _job: &JobContext<'_>, level: Level, text: &str) {
-        tracing::debug!("while a snapshot is taken: {}: {text}", level.name());
+        tracing::debug!("{INITIALIZE} of a snapshot: {}: {text}", level.name());
     }
 }
 
-impl InstanceState for State {
+impl InstanceState for InitializedState {
     async fn global_get(&mut self, name: &str, _ty: ValType) -> SnapshotVal {
         let global = self.instance.get_global(&mut self.store, name);
         match global.map(|global| global.get(&mut self.store)) {
@@ -187,7 +187,7 @@ impl InstanceState for State {
             Some(Val::F32(bits)) => SnapshotVal::F32(bits),
             Some(Val::F64(bits)) => SnapshotVal::F64(bits),
             Some(Val::V128(value)) => SnapshotVal::V128(value.as_u128()),
-            // The library has refused every other kind before, and names only what it exported.
+            // Wizer has refused all other types, and asks only for globals that it exported.
             _ => SnapshotVal::I32(0),
         }
     }

@@ -1,25 +1,25 @@
-//! Where a guest was when something ended it: its calls, innermost first, by the names that the
-//! module gives its functions. The names are the guest's own, so what is written here is bounded and
-//! has no control characters, whatever they hold.
+//! The backtrace of a guest: its calls, innermost first, with the function names of the module.
+//!
+//! The guest chooses these names, so the text is bounded and contains no control characters.
 
 use std::fmt::{self, Write};
 
 use rustc_demangle::try_demangle;
 use wasmtime::{Error, FrameInfo, WasmBacktrace};
 
-/// The longest trace, in bytes.
-const TRACE_MAX: usize = 8 << 10;
-/// Stands where something was cut off.
+/// The longest backtrace, in bytes.
+const LEN_MAX: usize = 8 << 10;
+/// Marks where a text was cut.
 const CUT: char = '…';
 
-/// The message of an error and, a line each, the calls that led to it; `None` if no guest ran.
-pub(crate) fn trace(message: &str, error: &Error) -> Option<String> {
+/// The message of an error, and one line for each call that led to it. `None` if no guest was running.
+pub(super) fn format(message: &str, error: &Error) -> Option<String> {
     let frames = frames(error)?;
-    Some(bounded(TRACE_MAX, |text| {
+    Some(bounded(LEN_MAX, |text| {
         Printable(text).write_str(message)?;
         for (number, frame) in frames.iter().enumerate() {
             write!(text, "\n  {number}: ")?;
-            name(text, frame)?;
+            write_name(text, frame)?;
             if let Some(offset) = frame.module_offset() {
                 write!(text, " at {offset:#x}")?;
             }
@@ -28,10 +28,10 @@ pub(crate) fn trace(message: &str, error: &Error) -> Option<String> {
     }))
 }
 
-/// The name of the innermost function, not longer than `max` bytes; `None` if no guest ran.
-pub(crate) fn innermost(error: &Error, max: usize) -> Option<String> {
+/// The name of the innermost function, at most `max` bytes. `None` if no guest was running.
+pub(super) fn innermost(error: &Error, max: usize) -> Option<String> {
     let frame = frames(error)?.first()?;
-    Some(bounded(max, |text| name(text, frame)))
+    Some(bounded(max, |text| write_name(text, frame)))
 }
 
 fn frames(error: &Error) -> Option<&[FrameInfo]> {
@@ -39,23 +39,23 @@ fn frames(error: &Error) -> Option<&[FrameInfo]> {
     (!frames.is_empty()).then_some(frames)
 }
 
-fn name(text: &mut Bounded, frame: &FrameInfo) -> fmt::Result {
+fn write_name(text: &mut Bounded, frame: &FrameInfo) -> fmt::Result {
     let symbol = frame.symbols().first().and_then(|symbol| symbol.name());
     match symbol.or(frame.func_name()) {
-        Some(name) => readable(text, name),
+        Some(name) => write_readable(text, name),
         None => write!(text, "function {}", frame.func_index()),
     }
 }
 
-/// Writes a function's name as its source has it: Rust's linker leaves it mangled.
-fn readable(text: &mut Bounded, name: &str) -> fmt::Result {
+/// Writes a function name as it is in the source: Rust's linker leaves names mangled.
+fn write_readable(text: &mut Bounded, name: &str) -> fmt::Result {
     match try_demangle(name) {
         Ok(demangled) => write!(Printable(text), "{demangled:#}"),
         Err(_) => Printable(text).write_str(name),
     }
 }
 
-/// A text of at most `max` bytes; what does not fit is cut off.
+/// A text of at most `max` bytes. A longer one is cut.
 fn bounded(max: usize, write: impl FnOnce(&mut Bounded) -> fmt::Result) -> String {
     let mut bounded = Bounded { text: String::new(), max: max.saturating_sub(CUT.len_utf8()) };
     if write(&mut bounded).is_err() {
@@ -64,7 +64,7 @@ fn bounded(max: usize, write: impl FnOnce(&mut Bounded) -> fmt::Result) -> Strin
     bounded.text
 }
 
-/// Takes text until it is full, and then refuses it, which ends the writing.
+/// Accepts text until it is full. It then returns an error, which ends the writing.
 struct Bounded {
     text: String,
     max: usize,
@@ -78,7 +78,7 @@ impl Write for Bounded {
     }
 }
 
-/// Lets all but control characters through: a name could forge a line, or talk to a terminal.
+/// Removes control characters: a name could forge a line, or control a terminal.
 struct Printable<'a>(&'a mut Bounded);
 
 impl Write for Printable<'_> {
@@ -92,11 +92,11 @@ mod tests {
     use super::*;
 
     fn shown(name: &str, max: usize) -> String {
-        bounded(max, |text| readable(text, name))
+        bounded(max, |text| write_readable(text, name))
     }
 
     #[test]
-    fn names_are_as_the_source_has_them() {
+    fn names_are_shown_as_in_the_source() {
         assert_eq!(shown("handle", 100), "handle");
         assert_eq!(shown("_ZN11order_close5close17h0123456789abcdefE", 100), "order_close::close");
         assert_eq!(shown("_RNvCs1234_7mycrate3foo", 100), "mycrate::foo");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_forges_nothing() {
+    fn a_name_cannot_forge_a_line() {
         assert_eq!(shown("a\n  1: handle\x1b[2J", 100), "a  1: handle[2J");
         assert_eq!(shown(&"ä".repeat(100), 10), "äää…");
         assert_eq!(shown("0123456", 10), "0123456");

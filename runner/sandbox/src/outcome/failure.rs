@@ -1,52 +1,52 @@
-//! From how an attempt ended to what it means. A verdict or an end of the guest's own making spends
-//! the attempt; what the host could not do, or ended itself, does not.
+//! From the end of an attempt to its outcome.
+//!
+//! A verdict, or an end that the guest caused, spends the attempt. A fault or an interrupt of the host does
+//! not.
 
 use duebox_job::{Failure, FailureClass, Outcome};
 use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::imports::abi::lossy;
+use super::backtrace;
 use crate::imports::call::Fault;
+use crate::imports::text::{REASON_MAX, lossy};
 use crate::instance::guest::Guest;
 use crate::instance::interrupt::InterruptReason;
-use crate::instance::limiter::Refusal;
-use crate::memory_budget::Spent;
-use crate::outcome::backtrace;
+use crate::instance::limiter::MemoryRefusal;
+use crate::memory_budget::BudgetExhausted;
 
-/// The longest text of a failure, in bytes.
-const REASON_MAX: usize = 4 << 10;
-/// The longest name of a function in it, in bytes.
+/// The longest function name in a reason, in bytes.
 const FUNCTION_MAX: usize = 256;
 
 /// How an attempt ended.
 pub(crate) enum End {
-    /// `handle` answered.
-    Answered(i32),
-    /// Something else ended it: a trap, an exit, or the host.
-    Broken(wasmtime::Error),
-    /// The deadline came while the guest waited or gave way.
+    /// `handle` returned this value.
+    Returned(i32),
+    /// A trap, an exit or the host ended it.
+    Error(wasmtime::Error),
+    /// The deadline passed while the guest waited or had yielded.
     TimedOut,
-    /// The interrupt came while the guest waited or gave way.
+    /// The interrupt was raised while the guest waited or had yielded.
     Interrupted(InterruptReason),
 }
 
 impl End {
-    /// Whether `handle` came back with a word that it may say.
+    /// Whether `handle` returned a valid verdict.
     pub(crate) fn is_verdict(&self) -> bool {
-        matches!(self, Self::Answered(0..=2))
+        matches!(self, Self::Returned(0..=2))
     }
 
-    /// Where the guest was, if it was running when it ended.
-    pub(crate) fn trace(&self) -> Option<String> {
+    /// The backtrace of the guest, if it was running when it ended.
+    pub(crate) fn backtrace(&self) -> Option<String> {
         match self {
-            Self::Broken(error) => backtrace::trace(&what(error), error),
-            Self::Answered(_) | Self::TimedOut | Self::Interrupted(_) => None,
+            Self::Error(error) => backtrace::format(&message(error), error),
+            Self::Returned(_) | Self::TimedOut | Self::Interrupted(_) => None,
         }
     }
 }
 
-/// What ended the guest, in the words of wasm, of the import that faulted, or of WASI.
-fn what(error: &wasmtime::Error) -> String {
+/// The message of Wasmtime, of the import that faulted, or of WASI.
+fn message(error: &wasmtime::Error) -> String {
     let text = match (error.downcast_ref::<Fault>(), error.downcast_ref::<Trap>()) {
         (Some(fault), _) => fault.to_string(),
         (None, Some(trap)) => trap.to_string(),
@@ -55,29 +55,29 @@ fn what(error: &wasmtime::Error) -> String {
     text.strip_prefix("wasm trap: ").unwrap_or(&text).to_owned()
 }
 
-/// What the end means for the job. Takes what the guest said of it.
+/// The outcome for the job. Takes the guest's reason.
 pub(crate) fn outcome(end: End, guest: &mut Guest) -> Outcome {
     match end {
-        End::Answered(0) => Outcome::Acked,
-        End::Answered(1) => nacked(guest),
-        End::Answered(2) => failed(guest, FailureClass::Drop, String::new()),
-        End::Answered(verdict) => failed(
+        End::Returned(0) => Outcome::Acked,
+        End::Returned(1) => nacked(guest),
+        End::Returned(2) => failed(guest, FailureClass::Drop, String::new()),
+        End::Returned(verdict) => failed(
             guest,
             FailureClass::BadVerdict,
             format!("handle returned {verdict}; it must be 0 (ack), 1 (nack) or 2 (drop)"),
         ),
         End::TimedOut => timed_out(guest),
         End::Interrupted(reason) => Outcome::HostFault(reason.describe().to_owned()),
-        End::Broken(error) => broken(&error, guest),
+        End::Error(error) => ended_by_error(&error, guest),
     }
 }
 
 fn nacked(guest: &mut Guest) -> Outcome {
-    let reason = guest.said.reason.take().unwrap_or_default();
-    match guest.said.snooze {
+    let reason = guest.output.reason.take().unwrap_or_default();
+    match guest.output.snooze {
         Some(delay) => Outcome::Snoozed { delay, reason },
         None => {
-            let retry_after = guest.said.retry_after;
+            let retry_after = guest.output.retry_after;
             Outcome::Failed(Failure { class: FailureClass::Nack, reason, retry_after })
         }
     }
@@ -85,75 +85,76 @@ fn nacked(guest: &mut Guest) -> Outcome {
 
 fn timed_out(guest: &mut Guest) -> Outcome {
     if guest.waits_for_memory {
-        let why =
+        let text =
             "no memory was free for the job within its ttr; raise runner.memory, or lower max_jobs";
-        return Outcome::HostFault(why.to_owned());
+        return Outcome::HostFault(text.to_owned());
     }
-    let text = format!("the attempt was not over within its ttr of {:?}", guest.invocation.ttr);
-    failed(guest, FailureClass::Timeout, text)
+    let ttr = guest.job.invocation.ttr;
+    failed(guest, FailureClass::Timeout, format!("the attempt exceeded its ttr of {ttr:?}"))
 }
 
-fn broken(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
+fn ended_by_error(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
     if error.is::<PoolConcurrencyLimitError>() {
         return Outcome::HostFault(format!("no sandbox is free: {error}"));
     }
-    if let Some(spent) = error.downcast_ref::<Spent>() {
-        return Outcome::HostFault(spent.to_string());
+    if let Some(exhausted) = error.downcast_ref::<BudgetExhausted>() {
+        return Outcome::HostFault(exhausted.to_string());
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         let text = format!("the guest called proc_exit({})", exit.0);
-        return over_memory(guest, FailureClass::Exit, text);
+        return failed_after_refusal(guest, FailureClass::Exit, text);
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => timed_out(guest),
         Some(Trap::OutOfFuel) => {
-            let fuel = guest.fuel;
-            let text = format!("all {fuel} units of fuel are spent, the topic allows no more");
+            let fuel = guest.fuel.map_or(0, u64::from);
+            let text =
+                format!("the attempt has burnt the {fuel} units of fuel that the topic allows");
             failed(guest, FailureClass::OutOfFuel, text)
         }
         Some(Trap::StackOverflow) => failed(guest, FailureClass::StackOverflow, describe(error)),
-        Some(_) => over_memory(guest, FailureClass::Trap, describe(error)),
-        None => broken_by_call(error, guest),
+        Some(_) => failed_after_refusal(guest, FailureClass::Trap, describe(error)),
+        None => ended_by_host(error, guest),
     }
 }
 
-/// An error that is no trap of wasm itself: from a host function if the guest was running, which a
-/// backtrace tells; otherwise the host could not do its part.
-fn broken_by_call(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
+/// An error that is not a trap. If the guest was running, which a backtrace shows, a host function raised it
+/// and it is a failure of the guest. If not, it is a fault of the host.
+fn ended_by_host(error: &wasmtime::Error, guest: &mut Guest) -> Outcome {
     if !error.is::<Fault>() && !error.is::<WasmBacktrace>() {
-        return match guest.meter.refused {
-            Some(_) => over_memory(guest, FailureClass::Trap, error.to_string()),
+        return match guest.limiter.refused {
+            Some(_) => failed_after_refusal(guest, FailureClass::Trap, error.to_string()),
             None => Outcome::HostFault(format!("the sandbox could not run the job: {error:#}")),
         };
     }
-    over_memory(guest, FailureClass::Trap, describe(error))
+    failed_after_refusal(guest, FailureClass::Trap, describe(error))
 }
 
-/// A trap or exit after a refused growth of memory is a failure for want of memory.
-fn over_memory(guest: &mut Guest, class: FailureClass, text: String) -> Outcome {
-    let refused = match guest.meter.refused {
+/// A trap or an exit. If a growth of memory was refused before, the failure is out of memory.
+fn failed_after_refusal(guest: &mut Guest, class: FailureClass, text: String) -> Outcome {
+    let refused = match guest.limiter.refused {
         None => return failed(guest, class, text),
-        Some(Refusal::ByMachine) => "memory was refused, the machine has no more".to_owned(),
-        Some(Refusal::OverLimit(wanted)) => {
-            let max = guest.meter.memory_max();
+        Some(MemoryRefusal::ByMachine) => "memory was refused, the machine has no more".to_owned(),
+        Some(MemoryRefusal::OverLimit(wanted)) => {
+            let max = guest.limiter.memory_max();
             format!("memory of {wanted} bytes was refused, the topic's limit is {max}")
         }
     };
     failed(guest, FailureClass::OutOfMemory, format!("{refused}: {text}"))
 }
 
-/// A failure with the guest's own reason, or else with what the host saw.
-fn failed(guest: &mut Guest, class: FailureClass, seen: String) -> Outcome {
-    let reason = guest.said.reason.take().unwrap_or(seen);
+/// A failure with the guest's own reason, or with that of the host if the guest gave none.
+fn failed(guest: &mut Guest, class: FailureClass, host_reason: String) -> Outcome {
+    let reason = guest.output.reason.take().unwrap_or(host_reason);
     let reason = lossy(reason.as_bytes(), REASON_MAX).into_owned();
     Outcome::Failed(Failure { class, reason, retry_after: None })
 }
 
-/// What happened, and in which function.
+/// The message of an error, and the function in which it happened.
 fn describe(error: &wasmtime::Error) -> String {
-    let what = what(error);
+    let message = message(error);
     match backtrace::innermost(error, FUNCTION_MAX) {
-        Some(function) => format!("{what}, in {function}"),
-        None => what,
+        Some(function) => format!("{message}, in {function}"),
+        None => message,
     }
 }

@@ -1,87 +1,87 @@
-//! What one run came to: the outcome, what the guest leaves behind, and what the run cost.
+//! The report of one run: the outcome, the output of the guest, and the cost of the run.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, Outcome};
 
-use crate::imports::spans::Traced;
+use super::failure::{self, End};
+use crate::imports::call::GuestState as _;
+use crate::imports::spans::AttemptTrace;
 use crate::instance::guest::Guest;
-use crate::outcome::failure::{self, End};
 
-/// What one run came to.
+/// The report of one run.
 #[derive(Debug, Clone)]
-pub struct Report {
-    /// What it means for the job.
+pub struct RunReport {
+    /// The outcome for the job.
     pub outcome: Outcome,
-    /// What the guest wants kept with the job, at most 64 KiB; only with an ack.
+    /// The result to store with the job, at most 64 KiB. Only with an ack.
     pub result: Option<Bytes>,
-    /// The jobs it wants pushed, in its order, at most 100; only with an ack.
+    /// The follow-up jobs to push, in the guest's order, at most 100. Only with an ack.
     pub follow_ups: Vec<FollowUp>,
-    /// What ended the guest and, a line each, the calls that led to it, innermost first; at most 8 KiB.
-    /// `None` if it ended by itself, or was not running.
-    pub trace: Option<String>,
-    /// The last 64 lines of its log within the budget, oldest first, each with its level before it
-    /// (`error: …`) and cut at 1 KiB; none with an ack.
+    /// What ended the guest, and one line for each call that led to it, innermost first; at most 8 KiB.
+    /// `None` if the guest returned, or was not running.
+    pub backtrace: Option<String>,
+    /// The last 64 log lines within the budget, oldest first. Each begins with its level (`error: …`) and is
+    /// cut at 1 KiB. Empty with an ack.
     pub log_tail: Vec<String>,
-    /// How long it took, from the call of [`Handler::run`](crate::Handler::run) on.
+    /// The wall-clock time since the call of [`Handler::run`](crate::Handler::run).
     pub wall: Duration,
-    /// Time of a processor that it took, the host's part of it included. A stretch of up to 2 ms, after
-    /// which a guest gives way, is measured by the wall clock if it is the first; all others by the
-    /// thread's own clock.
+    /// The CPU time, including that of host calls. The first time slice of up to 2 ms is measured by the
+    /// wall clock, all others by the thread's CPU clock.
     pub cpu: Duration,
-    /// The largest linear memory the guest had, in bytes.
+    /// The largest linear memory of the guest, in bytes.
     pub memory_peak: usize,
-    /// Units of fuel it burnt, about one an instruction; `None` if the topic has no budget of fuel.
+    /// The fuel that was burnt, about one unit for each instruction. `None` without a fuel limit.
     pub fuel_used: Option<u64>,
-    /// Calls of imports, those of WASI too.
+    /// Calls of imports, including those of WASI.
     pub host_calls: u64,
-    /// Bytes that the host wrote into the guest's memory: the payload, and what imports gave; not what
-    /// WASI did.
+    /// Bytes that the host wrote into the guest's memory: the payload, and results of imports. WASI is not
+    /// included.
     pub bytes_in: u64,
-    /// Bytes that the host took from the guest: log, output, result, reason, follow-ups.
+    /// Bytes that the host read from the guest: log, output, result, reason, follow-up jobs.
     pub bytes_out: u64,
-    /// Lines, or calls of `log`, that were over the log's budget.
+    /// Lines, or calls of `log`, that exceeded the log budget.
     pub log_lines_dropped: u32,
-    /// The attempt's place in a trace and the calls below it, if it was given one.
-    pub traced: Option<Box<Traced>>,
+    /// The trace of the attempt, if the invocation has a span.
+    pub attempt_trace: Option<Box<AttemptTrace>>,
 }
 
-impl Report {
-    /// What an attempt came to: of what the guest said, the part that its end lets count.
+impl RunReport {
+    /// The report of an attempt that ran. Of the guest's output, it contains what counts with this outcome.
     pub(crate) fn new(end: End, guest: &mut Guest, fuel_used: Option<u64>) -> Self {
-        let trace = end.trace();
+        let backtrace = end.backtrace();
         let outcome = failure::outcome(end, guest);
-        let said = &mut guest.said;
         let (result, follow_ups, log_tail) = match outcome {
-            Outcome::Acked => (said.result.take(), said.follow_ups.take(), Vec::new()),
+            Outcome::Acked => (guest.output.result.take(), guest.follow_ups.take(), Vec::new()),
             _ => (None, Vec::new(), guest.log.take_tail()),
         };
+        let io = &guest.calls().io;
         Self {
             outcome,
             result,
             follow_ups,
-            trace,
+            backtrace,
             log_tail,
             wall: Duration::ZERO,
             cpu: Duration::ZERO,
-            memory_peak: guest.meter.memory_peak,
+            memory_peak: guest.limiter.memory_peak,
             fuel_used,
-            host_calls: guest.traffic.calls(),
-            bytes_in: guest.traffic.bytes_in(),
-            bytes_out: guest.traffic.bytes_out(),
+            host_calls: io.calls(),
+            bytes_in: io.bytes_in(),
+            bytes_out: io.bytes_out(),
             log_lines_dropped: guest.log.dropped(),
-            traced: guest.traced.take(),
+            attempt_trace: guest.spans.take(),
         }
     }
 
-    /// What an attempt came to that the host could not begin.
-    pub(crate) fn not_begun(why: String) -> Self {
+    /// The report of an attempt that the host could not start.
+    pub(crate) fn not_started(reason: String) -> Self {
         Self {
-            outcome: Outcome::HostFault(why),
+            outcome: Outcome::HostFault(reason),
             result: None,
             follow_ups: Vec::new(),
-            trace: None,
+            backtrace: None,
             log_tail: Vec::new(),
             wall: Duration::ZERO,
             cpu: Duration::ZERO,
@@ -91,7 +91,7 @@ impl Report {
             bytes_in: 0,
             bytes_out: 0,
             log_lines_dropped: 0,
-            traced: None,
+            attempt_trace: None,
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What AssemblyScript imports from `env`.
+//! The imports of AssemblyScript from `env`.
 
 use duebox_job::FailureClass;
 use duebox_sandbox::Level;
 
-use crate::kit::{Ran, job, load, run};
+use crate::support::{TestRun, job, load, run};
 
-/// A module with everything AssemblyScript imports; "héllo" at 16, "file.ts" at 64, half a surrogate
-/// pair at 96, a string longer than memory at 128 and an empty one at 160.
-async fn run_with(body: &str) -> Ran {
+/// Runs a module with all imports of AssemblyScript. Its memory has "héllo" at 16, "file.ts" at 64, half a
+/// surrogate pair at 96, a string longer than the memory at 128, and an empty one at 160.
+async fn run_with(body: &str) -> TestRun {
     let wat = format!(
         r#"(module
   (import "env" "abort" (func $abort (param i32 i32 i32 i32)))
@@ -48,7 +48,7 @@ async fn abort_is_a_trap_with_its_message() {
 }
 
 #[tokio::test]
-async fn a_string_that_lies_nowhere_is_a_trap() {
+async fn a_string_outside_the_memory_is_a_trap() {
     for pointer in [128, 2, 65_537, 70_000, -1, -4] {
         let ran =
             run_with(&format!("(call $console_log (i32.const {pointer})) (i32.const 0)")).await;
@@ -70,11 +70,11 @@ async fn consoles_have_their_levels() {
     let levels: Vec<Level> = ran.lines.iter().map(|(level, _)| *level).collect();
     use Level::{Debug, Error, Info, Warn};
     assert_eq!(levels, [Info, Debug, Info, Warn, Error, Info, Info]);
-    assert_eq!(ran.said(), ["héllo", "héllo", "héllo", "héllo", "héllo", "a\u{fffd}", ""]);
+    assert_eq!(ran.texts(), ["héllo", "héllo", "héllo", "héllo", "héllo", "a\u{fffd}", ""]);
 }
 
 #[tokio::test]
-async fn trace_says_its_numbers() {
+async fn trace_logs_its_numbers() {
     let numbers = "(f64.const 1) (f64.const 2.5) (f64.const 0) (f64.const 0) (f64.const 0)";
     let ran = run_with(&format!(
         "(call $trace (i32.const 16) (i32.const 2) {numbers})
@@ -82,7 +82,7 @@ async fn trace_says_its_numbers() {
          (call $trace (i32.const 16) (i32.const -1) {numbers}) (i32.const 0)"
     ))
     .await;
-    assert_eq!(ran.said(), ["héllo 1, 2.5", "héllo", "héllo 1, 2.5, 0, 0, 0"]);
+    assert_eq!(ran.texts(), ["héllo 1, 2.5", "héllo", "héllo 1, 2.5, 0, 0, 0"]);
     assert_eq!(ran.lines[0].0, Level::Trace);
 }
 

@@ -1,5 +1,6 @@
-//! What a job may cost and what it did cost: fuel, memory of all together, the account, the cache.
+//! Limits and measured costs: fuel, the common memory budget, the report, and the cache.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use duebox_sandbox::{
     SandboxError,
 };
 
-use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, probe, run, world_of};
+use crate::support::{
+    ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, probe, run, services_with_logs,
+};
 
 /// Counts up to the first byte of its payload.
 const COUNTS: &str = r#"(module
@@ -24,7 +27,7 @@ const COUNTS: &str = r#"(module
     (i32.const 0)))"#;
 
 fn with_fuel(wat: &str, fuel: u64) -> Handler {
-    load_with(wat, Limits { fuel, ..Limits::default() }, Grants::default())
+    load_with(wat, Limits { fuel: NonZeroU64::new(fuel), ..Limits::default() }, Grants::default())
 }
 
 async fn fuel_for(handler: &Handler, count: u8) -> u64 {
@@ -44,29 +47,29 @@ async fn fuel_is_exact_and_the_same_every_time() {
     assert!(round > 0);
     assert_eq!(ten, one + 9 * round);
     assert_eq!(fuel_for(&with_fuel(COUNTS, 500_000), 10).await, ten);
-    // One unit less than it needs is too little, and what it needs is enough.
+    // One unit less than the job needs is too little.
     assert_eq!(fuel_for(&with_fuel(COUNTS, ten), 10).await, ten);
     let mut next = job();
     next.payload = vec![10].into();
     let ran = run(&with_fuel(COUNTS, ten - 1), next).await;
     assert_eq!(ran.failure().class, FailureClass::OutOfFuel);
     let text = &ran.failure().reason;
-    assert!(text.contains(&format!("all {} units of fuel", ten - 1)), "{text}");
+    assert!(text.contains(&format!("the {} units of fuel", ten - 1)), "{text}");
     assert_eq!(run(&load(COUNTS), job()).await.report.fuel_used, None);
 }
 
 #[tokio::test]
-async fn a_guest_without_end_ends_with_its_fuel() {
+async fn an_endless_guest_ends_with_its_fuel() {
     let ran = run(&with_fuel(SPINNER, 10_000_000), job()).await;
     assert_eq!(ran.failure().class, FailureClass::OutOfFuel);
     let used = ran.report.fuel_used.unwrap();
     assert_eq!(used, 10_000_000);
-    assert!(ran.report.trace.is_some());
+    assert!(ran.report.backtrace.is_some());
 }
 
 #[tokio::test]
-async fn each_job_has_a_budget_of_its_own_also_in_a_warm_instance() {
-    let mut limits = Limits { fuel: 10_000, ..Limits::default() };
+async fn each_job_has_its_own_fuel_also_in_a_warm_instance() {
+    let mut limits = Limits { fuel: NonZeroU64::new(10_000), ..Limits::default() };
     limits.instances.jobs_each = 100;
     let handler = load_with(COUNTS, limits, Grants::default());
     let first = fuel_for(&handler, 200).await;
@@ -76,7 +79,7 @@ async fn each_job_has_a_budget_of_its_own_also_in_a_warm_instance() {
 }
 
 #[tokio::test]
-async fn the_account_tells_calls_and_bytes() {
+async fn the_report_counts_calls_and_bytes() {
     let body = "(drop (call $payload_read (i32.const 0) (i32.const 0) (i32.const 4)))
         (drop (call $config_read (i32.const 256) (i32.const 6) (i32.const 0) (i32.const 2)))
         (drop (call $meta_int (i32.const 3)))
@@ -99,7 +102,7 @@ async fn the_account_tells_calls_and_bytes() {
 }
 
 #[tokio::test]
-async fn time_of_the_processor_is_not_time_that_passes() {
+async fn cpu_time_is_not_wall_clock_time() {
     let (mut busy, mut idle) = (job(), job());
     (busy.ttr, idle.ttr) = (Duration::from_millis(120), Duration::from_millis(120));
     let busy = run(&load(SPINNER), busy).await.report;
@@ -117,17 +120,17 @@ fn small(memory: usize) -> Sandbox {
 }
 
 /// Sleeps for an hour with four pages of memory.
-fn holder() -> String {
+fn sleeping_module() -> String {
     SLEEPER.replace("(memory (export \"memory\") 1)", "(memory (export \"memory\") 4)")
 }
 
 #[tokio::test]
-async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_attempt() {
+async fn a_starting_guest_waits_for_memory_and_a_refused_growth_spends_no_attempt() {
     let sandbox = small(6 << 16);
     let load =
         |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
-    let (holder, grows) = (
-        load(&holder()),
+    let (sleeping_module, grows) = (
+        load(&sleeping_module()),
         load(
             r#"(module (memory (export "memory") 1)
           (func (export "handle") (param i32) (result i32)
@@ -135,8 +138,9 @@ async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_a
         ),
     );
     let (interrupt, lines) = (Interrupt::new(), Lines::new());
-    let (handler, switch, sink) = (holder.clone(), interrupt.clone(), lines.clone());
-    let held = tokio::spawn(async move { handler.run(job(), switch, world_of(sink)).await });
+    let (handler, switch, sink) = (sleeping_module.clone(), interrupt.clone(), lines.clone());
+    let held =
+        tokio::spawn(async move { handler.run(job(), switch, services_with_logs(sink)).await });
     lines.one().await;
     assert_eq!(sandbox.memory_held(), 4 << 16);
 
@@ -147,15 +151,16 @@ async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_a
     }
     let mut short = job();
     short.ttr = Duration::from_millis(50);
-    match run(&holder, short).await.report.outcome {
+    match run(&sleeping_module, short).await.report.outcome {
         Outcome::HostFault(why) => assert!(why.contains("no memory was free"), "{why}"),
         other => panic!("{other:?}"),
     }
     let next = Lines::new();
-    let (handler, switch, sink) = (holder.clone(), interrupt.clone(), next.clone());
-    let waits = tokio::spawn(async move { handler.run(job(), switch, world_of(sink)).await });
+    let (handler, switch, sink) = (sleeping_module.clone(), interrupt.clone(), next.clone());
+    let waits =
+        tokio::spawn(async move { handler.run(job(), switch, services_with_logs(sink)).await });
     tokio::task::yield_now().await;
-    assert!(next.take().is_empty(), "there is no room for it");
+    assert!(next.take().is_empty(), "the budget has no room for it");
     held.abort();
     next.one().await;
     interrupt.raise(InterruptReason::Shutdown);
@@ -166,12 +171,12 @@ async fn a_guest_that_starts_waits_for_memory_and_a_growth_beyond_it_spends_no_a
 }
 
 #[tokio::test]
-async fn a_small_guest_finds_memory_though_sleepers_hold_all_they_may() {
+async fn a_small_guest_gets_memory_while_sleeping_guests_hold_their_limit() {
     let sandbox = small(64 << 16);
     let load =
         |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
     let (sleeper, page) = (
-        load(&holder()),
+        load(&sleeping_module()),
         load(
             r#"(module (memory (export "memory") 8)
           (func (export "handle") (param i32) (result i32) (i32.const 0)))"#,
@@ -180,9 +185,10 @@ async fn a_small_guest_finds_memory_though_sleepers_hold_all_they_may() {
     let mut sleeping = Vec::new();
     for _ in 0..14 {
         let (handler, lines) = (sleeper.clone(), Lines::new());
-        let world = world_of(lines.clone());
-        sleeping
-            .push(tokio::spawn(async move { handler.run(job(), Interrupt::new(), world).await }));
+        let services = services_with_logs(lines.clone());
+        sleeping.push(tokio::spawn(
+            async move { handler.run(job(), Interrupt::new(), services).await },
+        ));
         lines.one().await;
     }
     assert_eq!(sandbox.memory_held(), 56 << 16);
@@ -203,7 +209,7 @@ async fn a_small_guest_finds_memory_though_sleepers_hold_all_they_may() {
 }
 
 #[tokio::test]
-async fn warm_instances_make_room_for_who_starts() {
+async fn warm_instances_are_dropped_for_a_starting_guest() {
     let sandbox = small(6 << 16);
     let mut limits = Limits::default();
     limits.instances.jobs_each = 10;
@@ -220,7 +226,7 @@ async fn warm_instances_make_room_for_who_starts() {
 fn cached(folder: &Path) -> Result<Sandbox, SandboxError> {
     let config = SandboxConfig { max_jobs: 1, memory_max: 1 << 20, tables_max: 100 };
     let mut sandbox = Sandbox::new(&config).unwrap();
-    sandbox.keep_compiled_in(folder)?;
+    sandbox.use_cache_dir(folder)?;
     Ok(sandbox)
 }
 
@@ -247,12 +253,12 @@ async fn a_cached_module_runs_like_a_compiled_one_and_a_damaged_one_is_replaced(
     for damaged in [&whole[..whole.len() / 2], b"", b"\x7fELF not what was compiled"] {
         std::fs::write(&kept[0], damaged).unwrap();
         assert_eq!(run(&load(), job()).await.report.outcome, Outcome::Acked);
-        assert_eq!(std::fs::read(&kept[0]).unwrap(), whole, "it was compiled anew and replaced");
+        assert_eq!(std::fs::read(&kept[0]).unwrap(), whole, "it was compiled again and replaced");
     }
 }
 
 #[test]
-fn what_is_refused_is_refused_from_the_cache_too() {
+fn a_refused_module_is_refused_from_the_cache_too() {
     let folder = tempfile::tempdir().unwrap();
     let sandbox = cached(folder.path()).unwrap();
     let page = r#"(module (memory (export "memory") 4)

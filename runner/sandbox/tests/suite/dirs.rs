@@ -1,5 +1,5 @@
-//! Directories that a topic grants: a WASI guest reads what is in them, and nothing beside them, and writes
-//! nothing.
+//! Directories that a topic grants: a WASI guest can read their content, nothing outside of them, and cannot
+//! write.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ use duebox_job::FailureClass;
 use duebox_sandbox::{Grants, Handler, Instances, Level, Limits, LoadError};
 use tempfile::TempDir;
 
-use crate::kit::{ACKS, Ran, job, load_with, run, sandbox};
+use crate::support::{ACKS, TestRun, job, load_with, run, sandbox};
 
-/// What stands beside the granted directory.
-const SECRET: &str = "nobody sees this";
+/// A file next to the granted directory.
+const SECRET: &str = "not visible";
 
-/// A directory with `granted` in it, which has `a.txt`, `sub/b.txt` and links, and `secret.txt` beside it.
+/// A directory that contains `secret.txt` and `granted`, which has `a.txt`, `sub/b.txt` and links.
 fn tree() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let granted = root.path().join("granted");
@@ -74,7 +74,7 @@ const IMPORTS: &str = r#"
     (call $path_open (i32.const 3) (i32.const 1) (local.get $at) (local.get $len)
       (local.get $oflags) (local.get $rights) (i64.const 0) (i32.const 0) (i32.const 0)))"#;
 
-/// Reads the file that the payload names, says what is in it, and acks; else the errno and 10.
+/// Reads the file that the payload names, logs its content, and acks. On an error it returns the errno plus 10.
 fn reader() -> String {
     format!(
         r#"(module {IMPORTS}
@@ -93,14 +93,14 @@ fn reader() -> String {
     )
 }
 
-async fn read(handler: &Handler, path: &str) -> Ran {
+async fn read(handler: &Handler, path: &str) -> TestRun {
     let mut reading = job();
     reading.payload = Bytes::from(path.to_owned());
     run(handler, reading).await
 }
 
 #[tokio::test]
-async fn what_is_granted_can_be_read_in_every_reuse_mode() {
+async fn a_granted_directory_can_be_read_in_every_reuse_mode() {
     let root = tree();
     let modes = [(false, 1), (true, 1), (false, 100)];
     for (snapshot, jobs_each) in modes {
@@ -115,11 +115,11 @@ async fn what_is_granted_can_be_read_in_every_reuse_mode() {
                 ("./a.txt", "the first"),
             ] {
                 let ran = read(&handler, path).await;
-                assert_eq!((ran.answer(), ran.said()), (0, vec![text]), "{path}");
+                assert_eq!((ran.answer(), ran.texts()), (0, vec![text]), "{path}");
             }
         }
         fs::write(root.path().join("granted/a.txt"), "newer").unwrap();
-        assert_eq!(read(&handler, "a.txt").await.said(), ["newer"]);
+        assert_eq!(read(&handler, "a.txt").await.texts(), ["newer"]);
         fs::write(root.path().join("granted/a.txt"), "the first").unwrap();
     }
 }
@@ -153,7 +153,7 @@ async fn no_path_leads_out() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_made_or_removed() {
+async fn nothing_can_be_written_created_or_removed() {
     let root = tree();
     let before = listing(root.path());
     let open = |at: u32, len: u32, oflags: u32, rights: u32| {
@@ -202,7 +202,7 @@ async fn nothing_is_written_made_or_removed() {
 }
 
 #[tokio::test]
-async fn a_pipe_a_socket_or_a_device_is_not_opened_and_holds_nobody() {
+async fn a_pipe_a_socket_or_a_device_is_not_opened_and_blocks_no_thread() {
     let root = tree();
     let granted_dir = root.path().join("granted");
     let made = Command::new("mkfifo").arg(granted_dir.join("pipe")).status().unwrap();
@@ -210,7 +210,7 @@ async fn a_pipe_a_socket_or_a_device_is_not_opened_and_holds_nobody() {
     let _socket = UnixListener::bind(granted_dir.join("socket")).unwrap();
     symlink("pipe", granted_dir.join("to-pipe")).unwrap();
     let handler = granted(&reader(), root.path());
-    // A reader of a pipe without a writer would wait for ever.
+    // Opening a pipe without a writer would block.
     for path in ["pipe", "to-pipe", "sub/../pipe", "socket"] {
         let ran = read(&handler, path).await;
         assert!(ran.answer() > 10 && ran.lines.is_empty(), "{path}: {ran:?}");
@@ -225,14 +225,14 @@ async fn a_pipe_a_socket_or_a_device_is_not_opened_and_holds_nobody() {
 }
 
 #[tokio::test]
-async fn rights_and_flags_that_do_not_exist_are_the_guests_trap() {
+async fn unknown_rights_and_flags_are_a_trap() {
     let root = tree();
     for arguments in [
         "(i32.const 1) (i32.const 512) (i32.const 5) (i32.const 0) (i64.const -1) (i64.const 0) (i32.const 0)",
         "(i32.const -1) (i32.const 512) (i32.const 5) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0)",
         "(i32.const 1) (i32.const 512) (i32.const 5) (i32.const -1) (i64.const 2) (i64.const 0) (i32.const 0)",
         "(i32.const 1) (i32.const 512) (i32.const 5) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const -1)",
-        // A path past the end of memory, and one that wraps.
+        // A path beyond the end of the memory, and one whose end overflows.
         "(i32.const 1) (i32.const 65535) (i32.const 2) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0)",
         "(i32.const 1) (i32.const -1) (i32.const 2) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0)",
     ] {
@@ -245,7 +245,7 @@ async fn rights_and_flags_that_do_not_exist_are_the_guests_trap() {
     }
 }
 
-/// Every file below a directory with its content, and when it was changed.
+/// Every file below a directory, with its content and modification time.
 fn listing(root: &Path) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -268,7 +268,7 @@ fn listing(root: &Path) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_guest_that_opens_without_end_traps_and_leaves_nothing_open() {
+async fn a_guest_that_opens_too_many_files_traps_and_leaves_none_open() {
     let root = tree();
     let wat = format!(
         r#"(module {IMPORTS} (func (export "handle") (param i32) (result i32)
@@ -294,7 +294,7 @@ async fn a_guest_that_opens_without_end_traps_and_leaves_nothing_open() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_gone_refuses_the_load_and_later_is_not_there() {
+async fn a_missing_directory_is_refused_at_load_and_absent_later() {
     let root = tree();
     let folder = root.path().join("granted");
     let handler = granted(&reader(), root.path());
@@ -311,7 +311,7 @@ async fn a_directory_that_is_gone_refuses_the_load_and_later_is_not_there() {
     assert!(ran.answer() > 10);
     let [(Level::Warn, line)] = &ran.lines[..] else { panic!("{:?}", ran.lines) };
     assert!(line.starts_with("the directory /data cannot be opened: "), "{line}");
-    // A file is no directory.
+    // A file is not a directory.
     let dirs = BTreeMap::from([("/data".to_owned(), root.path().join("secret.txt"))]);
     assert!(matches!(refused(Grants { dirs, ..Grants::default() }), LoadError::Directory { .. }));
     let dirs = BTreeMap::from([(String::new(), root.path().to_owned())]);

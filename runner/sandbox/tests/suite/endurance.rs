@@ -1,5 +1,5 @@
-//! Ten thousand more hostile jobs leave the process as it was: no memory, no open file and no thread more.
-//! They run in a process of their own, so that no other test is measured with them.
+//! Ten thousand hostile jobs leak no memory, no open file and no thread. They run in a separate process, so
+//! that no other test is measured.
 
 use std::fs;
 use std::process::Command;
@@ -10,35 +10,34 @@ use std::time::Duration;
 use duebox_sandbox::{Handler, Instances, Invocation};
 
 use crate::hostile::{Hostile, corpus};
-use crate::names::Silence;
+use crate::name_server::SilentNetwork;
 
-/// Jobs until nearly every slot has been used.
+/// How many jobs use nearly every slot once.
 const FIRST: usize = 10_000;
 const ALL: usize = 20_000;
-/// How much a process may grow by over all the others. A slot keeps what was used of it, 4 MiB of memory and
-/// a stack, and slots come into use one by one: a process ends at some 220 MiB, and stays there however
-/// many jobs come (58,000 were tried). What leaks 6 KiB a job is found.
+/// How much a process may grow after that, in KiB. A slot keeps up to 4 MiB of memory and a stack, and slots
+/// come into use one by one, so a process reaches about 220 MiB. A leak of 6 KiB per job exceeds this limit.
 const GROWTH_MAX_KIB: u64 = 60 << 10;
-/// Sockets that may be open at one look and not at the other: requests that were just given up.
+/// How many sockets may differ between two measurements: those of requests that were just dropped.
 const FILES_MORE_MAX: usize = 16;
-/// The most threads that files are read on. They come as they are wanted and go when idle, so as many may be
-/// there at one look and not at the other.
+/// How many threads may differ between two measurements: those that read files start on demand and end when
+/// idle.
 const FILE_THREADS: u32 = 8;
-/// What those get that never end: some ticks.
+/// The ttr of jobs that never return: some ticks.
 const TTR: Duration = Duration::from_millis(10);
-/// Jobs at once.
+/// How many jobs run at the same time.
 const TASKS: usize = 4;
 const INNER: &str = "endurance::ten_thousand_hostile_jobs";
 
-/// What a process holds.
+/// The resources of a process.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ProcessResources {
     memory_kib: u64,
     files: usize,
     threads: u64,
 }
 
-impl Held {
+impl ProcessResources {
     fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let number = |name: &str| {
@@ -51,14 +50,14 @@ impl Held {
 }
 
 #[test]
-fn the_process_is_the_same_after_ten_thousand_hostile_jobs() {
+fn ten_thousand_hostile_jobs_leak_no_resources() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([INNER, "--exact", "--ignored", "--nocapture"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{told}");
+    let run_word = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{run_word}");
     assert!(said.contains("1 passed"), "it did not run: {said}");
 }
 
@@ -67,10 +66,10 @@ fn the_process_is_the_same_after_ten_thousand_hostile_jobs() {
 fn ten_thousand_hostile_jobs() {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     threads.worker_threads(2).max_blocking_threads(FILE_THREADS as usize).enable_all();
-    threads.build().unwrap().block_on(twice_as_many_hold_no_more());
+    threads.build().unwrap().block_on(twice_as_many_jobs_use_no_more_resources());
 }
 
-async fn twice_as_many_hold_no_more() {
+async fn twice_as_many_jobs_use_no_more_resources() {
     let jobs: Vec<(Hostile, Handler)> = corpus()
         .into_iter()
         .map(|hostile| {
@@ -78,11 +77,11 @@ async fn twice_as_many_hold_no_more() {
             (hostile, handler)
         })
         .collect();
-    let (jobs, network) = (Arc::new(jobs), Arc::new(Silence::listen().await));
+    let (jobs, network) = (Arc::new(jobs), Arc::new(SilentNetwork::listen().await));
     run_many(&jobs, &network, FIRST).await;
-    let before = Held::now();
+    let before = ProcessResources::now();
     run_many(&jobs, &network, ALL - FIRST).await;
-    let after = Held::now();
+    let after = ProcessResources::now();
     let growth = after.memory_kib.saturating_sub(before.memory_kib);
     assert!(growth <= GROWTH_MAX_KIB, "{before:?} after {FIRST}, {after:?} after {ALL}");
     assert!(after.files <= before.files + FILES_MORE_MAX, "{before:?}, then {after:?}");
@@ -92,8 +91,8 @@ async fn twice_as_many_hold_no_more() {
     );
 }
 
-/// Runs the corpus over and over, until it was so many jobs.
-async fn run_many(jobs: &Arc<Vec<(Hostile, Handler)>>, network: &Arc<Silence>, count: usize) {
+/// Runs the corpus repeatedly, this many jobs in total.
+async fn run_many(jobs: &Arc<Vec<(Hostile, Handler)>>, network: &Arc<SilentNetwork>, count: usize) {
     let next = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..TASKS)
         .map(|_| {

@@ -1,14 +1,16 @@
-//! What a failure says: its class, a first line for people, and where in the guest it was.
+//! Failures: their class, their reason, and the function in which they happened.
 
 use std::time::Duration;
 
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Interrupt, Limits, Sandbox, SandboxConfig};
 
-use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, run, run_probe, world_of};
+use crate::support::{
+    ACKS, Lines, SLEEPER, SPINNER, job, load, load_with, run, run_probe, services_with_logs,
+};
 
 #[tokio::test]
-async fn a_trap_names_the_functions_it_happened_in() {
+async fn a_trap_names_its_function() {
     let handler = load(
         r#"(module
           (memory 1)
@@ -18,7 +20,7 @@ async fn a_trap_names_the_functions_it_happened_in() {
     );
     let ran = run(&handler, job()).await;
     assert_eq!(ran.class(), (FailureClass::Trap, "out of bounds memory access, in poke"));
-    let trace = ran.report.trace.as_deref().unwrap_or_default();
+    let trace = ran.report.backtrace.as_deref().unwrap_or_default();
     let lines: Vec<&str> = trace.lines().map(|line| line.split(" at 0x").next().unwrap()).collect();
     assert_eq!(lines, ["out of bounds memory access", "  0: poke", "  1: inner", "  2: outer"]);
 }
@@ -31,12 +33,12 @@ async fn a_fault_in_an_import_names_the_import_and_its_caller() {
     assert_eq!(class, FailureClass::Trap);
     assert_eq!(
         reason,
-        "log: the range of 1 bytes at 65536 does not lie in the guest's memory of 65536 bytes, in function 10"
+        "log: the range of 1 bytes at 65536 is outside the guest's memory of 65536 bytes, in function 10"
     );
 }
 
 #[tokio::test]
-async fn a_refused_memory_tells_how_much_and_the_limit() {
+async fn a_refused_growth_reports_its_size_and_the_limit() {
     let limits = Limits { memory: 2 << 20, ..Limits::default() };
     let handler = load_with(
         r#"(module
@@ -58,7 +60,7 @@ async fn a_refused_memory_tells_how_much_and_the_limit() {
 }
 
 #[tokio::test]
-async fn a_growth_beyond_the_modules_own_maximum_is_a_refusal_too() {
+async fn a_growth_beyond_the_maximum_of_the_module_is_refused_too() {
     let handler = load(
         r#"(module
           (memory (export "memory") 1 2)
@@ -70,11 +72,11 @@ async fn a_growth_beyond_the_modules_own_maximum_is_a_refusal_too() {
     let (class, reason) = ran.class();
     assert_eq!(class, FailureClass::OutOfMemory);
     assert!(reason.starts_with("memory of 196608 bytes was refused"), "{reason}");
-    assert_eq!(ran.report.memory_peak, 65_536, "what was refused was never had");
+    assert_eq!(ran.report.memory_peak, 65_536, "refused memory does not count");
 }
 
 #[tokio::test]
-async fn a_refusal_counts_from_the_instances_first_breath() {
+async fn a_refusal_in_the_start_function_counts() {
     let handler = load(
         r#"(module
           (memory (export "memory") 1)
@@ -85,7 +87,7 @@ async fn a_refusal_counts_from_the_instances_first_breath() {
 }
 
 #[tokio::test]
-async fn an_exit_tells_its_code() {
+async fn an_exit_reports_its_code() {
     let handler = load(
         r#"(module
           (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
@@ -105,14 +107,14 @@ async fn a_guest_ends_at_its_ttr_whether_it_spins_or_waits() {
         let ran = run(&load(module), short).await;
         let (class, reason) = ran.class();
         assert_eq!(class, FailureClass::Timeout);
-        assert_eq!(reason, "the attempt was not over within its ttr of 50ms");
+        assert_eq!(reason, "the attempt exceeded its ttr of 50ms");
         assert!(ran.report.wall >= Duration::from_millis(50), "{:?}", ran.report.wall);
-        assert_eq!(ran.said().len(), 1, "what it said before stays");
+        assert_eq!(ran.texts().len(), 1, "earlier lines are kept");
     }
 }
 
 #[tokio::test]
-async fn a_ttr_may_be_nothing_or_for_ever() {
+async fn a_ttr_may_be_zero_or_very_long() {
     let mut none = job();
     none.ttr = Duration::ZERO;
     assert_eq!(run(&load(SPINNER), none).await.failure().class, FailureClass::Timeout);
@@ -122,10 +124,10 @@ async fn a_ttr_may_be_nothing_or_for_ever() {
 }
 
 #[tokio::test]
-async fn a_full_pool_is_the_hosts_fault_and_passes() {
+async fn a_full_pool_is_a_temporary_host_fault() {
     let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100 };
     let sandbox = Sandbox::new(&config).unwrap();
-    assert!(sandbox.is_pooling(), "this machine gives no address space for a pool of 129");
+    assert!(sandbox.is_pooling(), "this machine has no address space for a pool of 129");
     let load =
         |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
     let (sleeper, acks) = (load(SLEEPER), load(ACKS));
@@ -134,8 +136,9 @@ async fn a_full_pool_is_the_hosts_fault_and_passes() {
     for _ in 0..129 {
         let lines = Lines::new();
         let (handler, interrupt, sink) = (sleeper.clone(), interrupt.clone(), lines.clone());
-        sleepers
-            .push(tokio::spawn(async move { handler.run(job(), interrupt, world_of(sink)).await }));
+        sleepers.push(tokio::spawn(async move {
+            handler.run(job(), interrupt, services_with_logs(sink)).await
+        }));
         lines.one().await;
     }
     let refused = run(&acks, job()).await;
@@ -151,7 +154,7 @@ async fn a_full_pool_is_the_hosts_fault_and_passes() {
 }
 
 #[tokio::test]
-async fn without_address_space_for_a_pool_jobs_run_all_the_same() {
+async fn jobs_run_without_address_space_for_a_pool() {
     for max_jobs in [1_000_000, u32::MAX] {
         let config = SandboxConfig { max_jobs, memory_max: 64 << 20, tables_max: u32::MAX };
         let sandbox = Sandbox::new(&config).unwrap();

@@ -1,4 +1,4 @@
-//! The import `push`: which follow-ups are taken, under which id, and when they count.
+//! The import `push`: which follow-up jobs are accepted, their ids, and when they count.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use duebox_job::{
 };
 use duebox_sandbox::{Grants, Handler, Limits};
 
-use crate::kit::{Ran, job, load_with, run};
+use crate::support::{TestRun, job, load_with, run};
 
-/// Where each head stands in a guest's memory, and how much room it has.
+/// The address of each head in the guest's memory, and the space for it.
 const HEAD_AT: usize = 1_024;
 const HEAD_ROOM: usize = 256;
 
-/// A module with these heads in its memory of so many pages, and this body of `handle`. In it,
-/// `(push N)` stands for a push of the N-th head with the payload `{"n":1}`.
-fn pusher(pages: u32, heads: &[&str], body: &str) -> String {
+/// A module with these heads in its memory and this body of `handle`. In the body, `(push N)` stands for a
+/// push of the N-th head with the payload `{"n":1}`.
+fn push_module(pages: u32, heads: &[&str], body: &str) -> String {
     let mut data = String::new();
     let mut body = body.to_owned();
     for (index, head) in heads.iter().enumerate() {
@@ -42,27 +42,27 @@ fn pusher(pages: u32, heads: &[&str], body: &str) -> String {
     )
 }
 
-/// Loads it where it may push to `sms.*` and to `order.close`.
+/// Loads a module that may push to `sms.*` and to `order.close`.
 fn granted(wat: &str) -> Handler {
     let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
     load_with(wat, Limits::default(), Grants { push, ..Grants::default() })
 }
 
-async fn pushed(heads: &[&str], body: &str) -> Ran {
-    run(&granted(&pusher(1, heads, body)), job()).await
+async fn pushed(heads: &[&str], body: &str) -> TestRun {
+    run(&granted(&push_module(1, heads, body)), job()).await
 }
 
-/// What one push of this head answers.
+/// The result of one push with this head.
 async fn answer(head: &str) -> i32 {
     pushed(&[head], "(push 0)").await.answer()
 }
 
-fn ids(ran: &Ran) -> Vec<String> {
+fn ids(ran: &TestRun) -> Vec<String> {
     ran.report.follow_ups.iter().map(|follow_up| follow_up.id.to_string()).collect()
 }
 
 #[tokio::test]
-async fn a_follow_up_is_what_its_head_and_body_say() {
+async fn a_follow_up_has_the_fields_of_its_head_and_the_body() {
     let heads = [
         "topic: sms.eu\nid: welcome/42\ndue-at-ms: 1763740800000\nttr-ms: 5000\nmax-attempts: 3\n\
          ttl-ms: 60000\npriority: low\nkey: user 42\nh.traceparent: 00-ab\n",
@@ -96,7 +96,7 @@ async fn a_follow_up_is_what_its_head_and_body_say() {
 }
 
 #[tokio::test]
-async fn follow_ups_count_with_an_ack_alone() {
+async fn follow_ups_count_only_with_an_ack() {
     let head = ["topic: sms.eu\n"];
     assert_eq!(ids(&pushed(&head, "(push 0)").await), ["job-42.1"]);
     for end in ["(i32.const 1)", "(i32.const 2)", "(i32.const 7)", "(unreachable)"] {
@@ -110,16 +110,17 @@ async fn follow_ups_count_with_an_ack_alone() {
 }
 
 #[tokio::test]
-async fn ids_count_what_was_taken() {
+async fn default_ids_count_accepted_follow_ups() {
     let heads = ["topic: sms.eu\n", "topic: sms.eu\nid: own\n", "topic: elsewhere\n", "bad\n"];
     let body = "(drop (push 2)) (drop (push 0)) (drop (push 3)) (drop (push 1)) (push 0)";
     assert_eq!(ids(&pushed(&heads, body).await), ["job-42.1", "own", "job-42.3"]);
 }
 
 #[tokio::test]
-async fn an_id_that_cannot_be_pushed_gives_no_default() {
-    let handler = granted(&pusher(1, &["topic: sms.eu\n", "topic: sms.eu\nid: own\n"], "(push 0)"));
-    let own = granted(&pusher(1, &["topic: sms.eu\nid: own\n"], "(push 0)"));
+async fn an_invalid_job_id_has_no_default_for_follow_ups() {
+    let handler =
+        granted(&push_module(1, &["topic: sms.eu\n", "topic: sms.eu\nid: own\n"], "(push 0)"));
+    let own = granted(&push_module(1, &["topic: sms.eu\nid: own\n"], "(push 0)"));
     let parent = |id: Vec<u8>| {
         let mut parent = job();
         parent.id = JobId::from_redis(id);
@@ -134,20 +135,20 @@ async fn an_id_that_cannot_be_pushed_gives_no_default() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_denied() {
+async fn a_target_that_is_not_granted_is_denied() {
     assert_eq!(answer("topic: sms.eu\n").await, 0);
     assert_eq!(answer("topic: order.close\n").await, 0);
     for topic in ["sms", "sm", "order.close2", "order", "SMS.eu"] {
         assert_eq!(answer(&format!("topic: {topic}\n")).await, -2, "{topic}");
     }
-    let wat = pusher(1, &["topic: sms.eu\n"], "(push 0)");
+    let wat = push_module(1, &["topic: sms.eu\n"], "(push 0)");
     let nobody = Grants { push: Some(Vec::new()), ..Grants::default() };
     let ran = run(&load_with(&wat, Limits::default(), nobody), job()).await;
     assert_eq!(ran.answer(), -2);
 }
 
 #[tokio::test]
-async fn a_malformed_head_is_refused_whole() {
+async fn a_malformed_head_is_refused_as_a_whole() {
     for head in [
         "",
         "topic: sms.eu",
@@ -172,7 +173,7 @@ async fn a_malformed_head_is_refused_whole() {
 }
 
 #[tokio::test]
-async fn a_hundred_are_taken_and_one_more_is_refused() {
+async fn a_hundred_follow_ups_are_accepted_and_one_more_is_refused() {
     let body = |count: u32| {
         format!(
             "(local $i i32) (local $last i32)
@@ -190,7 +191,7 @@ async fn a_hundred_are_taken_and_one_more_is_refused() {
     assert_eq!(ran.answer(), -4);
 }
 
-/// A push of the first head with a body of so many bytes.
+/// A push of the first head with a body of this many bytes.
 fn large(body_len: usize) -> String {
     let head = "topic: sms.eu\n".len();
     format!(
@@ -199,11 +200,12 @@ fn large(body_len: usize) -> String {
 }
 
 #[tokio::test]
-async fn heads_and_bodies_together_take_4_mib_and_no_byte_more() {
+async fn heads_and_bodies_together_are_limited_to_4_mib() {
     let all = 4 << 20;
     let head = "topic: sms.eu\n".len();
-    let answered =
-        async |calls: &str| run(&granted(&pusher(65, &["topic: sms.eu\n"], calls)), job()).await;
+    let answered = async |calls: &str| {
+        run(&granted(&push_module(65, &["topic: sms.eu\n"], calls)), job()).await
+    };
     let ran = answered(&large(all - head)).await;
     assert_eq!((ran.answer(), ran.report.follow_ups[0].payload.len()), (0, all - head));
     assert_eq!(answered(&large(all - head + 1)).await.answer(), -4);
@@ -211,13 +213,13 @@ async fn heads_and_bodies_together_take_4_mib_and_no_byte_more() {
     assert_eq!(answered(&full).await.answer(), 0);
     let over = format!("(drop {}) {}", large(all - 2 * head + 1), large(0));
     assert_eq!(answered(&over).await.answer(), -4);
-    // What is refused takes nothing of the room.
+    // A refused follow-up does not count.
     let after = format!("(drop {}) {}", large(all), large(all - head));
     assert_eq!(answered(&after).await.answer(), 0);
 }
 
 #[tokio::test]
-async fn a_head_over_16_kib_is_too_large_whatever_it_holds() {
+async fn a_head_over_16_kib_is_too_large_whatever_it_contains() {
     let call = |length: u32| {
         format!(
             "(memory.fill (i32.const 1038) (i32.const 120) (i32.const 16400))
@@ -232,7 +234,7 @@ async fn a_head_over_16_kib_is_too_large_whatever_it_holds() {
 }
 
 #[tokio::test]
-async fn both_ranges_must_lie_in_memory() {
+async fn both_ranges_must_be_inside_the_memory() {
     for (head, body) in [
         ((65_536, 1), (0, 0)),
         ((-1, 14), (0, 0)),
@@ -260,7 +262,7 @@ async fn both_ranges_must_lie_in_memory() {
 }
 
 #[tokio::test]
-async fn nothing_is_pushed_before_there_is_a_job() {
+async fn push_does_not_work_before_the_job() {
     for export in ["(export \"_initialize\")", ""] {
         let start = if export.is_empty() { "(start $early)" } else { "" };
         let wat = format!(

@@ -1,4 +1,4 @@
-//! The hostile modules: each ends as its first line says, and a neighbour never notices.
+//! The hostile modules: each ends as its first line states, and does not affect other jobs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,12 +10,12 @@ use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Handler, Instances, Invocation, Limits};
 use tempfile::TempDir;
 
-use crate::asker::grant;
-use crate::kit::{ACKS, Ran, hostile_modules, job, load, run, sandbox};
-use crate::names::Silence;
+use crate::http_guest::grant;
+use crate::name_server::SilentNetwork;
+use crate::support::{ACKS, TestRun, hostile_modules, job, load, run, sandbox};
 
-/// What a run came to, as the first line of a hostile module names it.
-fn ended(ran: &Ran) -> &'static str {
+/// The end of a run, as the first line of a hostile module names it.
+fn ended(ran: &TestRun) -> &'static str {
     match &ran.report.outcome {
         Outcome::Acked => "ack",
         Outcome::Failed(failure) => failure.class.name(),
@@ -30,12 +30,12 @@ pub(crate) struct Hostile {
     text: Vec<u8>,
     pub(crate) expected: String,
     limits: Limits,
-    /// Whether it sees a directory.
+    /// Whether it has a directory.
     dirs: bool,
 }
 
-/// All of them. Each says in its first line how it ends, and may say in the second how much fuel it has, or
-/// that it sees a directory.
+/// All hostile modules. The first line of each states how it ends. The second may state its fuel limit, or that
+/// it has a directory.
 pub(crate) fn corpus() -> Vec<Hostile> {
     let read = |path: PathBuf| {
         let text = fs::read(&path).unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn corpus() -> Vec<Hostile> {
         let mut line = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
         let (first, second) = (line(), line());
         let expected = first.strip_prefix(";; expect: ").unwrap_or_else(|| panic!("{name}"));
-        let fuel = second.strip_prefix(";; fuel: ").map_or(0, |fuel| fuel.parse().unwrap());
+        let fuel = second.strip_prefix(";; fuel: ").map(|fuel| fuel.parse().unwrap());
         let limits = Limits { fuel, ..Limits::default() };
         let dirs = second == ";; granted: dirs";
         Hostile { name, expected: expected.to_owned(), text, limits, dirs }
@@ -52,7 +52,7 @@ pub(crate) fn corpus() -> Vec<Hostile> {
     fs::read_dir(hostile_modules()).unwrap().map(|file| read(file.unwrap().path())).collect()
 }
 
-/// A directory with a file, and with a link that leads out.
+/// A directory with a file, and with a link to the outside.
 fn readable() -> PathBuf {
     static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -79,13 +79,13 @@ impl Hostile {
     }
 
     pub(crate) fn job(&self) -> Invocation {
-        // What ends by itself gets the time that a loaded machine may need for it.
+        // A module that ends by itself gets enough time for a loaded machine.
         let ttr = if self.expected == "timeout" { 300 } else { 60_000 };
         Invocation { ttr: Duration::from_millis(ttr), ..job() }
     }
 
-    /// How it differs from what it says, if it does.
-    pub(crate) fn fault(&self, ran: &Ran) -> Option<String> {
+    /// The difference to what its first line states, if there is one.
+    pub(crate) fn fault(&self, ran: &TestRun) -> Option<String> {
         let differs = ended(ran) != self.expected;
         differs.then(|| {
             format!("{}: expected {}, got {:?}", self.name, self.expected, ran.report.outcome)
@@ -94,8 +94,8 @@ impl Hostile {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_ends_as_its_first_line_says() {
-    let (neighbour, network) = (load(ACKS), Silence::listen().await);
+async fn each_hostile_module_ends_as_its_first_line_states() {
+    let (neighbour, network) = (load(ACKS), SilentNetwork::listen().await);
     let (mut wrong, corpus) = (Vec::new(), corpus());
     assert!(corpus.len() > 50, "only {} hostile modules were found", corpus.len());
     for hostile in corpus {
@@ -109,9 +109,9 @@ async fn each_ends_as_its_first_line_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_ends_the_same_where_instances_are_kept_warm() {
+async fn each_hostile_module_ends_the_same_with_warm_instances() {
     let warm = Instances { snapshot: false, jobs_each: 1_000 };
-    let (mut wrong, network) = (Vec::new(), Silence::listen().await);
+    let (mut wrong, network) = (Vec::new(), SilentNetwork::listen().await);
     for hostile in corpus() {
         let handler = hostile.load(warm);
         for _ in 0..2 {
@@ -122,7 +122,7 @@ async fn each_ends_the_same_where_instances_are_kept_warm() {
 }
 
 #[test]
-fn every_class_a_guest_can_earn_has_a_hostile_module() {
+fn every_failure_class_of_a_guest_has_a_hostile_module() {
     let names: Vec<String> = fs::read_dir(hostile_modules())
         .unwrap()
         .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())

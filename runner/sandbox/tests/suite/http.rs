@@ -3,16 +3,16 @@
 use duebox_job::{FailureClass, JobId};
 use duebox_sandbox::{Grants, Invocation, Limits, LoadError};
 
-use crate::asker::{ASKER, Ask, Asker, grant};
-use crate::kit::{Ran, job, load_with, run, sandbox};
-use crate::web;
+use crate::http_guest::{HTTP_GUEST, HttpGuest, TestRequest, grant};
+use crate::support::{TestRun, job, load_with, run, sandbox};
+use crate::web_servers;
 
 #[tokio::test]
-async fn a_request_goes_out_and_its_response_comes_in() {
-    let origin = format!("http://{}", web::echo().await);
-    let asker = Asker::to(&[&origin]);
+async fn a_request_is_sent_and_its_response_is_read() {
+    let origin = format!("http://{}", web_servers::echo().await);
+    let guest = HttpGuest::to(&[&origin]);
     let head = format!("POST {origin}/orders?x=1#fragment\naccept: text/plain\nx-a: 1\nx-a: 2\n");
-    let answer = asker.ask(Ask { head: &head, body: b"the body\0\xff", timeout: 0 }).await;
+    let answer = guest.ask(TestRequest { head: &head, body: b"the body\0\xff", timeout: 0 }).await;
     assert_eq!(answer.code, 200, "{}", answer.error);
     assert_eq!(answer.header("content-length"), Some(answer.body.len().to_string().as_str()));
     let (head, body) = answer.body.split_at(answer.body.len() - 10);
@@ -35,8 +35,8 @@ async fn a_request_goes_out_and_its_response_comes_in() {
 }
 
 #[tokio::test]
-async fn without_a_grant_a_module_is_refused_by_name_with_the_remedy() {
-    let refused = sandbox().load(ASKER.as_bytes(), Limits::default(), Grants::default());
+async fn without_a_grant_the_imports_are_refused_with_a_remedy() {
+    let refused = sandbox().load(HTTP_GUEST.as_bytes(), Limits::default(), Grants::default());
     let refused = refused.unwrap_err();
     assert!(matches!(refused, LoadError::NotGranted { .. }), "{refused}");
     let text = refused.to_string();
@@ -44,32 +44,32 @@ async fn without_a_grant_a_module_is_refused_by_name_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_denied() {
-    let origin = format!("http://{}", web::echo().await);
+async fn a_target_that_is_not_granted_is_denied() {
+    let origin = format!("http://{}", web_servers::echo().await);
     let head = format!("GET {origin}/\n");
-    let answer = Asker::to(&[]).ask(head.as_str()).await;
+    let answer = HttpGuest::to(&[]).ask(head.as_str()).await;
     assert_eq!(answer.code, -2);
     assert!(answer.error.contains(&origin), "{}", answer.error);
     assert_eq!((answer.head.as_str(), answer.body_length), ("", 0));
-    let asker = Asker::to(&["https://*", "http://*:1"]);
+    let guest = HttpGuest::to(&["https://*", "http://*:1"]);
     for head in [head.as_str(), "GET ftp://127.0.0.1/\n", "GET http://127.0.0.1:2/\n"] {
-        assert_eq!(asker.ask(head).await.code, -2, "{head}");
+        assert_eq!(guest.ask(head).await.code, -2, "{head}");
     }
-    let mixed = [Ask::from(head.as_str()), Ask::from("GET nonsense\n")];
-    assert_eq!(asker.ask_as(job(), &mixed).await.code, -3);
+    let mixed = [TestRequest::from(head.as_str()), TestRequest::from("GET nonsense\n")];
+    assert_eq!(guest.send_all(job(), &mixed).await.code, -3);
 }
 
-/// The value of a header that an echo was sent.
-fn sent(answer: &crate::asker::Answer, name: &str) -> String {
+/// The value of a header that the echo server received.
+fn sent(answer: &crate::http_guest::TestResponse, name: &str) -> String {
     let mut lines = answer.text().lines().filter_map(|line| line.split_once(": "));
     let found = lines.find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("no {name} in {}", answer.text())).1.to_owned()
 }
 
 #[tokio::test]
-async fn requests_of_one_job_are_spans_of_one_trace() {
-    let origin = format!("http://{}", web::echo().await);
-    let asker = Asker::to(&[&origin]);
+async fn requests_of_one_job_belong_to_one_trace() {
+    let origin = format!("http://{}", web_servers::echo().await);
+    let guest = HttpGuest::to(&[&origin]);
     let head = format!("GET {origin}/\n");
     let traced = |header: &str| {
         let headers = [("traceparent", header), ("tracestate", "a=b")];
@@ -78,28 +78,28 @@ async fn requests_of_one_job_are_spans_of_one_trace() {
     };
     let id = "0af7651916cd43dd8448eb211c80319c";
     let parent = format!("00-{id}-b7ad6b7169203331-00");
-    let answer = asker.ask_as(traced(&parent), &[Ask::from(&*head)]).await;
+    let answer = guest.send_all(traced(&parent), &[TestRequest::from(&*head)]).await;
     let given = sent(&answer, "traceparent");
     assert!(given.starts_with(&format!("00-{id}-")) && given.ends_with("-00"), "{given}");
     assert_ne!(given, parent);
     assert_eq!(sent(&answer, "tracestate"), "a=b");
-    // One that is none is not handed on.
-    let answer = asker.ask_as(traced("00-x-y-z"), &[Ask::from(&*head)]).await;
+    // An invalid one is not continued.
+    let answer = guest.send_all(traced("00-x-y-z"), &[TestRequest::from(&*head)]).await;
     let made = sent(&answer, "traceparent");
     assert_eq!((made.len(), &made[..3]), (55, "00-"));
     assert!(!answer.text().contains("tracestate"), "{}", answer.text());
-    // Another job is another trace.
-    assert_ne!(sent(&asker.ask(&*head).await, "traceparent")[..35], made[..35]);
+    // Another job has another trace.
+    assert_ne!(sent(&guest.ask(&*head).await, "traceparent")[..35], made[..35]);
 }
 
 #[tokio::test]
-async fn a_handler_may_say_its_own_marks_but_not_which_attempt_it_is() {
-    let origin = format!("http://{}", web::echo().await);
-    let asker = Asker::to(&[&origin]);
+async fn a_handler_may_set_all_job_headers_except_the_attempt() {
+    let origin = format!("http://{}", web_servers::echo().await);
+    let guest = HttpGuest::to(&[&origin]);
     let own =
         [("traceparent", "mine"), ("idempotency-key", "order-42/close"), ("user-agent", "me/1")];
     let lines: String = own.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
-    let answer = asker.ask(&*format!("PUT {origin}/\n{lines}")).await;
+    let answer = guest.ask(&*format!("PUT {origin}/\n{lines}")).await;
     for (name, value) in own {
         assert_eq!(sent(&answer, name), value);
     }
@@ -107,31 +107,31 @@ async fn a_handler_may_say_its_own_marks_but_not_which_attempt_it_is() {
     for name in
         ["duebox-attempt", "host", "content-length", "transfer-encoding", "proxy-authorization"]
     {
-        let answer = asker.ask(&*format!("GET {origin}/\n{name}: 1\n")).await;
+        let answer = guest.ask(&*format!("GET {origin}/\n{name}: 1\n")).await;
         assert_eq!(answer.code, -3, "{name}");
         assert!(answer.error.contains(name), "{}", answer.error);
     }
     let odd = Invocation { id: JobId::from_redis(b"a b\xff%".to_vec()), ..job() };
-    let answer = asker.ask_as(odd, &[Ask::from(&*format!("GET {origin}/\n"))]).await;
+    let answer = guest.send_all(odd, &[TestRequest::from(&*format!("GET {origin}/\n"))]).await;
     assert_eq!(sent(&answer, "idempotency-key"), "order.close/a%20b%FF%25");
 }
 
 #[tokio::test]
-async fn only_the_last_response_is_kept_and_none_for_the_next_job() {
-    let origin = format!("http://{}", web::echo().await);
-    let asker = Asker::to(&[&origin]);
+async fn only_the_last_response_of_a_job_is_kept() {
+    let origin = format!("http://{}", web_servers::echo().await);
+    let guest = HttpGuest::to(&[&origin]);
     let head = format!("GET {origin}/\n");
-    let asks = [Ask::from(&*head), Ask::from("GET http://elsewhere.test/\n")];
-    let answer = asker.ask_as(job(), &asks).await;
+    let asks = [TestRequest::from(&*head), TestRequest::from("GET http://elsewhere.test/\n")];
+    let answer = guest.send_all(job(), &asks).await;
     assert_eq!((answer.code, answer.head.as_str(), answer.body_length), (-2, "", 0));
     let [denied, granted] = asks;
-    let answer = asker.ask_as(job(), &[granted, denied]).await;
+    let answer = guest.send_all(job(), &[granted, denied]).await;
     assert_eq!((answer.code, answer.error.as_str()), (200, ""));
     assert!(answer.body_length > 0);
 }
 
-/// A module with both imports and one page, whose `handle` is this.
-async fn probe(body: &str) -> Ran {
+/// Runs a module with both imports, one page and this body of `handle`.
+async fn probe(body: &str) -> TestRun {
     let module = format!(
         r#"(module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
@@ -144,7 +144,7 @@ async fn probe(body: &str) -> Ran {
 }
 
 #[tokio::test]
-async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
+async fn a_range_may_end_with_the_memory_and_one_byte_more_faults() {
     let calls = [
         (
             "http_send",
@@ -177,13 +177,13 @@ async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
 }
 
 #[tokio::test]
-async fn a_run_without_a_network_is_told_so_unless_it_may_not_ask_at_all() {
+async fn a_run_without_a_network_reports_it_after_the_grant_is_checked() {
     let grants = Grants { http: Some(grant(&["http://a.test"], &[])), ..Grants::default() };
-    let handler = load_with(ASKER, Limits::default(), grants);
+    let handler = load_with(HTTP_GUEST, Limits::default(), grants);
     for (head, code) in
         [("GET http://a.test/\n", -6), ("GET http://b.test/\n", -2), ("GET nothing\n", -3)]
     {
-        let payload = crate::asker::payload(&[Ask::from(head)]);
+        let payload = crate::http_guest::payload(&[TestRequest::from(head)]);
         let ran = run(&handler, Invocation { payload, ..job() }).await;
         let result = ran.report.result.unwrap();
         assert_eq!(i32::from_le_bytes(result[..4].try_into().unwrap()), code, "{head}");

@@ -1,4 +1,4 @@
-//! Every import of `duebox_v1` at its edges.
+//! The imports of `duebox_v1` that need no capability.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 use duebox_job::{FailureClass, JobId};
 use duebox_sandbox::{Grants, Level, Limits};
 
-use crate::kit::{Ran, job, load, load_with, probe, run, run_probe};
+use crate::support::{TestRun, job, load, load_with, probe, run, run_probe};
 
-/// Puts the answer of an expression into a local, says the memory from 0 to there, and returns it.
+/// Evaluates an expression, logs this many bytes from address 0, and returns the value.
 fn said(expression: &str) -> String {
     format!(
         "(local $n i32)
@@ -20,17 +20,17 @@ fn said(expression: &str) -> String {
 
 async fn says(expression: &str) -> (i32, String) {
     let ran = run_probe(&said(expression)).await;
-    (ran.answer(), ran.said().join("|"))
+    (ran.answer(), ran.texts().join("|"))
 }
 
-fn assert_faults(ran: &Ran, import: &str) {
+fn assert_faults(ran: &TestRun, import: &str) {
     let (class, reason) = ran.class();
     assert_eq!(class, FailureClass::Trap, "{import}: {reason}");
     assert!(reason.starts_with(&format!("{import}: ")), "{import} is not named: {reason}");
 }
 
 #[tokio::test]
-async fn payload_read_copies_what_is_there() {
+async fn payload_read_copies_the_rest_of_the_payload() {
     let cases = [
         ("(call $payload_read (i32.const 0) (i32.const 0) (i32.const 12))", 12, "{\"order\":42}"),
         ("(call $payload_read (i32.const 0) (i32.const 0) (i32.const 100))", 12, "{\"order\":42}"),
@@ -52,7 +52,7 @@ async fn payload_read_copies_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_payload_is_any_bytes() {
+async fn a_payload_may_be_any_bytes() {
     let handler = load(&probe(
         "(drop (call $payload_read (i32.const 0) (i32.const 0) (local.get $len)))
          (i32.load (i32.const 0))",
@@ -63,7 +63,7 @@ async fn a_payload_is_any_bytes() {
 }
 
 #[tokio::test]
-async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
+async fn a_range_may_end_with_the_memory_and_one_byte_more_faults() {
     let calls = [
         ("payload_read", "(drop (call $payload_read (i32.const P) (i32.const 0) (i32.const L)))"),
         ("meta_read", "(drop (call $meta_read (i32.const 1) (i32.const P) (i32.const L)))"),
@@ -99,7 +99,7 @@ async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
 }
 
 #[tokio::test]
-async fn meta_read_answers_the_full_length_and_copies_what_fits() {
+async fn meta_read_returns_the_full_length_and_copies_what_fits() {
     let read = |key: u32, cap: u32| {
         format!("(call $meta_read (i32.const {key}) (i32.const 0) (i32.const {cap}))")
     };
@@ -113,7 +113,7 @@ async fn meta_read_answers_the_full_length_and_copies_what_fits() {
     ] {
         let (length, said) = says(&read(key, 100)).await;
         assert_eq!((length as usize, said.as_str()), (text.len(), text.trim_end()), "{key}");
-        // A length of 0 asks for the size alone; a short one gets the beginning.
+        // A length of 0 returns only the size; a short one gets the beginning.
         assert_eq!(run_probe(&read(key, 0)).await.answer(), length);
         let (length, said) = says(&read(key, 1)).await;
         assert_eq!((length as usize, &said[..1]), (text.len(), &text[..1]), "{key}");
@@ -126,7 +126,7 @@ async fn meta_read_answers_the_full_length_and_copies_what_fits() {
 }
 
 #[tokio::test]
-async fn an_id_of_a_plain_producer_is_handed_over_as_it_is() {
+async fn an_id_from_plain_redis_commands_is_passed_unchanged() {
     let handler = load(&probe(
         "(drop (call $meta_read (i32.const 1) (i32.const 0) (i32.const 8)))
          (i32.load16_u (i32.const 0))",
@@ -137,7 +137,7 @@ async fn an_id_of_a_plain_producer_is_handed_over_as_it_is() {
 }
 
 #[tokio::test]
-async fn meta_int_has_the_numbers_and_nothing_else() {
+async fn meta_int_returns_only_the_numeric_metadata() {
     let int = |key: i32| format!("(i32.wrap_i64 (call $meta_int (i32.const {key})))");
     assert_eq!(run_probe(&int(3)).await.answer(), 2);
     assert_eq!(run_probe(&int(4)).await.answer(), 8);
@@ -149,8 +149,8 @@ async fn meta_int_has_the_numbers_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn the_clocks_agree() {
-    // now <= deadline; now + time left = deadline, within a second; 0 < time left <= ttr.
+async fn the_clocks_are_consistent() {
+    // now <= deadline; now + remaining time = deadline, within a second; 0 < remaining time <= ttr.
     let body = "(local $now i64) (local $left i64) (local $deadline i64)
         (local.set $now (call $meta_int (i32.const 8)))
         (local.set $left (call $meta_int (i32.const 9)))
@@ -173,7 +173,7 @@ async fn the_clocks_agree() {
 }
 
 #[tokio::test]
-async fn config_read_gives_what_is_granted() {
+async fn config_read_returns_the_configured_values() {
     let config = BTreeMap::from([
         ("region".to_owned(), "eu-west".to_owned()),
         (String::new(), "the empty name".to_owned()),
@@ -191,12 +191,12 @@ async fn config_read_gives_what_is_granted() {
         let grants = Grants { config: config.clone(), ..Grants::default() };
         let ran = run(&load_with(&probe(&body), Limits::default(), grants), job()).await;
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
-        assert_eq!((ran.answer(), ran.said()), (answer, vec![text.as_str()]));
+        assert_eq!((ran.answer(), ran.texts()), (answer, vec![text.as_str()]));
     }
 }
 
 #[tokio::test]
-async fn config_read_refuses_what_is_not_there() {
+async fn config_read_reports_a_missing_key() {
     let read = |key: u32, length: u32| {
         format!(
             "(call $config_read (i32.const {key}) (i32.const {length}) (i32.const 0) (i32.const 9))"
@@ -208,8 +208,8 @@ async fn config_read_refuses_what_is_not_there() {
 }
 
 #[tokio::test]
-async fn random_fills_its_range_and_no_more() {
-    // 32 random bytes are not all zero but once in 2^256; the bytes beside them stay.
+async fn random_fills_exactly_its_range() {
+    // 32 random bytes are practically never all zero. The bytes next to them stay.
     let body = "(call $random (i32.const 1024) (i32.const 32))
         (if (i64.ne (i64.load (i32.const 1016)) (i64.const 0)) (then (return (i32.const 10))))
         (if (i64.ne (i64.load (i32.const 1056)) (i64.const 0)) (then (return (i32.const 11))))
@@ -219,18 +219,18 @@ async fn random_fills_its_range_and_no_more() {
 }
 
 #[tokio::test]
-async fn levels_of_the_log_are_those_of_the_abi() {
+async fn log_levels_follow_the_abi() {
     let say = |level: i32| format!("(call $log (i32.const {level}) (i32.const 256) (i32.const 6))");
     let body: String = [0, 1, 2, 3, 4, 5, -1].into_iter().map(say).collect();
     let ran = run_probe(&format!("{body} (i32.const 0)")).await;
     let levels: Vec<Level> = ran.lines.iter().map(|(level, _)| *level).collect();
     use Level::{Debug, Error, Info, Trace, Warn};
     assert_eq!(levels, [Error, Warn, Info, Debug, Trace, Trace, Trace]);
-    assert!(ran.said().iter().all(|line| *line == "region"));
+    assert!(ran.texts().iter().all(|line| *line == "region"));
 }
 
 #[tokio::test]
-async fn a_log_line_is_one_line_of_clean_text() {
+async fn a_log_line_is_one_line_without_control_characters() {
     let handler = load(&probe(
         "(drop (call $payload_read (i32.const 0) (i32.const 0) (local.get $len)))
          (call $log (i32.const 2) (i32.const 0) (local.get $len))
@@ -248,7 +248,7 @@ async fn a_log_line_is_one_line_of_clean_text() {
     for (text, lines) in cases {
         let mut talkative = job();
         talkative.payload = Bytes::from_static(text);
-        assert_eq!(run(&handler, talkative).await.said(), lines, "{text:?}");
+        assert_eq!(run(&handler, talkative).await.texts(), lines, "{text:?}");
     }
 }
 
@@ -280,7 +280,7 @@ async fn before_the_job_only_log_and_random_work() {
     let in_initialize = |call: &str| early(call, "(export \"_initialize\")");
     for module in [in_start(works), in_initialize(works)] {
         let ran = run(&load(&module), job()).await;
-        assert_eq!((ran.answer(), ran.said()), (0, vec!["region"]));
+        assert_eq!((ran.answer(), ran.texts()), (0, vec!["region"]));
     }
     for (import, call) in calls {
         for module in [in_start(call), in_initialize(call)] {

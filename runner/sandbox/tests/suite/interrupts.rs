@@ -1,20 +1,20 @@
-//! Guests that share a thread, and guests that are ended from outside.
+//! Guests that share a thread, and guests that are interrupted.
 
 use std::time::Duration;
 
 use duebox_job::Outcome;
 use duebox_sandbox::{Handler, Interrupt, InterruptReason, Invocation};
 
-use crate::kit::{ACKS, Lines, SLEEPER, SPINNER, job, load, run, world_of};
+use crate::support::{ACKS, Lines, SLEEPER, SPINNER, job, load, run, services_with_logs};
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_guest_that_spins_or_waits_leaves_its_only_thread_to_a_neighbour() {
+async fn a_guest_that_spins_or_waits_yields_its_thread() {
     for module in [SPINNER, SLEEPER] {
         let (hostile, neighbour) = (load(module), load(ACKS));
         let (interrupt, lines) = (Interrupt::new(), Lines::new());
         let busy = tokio::spawn({
             let (interrupt, sink) = (interrupt.clone(), lines.clone());
-            async move { hostile.run(job(), interrupt, world_of(sink)).await }
+            async move { hostile.run(job(), interrupt, services_with_logs(sink)).await }
         });
         lines.one().await;
         for _ in 0..3 {
@@ -30,20 +30,21 @@ async fn a_guest_that_spins_or_waits_leaves_its_only_thread_to_a_neighbour() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_interrupt_ends_all_its_guests_and_no_other() {
+async fn an_interrupt_ends_all_its_guests_and_no_others() {
     let (interrupt, other) = (Interrupt::new(), Interrupt::new());
     let mut ended = Vec::new();
     for module in [SPINNER, SLEEPER, SPINNER, SLEEPER] {
         let (handler, lines) = (load(module), Lines::new());
         let (interrupt, sink) = (interrupt.clone(), lines.clone());
-        ended
-            .push(tokio::spawn(async move { handler.run(job(), interrupt, world_of(sink)).await }));
+        ended.push(tokio::spawn(async move {
+            handler.run(job(), interrupt, services_with_logs(sink)).await
+        }));
         lines.one().await;
     }
     let (handler, lines) = (load(SLEEPER), Lines::new());
     let beside = tokio::spawn({
         let (other, sink) = (other.clone(), lines.clone());
-        async move { handler.run(job(), other, world_of(sink)).await }
+        async move { handler.run(job(), other, services_with_logs(sink)).await }
     });
     lines.one().await;
     interrupt.raise(InterruptReason::Shutdown);
@@ -57,7 +58,7 @@ async fn one_interrupt_ends_all_its_guests_and_no_other() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_deadline_is_kept_on_a_thread_that_is_never_idle() {
+async fn a_deadline_is_enforced_on_a_busy_thread() {
     let handler = load(SPINNER);
     let (mut short, mut long) = (job(), job());
     (short.ttr, long.ttr) = (Duration::from_millis(50), Duration::from_millis(500));
@@ -65,7 +66,7 @@ async fn a_deadline_is_kept_on_a_thread_that_is_never_idle() {
         tokio::spawn(run_to_its_end(handler.clone(), short)),
         tokio::spawn(run_to_its_end(handler, long)),
     );
-    // Were it for the thread's timers alone, both would end together, when it comes to look at them.
+    // With the thread's timers alone, both would end at the same time.
     assert!(short.unwrap() < long.unwrap() / 2);
 }
 
@@ -74,11 +75,11 @@ async fn run_to_its_end(handler: Handler, job: Invocation) -> Duration {
 }
 
 #[tokio::test]
-async fn a_raised_interrupt_lets_nothing_start() {
+async fn a_raised_interrupt_prevents_a_start() {
     let interrupt = Interrupt::new();
     interrupt.raise(InterruptReason::Shutdown);
     let lines = Lines::new();
-    let report = load(SPINNER).run(job(), interrupt, world_of(lines.clone())).await;
+    let report = load(SPINNER).run(job(), interrupt, services_with_logs(lines.clone())).await;
     assert!(matches!(report.outcome, Outcome::HostFault(_)));
     assert!(lines.take().is_empty());
 }
@@ -87,8 +88,9 @@ async fn a_raised_interrupt_lets_nothing_start() {
 async fn dropping_the_run_ends_the_guest() {
     let (handler, lines) = (load(SLEEPER), Lines::new());
     let sink = lines.clone();
-    let waiting =
-        tokio::spawn(async move { handler.run(job(), Interrupt::new(), world_of(sink)).await });
+    let waiting = tokio::spawn(async move {
+        handler.run(job(), Interrupt::new(), services_with_logs(sink)).await
+    });
     lines.one().await;
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());

@@ -1,12 +1,12 @@
-//! Nothing of one job reaches the next.
+//! No data of one job is visible to the next.
 
 use duebox_job::Outcome;
 use duebox_sandbox::{Grants, Limits};
 
-use crate::kit::{job, load, load_with, run};
+use crate::support::{job, load, load_with, run};
 
-/// Answers with what it finds where it then leaves its mark: a global, a table, the data, the rest of
-/// a page and memory it grew beyond what a slot keeps; half of the runs end in a trap.
+/// Returns what it finds where it then writes: a global, a table, the data, the rest of a page, and memory
+/// beyond what a slot keeps. Half of the runs end in a trap.
 const MARKS: &str = r#"(module
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))
   (memory (export "memory") 2)
@@ -39,7 +39,7 @@ const MARKS: &str = r#"(module
     (local.get $found)))"#;
 
 #[tokio::test]
-async fn memory_globals_and_tables_are_fresh_for_every_job() {
+async fn memory_globals_and_tables_are_new_for_every_job() {
     let handler = load(MARKS);
     for attempt in 1..=60 {
         let mut next = job();
@@ -54,7 +54,7 @@ async fn memory_globals_and_tables_are_fresh_for_every_job() {
 }
 
 #[tokio::test]
-async fn a_slot_that_changes_hands_shows_nothing_of_the_other_module() {
+async fn a_slot_shows_no_data_of_another_module() {
     let stains = load(
         r#"(module
           (memory (export "memory") 128)
@@ -62,7 +62,7 @@ async fn a_slot_that_changes_hands_shows_nothing_of_the_other_module() {
             (memory.fill (i32.const 0) (i32.const 255) (i32.const 8388608))
             (i32.const 0)))"#,
     );
-    // Sums all its memory; more than any number of slots takes turns with the one above.
+    // Sums all its memory. The runs alternate with the module above until each slot was used by both.
     let sums = load(
         r#"(module
           (memory (export "memory") 128)
@@ -81,7 +81,7 @@ async fn a_slot_that_changes_hands_shows_nothing_of_the_other_module() {
 }
 
 #[tokio::test]
-async fn the_log_budget_is_each_jobs_own() {
+async fn each_job_has_its_own_log_budget() {
     let limits = Limits { log: 10, ..Limits::default() };
     let handler = load_with(
         r#"(module
@@ -97,7 +97,7 @@ async fn the_log_budget_is_each_jobs_own() {
     );
     for _ in 0..2 {
         let ran = run(&handler, job()).await;
-        assert_eq!(ran.said(), ["0123456789"]);
+        assert_eq!(ran.texts(), ["0123456789"]);
         assert_eq!(ran.report.log_lines_dropped, 1);
     }
 }

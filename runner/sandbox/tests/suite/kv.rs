@@ -1,4 +1,4 @@
-//! The imports `kv_*`: what they answer, at every edge of what they take, and what of it stays with the job.
+//! The imports `kv_*`: their results, the limits of their arguments, and the state that belongs to one job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FailureClass, Outcome, TopicName};
 use duebox_sandbox::{
-    Condition, Entry, Grants, Handler, Instances, KeyValue, KvError, Level, Limits, LoadError,
+    Grants, Handler, Instances, KeyValue, KvCondition, KvEntry, KvError, Level, Limits, LoadError,
     MemoryKv,
 };
 use futures_util::future::{BoxFuture, pending, ready};
 
-use crate::kit::{Ran, job, load_with, run, run_on, sandbox};
+use crate::support::{TestRun, job, load_with, run, run_on, sandbox};
 
 const IMPORTS: [(&str, &str); 4] = [
     ("kv_get", "(param i32 i32 i32 i32) (result i32)"),
@@ -20,9 +20,9 @@ const IMPORTS: [(&str, &str); 4] = [
     ("kv_add", "(param i32 i32 i64 i32) (result i32)"),
 ];
 
-/// A module with these functions and a memory of two pages. At 256 stand `abc`, at 272 the number `41`.
-/// `$get`, `$set`, `$delete` and `$add` are about the key `abc`.
-fn keeper(rest: &str) -> String {
+/// A module with these functions and a memory of two pages, with `abc` at 256 and `41` at 272. `$get`, `$set`,
+/// `$delete` and `$add` use the key `abc`.
+fn kv_module(rest: &str) -> String {
     let imports: String = IMPORTS
         .iter()
         .map(|(name, ty)| format!("(import \"duebox_v1\" \"{name}\" (func ${name} {ty}))\n"))
@@ -44,10 +44,10 @@ fn keeper(rest: &str) -> String {
 
 /// The same, with this body of `handle`.
 fn body(body: &str) -> String {
-    keeper(&format!("(func (export \"handle\") (param i32) (result i32) (local $n i32) {body})"))
+    kv_module(&format!("(func (export \"handle\") (param i32) (result i32) (local $n i32) {body})"))
 }
 
-/// A body that checks each answer, and acks if all are as expected; else the number of the wrong one.
+/// A body that checks each result. It acks if all are as expected, or returns the number of the first other one.
 fn checks(calls: &[(&str, i64)]) -> String {
     let check = |(index, (call, wanted)): (usize, &(&str, i64))| {
         let verdict = index + 10;
@@ -72,18 +72,18 @@ async fn assert_all(calls: &[(&str, i64)]) {
 }
 
 #[tokio::test]
-async fn what_is_set_is_got_until_it_is_deleted() {
+async fn a_value_can_be_read_until_it_is_deleted() {
     assert_all(&[
         ("(call $get)", -1),
         ("(call $delete)", -1),
         ("(call $set (i32.const 2) (i32.const 0))", 0),
         ("(call $get)", 2),
         ("(i32.load16_u (i32.const 0))", i64::from(u16::from_le_bytes(*b"41"))),
-        // As much as fits is copied, and the length is that of all.
+        // It copies what fits, and returns the full length.
         ("(call $kv_get (i32.const 256) (i32.const 3) (i32.const 32) (i32.const 1))", 2),
         ("(i32.load16_u (i32.const 32))", i64::from(b'4')),
         ("(call $kv_get (i32.const 256) (i32.const 3) (i32.const -1) (i32.const 0))", 2),
-        // Another key is another value; an empty one is one.
+        // Another key has another value. An empty value is a value.
         ("(call $kv_get (i32.const 256) (i32.const 2) (i32.const 0) (i32.const 8))", -1),
         ("(call $set (i32.const 0) (i32.const 0))", 0),
         ("(call $get)", 0),
@@ -95,7 +95,7 @@ async fn what_is_set_is_got_until_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_condition_that_does_not_hold_is_a_conflict() {
+async fn a_false_condition_is_a_conflict() {
     assert_all(&[
         ("(call $set (i32.const 2) (i32.const 2))", -7),
         ("(call $set (i32.const 2) (i32.const 1))", 0),
@@ -103,7 +103,7 @@ async fn a_condition_that_does_not_hold_is_a_conflict() {
         ("(call $set (i32.const 1) (i32.const 2))", -7),
         ("(call $get)", 2),
         ("(call $set (i32.const 1) (i32.const 2))", 0),
-        // What the job wrote itself is a change since its kv_get.
+        // The job's own write is a change since its kv_get.
         ("(call $set (i32.const 2) (i32.const 2))", -7),
         ("(call $get)", 1),
         ("(call $add (i64.const 1))", 0),
@@ -117,7 +117,7 @@ async fn a_condition_that_does_not_hold_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_number_is_added_to_and_handed_over_in_eight_bytes() {
+async fn kv_add_returns_the_sum_in_eight_bytes() {
     assert_all(&[
         ("(call $add (i64.const -3))", 0),
         ("(i32.wrap_i64 (i64.load (i32.const 16)))", -3),
@@ -134,7 +134,7 @@ async fn a_number_is_added_to_and_handed_over_in_eight_bytes() {
 }
 
 #[tokio::test]
-async fn what_is_no_key_value_ttl_or_mode_is_refused() {
+async fn an_invalid_key_value_ttl_or_mode_is_refused() {
     let set = |key: i64, value: i64, ttl: i64, mode: i64| {
         format!(
             "(call $kv_set (i32.const 0) (i32.const {key}) (i32.const 0) (i32.const {value})
@@ -167,7 +167,7 @@ async fn what_is_no_key_value_ttl_or_mode_is_refused() {
 }
 
 #[tokio::test]
-async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
+async fn a_range_may_end_with_the_memory_and_one_byte_more_faults() {
     let calls = [
         ("kv_get", "(call $kv_get (i32.const P) (i32.const L) (i32.const 0) (i32.const 8))"),
         ("kv_get", "(call $kv_get (i32.const 256) (i32.const 3) (i32.const P) (i32.const L))"),
@@ -205,14 +205,14 @@ async fn ranges_that_end_with_memory_pass_and_one_byte_more_faults() {
     }
 }
 
-fn assert_faults(ran: &Ran, import: &str) {
+fn assert_faults(ran: &TestRun, import: &str) {
     let (class, reason) = ran.class();
     assert_eq!(class, FailureClass::Trap, "{import}: {reason}");
     assert!(reason.starts_with(&format!("{import}: ")), "{import} is not named: {reason}");
 }
 
 #[tokio::test]
-async fn a_call_that_faults_has_done_nothing() {
+async fn a_call_that_faults_has_no_effect() {
     let kv: Arc<MemoryKv> = Arc::default();
     let call = "(call $kv_add (i32.const 256) (i32.const 3) (i64.const 1) (i32.const 131068))";
     assert_faults(&run_on(&granted(&body(call)), job(), Some(kv.clone())).await, "kv_add");
@@ -220,7 +220,7 @@ async fn a_call_that_faults_has_done_nothing() {
 }
 
 #[tokio::test]
-async fn before_the_job_there_is_no_store() {
+async fn the_store_does_not_work_before_the_job() {
     for (index, (import, _)) in IMPORTS.iter().enumerate() {
         let call = [
             "(call $get)",
@@ -228,7 +228,7 @@ async fn before_the_job_there_is_no_store() {
             "(call $delete)",
             "(call $add (i64.const 1))",
         ][index];
-        let early = keeper(&format!(
+        let early = kv_module(&format!(
             "(func (export \"_initialize\") (drop {call}))
              (func (export \"handle\") (param i32) (result i32) (i32.const 0))"
         ));
@@ -240,7 +240,7 @@ async fn before_the_job_there_is_no_store() {
 }
 
 #[test]
-fn a_store_that_is_not_granted_is_refused_by_name() {
+fn without_a_grant_the_imports_are_refused_by_name() {
     for (name, ty) in IMPORTS {
         let wat = format!(
             r#"(module (import "duebox_v1" "{name}" (func {ty})) (memory (export "memory") 1)
@@ -259,9 +259,9 @@ fn a_store_that_is_not_granted_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn what_one_job_keeps_the_next_finds_but_not_what_it_saw() {
-    // Sees the value and acks; the second time it does not look, and may not write "if unchanged".
-    let wat = keeper(
+async fn the_next_job_finds_the_values_but_not_the_seen_revisions() {
+    // The first job reads the value. The second does not, so it cannot write "if unchanged".
+    let wat = kv_module(
         "(global $jobs (mut i32) (i32.const 0))
          (func (export \"handle\") (param i32) (result i32)
            (global.set $jobs (i32.add (global.get $jobs) (i32.const 1)))
@@ -282,7 +282,7 @@ async fn what_one_job_keeps_the_next_finds_but_not_what_it_saw() {
 }
 
 #[tokio::test]
-async fn without_a_store_it_is_unavailable() {
+async fn without_a_store_calls_are_unavailable() {
     let calls = [
         "(call $get)",
         "(call $set (i32.const 1) (i32.const 0))",
@@ -292,7 +292,7 @@ async fn without_a_store_it_is_unavailable() {
     for call in calls {
         let handler = granted(&body(call));
         assert_eq!(run_on(&handler, job(), None).await.answer(), -6, "{call}");
-        let ran = run_on(&handler, job(), Some(Arc::new(Broken::Away))).await;
+        let ran = run_on(&handler, job(), Some(Arc::new(FaultyStore::Away))).await;
         assert_eq!(ran.answer(), -6, "{call}");
         let [(Level::Warn, line)] = &ran.lines[..] else { panic!("{:?}", ran.lines) };
         assert!(
@@ -301,19 +301,19 @@ async fn without_a_store_it_is_unavailable() {
         );
         let mut hasty = job();
         hasty.ttr = Duration::from_millis(50);
-        let ran = run_on(&handler, hasty, Some(Arc::new(Broken::Silent))).await;
+        let ran = run_on(&handler, hasty, Some(Arc::new(FaultyStore::Silent))).await;
         assert_eq!(ran.failure().class, FailureClass::Timeout, "{call}");
     }
 }
 
-/// A store that keeps nothing.
+/// A store whose calls all fail.
 #[derive(Clone, Copy)]
-enum Broken {
+enum FaultyStore {
     Away,
     Silent,
 }
 
-impl Broken {
+impl FaultyStore {
     fn answer<'a, T: Send + 'a>(self) -> BoxFuture<'a, Result<T, KvError>> {
         match self {
             Self::Away => Box::pin(ready(Err(KvError::Unavailable("no answer".to_owned())))),
@@ -322,12 +322,12 @@ impl Broken {
     }
 }
 
-impl KeyValue for Broken {
+impl KeyValue for FaultyStore {
     fn get<'a>(
         &'a self,
         _: &'a TopicName,
         _: &'a [u8],
-    ) -> BoxFuture<'a, Result<Option<Entry>, KvError>> {
+    ) -> BoxFuture<'a, Result<Option<KvEntry>, KvError>> {
         self.answer()
     }
 
@@ -337,7 +337,7 @@ impl KeyValue for Broken {
         _: &'a [u8],
         _: Bytes,
         _: Option<Duration>,
-        _: Condition,
+        _: KvCondition,
     ) -> BoxFuture<'a, Result<bool, KvError>> {
         self.answer()
     }

@@ -1,5 +1,5 @@
-//! What one job leaves behind, looked for by the next: in every byte of memory however large it is, of the
-//! same topic and of another, and, where an instance is kept warm, in all that the host keeps of a job.
+//! Searches for data of another job: in every byte of memory, of the same topic and of another, and in the
+//! host state of a warm instance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, Outcome};
 use duebox_sandbox::{Grants, Handler, Instances, Limits};
 
-use crate::kit::{Ran, job, load_with, run};
+use crate::support::{TestRun, job, load_with, run};
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
 const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
@@ -19,9 +19,9 @@ fn in_mode(wat: &str, instances: Instances) -> Handler {
     load_with(wat, Limits { instances, ..Limits::default() }, grants)
 }
 
-/// Looks at every word of its memory of so many pages and of those that it grows by: beside what
-/// `_initialize` wrote there is nothing. Then it writes a secret into each, and ends.
-fn searcher(pages: u32, grows_by: u32, end: &str) -> String {
+/// Checks that every word of its initial and grown memory is zero, except what `_initialize` wrote. Then it
+/// writes a secret into each, and ends.
+fn memory_searcher(pages: u32, grows_by: u32, end: &str) -> String {
     format!(
         r#"(module
   (memory (export "memory") {pages})
@@ -55,13 +55,13 @@ fn searcher(pages: u32, grows_by: u32, end: &str) -> String {
 
 #[tokio::test]
 async fn no_byte_of_memory_reaches_the_next_job_of_any_topic() {
-    // One page; as much as is put back of an instance of a snapshot; more than any slot wipes in place.
-    // What grows is not put back.
+    // One page; as much as a reset restores; more than a slot zeroes in place. A memory that has grown is not
+    // reset.
     for mode in [FRESH, SNAPSHOT] {
         let handlers: Vec<Handler> = [(1, 1), (1, 0), (8, 8), (15, 0), (100, 100), (100, 0)]
             .into_iter()
             .flat_map(|(pages, grows_by)| {
-                ["(i32.const 0)", "(unreachable)"].map(|end| searcher(pages, grows_by, end))
+                ["(i32.const 0)", "(unreachable)"].map(|end| memory_searcher(pages, grows_by, end))
             })
             .map(|text| in_mode(&text, mode))
             .collect();
@@ -79,8 +79,8 @@ async fn no_byte_of_memory_reaches_the_next_job_of_any_topic() {
     }
 }
 
-/// Does what the first byte of the payload says, and tells all it can read of its job.
-const TALKER: &str = r#"(module
+/// Acts on the first byte of the payload, and logs everything that it can read of its job.
+const HOST_STATE_USER: &str = r#"(module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_read" (func $meta (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
@@ -98,13 +98,13 @@ const TALKER: &str = r#"(module
   (func $tell (param $length i32)
     (call $log (i32.const 2) (i32.const 1024) (local.get $length)))
   (func (export "handle") (param i32) (result i32)
-    (local $mood i32)
+    (local $word i32)
     (memory.fill (i32.const 1024) (i32.const 0) (i32.const 8192))
     (call $tell (call $read (i32.const 1024) (i32.const 0) (i32.const 4096)))
-    (local.set $mood (i32.load8_u (i32.const 1024)))
+    (local.set $word (i32.load8_u (i32.const 1024)))
     (call $tell (call $meta (i32.const 7) (i32.const 1024) (i32.const 4096)))
     (call $tell (call $meta (i32.const 1) (i32.const 1024) (i32.const 4096)))
-    (if (i32.eq (local.get $mood) (i32.const 115)) (then
+    (if (i32.eq (local.get $word) (i32.const 115)) (then
       (drop (call $result (i32.const 16) (i32.const 6)))
       (call $reason (i32.const 16) (i32.const 6))
       (call $retry_after (i64.const 5000))
@@ -113,9 +113,9 @@ const TALKER: &str = r#"(module
       (i32.store (i32.const 0) (i32.const 16))
       (i32.store (i32.const 4) (i32.const 6))
       (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))
-    (i32.eq (local.get $mood) (i32.const 110))))"#;
+    (i32.eq (local.get $word) (i32.const 110))))"#;
 
-async fn talk(handler: &Handler, payload: &'static str) -> Ran {
+async fn talk(handler: &Handler, payload: &'static str) -> TestRun {
     let mut next = job();
     next.payload = Bytes::from_static(payload.as_bytes());
     if payload.starts_with('s') {
@@ -127,19 +127,23 @@ async fn talk(handler: &Handler, payload: &'static str) -> Ran {
 }
 
 #[tokio::test]
-async fn what_the_host_keeps_of_a_job_ends_with_it_in_every_mode() {
+async fn no_host_state_of_a_job_reaches_the_next_in_any_mode() {
     for mode in [FRESH, SNAPSHOT, WARM, Instances { snapshot: true, ..WARM }] {
-        let handler = in_mode(TALKER, mode);
+        let handler = in_mode(HOST_STATE_USER, mode);
         for _ in 0..5 {
             let spoke = talk(&handler, "s, and a long payload that is a secret").await;
             assert_eq!(spoke.report.outcome, Outcome::Acked, "{mode:?}");
             assert_eq!(spoke.report.result.as_deref(), Some(&b"secret"[..]));
             assert_eq!(spoke.report.follow_ups.len(), 1);
-            assert_eq!(spoke.said().last(), Some(&"secret"), "its unfinished line is its own");
+            assert_eq!(
+                spoke.texts().last(),
+                Some(&"secret"),
+                "the unfinished line belongs to its job"
+            );
             let silent = talk(&handler, "q").await;
             assert_eq!(silent.report.outcome, Outcome::Acked);
             assert_eq!((silent.report.result.as_ref(), silent.report.follow_ups.len()), (None, 0));
-            assert_eq!(silent.said(), ["q", "", "job-42"], "{mode:?}");
+            assert_eq!(silent.texts(), ["q", "", "job-42"], "{mode:?}");
             let spoke = talk(&handler, "s again").await;
             assert_eq!(spoke.report.outcome, Outcome::Acked);
             let refused = talk(&handler, "n").await;

@@ -1,17 +1,17 @@
-//! What a guest may use, to the byte.
+//! The limits of a guest, exactly.
 
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Limits};
 
-use crate::kit::{Ran, job, load_with, probe, run};
+use crate::support::{TestRun, job, load_with, probe, run};
 
-async fn with_log_budget(budget: usize, body: &str) -> Ran {
+async fn with_log_budget(budget: usize, body: &str) -> TestRun {
     let limits = Limits { log: budget, ..Limits::default() };
     run(&load_with(&probe(body), limits, Grants::default()), job()).await
 }
 
 #[tokio::test]
-async fn a_line_fits_the_log_budget_to_the_byte_or_is_dropped_whole() {
+async fn a_line_fits_the_log_budget_or_is_dropped_as_a_whole() {
     let body = "(call $log (i32.const 2) (i32.const 256) (i32.const 6))
                 (call $log (i32.const 2) (i32.const 288) (i32.const 7))
                 (call $log (i32.const 2) (i32.const 256) (i32.const 4))
@@ -24,13 +24,13 @@ async fn a_line_fits_the_log_budget_to_the_byte_or_is_dropped_whole() {
         (0, vec![], 3),
     ] {
         let ran = with_log_budget(budget, body).await;
-        assert_eq!(ran.said(), lines, "{budget}");
+        assert_eq!(ran.texts(), lines, "{budget}");
         assert_eq!(ran.report.log_lines_dropped, dropped, "{budget}");
     }
 }
 
 #[tokio::test]
-async fn nothing_costs_one_byte_of_the_log() {
+async fn an_empty_text_costs_one_byte_of_the_log_budget() {
     let ran = with_log_budget(
         3,
         "(local $count i32)
@@ -41,23 +41,23 @@ async fn nothing_costs_one_byte_of_the_log() {
          (i32.const 0)",
     )
     .await;
-    assert_eq!(ran.said(), ["", "", ""]);
+    assert_eq!(ran.texts(), ["", "", ""]);
     assert_eq!(ran.report.log_lines_dropped, 7);
 }
 
 #[tokio::test]
-async fn a_log_of_line_breaks_ends_too() {
+async fn line_breaks_count_as_lines() {
     let body = "(memory.fill (i32.const 1024) (i32.const 10) (i32.const 1600))
                 (call $log (i32.const 2) (i32.const 1024) (i32.const 1600))
                 (i32.const 0)";
     let ran = with_log_budget(1600, body).await;
-    // The last break ends a line; 64 lines are free, and 100 for 1,600 bytes.
-    assert_eq!((ran.said().len(), ran.report.log_lines_dropped), (164, 1600 - 164));
+    // The last break ends a line. The limit is 64 lines plus 100 for 1,600 bytes.
+    assert_eq!((ran.texts().len(), ran.report.log_lines_dropped), (164, 1600 - 164));
 }
 
 #[tokio::test]
-async fn memory_grows_to_its_limit_and_not_beyond() {
-    // Returns how many pages it has when growing by one fails.
+async fn memory_grows_up_to_its_limit() {
+    // Returns the number of pages at which growing by one fails.
     let pages = r#"(module
       (memory (export "memory") 1)
       (func (export "handle") (param i32) (result i32)
@@ -73,7 +73,7 @@ async fn memory_grows_to_its_limit_and_not_beyond() {
 }
 
 #[tokio::test]
-async fn tables_grow_to_their_limit_together() {
+async fn all_tables_share_one_limit() {
     let elements = r#"(module
       (table $one 1 funcref)
       (table $two 1 funcref)
@@ -88,7 +88,7 @@ async fn tables_grow_to_their_limit_together() {
 }
 
 #[tokio::test]
-async fn memory_that_is_refused_and_not_missed_is_no_failure() {
+async fn a_refused_growth_alone_is_not_a_failure() {
     let limits = Limits { memory: 1 << 16, ..Limits::default() };
     let copes = r#"(module
       (memory (export "memory") 1)
@@ -98,5 +98,5 @@ async fn memory_that_is_refused_and_not_missed_is_no_failure() {
     assert_eq!(ran.report.outcome, Outcome::Acked);
     let nacks = copes.replace("i32.ne", "i32.eq");
     let ran = run(&load_with(&nacks, limits, Grants::default()), job()).await;
-    assert_eq!(ran.failure().class, FailureClass::Nack, "a verdict stays one");
+    assert_eq!(ran.failure().class, FailureClass::Nack, "a verdict stays valid");
 }

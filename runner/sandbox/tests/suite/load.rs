@@ -1,8 +1,8 @@
-//! What is refused at load: by name, with the remedy, and before any of it runs.
+//! Modules that are refused at load, with a reason and a remedy, before anything runs.
 
-use duebox_sandbox::{Digest, Grant, Grants, HttpGrant, Limits, LoadError};
+use duebox_sandbox::{Capability, Digest, Grants, HttpGrant, Limits, LoadError};
 
-use crate::kit::{load, sandbox};
+use crate::support::{load, sandbox};
 
 fn refusal(bytes: &[u8]) -> LoadError {
     refusal_with(bytes, Limits::default())
@@ -15,7 +15,7 @@ fn refusal_with(bytes: &[u8], limits: Limits) -> LoadError {
     }
 }
 
-/// A module with a sound `handle` and this besides.
+/// A module with a valid `handle` and this text.
 fn with(extra: &str) -> String {
     format!(r#"(module {extra} (func (export "handle") (param i32) (result i32) (i32.const 0)))"#)
 }
@@ -26,12 +26,12 @@ fn binary(wat: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_file_is() {
+fn a_file_that_is_not_a_core_module_is_refused() {
     assert_eq!(refusal(b""), LoadError::Empty);
     assert_eq!(refusal(&[0x7f, b'E', b'L', b'F', 0xff]), LoadError::NotWasm);
     assert_eq!(refusal(b"text \0 with a zero"), LoadError::NotWasm);
     assert_eq!(refusal(b"\0asm\x0d\0\x01\0"), LoadError::Component);
-    assert!(matches!(refusal(b"\0asm\x02\0\0\0"), LoadError::Invalid(_)));
+    assert!(matches!(refusal(b"\0asm\x02\0\0\0"), LoadError::Invalid { .. }));
     let text = refusal(b"(module\n  (func (export \"handle\")\n    (i32.cons 1)))").to_string();
     assert!(text.contains("line 3:6") && text.contains("i32.cons"), "{text}");
     let text = refusal("(".repeat(100_000).as_bytes()).to_string();
@@ -41,7 +41,7 @@ fn what_the_file_is() {
 }
 
 #[test]
-fn a_file_cut_inside_a_section_is_refused_whole() {
+fn a_truncated_file_is_refused() {
     let memory = r#"(memory (export "memory") 1)"#;
     let whole = binary(&with(&format!("{memory} (data (i32.const 0) \"some data\")")));
     let without_data = binary(&with(memory));
@@ -49,13 +49,13 @@ fn a_file_cut_inside_a_section_is_refused_whole() {
     for length in 1..whole.len() {
         let cut = sandbox().load(&whole[..length], Limits::default(), Grants::default());
         match cut {
-            Err(LoadError::Truncated(at)) => {
+            Err(LoadError::Truncated { size: at }) => {
                 assert_eq!(at, length);
                 truncated += 1;
             }
-            // Cut between two sections it is a module, only not a whole handler, but for the one
-            // place where nothing in the bytes tells that data should follow.
-            Err(LoadError::NoHandle | LoadError::Invalid(_)) => {}
+            // A file that is cut between two sections is a module, but not a complete handler. At one place
+            // nothing shows that data should follow.
+            Err(LoadError::NoHandle | LoadError::Invalid { .. }) => {}
             Err(other) => panic!("{length}: {other}"),
             Ok(_) => assert_eq!(whole[..length], without_data),
         }
@@ -64,7 +64,7 @@ fn a_file_cut_inside_a_section_is_refused_whole() {
 }
 
 #[test]
-fn a_flipped_byte_loads_or_is_refused_but_breaks_nothing() {
+fn a_file_with_a_flipped_bit_loads_or_is_refused() {
     let whole = binary(&with(r#"(memory (export "memory") 1) (data (i32.const 0) "some data")"#));
     let mut refused = 0;
     for at in 0..whole.len() {
@@ -79,7 +79,7 @@ fn a_flipped_byte_loads_or_is_refused_but_breaks_nothing() {
 }
 
 #[test]
-fn a_file_fits_its_limit_to_the_byte() {
+fn the_size_of_a_file_is_limited() {
     let wat = with(r#"(memory (export "memory") 1) (data (i32.const 0) "0123456789")"#);
     let module = |max| Limits { module: max, ..Limits::default() };
     let size = binary(&wat).len();
@@ -91,7 +91,7 @@ fn a_file_fits_its_limit_to_the_byte() {
 }
 
 #[test]
-fn memories_that_no_handler_has() {
+fn unsupported_memories_are_refused() {
     let imported = r#"(import "env" "memory" (memory 1))"#;
     let text = refusal(with(imported).as_bytes()).to_string();
     assert!(text.starts_with("the module imports its memory (env.memory)"), "{text}");
@@ -99,11 +99,11 @@ fn memories_that_no_handler_has() {
     let shared = r#"(import "env" "memory" (memory 1 2 shared))"#;
     assert_eq!(refusal(with(shared).as_bytes()), LoadError::SharedMemory);
     assert_eq!(refusal(with("(memory i64 1)").as_bytes()), LoadError::Memory64);
-    assert_eq!(refusal(with("(memory 1) (memory 1)").as_bytes()), LoadError::Memories(2));
+    assert_eq!(refusal(with("(memory 1) (memory 1)").as_bytes()), LoadError::Memories { count: 2 });
 }
 
 #[test]
-fn a_memory_is_required_where_a_pointer_is_taken() {
+fn an_import_with_a_pointer_requires_a_memory() {
     for import in [
         r#"(import "duebox_v1" "log" (func (param i32 i32 i32)))"#,
         r#"(import "duebox_v1" "payload_read" (func (param i32 i32 i32) (result i32)))"#,
@@ -134,7 +134,7 @@ fn a_memory_is_required_where_a_pointer_is_taken() {
 }
 
 #[test]
-fn what_starts_over_the_limits() {
+fn a_module_that_starts_over_the_limits_is_refused() {
     let limits = Limits { memory: 2 << 16, tables: 10, ..Limits::default() };
     let fits = with("(memory 2) (table 5 funcref) (table 5 funcref)");
     assert!(sandbox().load(fits.as_bytes(), limits.clone(), Grants::default()).is_ok());
@@ -155,14 +155,14 @@ fn what_starts_over_the_limits() {
 }
 
 #[test]
-fn more_functions_than_anybody_writes() {
+fn too_many_functions_are_refused() {
     let refused = refusal(with(&"(func)".repeat(100_000)).as_bytes());
     assert_eq!(refused, LoadError::Functions { size: 100_001, max: 100_000 });
 }
 
 #[test]
-fn what_the_host_calls_is_the_modules_own() {
-    // Called by the host, WASI's fd_close would run in no instance and find no memory.
+fn a_called_export_must_be_defined_in_the_module() {
+    // If the host called WASI's fd_close directly, it would run outside of any instance, without a memory.
     let close = r#"(import "wasi_snapshot_preview1" "fd_close"
         (func $close (param i32) (result i32))) (memory (export "memory") 1)"#;
     let push = r#"(func (export "handle") (param i32 i32) (result i32) (i32.const 0))"#;
@@ -176,7 +176,7 @@ fn what_the_host_calls_is_the_modules_own() {
 }
 
 #[test]
-fn commands_are_no_handlers() {
+fn a_command_is_refused() {
     let refused = refusal(with(r#"(func (export "_start"))"#).as_bytes());
     assert_eq!(refused, LoadError::Command);
     assert!(refused.to_string().contains("build a reactor / library, not a command"));
@@ -209,7 +209,7 @@ fn unknown_imports_are_refused_by_name() {
 }
 
 #[test]
-fn all_that_is_not_granted_is_told_at_once() {
+fn all_missing_capabilities_are_reported_at_once() {
     let function = |name: &str, arity: usize| {
         let parameters = "i32 ".repeat(arity);
         format!(r#"(import "duebox_v1" "{name}" (func (param {parameters}) (result i32)))"#)
@@ -219,11 +219,11 @@ fn all_that_is_not_granted_is_told_at_once() {
     let wat = with(&format!(r#"{imports} (memory (export "memory") 1)"#));
     let refused = refusal(wat.as_bytes());
     let LoadError::NotGranted(missing) = &refused else { panic!("{refused}") };
-    assert_eq!(missing.grants(), [Grant::Push, Grant::Http, Grant::Kv]);
+    assert_eq!(missing.capabilities(), [Capability::Push, Capability::Http, Capability::Kv]);
     assert_eq!(
         refused.to_string(),
         "the imports duebox_v1.push, duebox_v1.http_send, duebox_v1.http_read, duebox_v1.kv_get are \
-         not granted; name the topics it may reach under `push` and name the origins it may ask under \
+         not granted; name the topics it may reach under `push` and name the origins it may reach under \
          `http` and set `kv = true` in the topic's sandbox, or build the handler without them"
     );
     let grants = Grants {
@@ -236,7 +236,7 @@ fn all_that_is_not_granted_is_told_at_once() {
 }
 
 #[test]
-fn push_is_refused_by_name_where_it_is_not_granted() {
+fn push_without_a_grant_is_refused_by_name() {
     let import = r#"(import "duebox_v1" "push" (func (param i32 i32 i32 i32) (result i32)))"#;
     let wat = with(&format!(r#"{import} (memory (export "memory") 1)"#));
     let refused = refusal(wat.as_bytes());
@@ -246,13 +246,13 @@ fn push_is_refused_by_name_where_it_is_not_granted() {
         let grants = Grants { push: Some(granted), ..Grants::default() };
         assert!(sandbox().load(wat.as_bytes(), Limits::default(), grants).is_ok());
     }
-    // Another namespace's name is no import at all, granted or not.
+    // The same name in another namespace is unknown, with or without a grant.
     let elsewhere = with(r#"(import "env" "push" (func))"#);
     assert!(matches!(refusal(elsewhere.as_bytes()), LoadError::UnknownImport { .. }));
 }
 
 #[test]
-fn imports_with_another_signature_are_refused_by_name() {
+fn imports_with_a_wrong_signature_are_refused_by_name() {
     for (module, name, ty) in [
         ("duebox_v1", "retry_after", "(func (param i32))"),
         ("duebox_v1", "log", "(func (param i32 i32))"),
@@ -266,14 +266,14 @@ fn imports_with_another_signature_are_refused_by_name() {
         let wat =
             with(&format!(r#"(import "{module}" "{name}" {ty}) (memory (export "memory") 1)"#));
         match refusal(wat.as_bytes()) {
-            LoadError::ImportType(text) => assert!(text.contains(name), "{text}"),
+            LoadError::ImportType { reason: text } => assert!(text.contains(name), "{text}"),
             other => panic!("{module}.{name}: {other}"),
         }
     }
 }
 
 #[test]
-fn exports_must_be_what_the_abi_says() {
+fn exports_must_have_the_signatures_of_the_abi() {
     assert_eq!(refusal(b"(module)"), LoadError::NoHandle);
     assert_eq!(refusal(br#"(module (memory (export "handle") 1))"#), LoadError::NoHandle);
     for ty in [
@@ -296,23 +296,23 @@ fn exports_must_be_what_the_abi_says() {
     let initialize = r#"(func (export "_initialize") (param i32))"#;
     let refused = refusal(with(initialize).as_bytes());
     assert!(matches!(refused, LoadError::ExportType { name: "_initialize", .. }), "{refused}");
-    // The pull shape has no use for an `alloc`, whatever it is.
+    // With one parameter, `alloc` is not used, whatever it is.
     load(&with(alloc));
 }
 
 #[test]
-fn what_breaks_a_rule_of_wasm_is_refused() {
+fn an_invalid_module_is_refused() {
     let unbalanced = r#"(module (func (export "handle") (param i32) (result i32)))"#;
-    assert!(matches!(refusal(unbalanced.as_bytes()), LoadError::Invalid(_)));
+    assert!(matches!(refusal(unbalanced.as_bytes()), LoadError::Invalid { .. }));
 }
 
 #[test]
-fn loading_runs_nothing() {
+fn loading_runs_no_function() {
     load(&with("(func $spin (loop $again (br $again))) (start $spin)"));
 }
 
 #[test]
-fn a_handler_is_known_by_its_files_digest() {
+fn a_handler_has_the_digest_of_its_file() {
     let wat = with("");
     assert_eq!(load(&wat).digest(), Digest::of(wat.as_bytes()));
     assert_ne!(load(&wat).digest(), load(&format!("{wat}\n")).digest());

@@ -1,35 +1,34 @@
-//! The sandbox from outside: real modules, written as text, in real boxes. What a guest does is seen
-//! in its report and its log lines.
+//! Tests of the public API with real modules, written as text. They check the reports and the log lines.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
-mod asker;
 mod assemblyscript;
+mod bad_servers;
 mod costs;
 mod dirs;
-mod edges;
 mod endurance;
+mod entry_points;
 mod evidence;
 mod failures;
 mod follow_ups;
+mod host_state;
 mod hostile;
 mod http;
+mod http_guest;
 mod imports;
 mod interrupts;
 mod isolation;
-mod kept;
-mod kit;
 mod kv;
 mod leftovers;
 mod limits;
 mod load;
-mod names;
+mod name_server;
+mod ranges;
+mod reset;
 mod reuse;
-mod rewind;
-mod said;
-mod servers;
-mod shapes;
 mod ssrf;
+mod support;
 mod tls;
-mod waits;
+mod verdict_data;
+mod waiting;
 mod wasi;
-mod web;
+mod web_servers;

@@ -1,5 +1,5 @@
 //! Instances that start from a snapshot, and instances that run more than one job: what each mode shares
-//! between jobs, and what it must not.
+//! between jobs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use duebox_job::{FailureClass, Outcome};
 use duebox_sandbox::{Grants, Handler, Instances, Limits, LoadError};
 
-use crate::kit::{SPINNER, job, load_with, run, sandbox};
+use crate::support::{SPINNER, job, load_with, run, sandbox};
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
 const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
@@ -19,7 +19,7 @@ fn in_mode(wat: &str, instances: Instances) -> Handler {
     load_with(wat, Limits { instances, ..Limits::default() }, Grants::default())
 }
 
-/// Writes a secret to memory, into a global and beyond a growth; nacks if it finds that of another job.
+/// Writes a secret to its memory, a global and grown memory. It nacks if it finds one of another job.
 const SECRET: &str = r#"(module
   (memory (export "memory") 1 8)
   (global $secret (mut i64) (i64.const 0))
@@ -40,19 +40,19 @@ const SECRET: &str = r#"(module
     (local.get $found)))"#;
 
 #[tokio::test]
-async fn a_secret_of_one_job_reaches_the_next_only_in_a_warm_instance() {
+async fn data_of_one_job_reaches_the_next_only_in_a_warm_instance() {
     for mode in ALL {
         let handler = in_mode(SECRET, mode);
         assert_eq!(run(&handler, job()).await.answer(), 0, "{mode:?}");
         for _ in 0..20 {
-            // What isolation = "warm" gives away, and says so.
+            // isolation = "warm" documents this.
             let found = i32::from(mode.jobs_each > 1);
             assert_eq!(run(&handler, job()).await.answer(), found, "{mode:?}");
         }
     }
 }
 
-/// Says its config value `key`.
+/// Logs its config value `key`.
 const SAYS_CONFIG: &str = r#"(module
   (import "duebox_v1" "config_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
@@ -64,7 +64,7 @@ const SAYS_CONFIG: &str = r#"(module
     (i32.const 0)))"#;
 
 #[tokio::test]
-async fn a_handler_with_other_config_is_the_same_module_and_shares_no_instance() {
+async fn a_handler_with_other_config_shares_no_instance() {
     for mode in ALL {
         let config = |value: &str| BTreeMap::from([("key".to_owned(), value.to_owned())]);
         let grants = Grants { config: config("old"), ..Grants::default() };
@@ -79,7 +79,7 @@ async fn a_handler_with_other_config_is_the_same_module_and_shares_no_instance()
     }
 }
 
-/// Acks; counts its calls of `_initialize` and of `handle` in its log.
+/// Acks. It logs how often `_initialize` and `handle` were called.
 const COUNTS: &str = r#"(module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
@@ -97,13 +97,13 @@ async fn lines_of(handler: &Handler, jobs: usize) -> Vec<String> {
     for _ in 0..jobs {
         let ran = run(handler, job()).await;
         assert_eq!(ran.report.outcome, Outcome::Acked);
-        lines.extend(ran.said().into_iter().map(str::to_owned));
+        lines.extend(ran.texts().into_iter().map(str::to_owned));
     }
     lines
 }
 
 #[tokio::test]
-async fn an_instance_is_initialised_once_and_runs_as_many_jobs_as_it_may() {
+async fn a_warm_instance_is_initialised_once_and_runs_its_number_of_jobs() {
     for mode in [FRESH, SNAPSHOT] {
         assert_eq!(lines_of(&in_mode(COUNTS, mode), 3).await, ["11", "11", "11"], "{mode:?}");
     }
@@ -114,19 +114,19 @@ async fn an_instance_is_initialised_once_and_runs_as_many_jobs_as_it_may() {
 }
 
 #[tokio::test]
-async fn every_job_of_a_warm_instance_has_its_own_words_and_limits() {
+async fn every_job_of_a_warm_instance_has_its_own_output_and_limits() {
     let limits = Limits { log: 5, instances: WARM, ..Limits::default() };
     let handler = load_with(COUNTS, limits, Grants::default());
     for count in 1..=4 {
         let ran = run(&handler, job()).await;
-        assert_eq!(ran.said(), [format!("1{count}")]);
+        assert_eq!(ran.texts(), [format!("1{count}")]);
         assert_eq!((ran.report.host_calls, ran.report.bytes_out), (1, 2));
         assert_eq!(ran.report.log_lines_dropped, 0);
     }
 }
 
-/// Does what the first byte of the payload says, and answers nack if another job ran here before.
-const MOODS: &str = r#"(module
+/// Acts on the first byte of the payload. It nacks if another job ran in this instance before.
+const BY_WORD: &str = r#"(module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (import "duebox_v1" "reason" (func $reason (param i32 i32)))
@@ -135,22 +135,22 @@ const MOODS: &str = r#"(module
   (data (i32.const 16) "warm")
   (global $used (mut i32) (i32.const 0))
   (func (export "handle") (param i32) (result i32)
-    (local $mood i32)
+    (local $word i32)
     (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1)))
-    (local.set $mood (i32.load8_u (i32.const 0)))
-    (if (i32.eq (local.get $mood) (i32.const 116)) (then (unreachable)))
-    (if (i32.eq (local.get $mood) (i32.const 120)) (then (call $exit (i32.const 0))))
-    (if (i32.eq (local.get $mood) (i32.const 108)) (then (loop $again (br $again))))
-    (if (i32.eq (local.get $mood) (i32.const 118)) (then (return (i32.const 9))))
-    (if (i32.eq (local.get $mood) (i32.const 103)) (then (drop (memory.grow (i32.const 600)))))
-    (if (i32.eq (local.get $mood) (i32.const 115))
+    (local.set $word (i32.load8_u (i32.const 0)))
+    (if (i32.eq (local.get $word) (i32.const 116)) (then (unreachable)))
+    (if (i32.eq (local.get $word) (i32.const 120)) (then (call $exit (i32.const 0))))
+    (if (i32.eq (local.get $word) (i32.const 108)) (then (loop $again (br $again))))
+    (if (i32.eq (local.get $word) (i32.const 118)) (then (return (i32.const 9))))
+    (if (i32.eq (local.get $word) (i32.const 103)) (then (drop (memory.grow (i32.const 600)))))
+    (if (i32.eq (local.get $word) (i32.const 115))
       (then (call $snooze (i64.const 1)) (return (i32.const 1))))
     (if (global.get $used) (then (call $reason (i32.const 16) (i32.const 4)) (return (i32.const 1))))
     (global.set $used (i32.const 1))
     (i32.const 0)))"#;
 
 #[tokio::test]
-async fn an_instance_that_failed_or_grew_runs_no_further_job() {
+async fn an_instance_that_failed_or_grew_is_dropped() {
     let mood = |mood: &'static str| {
         let mut job = job();
         job.payload = mood.into();
@@ -159,12 +159,12 @@ async fn an_instance_that_failed_or_grew_runs_no_further_job() {
         }
         job
     };
-    let handler = in_mode(MOODS, WARM);
+    let handler = in_mode(BY_WORD, WARM);
     let is_warm = async || run(&handler, mood("-")).await.answer() == 1;
     assert!(!is_warm().await);
-    assert!(is_warm().await, "an ack keeps it, and so does a nack");
+    assert!(is_warm().await, "an ack and a nack keep it");
     assert!(matches!(run(&handler, mood("s")).await.report.outcome, Outcome::Snoozed { .. }));
-    assert!(is_warm().await, "to be put off is no failure");
+    assert!(is_warm().await, "a snooze keeps it");
     for (bad, class) in [
         ("t", FailureClass::Trap),
         ("x", FailureClass::Exit),
@@ -176,11 +176,11 @@ async fn an_instance_that_failed_or_grew_runs_no_further_job() {
         assert!(is_warm().await);
     }
     assert_eq!(run(&handler, mood("g")).await.answer(), 1, "it was warm when it grew");
-    assert!(!is_warm().await, "beyond half of its memory");
+    assert!(!is_warm().await, "it grew beyond half of its memory");
 }
 
 #[tokio::test]
-async fn a_warm_job_that_is_given_up_takes_its_instance_along() {
+async fn a_dropped_run_drops_its_warm_instance() {
     let handler = in_mode(SPINNER, WARM);
     let mut short = job();
     short.ttr = Duration::from_millis(30);
@@ -191,7 +191,7 @@ async fn a_warm_job_that_is_given_up_takes_its_instance_along() {
     }
 }
 
-/// Answers how it was initialised: from the clock, the environment and chance.
+/// Logs what `_initialize` read: the clock, the environment and random bytes.
 const WORLD: &str = r#"(module
   (import "wasi_snapshot_preview1" "clock_time_get" (func $time (param i32 i64 i32) (result i32)))
   (import "wasi_snapshot_preview1" "environ_sizes_get" (func $sizes (param i32 i32) (result i32)))
@@ -218,29 +218,29 @@ const WORLD: &str = r#"(module
     (i32.const 0)))"#;
 
 #[tokio::test]
-async fn a_snapshot_freezes_chance_and_environment_and_its_clock_never_runs_backwards() {
+async fn a_snapshot_freezes_random_numbers_and_environment_and_its_clock_is_monotonic() {
     let env = [("A".to_owned(), "b".to_owned()), ("C".to_owned(), "d".to_owned())];
     let grants = Grants { env: env.into(), ..Grants::default() };
     let with =
         |instances| load_with(WORLD, Limits { instances, ..Limits::default() }, grants.clone());
     let (fresh, snapshot) = (with(FRESH), with(SNAPSHOT));
     let (a, b) = (lines_of(&fresh, 1).await, lines_of(&fresh, 1).await);
-    assert_ne!(a, b, "chance is new for every fresh instance");
+    assert_ne!(a, b, "random bytes differ between new instances");
     let (c, d) = (lines_of(&snapshot, 1).await, lines_of(&snapshot, 1).await);
-    assert_eq!(c, d, "and the same for all that start from one snapshot");
+    assert_eq!(c, d, "they are equal for all instances of a snapshot");
     assert_eq!((&a[0][..1], &c[0][..1]), ("c", "c"), "two variables each");
 }
 
 fn refusal(wat: &str) -> String {
     let limits = Limits { instances: SNAPSHOT, ..Limits::default() };
     match sandbox().load(wat.as_bytes(), limits, Grants::default()) {
-        Err(LoadError::Snapshot(why)) => why,
+        Err(LoadError::Snapshot(error)) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_module_of_which_no_snapshot_can_be_taken_is_refused_with_the_reason() {
+fn a_module_without_a_possible_snapshot_is_refused_with_the_reason() {
     let with = |init: &str, extra: &str| {
         format!(
             r#"(module {extra} (memory (export "memory") 1) (data (i32.const 0) "why")

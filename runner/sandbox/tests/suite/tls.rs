@@ -1,4 +1,4 @@
-//! HTTPS: whom a client believes, and that it speaks HTTP/2 where the server does.
+//! HTTPS: which certificates a client trusts, and HTTP/2.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::asker::{Asker, client, grant};
-use crate::names::Names;
-use crate::web::{self, Raw};
+use crate::http_guest::{HttpGuest, client, grant};
+use crate::name_server::NameServer;
+use crate::web_servers::{self, RawServer};
 
 const NAME: &str = "tls.test";
 
-/// An authority of its own, and what it signs.
+/// A certificate authority.
 struct Authority {
     root: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -35,7 +35,7 @@ impl Authority {
         Self { root, issuer: Issuer::new(params, key) }
     }
 
-    /// A server's settings with a certificate for this name, good until this year.
+    /// The settings of a server with a certificate for this name, valid until this year.
     fn server(&self, name: &str, until: i32, protocol: &[u8]) -> TlsAcceptor {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_after = date_time_ymd(until, 1, 1);
@@ -53,12 +53,12 @@ impl Authority {
     }
 }
 
-/// Serves one answer a connection, in HTTP/1.1.
+/// Sends one response for each connection, in HTTP/1.1.
 async fn serve(tls: TlsAcceptor) -> SocketAddr {
-    let (listener, address) = web::listen().await;
+    let (listener, address) = web_servers::listen().await;
     tokio::spawn(async move {
         while let Ok((connection, _)) = listener.accept().await {
-            // A client that does not believe us hangs up.
+            // A client that does not trust the certificate disconnects.
             let Ok(mut connection) = tls.accept(connection).await else { continue };
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") {
@@ -72,17 +72,17 @@ async fn serve(tls: TlsAcceptor) -> SocketAddr {
     address
 }
 
-/// Asks a server at this port, believing in these roots.
-async fn ask(port: u16, roots: Vec<CertificateDer<'static>>) -> crate::asker::Answer {
-    let names = Names::serve(&[(NAME, "127.0.0.1")]).await;
+/// Sends a request to a server at this port, with these trusted roots.
+async fn ask(port: u16, roots: Vec<CertificateDer<'static>>) -> crate::http_guest::TestResponse {
+    let names = NameServer::serve(&[(NAME, "127.0.0.1")]).await;
     let origin = format!("https://{NAME}:{port}");
     let granted = grant(&[&origin], &["127.0.0.1/32"]);
-    let asker = Asker::with(granted, client(HttpConfig { roots, ..names.config() }));
-    asker.ask(&*format!("GET {origin}/\n")).await
+    let guest = HttpGuest::with(granted, client(HttpConfig { roots, ..names.config() }));
+    guest.ask(&*format!("GET {origin}/\n")).await
 }
 
 #[tokio::test]
-async fn a_server_that_its_authority_vouches_for_is_believed() {
+async fn a_server_with_a_trusted_certificate_is_accepted() {
     let authority = Authority::new();
     let server = serve(authority.server(NAME, 2100, b"http/1.1")).await;
     let answer = ask(server.port(), vec![authority.root]).await;
@@ -90,7 +90,7 @@ async fn a_server_that_its_authority_vouches_for_is_believed() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_is_not() {
+async fn a_server_without_a_trusted_certificate_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());
     let roots = || vec![authority.root.clone()];
     for (what, server) in [
@@ -103,20 +103,20 @@ async fn a_server_that_nobody_vouches_for_is_not() {
         assert_eq!(answer.code, -6, "{what}: {}", answer.error);
         assert!(answer.error.contains("certificate"), "{what}: {}", answer.error);
     }
-    let plain = Raw::say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let plain = RawServer::say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let answer = ask(plain.address.port(), roots()).await;
     assert_eq!(answer.code, -6, "{}", answer.error);
-    // The roots of this machine, or those that were built in, do not know a test's authority.
+    // Neither the roots of this machine nor the compiled-in ones contain the test's authority.
     let server = serve(authority.server(NAME, 2100, b"http/1.1")).await;
     let answer = ask(server.port(), Vec::new()).await;
     assert_eq!(answer.code, -6, "{}", answer.error);
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_the_server_speaks_it() {
+async fn http_2_is_used_if_the_server_supports_it() {
     let authority = Authority::new();
     let tls = authority.server(NAME, 2100, b"h2");
-    let (listener, address) = web::listen().await;
+    let (listener, address) = web_servers::listen().await;
     let taken = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&taken);
     tokio::spawn(async move {
@@ -136,19 +136,19 @@ async fn http_2_is_spoken_where_the_server_speaks_it() {
             });
         }
     });
-    let names = Names::serve(&[(NAME, "127.0.0.1")]).await;
+    let names = NameServer::serve(&[(NAME, "127.0.0.1")]).await;
     let origin = format!("https://{NAME}:{}", address.port());
     let roots = vec![authority.root];
     let config = HttpConfig { roots, ..names.config() };
-    let asker = Asker::with(grant(&[&origin], &["127.0.0.1/32"]), client(config));
+    let guest = HttpGuest::with(grant(&[&origin], &["127.0.0.1/32"]), client(config));
     for _ in 0..3 {
-        let answer = asker.ask(&*format!("POST {origin}/\n")).await;
+        let answer = guest.ask(&*format!("POST {origin}/\n")).await;
         assert_eq!((answer.code, answer.text()), (201, "xxxxx"), "{}", answer.error);
         assert_eq!(answer.header("x-attempt"), Some("2"));
     }
-    // What is over the cap is given up, and the connection serves on.
-    let answer = asker.ask(&*format!("GET {origin}/large\n")).await;
+    // A body over the limit is refused, and the connection stays usable.
+    let answer = guest.ask(&*format!("GET {origin}/large\n")).await;
     assert_eq!(answer.code, -4, "{}", answer.error);
-    assert_eq!(asker.ask(&*format!("GET {origin}/\n")).await.code, 201);
+    assert_eq!(guest.ask(&*format!("GET {origin}/\n")).await.code, 201);
     assert_eq!(taken.load(Ordering::SeqCst), 1);
 }

@@ -1,4 +1,4 @@
-//! WASI preview 1: output as lines, the environment as granted, and nothing else of the machine.
+//! WASI preview 1: output as log lines, the granted environment, and no access to anything else.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 use duebox_job::FailureClass;
 use duebox_sandbox::{Grants, Handler, Level, Limits};
 
-use crate::kit::{job, load, load_with, run};
+use crate::support::{job, load, load_with, run};
 
-/// Writes the payload to a file descriptor in one or more pieces, then ends as it says.
+/// Writes the payload to a file descriptor in one or more pieces, then runs `end`.
 fn writer(fd: u32, piece: u32, end: &str) -> String {
     format!(
         r#"(module
@@ -31,7 +31,7 @@ fn writer(fd: u32, piece: u32, end: &str) -> String {
     )
 }
 
-async fn write(handler: &Handler, text: &str) -> crate::kit::Ran {
+async fn write(handler: &Handler, text: &str) -> crate::support::TestRun {
     let mut talkative = job();
     talkative.payload = Bytes::from(text.to_owned());
     run(handler, talkative).await
@@ -44,32 +44,32 @@ async fn stdout_and_stderr_are_info_and_warn_lines() {
             let handler = load(&writer(fd, piece, "(i32.const 0)"));
             let ran = write(&handler, "first line\nsecond \x1b[31mline\r\n\nüml\tno break").await;
             assert_eq!(ran.answer(), 0);
-            assert_eq!(ran.said(), ["first line", "second [31mline", "", "üml\tno break"]);
+            assert_eq!(ran.texts(), ["first line", "second [31mline", "", "üml\tno break"]);
             assert!(ran.lines.iter().all(|(found, _)| *found == level));
         }
     }
 }
 
 #[tokio::test]
-async fn what_was_written_before_a_trap_is_said() {
+async fn output_before_a_trap_is_logged() {
     let ran = write(&load(&writer(2, 100, "(unreachable)")), "panic: no such order").await;
     assert_eq!(ran.failure().class, FailureClass::Trap);
-    assert_eq!(ran.said(), ["panic: no such order"]);
+    assert_eq!(ran.texts(), ["panic: no such order"]);
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_said_in_pieces_within_the_budget() {
+async fn an_endless_line_is_split_within_the_budget() {
     let handler = load(&writer(1, 50_000, "(i32.const 0)"));
     let ran = write(&handler, &"x".repeat(100_000)).await;
-    let lengths: Vec<usize> = ran.said().iter().map(|line| line.len()).collect();
+    let lengths: Vec<usize> = ran.texts().iter().map(|line| line.len()).collect();
     assert_eq!(lengths, [8192; 8], "64 KiB fit");
-    // 100,000 bytes are 12 pieces and a rest.
+    // 100,000 bytes are 12 full lines and a rest.
     assert_eq!(ran.report.log_lines_dropped, 5);
 }
 
 #[tokio::test]
 async fn no_other_file_descriptor_is_open() {
-    // 8 is EBADF; 7 says that fd_write refused.
+    // 8 is EBADF. The handler returns 7 if fd_write failed.
     for fd in [0, 3, 4, 1000] {
         let ran = write(&load(&writer(fd, 100, "(i32.const 0)")), "text").await;
         assert_eq!(ran.answer(), 7, "{fd}");
@@ -78,7 +78,7 @@ async fn no_other_file_descriptor_is_open() {
 }
 
 #[tokio::test]
-async fn the_environment_is_what_is_granted() {
+async fn the_environment_contains_only_what_is_granted() {
     let wat = r#"(module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (import "wasi_snapshot_preview1" "environ_sizes_get"
@@ -99,14 +99,14 @@ async fn the_environment_is_what_is_granted() {
     ]);
     let granted = Grants { env, ..Grants::default() };
     let ran = run(&load_with(wat, Limits::default(), granted), job()).await;
-    assert_eq!((ran.answer(), ran.said()), (0, vec!["REGION=euTZ=UTC"]));
+    assert_eq!((ran.answer(), ran.texts()), (0, vec!["REGION=euTZ=UTC"]));
     let ran = run(&load(wat), job()).await;
-    assert_eq!((ran.answer(), ran.said()), (0, vec![""]));
+    assert_eq!((ran.answer(), ran.texts()), (0, vec![""]));
 }
 
 #[tokio::test]
-async fn no_directory_and_no_socket_is_there() {
-    // 8 is EBADF, 58 is ENOTSUP, 76 ENOTCAPABLE: whatever the word, it is not 0.
+async fn there_are_no_directories_and_no_sockets() {
+    // 8 is EBADF, 58 is ENOTSUP, 76 is ENOTCAPABLE.
     let wat = r#"(module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
@@ -127,15 +127,15 @@ async fn no_directory_and_no_socket_is_there() {
 }
 
 #[tokio::test]
-async fn a_short_sleep_ends_by_itself() {
-    let wat = crate::kit::SLEEPER.replace("3600000000000", "2000000");
+async fn a_short_sleep_returns() {
+    let wat = crate::support::SLEEPER.replace("3600000000000", "2000000");
     let ran = run(&load(&wat), job()).await;
     assert_eq!(ran.answer(), 0);
     assert!(ran.report.wall >= std::time::Duration::from_millis(2));
 }
 
 #[tokio::test]
-async fn a_bad_pointer_for_wasi_is_the_guests_trap() {
+async fn an_invalid_pointer_for_wasi_is_a_trap() {
     let wat = r#"(module
   (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use duebox_job::TopicName;
-use duebox_sandbox::{Grant, Grants, HttpGrant, Missing, Origin};
+use duebox_sandbox::{Capability, Grants, HttpGrant, MissingCapabilities, Origin};
 use ipnet::IpNet;
 
 use crate::cli::support::failure::Failure;
@@ -160,13 +160,13 @@ fn secret(text: &str) -> Option<(String, SecretSource)> {
 }
 
 /// The flags that grant what a module lacks.
-pub(super) fn flags_for(missing: &Missing) -> String {
-    let flag = |grant: &Grant| match grant {
-        Grant::Push => "--allow-push TOPIC",
-        Grant::Http => "--allow-http ORIGIN",
-        Grant::Kv => "--allow-kv",
+pub(super) fn flags_for(missing: &MissingCapabilities) -> String {
+    let flag = |capability: &Capability| match capability {
+        Capability::Push => "--allow-push TOPIC",
+        Capability::Http => "--allow-http ORIGIN",
+        Capability::Kv => "--allow-kv",
     };
-    let flags: Vec<&str> = missing.grants().iter().map(flag).collect();
+    let flags: Vec<&str> = missing.capabilities().iter().map(flag).collect();
     format!(
         "grant it with {}, or use the grants of a topic with --manifest FILE --topic TOPIC; or build the handler without it",
         flags.join(" ")

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use bytesize::ByteSize;
 use duebox_job::{FailureClass, FollowUp, FollowUpDue, Outcome, format_duration};
-use duebox_sandbox::{Digest, Report};
+use duebox_sandbox::{Digest, RunReport};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use super::LogLine;
 
 /// The report on a run; the JSON output.
 #[derive(Serialize)]
-pub(super) struct RunReport {
+pub(super) struct InvokeReport {
     verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<FailureClass>,
@@ -50,8 +50,8 @@ pub(super) struct RunReport {
     pushed: Vec<FollowUp>,
 }
 
-impl RunReport {
-    pub(super) fn new(report: Report, digest: Digest, logs: Vec<LogLine>) -> Self {
+impl InvokeReport {
+    pub(super) fn new(report: RunReport, digest: Digest, logs: Vec<LogLine>) -> Self {
         let mut run = Self {
             verdict: "ack",
             class: None,
@@ -69,7 +69,7 @@ impl RunReport {
             bytes_in: report.bytes_in,
             bytes_out: report.bytes_out,
             digest: digest.to_string(),
-            trace: report.trace,
+            trace: report.backtrace,
             logs,
             log_lines_dropped: report.log_lines_dropped,
             pushed: report.follow_ups,

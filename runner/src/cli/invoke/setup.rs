@@ -1,7 +1,7 @@
 //! The setup of an invoke: a module with the default limits and no grants, or with everything that
 //! a topic of the manifest gives its handler. Flags override both.
 
-use std::borrow::Cow;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::manifest::{Manifest, Runner, Topic};
 /// Wall clock of an attempt and attempts of a job without a topic.
 const TTR: Duration = Duration::from_secs(30);
 const MAX_ATTEMPTS: u32 = 8;
-/// The hint for a refused module without a remedy of its own.
+/// The hint for a refused module; the error states its own remedy.
 const ABI_HINT: &str = "docs/reference/abi.md says what a handler must have";
 
 /// A module and everything it runs with.
@@ -49,7 +49,7 @@ impl InvokeSetup {
         };
         setup.grants = args.grants.over(setup.grants)?;
         setup.limits.memory = args.memory.unwrap_or(setup.limits.memory);
-        setup.limits.fuel = args.fuel.unwrap_or(setup.limits.fuel);
+        setup.limits.fuel = args.fuel.map_or(setup.limits.fuel, NonZeroU64::new);
         setup.ttr = args.ttr.unwrap_or(setup.ttr);
         Ok(setup)
     }
@@ -111,9 +111,9 @@ impl InvokeSetup {
         sandbox.load(&bytes, limits.clone(), self.grants.clone()).map_err(|error| {
             let hint = match &error {
                 LoadError::NotGranted(missing) => flags_for(missing),
-                error => error.remedy().map_or_else(|| ABI_HINT.to_owned(), Cow::into_owned),
+                _ => ABI_HINT.to_owned(),
             };
-            Failure::bad_input(format!("module {file}: {}", error.problem()), hint)
+            Failure::bad_input(format!("module {file}: {error}"), hint)
         })
     }
 }

@@ -160,7 +160,7 @@ impl From<QueueError> for Failure {
 
 impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Self {
-        Self::of_sandbox(&error)
+        Self::with_own_remedy(error.to_string())
     }
 }
 
@@ -185,12 +185,6 @@ impl Failure {
             | QueueError::BadCall(_)
             | QueueError::Answer(_) => Self::failed(error.to_string(), "check the log of Redis"),
         }
-    }
-
-    /// The sandbox does not start.
-    pub(crate) fn of_sandbox(error: &SandboxError) -> Self {
-        let remedy = error.remedy().unwrap_or("check the limits of this machine");
-        Self::failed(error.problem(), remedy)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Risks of `http` and `http_private`: requests to anyone, without TLS, or to what is nobody's business.
+//! Risks of `http` and `http_private`: requests to any host, without TLS, or to internal services.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use ipnet::IpNet;
 
 use super::Risks;
 
-/// Where clouds hand out a machine's credentials.
+/// The metadata addresses of cloud providers, which return credentials of the machine.
 const METADATA: [&str; 2] = ["169.254.169.254", "fd00:ec2::254"];
-/// This machine itself.
+/// Addresses of this machine.
 const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
-/// Ends of names that no public name has.
+/// Suffixes that no public name has.
 const INSIDE: [&str; 8] =
     ["localhost", "local", "internal", "lan", "home.arpa", "svc", "test", "consul"];
 
@@ -21,16 +21,20 @@ impl Risks<'_> {
         for (number, origin) in http.allow.iter().enumerate() {
             let at = self.entry_at("http", number);
             if origin.covers_anyone() {
-                let secrets = if self.has_secrets() { ", its secrets too" } else { "" };
+                let secrets = if self.has_secrets() { ", including its secrets" } else { "" };
                 let what = format!(
-                    "`http` covers any host, so its handler may send what it reads to anyone{secrets}"
+                    "`http` allows any host, so the handler may send everything it reads anywhere{secrets}"
                 );
-                self.warn(at, &what, "name the hosts it needs, as in \"https://api.shop.example\"");
+                self.warn(
+                    at,
+                    &what,
+                    "list the hosts it needs, such as \"https://api.shop.example\"",
+                );
             } else if self.has_secrets() && origin.allows_plain_text() && is_outside(origin) {
                 let what = format!(
-                    "`http` lets requests to {origin} go without TLS, and its handler has secrets"
+                    "`http` allows requests to {origin} without TLS, and the handler has secrets"
                 );
-                self.warn(at, &what, "begin it with https:// unless the way there is yours");
+                self.warn(at, &what, "write https:// unless you trust the network to it");
             }
         }
         for (number, range) in http.private.iter().enumerate() {
@@ -40,23 +44,23 @@ impl Risks<'_> {
 
     fn check_private(&self, http: &HttpGrant, range: &IpNet, number: usize) {
         let at = self.entry_at("http_private", number);
-        let hint = "grant the addresses it needs, as in \"10.20.0.7\" or \"10.20.0.0/16\"";
+        let hint = "grant the addresses it needs, such as \"10.20.0.7\" or \"10.20.0.0/16\"";
         if range.prefix_len() == 0 {
-            let what = format!("`http_private` with {range} grants every private address there is");
+            let what = format!("`http_private` with {range} grants every private address");
             self.warn(at, &what, hint);
         } else if covers(range, &METADATA) {
             let what = format!(
-                "`http_private` with {range} covers the address where clouds hand out the machine's credentials"
+                "`http_private` with {range} covers the metadata address, where clouds serve the machine's credentials"
             );
-            self.warn(at, &what, "leave 169.254.0.0/16 and fd00:ec2::254 out");
+            self.warn(at, &what, "leave out 169.254.0.0/16 and fd00:ec2::254");
         } else if covers(range, &LOOPBACK) && http.allow.iter().any(|origin| !is_loopback(origin)) {
             let what = format!(
-                "`http_private` with {range} opens this machine's own services to every origin in `http` whose name is made to lead here"
+                "`http_private` with {range} opens the services of this machine to every origin in `http` that resolves to loopback"
             );
             self.warn(
                 at,
                 &what,
-                "grant loopback only beside origins such as \"http://127.0.0.1:8080\"",
+                "grant loopback only together with origins such as \"http://127.0.0.1:8080\"",
             );
         }
     }
@@ -67,12 +71,12 @@ fn covers(range: &IpNet, addresses: &[&str]) -> bool {
     addresses.any(|address| range.contains(&address))
 }
 
-/// Whether an origin says itself that it is this machine.
+/// Whether an origin names this machine.
 fn is_loopback(origin: &Origin) -> bool {
     origin.name() == Some("localhost") || origin.address().is_some_and(|it| it.is_loopback())
 }
 
-/// Whether requests to an origin may leave for the open internet, as far as its name tells.
+/// Whether requests to an origin may leave the local network, judged by its name or address.
 fn is_outside(origin: &Origin) -> bool {
     match (origin.name(), origin.address()) {
         (Some(name), _) => {
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_whether_it_is_inside() {
+    fn internal_names_and_addresses_are_recognized() {
         let outside = |origin: &str| is_outside(&origin.parse().unwrap());
         for origin in ["api.shop.example", "http://*.shop.example", "8.8.8.8", "notlocal.org"] {
             assert!(outside(origin), "{origin}");

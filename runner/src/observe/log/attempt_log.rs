@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use duebox_job::{FailureClass, JobId, Outcome, TopicName};
 use duebox_queue::Settled;
-use duebox_sandbox::{Digest, Traced};
+use duebox_sandbox::{AttemptTrace, Digest};
 use tracing::{info, warn};
 
 use crate::observe::cost::Cost;
@@ -27,7 +27,7 @@ pub struct Record {
     /// When it was started; for one that no module has begun, when that was known.
     pub started_at: Instant,
     /// Its place in a trace and the calls below it, if it is recorded.
-    pub traced: Option<Box<Traced>>,
+    pub traced: Option<Box<AttemptTrace>>,
 }
 
 impl Record {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use duebox_job::{Outcome, TopicName};
 use duebox_queue::Settled;
-use duebox_sandbox::{HostCall, Span, Target, Traced};
+use duebox_sandbox::{AttemptSpan, AttemptTrace, CallTarget, HostCall};
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
@@ -21,7 +21,7 @@ use crate::observe::log::attempt_log::Record;
 
 impl Traces {
     /// The place of an attempt at a job with these headers; none if it is not recorded.
-    pub(crate) fn place(&self, headers: &BTreeMap<String, String>) -> Option<Box<Span>> {
+    pub(crate) fn place(&self, headers: &BTreeMap<String, String>) -> Option<Box<AttemptSpan>> {
         if !self.is_on() {
             return None;
         }
@@ -30,7 +30,7 @@ impl Traces {
             return None;
         }
         let place = context::below(parent.as_ref());
-        Some(Box::new(Span {
+        Some(Box::new(AttemptSpan {
             trace_id: u128::from_be_bytes(place.trace_id().to_bytes()),
             id: u64::from_be_bytes(place.span_id().to_bytes()),
             parent_id: parent.map(|parent| u64::from_be_bytes(parent.span_id().to_bytes())),
@@ -44,7 +44,7 @@ impl Traces {
         let times = Times::now();
         let began = times.of(record.started_at);
         let end = began + record.cost.wall;
-        let Span { trace_id, id, parent_id, state } = &traced.span;
+        let AttemptSpan { trace_id, id, parent_id, state } = &traced.span;
         let parent = parent_id.map(|parent| context_of(*trace_id, parent, "", true));
         let own = context_of(*trace_id, *id, state, false);
         let name = format!("process {topic}");
@@ -62,7 +62,7 @@ impl Traces {
 fn attributes(
     topic: &TopicName,
     record: &Record,
-    traced: &Traced,
+    traced: &AttemptTrace,
     settled: Settled,
 ) -> Vec<KeyValue> {
     let mut attributes = vec![
@@ -120,9 +120,9 @@ fn of_call(call: &HostCall, attempt: &SpanContext, times: &Times, end: SystemTim
     span
 }
 
-fn about(target: &Target) -> (SpanKind, String, Vec<KeyValue>) {
+fn about(target: &CallTarget) -> (SpanKind, String, Vec<KeyValue>) {
     match target {
-        Target::Http { method, host, port, status } => {
+        CallTarget::Http { method, host, port, status } => {
             let mut attributes = vec![
                 KeyValue::new("http.request.method", method.clone()),
                 KeyValue::new("server.address", host.clone()),
@@ -132,14 +132,14 @@ fn about(target: &Target) -> (SpanKind, String, Vec<KeyValue>) {
             attributes.extend(status.map(|s| KeyValue::new("http.response.status_code", s)));
             (SpanKind::Client, method.clone(), attributes)
         }
-        Target::Kv(import) => {
+        CallTarget::Kv(import) => {
             let attributes = vec![
                 KeyValue::new("db.system.name", "redis"),
                 KeyValue::new("db.operation.name", *import),
             ];
             (SpanKind::Client, (*import).to_owned(), attributes)
         }
-        Target::Push { topic, id } => {
+        CallTarget::Push { topic, id } => {
             let attributes = vec![
                 KeyValue::new("messaging.system", "duebox"),
                 KeyValue::new("messaging.operation.name", "push"),

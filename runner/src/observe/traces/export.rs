@@ -138,7 +138,9 @@ impl Sender {
 /// Sends to a collector.
 fn exporter(collector: &Url, runner_id: &str) -> Result<SpanExporter, String> {
     let client = reqwest::Client::builder()
-        .tls_backend_preconfigured(duebox_sandbox::trusting_tls()?)
+        .tls_backend_preconfigured(
+            duebox_sandbox::client_tls_config().map_err(|error| error.to_string())?,
+        )
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT)

@@ -1,4 +1,4 @@
-//! The data directory of the managed Redis: who owns it, and what lies where in it.
+//! The data directory of the managed Redis: its lock and its files.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use super::RedisServerError;
 
-/// What fits into a unix socket's address beside the final zero, on Linux.
+/// The longest path of a Unix socket on Linux, in bytes, without the final zero.
 pub(super) const SOCKET_PATH_MAX: usize = 107;
-/// A log that has grown beyond this is set aside when a server starts; one older log is kept.
+/// The size in bytes above which the log is rotated when a server starts; one older log is kept.
 const LOG_LEN_MAX: u64 = 8 << 20;
 const TAIL_LEN: u64 = 4 << 10;
 const TAIL_LINES: usize = 12;
 
-/// Names in the directory, which is also the server's working directory.
+/// File names in the directory, which is also the server's working directory.
 pub(super) const SOCKET: &str = "redis.sock";
 pub(super) const LOG: &str = "redis.log";
 
-/// A directory that this process owns for as long as the value lives.
+/// A directory that this process locks while the value lives.
 #[derive(Debug)]
 pub(super) struct DataDir {
     path: PathBuf,
@@ -68,7 +68,7 @@ impl DataDir {
         url_of(&self.socket())
     }
 
-    /// Opens the log for what a server says before it has read its own settings.
+    /// Opens the log for output of the server before it has read its settings.
     pub(super) fn open_log(&self) -> Result<File, RedisServerError> {
         let path = self.log();
         let open = || -> io::Result<File> {
@@ -97,37 +97,36 @@ impl DataDir {
 }
 
 impl Drop for DataDir {
-    /// Closing the file is not enough: a process that is just being forked holds a copy of it.
+    /// Unlocks explicitly, because a process that is being forked may hold a copy of the file.
     fn drop(&mut self) {
         if let Err(error) = self.lock.unlock() {
-            tracing::warn!("cannot give {} free: {error}", self.path.display());
+            tracing::warn!("cannot unlock {}: {error}", self.path.display());
         }
     }
 }
 
-/// Payloads lie in the directory; one that was made by hand may be open to everybody.
+/// Warns if other users can read the directory, which contains payloads.
 fn warn_if_open(path: &Path) {
     let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode() & 0o777);
     if mode & 0o077 != 0 {
         let path = path.display();
         tracing::warn!(
-            "other users may look into {path} (mode {mode:o}), where the managed Redis keeps every payload; run: chmod 700 {path}"
+            "other users can read {path} (mode {mode:o}), where the managed Redis stores every payload; run: chmod 700 {path}"
         );
     }
 }
 
-/// The address of the server that a daemon runs in `dir`, if its socket is there: as the redis crate
-/// takes it, `redis+unix:///…/redis.sock`.
+/// The URL of the server in `dir` for the redis crate: `redis+unix:///…/redis.sock`.
 ///
 /// # Errors
-/// The system's, if there is no socket or the directory cannot be looked into.
+/// The system error if there is no socket or the directory cannot be read.
 pub fn socket_url(dir: &Path) -> io::Result<String> {
     let socket = std::path::absolute(dir)?.join(SOCKET);
     fs::metadata(&socket)?;
     Ok(url_of(&socket))
 }
 
-/// A socket's path as a URL; every byte that has a meaning of its own in one is escaped.
+/// A socket path as a URL, with reserved bytes percent-encoded.
 fn url_of(socket: &Path) -> String {
     let mut url = "redis+unix://".to_owned();
     for byte in socket.as_os_str().as_bytes() {
@@ -146,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_characters_survive_the_url() {
+    fn reserved_characters_are_encoded() {
         let root = tempfile::tempdir().unwrap();
         let dir = DataDir::open(&root.path().join("a b%#?ü")).unwrap();
         let info = redis::IntoConnectionInfo::into_connection_info(dir.url()).unwrap();
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_the_end() {
+    fn the_tail_is_the_end_of_the_log() {
         let root = tempfile::tempdir().unwrap();
         let dir = DataDir::open(root.path()).unwrap();
         assert_eq!(dir.log_tail(), "");

@@ -1,4 +1,4 @@
-//! What stands between a daemon and its managed Redis, each with the remedy.
+//! Errors of the managed Redis, each with the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 /// Why the managed Redis could not be started or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisServerError {
-    /// The data directory cannot be made or used.
+    /// The data directory cannot be created or used.
     #[error(
-        "cannot use {path} for the managed Redis: {source}; set redis.managed.dir to a directory that this user may write"
+        "cannot use {path} for the managed Redis: {source}; set redis.managed.dir to a directory that this user can write"
     )]
     Dir {
         /// The directory or the file in it.
         path: PathBuf,
-        /// What the system says.
+        /// The system error.
         source: io::Error,
     },
-    /// The path of the socket does not fit into a socket address.
+    /// The path of the socket is too long.
     #[error(
-        "the socket {path} of the managed Redis has a path of {len} bytes, and the system allows {max}; choose a shorter redis.managed.dir",
+        "the socket path {path} of the managed Redis has {len} bytes; the system allows {max}: choose a shorter redis.managed.dir",
         max = super::data_dir::SOCKET_PATH_MAX
     )]
     SocketPath {
@@ -27,9 +27,9 @@ pub enum RedisServerError {
         /// Its length in bytes.
         len: usize,
     },
-    /// Another daemon holds the directory.
+    /// Another daemon has locked the directory.
     #[error(
-        "another daemon runs the managed Redis in {dir}; stop that one, or choose another redis.managed.dir"
+        "another daemon runs the managed Redis in {dir}; stop it, or choose another redis.managed.dir"
     )]
     InUse {
         /// The directory.
@@ -40,14 +40,14 @@ pub enum RedisServerError {
         "redis.url is \"managed\", but neither redis-server nor valkey-server is installed; install one: apt-get install redis-server"
     )]
     Missing,
-    /// What is installed is too old.
+    /// The installed program is too old.
     #[error(
-        "redis.url is \"managed\", and {program} is version {found:?}; 7.0 or newer is needed: install redis-server from https://packages.redis.io, or valkey-server"
+        "redis.url is \"managed\", but {program} is version {found:?}; 7.0 or newer is needed: install redis-server from https://packages.redis.io, or valkey-server"
     )]
     TooOld {
         /// The program's name.
         program: &'static str,
-        /// The version it reports.
+        /// The reported version.
         found: String,
     },
     /// The server program cannot be run.
@@ -55,25 +55,25 @@ pub enum RedisServerError {
     Spawn {
         /// The program's name.
         program: &'static str,
-        /// What the system says.
+        /// The system error.
         source: io::Error,
     },
     /// The server ended.
     #[error("the managed Redis ended ({how}); see {log}, which ends:\n{tail}")]
     Ended {
-        /// Its exit status, as far as it is known.
+        /// Its exit status, if known.
         how: String,
         /// Its log file.
         log: PathBuf,
         /// The end of its log.
         tail: String,
     },
-    /// The server does not answer, or loads for ever.
+    /// The server did not reply, or did not finish loading.
     #[error(
-        "the managed Redis {what} for {waited_s} s; see {log}, which ends:\n{tail}\nif a stray redis-server holds the directory, stop it"
+        "the managed Redis {what} for {waited_s} s; see {log}, which ends:\n{tail}\nif another redis-server uses the directory, stop it"
     )]
     Waited {
-        /// What it did: kept silent, or loaded.
+        /// What it did: no reply, or loading.
         what: &'static str,
         /// How long, in seconds.
         waited_s: u64,
@@ -82,10 +82,10 @@ pub enum RedisServerError {
         /// The end of its log.
         tail: String,
     },
-    /// The server did not end when it should.
-    #[error("the managed Redis did not stop by itself: {why}; what it acknowledged is in its file")]
+    /// The server did not end after SHUTDOWN.
+    #[error("the managed Redis was killed: {why}; acknowledged writes are in its file")]
     Stop {
-        /// What it said, or that it kept on running.
+        /// Its reply, or that it kept running.
         why: String,
     },
 }

@@ -1,5 +1,5 @@
-//! One server process in one directory: brought up, noticed when it ends, shut down. The process is
-//! either a child of this one or an orphan that was adopted.
+//! The server process in a data directory: started or adopted, watched, and shut down. It is either a child
+//! of this process or an orphan of an earlier daemon.
 
 use std::io;
 use std::process::Stdio;
@@ -25,9 +25,9 @@ const ORPHAN_POLL: Duration = Duration::from_millis(500);
 pub(super) struct ServerProcess {
     dir: DataDir,
     fsync: Fsync,
-    /// The process, if it is ours; none while it is down or adopted.
+    /// The process, if it is a child; `None` while it is down or adopted.
     child: Option<Child>,
-    /// A process may be there that must be ended with this value.
+    /// A process may be running that must end with this value.
     up: bool,
 }
 
@@ -36,7 +36,7 @@ impl ServerProcess {
         Self { dir, fsync, child: None, up: false }
     }
 
-    /// Starts or adopts a server and waits until it can be used. Cleans up after itself if not.
+    /// Starts or adopts a server and waits until it is ready. Kills it on failure.
     pub(super) async fn bring_up(&mut self) -> Result<(), RedisServerError> {
         let adopted = socket_client::ping(&self.dir.socket()).await != PingReply::Absent;
         let brought = self.wait_until_ready().await;
@@ -48,7 +48,7 @@ impl ServerProcess {
         brought
     }
 
-    /// Waits until the server has ended and tells how.
+    /// Waits until the server has ended, and returns how.
     pub(super) async fn ended(&mut self) -> RedisServerError {
         let how = match &mut self.child {
             Some(child) => match child.wait().await {
@@ -66,13 +66,13 @@ impl ServerProcess {
         self.error_ended(how)
     }
 
-    /// Ends the server with `SHUTDOWN`, and waits until it is gone.
+    /// Ends the server with `SHUTDOWN` and waits until it has ended.
     pub(super) async fn shut_down(&mut self) -> Result<(), RedisServerError> {
         if !self.up {
             return Ok(());
         }
         let why = match socket_client::ask(&self.dir.socket(), "SHUTDOWN", STOP_MAX).await {
-            // It hangs up instead of answering: it is on its way.
+            // The server closes the connection instead of replying: it shuts down.
             Ok(answer) if answer.is_empty() => match timeout(STOP_MAX, self.ended()).await {
                 Ok(_) => return Ok(()),
                 Err(_) => format!("it still runs after {} s", STOP_MAX.as_secs()),
@@ -116,7 +116,7 @@ impl ServerProcess {
                 return Err(self.error_ended(status));
             }
             if silent_since.elapsed() > SILENCE_MAX {
-                return Err(self.error_waited("has kept silent", silent_since));
+                return Err(self.error_waited("has not replied", silent_since));
             }
             sleep(POLL).await;
         }
@@ -143,14 +143,14 @@ impl ServerProcess {
         Ok(())
     }
 
-    /// Gives a server that was started with other settings the ones of this manifest.
+    /// Applies the settings of this manifest to a server that was started with other ones.
     async fn adopt(&self) {
         tracing::info!("adopted the managed Redis that an earlier daemon left behind");
         let command = format!("CONFIG SET appendfsync {}", self.fsync.name());
         match socket_client::ask(&self.dir.socket(), &command, STOP_MAX).await {
             Ok(answer) if answer == "+OK" => {}
-            Ok(refusal) => tracing::warn!("the adopted Redis keeps its own fsync: {refusal}"),
-            Err(error) => tracing::warn!("the adopted Redis keeps its own fsync: {error}"),
+            Ok(refusal) => tracing::warn!("cannot change fsync of the adopted Redis: {refusal}"),
+            Err(error) => tracing::warn!("cannot change fsync of the adopted Redis: {error}"),
         }
     }
 
@@ -195,13 +195,13 @@ async fn program() -> Result<&'static str, RedisServerError> {
     for program in PROGRAMS {
         let mut ask = Command::new(program);
         ask.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let said = match timeout(STOP_MAX, ask.output()).await {
+        let output = match timeout(STOP_MAX, ask.output()).await {
             Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => continue,
             Ok(Err(source)) => return Err(RedisServerError::Spawn { program, source }),
             Err(_) => String::new(),
         };
-        let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+        let version = output.split_whitespace().find_map(|word| word.strip_prefix("v="));
         let found = version.unwrap_or_default().to_owned();
         if is_new_enough(&found) {
             return Ok(program);
@@ -212,8 +212,8 @@ async fn program() -> Result<&'static str, RedisServerError> {
 }
 
 impl Drop for ServerProcess {
-    /// The way out when nobody asked for a clean end: a start that was given up, a runtime that went
-    /// away. The server still writes its file; one that does not listen is killed.
+    /// Ends the server after an abandoned start or with the runtime. `SHUTDOWN` still writes its file; a
+    /// server that does not listen is killed.
     fn drop(&mut self) {
         if !self.up {
             return;
@@ -223,7 +223,7 @@ impl Drop for ServerProcess {
             return;
         }
         if let Some(child) = &mut self.child {
-            // Fails only for a process that is gone already, which is what is wanted.
+            // Fails only if the process has already ended.
             drop(child.start_kill());
         }
     }

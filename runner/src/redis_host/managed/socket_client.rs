@@ -1,5 +1,5 @@
-//! A few words with a server on a unix socket, each bounded in time, before and after there is a
-//! real connection.
+//! Single commands to a server on a Unix socket, each with a timeout. They are used while no regular
+//! connection exists.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -12,23 +12,23 @@ use tokio::time::timeout;
 
 const PING_WAIT: Duration = Duration::from_secs(1);
 
-/// What a PING meets.
+/// The result of a PING.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PingReply {
-    /// Nobody listens.
+    /// Nothing listens.
     Absent,
-    /// Somebody listens and says nothing, or nothing that makes sense.
+    /// A process listens but does not reply, or sends an unknown reply.
     Silent,
-    /// A server that reads its data from the disk.
+    /// A server that loads its data from disk.
     Loading,
-    /// A server that can be used.
+    /// A server that is ready.
     Ready,
 }
 
 pub(super) async fn ping(socket: &Path) -> PingReply {
     let stream = match timeout(PING_WAIT, UnixStream::connect(socket)).await {
         Ok(Ok(stream)) => stream,
-        // A server that is stuck has a full backlog: it is there.
+        // A full backlog means that a server exists but is stuck.
         Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return PingReply::Silent,
         Ok(Err(_)) => return PingReply::Absent,
         Err(_) => return PingReply::Silent,
@@ -40,8 +40,8 @@ pub(super) async fn ping(socket: &Path) -> PingReply {
     }
 }
 
-/// Sends one command of plain words and returns the first line of the answer: empty if the server
-/// hung up instead.
+/// Sends one inline command and returns the first line of the reply; empty if the server closed the
+/// connection.
 pub(super) async fn ask(socket: &Path, command: &str, wait: Duration) -> io::Result<String> {
     let asked = async { ask_on(UnixStream::connect(socket).await?, command).await };
     timeout(wait, asked).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
@@ -54,7 +54,7 @@ async fn ask_on(mut stream: UnixStream, command: &str) -> io::Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// The same without a runtime, for a value that is dropped.
+/// Like [`ask`] but blocking, for use in `drop`.
 pub(super) fn ask_blocking(socket: &Path, command: &str, wait: Duration) -> io::Result<String> {
     let mut stream = BlockingStream::connect(socket)?;
     stream.set_read_timeout(Some(wait))?;

@@ -1,8 +1,8 @@
-// Package abi is the ABI of docs/reference/abi.md as ordinary Go functions: the only place of the SDK that
-// knows of pointers and lengths. On other targets than wasm the imports are answered by [Host].
+// Package abi provides the ABI of docs/reference/abi.md as ordinary Go functions. It is the only package of the SDK that
+// handles pointers and lengths. On targets other than wasm, [Host] provides the imports.
 package abi
 
-// A Level is how much a log line matters.
+// A Level is the severity of a log line.
 type Level int32
 
 // The levels, with the host's numbers.
@@ -30,10 +30,10 @@ const (
 	MetaTimeLeft
 )
 
-// PayloadRead copies a part of the payload and gives the bytes copied.
+// PayloadRead copies a part of the payload and returns the number of bytes copied.
 func PayloadRead(offset uint32, into []byte) int { return int(max(0, payloadRead(offset, into))) }
 
-// MetaInt is a metadata value that is a number.
+// MetaInt is a metadata value that is an integer.
 func MetaInt(key Meta) int64 { return metaInt(key) }
 
 // MetaText is a metadata value as text; empty if the host does not know the key.
@@ -42,18 +42,18 @@ func MetaText(key Meta) string {
 	return value
 }
 
-// ConfigRead is a configuration value, and whether there is one of that name.
+// ConfigRead is a configuration value, and whether it exists.
 func ConfigRead(name string) (string, bool) {
 	return whole(func(into []byte) int32 { return configRead(name, into) })
 }
 
-// RetryAfter sets the wait before the next attempt, in milliseconds.
+// RetryAfter sets the delay before the next attempt, in milliseconds.
 func RetryAfter(ms int64) { retryAfter(ms) }
 
-// Snooze puts the job off for so many milliseconds.
+// Snooze puts the job off by this many milliseconds.
 func Snooze(ms int64) { snooze(ms) }
 
-// Errors of the host that have a meaning of their own.
+// Error codes of the host that callers distinguish.
 const (
 	NotFound    int32 = -1
 	Denied      int32 = -2
@@ -64,7 +64,7 @@ const (
 	Conflict    int32 = -7
 )
 
-// A Part is a part of the last answer to HTTPSend.
+// A Part is a part of the last response to HTTPSend.
 type Part int32
 
 // The parts, with the host's numbers.
@@ -74,7 +74,7 @@ const (
 	PartError
 )
 
-// A Mode says when KVSet writes.
+// A Mode is the condition under which KVSet writes.
 type Mode int32
 
 // The modes, with the host's numbers.
@@ -84,14 +84,14 @@ const (
 	IfUnchanged
 )
 
-// HTTPSend sends a request and waits for its answer; the status, or an error. A timeout of 0 is the
-// time that the job has left.
+// HTTPSend sends a request and waits for its response; it returns the status or an error code. A timeout of 0
+// means the job's remaining time.
 func HTTPSend(head string, body []byte, timeoutMs int32) int32 {
 	return httpSend(head, body, timeoutMs)
 }
 
-// HTTPRead is a whole part of the last answer. Its length is not known before: it is read in pieces,
-// each as large as what is there already.
+// HTTPRead reads a whole part of the last response. Its length is unknown, so it is read in pieces, each as
+// large as everything read before it.
 func HTTPRead(part Part) []byte {
 	bytes := make([]byte, 1<<10)
 	end := 0
@@ -104,8 +104,8 @@ func HTTPRead(part Part) []byte {
 	}
 }
 
-// KVGet is the value of a key, or an error. Others may write it between two calls, so it is asked until
-// the value fits; each time takes a longer one, of at most 64 KiB.
+// KVGet is the value of a key, or an error code. Another job may write the key between two calls, so the read
+// repeats with a longer buffer until the value, of at most 64 KiB, fits.
 func KVGet(key string) (value []byte, code int32) {
 	value = make([]byte, 512)
 	for {
@@ -120,30 +120,30 @@ func KVGet(key string) (value []byte, code int32) {
 	}
 }
 
-// KVSet writes a key, for so many milliseconds or, with 0, for good; 0, or an error.
+// KVSet writes a key, for ttlMs milliseconds or, with 0, permanently; it returns 0 or an error code.
 func KVSet(key string, value []byte, ttlMs int64, mode Mode) int32 {
 	return kvSet(key, value, ttlMs, mode)
 }
 
-// KVDelete forgets a key; 0, or an error.
+// KVDelete deletes a key; it returns 0 or an error code.
 func KVDelete(key string) int32 { return kvDelete(key) }
 
-// KVAdd adds to a key's number; the new number, and 0 or an error.
+// KVAdd adds to a key's number; it returns the new number, and 0 or an error code.
 func KVAdd(key string, delta int64) (sum int64, code int32) { return kvAdd(key, delta) }
 
-// Result sets what is kept with an acked job; 0, or an error.
+// Result sets the result to keep with an acked job; it returns 0 or an error code.
 func Result(bytes []byte) int32 { return result(bytes) }
 
-// Push asks for a follow-up job; 0, or an error.
+// Push requests a follow-up job; it returns 0 or an error code.
 func Push(head string, body []byte) int32 { return push(head, body) }
 
-// Reason tells the host why, for people.
+// Reason sets the reason of the verdict.
 func Reason(text string) { reason(text) }
 
 // Log writes one log line.
 func Log(level Level, text string) { log(level, text) }
 
-// whole calls an import that answers with a value's whole length, again if the value did not fit.
+// whole calls an import that returns a value's full length, a second time if the value did not fit.
 func whole(read func(into []byte) int32) (string, bool) {
 	value := make([]byte, 128)
 	length := read(value)
@@ -151,7 +151,7 @@ func whole(read func(into []byte) int32) (string, bool) {
 		return "", false
 	}
 	if int(length) > len(value) {
-		// The value cannot change within a job, so the second answer is the first.
+		// The value cannot change within a job, so the second length equals the first.
 		value = make([]byte, length)
 		read(value)
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Host is the host's side on native targets: what the imports answer. Package dueboxtest sets it.
+// Host provides the imports on native targets. Package dueboxtest sets it.
 var Host struct {
 	Payload []byte
 	Text    map[Meta]string
@@ -15,16 +15,16 @@ var Host struct {
 	Headers map[string]string
 	Config  map[string]string
 	OnLog   func(level Level, text string)
-	// OnResult and OnPush answer as the host does: 0, or an error.
+	// OnResult and OnPush return 0 or an error code, as the host does.
 	OnResult func(bytes []byte) int32
 	OnPush   func(head string, body []byte) int32
-	// OnHTTP answers with a status or an error, and with the parts that HTTPRead gives.
+	// OnHTTP returns a status or an error code, and the parts for HTTPRead.
 	OnHTTP func(head string, body []byte, timeoutMs int32) (answer int32, parts map[Part][]byte)
 	Store  Store
 	parts  map[Part][]byte
 }
 
-// A Store is the topic's store on native targets. Its errors are the host's.
+// A Store is the topic's store on native targets. It returns the host's error codes.
 type Store interface {
 	Get(key string) (value []byte, code int32)
 	Set(key string, value []byte, ttlMs int64, mode Mode) int32
@@ -80,7 +80,7 @@ func configRead(name string, into []byte) int32 {
 	return answer(value, into)
 }
 
-// The verdict itself tells a test the delay and the reason.
+// The verdict itself contains the delay and the reason.
 func retryAfter(int64) {}
 func snooze(int64)     {}
 func reason(string)    {}

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Each import takes the pointer and length of a slice or string that is kept alive through the call.
+// Each import takes the pointer and length of a slice or string that is kept alive during the call.
 
 //go:wasmimport duebox_v1 payload_read
 func hostPayloadRead(dst unsafe.Pointer, offset, length uint32) int32
@@ -134,7 +134,7 @@ func kvDelete(key string) int32 {
 }
 
 func kvAdd(key string, delta int64) (sum int64, code int32) {
-	// The host writes the number's bytes, the least first, which is how a wasm memory keeps it.
+	// The host writes the number in little-endian order, which is how wasm memory stores it.
 	code = hostKVAdd(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)), delta, unsafe.Pointer(&sum))
 	runtime.KeepAlive(key)
 	return sum, code

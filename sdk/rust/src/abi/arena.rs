@@ -1,13 +1,13 @@
-//! An allocator for a handler that lives for one job: it hands out memory upwards and frees none.
+//! An allocator for handlers that live for one job: it hands out memory upwards and does not free
+//! it.
 //!
-//! A fresh instance runs each job and its memory goes when it goes, so there is nothing to win by
-//! freeing, and much to lose: an allocator that calls `memory.grow` costs the host a change of page
-//! protection for every job. So the first [`RESERVE_LEN`] bytes are part of the module's memory from
-//! the start. Only the newest block is given back or grown in place, which makes growing vectors
-//! and formatting cheap.
+//! A fresh instance runs each job and its memory goes away with it, so freeing gains nothing.
+//! Growing is expensive: each `memory.grow` makes the host change page protections. The first
+//! [`RESERVE_LEN`] bytes are therefore part of the module's initial memory. Only the newest block
+//! can be freed or resized in place, which keeps growing vectors and formatting cheap.
 //!
-//! Invariant: all memory handed out is that of the reserve or was grown here, so it is nobody else's.
-#![expect(unsafe_code, reason = "an allocator deals in raw memory")]
+//! Invariant: all memory handed out is from the reserve or was grown here, so nothing else uses it.
+#![expect(unsafe_code, reason = "an allocator handles raw memory")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::arch::wasm32::memory_grow;
@@ -16,11 +16,11 @@ use std::ptr;
 
 use crate::abi::free::Free;
 
-/// Bytes at hand without asking the host. With a stack of 64 KiB and the data of a usual handler it
-/// stays within three pages; more would cost every job, since the host clears a slot's pages.
+/// Bytes available without a host call. With a stack of 64 KiB and typical handler data this stays
+/// within three pages. More would slow every job, because the host clears the pages.
 const RESERVE_LEN: usize = 48 << 10;
 
-/// How much is asked of the host at once, in pages of 64 KiB, unless a block needs more.
+/// Pages of 64 KiB requested from the host at once, unless a block needs more.
 const GROWTH_PAGES: usize = 4;
 
 const PAGE_LEN: usize = 64 << 10;
@@ -37,11 +37,11 @@ struct Reserve(UnsafeCell<[u8; RESERVE_LEN]>);
 unsafe impl Sync for Reserve {}
 
 struct Arena {
-    /// What is left; `None` before the first block.
+    /// The free range; `None` before the first allocation.
     free: Cell<Option<Free>>,
 }
 
-// SAFETY: as for `Reserve`.
+// SAFETY: the module has one thread; the ABI refuses shared memories.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -52,7 +52,7 @@ impl Arena {
         })
     }
 
-    /// Resizes a block in its place, if it is the newest one.
+    /// Resizes a block in place if it is the newest one.
     fn resize(&self, block: *mut u8, size: usize, new_size: usize) -> bool {
         let mut free = self.free();
         let resized = free.resize(block as usize, size, new_size);
@@ -61,7 +61,7 @@ impl Arena {
     }
 }
 
-/// Adds at least `size` bytes of new memory; false if the host refuses.
+/// Adds at least `size` bytes of new memory; returns false if the host refuses.
 fn grow(free: &mut Free, size: usize) -> bool {
     let needed = size.div_ceil(PAGE_LEN);
     let more = needed.max(GROWTH_PAGES);
@@ -76,8 +76,8 @@ fn grow(free: &mut Free, size: usize) -> bool {
     true
 }
 
-// SAFETY: `Free` gives out each byte once, aligned and in order, and takes back only the newest
-// block, when its owner frees or resizes it; its memory is the reserve's or new from the host.
+// SAFETY: `Free` hands out each byte once, aligned and in order, and takes back only the newest
+// block, when its owner frees or resizes it. Its memory is the reserve or was grown by this module.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
@@ -98,11 +98,12 @@ unsafe impl GlobalAlloc for Arena {
         if self.resize(block, layout.size(), new_size) || new_size <= layout.size() {
             return block;
         }
-        // SAFETY: the caller keeps `new_size` within what a layout of this alignment may have.
+        // SAFETY: the caller keeps `new_size` within the limit of a layout with this alignment.
         let moved =
             unsafe { self.alloc(Layout::from_size_align_unchecked(new_size, layout.align())) };
         if !moved.is_null() {
-            // SAFETY: both blocks are at least `layout.size()` long, and the new one lies behind.
+            // SAFETY: both blocks are at least `layout.size()` long, and the new one does not
+            // overlap the old.
             unsafe { ptr::copy_nonoverlapping(block, moved, layout.size()) };
         }
         moved

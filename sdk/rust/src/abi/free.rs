@@ -1,9 +1,9 @@
-//! The bookkeeping of the arena: what is taken and what is left, as plain numbers.
+//! The arena's bookkeeping of free memory, in plain numbers.
 //!
-//! Invariant: `next <= end`; what lies between is nobody's. A block that was taken lies wholly
-//! before `next`, and `next` moves back only over the newest block.
+//! Invariant: `next <= end`, and `next..end` is free. An allocated block lies wholly before `next`,
+//! and `next` moves back only over the newest block.
 
-/// The part of memory that nobody has.
+/// The free range of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Free {
     next: usize,
@@ -11,12 +11,12 @@ pub(crate) struct Free {
 }
 
 impl Free {
-    /// All of `start..end` is free.
+    /// Creates a range of which all is free.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         Self { next: start, end: end.max(start) }
     }
 
-    /// Takes a block of `size` bytes at a multiple of `align`; its start, if it fits.
+    /// Allocates a block of `size` bytes aligned to `align` and returns its start, if it fits.
     pub(crate) fn take(&mut self, size: usize, align: usize) -> Option<usize> {
         let start = self.next.checked_next_multiple_of(align)?;
         let next = start.checked_add(size)?;
@@ -27,7 +27,7 @@ impl Free {
         Some(start)
     }
 
-    /// Makes a block longer or shorter in its place, if it is the newest one and there is room.
+    /// Resizes a block in place if it is the newest one and the new size fits.
     pub(crate) fn resize(&mut self, start: usize, size: usize, new_size: usize) -> bool {
         if start + size != self.next || new_size > self.end - start {
             return false;
@@ -36,7 +36,7 @@ impl Free {
         true
     }
 
-    /// Adds `start..end`: behind what is free, or instead of it.
+    /// Adds `start..end`: extends the free range if adjacent, replaces it otherwise.
     pub(crate) fn add(&mut self, start: usize, end: usize) {
         if start != self.end {
             self.next = start;
@@ -49,7 +49,7 @@ impl Free {
 mod tests {
     use super::*;
 
-    /// A number below `bound`, the same in every run.
+    /// A pseudo-random number below `bound`, the same in every run.
     fn below(seed: &mut u64, bound: usize) -> usize {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_block_grows_in_its_place() {
+    fn only_the_newest_block_grows_in_place() {
         let mut free = Free::new(0, 100);
         assert_eq!((free.take(10, 1), free.take(10, 16)), (Some(0), Some(16)));
         assert!(!free.resize(0, 10, 5), "an older block");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_changes_nothing() {
+    fn a_block_that_does_not_fit_changes_nothing() {
         let mut free = Free::new(8, 24);
         let before = free;
         for (size, align) in [(17, 1), (usize::MAX, 1), (1, 1 << 40)] {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_behind_the_end_joins_and_memory_elsewhere_replaces() {
+    fn adjacent_memory_extends_and_other_memory_replaces() {
         let mut free = Free::new(0, 100);
         assert_eq!(free.take(60, 1), Some(0));
         free.add(100, 200);

@@ -1,7 +1,7 @@
 //! The imports of namespace `duebox_v1` (`docs/reference/abi.md`), each as a safe function.
 //!
-//! Invariant: a pointer handed to the host comes from a slice that is borrowed through the call,
-//! with that slice's own length. An import that a handler never reaches is not in its module.
+//! Invariant: every pointer passed to the host comes from a slice that is borrowed during the call,
+//! with that slice's own length. The linker drops imports that a handler never calls.
 #![expect(unsafe_code, reason = "the host takes raw pointers")]
 
 use crate::Level;
@@ -43,8 +43,8 @@ mod host {
     }
 }
 
-// In every function below: a slice of a 32-bit memory is never longer than a `u32` counts, and the
-// host reads or writes only within the pointer and length it is given.
+// In every function below, a slice in 32-bit memory is never longer than `u32::MAX`, and the host
+// accesses only the given pointer and length.
 
 pub(crate) fn payload_read(offset: u32, into: &mut [u8]) -> usize {
     // SAFETY: `into` is borrowed for the call, with its own length.

@@ -1,31 +1,33 @@
-//! Why a request has no answer.
+//! Why a request has no response.
 
 use std::fmt;
 
 use crate::abi::code;
 
-/// Why a request has no answer, each with the host's words. As `?` in a handler it is a nack.
+/// Why a request has no response, with the host's message. Returned with `?`, it is a nack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// The topic does not grant this host (`sandbox.http`), or its address is private and not granted
     /// (`sandbox.http_private`).
     Denied(String),
-    /// The method, the URL or a header is not as it must be.
+    /// The method, the URL or a header is invalid.
     Invalid(String),
-    /// The answer is larger than the topic takes (`sandbox.http_body`), or what is sent is too large.
+    /// The response is larger than the topic allows (`sandbox.http_body`), or the request is too
+    /// large.
     TooLarge(String),
-    /// The request's own time was over before the answer was there. At the end of the job's time the
-    /// job itself ends.
+    /// The request's timeout passed before the response was complete. When the job's own time ends,
+    /// the job ends too.
     Timeout(String),
-    /// The host's name is unknown, it refuses connections, its certificate is bad, or it broke off.
+    /// The host name is unknown, the host refuses connections, its certificate is invalid, or it
+    /// closed the connection.
     Unavailable(String),
 }
 
 impl Error {
-    /// What the host answered with this number.
-    pub(super) fn new(answer: i32, why: String) -> Self {
-        match answer {
+    /// Converts the host's error code.
+    pub(super) fn new(code: i32, why: String) -> Self {
+        match code {
             code::DENIED => Self::Denied(why),
             code::INVALID => Self::Invalid(why),
             code::TOO_LARGE => Self::TooLarge(why),
@@ -34,14 +36,15 @@ impl Error {
         }
     }
 
-    /// Whether the same request may get an answer later: a timeout, or the host is away.
+    /// Whether a repeat of the request may succeed: after a timeout, or if the host was
+    /// unavailable.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Unavailable(_))
     }
 
-    /// The number that the host answers, and its words.
+    /// The host's error code and message.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn answer(&self) -> (i32, &str) {
+    pub(crate) fn code_and_message(&self) -> (i32, &str) {
         match self {
             Self::Denied(why) => (code::DENIED, why),
             Self::Invalid(why) => (code::INVALID, why),

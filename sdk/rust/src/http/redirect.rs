@@ -1,12 +1,12 @@
-//! Where a redirect leads, and what of the request goes along (RFC 9110, 15.4).
+//! The target of a redirect, and which parts of the request are sent to it (RFC 9110, 15.4).
 //!
-//! Invariant: credentials go along only where scheme, host and port are written as before, but for
-//! case; whatever is doubtful counts as another origin, or is not followed at all. Whether a hop is
-//! allowed is the host's to say, which checks each anew.
+//! Invariant: credentials are sent on only if scheme, host and port are written as before, except
+//! for case. A doubtful target counts as another origin or is not followed. The host checks each
+//! hop against the grant anew.
 
 use crate::http::{Request, Response};
 
-/// The request that the answer asks for; `None` if it is no redirect, or none that can be followed.
+/// The request that the response redirects to; `None` if it is not a redirect that can be followed.
 pub(super) fn next(mut request: Request, response: &Response) -> Option<Request> {
     if !matches!(response.status(), 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -29,8 +29,8 @@ pub(super) fn next(mut request: Request, response: &Response) -> Option<Request>
     Some(request)
 }
 
-/// The absolute URL of a `Location` as seen from `base`, without the part behind `#`. Dots in a path
-/// are left to the host.
+/// Resolves a `Location` against `base` into an absolute URL without fragment. The host resolves
+/// dot segments in the path.
 fn target(base: &str, location: &str) -> Option<String> {
     let location = location.split('#').next()?;
     if location.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
@@ -59,14 +59,14 @@ fn target(base: &str, location: &str) -> Option<String> {
     self::origin(&url).is_some().then_some(url)
 }
 
-/// Whether it begins with a scheme, of whatever kind.
+/// Whether it begins with a scheme of any kind.
 fn has_scheme(location: &str) -> bool {
     let Some((scheme, _)) = location.split_once(':') else { return false };
     let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(allowed)
 }
 
-/// Scheme, host and port of an absolute URL of http or https, as they are written.
+/// Scheme, host and port of an absolute http or https URL, as they are written.
 pub(super) fn origin(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_read_as_seen_from_the_request() {
+    fn a_location_is_resolved_against_the_request() {
         let base = "https://shop.example:8443/a/b?c=1#d";
         for (location, wanted) in [
             ("https://other.example/x", "https://other.example/x"),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_to_go_to_is_not_followed() {
+    fn an_invalid_location_is_not_followed() {
         for location in [
             "https:other.example",
             "https:/other.example",
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// A number below `bound`, the same in every run.
+    /// A pseudo-random number below `bound`, the same in every run.
     fn below(seed: &mut u64, bound: usize) -> usize {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn where_credentials_go_the_host_sees_the_same_origin() {
+    fn credentials_are_sent_only_to_what_the_host_sees_as_the_same_origin() {
         const BASE: &str = "https://shop.example:8443/a/b?c";
         const PIECES: [&str; 22] = [
             "https://",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_change_as_the_status_says() {
+    fn methods_change_with_the_status() {
         let seen = |method: &str, status| {
             let request = Request::new(method, "https://a/").header("content-type", "text/plain");
             let next = redirected(request.body("x"), status, "/b").expect("a redirect");

@@ -1,7 +1,7 @@
-//! A request, built step by step and sent once.
+//! An HTTP request, built step by step and sent once.
 //!
-//! Invariant: what cannot be sent as it stands is refused by `send` with what is wrong, never sent as
-//! something else. All hops of a request share its one timeout.
+//! Invariant: `send` refuses a request that cannot be sent exactly as built, and says why. All hops
+//! of a request share its timeout.
 
 use std::time::Duration;
 
@@ -22,46 +22,46 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request of any method, without headers and body. `url` is absolute, of http or https, with
-    /// no user in it.
+    /// Creates a request with this method, without headers and body. `url` is an absolute http or
+    /// https URL without user information.
     pub fn new(method: &str, url: &str) -> Self {
         let (method, url) = (method.to_owned(), url.to_owned());
         Self { method, url, headers: Vec::new(), body: Vec::new(), timeout: None, follow: 0 }
     }
 
-    /// Reads.
+    /// Creates a GET request.
     pub fn get(url: &str) -> Self {
         Self::new("GET", url)
     }
 
-    /// Reads no more than the headers.
+    /// Creates a HEAD request.
     pub fn head(url: &str) -> Self {
         Self::new("HEAD", url)
     }
 
-    /// Sends something new.
+    /// Creates a POST request.
     pub fn post(url: &str) -> Self {
         Self::new("POST", url)
     }
 
-    /// Sends what shall be there from now on.
+    /// Creates a PUT request.
     pub fn put(url: &str) -> Self {
         Self::new("PUT", url)
     }
 
-    /// Changes a part.
+    /// Creates a PATCH request.
     pub fn patch(url: &str) -> Self {
         Self::new("PATCH", url)
     }
 
-    /// Deletes.
+    /// Creates a DELETE request.
     pub fn delete(url: &str) -> Self {
         Self::new("DELETE", url)
     }
 
-    /// Sets a header, in place of one of that name. The name is of letters, digits and `. _ -`; the
-    /// value has no control characters. `host`, `content-length` and others that belong to the
-    /// connection are the host's.
+    /// Sets a header and replaces one of the same name. The name has letters, digits and `. _ -`;
+    /// the value has no control characters. The host sets `host`, `content-length` and other
+    /// headers of the connection.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         let name = name.to_ascii_lowercase();
         self.headers.retain(|(other, _)| *other != name);
@@ -75,36 +75,36 @@ impl Request {
         self
     }
 
-    /// Sets the body to a value as JSON, and `content-type` with it.
+    /// Sets the body to a value as JSON and sets `content-type`.
     ///
     /// # Errors
-    /// Says why the value cannot be written as JSON.
+    /// Fails if the value cannot be written as JSON.
     #[cfg(feature = "json")]
     pub fn json(self, value: &impl serde::Serialize) -> Result<Self, crate::JsonError> {
         let body = serde_json::to_vec(value)?;
         Ok(self.header("content-type", "application/json").body(body))
     }
 
-    /// Sets how long the whole exchange may take, from 1 ms on, the redirects it follows included.
-    /// Without it, and at most, it is the time that the job has left.
+    /// Sets how long the whole exchange may take, redirects included; at least 1 ms. The default
+    /// and the maximum is the job's remaining time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets how many redirects are followed; none if it is not called. Each hop must be granted like
-    /// the first. A 303, and a 301 or 302 that answers a POST, is followed by a GET without the body.
-    /// `authorization` and `cookie` are not sent on to another origin; other headers are. An answer
-    /// that is not followed, after so many too, is the response.
+    /// Sets how many redirects are followed; the default is none. Each hop must be granted like the
+    /// first. A 303, and a 301 or 302 in response to a POST, is followed by a GET without body.
+    /// `authorization` and `cookie` are not sent to another origin; other headers are. A redirect
+    /// that is not followed, or one too many, is the response.
     pub fn follow(mut self, redirects: u32) -> Self {
         self.follow = redirects;
         self
     }
 
-    /// Sends it and waits for the whole answer, whatever its status.
+    /// Sends the request and waits for the whole response, whatever its status.
     ///
     /// # Errors
-    /// [`Error`] says why there is none.
+    /// [`Error`] if there is no response.
     pub fn send(self) -> Result<Response, Error> {
         let (timeout_ms, hops) = (self.timeout.map(millis), self.follow);
         let started = if hops > 0 { abi::meta_int(Meta::Now) } else { 0 };
@@ -124,7 +124,7 @@ impl Request {
         Ok(response)
     }
 
-    /// One hop; without a timeout it may take the time that the job has left.
+    /// Sends one hop; without a timeout it may take the job's remaining time.
     fn exchange(&self, timeout_ms: Option<i32>) -> Result<Response, Error> {
         match abi::http_send(&self.head_block()?, &self.body, timeout_ms.unwrap_or(0)) {
             status @ 100..=599 => {
@@ -138,18 +138,17 @@ impl Request {
         }
     }
 
-    /// Method, URL and headers as the host reads them.
+    /// Method, URL and headers as a block for the host.
     fn head_block(&self) -> Result<String, Error> {
         if self.method.is_empty() || !self.method.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::Invalid(format!("{:?} is no method", self.method)));
+            return Err(Error::Invalid(format!("invalid method {:?}", self.method)));
         }
         if self.url.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(Error::Invalid("the URL has a space or a control character".to_owned()));
         }
         let mut headers = Block::default();
         for (name, value) in &self.headers {
-            let refused =
-                |_| format!("the header {name:?} has a name or a value that none can have");
+            let refused = |_| format!("the header {name:?} has an invalid name or value");
             headers.line(name, value).map_err(refused).map_err(Error::Invalid)?;
         }
         Ok(format!("{} {}\n{}", self.method, self.url, headers.into_text()))
@@ -159,30 +158,30 @@ impl Request {
         redirect::origin(&self.url).unwrap_or("another host")
     }
 
-    /// Its method.
+    /// The method.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// Where it goes.
+    /// The URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What a header is set to; the name in any case.
+    /// The value of a header; the name is case-insensitive.
     pub fn header_value(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         let found = headers.find(|(other, _)| other.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Its body.
+    /// The body.
     pub fn body_bytes(&self) -> &[u8] {
         &self.body
     }
 }
 
-/// The host takes 0 for the time that is left; so the shortest is 1.
+/// The host takes 0 as the remaining time, so the minimum is 1.
 fn millis(timeout: Duration) -> i32 {
     i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1)
 }

@@ -1,5 +1,5 @@
-//! The answer to a request: read whole before the handler sees it, because the host keeps no more
-//! than the last one.
+//! The response to a request. It is read whole before the handler sees it, because the host keeps
+//! only the last one.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::abi::{self, Meta};
 use crate::block::Block;
 use crate::verdict::Verdict;
 
-/// The answer to a request, whatever its status.
+/// The response to a request, whatever its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     status: u16,
@@ -22,13 +22,13 @@ impl Response {
         Self { status, url: url.to_owned(), headers: Block::read(head), body }
     }
 
-    /// An empty answer with this status, for the server of a test
+    /// Creates an empty response with this status, for the server of a test
     /// ([`TestJob::server`](crate::testing::TestJob::server)).
     pub fn new(status: u16) -> Self {
         Self::read(status, "", Vec::new(), Vec::new())
     }
 
-    /// Adds a header, for the server of a test. One that no block can have is left out, as by the host.
+    /// Adds a header, for the server of a test. An invalid header is left out, as the host does.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         let _: Result<_, _> = self.headers.line(&name.to_ascii_lowercase(), value);
@@ -52,29 +52,29 @@ impl Response {
         (200..300).contains(&self.status)
     }
 
-    /// Where the answer came from: where the request went, or its last redirect.
+    /// The URL of the response: that of the request, or of its last redirect.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A header, the name in any case. Several of one name are one, joined by `, `; but of
+    /// A header; the name is case-insensitive. Several headers of one name are joined by `, `; for
     /// `set-cookie` this is the first.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers();
         headers.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// All headers, their names in lower case.
+    /// All headers, with names in lower case.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.pairs()
     }
 
-    /// The body, as it came: the host unpacks nothing.
+    /// The body as received: the host does not decompress it.
     pub fn bytes(&self) -> &[u8] {
         &self.body
     }
 
-    /// The body, to keep.
+    /// Returns the body.
     pub fn into_bytes(self) -> Vec<u8> {
         self.body
     }
@@ -82,22 +82,22 @@ impl Response {
     /// The body as text.
     ///
     /// # Errors
-    /// Says where it is not UTF-8.
+    /// Fails if it is not UTF-8, with the position.
     pub fn text(&self) -> Result<&str, std::str::Utf8Error> {
         std::str::from_utf8(&self.body)
     }
 
-    /// The body as JSON, read into any type of serde.
+    /// The body as JSON, deserialised with serde.
     ///
     /// # Errors
-    /// Says where and why it is not what `T` expects.
+    /// Fails with the position and the reason if it is not what `T` expects.
     #[cfg(feature = "json")]
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, crate::JsonError> {
         serde_json::from_slice(&self.body)
     }
 
-    /// How long the server asks to wait (`Retry-After`, in seconds or as a date); `None` if it does
-    /// not say, or not in a form that is known.
+    /// How long the server asks to wait (`Retry-After`, in seconds or as a date); `None` if the
+    /// header is missing or malformed.
     pub fn retry_after(&self) -> Option<Duration> {
         let value = self.header("retry-after")?.trim();
         if let Ok(seconds) = value.parse() {
@@ -109,9 +109,10 @@ impl Response {
         Some(date.saturating_sub(now))
     }
 
-    /// What webhooks take an answer for: 200 to 299 is an ack; 408, 429 and 500 to 599 are a nack,
-    /// with the wait that the server asks for; every other 400 to 499 is a drop, because a repeat of
-    /// the same request would get the same; anything else, such as a redirect, is a nack.
+    /// The verdict that webhooks conventionally derive from a response. 200 to 299 is an ack. 408,
+    /// 429 and 500 to 599 are a nack with the delay that the server asks for. Every other 400 to
+    /// 499 is a drop, because a repeat would get the same response. Anything else, such as a
+    /// redirect, is a nack.
     pub fn verdict(&self) -> Verdict {
         let reason = format!("the server answered {}", self.status);
         match (self.status, self.retry_after()) {
@@ -123,7 +124,7 @@ impl Response {
         }
     }
 
-    /// Status, headers and body as the host hands them out.
+    /// Status, headers and body as the host passes them to the guest.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn into_parts(self) -> (u16, String, Vec<u8>) {
         (self.status, self.headers.into_text(), self.body)

@@ -1,5 +1,5 @@
-//! What the host makes of a push: the follow-up back from its head, or why it is refused. The rules
-//! are those of `docs/reference/abi.md`, so that a test refuses what the daemon would.
+//! The test host's side of a push: parses the follow-up from its head or refuses it, by the rules
+//! of `docs/reference/abi.md`, so that a test refuses what the daemon refuses.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ const ATTEMPTS_MAX: u64 = 999_999;
 /// The follow-ups of one run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pushes {
-    /// Topics that may be pushed to, or prefixes of them and a `*`; all if there is none.
+    /// Topics, or prefixes followed by `*`, that may be pushed to; all if empty.
     pub(super) allowed: Vec<String>,
     pub(super) taken: Vec<FollowUp>,
     bytes: usize,
 }
 
 impl Pushes {
-    /// Takes a push; 0, or an error of the ABI.
+    /// Accepts a push; returns 0 or an error code of the ABI.
     pub(super) fn push(&mut self, head: &str, body: &[u8]) -> i32 {
         if head.len() > HEAD_MAX {
             return TOO_LARGE;
@@ -48,7 +48,7 @@ fn covers(pattern: &str, topic: &str) -> bool {
     }
 }
 
-/// The SDK writes each line once and with a known name; what it cannot know are the bounds.
+/// The SDK writes each line once and with a known name, so only the ranges are checked.
 fn read(head: &str, body: &[u8]) -> Option<FollowUp> {
     let mut follow_up = FollowUp::new("").payload(body);
     for line in head.lines() {

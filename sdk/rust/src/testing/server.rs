@@ -1,5 +1,5 @@
-//! The other end of a handler's requests: a function of the test, and what the host keeps of its last
-//! answer.
+//! The server of a handler's requests in a test: a function, and the last response as the host
+//! keeps it.
 
 use std::fmt;
 use std::rc::Rc;
@@ -7,12 +7,12 @@ use std::rc::Rc;
 use crate::abi::Part;
 use crate::http::{Error, Request, Response};
 
-type Answering = Rc<dyn Fn(&Request) -> Result<Response, Error>>;
+type Responder = Rc<dyn Fn(&Request) -> Result<Response, Error>>;
 
-/// Answers requests, and remembers them.
+/// Responds to requests and records them.
 #[derive(Clone, Default)]
 pub(super) struct Server {
-    answering: Option<Answering>,
+    responder: Option<Responder>,
     pub(super) requests: Vec<Request>,
     head: String,
     body: Vec<u8>,
@@ -20,20 +20,20 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn answers_by(
+    pub(super) fn respond_with(
         &mut self,
-        answer: impl Fn(&Request) -> Result<Response, Error> + 'static,
+        respond: impl Fn(&Request) -> Result<Response, Error> + 'static,
     ) {
-        self.answering = Some(Rc::new(answer));
+        self.responder = Some(Rc::new(respond));
     }
 
-    /// Remembers a request, and gives what answers it.
-    pub(super) fn take(&mut self, request: Request) -> Answering {
+    /// Records a request and returns the responding function.
+    pub(super) fn take(&mut self, request: Request) -> Responder {
         self.requests.push(request);
-        self.answering.clone().unwrap_or_else(|| Rc::new(|_| Err(no_server())))
+        self.responder.clone().unwrap_or_else(|| Rc::new(|_| Err(no_server())))
     }
 
-    /// Keeps the answer for `part`, instead of the one before; its status, or the number of its error.
+    /// Keeps the response for `part`, replacing the last one; returns its status or its error code.
     pub(super) fn keep(&mut self, response: Result<Response, Error>) -> i32 {
         match response {
             Ok(response) => {
@@ -42,9 +42,9 @@ impl Server {
                 i32::from(status)
             }
             Err(error) => {
-                let (answer, why) = error.answer();
+                let (code, why) = error.code_and_message();
                 (self.head, self.body, self.error) = (String::new(), Vec::new(), why.to_owned());
-                answer
+                code
             }
         }
     }
@@ -68,7 +68,7 @@ fn no_server() -> Error {
     Error::Unavailable("this test has no server; TestJob::server sets one".to_owned())
 }
 
-/// The request of a head, which the SDK itself has written.
+/// Parses the request from a head that the SDK wrote.
 pub(super) fn read(head: &str, body: &[u8]) -> Request {
     let mut lines = head.lines();
     let (method, url) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The topic's store as the host keeps it, by the rules of `docs/reference/abi.md`, so that a test refuses what the
-//! daemon would. In a test no time goes by, so nothing in it runs out.
+//! The topic's store as the host keeps it, by the rules of `docs/reference/abi.md`, so that a test refuses
+//! what the daemon refuses. Time stands still in a test, so nothing expires.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ const VALUE_MAX: usize = 64 << 10;
 const TTL_MAX_MS: i64 = 10 * 365 * 86_400_000;
 const KEYS_MAX: usize = 100_000;
 
-/// Values under keys, and which of them the job has seen.
+/// Values by key, and the keys that the job has read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Store {
     pub(super) values: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How many conditional writes are still to come too late.
+    /// How many more conditional writes fail.
     pub(super) conflicts: u32,
-    /// The keys that were asked for, and are unchanged since.
+    /// Keys that were read and have not changed since.
     seen: Vec<Vec<u8>>,
 }
 

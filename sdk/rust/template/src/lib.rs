@@ -1,4 +1,4 @@
-//! A handler: it greets whoever the payload names.
+//! A handler that greets the name in the payload.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ struct Greeting {
 duebox_sdk::handler!(handle);
 
 fn handle(job: Job) -> Result<Verdict, Verdict> {
-    let greeting: Greeting = job.json().map_err(Verdict::drop)?; // malformed: never again
+    let greeting: Greeting = job.json().map_err(Verdict::drop)?; // malformed: do not retry
     let word = job.config("greeting").unwrap_or("Hello".to_owned());
     if greeting.asleep {
         return Ok(Verdict::retry_after(Duration::from_secs(60), "asleep"));

@@ -1,8 +1,8 @@
-//! Every SDK passes every case of `cases/`, with the same words.
+//! Every SDK passes every case of `cases/` with the same log lines.
 
 use std::collections::BTreeMap;
 
-use duebox_conformance::{Module, cases, config, outside};
+use duebox_conformance::{Module, cases, config, services};
 use duebox_sandbox::Instances;
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
@@ -11,17 +11,18 @@ const WARM: Instances = Instances { snapshot: false, jobs_each: 50 };
 const WARM_SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 50 };
 
 fn passes(language: &str, instances: Instances) {
-    let (mut modules, outside) = (BTreeMap::new(), outside());
+    let (mut modules, services) = (BTreeMap::new(), services());
     let mut faults = Vec::new();
     for case in cases() {
         let handler = format!("{}-{language}", case.handler);
-        // The others must load where nothing of this is granted: their modules import none of it.
+        // The other handlers must load without these grants: their modules import nothing of the
+        // kind.
         let built = || match case.handler.as_str() {
-            "reach" => Module::reaching(&handler, config(), instances, &outside),
+            "reach" => Module::with_services(&handler, config(), instances, &services),
             _ => Module::built_with(&handler, config(), instances),
         };
         let module = modules.entry(handler.clone()).or_insert_with(built);
-        faults.extend(case.clone().at(&outside).faults(module));
+        faults.extend(case.clone().at(&services).differences(module));
     }
     let (count, faults) = (faults.len(), faults.join("\n"));
     assert_eq!(count, 0, "{language}, {instances:?}: faults\n{faults}");

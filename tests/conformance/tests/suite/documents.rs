@@ -1,10 +1,10 @@
-//! The modules by hand that `docs/reference/abi.md` shows are modules that run.
+//! The handwritten modules in `docs/reference/abi.md` load and run.
 
 use std::collections::BTreeMap;
 
 use duebox_conformance::{Attempt, Module, repository};
 
-/// The blocks of wat in the document, as files in a folder that goes with the test.
+/// Writes the document's wat blocks as files into a folder of the test and loads them.
 fn shown(home: &std::path::Path) -> Vec<Module> {
     let text = std::fs::read_to_string(repository().join("docs/reference/abi.md"));
     let text = text.unwrap_or_else(|error| panic!("docs/reference/abi.md: {error}"));
@@ -19,7 +19,8 @@ fn shown(home: &std::path::Path) -> Vec<Module> {
 
 #[test]
 fn the_modules_of_the_abi_document_run() {
-    let home = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
+    let home =
+        tempfile::tempdir().unwrap_or_else(|error| panic!("cannot create a directory: {error}"));
     let modules = shown(home.path());
     let [smallest, looking] = &modules[..] else { panic!("{} modules", modules.len()) };
     assert_eq!(smallest.run(&Attempt::new("anything")).verdict(), "ack");

@@ -1,11 +1,11 @@
-//! What handlers ask of the host: a small job never grows its memory, which is worth half of what it
-//! costs, and a large one gets what it needs.
+//! The memory of handlers: a small job does not grow it, because growing would double the job's
+//! cost, and a large job gets what it needs.
 
 use std::collections::BTreeMap;
 
 use duebox_conformance::{Attempt, Module};
 
-use crate::counter;
+use crate::shop;
 
 const PAGE: usize = 64 << 10;
 
@@ -16,25 +16,25 @@ fn the_smallest_handler_stays_in_two_pages() {
 }
 
 #[test]
-fn a_usual_event_grows_no_memory() {
-    let shop = counter::open();
+fn a_typical_event_does_not_grow_memory() {
+    let shop = shop::open();
     shop.books().place_order("42", &[]);
     let order = r#"{"order":42,"shop":"bramble","amount":"19.90","currency":"EUR"}"#;
-    let run = counter::module("order-close", &shop, &[]).run(&Attempt::new(order));
+    let run = shop::module("order-close", &shop, &[]).run(&Attempt::new(order));
     assert_eq!((run.verdict(), run.memory_peak), ("ack", 3 * PAGE), "{run:?}");
     shop.books().start_payment("pay_81", &["open"]);
     let payment = r#"{"payment":{"id":"pay_81"}}"#;
-    let run = counter::module("payment-poll", &shop, &[]).run(&Attempt::new(payment));
+    let run = shop::module("payment-poll", &shop, &[]).run(&Attempt::new(payment));
     assert_eq!((run.verdict(), run.memory_peak), ("nack", PAGE), "{run:?}");
 }
 
 #[test]
 fn the_arena_grows_for_a_large_payload() {
-    let shop = counter::open();
+    let shop = shop::open();
     shop.books().place_order("42", &[]);
     let items = "\"item\",".repeat(100_000);
     let payload = format!(r#"{{"order":42,"items":[{items}"last"]}}"#);
-    let run = counter::module("order-close", &shop, &[]).run(&Attempt::new(payload.clone()));
+    let run = shop::module("order-close", &shop, &[]).run(&Attempt::new(payload.clone()));
     assert_eq!(run.verdict(), "ack", "{run:?}");
     let needed = payload.len()..payload.len() + 10 * PAGE;
     assert!(needed.contains(&run.memory_peak), "{} for {needed:?}", run.memory_peak);

@@ -1,12 +1,12 @@
-//! The JSON reader of the AssemblyScript SDK is our own, so it is held to serde's: documents changed
-//! by a byte or two are JSON for both or for neither.
+//! The AssemblyScript SDK's JSON reader compared with serde's: a document changed by one or two
+//! bytes is JSON for both or for neither.
 
 use std::collections::BTreeMap;
 
 use duebox_conformance::{Attempt, Module};
 
-/// Names that differ in three bytes and more, so that no change makes two fields the same: this
-/// reader refuses a field that stands twice, and serde's does not.
+/// Names that differ in at least three bytes, so that no change makes two fields the same. The
+/// SDK's reader refuses duplicate fields and serde's does not.
 const DOCUMENTS: [&str; 4] = [
     r#"{"alpha":"text \" \\ \/ \b \u00e9 é 你 🎉","bravo":-12.5e+1,"canto":[true,false,null]}"#,
     r#"[ 0, -0, 1.25, 2E3, "\ud83c\udf89", {}, [], {"delta":{"euros":[[[1]]]}} ]"#,
@@ -19,7 +19,7 @@ const CHANGES: &[u8] =
 
 const RUNS: usize = 20_000;
 
-/// A number below `bound`, the same in every run.
+/// A pseudo-random number below `bound`, the same in every run.
 fn below(seed: &mut u64, bound: usize) -> usize {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from(*seed >> 33).unwrap_or(0) % bound
@@ -41,7 +41,7 @@ fn changed(seed: &mut u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_json_for_serde_is_json_for_assemblyscript() {
+fn serde_and_assemblyscript_agree_on_what_is_json() {
     let module = Module::built("echo-as", BTreeMap::new());
     let (mut seed, mut json, mut other) = (42, 0, 0);
     for _ in 0..RUNS {

@@ -1,29 +1,29 @@
-//! One test binary, one link: the SDKs' conformance and the real handlers, all as compiled modules
-//! in the real sandbox.
+//! The conformance of the SDKs and the real handlers, as compiled modules in the real sandbox. One
+//! test binary, so that it links once.
 
 /// Every SDK passes every case of `cases/`.
 mod conformance;
-/// The shop that the real handlers talk to.
-mod counter;
-/// The modules that the documents show.
+/// The modules in the documents.
 mod documents;
-/// What is left of a panic.
-mod evidence;
-/// What the smallest handlers ask of the host.
+/// The memory of the smallest handlers.
 mod footprint;
-/// The dates of Retry-After, as each SDK reads them.
+/// Dates in Retry-After, as each SDK parses them.
 mod http_dates;
-/// The JSON reader of the AssemblyScript SDK against serde.
+/// The AssemblyScript SDK's JSON reader compared with serde's.
 mod json_reader;
-/// Go's own HTTP client over the SDK's transport.
+/// Go's HTTP client over the SDK's transport.
 mod net_http;
 /// Closing unpaid orders, in Rust.
 mod order_close;
+/// What remains of a panic.
+mod panics;
 /// Following payments, in AssemblyScript.
 mod payment_poll;
-/// The message to shops without goods, in Go.
+/// The shop that the real handlers call.
+mod shop;
+/// Messages to shops without goods, in Go.
 mod shop_activation;
-/// What a user begins with builds and runs.
+/// The templates build and run.
 mod templates;
-/// Waking an application by plain HTTP, in Rust.
+/// Calling an application over plain HTTP, in Rust.
 mod webhook;

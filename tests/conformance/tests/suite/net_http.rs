@@ -1,11 +1,13 @@
-//! Code that is written for Go's net/http, over the SDK's transport: as a compiled module, at real servers.
+//! Code written for Go's net/http, over the SDK's transport, as a compiled module with real
+//! servers.
 
 use std::collections::BTreeMap;
 
-use duebox_conformance::{Attempt, Module, outside};
+use duebox_conformance::{Attempt, Module, services};
 use duebox_sandbox::Instances;
 
-/// What each request comes to. The client follows redirects by itself, and each hop is checked anew.
+/// The expected result of each request. The client follows redirects itself, and each hop is
+/// checked anew.
 const STEPS: [(&str, &str); 13] = [
     ("get {server}/echo", "200 OK at /echo, length 0, by \"GET\" as \"\", 0 cookies: "),
     ("post {server}/echo hello", "by \"POST\" as \"text/plain\", 0 cookies: hello"),
@@ -24,13 +26,13 @@ const STEPS: [(&str, &str); 13] = [
 
 #[test]
 fn a_client_of_net_http_works_in_fresh_and_in_warm_instances() {
-    let outside = outside();
-    let steps: Vec<String> = STEPS.iter().map(|(step, _)| outside.place(step)).collect();
+    let services = services();
+    let steps: Vec<String> = STEPS.iter().map(|(step, _)| services.substitute(step)).collect();
     let headers = BTreeMap::from([("script".to_owned(), steps.join("; "))]);
     let attempt = Attempt { headers, ..Attempt::new("") };
     for (snapshot, jobs_each) in [(false, 1), (true, 9)] {
         let instances = Instances { snapshot, jobs_each };
-        let module = Module::reaching("std-go", BTreeMap::new(), instances, &outside);
+        let module = Module::with_services("std-go", BTreeMap::new(), instances, &services);
         for _ in 0..2 {
             let run = module.run(&attempt);
             assert_eq!((run.verdict(), run.lines.len()), ("ack", STEPS.len()), "{run:#?}");

@@ -1,12 +1,12 @@
-//! `order-close` at the shop: on orders in every state, under faults, and on events that are malformed.
+//! `order-close` with the test shop: orders in every state, faults, and malformed events.
 
 use duebox_conformance::{Attempt, Module};
 use duebox_shop::Shop;
 
-use crate::counter;
+use crate::shop;
 
 fn module(shop: &Shop, config: &[(&str, &str)]) -> Module {
-    counter::module("order-close", shop, config)
+    shop::module("order-close", shop, config)
 }
 
 /// An event as a shop writes it.
@@ -17,14 +17,14 @@ fn event(order: &str) -> Attempt {
     ))
 }
 
-/// What the shop did: which orders it closed, and whether a request was the first.
+/// The ledger of the shop: which orders were closed, and whether each request had an effect.
 fn ledger(shop: &Shop) -> Vec<(String, bool)> {
     shop.books().ledger().iter().map(|entry| (entry.of.clone(), entry.effect)).collect()
 }
 
 #[test]
 fn an_unpaid_order_is_closed_at_the_shop() {
-    let shop = counter::open();
+    let shop = shop::open();
     let module = module(&shop, &[]);
     for state in ["unpaid", "failed", "cancelled", "expired"] {
         shop.books().place_order(state, &[state]);
@@ -42,8 +42,8 @@ fn an_unpaid_order_is_closed_at_the_shop() {
 }
 
 #[test]
-fn the_shortest_event_and_the_oddest_name_are_enough() {
-    let shop = counter::open();
+fn the_shortest_event_and_an_unusual_name_are_accepted() {
+    let shop = shop::open();
     shop.books().place_order("42", &[]);
     shop.books().place_order("2026/11#ü", &[]);
     let module = module(&shop, &[]);
@@ -54,8 +54,8 @@ fn the_shortest_event_and_the_oddest_name_are_enough() {
 }
 
 #[test]
-fn an_order_that_is_paid_stays() {
-    let shop = counter::open();
+fn a_paid_order_is_not_closed() {
+    let shop = shop::open();
     let module = module(&shop, &[]);
     for state in ["paid", "refunded"] {
         shop.books().place_order("A-1", &[state]);
@@ -67,10 +67,10 @@ fn an_order_that_is_paid_stays() {
 }
 
 #[test]
-fn an_order_paid_between_the_look_and_the_closing_stays() {
-    let shop = counter::open();
+fn an_order_paid_before_the_close_request_is_not_closed() {
+    let shop = shop::open();
     shop.books().place_order("A-1", &["unpaid"]);
-    counter::order_fault(&shop, "/orders/A-1/close", r#"{"answer":{"status":409}}"#);
+    shop::inject_fault(&shop, "/orders/A-1/close", r#"{"answer":{"status":409}}"#);
     let run = module(&shop, &[]).run(&event("A-1"));
     assert_eq!(run.verdict(), "ack", "{run:?}");
     assert!(run.verdict_line().contains("closed=false paid=true"), "{run:?}");
@@ -78,8 +78,8 @@ fn an_order_paid_between_the_look_and_the_closing_stays() {
 }
 
 #[test]
-fn a_payment_in_processing_is_waited_for() {
-    let shop = counter::open();
+fn a_payment_in_processing_is_retried_later() {
+    let shop = shop::open();
     shop.books().place_order("A-1042", &["processing", "processing", "paid"]);
     let default = module(&shop, &[]);
     let run = default.run(&event("A-1042"));
@@ -93,19 +93,19 @@ fn a_payment_in_processing_is_waited_for() {
 }
 
 #[test]
-fn an_attempt_whose_answer_was_lost_closes_nothing_twice() {
-    let shop = counter::open();
+fn a_lost_response_does_not_close_an_order_twice() {
+    let shop = shop::open();
     shop.books().place_order("A-1", &[]);
     let module = module(&shop, &[]);
-    counter::order_fault(&shop, "/orders/A-1/close", r#""lost""#);
+    shop::inject_fault(&shop, "/orders/A-1/close", r#""lost""#);
     assert_eq!(module.run(&event("A-1")).verdict(), "nack");
     assert_eq!(module.run(&event("A-1").number(2)).verdict(), "ack");
     assert_eq!(ledger(&shop), [("A-1".to_owned(), true), ("A-1".to_owned(), false)]);
 }
 
 #[test]
-fn what_the_shop_answers_otherwise_is_a_verdict() {
-    let shop = counter::open();
+fn every_other_response_of_the_shop_has_a_verdict() {
+    let shop = shop::open();
     shop.books().place_order("A-1", &[]);
     let module = module(&shop, &[]);
     for (on, status, verdict) in [
@@ -121,26 +121,27 @@ fn what_the_shop_answers_otherwise_is_a_verdict() {
         ("/orders/A-1", 302, "nack"),
         ("/orders/A-1", 204, "nack"),
     ] {
-        counter::order_fault(&shop, on, &format!(r#"{{"answer":{{"status":{status}}}}}"#));
+        shop::inject_fault(&shop, on, &format!(r#"{{"answer":{{"status":{status}}}}}"#));
         let run = module.run(&event("A-1"));
         assert_eq!((run.verdict(), run.retry_after_ms()), (verdict, None), "{status}: {run:?}");
         let begin = format!("info verdict={verdict} edition=");
         assert!(run.verdict_line().starts_with(&begin), "{run:?}");
     }
     let busy = r#"{"answer":{"status":429,"retry_after":"7"}}"#;
-    counter::order_fault(&shop, "/orders/A-1", busy);
+    shop::inject_fault(&shop, "/orders/A-1", busy);
     assert_eq!(module.run(&event("A-1")).retry_after_ms(), Some(7_000));
     assert_eq!(ledger(&shop), []);
     assert_eq!(module.run(&event("B-2")).reason(), "the shop has no order B-2 (404)");
 }
 
 #[test]
-fn a_shop_that_is_away_or_hangs_costs_an_attempt_with_its_reason() {
-    let shop = counter::open();
+fn an_unreachable_or_hanging_shop_is_a_nack_with_a_reason() {
+    let shop = shop::open();
     shop.books().place_order("A-1", &[]);
-    let away = counter::module_at("order-close", &counter::nobody(), "", &[]).run(&event("A-1"));
+    let away =
+        shop::module_at("order-close", &shop::unreachable_origin(), "", &[]).run(&event("A-1"));
     assert_eq!(away.verdict(), "nack", "{away:?}");
-    counter::order_fault(&shop, "/orders/A-1", r#""hang""#);
+    shop::inject_fault(&shop, "/orders/A-1", r#""hang""#);
     let hung = module(&shop, &[]).run(&event("A-1").ttr_ms(400));
     assert_eq!(hung.verdict(), "nack", "{hung:?}");
     for run in [away, hung] {
@@ -150,8 +151,8 @@ fn a_shop_that_is_away_or_hangs_costs_an_attempt_with_its_reason() {
 }
 
 #[test]
-fn a_wrong_configuration_does_not_cost_the_order() {
-    let shop = counter::open();
+fn an_invalid_configuration_does_not_drop_the_job() {
+    let shop = shop::open();
     shop.books().place_order("A-1042", &["processing"]);
     for wait in ["soon", "-1", "NaN", "31536001"] {
         let run = module(&shop, &[("processing_wait_s", wait)]).run(&event("A-1042"));
@@ -162,16 +163,16 @@ fn a_wrong_configuration_does_not_cost_the_order() {
     let run = Module::built("order-close", [].into()).run(&event("A-1042"));
     assert_eq!(run.verdict(), "nack", "{run:?}");
     assert!(run.reason().contains("\"shop\" is missing"), "{run:?}");
-    let wrong = counter::module_at("order-close", &shop.origin(), "wrong", &[]);
+    let wrong = shop::module_at("order-close", &shop.origin(), "wrong", &[]);
     let run = wrong.run(&event("A-1042"));
-    assert_eq!((run.verdict(), run.reason()), ("nack", "the shop wants another token (401)"));
-    let elsewhere = counter::module_at("order-close", "http://shop.example", "", &[]);
+    assert_eq!((run.verdict(), run.reason()), ("nack", "the shop refused the token (401)"));
+    let elsewhere = shop::module_at("order-close", "http://shop.example", "", &[]);
     assert_eq!(elsewhere.run(&event("A-1042")).verdict(), "nack", "not granted");
 }
 
 #[test]
 fn malformed_events_are_dropped_with_the_reason() {
-    let shop = counter::open();
+    let shop = shop::open();
     let module = module(&shop, &[]);
     for (payload, why) in [
         ("", "EOF"),
@@ -180,16 +181,16 @@ fn malformed_events_are_dropped_with_the_reason() {
         (r#"{"order":42} {"order":43}"#, "trailing characters"),
         ("[]", "invalid length 0"),
         (r#"{"id":42}"#, "missing field `order`"),
-        (r#"{"order":-1}"#, "an order is named by a whole number or a text"),
-        (r#"{"order":null}"#, "an order is named by a whole number or a text"),
-        (r#"{"order":""}"#, "no name of 1 to 64"),
-        (r#"{"order":".."}"#, "no name of 1 to 64"),
-        (r#"{"order":"A 1\nverdict=ack"}"#, "no name of 1 to 64"),
+        (r#"{"order":-1}"#, "an order id is an integer or a string"),
+        (r#"{"order":null}"#, "an order id is an integer or a string"),
+        (r#"{"order":""}"#, "not a name of 1 to 64"),
+        (r#"{"order":".."}"#, "not a name of 1 to 64"),
+        (r#"{"order":"A 1\nverdict=ack"}"#, "not a name of 1 to 64"),
         (r#"{"order":42,"shop":"a\tb"}"#, "the shop"),
         (r#"{"order":42,"amount":149.9}"#, "expected a string"),
-        (r#"{"order":42,"amount":"149,90"}"#, "no decimal number"),
-        (r#"{"order":42,"amount":"-5"}"#, "no decimal number"),
-        (r#"{"order":42,"amount":"5."}"#, "no decimal number"),
+        (r#"{"order":42,"amount":"149,90"}"#, "not a decimal number"),
+        (r#"{"order":42,"amount":"-5"}"#, "not a decimal number"),
+        (r#"{"order":42,"amount":"5."}"#, "not a decimal number"),
         (r#"{"order":42,"currency":"euro"}"#, "three capital letters"),
     ] {
         let run = module.run(&Attempt::new(payload));

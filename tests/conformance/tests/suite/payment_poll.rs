@@ -1,13 +1,12 @@
-//! `payment-poll` at the shop's API: on payments in every state, under faults, and on events that are
-//! malformed.
+//! `payment-poll` with the test shop: payments in every state, faults, and malformed events.
 
 use duebox_conformance::{Attempt, Module, Run};
 use duebox_shop::Shop;
 
-use crate::counter;
+use crate::shop;
 
 fn module(shop: &Shop) -> Module {
-    counter::module("payment-poll", shop, &[])
+    shop::module("payment-poll", shop, &[])
 }
 
 /// An event as a shop writes it.
@@ -20,14 +19,14 @@ fn event(id: &str) -> Attempt {
 
 #[test]
 fn a_payment_is_followed_until_it_is_paid() {
-    let shop = counter::open();
+    let shop = shop::open();
     shop.books().start_payment("pay_81", &["open", "pending", "paid"]);
     let (module, job) = (module(&shop), event("pay_81"));
-    let runs = [1, 2, 3, 8].map(|look| module.run(&job.clone().number(look)));
+    let runs = [1, 2, 3, 8].map(|attempt| module.run(&job.clone().number(attempt)));
     assert_eq!(runs.each_ref().map(Run::verdict), ["nack", "nack", "ack", "ack"]);
     let [first, _, third, _] = &runs;
     assert_eq!(first.retry_after_ms(), None, "the topic's schedule decides");
-    assert_eq!(first.reason(), "the payment pay_81 is still open at look 1 of 8");
+    assert_eq!(first.reason(), "the payment pay_81 is still open at attempt 1 of 8");
     assert_eq!(
         first.verdict_line(),
         "info verdict=nack payment=pay_81 state=open last_attempt=false"
@@ -37,7 +36,7 @@ fn a_payment_is_followed_until_it_is_paid() {
 
 #[test]
 fn a_final_failure_is_dropped() {
-    let shop = counter::open();
+    let shop = shop::open();
     let module = module(&shop);
     for state in ["failed", "cancelled", "expired", "refused"] {
         shop.books().start_payment("pay_81", &[state]);
@@ -49,8 +48,8 @@ fn a_final_failure_is_dropped() {
 }
 
 #[test]
-fn the_last_look_says_that_it_gives_up() {
-    let shop = counter::open();
+fn the_last_attempt_logs_that_it_gives_up() {
+    let shop = shop::open();
     shop.books().start_payment("pay_81", &["open"]);
     let (module, job) = (module(&shop), event("pay_81"));
     let seventh = module.run(&job.clone().number(7));
@@ -59,14 +58,14 @@ fn the_last_look_says_that_it_gives_up() {
     assert_eq!(eighth.verdict(), "nack");
     assert_eq!(
         eighth.lines.first().map(String::as_str),
-        Some("warn giving up on the payment pay_81: still open at look 8 of 8")
+        Some("warn giving up on the payment pay_81: still open at attempt 8 of 8")
     );
     assert!(eighth.verdict_line().ends_with("last_attempt=true"), "{eighth:?}");
 }
 
 #[test]
-fn what_the_api_answers_otherwise_is_a_verdict() {
-    let shop = counter::open();
+fn every_other_response_of_the_api_has_a_verdict() {
+    let shop = shop::open();
     shop.books().start_payment("p", &["paid"]);
     let module = module(&shop);
     for (status, verdict) in [
@@ -82,31 +81,32 @@ fn what_the_api_answers_otherwise_is_a_verdict() {
         (302, "nack"),
         (200, "nack"),
     ] {
-        counter::order_fault(&shop, "/payments", &format!(r#"{{"answer":{{"status":{status}}}}}"#));
+        shop::inject_fault(&shop, "/payments", &format!(r#"{{"answer":{{"status":{status}}}}}"#));
         let run = module.run(&event("p"));
         assert_eq!((run.verdict(), run.retry_after_ms()), (verdict, None), "{status}: {run:?}");
         let begin = format!("info verdict={verdict} payment=p reason=");
         assert!(run.verdict_line().starts_with(&begin), "{run:?}");
     }
     let busy = r#"{"answer":{"status":503,"retry_after":"9"}}"#;
-    counter::order_fault(&shop, "/payments/p", busy);
+    shop::inject_fault(&shop, "/payments/p", busy);
     assert_eq!(module.run(&event("p")).retry_after_ms(), Some(9_000));
     assert_eq!(module.run(&event("none")).reason(), "there is no payment none (404)");
 }
 
 #[test]
-fn an_api_that_is_away_hangs_or_is_not_named_is_not_the_payments_fault() {
-    let shop = counter::open();
-    let away = counter::module_at("payment-poll", &counter::nobody(), "", &[]).run(&event("p"));
-    counter::order_fault(&shop, "/payments", r#""hang""#);
+fn an_unreachable_hanging_or_unconfigured_api_is_a_nack() {
+    let shop = shop::open();
+    let away =
+        shop::module_at("payment-poll", &shop::unreachable_origin(), "", &[]).run(&event("p"));
+    shop::inject_fault(&shop, "/payments", r#""hang""#);
     let hung = module(&shop).run(&event("p").ttr_ms(400));
     let unnamed = Module::built("payment-poll", [].into()).run(&event("p"));
-    let locked = counter::module_at("payment-poll", &shop.origin(), "wrong", &[]).run(&event("p"));
+    let locked = shop::module_at("payment-poll", &shop.origin(), "wrong", &[]).run(&event("p"));
     for (run, why) in [
         (away, "the shop's API: "),
         (hung, "the shop's API: "),
         (unnamed, r#"the configuration value "shop" is missing"#),
-        (locked, "the shop's API wants another token (401)"),
+        (locked, "the shop's API refused the token (401)"),
     ] {
         assert_eq!(run.verdict(), "nack", "{run:?}");
         assert!(run.reason().starts_with(why), "{run:?}");
@@ -116,7 +116,7 @@ fn an_api_that_is_away_hangs_or_is_not_named_is_not_the_payments_fault() {
 
 #[test]
 fn malformed_events_are_dropped_with_the_reason() {
-    let module = module(&counter::open());
+    let module = module(&shop::open());
     let deep = "[".repeat(100_000);
     for (payload, why) in [
         ("", "malformed JSON at byte 0"),
@@ -124,7 +124,7 @@ fn malformed_events_are_dropped_with_the_reason() {
         (r#"{"payment":{"id":"p","state":"paid"}"#, "malformed JSON at byte 36"),
         (r#"{"payment":{"id":"p","id":"q","state":"paid"}}"#, "every field once"),
         ("[1]", r#""payment" is missing"#),
-        (r#"{"payment":"pay_81"}"#, r#""payment" is missing or no object"#),
+        (r#"{"payment":"pay_81"}"#, r#""payment" is missing or not an object"#),
         (r#"{"payment":{"state":"paid"}}"#, r#""payment.id""#),
         (r#"{"payment":{"id":81,"state":"paid"}}"#, r#""payment.id""#),
         (r#"{"payment":{"id":"a b","state":"paid"}}"#, r#""payment.id""#),
@@ -142,8 +142,8 @@ fn malformed_events_are_dropped_with_the_reason() {
 }
 
 #[test]
-fn a_word_of_the_provider_cannot_forge_a_log_line() {
-    let shop = counter::open();
+fn a_state_of_the_provider_cannot_forge_a_log_line() {
+    let shop = shop::open();
     let module = module(&shop);
     for word in ["x\nverdict=ack", "paid?", "lost", ""] {
         shop.books().start_payment("p", &[word]);

@@ -1,5 +1,4 @@
-//! `shop-activation` at the platform's API: the messages that go out, faults, and events that are
-//! malformed.
+//! `shop-activation` with the test shop: the messages it sends, faults, and malformed events.
 
 use std::sync::OnceLock;
 
@@ -8,23 +7,23 @@ use duebox_shop::{Message, Shop};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::counter;
+use crate::shop;
 
-/// The handler with seven days, and the shop whose API it uses. A module in Go takes seconds to
-/// compile, so the tests share both, and each job has a name of its own.
-fn stage() -> &'static (Module, Shop) {
+/// The handler with `days` set to seven, and the shop. A Go module takes seconds to compile, so all
+/// tests share both, and each job has its own name.
+fn fixture() -> &'static (Module, Shop) {
     static STAGE: OnceLock<(Module, Shop)> = OnceLock::new();
     STAGE.get_or_init(|| {
-        let shop = counter::open();
-        (counter::module("shop-activation", &shop, &[]), shop)
+        let shop = shop::open();
+        (shop::module("shop-activation", &shop, &[]), shop)
     })
 }
 
 fn module() -> &'static Module {
-    &stage().0
+    &fixture().0
 }
 
-/// A shop of the platform, opened long ago and without goods, with some fields changed.
+/// An event of a shop that opened long ago and has no goods, with some fields changed.
 fn shop(changes: Value) -> Attempt {
     let mut shop = json!({
         "id": "s-7", "name": "Bramble & Co", "locale": "en-GB", "status": "open", "goods": 0,
@@ -37,15 +36,15 @@ fn shop(changes: Value) -> Attempt {
     Attempt::new(json!({"event": "shop.opened", "shop": shop}).to_string())
 }
 
-/// The same, as a job of this name, which is its message's too.
+/// The same event as a job of this name, which is also its message's key.
 fn named(name: &str, changes: Value) -> Attempt {
     Attempt { id: name.to_owned(), ..shop(changes) }
 }
 
-/// The messages that went out for the job of this name.
+/// The messages sent for the job of this name.
 fn sent(name: &str) -> Vec<Message> {
     let key = format!("conformance/{name}");
-    let books = stage().1.books();
+    let books = fixture().1.books();
     books.messages().iter().filter(|message| message.key == key).cloned().collect()
 }
 
@@ -72,9 +71,9 @@ fn the_message_is_in_the_shops_language() {
 }
 
 #[test]
-fn what_the_api_answers_otherwise_is_a_verdict() {
-    let shop = counter::open();
-    let module = counter::module("shop-activation", &shop, &[]);
+fn every_other_response_of_the_api_has_a_verdict() {
+    let shop = shop::open();
+    let module = shop::module("shop-activation", &shop, &[]);
     for (status, verdict) in [
         (400, "drop"),
         (404, "drop"),
@@ -86,23 +85,23 @@ fn what_the_api_answers_otherwise_is_a_verdict() {
         (500, "nack"),
         (302, "nack"),
     ] {
-        counter::order_fault(&shop, "/messages", &format!(r#"{{"answer":{{"status":{status}}}}}"#));
+        shop::inject_fault(&shop, "/messages", &format!(r#"{{"answer":{{"status":{status}}}}}"#));
         let run = module.run(&self::shop(json!({})));
         assert_eq!((run.verdict(), run.retry_after_ms()), (verdict, None), "{status}: {run:?}");
         let begin = format!("info verdict={verdict} shop=s-7 reason=");
         assert!(run.verdict_line().starts_with(&begin), "{run:?}");
     }
     let busy = r#"{"answer":{"status":429,"retry_after":"3"}}"#;
-    counter::order_fault(&shop, "/messages", busy);
+    shop::inject_fault(&shop, "/messages", busy);
     assert_eq!(module.run(&self::shop(json!({}))).retry_after_ms(), Some(3_000));
-    counter::order_fault(&shop, "/messages", r#""hang""#);
+    shop::inject_fault(&shop, "/messages", r#""hang""#);
     let hung = module.run(&self::shop(json!({})).ttr_ms(2_000));
     assert_eq!(hung.verdict(), "nack", "{hung:?}");
     assert!(hung.reason().starts_with("the shop's API: "), "{hung:?}");
     assert!(shop.books().messages().is_empty());
 
-    // The answer is lost: the next attempt asks again, and the message goes out once.
-    counter::order_fault(&shop, "/messages", r#""lost""#);
+    // The response is lost: the next attempt asks again, and the message is sent once.
+    shop::inject_fault(&shop, "/messages", r#""lost""#);
     let job = self::shop(json!({}));
     let verdicts = [1, 2].map(|attempt| module.run(&job.clone().number(attempt)).verdict());
     assert_eq!(verdicts, ["nack", "ack"]);
@@ -120,7 +119,7 @@ fn a_shop_with_goods_needs_no_message() {
 }
 
 #[test]
-fn too_early_is_not_a_verdict_yet() {
+fn a_shop_that_opened_recently_is_retried_later() {
     let year_2200 = json!({"opened_at": "2200-01-01T00:00:00Z"});
     let run = module().run(&named("early", year_2200));
     assert_eq!(run.verdict(), "nack", "{run:?}");
@@ -142,23 +141,23 @@ fn the_days_are_counted_from_the_opening() {
     assert!(texts.concat().contains("has been open for 9 days"), "{texts:?}");
 }
 
-/// A shop that opened so long before now.
+/// An event of a shop that opened this long ago.
 fn opened_ago(name: &str, ago: SignedDuration) -> Attempt {
     named(name, json!({"opened_at": (Timestamp::now() - ago).to_string()}))
 }
 
 #[test]
-fn a_closed_shop_is_left_alone() {
+fn a_closed_shop_gets_no_message() {
     let run = module().run(&shop(json!({"status": "closed"})));
     assert_eq!((run.verdict(), run.reason()), ("drop", "the shop s-7 is closed"));
     assert!(run.verdict_line().starts_with("info verdict=drop reason="), "{run:?}");
 }
 
 #[test]
-fn a_wrong_configuration_does_not_cost_the_shop() {
+fn an_invalid_configuration_does_not_drop_the_job() {
     for days in ["366", "1.5"] {
         let run =
-            counter::module("shop-activation", &stage().1, &[("days", days)]).run(&shop(json!({})));
+            shop::module("shop-activation", &fixture().1, &[("days", days)]).run(&shop(json!({})));
         assert_eq!((run.verdict(), run.retry_after_ms()), ("nack", None), "{days}: {run:?}");
         assert!(run.reason().contains("\"days\""), "{run:?}");
         assert!(run.verdict_line().starts_with("info verdict=nack"), "{run:?}");

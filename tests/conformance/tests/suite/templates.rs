@@ -1,5 +1,5 @@
-//! What a user begins with builds and runs: `sdk/new.sh` copies a template into a folder elsewhere,
-//! `handlers/build.sh` makes a module of it, and the three modules say the same.
+//! The templates build and run: `sdk/new.sh` copies a template into a folder elsewhere,
+//! `handlers/build.sh` compiles it, and the three modules behave the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,22 +7,23 @@ use std::process::Command;
 
 use duebox_conformance::{Attempt, Module, repository};
 
-/// Runs a script of the repository; what it said, if it fails.
+/// Runs a script of the repository; on failure returns its output.
 fn script(name: &str, arguments: &[&str], out: &Path) -> Result<(), String> {
     let mut command = Command::new("bash");
     command.arg(repository().join(name)).args(arguments).env("DUEBOX_HANDLERS_OUT", out);
-    let output = command.output().map_err(|error| format!("bash does not start: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("{name} {arguments:?}: {said}")) }
+    let output = command.output().map_err(|error| format!("cannot start bash: {error}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{name} {arguments:?}: {errors}")) }
 }
 
-fn begins_with(language: &str) {
-    let home = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
+fn builds_and_runs(language: &str) {
+    let home =
+        tempfile::tempdir().unwrap_or_else(|error| panic!("cannot create a directory: {error}"));
     let project = home.path().join(format!("hello-{language}"));
     let folder = project.display().to_string();
     assert_eq!(script("sdk/new.sh", &[language, &folder], home.path()), Ok(()));
     let again = script("sdk/new.sh", &[language, &folder], home.path());
-    assert!(again.is_err_and(|said| said.contains("is there already")));
+    assert!(again.is_err_and(|errors| errors.contains("is there already")));
     assert_eq!(script("handlers/build.sh", &[&folder], home.path()), Ok(()));
 
     let greeting = BTreeMap::from([("greeting".to_owned(), "Moin".to_owned())]);
@@ -37,16 +38,16 @@ fn begins_with(language: &str) {
 }
 
 #[test]
-fn a_handler_begins_in_rust() {
-    begins_with("rust");
+fn the_rust_template_builds_and_runs() {
+    builds_and_runs("rust");
 }
 
 #[test]
-fn a_handler_begins_in_go() {
-    begins_with("go");
+fn the_go_template_builds_and_runs() {
+    builds_and_runs("go");
 }
 
 #[test]
-fn a_handler_begins_in_assemblyscript() {
-    begins_with("assemblyscript");
+fn the_assemblyscript_template_builds_and_runs() {
+    builds_and_runs("assemblyscript");
 }

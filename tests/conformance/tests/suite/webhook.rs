@@ -1,4 +1,5 @@
-//! `webhook` against a receiver that answers as it is told: what is posted, and what becomes of the job.
+//! `webhook` with a receiver whose responses the test sets: what is posted, and how the job is
+//! settled.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,25 +12,25 @@ use axum::response::{IntoResponse, Response};
 use duebox_conformance::{Attempt, Module, Run, runtime};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::counter;
+use crate::shop;
 
-/// What the receiver answers: a status, perhaps a header, and a body.
+/// The receiver's response: a status, an optional header, and a body.
 #[derive(Clone)]
-struct Answer(u16, Option<(&'static str, String)>, &'static str);
+struct ReceiverResponse(u16, Option<(&'static str, String)>, &'static str);
 
-/// A receiver of one test.
+/// A receiver for one test.
 struct Receiver {
     url: String,
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<ReceiverState>>,
 }
 
-struct Inner {
-    answer: Answer,
+struct ReceiverState {
+    answer: ReceiverResponse,
     received: Vec<(HeaderMap, Bytes)>,
 }
 
 async fn receive(
-    State(inner): State<Arc<Mutex<Inner>>>,
+    State(inner): State<Arc<Mutex<ReceiverState>>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -37,7 +38,7 @@ async fn receive(
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     inner.received.push((headers, body));
-    let Answer(status, header, body) = inner.answer.clone();
+    let ReceiverResponse(status, header, body) = inner.answer.clone();
     let mut headers = HeaderMap::new();
     if let Some((name, value)) = header {
         let value = HeaderValue::try_from(value);
@@ -49,8 +50,8 @@ async fn receive(
 
 impl Receiver {
     fn open() -> Self {
-        let answer = Answer(204, None, "");
-        let inner = Arc::new(Mutex::new(Inner { answer, received: Vec::new() }));
+        let answer = ReceiverResponse(204, None, "");
+        let inner = Arc::new(Mutex::new(ReceiverState { answer, received: Vec::new() }));
         let router = Router::new().fallback(receive).with_state(Arc::clone(&inner));
         let url = runtime().block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -58,31 +59,35 @@ impl Receiver {
             tokio::spawn(async move { axum::serve(listener, router).await });
             Ok::<_, std::io::Error>(url)
         });
-        Self { url: url.unwrap_or_else(|error| panic!("no receiver: {error}")), inner }
+        Self {
+            url: url.unwrap_or_else(|error| panic!("cannot start the receiver: {error}")),
+            inner,
+        }
     }
 
     fn module(&self, config: &[(&str, &str)]) -> Module {
         module(&self.url, config)
     }
 
-    /// Runs a job that is answered so.
-    fn answering(&self, module: &Module, answer: Answer) -> Run {
+    /// Runs a job that gets this response.
+    fn run_with_response(&self, module: &Module, answer: ReceiverResponse) -> Run {
         if let Ok(mut inner) = self.inner.lock() {
             inner.answer = answer;
         }
         module.run(&job())
     }
 
-    /// What came in last: a header of it, empty if it has none.
+    /// A header of the last request; empty if it is missing.
     fn last(&self, header: &str) -> String {
-        let inner = self.inner.lock().unwrap_or_else(|_| panic!("the receiver failed"));
-        let (headers, _) = inner.received.last().unwrap_or_else(|| panic!("nothing came in"));
+        let inner = self.inner.lock().unwrap_or_else(|_| panic!("the receiver panicked"));
+        let (headers, _) =
+            inner.received.last().unwrap_or_else(|| panic!("no request was received"));
         let value = headers.get(header).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     }
 
     fn bodies(&self) -> Vec<Bytes> {
-        let inner = self.inner.lock().unwrap_or_else(|_| panic!("the receiver failed"));
+        let inner = self.inner.lock().unwrap_or_else(|_| panic!("the receiver panicked"));
         inner.received.iter().map(|(_, body)| body.clone()).collect()
     }
 }
@@ -98,7 +103,7 @@ fn job() -> Attempt {
 }
 
 #[test]
-fn the_job_is_posted_with_what_it_is() {
+fn the_job_is_posted_with_its_metadata() {
     let receiver = Receiver::open();
     let module = receiver.module(&[("signing_key", "whsec_ZHVl"), ("authorization", "Bearer x")]);
     let payload = [0, 0xff, b'\r', b'\n', 0];
@@ -127,7 +132,7 @@ fn the_job_is_posted_with_what_it_is() {
 }
 
 #[test]
-fn what_is_sent_depends_on_the_job_and_the_topic() {
+fn the_headers_depend_on_the_job_and_the_topic() {
     let receiver = Receiver::open();
     assert_eq!(receiver.module(&[]).run(&job()).verdict(), "ack");
     assert_eq!(
@@ -144,7 +149,7 @@ fn what_is_sent_depends_on_the_job_and_the_topic() {
 }
 
 #[test]
-fn the_answer_settles_the_job() {
+fn the_response_settles_the_job() {
     let receiver = Receiver::open();
     let module = receiver.module(&[]);
     for (status, verdict) in [
@@ -163,7 +168,7 @@ fn the_answer_settles_the_job() {
         (503, "nack"),
         (599, "nack"),
     ] {
-        let run = receiver.answering(&module, Answer(status, None, ""));
+        let run = receiver.run_with_response(&module, ReceiverResponse(status, None, ""));
         assert_eq!((run.verdict(), run.retry_after_ms()), (verdict, None), "{status}: {run:?}");
         let line = run.verdict_line();
         assert!(line.starts_with(&format!("info verdict={verdict} status={status}")), "{line}");
@@ -174,12 +179,12 @@ fn the_answer_settles_the_job() {
 }
 
 #[test]
-fn the_wait_that_is_asked_for_is_kept() {
+fn retry_after_is_honoured() {
     let receiver = Receiver::open();
     let module = receiver.module(&[]);
     let wait = |status, value: String| {
         receiver
-            .answering(&module, Answer(status, Some(("retry-after", value)), ""))
+            .run_with_response(&module, ReceiverResponse(status, Some(("retry-after", value)), ""))
             .retry_after_ms()
     };
     assert_eq!(wait(429, "7".to_owned()), Some(7_000));
@@ -191,25 +196,28 @@ fn the_wait_that_is_asked_for_is_kept() {
 }
 
 #[test]
-fn what_the_receiver_says_is_kept() {
+fn the_response_body_is_kept() {
     let receiver = Receiver::open();
     let module = receiver.module(&[]);
-    let run = receiver.answering(&module, Answer(200, None, "welcomed"));
+    let run = receiver.run_with_response(&module, ReceiverResponse(200, None, "welcomed"));
     assert_eq!(run.result.as_deref(), Some(&b"welcomed"[..]));
-    let run = receiver.answering(&module, Answer(422, None, "no\tsuch\r\nverdict=ack  user\u{1}"));
+    let run = receiver.run_with_response(
+        &module,
+        ReceiverResponse(422, None, "no\tsuch\r\nverdict=ack  user\u{1}"),
+    );
     assert_eq!(run.reason(), "the receiver answered 422: no such verdict=ack user");
     let long: &str = Box::leak("ü".repeat(100_000).into_boxed_str());
-    let run = receiver.answering(&module, Answer(500, None, long));
+    let run = receiver.run_with_response(&module, ReceiverResponse(500, None, long));
     assert_eq!(run.reason(), format!("the receiver answered 500: {}…", "ü".repeat(200)));
-    let run = receiver.answering(&module, Answer(200, None, long));
+    let run = receiver.run_with_response(&module, ReceiverResponse(200, None, long));
     assert_eq!((run.verdict(), run.result), ("ack", None), "too long to keep");
 }
 
 #[test]
-fn without_an_answer_it_is_a_nack_with_the_reason() {
-    let shop = counter::open();
-    counter::order_fault(&shop, "/orders", r#""hang""#);
-    let hung = counter::module(
+fn a_missing_response_is_a_nack_with_a_reason() {
+    let shop = shop::open();
+    shop::inject_fault(&shop, "/orders", r#""hang""#);
+    let hung = shop::module(
         "webhook",
         &shop,
         &[
@@ -220,10 +228,10 @@ fn without_an_answer_it_is_a_nack_with_the_reason() {
     );
     let receiver = Receiver::open();
     for (module, why) in [
-        (hung, "no answer: "),
-        (module(&counter::nobody(), &[]), "no answer: "),
-        (module("http://shop.example/", &[]), "no answer: "),
-        (module("nowhere", &[]), "no answer: "),
+        (hung, "no response: "),
+        (module(&shop::unreachable_origin(), &[]), "no response: "),
+        (module("http://shop.example/", &[]), "no response: "),
+        (module("nowhere", &[]), "no response: "),
         (Module::built("webhook", BTreeMap::new()), "\"url\" is missing"),
         (receiver.module(&[("timeout_s", "0")]), "\"timeout_s\" is 0"),
         (receiver.module(&[("timeout_s", "soon")]), "\"timeout_s\""),

@@ -1,12 +1,12 @@
--- Looks at one page of payloads: one that is in no stage is an orphan, which nobody would ever run.
+-- Examines one page of payloads: a payload in no state is an orphan, which would never run.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, info of an orphan ('' forgets it)
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
 -- @include now
 -- @include wake
--- @include turns
--- @include live
+-- @include permits
+-- @include waiting
 -- @include doctor
 -- @include doctor_job
 local orphan_info = ARGV[4]
@@ -23,5 +23,5 @@ for i = 1, #page, 2 do
   end
   seen[id] = true
 end
-if let_through > 0 then wake(now_ms) end
+if admitted > 0 then wake(now_ms) end
 return answer

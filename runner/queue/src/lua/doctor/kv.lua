@@ -1,5 +1,5 @@
--- Looks at the topic's store: one page of what stands beside its values, or at how many bytes are counted
--- of it. What belongs to no value is removed; values are left alone.
+-- Examines the key-value store: one page of revisions or expiries, or the count of its bytes. What belongs
+-- to no value is removed; values are not touched.
 --
 -- KEYS  kv kv:rev kv:at meta
 -- ARGV  cursor, count, repair, part (kv:rev, kv:at, bytes), for bytes the most names that are counted
@@ -9,7 +9,7 @@
 -- @include number
 -- @include doctor
 local part, most = ARGV[4], read_whole(ARGV[5], 0, 1e6)
--- Ten years, which is the longest that a value can be kept for, and some more.
+-- The longest ttl is ten years; this is a little more.
 local TTL_MAX_MS = 3.2e11
 
 if not count then return refuse('the doctor looks at 1 to 1000 ids') end
@@ -38,16 +38,16 @@ local look = {}
 
 look['kv:rev'] = function(name)
   if redis.call('HEXISTS', KV, name) == 1 then return end
-  if find('store_parts', name, 'a revision of no value', 'removed') then
+  if find('store_parts', name, 'a revision without a value', 'removed') then
     redis.call('HDEL', KV_REV, name)
   end
 end
 
 look['kv:at'] = function(name, at)
   if redis.call('HEXISTS', KV, name) == 0 then
-    if find('store_parts', name, 'a time of no value', 'removed') then redis.call('ZREM', KV_AT, name) end
+    if find('store_parts', name, 'an expiry without a value', 'removed') then redis.call('ZREM', KV_AT, name) end
   elseif tonumber(at) > now_ms + TTL_MAX_MS then
-    if find('bad_score', name, 'a value kept until ' .. at, 'kept for ever') then
+    if find('bad_score', name, 'a value kept until ' .. at, 'kept without expiry') then
       redis.call('ZREM', KV_AT, name)
     end
   end

@@ -1,9 +1,9 @@
--- Moves outbox entries that cannot be read out of the relay's way, so that nothing is lost: to the
--- hash `…:outbox:broken:<unix ms>`, in the same slot.
+-- Moves outbox entries that cannot be read aside, so that nothing is lost: to the hash
+-- `…:outbox:broken:<unix ms>`, in the same slot.
 --
 -- KEYS  outbox
 -- ARGV  field, value as it was read for each entry (1 to 1000)
--- Returns the key they went to, then 1 or 0 for each: 0 if it has changed meanwhile
+-- Returns the key they went to, then 1 or 0 for each: 0 if it has changed since
 -- @include now
 
 if #ARGV < 2 or #ARGV > 2000 or #ARGV % 2 ~= 0 then return refuse('the doctor moves 1 to 1000 entries') end

@@ -1,5 +1,4 @@
--- Looks at one page of a stage: ids without a payload, scores that are no times, ids that are in
--- another stage too.
+-- Examines one page of a state: ids without a payload, invalid scores, ids that are in another state too.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, stage (pending, ready, retry, unack), info of a bad due time ('' forgets
@@ -8,7 +7,7 @@
 -- @include now
 -- @include ready
 -- @include wake
--- @include turns
+-- @include permits
 -- @include doctor
 -- @include doctor_job
 local stage, bad_due_info = ARGV[4], ARGV[5]
@@ -18,7 +17,7 @@ if not count or not KEY or not bad_due_info then
   return refuse('the doctor looks at 1 to 1000 ids of pending, ready, retry or unack')
 end
 
--- A lease a year from now never ends: no call makes one that is longer than a day.
+-- No call makes a lease longer than a day.
 local LEASE_END_MAX = now_us + 366 * 86400 * 1e6
 
 local function bury_bad_due(id, score)
@@ -28,7 +27,7 @@ local function bury_bad_due(id, score)
   end
 end
 
--- The stage, beside this one, that an id is in and must not be; the one that runs it sooner stays.
+-- The other state of an id, which it must not have; the state that runs it sooner stays.
 local function other_stage(id)
   if redis.call('ZSCORE', UNACK, id) then return 'unack' end
   if stage == 'ready' or redis.call('ZSCORE', PENDING, id) then return nil end
@@ -82,11 +81,11 @@ for i = 1, #page, 2 do
   if not seen[id] then
     seen[id] = true
     if stage ~= 'unack' and redis.call('HEXISTS', JOBS, id) == 0 then
-      if find('no_payload', id, stage, 'removed') then withdraw(id) end
+      if find('no_payload', id, stage, 'removed') then remove_job(id) end
     else
       look[stage](id, score, tonumber(score))
     end
   end
 end
-if let_through > 0 then wake(now_ms) end
+if admitted > 0 then wake(now_ms) end
 return answer

@@ -1,5 +1,5 @@
--- Looks for keys of another type than the queue's. What stands in the way is renamed, so that nothing
--- is lost: `…:<name>:broken:<unix ms>`, in the same slot.
+-- Finds keys of a wrong type. Such a key is renamed, so that nothing is lost: `…:<name>:broken:<unix ms>`,
+-- in the same slot.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info done done:jobs done:info done:result outbox inbox unique ticks kv kv:rev kv:at
 -- ARGV  cursor (0), count, repair
@@ -20,7 +20,7 @@ for wanted, keys in pairs(WANTED) do
     local found = redis.call('TYPE', key).ok
     local broken = key .. ':broken:' .. whole(now_ms)
     if found ~= wanted and found ~= 'none' then
-      if find('wrong_type', key, 'a ' .. found .. ', and no ' .. wanted, 'renamed to ' .. broken) then
+      if find('wrong_type', key, 'a ' .. found .. ', not a ' .. wanted, 'renamed to ' .. broken) then
         redis.call('RENAMENX', key, broken)
       end
     end

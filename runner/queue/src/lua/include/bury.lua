@@ -1,5 +1,5 @@
--- Writes jobs to dead: the payload, the options if there are any, and what each died of.
--- A death is id, payload, options, info.
+-- Writes jobs to dead: payload, options if any, and the cause. A death has the fields id, payload, options,
+-- info.
 -- @include now
 local function bury(deaths)
   if #deaths == 0 then return end
@@ -20,7 +20,7 @@ local function bury(deaths)
   redis.call('ZADD', DEAD, unpack(times))
   redis.call('HSET', DEAD_JOBS, unpack(payloads))
   if #options > 0 then redis.call('HSET', DEAD_OPTS, unpack(options)) end
-  -- One buried before under the same id may have had options.
+  -- An earlier dead job of this id may have had options.
   if #without > 0 then redis.call('HDEL', DEAD_OPTS, unpack(without)) end
   redis.call('HSET', DEAD_INFO, unpack(infos))
 end

@@ -1,6 +1,6 @@
--- What all parts of the doctor share: a page of a key under a cursor, what was found on it, and
--- whether it is put right at once. The page is read and repaired in one script, so nobody else can
--- come between. ARGV begins with cursor, count, repair (1 or 0).
+-- What the doctor's scripts share: a page of a key under a cursor, the findings on it, and their repair.
+-- The page is read and repaired in one script, so no other client interferes. ARGV begins with cursor,
+-- count, repair (1 or 0).
 -- @include number
 local cursor, count, repairs = ARGV[1], read_whole(ARGV[2], 1, BATCH_MAX), ARGV[3] == '1'
 local answer, seen = { '0' }, {}
@@ -13,7 +13,7 @@ local function read_page(command, key)
   return page[2]
 end
 
--- Reports a finding; true if it is to be put right. A finding without a remedy is only reported.
+-- Reports a finding; true if the caller must repair it. A finding without a remedy is only reported.
 local function find(kind, id, detail, remedy)
   local fixes = repairs and remedy ~= ''
   local last = #answer

@@ -1,21 +1,21 @@
--- What the doctor does to a job: it leaves all stages, with or without a grave.
+-- Removes a job from all states, with or without an entry in dead.
 -- @include failures
--- @include turns
+-- @include permits
 -- @include bury
 
--- Takes an id out of every stage it waits in. What a lease needs stays with the lease.
-local function withdraw(id)
+-- Removes an id from every state in which it waits. What a lease needs stays.
+local function remove_job(id)
   redis.call('ZREM', PENDING, id)
   redis.call('ZREM', READY, id)
   redis.call('ZREM', RETRY, id)
-  leave_line(id)
+  leave_queue(id)
   redis.call('HDEL', OPTS, id)
   if redis.call('ZSCORE', UNACK, id) then return end
   forget_failures({ id })
-  leave_turn(id)
+  return_permit(id)
 end
 
--- Buries a job with what it died of; with no info it is forgotten.
+-- Buries a job with this info; '' deletes it.
 local function bury_job(id, info)
   if info ~= '' then
     bury({ {
@@ -25,6 +25,6 @@ local function bury_job(id, info)
       info = info,
     } })
   end
-  withdraw(id)
+  remove_job(id)
   redis.call('HDEL', JOBS, id)
 end

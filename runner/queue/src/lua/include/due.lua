@@ -1,5 +1,5 @@
--- Reads a due time: '+ms' from now, '0' for now, or unix milliseconds. nil if it is none of these,
--- or outside 1e11..1e14, where a producer has mixed up seconds or microseconds.
+-- Reads a due time: '+ms' from now, '0' for now, or unix milliseconds. nil if the text is invalid or
+-- outside DUE_MIN to DUE_MAX: the producer used seconds or microseconds.
 -- @include now
 local function read_due(text)
   if text == '0' then return now_ms end

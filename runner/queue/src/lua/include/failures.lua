@@ -1,13 +1,13 @@
--- What a job has behind it: failures + 1,000,000 × crashes + 1,000,000,000 × snoozes, and
--- 2,000,000,000,000,000 if it is a suspect: a lease that ended without a verdict held it before it was
--- known to have started. What it failed of last is in `errors`.
+-- Attempts of a job, in one number: failures + CRASH × crashes + SNOOZE × snoozes, + SUSPECT if it is a
+-- suspect: its lease ended without a verdict before the job was known to have started. `errors` holds its
+-- last failure.
 local function failures_of(id)
   return tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
 end
 local function crashes_in(attempts) return math.floor(attempts / CRASH) % 1000 end
 local function snoozes_in(attempts) return math.floor(attempts % SUSPECT / SNOOZE) end
 local function forget_failures(ids)
-  -- Most topics have none at most times: that is known sooner than a thousand ids are looked up.
+  -- Most topics have neither key most of the time; this check is cheaper than a thousand lookups.
   if #ids == 0 or redis.call('EXISTS', ATTEMPTS, ERRORS) == 0 then return end
   redis.call('HDEL', ATTEMPTS, unpack(ids))
   redis.call('HDEL', ERRORS, unpack(ids))

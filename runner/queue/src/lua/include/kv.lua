@@ -1,8 +1,8 @@
--- Writing to the topic's store: `kv` has the values, `kv:rev` which writing each of them is, `kv:at` when
--- the time of some is over, and `kv_bytes` of `meta` what names and values take together.
--- Values that are taken away in one call because their time is over: by the way, and to make room.
+-- Writes to the key-value store of a topic. `kv` holds the values, `kv:rev` their revisions, `kv:at` the
+-- expiry of some; `kv_bytes` of `meta` counts the bytes of names and values.
 -- @include now
-local SWEPT, SWEPT_FOR_ROOM = 100, 900
+-- Expired values that one call deletes: with every write, and to free space.
+local PRUNED, PRUNED_FOR_SPACE = 100, 900
 
 local function add_bytes(more)
   if more ~= 0 and redis.call('HINCRBY', META, 'kv_bytes', whole(more)) <= 0 then
@@ -10,7 +10,7 @@ local function add_bytes(more)
   end
 end
 
--- Bytes that are counted for a name; nil if nothing is under it.
+-- Bytes that count for a name; nil if it has no value.
 local function size_of(name)
   if redis.call('HEXISTS', KV, name) == 0 then return nil end
   return #name + redis.call('HSTRLEN', KV, name)
@@ -27,14 +27,14 @@ local function forget_values(names)
   add_bytes(-freed)
 end
 
--- Takes away up to n values whose time is over. Returns how many there were.
-local function sweep_values(n)
+-- Deletes up to n expired values; returns their number.
+local function prune_values(n)
   local over = redis.call('ZRANGEBYSCORE', KV_AT, '-inf', whole(now_ms), 'LIMIT', 0, n)
   forget_values(over)
   return #over
 end
 
--- Whether the bounds hold with this many bytes under a name, in place of what is counted for it now.
+-- True if the store may hold this many bytes under a name, instead of its value now.
 local function has_room(name, size)
   local old = size_of(name)
   local names = redis.call('HLEN', KV) + (old and 0 or 1)
@@ -42,22 +42,22 @@ local function has_room(name, size)
   return names <= KV_NAMES_MAX and bytes - (old or 0) + size <= KV_BYTES_MAX
 end
 
--- The same, after values whose time is over have made room. Returns nil if there is room, 'full', or
--- 'again' where more of them may be taken away by another call.
+-- Deletes expired values if space is needed. Returns nil if there is space, 'full', or 'again' if another
+-- call may delete more.
 local function refusal(name, size)
   if has_room(name, size) then return nil end
-  local swept = sweep_values(SWEPT_FOR_ROOM)
+  local swept = prune_values(PRUNED_FOR_SPACE)
   if has_room(name, size) then return nil end
-  return swept == SWEPT_FOR_ROOM and 'again' or 'full'
+  return swept == PRUNED_FOR_SPACE and 'again' or 'full'
 end
 
--- A revision that this name never had: the clock, or one more where that has not moved.
+-- A revision that this name never had: the clock, or one more if that has not advanced.
 local function next_revision(name)
   local last = tonumber(redis.call('HGET', KV_REV, name) or 0) or 0
   return whole(math.max(now_us, last + 1))
 end
 
--- Writes a value for which there is room, to be kept until a time or, without one, for ever.
+-- Writes a value that fits; without `at` it does not expire.
 local function keep_value(name, value, at)
   local old, revision = size_of(name), next_revision(name)
   redis.call('HSET', KV, name, value)

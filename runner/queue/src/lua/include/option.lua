@@ -1,5 +1,5 @@
--- Reads one option of a job; nil if it is not set or of another type, or the options cannot be read.
--- Most jobs set nothing: the text is searched before it is decoded.
+-- Reads one option of a job; nil if it is missing, of another type, or unreadable. Most jobs set no
+-- options, so the text is searched before it is decoded.
 local function option(options, name, kind)
   if not options or not string.find(options, '"' .. name .. '"', 1, true) then return nil end
   local decoded, own = pcall(cjson.decode, options)

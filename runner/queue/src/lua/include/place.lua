@@ -1,8 +1,8 @@
--- Puts a job that waits nowhere where its due time says, and wakes who sleeps. Its payload and
--- options are written by the caller. Returns the stage.
+-- Puts a job that is in no state where its due time says, and wakes sleeping runners. The caller writes
+-- payload and options. Returns the state.
 -- @include now
 -- @include wake
--- @include turns
+-- @include permits
 local function place(id, due, options)
   if due > now_ms then
     redis.call('ZADD', PENDING, whole(due), id)
@@ -10,6 +10,6 @@ local function place(id, due, options)
     return 'pending'
   end
   local stage = admit(id, due, options)
-  if stage == 'ready' or let_through > 0 then wake(now_ms) end
+  if stage == 'ready' or admitted > 0 then wake(now_ms) end
   return stage
 end

@@ -1,4 +1,4 @@
--- `ready` is three queues in one: a job's score is its due time, moved by its priority.
+-- `ready` holds three priorities in one zset: a job's score is its due time, moved by its priority.
 -- @include now
 -- @include option
 local function ready_score(due, options)

@@ -1,6 +1,6 @@
--- The scores of ids that stand in the order of their scores, as text. Redis 7.0 writes a score as slowly as
--- it does anything else with a job, and jobs that were pushed together fall due together: between two scores
--- that are the same nobody is asked. Where they differ, or are few, `read_all` gives ids and scores in turn.
+-- The scores, as text, of ids in the order of their scores. Reading a score costs Redis 7.0 as much as
+-- anything else it does with a job, and jobs pushed together are due together: between two equal scores
+-- it is not read again. Where scores differ, or ids are few, `read_all` returns ids and scores in turn.
 local FEW = 16
 local function scores_in_order(key, ids, read_all)
   local scores, asked, asked_max = {}, 0, #ids / 8

@@ -1,5 +1,5 @@
--- Tells sleeping runners of a due time earlier than the one they wait for.
--- The channel is named beside the key `meta`.
+-- Wakes sleeping runners if this due time is earlier than the one they wait for. The channel's name is that
+-- of the key `meta` with `wake` in its place.
 -- @include now
 local CHANNEL = string.sub(META, 1, -5) .. 'wake'
 local function wake(due)

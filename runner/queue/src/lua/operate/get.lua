@@ -1,8 +1,8 @@
--- Says all that is known of one id, changing nothing.
+-- Returns everything that is known of one id; read-only.
 --
 -- KEYS  pending ready blocked:at unack retry jobs opts attempts errors turns:of holders unique dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
 -- ARGV  id
--- Returns name and value of each thing there is to say
+-- Returns name and value of each field
 -- @include now
 -- @include tokens
 local id = ARGV[1]

@@ -1,20 +1,20 @@
--- Lists the dead, or the done, of a span of time, a page a call. A page goes on behind the last entry
--- of the one before, whether that entry is still there or not.
+-- Lists dead or done jobs of a span of time, one page a call. A page starts after the last entry of the
+-- page before, whether that entry still exists or not.
 --
 -- KEYS  dead dead:info done done:info
--- ARGV  yard (dead, done), order (newest, oldest), class or '', since and until in ms (0 to TIME_MAX),
+-- ARGV  list (dead, done), order (newest, oldest), class or '', since and until in ms (0 to TIME_MAX),
 --       time and id of the last entry seen (or '' and ''), n (1 to 1000)
 -- Returns more (0 or 1), time and id of the last entry looked at (or '' and ''), and id, time, info
 -- or '' for each of at most n that are of the class
 -- @include now
 -- @include number
 local LOOKED_AT_MAX = 1000
-local yards = { dead = { DEAD, DEAD_INFO }, done = { DONE, DONE_INFO } }
-local yard, newest, class = yards[ARGV[1] or ''], ARGV[2] == 'newest', ARGV[3] or ' '
+local lists = { dead = { DEAD, DEAD_INFO }, done = { DONE, DONE_INFO } }
+local list, newest, class = lists[ARGV[1] or ''], ARGV[2] == 'newest', ARGV[3] or ' '
 local since, latest = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, TIME_MAX)
 local seen_at, seen, n = ARGV[6] or '', ARGV[7] or '', read_whole(ARGV[8], 1, BATCH_MAX)
 
-if not yard then return refuse('list knows the dead and the done') end
+if not list then return refuse('list knows the dead and the done') end
 if not newest and ARGV[2] ~= 'oldest' then return refuse('list goes from the newest or the oldest') end
 if not string.find(class, '^[a-z_]*$') then return refuse('list knows no such class') end
 if not since or not latest then return refuse('list takes a span of time in ms') end
@@ -22,9 +22,9 @@ if seen_at ~= '' and not read_whole(seen_at, 0, TIME_MAX) then
   return refuse('list goes on behind a time in ms and an id')
 end
 if not n then return refuse('list takes 1 to 1000 jobs') end
-local entries, infos = yard[1], yard[2]
+local entries, infos = list[1], list[2]
 
--- Whether one id stands before another of the same time, as Redis sorts them: byte by byte.
+-- True if one id sorts before another of the same time: byte by byte, as Redis sorts.
 local function is_before(one, other)
   for i = 1, math.min(#one, #other) do
     local a, b = string.byte(one, i), string.byte(other, i)
@@ -33,7 +33,7 @@ local function is_before(one, other)
   return #one < #other
 end
 
--- How many entries stand before this place, oldest first. The id need not be there.
+-- Entries before this place, oldest first. The id need not exist.
 local function rank_of(time, id)
   local low = redis.call('ZCOUNT', entries, '-inf', '(' .. time)
   local high = low + redis.call('ZCOUNT', entries, time, time)
@@ -48,7 +48,7 @@ local function rank_of(time, id)
   return low
 end
 
--- The entries of the span are those from rank `first` up to, and without, rank `past`.
+-- The entries of the span have the ranks from `first` to `past` - 1.
 local first = redis.call('ZCOUNT', entries, '-inf', '(' .. whole(since))
 local past = redis.call('ZCOUNT', entries, '-inf', whole(latest))
 if seen_at ~= '' then
@@ -72,11 +72,11 @@ for i = 1, count do
   local at = newest and count - i + 1 or i
   ids[i], times[i] = found[2 * at - 1], found[2 * at]
 end
-local said = redis.call('HMGET', infos, unpack(ids))
+local found_infos = redis.call('HMGET', infos, unpack(ids))
 local answer, listed, looked_at = { 0, '', '' }, 0, 0
 for i = 1, count do
   looked_at = i
-  local info = said[i] or ''
+  local info = found_infos[i] or ''
   if class == '' or string.find(info, '"class"%s*:%s*"' .. class .. '"') then
     answer[#answer + 1] = ids[i]
     answer[#answer + 1] = times[i]

@@ -1,9 +1,9 @@
--- Says how soon a topic has work for a runner, changing nothing: what is ready or due, a due time
--- that is none, the next due time, the next lease to expire.
+-- Returns how soon a shard has work for a runner, from ready or due jobs, invalid due times, the next due
+--          time and the next expiry of a lease; read-only.
 --
 -- KEYS  pending ready unack retry meta
 -- ARGV  none
--- Returns ms until there is work (0: now), or '' if none is known
+-- Returns ms until there is work (0: now), or '' if nothing is known to come
 -- @include now
 
 local soonest

@@ -1,19 +1,19 @@
--- Forgets dead, or done, jobs: the oldest that ended before a time, the oldest above a count, or some
--- by id. Never touches a live key.
+-- Deletes dead or done jobs: the oldest that ended before a time, the oldest above a count, or some by id.
+-- Live keys are not touched.
 --
 -- KEYS  dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
--- ARGV  yard (dead, done), then 'before', age in ms, n | 'above', count, n | 'ids', ids (1 to 1000)
--- Returns the count forgotten
+-- ARGV  list (dead, done), then 'before', age in ms, n | 'above', count, n | 'ids', ids (1 to 1000)
+-- Returns the number of deleted jobs
 -- @include now
 -- @include number
-local yards = {
+local lists = {
   dead = { entries = DEAD, parts = { DEAD_JOBS, DEAD_OPTS, DEAD_INFO } },
   done = { entries = DONE, parts = { DONE_JOBS, DONE_INFO, DONE_RESULT } },
 }
-local yard, by = yards[ARGV[1] or ''], ARGV[2]
+local list, by = lists[ARGV[1] or ''], ARGV[2]
 local bound, n = read_whole(ARGV[3], 0, TIME_MAX), read_whole(ARGV[4], 1, BATCH_MAX)
 
-if not yard then return refuse('prune knows the dead and the done') end
+if not list then return refuse('prune knows the dead and the done') end
 local ids
 if by == 'ids' then
   if #ARGV < 3 or #ARGV > 1002 then return refuse('prune takes 1 to 1000 ids') end
@@ -22,15 +22,15 @@ if by == 'ids' then
 elseif not bound or not n then
   return refuse('prune takes a bound, and 1 to 1000 jobs a call')
 elseif by == 'before' then
-  ids = redis.call('ZRANGEBYSCORE', yard.entries, '-inf', '(' .. whole(now_ms - bound),
+  ids = redis.call('ZRANGEBYSCORE', list.entries, '-inf', '(' .. whole(now_ms - bound),
     'LIMIT', 0, n)
 elseif by == 'above' then
-  local excess = math.min(n, redis.call('ZCARD', yard.entries) - bound)
-  ids = excess > 0 and redis.call('ZRANGE', yard.entries, 0, excess - 1) or {}
+  local excess = math.min(n, redis.call('ZCARD', list.entries) - bound)
+  ids = excess > 0 and redis.call('ZRANGE', list.entries, 0, excess - 1) or {}
 else
   return refuse('prune knows no way ' .. tostring(by))
 end
 if #ids == 0 then return 0 end
-local removed = redis.call('ZREM', yard.entries, unpack(ids))
-for _, part in ipairs(yard.parts) do redis.call('HDEL', part, unpack(ids)) end
+local removed = redis.call('ZREM', list.entries, unpack(ids))
+for _, part in ipairs(list.parts) do redis.call('HDEL', part, unpack(ids)) end
 return removed

@@ -1,12 +1,12 @@
--- Gives dead jobs another life: due now, with their options and without their attempts. One whose id
--- lives again stays dead.
+-- Makes dead jobs ready again: due now, with their options and without attempts. A job whose id is live
+-- again stays dead.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  ids (1 to 1000)
 -- Returns a word for each id: ok, exists, none
 -- @include now
 -- @include failures
--- @include live
+-- @include waiting
 -- @include place
 if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('requeue takes 1 to 1000 ids') end
 local words = {}

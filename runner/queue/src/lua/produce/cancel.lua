@@ -1,5 +1,5 @@
--- Removes jobs before they run. Of a leased one the payload goes, so that its verdict is not retried;
--- it keeps its key's turn until it ends.
+-- Removes jobs before they run. A leased job loses its payload, so that it is not retried; it keeps its
+-- key's permit until it ends.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of
 -- ARGV  ids (1 to 1000)
@@ -7,13 +7,13 @@
 -- @include now
 -- @include failures
 -- @include wake
--- @include turns
+-- @include permits
 if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('cancel takes 1 to 1000 ids') end
 local words, idle = {}, {}
 for i, id in ipairs(ARGV) do
   local removed = redis.call('ZREM', PENDING, id) + redis.call('ZREM', READY, id)
     + redis.call('ZREM', RETRY, id) + redis.call('HDEL', JOBS, id)
-  if gated and leave_line(id) then removed = removed + 1 end
+  if has_permits and leave_queue(id) then removed = removed + 1 end
   redis.call('HDEL', OPTS, id)
   if redis.call('ZSCORE', UNACK, id) then
     words[i] = 'leased'
@@ -23,8 +23,8 @@ for i, id in ipairs(ARGV) do
   end
 end
 forget_failures(idle)
-if gated then
-  for _, id in ipairs(idle) do leave_turn(id) end
-  if let_through > 0 then wake(now_ms) end
+if has_permits then
+  for _, id in ipairs(idle) do return_permit(id) end
+  if admitted > 0 then wake(now_ms) end
 end
 return words

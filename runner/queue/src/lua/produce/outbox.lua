@@ -1,4 +1,4 @@
--- Reads some entries of the outbox, changing nothing.
+-- Reads some entries of the outbox; read-only.
 --
 -- KEYS  outbox
 -- ARGV  entries (1 to 1000), bytes (one entry is always read)

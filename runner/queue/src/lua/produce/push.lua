@@ -1,15 +1,15 @@
--- Pushes jobs. An id that is live follows the mode; every id gets a word of its own.
+-- Pushes jobs. If an id is live, the mode decides. Each id gets a result of its own.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique
 -- ARGV  mode (reject, keep, replace), then id, due, payload, options for each job
 -- Returns a word for each job: pushed, exists, kept, replaced, successor, held, full, bad_due
 -- @include now
 -- @include due
--- @include rules
+-- @include limits
 -- @include failures
 -- @include ready
 -- @include wake
--- @include turns
+-- @include permits
 local mode = ARGV[1]
 local count = (#ARGV - 1) / 4
 
@@ -17,14 +17,14 @@ if count < 1 or count > BATCH_MAX or count ~= math.floor(count) then
   return refuse('push takes 1 to 1000 jobs of id, due, payload and options')
 end
 if mode ~= 'reject' and mode ~= 'keep' and mode ~= 'replace' then
-  return refuse('push knows no mode ' .. mode)
+  return refuse('push has no mode ' .. mode)
 end
 local ids = {}
 for i = 1, count do
   ids[i] = ARGV[4 * i - 2]
   local options = ARGV[4 * i + 1]
   if options ~= '' and not pcall(cjson.decode, options) then
-    return refuse('the options of job ' .. i .. ' are no JSON')
+    return refuse('the options of job ' .. i .. ' are not JSON')
   end
 end
 
@@ -32,16 +32,16 @@ local pending = redis.call('ZMSCORE', PENDING, unpack(ids))
 local ready = redis.call('ZMSCORE', READY, unpack(ids))
 local unack = redis.call('ZMSCORE', UNACK, unpack(ids))
 local retry = redis.call('ZMSCORE', RETRY, unpack(ids))
-local blocked = gated and redis.call('HMGET', BLOCKED_AT, unpack(ids)) or {}
+local blocked = has_permits and redis.call('HMGET', BLOCKED_AT, unpack(ids)) or {}
 local held_until = redis.call('EXISTS', UNIQUE) == 1 and redis.call('ZMSCORE', UNIQUE, unpack(ids)) or {}
 
 local room = math.huge
-if rules.max_pending > 0 then
-  room = rules.max_pending - redis.call('ZCARD', PENDING) - redis.call('ZCARD', READY)
+if limits.max_pending > 0 then
+  room = limits.max_pending - redis.call('ZCARD', PENDING) - redis.call('ZCARD', READY)
     - redis.call('HLEN', BLOCKED_AT)
 end
 
--- Decide every job before the first write. A second one of an id meets the first as if it were stored.
+-- A second job of an id in one call meets the first as if it were stored.
 local words, writes, write_of = {}, {}, {}
 local due_text, due
 local function decide(i, id)
@@ -92,17 +92,17 @@ for i, write in ipairs(writes) do
   if not is_due or leased then
     to_pending[#to_pending + 1] = score
     to_pending[#to_pending + 1] = id
-  elseif rules.per_key > 0 and options ~= '' then
+  elseif limits.per_key > 0 and options ~= '' then
     keyed[#keyed + 1] = write
   else
     to_ready[#to_ready + 1] = options == '' and score or ready_score(due, options)
     to_ready[#to_ready + 1] = id
   end
-  -- A due successor waits for the end of a lease, and nobody need wake for it.
+  -- A due successor waits for the end of a lease: no runner need wake.
   if not (is_due and leased) and (not earliest or due < earliest) then earliest = due end
 end
 
--- The first write adds: where Redis is out of memory it is refused, and the whole push with it.
+-- The first write adds: if Redis is out of memory it refuses, and nothing has changed.
 redis.call('HSET', JOBS, unpack(to_jobs))
 if #withdrawn > 0 then
   redis.call('ZREM', PENDING, unpack(withdrawn))
@@ -114,14 +114,14 @@ if #plain > 0 then redis.call('HDEL', OPTS, unpack(plain)) end
 if #to_opts > 0 then redis.call('HSET', OPTS, unpack(to_opts)) end
 if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
 if #to_pending > 0 then redis.call('ZADD', PENDING, unpack(to_pending)) end
-if gated then
-  -- All leave their lines before the first gives its turn back, lest it let one of them through.
-  for _, write in ipairs(writes) do leave_line(write.id) end
+if has_permits then
+  -- All jobs leave their queues before the first permit is returned, which could admit one of them.
+  for _, write in ipairs(writes) do leave_queue(write.id) end
   for _, write in ipairs(writes) do
-    if write.staged and not write.leased then leave_turn(write.id) end
+    if write.staged and not write.leased then return_permit(write.id) end
   end
 end
 for _, write in ipairs(keyed) do admit(write.id, write.due, ARGV[4 * write.job + 1]) end
-if let_through > 0 then earliest = math.min(earliest or now_ms, now_ms) end
+if admitted > 0 then earliest = math.min(earliest or now_ms, now_ms) end
 if earliest then wake(earliest) end
 return words

@@ -1,6 +1,6 @@
--- Pushes follow-up jobs of another topic's acks, each once however often it is asked: a mark in
--- `inbox` says that it was. Whoever read them from an outbox too long ago is turned away, so that a
--- mark need be kept only for a while after its follow-up has left the outbox.
+-- Pushes the follow-up jobs of another topic's acks, each once however often it is called: a mark in
+-- `inbox` records each push. A call too long after its entries were read is refused, so that a mark is
+-- needed only for a while after its entry has left the outbox.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique inbox
 -- ARGV  not after (unix ms), then mark, id, due, payload, options for each job (1 to 100)
@@ -9,7 +9,7 @@
 -- @include number
 -- @include due
 -- @include failures
--- @include live
+-- @include waiting
 -- @include place
 local not_after = read_whole(ARGV[1], 0, TIME_MAX)
 local count = (#ARGV - 1) / 5
@@ -31,7 +31,7 @@ local function push(id, due, payload, options)
   redis.call('HSET', JOBS, id, payload)
   if options == '' then redis.call('HDEL', OPTS, id) else redis.call('HSET', OPTS, id, options) end
   if leased then
-    -- It was cancelled while it runs: this one follows it.
+    -- The job was cancelled while it runs: this one follows it.
     redis.call('ZADD', PENDING, whole(due), id)
   else
     forget_failures({ id })

@@ -1,5 +1,5 @@
--- The follow-ups of these marks have left their outbox: nobody who read them later can push them, and
--- whoever read them before is too late in a minute. Then the marks may go.
+-- The follow-ups of these marks have left their outbox: later readers cannot push them, and earlier readers
+-- are too late in one minute. After that the marks may be deleted.
 --
 -- KEYS  inbox
 -- ARGV  marks (1 to 100)

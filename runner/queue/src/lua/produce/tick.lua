@@ -1,5 +1,5 @@
--- Pushes the jobs of a schedule's ticks, once however many runners see them: what `ticks` says of the
--- schedule must be what the caller expects, and moves on with the push.
+-- Pushes the jobs of a schedule's ticks, once however many runners call it: `ticks` must hold what the
+-- caller expects, and moves on with the push.
 --
 -- KEYS  ticks jobs opts pending ready blocked:at unack retry unique meta
 -- ARGV  schedule, its line, until when its ticks are dealt with as the caller knows it ('' if never),
@@ -35,7 +35,7 @@ end
 
 if until_ms > now_ms then return { 'early', whole(until_ms - now_ms) } end
 local known = redis.call('HMGET', TICKS, schedule, schedule .. ':line')
--- What somebody wrote by hand and is no time is nothing.
+-- A value that is not a time, written by hand, counts as missing.
 local current = read_whole(known[1], DUE_MIN, DUE_MAX) and known[1] or ''
 if current ~= expected then return { 'taken', current, known[2] or '' } end
 
@@ -62,14 +62,14 @@ if count > 0 then
   end
 end
 
--- The first write adds: where Redis is out of memory it is refused, and all that follows with it.
+-- The first write adds: if Redis is out of memory it refuses, and nothing has changed.
 redis.call('HSET', TICKS, schedule, until_text, schedule .. ':line', line)
 if #fresh > 0 then
   for _, id in ipairs(fresh) do redis.call('HSET', JOBS, id, payload) end
   redis.call('HDEL', OPTS, unpack(fresh))
   redis.call('ZADD', READY, unpack(to_ready))
   redis.call('HSET', TICKS, schedule .. ':run', to_ready[#to_ready - 1])
-  -- The jobs are in the first shard, where `ticks` is: who looks for one must look there as well.
+  -- The jobs are in the first shard, where `ticks` is: lookups must include that shard.
   local shards_seen = redis.call('HGET', META, 'shards_seen')
   if shards_seen and not string.find(' ' .. shards_seen .. ' ', ' 1 ', 1, true) then
     redis.call('HSET', META, 'shards_seen', shards_seen .. ' 1')

@@ -1,19 +1,19 @@
--- Adds to a number of the topic's store, which is written as decimal digits and is 0 where there is none.
--- The time until which it is kept stays as it is.
+-- Adds to a number of the store, which is stored as decimal digits; a missing value counts as 0. Its expiry
+-- does not change.
 --
 -- KEYS  kv kv:rev kv:at meta
 -- ARGV  name (1 to 256 bytes), delta (a whole number of 64 bits)
--- Returns the word ok | full | again (see kv_set) | nan (no number, or the sum is none of 64 bits), and
---         with ok the sum, as text: Lua's own numbers have 53 bits
+-- Returns ok | full | again (see set) | nan (the value or the sum is not a 64-bit integer), and with ok the
+--          sum as text: Lua's numbers have 53 bits
 -- @include now
--- @include over
+-- @include expiry
 -- @include kv
 local name, delta = ARGV[1], ARGV[2]
 
 if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
 if not string.find(delta or '', '^%-?%d+$') or #delta > 20 then return refuse('a delta is a whole number') end
-sweep_values(SWEPT)
-if is_over(name) then forget_values({ name }) end
+prune_values(PRUNED)
+if has_expired(name) then forget_values({ name }) end
 local before = redis.call('HGET', KV, name)
 local added = redis.pcall('HINCRBY', KV, name, delta)
 if type(added) == 'table' and added.err then
@@ -23,7 +23,7 @@ if type(added) == 'table' and added.err then
   return added
 end
 local sum = redis.call('HGET', KV, name)
--- As it was, so that room is made and the value is written as by any other verb.
+-- Restored, so that space is freed and the value is written as by any other verb.
 if before then redis.call('HSET', KV, name, before) else redis.call('HDEL', KV, name) end
 local no_room = refusal(name, #name + #sum)
 if no_room then return { no_room } end

@@ -2,10 +2,10 @@
 --
 -- KEYS  kv kv:rev kv:at
 -- ARGV  name
--- Returns the value and its revision; nothing if there is none
--- @include over
+-- Returns the value and its revision, or nothing
+-- @include expiry
 local name = ARGV[1]
 
 local value = redis.call('HGET', KV, name)
-if not value or is_over(name) then return {} end
+if not value or has_expired(name) then return {} end
 return { value, redis.call('HGET', KV_REV, name) or '0' }

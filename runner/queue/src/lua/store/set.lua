@@ -1,12 +1,12 @@
--- Writes a value to the topic's store, if the condition holds: 'always', 'absent', or the revision that
--- the value there must have.
+-- Writes a value to the store if the condition holds: 'always', 'absent', or a revision that the value must
+-- have.
 --
 -- KEYS  kv kv:rev kv:at meta
--- ARGV  name (1 to 256 bytes), value (to 65536), ttl in ms (0 for ever), condition
--- Returns ok | conflict | full, or 'again': what is over made some room, and another call may make more
+-- ARGV  name (1 to 256 bytes), value (to 65536 bytes), ttl in ms (0: no expiry), condition
+-- Returns ok | conflict | full | again: expired values were deleted, and another call may free more space
 -- @include now
 -- @include number
--- @include over
+-- @include expiry
 -- @include kv
 local name, value, condition = ARGV[1], ARGV[2], ARGV[4]
 local ttl = read_whole(ARGV[3], 0, DELAY_MAX_MS)
@@ -17,8 +17,8 @@ if not ttl then return refuse('a value is kept for 0 to 315360000000 ms') end
 if condition ~= 'always' and condition ~= 'absent' and not read_whole(condition, 0, 2 ^ 53) then
   return refuse('set knows no condition ' .. tostring(condition))
 end
-sweep_values(SWEPT)
-local there = redis.call('HEXISTS', KV, name) == 1 and not is_over(name)
+prune_values(PRUNED)
+local there = redis.call('HEXISTS', KV, name) == 1 and not has_expired(name)
 if condition == 'absent' then
   if there then return 'conflict' end
 elseif condition ~= 'always' then

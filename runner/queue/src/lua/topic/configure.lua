@@ -1,7 +1,7 @@
--- Writes what the manifest says of a topic and every verb must know.
+-- Writes the limits of a topic.
 --
 -- KEYS  meta jobs unack unique inbox
--- ARGV  field, value for each rule; an empty value switches it off
+-- ARGV  field, value for each limit; an empty value removes it
 -- Returns 1 if anything has changed
 -- @include now
 -- @include wake
@@ -11,11 +11,11 @@ local FIELDS = {
 }
 if #ARGV < 2 or #ARGV % 2 ~= 0 then return refuse('configure takes fields and values') end
 for i = 1, #ARGV, 2 do
-  if not FIELDS[ARGV[i]] then return refuse('configure knows no rule ' .. ARGV[i]) end
+  if not FIELDS[ARGV[i]] then return refuse('configure knows no limit ' .. ARGV[i]) end
 end
 
--- Jobs stay in the shard they were pushed to: every number of shards there was is remembered, and 1
--- if there are jobs from before the first.
+-- Jobs stay in the shard they were pushed to, so every number of shards is remembered; so is 1 if there are
+-- jobs from before the first number.
 local function remember_shards(count)
   local seen = redis.call('HGET', META, 'shards_seen')
   if not seen then
@@ -43,6 +43,6 @@ for i = 1, #ARGV, 2 do
     end
   end
 end
--- A rule may have held jobs back that it lets pass now.
+-- A limit may have held jobs back that it admits now.
 if changed == 1 then wake(now_ms) end
 return changed

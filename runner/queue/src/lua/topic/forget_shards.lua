@@ -1,4 +1,4 @@
--- Forgets the earlier numbers of shards, if nobody has changed the number since the caller looked.
+-- Forgets earlier numbers of shards, unless the number changed since the caller looked.
 --
 -- KEYS  meta
 -- ARGV  the number of shards, and the numbers there were, as the caller knows them

@@ -1,8 +1,8 @@
--- Says of ids whether a push of them must meet them here.
+-- Reports for each id whether a push of it must go to this shard.
 --
 -- KEYS  jobs unack unique
 -- ARGV  ids
--- Returns for each id 2 if it is live or leased, 1 if it is held after its job was done, else 0
+-- Returns for each id 2 if it is live or leased, 1 if it is reserved after its job was done, else 0
 -- @include now
 if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('locate takes 1 to 1000 ids') end
 local unack = redis.call('ZMSCORE', UNACK, unpack(ARGV))

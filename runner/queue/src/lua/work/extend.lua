@@ -1,8 +1,8 @@
--- Extends leases. The new token is the old one plus the extension, and even, so a repeated call answers the
--- same; a stale token answers `lost`. Who holds the new tokens is noted, for those who look.
+-- Extends leases. The new token is the old one plus the extension, made even, so a repeated call answers
+-- the same. A stale token answers `lost`. The holder is noted under the new tokens.
 --
 -- KEYS  unack holders
--- ARGV  the holder's name, then id, token, extension in ms for each lease
+-- ARGV  the runner's name, then id, token, extension in ms for each lease
 -- Returns the new token, or lost, for each lease
 -- @include now
 -- @include number

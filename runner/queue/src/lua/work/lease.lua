@@ -1,7 +1,7 @@
--- Leases the jobs that have been due longest. The first `at once` of a call start at once, the others are leased
--- ahead, under another token; a suspect is not leased ahead but stays in ready. What was superseded by a
--- newer push, or has no payload, is withdrawn; what was not started within its ttl is buried. The same
--- call repeated before its token expires (its reply was lost) gets the same jobs again.
+-- Leases the jobs that have been due longest. The first `at once` of a call start at once; the others are
+-- leased ahead, under another token. A suspect is not leased ahead: it stays in ready. Jobs that were
+-- superseded or have no payload are removed; jobs that were not started within their ttl are buried.
+-- Repeating a call before its token expires (its reply was lost) returns the same jobs.
 --
 -- KEYS  ready unack pending jobs opts attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  n (1 to 1000), lease in ms, call id, payload bytes (0: any; one job is always leased), least
@@ -15,13 +15,15 @@
 -- @include now
 -- @include number
 -- @include option
--- @include rules
+-- @include limits
 -- @include failures
 -- @include wake
--- @include turns
+-- @include permits
 -- @include bury
 -- @include scores
 -- @include tokens
+
+-- 1. Parse.
 local n, lease_ms, call = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
 local bytes_max, min_age = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, 1e12)
 local expired_info, at_once = ARGV[6], read_whole(ARGV[7], 0, BATCH_MAX)
@@ -34,16 +36,16 @@ if not bytes_max or not min_age or not expired_info then
 end
 if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at once') end
 
--- When jobs fell due that were let through later than that.
+-- Replaces the admission time of jobs that hold a permit by their due time.
 local function true_dues(ids, dues)
-  if not gated then return end
+  if not has_permits then return end
   for i, turn in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
     if turn then dues[i] = string.sub(turn, 1, string.find(turn, ' ', 1, true) - 1) end
   end
 end
 
 local function is_expired(due, options)
-  local ttl = option(options, 'ttl_ms', 'number') or rules.ttl
+  local ttl = option(options, 'ttl_ms', 'number') or limits.ttl
   return ttl > 0 and tonumber(due) + ttl < now_ms
 end
 
@@ -52,9 +54,8 @@ local function is_suspect(attempts)
   return counted >= SUSPECT or crashes_in(counted) > 0
 end
 
--- Adds to `answer` those of `ids` that are to run, and returns those that are not: superseded ones,
--- ones without a payload, and, of jobs that a runner has not had yet, expired ones and suspects that would
--- not start at once.
+-- Adds to `answer` those of `ids` that will run. Returns the others: superseded ones, ones without a
+-- payload, expired ones that no runner has had, and suspects that would not start at once.
 local has_pending = redis.call('EXISTS', PENDING) == 1
 local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
 local width = is_bare and 3 or 5
@@ -64,7 +65,7 @@ local function sort_out(answer, ids, dues, had)
   local payloads = redis.call('HMGET', JOBS, unpack(ids))
   local options = not is_bare and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local attempts = not is_bare and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
-  local may_expire = not had and (rules.ttl > 0 or #options > 0)
+  local may_expire = not had and (limits.ttl > 0 or #options > 0)
   local last = #answer
   for i, id in ipairs(ids) do
     if newer[i] then
@@ -85,11 +86,12 @@ local function sort_out(answer, ids, dues, had)
   return superseded, missing, expired, kept, suspects
 end
 
-local function leave_turns(ids)
-  if not gated then return end
-  for _, id in ipairs(ids) do leave_turn(id) end
+local function return_permits(ids)
+  if not has_permits then return end
+  for _, id in ipairs(ids) do return_permit(id) end
 end
 
+-- A repeated call.
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 local held = redis.call('ZSCORE', HOLDERS, call)
 if held then
@@ -106,60 +108,65 @@ if held then
       if #superseded > 0 then
         redis.call('ZREM', UNACK, unpack(superseded))
         forget_failures(superseded)
-        leave_turns(superseded)
+        return_permits(superseded)
       end
     end
   end
-  if let_through > 0 then wake(now_ms) end
+  if admitted > 0 then wake(now_ms) end
   return answer
 end
 
-if rules.paused then return { 'paused' } end
+-- 2. Decide.
+if limits.paused then return { 'paused' } end
 if redis.call('EXISTS', READY) == 0 then return { 'empty', '' } end
 
--- How many jobs the rules of the topic let this call have.
+-- How many jobs the limits of the topic let this call have.
 local room = n
-if rules.max_running > 0 then
-  room = math.min(room, rules.max_running - redis.call('ZCARD', UNACK))
-  -- Whoever ends a lease then wakes the sleepers.
+if limits.max_running > 0 then
+  room = math.min(room, limits.max_running - redis.call('ZCARD', UNACK))
+  -- The end of a lease then wakes sleeping runners.
   if room < n then redis.call('HSET', META, 'waiting', 1) end
   if room < 1 then return { 'limited', '' } end
 end
--- The generic cell rate algorithm (ITU-T I.371), on Redis' clock: `tat` is when a job would be next at
--- an even pace, and may run ahead of the clock by a burst. A clock that was put back is not waited for.
+-- The generic cell rate algorithm (ITU-T I.371) on the clock of Redis. `tat` is when the next job would
+-- start at an even pace; it may run ahead of the clock by a burst. A clock that was set back delays
+-- nothing.
 local ahead_us, burst_us, wait_us = 0, 0, nil
-if rules.rate_us then
-  burst_us = rules.rate_us * rules.burst
-  ahead_us = math.max(0, math.min(rules.tat - now_us, burst_us))
-  local allowed = math.floor((burst_us - ahead_us) / rules.rate_us + 1e-9)
+if limits.rate_us then
+  burst_us = limits.rate_us * limits.burst
+  ahead_us = math.max(0, math.min(limits.tat - now_us, burst_us))
+  local allowed = math.floor((burst_us - ahead_us) / limits.rate_us + 1e-9)
   if allowed < room then
-    room, wait_us = allowed, rules.rate_us
+    room, wait_us = allowed, limits.rate_us
   end
   if room < 1 then
-    return { 'limited', whole(math.ceil((ahead_us + rules.rate_us - burst_us) / 1000)) }
+    return { 'limited', whole(math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)) }
   end
 end
 
 local newest = min_age > 0 and now_ms - min_age or DUE_MAX
--- The scores of each priority, highest first.
+-- The score range of each priority, highest first.
 local RANGES = {
   { '-inf', whole(newest - PRIORITY_STEP) },
   { '(' .. whole(-DUE_MAX), whole(newest) },
   { '(' .. whole(DUE_MAX), min_age > 0 and whole(newest + PRIORITY_STEP) or '+inf' },
 }
--- Of ten jobs six are high, three normal and one low, where all three wait.
+-- Of ten jobs, six are high, three normal and one low if all three wait.
 local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
 
--- The jobs to lease by their priorities, and their scores.
+-- Where the shares go on with the next call; nil without shares.
+local next_lane
+
+-- Selects jobs by priority; returns ids and scores.
 local function choose()
   local found, next_of = {}, { 1, 1, 1 }
   for class, range in ipairs(RANGES) do
     found[class] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
   end
-  local lane = rules.shares_out and (tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
+  local lane = limits.shares_out and (tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
   local ids, scores = {}, {}
   while #ids < room do
-    local class = rules.shares_out and SHARES[lane % #SHARES + 1] or 1
+    local class = limits.shares_out and SHARES[lane % #SHARES + 1] or 1
     if not found[class][next_of[class]] then
       class = found[1][next_of[1]] and 1 or found[2][next_of[2]] and 2 or 3
     end
@@ -169,7 +176,7 @@ local function choose()
     next_of[class] = at + 2
     lane = lane + 1
   end
-  if rules.shares_out and #ids > 0 then redis.call('HSET', META, 'lane', lane % #SHARES) end
+  if limits.shares_out then next_lane = lane % #SHARES end
   return ids, scores
 end
 
@@ -187,7 +194,7 @@ local function first_in_ready()
   end)
 end
 
--- When a job fell due, by its score; times up to the year 5138 have 14 digits.
+-- The due time behind a score; times up to the year 5138 have 14 digits.
 local function due_of(score)
   if #score <= 14 and string.byte(score) ~= 45 then return score end
   local number = tonumber(score)
@@ -196,7 +203,7 @@ local function due_of(score)
   return score
 end
 
-local by_rank = not rules.shares_out and min_age == 0
+local by_rank = not limits.shares_out and min_age == 0
 local found, scores
 if by_rank then
   found, scores = first_in_ready()
@@ -204,7 +211,7 @@ else
   found, scores = choose()
 end
 
--- When the first job is old enough that is too young now.
+-- When the first job reaches the minimum age.
 local function wait_for_age()
   local wait = ''
   for _, shift in ipairs({ -PRIORITY_STEP, 0, PRIORITY_STEP }) do
@@ -239,6 +246,8 @@ local answer = { 'ok', token, 0, 0, '', 0, 0, width }
 local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues, false)
 answer[6], answer[7] = math.min(at_once, #kept), #suspects
 
+-- 3. Write.
+if next_lane then redis.call('HSET', META, 'lane', next_lane) end
 if by_rank and #suspects == 0 then
   redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)
 else
@@ -251,7 +260,7 @@ else
   if #leaving > 0 then redis.call('ZREM', READY, unpack(leaving)) end
 end
 forget_failures(superseded)
-leave_turns(superseded)
+return_permits(superseded)
 if #expired > 0 then
   if expired_info ~= '' then bury(expired) end
   for _, death in ipairs(expired) do missing[#missing + 1] = death.id end
@@ -260,10 +269,10 @@ if #missing > 0 then
   forget_failures(missing)
   redis.call('HDEL', JOBS, unpack(missing))
   redis.call('HDEL', OPTS, unpack(missing))
-  leave_turns(missing)
+  return_permits(missing)
 end
 answer[3], answer[4] = #superseded + #missing - #expired, #expired
-if let_through > 0 then wake(now_ms) end
+if admitted > 0 then wake(now_ms) end
 
 if #kept > 0 then
   local to_unack = {}
@@ -271,7 +280,7 @@ if #kept > 0 then
     to_unack[2 * i - 1], to_unack[2 * i] = i <= at_once and token or token_ahead, id
   end
   if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #kept then
-    -- Somebody put a leased id into ready by hand: it is withdrawn, never leased twice.
+    -- A leased id was put into ready by hand: it is removed, never leased twice.
     local scores = redis.call('ZMSCORE', UNACK, unpack(kept))
     local own = { 'ok', token, answer[3], answer[4], '', 0, #suspects, width }
     for i = 1, #kept do
@@ -285,13 +294,13 @@ if #kept > 0 then
     answer = own
   end
   redis.call('ZADD', HOLDERS, token, call)
-  if rules.rate_us then
-    ahead_us = ahead_us + #kept * rules.rate_us
+  if limits.rate_us then
+    ahead_us = ahead_us + #kept * limits.rate_us
     redis.call('HSET', META, 'tat', whole(math.ceil(now_us + ahead_us)))
   end
 end
 if wait_us and #ids >= room then
-  wait = whole(math.max(0, math.ceil((ahead_us + rules.rate_us - burst_us) / 1000)))
+  wait = whole(math.max(0, math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)))
 end
 answer[5] = wait
 return answer

@@ -1,21 +1,23 @@
--- Moves what is due from retry and pending into ready, under its due time, and says what comes next.
--- A leased id stays in pending: it is the successor of the job that runs. Due times that are none go
--- to dead.
+-- Moves due jobs from retry and pending into ready, under their due time, and returns what comes next. A
+-- leased id stays in pending: it is the successor of the job that runs. Jobs with an invalid due time go to
+-- dead.
 --
--- What is moved leaves its old stage first: removing is allowed where Redis is out of memory, and
--- what a script has begun there it may finish. So a full Redis still drains.
+-- What moves leaves its old state first: removing is allowed when Redis is out of memory, and a script that
+-- has begun to write may finish. So a full Redis still drains.
 --
 -- KEYS  pending ready unack retry attempts errors meta jobs opts dead dead:jobs dead:opts dead:info blocked blocked:at turns turns:of
--- ARGV  n (1 to 1000), skip, what is done with a due time that is none (dead, discard)
+-- ARGV  n (1 to 1000), skip, what happens to jobs with an invalid due time (dead, discard)
 -- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in µs
 -- @include now
 -- @include number
--- @include rules
+-- @include limits
 -- @include failures
 -- @include ready
--- @include turns
+-- @include permits
 -- @include bury
 -- @include scores
+
+-- 1. Parse.
 local n, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
 
 if not n or not skip then
@@ -24,11 +26,13 @@ end
 if ARGV[3] ~= 'dead' and ARGV[3] ~= 'discard' then
   return refuse('promote puts bad due times to dead, or discards them')
 end
+-- 2. Decide and write, in three steps: invalid due times, then retry, then pending. A step reads what the
+-- one before has left, and each step reads everything it needs before it writes.
 local now = whole(now_ms)
 local moved, skipped, more, bad = 0, 0, 0, 0
 
--- Not a unix time in milliseconds: below, between and above what one can be. 0 means now. Each range
--- is looked at, however many the ones before it hold, so that none hides another.
+-- Buries jobs whose due time is not unix milliseconds: below, between or above the valid ranges; 0 means
+-- now. Each range is read even if the ones before it are full, so that none hides another.
 local function bury_bad_dues(from, to)
   local limit = math.max(1, n - bad)
   local found = redis.call('ZRANGEBYSCORE', PENDING, from, to, 'WITHSCORES', 'LIMIT', 0, limit)
@@ -56,14 +60,14 @@ local function bury_bad_dues(from, to)
   if ARGV[3] == 'dead' then bury(deaths) end
   redis.call('HDEL', JOBS, unpack(ids))
   redis.call('HDEL', OPTS, unpack(ids))
-  if gated then
-    for _, id in ipairs(ids) do leave_line(id) end
-    for _, id in ipairs(waiting) do leave_turn(id) end
+  if has_permits then
+    for _, id in ipairs(ids) do leave_queue(id) end
+    for _, id in ipairs(waiting) do return_permit(id) end
   end
   bad = bad + #ids
   if #ids == limit then more = 1 end
 end
--- The score at a rank, 0 being the first; nil in an empty stage.
+-- The score at a rank, from 0; nil if the state is empty.
 local function score_at(stage, rank)
   local found = redis.call('ZRANGE', stage, rank, rank, 'WITHSCORES')
   return tonumber(found[2] or ''), found[2]
@@ -77,13 +81,13 @@ if earliest and (earliest < DUE_MIN or score_at(PENDING, -1) > DUE_MAX) then
 end
 local retry_at, retry_text = score_at(RETRY, 0)
 
--- Puts due jobs into ready, ids and due times in the same order.
+-- Puts due jobs into ready; ids and due times have the same order.
 local function make_ready(ids, dues)
-  local has_options = gated or rules.per_key > 0 or redis.call('EXISTS', OPTS) == 1
+  local has_options = has_permits or limits.per_key > 0 or redis.call('EXISTS', OPTS) == 1
   local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local to_ready = {}
   for i, id in ipairs(ids) do
-    if gated or rules.per_key > 0 then
+    if has_permits or limits.per_key > 0 then
       admit(id, tonumber(dues[i]), options[i])
     else
       to_ready[2 * i - 1] = options[i] and ready_score(tonumber(dues[i]), options[i]) or dues[i]
@@ -93,7 +97,7 @@ local function make_ready(ids, dues)
   if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
 end
 
--- Up to `most` ids of a stage that are due, without the first of them, and their due times.
+-- Up to `most` due ids of a state, without the first of them, and their due times.
 local function due_in(stage, score, first, most)
   if not score or score > now_ms then return {} end
   local function read(...)
@@ -146,10 +150,10 @@ if #ids > 0 then
       retry_at, retry_text = score_at(RETRY, 0)
     end
     forget_failures(promoted)
-    if gated then
-      -- One that is superseded here may have come before there was a rule about keys.
+    if has_permits then
+      -- A superseded job may be older than the topic's limit on keys.
       redis.call('ZREM', READY, unpack(promoted))
-      for _, id in ipairs(promoted) do leave_line(id) end
+      for _, id in ipairs(promoted) do leave_queue(id) end
     end
     make_ready(promoted, due_of_promoted)
     moved = moved + #promoted
@@ -157,11 +161,12 @@ if #ids > 0 then
   if #ids == pending_max then more = 1 end
 end
 
+-- 3. Report what comes next.
 local next_due = ''
 local function consider(due)
   if due and (next_due == '' or tonumber(due) < tonumber(next_due)) then next_due = due end
 end
--- The first that is not due yet, and is a time; where none is due it is the first of all.
+-- The first valid time that is not due yet.
 local function look_ahead(stage, score, text, latest)
   if not score then return end
   if score <= now_ms then

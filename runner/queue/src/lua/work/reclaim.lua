@@ -1,19 +1,19 @@
--- Ends leases that have expired, oldest first: their runner died or was cut off. Of a job that started it
--- counts as a crash and not as a failure; too many crashes bury it. A job that was leased ahead, and may not have
--- started, becomes a suspect: the next lease hands it out only to start at once.
+-- Ends expired leases, oldest first: their runner died or was cut off. For a job that started, this counts
+-- as a crash, not as a failure; too many crashes bury it. A job that was leased ahead and may not have
+-- started becomes a suspect: the next lease returns it only to start at once.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of
--- ARGV  n (1 to 1000), crashes allowed (the job's own count goes before it), delay in ms, info of the
---       buried ('' forgets them instead)
+-- ARGV  n (1 to 1000), crashes allowed (the job's own option goes first), delay in ms, info of buried jobs
+--       ('' deletes them)
 -- Returns ms until the next lease expires or '', then id, word (retry, dead, discarded, superseded,
 --         cancelled)
 -- @include now
 -- @include number
 -- @include option
--- @include rules
+-- @include limits
 -- @include failures
 -- @include wake
--- @include turns
+-- @include permits
 -- @include bury
 -- @include tokens
 local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
@@ -39,7 +39,7 @@ local forgotten, finished, deaths = {}, {}, {}
 local to_retry, to_attempts = {}, {}
 local answer = { '' }
 
--- What becomes of a job whose runner died, and that has a payload and no successor.
+-- The result for a job that has a payload and no successor.
 local function crash(id, token)
   local attempts = failures_of(id)
   local function retry_with(counted)
@@ -86,12 +86,12 @@ if #finished > 0 then
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
 if #to_retry > 0 then redis.call('ZADD', RETRY, unpack(to_retry)) end
-if gated then
-  for _, id in ipairs(rules.relaxed and ids or forgotten) do leave_turn(id) end
+if has_permits then
+  for _, id in ipairs(limits.relaxed and ids or forgotten) do return_permit(id) end
 end
-if rules.waiting then redis.call('HDEL', META, 'waiting') end
-if rules.waiting or let_through > 0 then wake(now_ms) end
--- A lease call that has expired is a new call when it is repeated: nothing of it need be known.
+if limits.waiting then redis.call('HDEL', META, 'waiting') end
+if limits.waiting or admitted > 0 then wake(now_ms) end
+-- An expired lease call is a new call when it is repeated: it need not be remembered.
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 answer[1] = next_expiry()
 return answer

@@ -1,6 +1,6 @@
--- Ends leases by their verdicts. Each is fenced by its token; a stale one answers `lost` and changes
--- nothing. The whole batch is read and checked before the first write, and that one removes: it is
--- allowed where Redis is out of memory, so a full Redis still drains.
+-- Ends leases with verdicts. Each is fenced by its token; a stale one answers `lost` and changes nothing.
+-- The whole batch is read and checked before the first write, which removes: that is allowed when Redis is
+-- out of memory, so a full Redis still drains.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of unique outbox done done:jobs done:info done:result
 -- ARGV  for each job id, token, verdict, and then what it takes; but acks under one token that follow each
@@ -11,23 +11,25 @@
 --         nack     delay in ms, attempts in all (1 to 999999), info
 --         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
 --         drop     info
--- Returns for acks that stand together a word of a letter each (d: done, l: lost), for each other job one
---         of done, superseded, cancelled, released, retry, snoozed, dead, lost
+-- Returns a text with one letter for each job: d done, s superseded, c cancelled, r released, t retry,
+--         z snoozed, x dead, l lost
 -- @include now
 -- @include number
--- @include rules
+-- @include limits
 -- @include failures
 -- @include ready
 -- @include wake
--- @include turns
+-- @include permits
 -- @include bury
+
+-- 1. Parse: check every verdict before anything is written.
 local EXTRAS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
 local DELAY_MAX = 1e12
 
 local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
 
--- What is wrong with the verdict that begins at an argument, or nil; and how many arguments it has
--- beyond id, token and verdict.
+-- The fault of the verdict at an argument, or nil; and how many arguments it has after id, token and
+-- verdict.
 local function fault(at)
   local verdict = ARGV[at + 2] or ''
   local extras = EXTRAS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, BATCH_MAX)
@@ -52,7 +54,7 @@ local function fault(at)
   return nil, extras
 end
 
--- The verdicts in their order: acks that stand together, and single ones by their number.
+-- The verdicts in order: groups of acks, and single verdicts by their number.
 local entries, ids, starts = {}, {}, {}
 local at, count = 1, 0
 while at <= #ARGV do
@@ -70,10 +72,14 @@ while at <= #ARGV do
 end
 if count < 1 or count > BATCH_MAX then return refuse('settle takes 1 to 1000 jobs') end
 
+-- 2. Decide: read what the verdicts need, and collect the writes.
 local tokens = #ids > 0 and redis.call('ZMSCORE', UNACK, unpack(ids))
 local newer = #ids > 0 and redis.call('ZMSCORE', PENDING, unpack(ids))
 
-local words, seen = {}, {}
+local letters, seen = {}, {}
+local LETTERS = {
+  done = 'd', superseded = 's', cancelled = 'c', released = 'r', retry = 't', snoozed = 'z', dead = 'x',
+}
 local ended, forgotten, finished, deaths, leaving = {}, {}, {}, {}, {}
 local to_ready, to_retry, to_attempts, to_errors = {}, {}, {}, {}
 local to_unique, to_outbox = {}, {}
@@ -85,7 +91,7 @@ local function add(list, first, second)
   list[#list + 1] = second
 end
 
--- What an ack leaves behind.
+-- Keeps what an ack leaves.
 local function finish(i, id, at)
   local hold_ms, info, result, follow_ups = tonumber(ARGV[at + 3]), ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
   if hold_ms > 0 then add(to_unique, whole(now_ms + hold_ms), id) end
@@ -103,12 +109,12 @@ end
 
 local function retry_in(id, delay)
   add(to_retry, whole(now_ms + delay), id)
-  if rules.relaxed then leaving[#leaving + 1] = id end
+  if limits.relaxed then leaving[#leaving + 1] = id end
 end
 
--- A failed attempt, whose delay, attempts in all and info begin at an argument.
+-- A failed attempt; its delay, attempts and info begin at an argument.
 local function fail(id, verdict, at)
-  -- A job with a verdict has not killed its runner: it is a suspect no more.
+  -- A job with a verdict has not killed its runner: it is no longer a suspect.
   local failures = failures_of(id) % SUSPECT
   local dies = verdict == 'drop' or failures % CRASH + 1 >= tonumber(ARGV[at + 1])
   if not dies then
@@ -126,7 +132,7 @@ local function fail(id, verdict, at)
   return 'dead'
 end
 
--- What becomes of a job that did not end well, has a payload and no successor.
+-- The result for a job that did not succeed, has a payload and no successor.
 local function put_back(id, at)
   local verdict, delay = ARGV[at + 2], tonumber(ARGV[at + 3])
   if verdict == 'release' then
@@ -145,13 +151,13 @@ local function put_back(id, at)
   return 'snoozed'
 end
 
--- Which ids of acks that stand together are leased under their token. As long as not many others are, too,
--- reading whom the token holds is half the work of reading what holds each.
+-- The ids of a group of acks that are leased under its token. Unless the token holds many other ids,
+-- reading the ids of the token is half the work of reading the token of each id.
 local FEW = 4
 local function held_under(ack)
   local held = {}
   local asked = ack.last - ack.first + 1
-  -- A number with the same digits, or the scores are not to be asked by it.
+  -- Only if the token reads back as the same digits.
   local is_score = asked > FEW and #ack.token <= 16 and whole(tonumber(ack.token)) == ack.token
   if is_score and redis.call('ZCOUNT', UNACK, ack.token, ack.token) <= 2 * asked then
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, ack.token, ack.token)) do held[id] = true end
@@ -164,7 +170,7 @@ local function held_under(ack)
 end
 
 local function settle_acks(ack)
-  local held, letters = held_under(ack), {}
+  local held = held_under(ack)
   local are_few = ack.last - ack.first < FEW
   local successors = (are_few or redis.call('EXISTS', PENDING) == 1) and redis.call('ZMSCORE', PENDING, unpack(ARGV, ack.first, ack.last))
   for at = ack.first, ack.last do
@@ -174,21 +180,20 @@ local function settle_acks(ack)
       letters[#letters + 1] = 'd'
       ended[#ended + 1] = id
       forgotten[#forgotten + 1] = id
-      if gated then leaving[#leaving + 1] = id end
+      if has_permits then leaving[#leaving + 1] = id end
       if not (successors and successors[at - ack.first + 1]) then finished[#finished + 1] = id end
     else
       letters[#letters + 1] = 'l'
     end
   end
-  words[#words + 1] = table.concat(letters)
 end
 
--- A verdict that is no bare ack.
+-- A single verdict.
 local function settle_one(i)
   local id, at = ids[i], starts[i]
   local verdict, word = ARGV[at + 2], nil
   if seen[id] or tokens[i] ~= ARGV[at + 1] then
-    words[#words + 1] = 'lost'
+    letters[#letters + 1] = 'l'
     return
   end
   if verdict == 'finish' then
@@ -202,11 +207,11 @@ local function settle_one(i)
     word = put_back(id, at)
   end
   seen[id] = true
-  words[#words + 1] = word
+  letters[#letters + 1] = LETTERS[word]
   ended[#ended + 1] = id
   if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
     forgotten[#forgotten + 1] = id
-    if gated then leaving[#leaving + 1] = id end
+    if has_permits then leaving[#leaving + 1] = id end
     -- Payload and options of a superseded job are its successor's.
     if not newer[i] then finished[#finished + 1] = id end
   end
@@ -215,8 +220,9 @@ end
 for _, entry in ipairs(entries) do
   if type(entry) == 'table' then settle_acks(entry) else settle_one(entry) end
 end
-if #ended == 0 then return words end
+if #ended == 0 then return table.concat(letters) end
 
+-- 3. Write.
 redis.call('ZREM', UNACK, unpack(ended))
 bury(deaths)
 forget_failures(forgotten)
@@ -235,16 +241,16 @@ if #to_done > 0 then
   redis.call('HSET', DONE_INFO, unpack(to_done_info))
   if #to_done_jobs > 0 then redis.call('HSET', DONE_JOBS, unpack(to_done_jobs)) end
   if #to_done_result > 0 then redis.call('HSET', DONE_RESULT, unpack(to_done_result)) end
-  -- One done before under the same id may have had more.
+  -- An earlier done job of this id may have had more.
   if #without_payload > 0 then redis.call('HDEL', DONE_JOBS, unpack(without_payload)) end
   if #without_result > 0 then redis.call('HDEL', DONE_RESULT, unpack(without_result)) end
 end
-if gated then
-  for _, id in ipairs(leaving) do leave_turn(id) end
+if has_permits then
+  for _, id in ipairs(leaving) do return_permit(id) end
 end
-if rules.waiting then redis.call('HDEL', META, 'waiting') end
-if rules.waiting or let_through > 0 then wake(now_ms) end
--- The topic is empty: no reply of a lease call can be asked for again, and a late repetition of a
--- call would find nothing to lease.
+if limits.waiting then redis.call('HDEL', META, 'waiting') end
+if limits.waiting or admitted > 0 then wake(now_ms) end
+-- The topic is empty: no lease call can be repeated for a lost reply, and a late repetition finds nothing
+-- to lease.
 if redis.call('EXISTS', UNACK, READY, RETRY, PENDING) == 0 then redis.call('DEL', HOLDERS) end
-return words
+return table.concat(letters)

@@ -39,7 +39,7 @@ impl Queue {
         let set = Bytes::from(self.keys.topics_key());
         if let Some(of_type) = self.wrong_set().await? {
             let done = if repair { self.set_aside().await? } else { String::new() };
-            tell(None, FindingKind::WrongType, set, &format!("a {of_type}, and no set"), done);
+            tell(None, FindingKind::WrongType, set, &format!("a {of_type}, not a set"), done);
             if !repair {
                 return Ok(topics.into_iter().collect());
             }

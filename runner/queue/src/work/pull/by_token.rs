@@ -1,5 +1,5 @@
-//! Settling and extending for somebody who has a lease's id and token as text, and nothing else. A
-//! token that is no longer the lease's is answered as lost, and changes nothing.
+//! Settles and extends a lease by its id and token as text. A stale token answers `lost` and changes
+//! nothing.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::work::lease::{Lease, Token};
 use crate::work::settle::{Settled, Verdict};
 use crate::work::turn::{Extension, Turn};
 
-/// Tokens are times in µs that a double holds exactly.
+/// The largest token: an integer that a double holds exactly.
 const TOKEN_MAX: u64 = 1 << 53;
 
-/// A text that no lease has as its token.
+/// A text that is not a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no token of a lease; it is the number that came with the job")]
+#[error("{0:?} is not a lease token; it is the number that came with the job")]
 pub struct TokenError(String);
 
 impl FromStr for Token {
@@ -37,23 +37,23 @@ impl FromStr for Token {
     }
 }
 
-/// What must be known of a leased job to settle it: its own options, and how often it was tried.
+/// What must be known of a leased job to judge it: its options, and how often it was tried.
 #[derive(Debug, Clone)]
 pub struct LeasedJob {
     /// The token of its lease.
     pub token: Token,
-    /// The job's own options, or why they cannot be read.
+    /// Its own options, or why they are invalid.
     pub options: Result<Options, String>,
     /// Attempts that have failed so far.
     pub failures: u32,
-    /// Runs that ended with the runner's death, or a lost lease.
+    /// Runs that ended with the death of the runner or a lost lease.
     pub crashes: u32,
-    /// Times it was put off.
+    /// Times it was snoozed.
     pub snoozes: u32,
 }
 
 impl Queue {
-    /// The lease of a job; none if nobody has it. O(log n).
+    /// A leased job; none if it is not leased. O(log n).
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -92,12 +92,12 @@ impl Queue {
         }))
     }
 
-    /// Ends a lease with a verdict. A released job without a delay is due again at the time it was due
-    /// if it has a key, and else from now on: nothing keeps its due time while it is leased.
+    /// Ends a lease with a verdict. A released job without a delay gets its old due time if it has a
+    /// key, else the current time: Redis does not store the due time of a leased job.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused. Where it gave none, the verdict may have been
-    /// carried out: repeating it then answers [`Settled::Lost`].
+    /// [`QueueError`] if Redis gave no answer or refused. Without an answer the verdict may have been
+    /// carried out: repeating the call then answers [`Settled::Lost`].
     pub async fn settle_one(
         &self,
         topic: &TopicName,
@@ -126,11 +126,11 @@ impl Queue {
         word.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
     }
 
-    /// Extends a lease by 1 ms to one day, under the name of who does (1 to 128 visible ASCII
-    /// characters). Answers the new token, or none if the lease is lost; repeating it is harmless.
+    /// Extends a lease by 1 ms to one day, for a consumer (1 to 128 visible ASCII characters).
+    /// Returns the new token, or none if the lease is lost. Safe to repeat.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused, or the name is none.
+    /// [`QueueError`] if Redis gave no answer or refused, or the name is invalid.
     pub async fn extend_one(
         &self,
         topic: &TopicName,
@@ -148,7 +148,7 @@ impl Queue {
         answer.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
     }
 
-    /// The shard in which an id is leased: under this token if there is one, else under any.
+    /// The shard in which an id is leased: under this token if any, else under any token.
     async fn shard_of_lease(
         &self,
         topic: &TopicName,
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(token, Token::expiring_at_us(1_763_740_800_000_123));
         for text in ["", "-1", "+1", "1.5", "lost", "99999999999999999999", "9007199254740993"] {
             let error = text.parse::<Token>().unwrap_err();
-            assert!(error.to_string().contains("no token"), "{text}: {error}");
+            assert!(error.to_string().contains("not a lease token"), "{text}: {error}");
         }
     }
 }

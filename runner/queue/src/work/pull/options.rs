@@ -1,9 +1,9 @@
-//! What a pull consumer wants, checked once: what is out of range is refused by name.
+//! Options of a pull. The constructor checks their ranges.
 
 use std::time::Duration;
 
 use crate::wire::constants::BATCH_MAX;
-use crate::work::lease::{Lease, LeaseCall};
+use crate::work::lease::{EXPIRED_INFO, Lease, LeaseCall};
 
 /// The longest name of a consumer, in bytes.
 const NAME_MAX: usize = 128;
@@ -12,16 +12,16 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The shortest and the longest lease.
 const LEASE_MIN: Duration = Duration::from_millis(1);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How soon pushes by plain commands are found, where nothing else is said.
+/// The default interval of the poll, which finds pushes by plain commands.
 const POLL: Duration = Duration::from_secs(1);
-/// The least poll: it bounds what an idle pull costs.
+/// The shortest poll interval: it bounds the cost of an idle pull.
 const POLL_MIN: Duration = Duration::from_millis(10);
-/// Crashes allowed to a job, where nothing else is said.
+/// The default of `max_crashes`.
 const CRASHES_MAX: u32 = 3;
 
 const CRASHED_INFO: &str = r#"{"class":"crashed","reason":"those who pulled it died, or lost the lease, as often as max_crashes allows"}"#;
 
-/// A wish for jobs, with a wait.
+/// What a pull asks for.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
     consumer: String,
@@ -29,26 +29,27 @@ pub struct PullOptions {
     lease: Duration,
     wait: Duration,
     poll: Duration,
-    /// Payload bytes wanted at most; one job is always given. None is as many as there are.
+    /// Payload bytes at most, but at least one job; unbounded by default.
     pub bytes_max: Option<u64>,
     /// How long the jobs must have been due.
     pub min_age: Duration,
-    /// Crashes after which a job is buried whose lease has expired; its own option goes before.
+    /// Crashes after which a job is buried; the job's own option goes first.
     pub max_crashes: u32,
-    /// What such a job keeps, as JSON; empty forgets it.
-    pub crashed_info: String,
-    /// What a job keeps that was not started within its ttl, as JSON; none is the usual, empty forgets.
+    /// What a job keeps that crashed too often, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes
+    /// it.
+    pub crashed_info: Option<String>,
+    /// What a job keeps that was not started within its ttl, as JSON; none deletes it.
     pub expired_info: Option<String>,
-    /// Whether jobs with a due time that is none are forgotten; else they are buried.
+    /// Deletes jobs with an invalid due time; else they are buried.
     pub discards_bad_dues: bool,
 }
 
-/// Why a wish makes no sense.
+/// An option out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PullOptionsError {
     /// The consumer's name.
     #[error(
-        "{0:?} is no name of a consumer; allowed are 1 to 128 visible ASCII characters, no spaces"
+        "{0:?} is not a consumer name; allowed are 1 to 128 visible ASCII characters, no spaces"
     )]
     Consumer(String),
     /// The number of jobs.
@@ -63,9 +64,9 @@ pub enum PullOptionsError {
 }
 
 impl PullOptions {
-    /// A wish for up to `jobs` (1 to 1000), each held for `lease` (1 ms to one day), that waits for up
-    /// to `wait` (60 s at most) if none is due. The consumer's name (1 to 128 visible ASCII characters)
-    /// says later who holds a job.
+    /// Asks for up to `jobs` (1 to 1,000), each leased for `lease` (1 ms to one day). If no job is due,
+    /// waits for up to `wait` (at most 60 s). The consumer's name (1 to 128 visible ASCII characters)
+    /// is stored with its leases.
     ///
     /// # Errors
     /// [`PullOptionsError`] if one of them is out of range.
@@ -94,13 +95,14 @@ impl PullOptions {
             bytes_max: None,
             min_age: Duration::ZERO,
             max_crashes: CRASHES_MAX,
-            crashed_info: CRASHED_INFO.to_owned(),
-            expired_info: None,
+            crashed_info: Some(CRASHED_INFO.to_owned()),
+            expired_info: Some(EXPIRED_INFO.to_owned()),
             discards_bad_dues: false,
         })
     }
 
-    /// How soon pushes by plain commands are found, 10 ms or more; one second if this is not called.
+    /// Sets the poll interval, at least 10 ms; the default is 1 s. It bounds how late pushes by plain
+    /// commands are found.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll.max(POLL_MIN);
@@ -116,8 +118,8 @@ impl PullOptions {
         self.poll
     }
 
-    /// A call, under a name that no other has, for what is wanted beside these jobs; none if they are
-    /// enough. Bytes are counted by the script, so a wish that bounds them asks one shard only.
+    /// A lease call with a new name for what is missing next to these jobs; none if they are enough.
+    /// The script counts bytes, so a pull with a bound on bytes asks one shard only.
     pub(super) fn call_beside(&self, leases: &[Lease]) -> Option<LeaseCall> {
         if leases.len() >= self.jobs || (self.bytes_max.is_some() && !leases.is_empty()) {
             return None;
@@ -126,17 +128,15 @@ impl PullOptions {
         let mut call = LeaseCall::new(self.jobs - leases.len(), self.lease, call_id);
         call.bytes_max = self.bytes_max;
         call.min_age = self.min_age;
-        if let Some(info) = &self.expired_info {
-            call.expired_info.clone_from(info);
-        }
+        call.expired_info.clone_from(&self.expired_info);
         Some(call)
     }
 }
 
-/// Whether a consumer may have this name: 1 to 128 visible ASCII characters.
+/// Checks a consumer's name: 1 to 128 visible ASCII characters.
 ///
 /// # Errors
-/// [`PullOptionsError::Consumer`], if not.
+/// [`PullOptionsError::Consumer`] if it is invalid.
 pub fn check_consumer(name: &str) -> Result<(), PullOptionsError> {
     let is_visible = name.chars().all(|c| c.is_ascii_graphic());
     if name.is_empty() || name.len() > NAME_MAX || !is_visible {

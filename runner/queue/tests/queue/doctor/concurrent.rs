@@ -1,5 +1,6 @@
-//! The doctor beside producers and runners: it takes nothing whole for broken.
+//! The doctor next to producers and runners: it changes nothing that is valid.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ fn some_job() -> NewJob {
     NewJob { due, options, ..job(&name) }
 }
 
-/// Does what producers and runners do, in any order, until it is told to end.
+/// Does what producers and runners do, in any order, until the test ends.
 async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &AtomicBool) {
     let mut held = Vec::new();
     let mut calls = 0;
@@ -46,7 +47,7 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
                     reclaim: Some(ReclaimRule {
                         max_crashes: 9,
                         delay: Duration::from_millis(5),
-                        info: r#"{"class":"crashed"}"#,
+                        info: Some(r#"{"class":"crashed"}"#),
                     }),
                     promote: Some(Promotion { jobs: 1_000, skip: 0, discards_bad: false }),
                     lease: Some(&call),
@@ -90,8 +91,13 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
 async fn beside_those_who_work_it_finds_nothing() {
     const ROUNDS: usize = 60;
     for rules in [
-        Limits { per_key: 1, priorities: true, ..Limits::default() },
-        Limits { per_key: 2, relaxed: true, max_running: 20, ..Limits::default() },
+        Limits { per_key: NonZero::new(1), priorities: true, ..Limits::default() },
+        Limits {
+            per_key: NonZero::new(2),
+            relaxed: true,
+            max_running: NonZero::new(20),
+            ..Limits::default()
+        },
     ] {
         let fixture = Fixture::new().await;
         fixture.queue.configure(&fixture.topic, &rules).await.unwrap();

@@ -58,7 +58,7 @@ const FAULTS: &[Fault] = &[
     fault("tried again never", &[("ZADD", "retry", &["+inf", "retry"])], &[(Kind::BadDue, "retry")]),
     fault("ready in seconds", &[("ZADD", "ready", &["1763740800", "ready"])], &[(Kind::BadScore, "ready")]),
     fault("ready at no time", &[("ZADD", "ready", &["-inf", "low"])], &[(Kind::BadScore, "low")]),
-    fault("leased for ever", &[("ZADD", "unack", &["9000000000000000000", "leased"])], &[(Kind::BadScore, "leased")]),
+    fault("leased without end", &[("ZADD", "unack", &["9000000000000000000", "leased"])], &[(Kind::BadScore, "leased")]),
     fault("dead at no time", &[("ZADD", "dead", &["1763740800", "dead"])], &[(Kind::BadScore, "dead")]),
     fault("done at no time", &[("ZADD", "done", &["+inf", "done"])], &[(Kind::BadScore, "done")]),
 
@@ -70,27 +70,27 @@ const FAULTS: &[Fault] = &[
 
     fault("superseded in two stages", &[("ZADD", "retry", &["1763740800000", "superseded"])], &[]),
 
-    fault("held for ever", &[("ZADD", "unique", &["9000000000000000", "done"])], &[(Kind::BadScore, "done")]),
+    fault("reserved without end", &[("ZADD", "unique", &["9000000000000000", "done"])], &[(Kind::BadScore, "done")]),
     fault("options of nothing", &[("HSET", "opts", &["x", "{}"])], &[(Kind::StrayOptions, "x")]),
     fault("attempts of nothing", &[("HSET", "attempts", &["x", "1"])], &[(Kind::StrayAttempts, "x")]),
     fault("attempts of a pending one", &[("HSET", "attempts", &["pending", "1"])], &[(Kind::StrayAttempts, "pending")]),
-    fault("attempts that are none", &[("HSET", "attempts", &["retry", "one"])], &[(Kind::StrayAttempts, "retry")]),
+    fault("invalid attempts", &[("HSET", "attempts", &["retry", "one"])], &[(Kind::StrayAttempts, "retry")]),
     fault("an error of nothing", &[("HSET", "errors", &["x", "{}"])], &[(Kind::StrayAttempts, "x")]),
 
     fault("a turn of nothing", &[("HSET", "turns:of", &["x", "1763740800000 z"])],
         &[(Kind::StrayTurn, "x"), (Kind::WrongTurns, "z")])
         .repaired(&[(Kind::StrayTurn, "x")]),
-    fault("a turn that is none", &[("HSET", "turns:of", &["x", "soon"])], &[(Kind::StrayTurn, "x")]),
-    fault("turns that nobody holds", &[("HSET", "turns", &["z", "1"])], &[(Kind::WrongTurns, "z")]),
+    fault("an invalid permit", &[("HSET", "turns:of", &["x", "soon"])], &[(Kind::StrayTurn, "x")]),
+    fault("permits that no job holds", &[("HSET", "turns", &["z", "1"])], &[(Kind::WrongTurns, "z")]),
     fault("too many turns", &[("HSET", "turns", &["a", "7"])], &[(Kind::WrongTurns, "a")]),
     fault("turns that are no number", &[("HSET", "turns", &["c", "x"])], &[(Kind::WrongTurns, "c")]),
-    fault("turns that nobody counts", &[("HDEL", "turns", &["c"])], &[(Kind::WrongTurns, "c")]),
-    fault("a line that nobody moves",
+    fault("permits that are not counted", &[("HDEL", "turns", &["c"])], &[(Kind::WrongTurns, "c")]),
+    fault("a queue that nothing advances",
         &[("ZREM", "ready", &["first"]), ("HDEL", "jobs", &["first"]), ("HDEL", "opts", &["first"]),
           ("DEL", "turns", &[]), ("DEL", "turns:of", &[])],
         &[(Kind::StuckLine, "second"), (Kind::StuckLine, "third")])
         .repaired(&[(Kind::StuckLine, "second")]),
-    fault("a line behind turns that nobody holds",
+    fault("a queue behind permits that no job holds",
         &[("ZREM", "ready", &["first"]), ("HDEL", "jobs", &["first"]), ("HDEL", "opts", &["first"]),
           ("HDEL", "turns:of", &["first"])],
         &[(Kind::WrongTurns, "a")]),
@@ -119,7 +119,7 @@ const FAULTS: &[Fault] = &[
     fault("a value kept beyond all times",
         &[("HSET", "kv", &["x", "v"]), ("HSET", "meta", &["kv_bytes", "2"]), ("ZADD", "kv:at", &["9e15", "x"])],
         &[(Kind::BadScore, "x")]),
-    fault("bytes that nobody counted", &[("HSET", "kv", &["x", "v"])], &[(Kind::WrongBytes, "kv_bytes")]),
+    fault("bytes that are not counted", &[("HSET", "kv", &["x", "v"])], &[(Kind::WrongBytes, "kv_bytes")]),
     fault("bytes of nothing", &[("HSET", "meta", &["kv_bytes", "7"])], &[(Kind::WrongBytes, "kv_bytes")]),
 
     fault("no follow-ups", &[("HSET", "outbox", &["1763740800000000:x", "soon"])],

@@ -14,11 +14,7 @@ impl Ledger {
     pub(super) fn settled(&mut self, claim: &Claim, verdict: &Verdict, word: Settled) {
         let (earliest, relaxed) = (self.clock.0, self.promises.rules.relaxed);
         let life = self.life(&claim.id);
-        if let (Verdict::Finish(finish), Settled::Done) = (verdict, word)
-            && !finish.unique_for.is_zero()
-        {
-            life.held_until = earliest + finish.unique_for.as_millis() as f64;
-        }
+        life.reserve(verdict, word, earliest);
         let holds = life.running.as_ref().is_some_and(|(token, ..)| *token == claim.token_us);
         assert_eq!(word != Settled::Lost, holds, "{}: {word:?}", claim.id);
         let Some((_, mut job, gone)) = life.running.take_if(|_| holds) else { return };
@@ -111,6 +107,17 @@ impl Ledger {
                 assert!(life.waiting.replace(job).is_none(), "{id}");
             }
             _ => panic!("{id}: reclaimed as {word:?}"),
+        }
+    }
+}
+
+impl Life {
+    /// Reserves the id of a job that was finished.
+    fn reserve(&mut self, verdict: &Verdict, word: Settled, earliest: f64) {
+        if let (Verdict::Finish(finish), Settled::Done) = (verdict, word)
+            && !finish.unique_for.is_zero()
+        {
+            self.held_until = earliest + finish.unique_for.as_millis() as f64;
         }
     }
 }

@@ -2,6 +2,7 @@
 //! span of time may run.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::JobId;
@@ -27,10 +28,11 @@ impl Promises {
         self.rules = rules.clone();
     }
 
-    /// Jobs of one key run one at a time, or as many as the rules say; one that is to be tried again
-    /// counts among them, unless the order is relaxed.
+    /// Jobs of one key run one at a time, or as many as the limits say; a job in retry counts, unless
+    /// the order is relaxed.
     pub(super) fn turn_is_free(&self, lives: &BTreeMap<JobId, Life>, key: Option<&str>) {
-        let (Some(key), most @ 1..) = (key, self.rules.per_key as usize) else { return };
+        let (Some(key), Some(most)) = (key, self.rules.per_key) else { return };
+        let most = most.get() as usize;
         let takes_turn = |life: &Life| {
             let running = life.running.as_ref().map(|(_, job, _)| job);
             let waiting = life.waiting.as_ref().filter(|job| job.has_turn);
@@ -47,7 +49,10 @@ impl Promises {
         key: Option<&str>,
         arrived: Option<u64>,
     ) {
-        let (Some(key), Some(arrived), 1) = (key, arrived, self.rules.per_key) else { return };
+        let (Some(key), Some(arrived)) = (key, arrived) else { return };
+        if self.rules.per_key != Some(NonZero::<u32>::MIN) {
+            return;
+        }
         let waiting = lives.values().filter_map(|life| life.waiting.as_ref());
         let before =
             |job: &&Job| job.key() == Some(key) && job.arrived.is_some_and(|a| a < arrived);
@@ -60,14 +65,18 @@ impl Promises {
         if at_us.is_empty() {
             return;
         }
-        let most = self.rules.max_running as usize;
-        assert!(most == 0 || running <= most, "{running} jobs run at once");
+        let most = self.rules.max_running;
+        assert!(
+            most.is_none_or(|most| running <= most.get() as usize),
+            "{running} jobs run at once"
+        );
         let Some(rate) = self.rules.rate else { return };
         self.starts.extend(at_us);
         let last = self.starts[self.starts.len() - 1];
         for (i, first) in self.starts.iter().enumerate() {
             let count = (self.starts.len() - i) as f64;
-            let allowed = (last - first) / rate.interval_us() + f64::from(self.rules.burst);
+            let allowed = (last - first) / rate.interval_us()
+                + f64::from(self.rules.burst.map_or(1, NonZero::get));
             assert!(count <= allowed + 1e-6, "{count} jobs started where {allowed} may");
         }
     }

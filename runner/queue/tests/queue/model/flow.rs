@@ -12,17 +12,18 @@ use crate::step::{Reply, TickStep};
 
 impl Model {
     pub(super) fn configure(&mut self, rules: &Limits) -> Reply {
-        let number = |number: u64| (number > 0).then(|| number.to_string());
         let interval = rules.rate.map(|rate| format!("{:.6}", rate.interval_us()));
-        let burst = rules.rate.map(|_| rules.burst.to_string());
+        let burst = rules
+            .rate
+            .map(|_| rules.burst.map_or_else(|| "1".to_owned(), |burst| burst.to_string()));
         let fields = [
-            ("per_key", number(rules.per_key.into())),
+            ("per_key", rules.per_key.map(|n| n.to_string())),
             ("order", rules.relaxed.then(|| "relaxed".to_owned())),
-            ("max_pending", number(rules.max_pending)),
-            ("max_running", number(rules.max_running.into())),
+            ("max_pending", rules.max_pending.map(|n| n.to_string())),
+            ("max_running", rules.max_running.map(|n| n.to_string())),
             ("rate", interval),
             ("burst", burst),
-            ("ttl", number(rules.ttl.as_millis() as u64)),
+            ("ttl", rules.ttl.map(|ttl| ttl.as_millis().to_string())),
             ("priorities", rules.priorities.then(|| "1".to_owned())),
         ];
         let before = self.state.meta.clone();

@@ -115,7 +115,7 @@ impl Model {
                 self.leave_turn(&id);
                 granted.withdrawn += 1;
             } else if self.is_expired(&id, due) {
-                self.expire(&id, &call.expired_info);
+                self.expire(&id, call.expired_info.as_deref().unwrap_or_default());
                 granted.expired += 1;
             } else {
                 let token_us = if starts { token_us } else { token_us + 1 };

@@ -1,11 +1,12 @@
 //! Settling and extending with nothing but the id and the token.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_queue::{IfExists, JobState, Limits, Settled, Token, Verdict};
 
-use super::{glance, ids, pull, until_subscribed, wish};
+use super::{glance, ids, options, pull, until_subscribed};
 use crate::fixture::{BACKOFF, Fixture, id, job, nack, release};
 
 #[tokio::test]
@@ -24,8 +25,8 @@ async fn whoever_has_id_and_token_can_settle() {
         let token: Token = lease.token.expires_at_us().to_string().parse().unwrap();
         let held = queue.leased_job(topic, &lease.id).await.unwrap().unwrap();
         assert_eq!((&held.token, held.failures, held.crashes), (&token, 0, 0));
-        let said = queue.settle_one(topic, &lease.id, &token, verdict.clone()).await.unwrap();
-        assert_eq!(said, word, "{name}");
+        let settled = queue.settle_one(topic, &lease.id, &token, verdict.clone()).await.unwrap();
+        assert_eq!(settled, word, "{name}");
         let again = queue.settle_one(topic, &lease.id, &token, verdict).await.unwrap();
         assert_eq!(again, Settled::Lost, "{name}");
         assert!(queue.leased_job(topic, &lease.id).await.unwrap().is_none());
@@ -81,7 +82,7 @@ async fn a_lease_is_extended_by_its_token_under_a_name() {
 async fn the_jobs_of_all_shards_are_pulled_and_settled() {
     let fixture = Fixture::new().await;
     let (queue, topic) = (&fixture.queue, &fixture.topic);
-    queue.configure(topic, &Limits { shards: 4, ..Limits::default() }).await.unwrap();
+    queue.configure(topic, &Limits { shards: NonZero::new(4), ..Limits::default() }).await.unwrap();
     let jobs: Vec<_> = (0..60).map(|n| job(&format!("job-{n}"))).collect();
     fixture.push_many(&jobs, IfExists::Reject).await;
     let leases = pull(&fixture, &glance(1_000)).await.leases;
@@ -99,13 +100,13 @@ async fn the_jobs_of_all_shards_are_pulled_and_settled() {
     }
     assert_eq!(ids(&fixture, &glance(1)).await, [""; 0]);
 
-    // A wish is counted over all of them, and a push to any of them wakes.
+    // A options is counted over all of them, and a push to any of them wakes.
     fixture.push_many(&jobs, IfExists::Reject).await;
     assert_eq!(ids(&fixture, &glance(7)).await.len(), 7);
     assert_eq!(ids(&fixture, &glance(1_000)).await.len(), 53);
     for name in ["a", "b", "c", "d", "e"] {
-        let (wish, fresh) = (wish(1), job(name));
-        let (pulled, ()) = tokio::join!(pull(&fixture, &wish), async {
+        let (options, fresh) = (options(1), job(name));
+        let (pulled, ()) = tokio::join!(pull(&fixture, &options), async {
             until_subscribed(&fixture).await;
             fixture.push_job(fresh, IfExists::Reject).await;
         });

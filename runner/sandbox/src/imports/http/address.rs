@@ -1,18 +1,20 @@
-//! Which addresses lie on the open internet. An address that another one hides in (IPv4 in IPv6, tunnels,
-//! translators) is as public as the one that packets end up at.
+//! The SSRF check: which IP addresses a handler may connect to.
+//!
+//! An address that contains another one (IPv4 in IPv6, tunnels, translators) is as public as the address
+//! that its packets finally reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Whether an address may be dialled: it is public, or one of those that are granted although they are not.
-pub(super) fn may_dial(address: IpAddr, private: &[IpNet]) -> bool {
+/// Whether the host may connect to an address: it is public, or a private one that is granted.
+pub(super) fn may_connect(address: IpAddr, private: &[IpNet]) -> bool {
     let plain = address.to_canonical();
     is_public(address)
         || private.iter().any(|range| range.contains(&plain) || range.contains(&address))
 }
 
-/// Whether packets to this address leave for the open internet, as far as it tells itself.
+/// Whether packets to this address go to the public internet, as far as the address itself shows.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -25,12 +27,12 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let special = match a {
         // This network, private, loopback, multicast, reserved and broadcast.
         0 | 10 | 127 | 224..=255 => true,
-        // Shared by carriers and their customers.
+        // Carrier-grade NAT.
         100 => (64..128).contains(&b),
-        // Link-local: metadata services of clouds live here.
+        // Link-local, with the metadata services of clouds.
         169 => b == 254,
         172 => (16..32).contains(&b),
-        // Protocol assignments, documentation, the anycast of 6to4, private.
+        // Protocol assignments, documentation, the anycast address of 6to4, private.
         192 => (b == 0 && (c == 0 || c == 2)) || (b == 88 && c == 99) || b == 168,
         // Benchmarks, documentation.
         198 => b == 18 || b == 19 || (b == 51 && c == 100),
@@ -43,9 +45,9 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, c, d, e, f, g, h] = address.segments();
     match (a, b) {
-        // Mapped (::ffff:a.b.c.d) is the IPv4 address itself.
+        // A mapped address (::ffff:a.b.c.d) is the IPv4 address itself.
         (0, 0) if (c, d, e, f) == (0, 0, 0, 0xffff) => is_public_v4(v4(g, h)),
-        // NAT64 reaches an IPv4 address; its private use (64:ff9b:1::/48) whatever its owner likes.
+        // NAT64 reaches an IPv4 address. Its local-use prefix (64:ff9b:1::/48) may reach any network.
         (0x64, 0xff9b) => (c, d, e, f) == (0, 0, 0, 0) && is_public_v4(v4(g, h)),
         // 6to4 reaches an IPv4 address.
         (0x2002, _) => is_public_v4(v4(b, c)),
@@ -54,9 +56,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         // Documentation.
         (0x2001, 0xdb8) => false,
         (0x3fff, 0..=0xfff) => false,
-        // All other unicast of the internet is in 2000::/3. Outside of it lie the unspecified address,
-        // loopback, IPv4-compatible and translated ones, discard, unique local, link-local, site-local,
-        // multicast, and what nobody has been given yet.
+        // All other public unicast addresses are in 2000::/3. Outside of it are the unspecified address,
+        // loopback, IPv4-compatible and translated addresses, discard, unique local, link-local,
+        // site-local, multicast and unassigned ranges.
         _ => a & 0xe000 == 0x2000,
     }
 }
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_another_is_looked_at() {
+    fn an_address_inside_another_is_checked() {
         for (inner, is_open) in [
             ("127.0.0.1", false),
             ("10.1.2.3", false),
@@ -201,21 +203,21 @@ mod tests {
 
     fn may(address: &str, private: &[&str]) -> bool {
         let private: Vec<IpNet> = private.iter().map(|range| range.parse().unwrap()).collect();
-        may_dial(address.parse().unwrap(), &private)
+        may_connect(address.parse().unwrap(), &private)
     }
 
     #[test]
-    fn a_range_grants_its_addresses_and_no_others() {
+    fn a_private_range_grants_only_its_own_addresses() {
         assert!(may("8.8.8.8", &[]));
         assert!(!may("10.0.0.1", &[]));
         assert!(may("10.0.0.1", &["10.0.0.0/30"]));
         assert!(!may("10.0.0.4", &["10.0.0.0/30"]));
         assert!(may("fd00::1", &["fd00::/8"]));
         assert!(!may("fe80::1", &["fd00::/8", "10.0.0.0/8"]));
-        // The same address, written in another way.
+        // The same address in another notation.
         assert!(may("::ffff:10.0.0.1", &["10.0.0.0/8"]));
         assert!(!may("::ffff:127.0.0.1", &["10.0.0.0/8"]));
-        // What a translator makes of it is not ours to know.
+        // The destination behind a translator is unknown, so a grant does not cover it.
         assert!(!may("64:ff9b::10.0.0.1", &["10.0.0.0/8"]));
     }
 }

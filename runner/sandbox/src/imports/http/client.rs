@@ -1,178 +1,184 @@
-//! The client behind `http_send`: it sends what a grant covers, to addresses that the grant lets be dialled,
-//! and takes no more in than the grant allows. It works on a runtime of its own choice, so that a guest that
-//! computes delays no socket, and it stops as soon as nobody waits for the answer.
+//! The client behind `http_send`.
+//!
+//! It sends only what a grant covers, connects only to addresses that the grant allows, and reads no more
+//! than the grant's limits. It runs on its own runtime, so a guest that computes delays no socket. It stops
+//! as soon as the guest no longer waits for the response.
 
 use std::error::Error as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::Client;
 use rustls::pki_types::CertificateDer;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use url::Url;
+use url::{Host, Url};
 
+use super::address::may_connect;
 use super::error::HttpError;
-use super::grant::HttpGrant;
 use super::headers;
-use super::pool::Pool;
+use super::pool::ClientPool;
 use super::request::Request;
 use super::resolver::{LookupError, Names};
 use super::response::Response;
-use super::trust::Trust;
-use crate::memory_budget::Share;
+use super::tls::TrustedRoots;
+use crate::grants::HttpGrant;
+use crate::memory_budget::MemoryReservation;
 
-/// What hyper says of a head that does not end, or has too many headers; it has no other sign of it.
+/// The text of hyper for a head that is too long or has too many headers. The error has no other mark.
 const HEAD_TOO_LARGE: &str = "message head is too large";
-/// Statuses that HTTP has.
+/// The statuses of HTTP.
 const STATUSES: std::ops::Range<u16> = 100..600;
 
-/// Sends requests for all handlers of a daemon. Clones are the same client.
+/// Sends requests of all handlers of a daemon. Clones are the same client.
 #[derive(Clone)]
-pub struct HttpClient(Arc<Inner>);
+pub struct HttpClient(Arc<SharedClient>);
 
-struct Inner {
+struct SharedClient {
     runtime: Handle,
-    pool: Pool,
+    pool: ClientPool,
 }
 
-/// Where a client looks names up and whom it trusts. The default is the system's ways.
+/// How a client resolves names, and which certificates it trusts. The default is the system's configuration.
 #[derive(Debug, Clone, Default)]
 pub struct HttpConfig {
-    /// Name servers to ask, and nobody else. Without any, those of the system, after its file of hosts.
+    /// The only name servers to use. If empty, the system's hosts file and name servers.
     pub name_servers: Vec<SocketAddr>,
-    /// Roots that certificates must lead to. Without any, those of the system, or, where it has none, those
-    /// that the daemon was built with.
+    /// The trusted root certificates. If empty, those of the system, or the compiled-in ones if the system
+    /// has none.
     pub roots: Vec<CertificateDer<'static>>,
 }
 
 impl HttpClient {
-    /// A client that works on this runtime, which needs its clock and its sockets on. Nothing is read or
-    /// dialled before the first request.
+    /// A client on this runtime, which must have time and I/O enabled. It reads no file and opens no
+    /// connection before the first request.
     pub fn new(runtime: Handle) -> Self {
         Self::with(runtime, HttpConfig::default())
     }
 
-    /// The same with settings of its own.
+    /// A client with its own configuration.
     pub fn with(runtime: Handle, config: HttpConfig) -> Self {
-        let pool = Pool::new(Names::at(config.name_servers), Trust::of(config.roots));
-        Self(Arc::new(Inner { runtime, pool }))
+        let (names, roots) = (Names::new(config.name_servers), TrustedRoots::new(config.roots));
+        Self(Arc::new(SharedClient { runtime, pool: ClientPool::new(names, roots) }))
     }
 
-    /// Sends a request and waits for the whole response. `held` is what the request holds of the memory of
-    /// all guests. Dropping the future ends the exchange.
+    /// Sends a request and waits for the complete response. `memory` is what the request holds of the memory
+    /// budget. Dropping the future ends the exchange.
     pub(crate) async fn send(
         &self,
         grant: &HttpGrant,
         request: Request,
-        held: Share,
+        memory: MemoryReservation,
     ) -> Result<Response, HttpError> {
-        grant.check(&request.url)?;
+        check_grant(grant, &request.url)?;
         let client = self.0.pool.client(grant, &request.url)?;
-        let mut exchange = JoinSet::new();
-        exchange.spawn_on(within(client, request, held, grant.body_max), &self.0.runtime);
-        match exchange.join_next().await {
-            Some(Ok(answer)) => answer,
-            _ => Err(HttpError::Unavailable("the daemon is stopping".to_owned())),
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(exchange_in_time(client, request, memory, grant.body_max), &self.0.runtime);
+        match tasks.join_next().await {
+            Some(Ok(response)) => response,
+            _ => Err(HttpError::Stopping),
         }
     }
 }
 
-/// The exchange within the time that the guest gave it.
-async fn within(
-    client: Client,
-    request: Request,
-    held: Share,
-    body_max: usize,
-) -> Result<Response, HttpError> {
-    let (url, timeout) = (request.url.clone(), request.timeout);
-    let exchange = exchange(client, request, held, body_max);
-    match timeout {
-        None => exchange.await,
-        Some(timeout) => match tokio::time::timeout(timeout, exchange).await {
-            Ok(answer) => answer,
-            Err(_) => Err(HttpError::TimedOut(late(&url, timeout))),
-        },
+/// Checks that a grant covers the URL and, if the URL has an address instead of a name, that it allows the
+/// address. The addresses of a name are checked when it is resolved.
+pub(super) fn check_grant(grant: &HttpGrant, url: &Url) -> Result<(), HttpError> {
+    if !grant.covers(url) {
+        return Err(HttpError::Origin { origin: url.origin().ascii_serialization() });
+    }
+    let address = match url.host() {
+        Some(Host::Ipv4(address)) => IpAddr::V4(address),
+        Some(Host::Ipv6(address)) => IpAddr::V6(address),
+        Some(Host::Domain(_)) | None => return Ok(()),
+    };
+    match may_connect(address, &grant.private) {
+        true => Ok(()),
+        false => Err(HttpError::PrivateAddress(address)),
     }
 }
 
-fn late(url: &Url, timeout: Duration) -> String {
-    format!("{} did not answer within {timeout:?}", url.origin().ascii_serialization())
+/// The exchange within the time limit of the request.
+async fn exchange_in_time(
+    client: Client,
+    request: Request,
+    memory: MemoryReservation,
+    body_max: usize,
+) -> Result<Response, HttpError> {
+    let (url, timeout) = (request.url.clone(), request.timeout);
+    let exchange = exchange(client, request, memory, body_max);
+    let Some(timeout) = timeout else { return exchange.await };
+    tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| {
+        Err(HttpError::Timeout { origin: url.origin().ascii_serialization(), timeout })
+    })
 }
 
 async fn exchange(
     client: Client,
     request: Request,
-    held: Share,
+    request_memory: MemoryReservation,
     body_max: usize,
 ) -> Result<Response, HttpError> {
     let origin = request.url.origin().ascii_serialization();
-    let sent = request.into_sent();
-    let answer = client.execute(sent).await.map_err(|error| failed(&origin, error))?;
-    let mut coming = held.another();
-    drop(held);
-    let status = answer.status().as_u16();
+    let response = client.execute(request.into_reqwest()).await;
+    let response = response.map_err(|error| failed(&origin, error))?;
+    let mut memory = request_memory.another();
+    drop(request_memory);
+    let status = response.status().as_u16();
     if !STATUSES.contains(&status) {
-        let text = format!("{origin} answered with the status {status}, which HTTP does not have");
-        return Err(HttpError::Unavailable(text));
+        return Err(HttpError::Status { origin, status });
     }
-    let Some(head) = headers::block(answer.headers()) else {
-        let text = format!("the headers of the response of {origin} are over 16 KiB");
-        return Err(HttpError::TooLarge(text));
+    let Some(head) = headers::block(response.headers()) else {
+        return Err(HttpError::ResponseHeaders { origin });
     };
-    coming.grow(head.len()).map_err(HttpError::of_memory)?;
-    let body = body(&origin, answer, body_max, &mut coming).await?;
-    Ok(Response { status, head, body, _held: coming })
+    memory.grow(head.len())?;
+    let body = read_body(&origin, response, body_max, &mut memory).await?;
+    Ok(Response { status, head, body, _memory: memory })
 }
 
-/// Takes the body in as it comes, and no more of it than may be.
-async fn body(
+/// Reads the body as it arrives, and at most `max` bytes of it.
+async fn read_body(
     origin: &str,
-    mut answer: reqwest::Response,
+    mut response: reqwest::Response,
     max: usize,
-    held: &mut Share,
+    memory: &mut MemoryReservation,
 ) -> Result<Bytes, HttpError> {
-    let too_large = || {
-        HttpError::TooLarge(format!(
-            "the response of {origin} is over {max} bytes; http_body of the topic's sandbox raises that"
-        ))
-    };
-    let announced = answer.content_length().unwrap_or(0);
-    if announced > max as u64 {
+    let too_large = || HttpError::ResponseBody { origin: origin.to_owned(), max };
+    if response.content_length().unwrap_or(0) > max as u64 {
         return Err(too_large());
     }
-    let mut whole = BytesMut::new();
-    while let Some(part) = answer.chunk().await.map_err(|error| failed(origin, error))? {
-        if part.len() > max - whole.len() {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| failed(origin, error))? {
+        if chunk.len() > max - body.len() {
             return Err(too_large());
         }
-        held.grow(part.len()).map_err(HttpError::of_memory)?;
-        whole.extend_from_slice(&part);
+        memory.grow(chunk.len())?;
+        body.extend_from_slice(&chunk);
     }
-    Ok(whole.freeze())
+    Ok(body.freeze())
 }
 
-/// What an error of the exchange means: its innermost causes tell.
+/// The error of an exchange. Its innermost causes determine what it means.
 fn failed(origin: &str, error: reqwest::Error) -> HttpError {
+    let origin = origin.to_owned();
     let mut causes = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {
-        if let Some(LookupError::Denied { .. }) = cause.downcast_ref() {
-            return HttpError::Denied(cause.to_string());
-        }
         if let Some(lookup) = cause.downcast_ref::<LookupError>() {
-            return HttpError::Unavailable(lookup.to_string());
+            return HttpError::Lookup(lookup.clone());
         }
-        if cause.to_string() == HEAD_TOO_LARGE {
-            let text = format!("the head of the response of {origin} is too large");
-            return HttpError::TooLarge(text);
+        let text = cause.to_string();
+        if text == HEAD_TOO_LARGE {
+            return HttpError::ResponseHead { origin };
         }
-        causes.push(cause.to_string());
+        causes.push(text);
         next = cause.source();
     }
     causes.dedup();
-    let what = if error.is_connect() { "cannot be reached" } else { "gave no whole response" };
-    HttpError::Unavailable(format!("{origin} {what}: {}", causes.join(": ")))
+    let causes = causes.join(": ");
+    match error.is_connect() {
+        true => HttpError::Connect { origin, causes },
+        false => HttpError::Exchange { origin, causes },
+    }
 }

@@ -1,110 +1,109 @@
-//! The clients, one for each policy: a connection that one policy let be dialled is never used by another.
-//! How many there are is bounded, and so is what each keeps open.
+//! The pool of HTTP clients, one for each grant. A connection that one grant allows is never used for
+//! another. The number of clients is bounded, and so are the connections that each keeps open.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use reqwest::{Client, redirect, retry};
 use url::Url;
 
 use super::error::HttpError;
-use super::grant::{HttpGrant, Origin};
-use super::resolver::{Checked, Names};
-use super::trust::Trust;
+use super::resolver::{Names, PolicyResolver};
+use super::tls::TrustedRoots;
+use crate::grants::{HttpGrant, Origin};
 
-/// Policies that have a client; with one more, that which was used longest ago loses its.
+/// How many clients are kept. The least recently used one is dropped.
 const CLIENTS_MAX: usize = 64;
-/// Origins that one client asks before a new one takes its place. With the next it bounds what stays open.
+/// How many origins one client contacts before it is replaced. Together with [`IDLE_MAX`] this bounds the
+/// open connections.
 const ORIGINS_MAX: usize = 128;
-/// Connections to one origin that are kept for the next request.
+/// How many idle connections to one origin are kept.
 const IDLE_MAX: usize = 8;
-/// How long they are kept.
-const IDLE: Duration = Duration::from_secs(30);
-/// How long a connection may take to be made, TLS included.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Headers that a response of HTTP/1 may have.
+/// How long an idle connection is kept.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit to connect, including TLS.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many headers a response of HTTP/1 may have.
 const HEADERS_MAX: usize = 128;
-/// What may be on its way to us unread, in bytes, of one exchange of HTTP/2 and of a connection.
-const WINDOW: u32 = 256 << 10;
-const WINDOW_OF_ALL: u32 = 1 << 20;
-/// What the headers of a response of HTTP/2 may take, in bytes.
+/// The flow-control window of one HTTP/2 stream, in bytes.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// The flow-control window of one HTTP/2 connection, in bytes.
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of the headers of an HTTP/2 response.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
-/// The clients there are, the one used last at the end.
-pub(super) struct Pool {
+/// The clients, the most recently used one last.
+pub(super) struct ClientPool {
     names: Arc<Names>,
-    trust: Trust,
-    made: Mutex<Vec<Made>>,
+    roots: TrustedRoots,
+    clients: Mutex<Vec<PooledClient>>,
 }
 
-/// A client, the policy it is for, and the origins it has met.
-struct Made {
+/// A client, the grant that it serves, and the origins that it has contacted.
+struct PooledClient {
     allow: Vec<Origin>,
     private: Vec<IpNet>,
     client: Client,
     origins: HashSet<String>,
 }
 
-impl Pool {
-    pub(super) fn new(names: Names, trust: Trust) -> Self {
-        Self { names: Arc::new(names), trust, made: Mutex::default() }
+impl ClientPool {
+    pub(super) fn new(names: Names, roots: TrustedRoots) -> Self {
+        Self { names: Arc::new(names), roots, clients: Mutex::default() }
     }
 
-    /// The client for a policy, about to ask an origin.
+    /// The client of a grant, for a request to this URL.
     pub(super) fn client(&self, grant: &HttpGrant, url: &Url) -> Result<Client, HttpError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let origin = url.origin().ascii_serialization();
-        let known = made.iter().position(|made| made.is_for(grant)).map(|at| made.remove(at));
-        let mut client = match known {
+        let known =
+            clients.iter().position(|pooled| pooled.serves(grant)).map(|at| clients.remove(at));
+        let mut pooled = match known {
             Some(known) if known.origins.len() < ORIGINS_MAX || known.origins.contains(&origin) => {
                 known
             }
-            _ => self.make(grant)?,
+            _ => self.build(grant)?,
         };
-        client.origins.insert(origin);
-        let answer = client.client.clone();
-        if made.len() >= CLIENTS_MAX {
-            made.remove(0);
+        pooled.origins.insert(origin);
+        let client = pooled.client.clone();
+        if clients.len() >= CLIENTS_MAX {
+            clients.remove(0);
         }
-        made.push(client);
-        Ok(answer)
+        clients.push(pooled);
+        Ok(client)
     }
 
-    fn make(&self, grant: &HttpGrant) -> Result<Made, HttpError> {
+    fn build(&self, grant: &HttpGrant) -> Result<PooledClient, HttpError> {
         let (names, private) = (Arc::clone(&self.names), grant.private.as_slice().into());
-        let tls = self.trust.config().map_err(unavailable)?;
         let client = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .dns_resolver(Arc::new(Checked { names, private }))
+            .tls_backend_preconfigured(self.roots.client_config()?)
+            .dns_resolver(Arc::new(PolicyResolver { names, private }))
             .redirect(redirect::Policy::none())
             .retry(retry::never())
             .referer(false)
             .no_proxy()
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_MAX)
             .http1_max_headers(HEADERS_MAX)
-            .http2_initial_stream_window_size(WINDOW)
-            .http2_initial_connection_window_size(WINDOW_OF_ALL)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
             .http2_max_header_list_size(HEADER_BYTES_MAX)
             .user_agent(concat!("duebox/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| unavailable(error.to_string()))?;
+            .map_err(HttpError::Client)?;
         let (allow, private) = (grant.allow.clone(), grant.private.clone());
-        Ok(Made { allow, private, client, origins: HashSet::new() })
+        Ok(PooledClient { allow, private, client, origins: HashSet::new() })
     }
 }
 
-impl Made {
-    fn is_for(&self, grant: &HttpGrant) -> bool {
+impl PooledClient {
+    fn serves(&self, grant: &HttpGrant) -> bool {
         self.allow == grant.allow && self.private == grant.private
     }
-}
-
-fn unavailable(why: String) -> HttpError {
-    HttpError::Unavailable(format!("the client of HTTP does not start: {why}"))
 }
 
 #[cfg(test)]
@@ -113,9 +112,12 @@ mod tests {
 
     use super::*;
 
-    fn pool() -> Pool {
-        // A root that is none: the system's would be read for nothing.
-        Pool::new(Names::at(Vec::new()), Trust::of(vec![CertificateDer::from(vec![0])]))
+    fn pool() -> ClientPool {
+        // An invalid root avoids reading the roots of the system.
+        ClientPool::new(
+            Names::new(Vec::new()),
+            TrustedRoots::new(vec![CertificateDer::from(vec![0])]),
+        )
     }
 
     fn url(number: usize) -> Url {
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_few_and_those_used_last_stay() {
+    fn the_most_recently_used_clients_are_kept() {
         let pool = pool();
         let grant = |number: usize| HttpGrant {
             allow: vec![format!("host-{number}.test").parse().unwrap()],
@@ -133,26 +135,27 @@ mod tests {
             pool.client(&grant(number), &url(number)).unwrap();
         }
         pool.client(&grant(0), &url(0)).unwrap();
-        // What a response may have is no part of what may be dialled.
+        // The limit of a response does not affect connections.
         let other = HttpGrant { body_max: 1, ..grant(0) };
         pool.client(&other, &url(0)).unwrap();
         pool.client(&grant(CLIENTS_MAX), &url(0)).unwrap();
-        let made = pool.made.lock().unwrap();
-        assert_eq!(made.len(), CLIENTS_MAX);
-        assert!(made.iter().any(|made| made.is_for(&grant(0))));
-        assert!(!made.iter().any(|made| made.is_for(&grant(1))));
+        let clients = pool.clients.lock();
+        assert_eq!(clients.len(), CLIENTS_MAX);
+        assert!(clients.iter().any(|pooled| pooled.serves(&grant(0))));
+        assert!(!clients.iter().any(|pooled| pooled.serves(&grant(1))));
     }
 
     #[test]
-    fn a_client_that_has_met_many_origins_makes_room_for_a_new_one() {
+    fn a_client_that_contacted_many_origins_is_replaced() {
         let (pool, grant) = (pool(), HttpGrant::default());
-        let met = || pool.made.lock().unwrap().iter().map(|made| made.origins.len()).sum::<usize>();
+        let contacted =
+            || pool.clients.lock().iter().map(|pooled| pooled.origins.len()).sum::<usize>();
         for number in 0..ORIGINS_MAX {
             pool.client(&grant, &url(number)).unwrap();
         }
         pool.client(&grant, &url(0)).unwrap();
-        assert_eq!(met(), ORIGINS_MAX);
+        assert_eq!(contacted(), ORIGINS_MAX);
         pool.client(&grant, &url(ORIGINS_MAX)).unwrap();
-        assert_eq!(met(), 1);
+        assert_eq!(contacted(), 1);
     }
 }

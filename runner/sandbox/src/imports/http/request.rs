@@ -1,5 +1,5 @@
-//! A request as a guest wrote it: `METHOD url`, a block of headers, a body. It is read whole before anything
-//! is sent, and what could mean two things is refused.
+//! A request as a guest wrote it: `METHOD url`, a block of headers, and a body. It is parsed completely
+//! before anything is sent, and an ambiguous request is refused.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
 use url::Url;
 
-use super::error::HttpError;
+use super::error::{HttpError, RequestError};
 use super::headers;
-use crate::imports::blocks as block;
+use crate::imports::blocks;
 
 /// The longest first line, in bytes.
 const LINE_MAX: usize = 8 << 10;
@@ -22,31 +22,28 @@ pub(crate) struct Request {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     body: Bytes,
-    /// How long the whole exchange may take; `None` for as long as the job has.
+    /// The time limit of the whole exchange. `None` for the rest of the job's ttr.
     pub(super) timeout: Option<Duration>,
 }
 
 impl Request {
-    /// Reads a head. A timeout of 0 milliseconds is none.
-    pub(super) fn read(head: &[u8], timeout_ms: u32) -> Result<Self, HttpError> {
+    /// Parses a head. A timeout of 0 ms means no time limit.
+    pub(super) fn parse(head: &[u8], timeout_ms: u32) -> Result<Self, HttpError> {
         let end = head.iter().position(|byte| *byte == b'\n');
         if end.unwrap_or(head.len()) > LINE_MAX {
-            let text = format!("the first line of the head is over {LINE_MAX} bytes");
-            return Err(HttpError::TooLarge(text));
+            return Err(HttpError::LineTooLong { max: LINE_MAX });
         }
-        let end = end.ok_or_else(|| invalid("the head has no line `METHOD url` with its end"))?;
+        let end = end.ok_or(RequestError::NoLine)?;
         let (line, lines) = (&head[..end], &head[end + 1..]);
-        if lines.len() > block::LEN_MAX {
-            let text = format!("the headers are over {} bytes", block::LEN_MAX);
-            return Err(HttpError::TooLarge(text));
+        if lines.len() > blocks::LEN_MAX {
+            return Err(HttpError::HeadersTooLong);
         }
-        let line = std::str::from_utf8(line).map_err(|_| invalid("the first line is not UTF-8"))?;
-        let (method, url) =
-            line.split_once(' ').ok_or_else(|| invalid("the first line is not `METHOD url`"))?;
+        let line = std::str::from_utf8(line).map_err(|_| RequestError::NotUtf8)?;
+        let (method, url) = line.split_once(' ').ok_or(RequestError::Line)?;
         Ok(Self {
-            method: read_method(method)?,
-            url: read_url(url)?,
-            headers: headers::read(lines).map_err(HttpError::Invalid)?,
+            method: parse_method(method)?,
+            url: parse_url(url)?,
+            headers: headers::parse(lines)?,
             body: Bytes::new(),
             timeout: (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into())),
         })
@@ -56,50 +53,43 @@ impl Request {
         Self { body: Bytes::copy_from_slice(body), ..self }
     }
 
-    /// The same as the library sends it. A method that is expected to have a body says so where that is empty:
-    /// there are servers that want to be told a length.
-    pub(super) fn into_sent(self) -> reqwest::Request {
-        let expected = matches!(self.method, Method::POST | Method::PUT | Method::PATCH);
-        let mut sent = reqwest::Request::new(self.method, self.url);
-        *sent.headers_mut() = self.headers;
+    /// The request for the HTTP library. With an empty body, methods that usually have one get a
+    /// `content-length: 0`, which some servers require.
+    pub(super) fn into_reqwest(self) -> reqwest::Request {
+        let usually_has_body = matches!(self.method, Method::POST | Method::PUT | Method::PATCH);
+        let mut request = reqwest::Request::new(self.method, self.url);
+        *request.headers_mut() = self.headers;
         if !self.body.is_empty() {
-            *sent.body_mut() = Some(self.body.into());
-        } else if expected {
-            sent.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            *request.body_mut() = Some(self.body.into());
+        } else if usually_has_body {
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
-        sent
+        request
     }
 }
 
-fn invalid(what: &str) -> HttpError {
-    HttpError::Invalid(what.to_owned())
-}
-
-fn read_method(text: &str) -> Result<Method, HttpError> {
+fn parse_method(text: &str) -> Result<Method, RequestError> {
     match Method::from_bytes(text.as_bytes()) {
-        // It asks a proxy for a tunnel; there is none.
-        Ok(Method::CONNECT) | Err(_) => {
-            Err(invalid("the first word is no method that can be sent: GET, POST, PUT …"))
-        }
+        // CONNECT asks a proxy for a tunnel, and there is no proxy.
+        Ok(Method::CONNECT) | Err(_) => Err(RequestError::Method),
         Ok(method) => Ok(method),
     }
 }
 
-/// Reads an absolute URL. What readers of URLs disagree about (users, backslashes, blanks) is refused.
-fn read_url(text: &str) -> Result<Url, HttpError> {
-    let odd = |c: char| c == '\\' || c.is_whitespace() || c.is_control();
-    if text.contains(odd) {
-        return Err(invalid("the URL has a blank, a backslash or a control character"));
+/// Parses an absolute URL. Refuses what URL parsers interpret differently: users, backslashes and blanks.
+fn parse_url(text: &str) -> Result<Url, RequestError> {
+    let ambiguous = |c: char| c == '\\' || c.is_whitespace() || c.is_control();
+    if text.contains(ambiguous) {
+        return Err(RequestError::UrlCharacter);
     }
-    let mut url = Url::parse(text)
-        .map_err(|error| HttpError::Invalid(format!("the URL does not parse: {error}")))?;
+    let mut url = Url::parse(text)?;
     if !url.has_host() {
-        return Err(invalid("the URL names no host"));
+        return Err(RequestError::NoHost);
     }
     let authority = text.split_once("://").map_or("", |(_, rest)| rest);
     let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
-        return Err(invalid("the URL has a user in it; send an authorization header instead"));
+        return Err(RequestError::UserInfo);
     }
     url.set_fragment(None);
     Ok(url)
@@ -110,22 +100,22 @@ mod tests {
     use super::*;
 
     fn error(head: &str) -> HttpError {
-        Request::read(head.as_bytes(), 0).unwrap_err()
+        Request::parse(head.as_bytes(), 0).unwrap_err()
     }
 
     #[test]
-    fn a_head_is_a_method_a_url_and_a_block() {
+    fn a_head_has_a_method_a_url_and_a_block() {
         let head = b"POST https://Shop.example:8443/a?b=c#d\naccept: x\n";
-        let request = Request::read(head, 1_500).unwrap();
+        let request = Request::parse(head, 1_500).unwrap();
         assert_eq!(request.method, Method::POST);
         assert_eq!(request.url.as_str(), "https://shop.example:8443/a?b=c");
         assert_eq!(request.headers.get("accept").unwrap(), "x");
         assert_eq!(request.timeout, Some(Duration::from_millis(1_500)));
-        assert_eq!(Request::read(b"PURGE http://a.example\n", 0).unwrap().timeout, None);
+        assert_eq!(Request::parse(b"PURGE http://a.example\n", 0).unwrap().timeout, None);
     }
 
     #[test]
-    fn what_is_no_request_is_refused_whole() {
+    fn a_malformed_request_is_refused_as_a_whole() {
         for head in [
             "",
             "GET http://a.example/",
@@ -149,18 +139,18 @@ mod tests {
             "GET http://a.example/\nhost: b.example\n",
             "GET http://a.example/\naccept: x",
         ] {
-            assert!(matches!(error(head), HttpError::Invalid(_)), "{head:?}");
+            assert!(matches!(error(head), HttpError::Request(_)), "{head:?}");
         }
-        assert!(Request::read(b"GET http://a.example/\xff\n", 0).is_err());
+        assert!(Request::parse(b"GET http://a.example/\xff\n", 0).is_err());
     }
 
     #[test]
-    fn a_head_has_an_end() {
+    fn the_length_of_a_head_is_limited() {
         let long = |length: usize| format!("GET http://a.example/{}\n", "x".repeat(length));
-        assert!(Request::read(long(LINE_MAX - 21).as_bytes(), 0).is_ok());
-        assert!(matches!(error(&long(LINE_MAX - 20)), HttpError::TooLarge(_)));
-        assert!(matches!(error(&"x".repeat(LINE_MAX + 1)), HttpError::TooLarge(_)));
-        let lines = format!("GET http://a.example/\na: {}\n", "x".repeat(block::LEN_MAX));
-        assert!(matches!(error(&lines), HttpError::TooLarge(_)));
+        assert!(Request::parse(long(LINE_MAX - 21).as_bytes(), 0).is_ok());
+        assert!(matches!(error(&long(LINE_MAX - 20)), HttpError::LineTooLong { .. }));
+        assert!(matches!(error(&"x".repeat(LINE_MAX + 1)), HttpError::LineTooLong { .. }));
+        let lines = format!("GET http://a.example/\na: {}\n", "x".repeat(blocks::LEN_MAX));
+        assert!(matches!(error(&lines), HttpError::HeadersTooLong));
     }
 }

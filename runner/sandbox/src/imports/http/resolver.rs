@@ -1,11 +1,13 @@
-//! From a name to the addresses that may be dialled. A lookup holds no thread, however long a name server
-//! keeps silent, and what is checked here is what is dialled: nobody looks the name up again.
+//! Name resolution under the SSRF check: it returns only the addresses that a grant allows.
+//!
+//! A lookup occupies no thread, however long a name server takes. The host connects to exactly the addresses
+//! that were checked here; the name is not resolved a second time.
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use hickory_resolver::config::{
@@ -19,52 +21,52 @@ use hickory_resolver::proto::rr::{Name as DnsName, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::address::may_dial;
+use super::address::may_connect;
 
-/// Questions that may be open at one name server; one more is refused as busy.
-const OPEN_MAX: usize = 1_024;
-/// Where a name server listens.
+/// How many queries may wait for one name server. A further one fails as busy.
+const QUERIES_MAX: usize = 1_024;
 const DNS_PORT: u16 = 53;
-/// How soon a change of the system's files is seen.
-const LOOK: Duration = Duration::from_secs(5);
-/// Who is asked where no file names anybody, as the system's own library does.
-const THIS_MACHINE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// How often the system's files are checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// The name server if no file names one, as in the system's resolver.
+const LOCAL_NAME_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Looks names up, for all clients. It is set up at the first name, most daemons never ask for one, and anew
-/// when the files change that it was set up from.
+/// Resolves names for all clients. The resolver is created by the first lookup, because most daemons make
+/// none. It is created again when the files that configure it change.
 pub(super) struct Names {
     source: Source,
-    set_up: Mutex<Option<SetUp>>,
+    resolver: Mutex<Option<Cached>>,
 }
 
-/// Who knows the addresses.
+/// Where the configuration comes from.
 enum Source {
     Servers(Vec<SocketAddr>),
-    /// Those that a file names, after a file of hosts.
+    /// The system's files: the list of name servers, and the hosts file, which has precedence.
     Files {
         servers: PathBuf,
         hosts: PathBuf,
     },
 }
 
-/// What is asked, when its files were looked at, and how they were when it was set up.
-struct SetUp {
-    known: Arc<Known>,
-    looked: Instant,
-    changed: [Option<SystemTime>; 2],
+/// The resolver, when its files were checked, and their modification times when it was created.
+struct Cached {
+    resolver: Arc<Resolver>,
+    checked_at: Instant,
+    modified: [Option<SystemTime>; 2],
 }
 
-/// The file of hosts, and who is asked for what it does not have.
-struct Known {
+/// The hosts file, and the resolver for all other names.
+struct Resolver {
     hosts: Hosts,
-    resolver: TokioResolver,
+    dns: TokioResolver,
 }
 
 impl Names {
-    /// Asks these name servers; without any, those of the system, after its file of hosts.
-    pub(super) fn at(servers: Vec<SocketAddr>) -> Self {
+    /// Uses these name servers. If there are none, uses the system's hosts file and name servers.
+    pub(super) fn new(servers: Vec<SocketAddr>) -> Self {
         match servers.is_empty() {
             true => Self::of_files("/etc/resolv.conf".into(), "/etc/hosts".into()),
             false => Self::of(Source::Servers(servers)),
@@ -76,83 +78,85 @@ impl Names {
     }
 
     fn of(source: Source) -> Self {
-        Self { source, set_up: Mutex::default() }
+        Self { source, resolver: Mutex::default() }
     }
 
     async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
         let failed = |error: NetError| LookupError::of(name, &error);
-        let known = self.known(Instant::now()).map_err(failed)?;
-        let found = known.in_hosts(name);
+        let resolver = self.resolver(Instant::now()).map_err(failed)?;
+        let found = resolver.in_hosts_file(name);
         if !found.is_empty() {
             return Ok(found);
         }
-        Ok(known.resolver.lookup_ip(name).await.map_err(failed)?.iter().collect())
+        Ok(resolver.dns.lookup_ip(name).await.map_err(failed)?.iter().collect())
     }
 
-    fn known(&self, now: Instant) -> Result<Arc<Known>, NetError> {
-        let mut set_up = self.set_up.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = set_up.as_ref().filter(|before| now < before.looked + LOOK) {
-            return Ok(Arc::clone(&before.known));
+    fn resolver(&self, now: Instant) -> Result<Arc<Resolver>, NetError> {
+        let mut cached = self.resolver.lock();
+        let is_recent = |cached: &&Cached| now < cached.checked_at + CHECK_INTERVAL;
+        if let Some(recent) = cached.as_ref().filter(is_recent) {
+            return Ok(Arc::clone(&recent.resolver));
         }
-        let changed = self.source.changed();
-        let known = match set_up.take() {
-            Some(before) if before.changed == changed => before.known,
-            _ => Arc::new(self.source.set_up()?),
+        let modified = self.source.modified();
+        let resolver = match cached.take() {
+            Some(before) if before.modified == modified => before.resolver,
+            _ => Arc::new(self.source.build()?),
         };
-        *set_up = Some(SetUp { known: Arc::clone(&known), looked: now, changed });
-        Ok(known)
+        *cached = Some(Cached { resolver: Arc::clone(&resolver), checked_at: now, modified });
+        Ok(resolver)
     }
 }
 
-impl Known {
-    /// The addresses that the file of hosts has for a name. With one of either kind nobody is asked for the
-    /// other, who may not be there at all.
-    fn in_hosts(&self, name: &str) -> Vec<IpAddr> {
+impl Resolver {
+    /// The addresses of a name in the hosts file. If the file has an address of one family only, the other
+    /// family is not looked up elsewhere: its name server may be unreachable.
+    fn in_hosts_file(&self, name: &str) -> Vec<IpAddr> {
         let Ok(name) = DnsName::from_str(name) else { return Vec::new() };
-        let kinds = [RecordType::A, RecordType::AAAA].into_iter();
-        let found = kinds
+        let families = [RecordType::A, RecordType::AAAA].into_iter();
+        let found = families
             .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)));
         found.flat_map(|found| LookupIp::from(found).iter().collect::<Vec<_>>()).collect()
     }
 }
 
 impl Source {
-    /// When its files were last changed; nothing of one that is not there.
-    fn changed(&self) -> [Option<SystemTime>; 2] {
+    /// When the files were last modified. `None` for a file that does not exist.
+    fn modified(&self) -> [Option<SystemTime>; 2] {
         let Self::Files { servers, hosts } = self else { return [None; 2] };
         [servers, hosts].map(|file| fs::metadata(file).and_then(|about| about.modified()).ok())
     }
 
-    fn set_up(&self) -> Result<Known, NetError> {
-        let ((config, mut options), mut listed) = (self.settings(), Hosts::default());
+    fn build(&self) -> Result<Resolver, NetError> {
+        let ((config, mut options), mut hosts) = (self.config(), Hosts::default());
         options.use_hosts_file = ResolveHosts::Never;
-        options.max_active_requests = OPEN_MAX;
-        if let Self::Files { hosts, .. } = self
-            && let Ok(file) = File::open(hosts)
-            && let Err(error) = listed.read_hosts_conf(file)
+        options.max_active_requests = QUERIES_MAX;
+        if let Self::Files { hosts: path, .. } = self
+            && let Ok(file) = File::open(path)
+            && let Err(error) = hosts.read_hosts_conf(file)
         {
-            tracing::warn!("{} cannot be read to its end: {error}", hosts.display());
+            tracing::warn!("{} cannot be read completely: {error}", path.display());
         }
         let mut builder =
             TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         *builder.options_mut() = options;
-        Ok(Known { hosts: listed, resolver: builder.build()? })
+        Ok(Resolver { hosts, dns: builder.build()? })
     }
 
-    fn settings(&self) -> (ResolverConfig, ResolverOpts) {
+    fn config(&self) -> (ResolverConfig, ResolverOpts) {
         let file = match self {
-            Self::Servers(servers) => return (at_servers(servers), ResolverOpts::default()),
+            Self::Servers(servers) => return (with_servers(servers), ResolverOpts::default()),
             Self::Files { servers, .. } => servers,
         };
-        let read = fs::read(file).map_err(NetError::from).and_then(parse_resolv_conf);
-        read.unwrap_or_else(|error| {
-            tracing::warn!("no name server is known from {}: {error}", file.display());
-            (at_servers(&[SocketAddr::new(THIS_MACHINE, DNS_PORT)]), ResolverOpts::default())
+        let config = fs::read(file).map_err(NetError::from).and_then(parse_resolv_conf);
+        config.unwrap_or_else(|error| {
+            tracing::warn!("{} contains no usable name server: {error}", file.display());
+            let local = SocketAddr::new(LOCAL_NAME_SERVER, DNS_PORT);
+            (with_servers(&[local]), ResolverOpts::default())
         })
     }
 }
 
-fn at_servers(servers: &[SocketAddr]) -> ResolverConfig {
+fn with_servers(servers: &[SocketAddr]) -> ResolverConfig {
     let server = |address: &SocketAddr| {
         let connections = [ProtocolConfig::Udp, ProtocolConfig::Tcp].map(|protocol| {
             let mut connection = ConnectionConfig::new(protocol);
@@ -164,19 +168,19 @@ fn at_servers(servers: &[SocketAddr]) -> ResolverConfig {
     ResolverConfig::from_name_servers(servers.iter().map(server).collect())
 }
 
-/// The resolver of one client: of a name's addresses it gives those that its policy lets be dialled.
-pub(super) struct Checked {
+/// The resolver of one client. It returns only the addresses that the client's grant allows.
+pub(super) struct PolicyResolver {
     pub(super) names: Arc<Names>,
     pub(super) private: Arc<[IpNet]>,
 }
 
-impl Resolve for Checked {
+impl Resolve for PolicyResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (names, private) = (Arc::clone(&self.names), Arc::clone(&self.private));
         Box::pin(async move {
             let found = names.addresses(name.as_str()).await?;
             let mut allowed = found.clone();
-            allowed.retain(|address| may_dial(*address, &private));
+            allowed.retain(|address| may_connect(*address, &private));
             if allowed.is_empty() {
                 return Err(LookupError::denied(name.as_str(), &found).into());
             }
@@ -186,21 +190,21 @@ impl Resolve for Checked {
     }
 }
 
-/// Why a name led nowhere.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum LookupError {
-    /// It has addresses, and none may be dialled.
+/// Why a name has no address to connect to.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum LookupError {
+    /// All addresses of the name are denied.
     #[error(
-        "{name} has no address but {} here, which is not public; http_private of the topic's sandbox grants such ones",
+        "all addresses of {name} ({}) are not public; add them to `http_private` of the topic's sandbox to allow them",
         list(addresses)
     )]
     Denied { name: String, addresses: Vec<IpAddr> },
-    /// There is no such name, or nothing under it.
+    /// The name does not exist, or has no address.
     #[error("{0} has no address")]
     Unknown(String),
-    /// No answer came from the name servers.
-    #[error("{name} cannot be looked up: {why}")]
-    Failed { name: String, why: String },
+    /// No name server answered.
+    #[error("{name} cannot be resolved: {reason}")]
+    Failed { name: String, reason: String },
 }
 
 impl LookupError {
@@ -208,7 +212,7 @@ impl LookupError {
         let name = name.to_owned();
         match error.is_nx_domain() || error.is_no_records_found() {
             true => Self::Unknown(name),
-            false => Self::Failed { name, why: error.to_string() },
+            false => Self::Failed { name, reason: error.to_string() },
         }
     }
 
@@ -220,7 +224,7 @@ impl LookupError {
     }
 }
 
-/// The first few of them; a name can have hundreds.
+/// The first 4 addresses; a name can have hundreds.
 fn list(addresses: &[IpAddr]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = addresses.iter().take(SHOWN).map(IpAddr::to_string).collect();
@@ -233,7 +237,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_changed_file_of_hosts_is_seen() {
+    async fn a_changed_hosts_file_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let (servers, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
         let write = |address: &str, age: u64| {
@@ -241,19 +245,19 @@ mod tests {
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 - age);
             File::options().write(true).open(&hosts).unwrap().set_modified(at).unwrap();
         };
-        // Nobody is asked for what the file has: no name server is there.
+        // There is no name server: names in the hosts file need none.
         let (names, begun) = (Names::of_files(servers, hosts.clone()), Instant::now());
-        let later = begun + LOOK * 100;
+        let later = begun + CHECK_INTERVAL * 100;
         write("192.0.2.1", 2);
         let one: [IpAddr; 1] = ["192.0.2.1".parse().unwrap()];
         assert_eq!(names.addresses("shop.test").await.unwrap(), one);
         write("192.0.2.2", 1);
-        let before = names.known(begun).unwrap();
-        assert_eq!(before.in_hosts("shop.test"), one);
-        let after = names.known(later).unwrap();
-        assert_eq!(after.in_hosts("shop.test"), ["192.0.2.2".parse::<IpAddr>().unwrap()]);
-        assert_eq!(after.in_hosts("other.test"), [] as [IpAddr; 0]);
-        // Files that stay as they are keep the resolver, and what it remembers.
-        assert!(Arc::ptr_eq(&after, &names.known(later + LOOK).unwrap()));
+        let before = names.resolver(begun).unwrap();
+        assert_eq!(before.in_hosts_file("shop.test"), one);
+        let after = names.resolver(later).unwrap();
+        assert_eq!(after.in_hosts_file("shop.test"), ["192.0.2.2".parse::<IpAddr>().unwrap()]);
+        assert_eq!(after.in_hosts_file("other.test"), [] as [IpAddr; 0]);
+        // While the files are unchanged, the resolver and its cache are kept.
+        assert!(Arc::ptr_eq(&after, &names.resolver(later + CHECK_INTERVAL).unwrap()));
     }
 }

@@ -1,5 +1,5 @@
-//! The imports `kv_*`: the store of the job's topic. What a guest names is checked whole before the store
-//! is asked; while it answers, the guest waits and holds no thread.
+//! The imports `kv_*`, which use the store of the job's topic. Arguments are checked completely before the
+//! store is called. While the store works, the guest waits and occupies no thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,15 @@ use bytes::Bytes;
 use duebox_job::TopicName;
 use wasmtime::{Caller, Linker};
 
-use super::{Condition, KEY_MAX, KeyValue, KvError, TTL_MAX, VALUE_MAX};
+use super::revisions::SeenRevisions;
+use super::store::{KV_KEY_MAX, KV_TTL_MAX, KV_VALUE_MAX, KeyValue, KvCondition, KvError};
 use crate::imports::abi::{CONFLICT, INVALID, NAMESPACE, NOT_FOUND, TOO_LARGE, UNAVAILABLE, fill};
-use crate::imports::call::{View, job_view, look};
-use crate::imports::log::Level;
-use crate::imports::spans::Target;
-use crate::instance::guest::Guest;
+use crate::imports::call::{View, job_view, view_again};
+use crate::imports::job::HasJob;
+use crate::imports::log::{HasLog, Level};
+use crate::imports::spans::{CallIndex, CallTarget, HasSpans};
 
-/// What the names of these imports begin with.
+/// The prefix of their names.
 pub(crate) const PREFIX: &str = "kv_";
 
 const GET: &str = "kv_get";
@@ -23,180 +24,207 @@ const SET: &str = "kv_set";
 const DELETE: &str = "kv_delete";
 const ADD: &str = "kv_add";
 
-/// The imports, each of which takes a pointer.
+/// The imports. Each takes a pointer.
 pub(crate) const IMPORTS: [(&str, bool); 4] =
     [(GET, true), (SET, true), (DELETE, true), (ADD, true)];
 
+/// The state of a guest that uses the store.
+pub(crate) trait HasKv: HasJob + HasLog + HasSpans {
+    fn seen_revisions(&self) -> &SeenRevisions;
+    fn seen_revisions_mut(&mut self) -> &mut SeenRevisions;
+    /// The store, if this run has one.
+    fn kv_store(&self) -> Option<&Arc<dyn KeyValue>>;
+}
+
 /// Links the imports.
-pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
+pub(crate) fn link<T: HasKv>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     linker.func_wrap_async(NAMESPACE, GET, |caller, (kp, kl, dst, cap)| {
-        Box::new(get(caller, kp, kl, dst, cap))
+        Box::new(get::<T>(caller, (kp, kl), (dst, cap)))
     })?;
     linker.func_wrap_async(NAMESPACE, SET, |caller, (kp, kl, vp, vl, ttl_ms, mode)| {
-        Box::new(set(caller, (kp, kl), (vp, vl), ttl_ms, mode))
+        Box::new(set::<T>(caller, (kp, kl), (vp, vl), ttl_ms, mode))
     })?;
-    linker
-        .func_wrap_async(NAMESPACE, DELETE, |caller, (kp, kl)| Box::new(delete(caller, kp, kl)))?;
+    linker.func_wrap_async(NAMESPACE, DELETE, |caller, (kp, kl)| {
+        Box::new(delete::<T>(caller, (kp, kl)))
+    })?;
     linker.func_wrap_async(NAMESPACE, ADD, |caller, (kp, kl, delta, dst)| {
-        Box::new(add(caller, kp, kl, delta, dst))
+        Box::new(add::<T>(caller, (kp, kl), delta, dst))
     })?;
     Ok(())
 }
 
-async fn get(
-    mut caller: Caller<'_, Guest>,
-    kp: u32,
-    kl: u32,
-    dst: u32,
-    cap: u32,
+/// Pointer and length.
+type Range = (u32, u32);
+
+async fn get<T: HasKv>(
+    mut caller: Caller<'_, T>,
+    key: Range,
+    (dst, cap): Range,
 ) -> wasmtime::Result<i32> {
     let view = job_view(&mut caller, GET)?;
     let target = view.range(dst, cap)?;
-    let asked = match asked(&view, kp, kl)? {
-        Ok(asked) => asked,
+    let mut call = match StoreCall::new(&view, GET, key)? {
+        Ok(call) => call,
         Err(code) => return Ok(code),
     };
-    let call = caller.data_mut().begins(Target::Kv(GET));
-    let found = asked.store.get(&asked.topic, &asked.key).await;
-    note(&mut caller, call, &found);
-    let found = match found {
+    call.begin(view.guest);
+    let found = call.store.get(&call.topic, &call.key).await;
+    let found = match call.end(&mut caller, found) {
         Ok(found) => found,
-        Err(error) => return Ok(refused(&caller, GET, &error)),
+        Err(code) => return Ok(code),
     };
-    let View { bytes, guest, .. } = look(&mut caller, GET)?;
-    guest.seen.found(&asked.key, found.as_ref().map(|entry| entry.revision));
+    let View { bytes, guest, .. } = view_again(&mut caller, GET)?;
+    guest.seen_revisions_mut().insert(&call.key, found.as_ref().map(|entry| entry.revision));
     Ok(match found {
-        Some(entry) => fill(&guest.traffic, &mut bytes[target], &entry.value),
+        Some(entry) => fill(&guest.calls().io, &mut bytes[target], &entry.value),
         None => NOT_FOUND,
     })
 }
 
-async fn set(
-    mut caller: Caller<'_, Guest>,
-    (kp, kl): (u32, u32),
-    (vp, vl): (u32, u32),
+async fn set<T: HasKv>(
+    mut caller: Caller<'_, T>,
+    key: Range,
+    (vp, vl): Range,
     ttl_ms: i64,
     mode: u32,
 ) -> wasmtime::Result<i32> {
     let view = job_view(&mut caller, SET)?;
     let value = view.range(vp, vl)?;
-    let asked = match asked(&view, kp, kl)? {
-        Ok(asked) => asked,
+    let mut call = match StoreCall::new(&view, SET, key)? {
+        Ok(call) => call,
         Err(code) => return Ok(code),
     };
-    if value.len() > VALUE_MAX {
+    if value.len() > KV_VALUE_MAX {
         return Ok(TOO_LARGE);
     }
-    let Ok(ttl) = ttl(ttl_ms) else {
+    let Ok(ttl) = parse_ttl(ttl_ms) else {
         return Ok(INVALID);
     };
     let condition = match mode {
-        0 => Some(Condition::Always),
-        1 => Some(Condition::IfAbsent),
-        2 => view.guest.seen.unchanged(&asked.key),
+        0 => Some(KvCondition::Always),
+        1 => Some(KvCondition::IfAbsent),
+        2 => view.guest.seen_revisions().unchanged(&call.key),
         _ => return Ok(INVALID),
     };
     let Some(condition) = condition else {
         return Ok(CONFLICT);
     };
-    view.guest.traffic.took(value.len());
+    view.guest.calls().io.count_out(value.len());
     let value = Bytes::copy_from_slice(&view.bytes[value]);
-    let call = caller.data_mut().begins(Target::Kv(SET));
-    let written = asked.store.set(&asked.topic, &asked.key, value, ttl, condition).await;
-    note(&mut caller, call, &written);
-    Ok(match written {
+    call.begin(view.guest);
+    let written = call.store.set(&call.topic, &call.key, value, ttl, condition).await;
+    Ok(match call.end(&mut caller, written) {
         Ok(true) => 0,
         Ok(false) => CONFLICT,
-        Err(error) => refused(&caller, SET, &error),
+        Err(code) => code,
     })
 }
 
-async fn delete(mut caller: Caller<'_, Guest>, kp: u32, kl: u32) -> wasmtime::Result<i32> {
-    let asked = match asked(&job_view(&mut caller, DELETE)?, kp, kl)? {
-        Ok(asked) => asked,
+async fn delete<T: HasKv>(mut caller: Caller<'_, T>, key: Range) -> wasmtime::Result<i32> {
+    let view = job_view(&mut caller, DELETE)?;
+    let mut call = match StoreCall::new(&view, DELETE, key)? {
+        Ok(call) => call,
         Err(code) => return Ok(code),
     };
-    let call = caller.data_mut().begins(Target::Kv(DELETE));
-    let deleted = asked.store.delete(&asked.topic, &asked.key).await;
-    note(&mut caller, call, &deleted);
-    Ok(match deleted {
+    call.begin(view.guest);
+    let deleted = call.store.delete(&call.topic, &call.key).await;
+    Ok(match call.end(&mut caller, deleted) {
         Ok(true) => 0,
         Ok(false) => NOT_FOUND,
-        Err(error) => refused(&caller, DELETE, &error),
+        Err(code) => code,
     })
 }
 
-async fn add(
-    mut caller: Caller<'_, Guest>,
-    kp: u32,
-    kl: u32,
+async fn add<T: HasKv>(
+    mut caller: Caller<'_, T>,
+    key: Range,
     delta: i64,
     dst: u32,
 ) -> wasmtime::Result<i32> {
     let view = job_view(&mut caller, ADD)?;
     let target = view.range(dst, size_of::<i64>() as u32)?;
-    let asked = match asked(&view, kp, kl)? {
-        Ok(asked) => asked,
+    let mut call = match StoreCall::new(&view, ADD, key)? {
+        Ok(call) => call,
         Err(code) => return Ok(code),
     };
-    let call = caller.data_mut().begins(Target::Kv(ADD));
-    let sum = asked.store.add(&asked.topic, &asked.key, delta).await;
-    note(&mut caller, call, &sum);
-    let sum = match sum {
+    call.begin(view.guest);
+    let sum = call.store.add(&call.topic, &call.key, delta).await;
+    let sum = match call.end(&mut caller, sum) {
         Ok(sum) => sum,
-        Err(error) => return Ok(refused(&caller, ADD, &error)),
+        Err(code) => return Ok(code),
     };
-    let View { bytes, guest, .. } = look(&mut caller, ADD)?;
-    fill(&guest.traffic, &mut bytes[target], &sum.to_le_bytes());
+    let View { bytes, guest, .. } = view_again(&mut caller, ADD)?;
+    fill(&guest.calls().io, &mut bytes[target], &sum.to_le_bytes());
     Ok(0)
 }
 
-/// Notes in the trace what came of a call.
-fn note<T>(caller: &mut Caller<'_, Guest>, call: Option<usize>, answer: &Result<T, KvError>) {
-    caller.data_mut().ended(call, || answer.as_ref().err().map(KvError::to_string));
-}
-
-/// What is asked for, and who is asked.
-struct Asked {
+/// A call of the store with a valid key.
+struct StoreCall {
+    import: &'static str,
     store: Arc<dyn KeyValue>,
     topic: TopicName,
     key: Bytes,
+    /// The call in the attempt's trace.
+    index: Option<CallIndex>,
 }
 
-/// Reads the key; an error of docs/reference/abi.md if it is none, or if nobody keeps anything.
-fn asked(view: &View<'_>, kp: u32, kl: u32) -> wasmtime::Result<Result<Asked, i32>> {
-    let key = view.range(kp, kl)?;
-    if !(1..=KEY_MAX).contains(&key.len()) {
-        return Ok(Err(INVALID));
+impl StoreCall {
+    /// Reads the key. The inner error is a code of docs/reference/abi.md: the key is invalid, or this run
+    /// has no store.
+    fn new<T: HasKv>(
+        view: &View<'_, T>,
+        import: &'static str,
+        (kp, kl): Range,
+    ) -> wasmtime::Result<Result<Self, i32>> {
+        let key = view.range(kp, kl)?;
+        if !(1..=KV_KEY_MAX).contains(&key.len()) {
+            return Ok(Err(INVALID));
+        }
+        let Some(store) = view.guest.kv_store() else {
+            return Ok(Err(UNAVAILABLE));
+        };
+        view.guest.calls().io.count_out(key.len());
+        Ok(Ok(Self {
+            import,
+            store: Arc::clone(store),
+            topic: view.guest.job().invocation.topic.clone(),
+            key: Bytes::copy_from_slice(&view.bytes[key]),
+            index: None,
+        }))
     }
-    let Some(store) = &view.guest.world.kv else {
-        return Ok(Err(UNAVAILABLE));
-    };
-    view.guest.traffic.took(key.len());
-    Ok(Ok(Asked {
-        store: Arc::clone(store),
-        topic: view.guest.invocation.topic.clone(),
-        key: Bytes::copy_from_slice(&view.bytes[key]),
-    }))
+
+    /// Records the begin of the call in the trace.
+    fn begin<T: HasKv>(&mut self, guest: &mut T) {
+        self.index = guest.spans_mut().begin(|| CallTarget::Kv(self.import));
+    }
+
+    /// Records the end of the call in the trace. Converts an error to a code of docs/reference/abi.md; an
+    /// unreachable store
+    /// is also written to the job's log.
+    fn end<T: HasKv, R>(
+        &self,
+        caller: &mut Caller<'_, T>,
+        result: Result<R, KvError>,
+    ) -> Result<R, i32> {
+        let failed = || result.as_ref().err().map(KvError::to_string);
+        caller.data_mut().spans_mut().end(self.index, failed);
+        result.map_err(|error| match error {
+            KvError::Full => TOO_LARGE,
+            KvError::NotANumber => INVALID,
+            KvError::Unavailable(_) => {
+                let text = format!("{}: {error}", self.import);
+                caller.data().log().write(Level::Warn, text.as_bytes());
+                UNAVAILABLE
+            }
+        })
+    }
 }
 
-/// A ttl as the store wants it; 0 is none.
-fn ttl(ms: i64) -> Result<Option<Duration>, ()> {
+/// The ttl of a call: 0 means that the value does not expire.
+fn parse_ttl(ms: i64) -> Result<Option<Duration>, ()> {
     let ttl = Duration::from_millis(u64::try_from(ms).map_err(|_| ())?);
-    if ttl > TTL_MAX {
+    if ttl > KV_TTL_MAX {
         return Err(());
     }
     Ok((!ttl.is_zero()).then_some(ttl))
-}
-
-/// The error of docs/reference/abi.md for what the store says. That it is away, the job's log tells too.
-fn refused(caller: &Caller<'_, Guest>, import: &str, error: &KvError) -> i32 {
-    match error {
-        KvError::Full => TOO_LARGE,
-        KvError::NotANumber => INVALID,
-        KvError::Unavailable(_) => {
-            caller.data().log.say(Level::Warn, format!("{import}: {error}").as_bytes());
-            UNAVAILABLE
-        }
-    }
 }

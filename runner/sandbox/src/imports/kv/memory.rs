@@ -1,36 +1,36 @@
-//! A store that lives and dies with its process: for trial runs, and for tests of handlers. It keeps what
-//! a real one would, within the same bounds.
+//! A store in the memory of this process, for trial runs and for tests of handlers. It enforces the same
+//! limits as the real store.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::TopicName;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
+use parking_lot::Mutex;
 
-use super::{BYTES_MAX, Condition, Entry, KEYS_MAX, KeyValue, KvError};
+use super::store::{KV_BYTES_MAX, KV_KEYS_MAX, KeyValue, KvCondition, KvEntry, KvError};
 
-/// A store in memory, empty at first.
+/// A store in memory, initially empty.
 #[derive(Debug, Default)]
-pub struct MemoryKv(Mutex<BTreeMap<String, Store>>);
+pub struct MemoryKv(Mutex<BTreeMap<String, TopicStore>>);
 
-/// What one topic keeps.
+/// The values of one topic.
 #[derive(Debug, Default)]
-struct Store {
-    kept: HashMap<Box<[u8]>, Kept>,
-    /// Of all keys and values.
+struct TopicStore {
+    values: HashMap<Box<[u8]>, StoredValue>,
+    /// Bytes of all keys and values.
     bytes: usize,
-    /// The last one given.
+    /// The last revision.
     revision: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
-    entry: Entry,
-    /// When its time is over; `None` if it never is.
-    until: Option<Instant>,
+struct StoredValue {
+    entry: KvEntry,
+    /// When the value expires, if it does.
+    expires_at: Option<Instant>,
 }
 
 impl MemoryKv {
@@ -39,19 +39,15 @@ impl MemoryKv {
         Self::default()
     }
 
-    fn topics(&self) -> MutexGuard<'_, BTreeMap<String, Store>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does one step on the store of a topic, which answers at once.
-    fn step<'a, T: Send + 'a>(
+    /// Runs one operation on the store of a topic. The future is ready at once.
+    fn run<'a, T: Send + 'a>(
         &self,
         topic: &TopicName,
-        step: impl FnOnce(&mut Store, Instant) -> Result<T, KvError>,
+        operation: impl FnOnce(&mut TopicStore, Instant) -> Result<T, KvError>,
     ) -> BoxFuture<'a, Result<T, KvError>> {
-        let mut topics = self.topics();
+        let mut topics = self.0.lock();
         let store = topics.entry(topic.as_str().to_owned()).or_default();
-        ready(step(store, Instant::now())).boxed()
+        ready(operation(store, Instant::now())).boxed()
     }
 }
 
@@ -60,8 +56,8 @@ impl KeyValue for MemoryKv {
         &'a self,
         topic: &'a TopicName,
         key: &'a [u8],
-    ) -> BoxFuture<'a, Result<Option<Entry>, KvError>> {
-        self.step(topic, |store, now| Ok(store.living(key, now).map(|kept| kept.entry.clone())))
+    ) -> BoxFuture<'a, Result<Option<KvEntry>, KvError>> {
+        self.run(topic, |store, now| Ok(store.live(key, now).map(|value| value.entry.clone())))
     }
 
     fn set<'a>(
@@ -70,20 +66,20 @@ impl KeyValue for MemoryKv {
         key: &'a [u8],
         value: Bytes,
         ttl: Option<Duration>,
-        condition: Condition,
+        condition: KvCondition,
     ) -> BoxFuture<'a, Result<bool, KvError>> {
-        self.step(topic, |store, now| {
-            let revision = store.living(key, now).map(|kept| kept.entry.revision);
-            let holds = match condition {
-                Condition::Always => true,
-                Condition::IfAbsent => revision.is_none(),
-                Condition::IfRevision(wanted) => revision == Some(wanted),
+        self.run(topic, |store, now| {
+            let revision = store.live(key, now).map(|value| value.entry.revision);
+            let is_met = match condition {
+                KvCondition::Always => true,
+                KvCondition::IfAbsent => revision.is_none(),
+                KvCondition::IfRevision(wanted) => revision == Some(wanted),
             };
-            if holds {
-                let until = ttl.and_then(|ttl| now.checked_add(ttl));
-                store.keep(key, value, until, now)?;
+            if is_met {
+                let expires_at = ttl.and_then(|ttl| now.checked_add(ttl));
+                store.insert(key, value, expires_at, now)?;
             }
-            Ok(holds)
+            Ok(is_met)
         })
     }
 
@@ -92,10 +88,10 @@ impl KeyValue for MemoryKv {
         topic: &'a TopicName,
         key: &'a [u8],
     ) -> BoxFuture<'a, Result<bool, KvError>> {
-        self.step(topic, |store, now| {
-            let living = store.living(key, now).is_some();
-            store.forget(key);
-            Ok(living)
+        self.run(topic, |store, now| {
+            let existed = store.live(key, now).is_some();
+            store.remove(key);
+            Ok(existed)
         })
     }
 
@@ -105,76 +101,82 @@ impl KeyValue for MemoryKv {
         key: &'a [u8],
         delta: i64,
     ) -> BoxFuture<'a, Result<i64, KvError>> {
-        self.step(topic, |store, now| {
-            let (number, until) = match store.living(key, now) {
+        self.run(topic, |store, now| {
+            let (number, expires_at) = match store.live(key, now) {
                 None => (0, None),
-                Some(kept) => (number(&kept.entry.value)?, kept.until),
+                Some(value) => (number(&value.entry.value)?, value.expires_at),
             };
             let sum = number.checked_add(delta).ok_or(KvError::NotANumber)?;
-            store.keep(key, sum.to_string().into(), until, now)?;
+            store.insert(key, sum.to_string().into(), expires_at, now)?;
             Ok(sum)
         })
     }
 }
 
-/// A number as it is written when it is kept: no plus, no leading zeros, no minus zero.
+/// Parses a number in the form in which `add` stores it: without plus, leading zeros or minus zero.
 fn number(value: &[u8]) -> Result<i64, KvError> {
     let text = std::str::from_utf8(value).map_err(|_| KvError::NotANumber)?;
     let number: i64 = text.parse().map_err(|_| KvError::NotANumber)?;
     if number.to_string() == text { Ok(number) } else { Err(KvError::NotANumber) }
 }
 
-impl Store {
-    /// What is under a key and whose time is not over.
-    fn living(&self, key: &[u8], now: Instant) -> Option<&Kept> {
-        self.kept.get(key).filter(|kept| kept.until.is_none_or(|until| now < until))
+impl TopicStore {
+    /// The value of a key, if it has not expired.
+    fn live(&self, key: &[u8], now: Instant) -> Option<&StoredValue> {
+        self.values.get(key).filter(|value| value.is_live(now))
     }
 
-    fn forget(&mut self, key: &[u8]) {
-        if let Some(kept) = self.kept.remove(key) {
-            self.bytes -= key.len() + kept.entry.value.len();
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(value) = self.values.remove(key) {
+            self.bytes -= key.len() + value.entry.value.len();
         }
     }
 
-    /// Keeps a value if there is room for it; what is over makes room.
-    fn keep(
+    /// Inserts a value if the limits allow it. Removes expired values if they do not.
+    fn insert(
         &mut self,
         key: &[u8],
         value: Bytes,
-        until: Option<Instant>,
+        expires_at: Option<Instant>,
         now: Instant,
     ) -> Result<(), KvError> {
         if !self.has_room(key, &value) {
-            self.sweep(now);
+            self.remove_expired(now);
             if !self.has_room(key, &value) {
                 return Err(KvError::Full);
             }
         }
-        self.forget(key);
+        self.remove(key);
         self.bytes += key.len() + value.len();
         self.revision += 1;
-        let entry = Entry { value, revision: self.revision };
-        self.kept.insert(key.into(), Kept { entry, until });
+        let entry = KvEntry { value, revision: self.revision };
+        self.values.insert(key.into(), StoredValue { entry, expires_at });
         Ok(())
     }
 
-    /// Whether the bounds are kept with this value in place of the one that is there.
+    /// Whether the limits hold after this value replaces the current one.
     fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
-        let old = self.kept.get(key).map(|kept| key.len() + kept.entry.value.len());
-        let keys = self.kept.len() + usize::from(old.is_none());
+        let old = self.values.get(key).map(|value| key.len() + value.entry.value.len());
+        let keys = self.values.len() + usize::from(old.is_none());
         let bytes = self.bytes - old.unwrap_or(0) + key.len() + value.len();
-        keys <= KEYS_MAX && bytes <= BYTES_MAX
+        keys <= KV_KEYS_MAX && bytes <= KV_BYTES_MAX
     }
 
-    fn sweep(&mut self, now: Instant) {
+    fn remove_expired(&mut self, now: Instant) {
         let bytes = &mut self.bytes;
-        self.kept.retain(|key, kept| {
-            let lives = kept.until.is_none_or(|until| now < until);
-            if !lives {
-                *bytes -= key.len() + kept.entry.value.len();
+        self.values.retain(|key, value| {
+            let is_live = value.is_live(now);
+            if !is_live {
+                *bytes -= key.len() + value.entry.value.len();
             }
-            lives
+            is_live
         });
+    }
+}
+
+impl StoredValue {
+    fn is_live(&self, now: Instant) -> bool {
+        self.expires_at.is_none_or(|expires_at| now < expires_at)
     }
 }
 
@@ -187,62 +189,62 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_store_takes_what_is_there_only_if_the_condition_holds() {
+    async fn a_value_is_written_only_if_the_condition_is_true() {
         let (kv, topic) = (MemoryKv::new(), topic());
         let set = async |value: &'static str, condition| {
             kv.set(&topic, b"k", value.into(), None, condition).await.unwrap()
         };
         assert_eq!(kv.get(&topic, b"k").await, Ok(None));
-        assert!(!set("0", Condition::IfRevision(0)).await);
-        assert!(set("1", Condition::IfAbsent).await);
-        assert!(!set("2", Condition::IfAbsent).await);
+        assert!(!set("0", KvCondition::IfRevision(0)).await);
+        assert!(set("1", KvCondition::IfAbsent).await);
+        assert!(!set("2", KvCondition::IfAbsent).await);
         let first = kv.get(&topic, b"k").await.unwrap().unwrap();
         assert_eq!(first.value, "1");
-        assert!(set("3", Condition::IfRevision(first.revision)).await);
-        assert!(!set("4", Condition::IfRevision(first.revision)).await);
-        assert!(set("5", Condition::Always).await);
+        assert!(set("3", KvCondition::IfRevision(first.revision)).await);
+        assert!(!set("4", KvCondition::IfRevision(first.revision)).await);
+        assert!(set("5", KvCondition::Always).await);
         assert_eq!(kv.get(&topic.shard(3), b"k").await.unwrap().unwrap().value, "5");
         assert_eq!(kv.get(&TopicName::new("b").unwrap(), b"k").await, Ok(None));
         assert_eq!(
             (kv.delete(&topic, b"k").await, kv.delete(&topic, b"k").await),
             (Ok(true), Ok(false))
         );
-        assert!(!set("6", Condition::IfRevision(first.revision)).await);
+        assert!(!set("6", KvCondition::IfRevision(first.revision)).await);
     }
 
     #[tokio::test]
-    async fn a_number_is_added_to_within_its_range() {
+    async fn a_sum_stays_within_64_bits() {
         let (kv, topic) = (MemoryKv::new(), topic());
         assert_eq!(kv.add(&topic, b"n", 5).await, Ok(5));
         assert_eq!(kv.add(&topic, b"n", i64::MIN).await, Ok(i64::MIN + 5));
         assert_eq!(kv.add(&topic, b"n", -6).await, Err(KvError::NotANumber));
         for text in ["", "x", "+1", "01", "-0", " 1", "1.0", "9223372036854775808"] {
-            kv.set(&topic, b"n", text.into(), None, Condition::Always).await.unwrap();
+            kv.set(&topic, b"n", text.into(), None, KvCondition::Always).await.unwrap();
             assert_eq!(kv.add(&topic, b"n", 1).await, Err(KvError::NotANumber), "{text:?}");
         }
     }
 
     #[tokio::test]
-    async fn the_bounds_of_a_topic_are_kept_and_what_is_over_makes_room() {
+    async fn the_limits_of_a_topic_hold_and_expired_values_make_room() {
         let (kv, topic) = (MemoryKv::new(), topic());
         let value = Bytes::from(vec![0; (64 << 10) - 4]);
         let short = Some(Duration::from_millis(1));
         for key in 0..1024_u32 {
             let ttl = if key == 7 { short } else { None };
             let key = key.to_be_bytes();
-            let wrote = kv.set(&topic, &key, value.clone(), ttl, Condition::Always).await;
+            let wrote = kv.set(&topic, &key, value.clone(), ttl, KvCondition::Always).await;
             assert_eq!(wrote, Ok(true));
         }
-        let over = Instant::now() + Duration::from_millis(2);
-        while Instant::now() < over {
+        let expired = Instant::now() + Duration::from_millis(2);
+        while Instant::now() < expired {
             std::hint::spin_loop();
         }
-        let one = |key: &'static [u8]| kv.set(&topic, key, "".into(), None, Condition::Always);
+        let one = |key: &'static [u8]| kv.set(&topic, key, "".into(), None, KvCondition::Always);
         assert_eq!(kv.get(&topic, &7_u32.to_be_bytes()).await, Ok(None));
         assert_eq!(one(b"more").await, Ok(true));
-        let full = kv.set(&topic, b"full", value.clone(), None, Condition::Always).await;
+        let full = kv.set(&topic, b"full", value.clone(), None, KvCondition::Always).await;
         assert_eq!(full, Err(KvError::Full));
         assert_eq!(kv.delete(&topic, &8_u32.to_be_bytes()).await, Ok(true));
-        assert_eq!(kv.set(&topic, b"full", value, None, Condition::Always).await, Ok(true));
+        assert_eq!(kv.set(&topic, b"full", value, None, KvCondition::Always).await, Ok(true));
     }
 }

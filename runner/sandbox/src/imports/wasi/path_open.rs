@@ -1,6 +1,7 @@
-//! `path_open` of WASI, for files and directories alone. Who opens a pipe waits for its other end, without an
-//! end of its own, and holds a thread; a device may do anything. Whatever stands in a granted directory,
-//! only what can be read to an end is opened.
+//! `path_open` of WASI, restricted to regular files and directories.
+//!
+//! Opening a named pipe blocks a thread until another process opens its other end, and opening a device may
+//! have any effect. Whatever a granted directory contains, only files that have an end are opened.
 
 use wasmtime::{AsContextMut, Caller, Linker};
 use wasmtime_wasi::p1::WasiP1Ctx;
@@ -8,37 +9,44 @@ use wasmtime_wasi::p1::types::{Errno, Filetype};
 use wasmtime_wasi::p1::wasi_snapshot_preview1::{self as preview1, WasiSnapshotPreview1 as _};
 use wiggle::GuestMemory;
 
-use super::NAMESPACE;
-use crate::imports::call as memory;
-use crate::instance::guest::Guest;
+use super::{HasWasi, NAMESPACE};
+use crate::imports::call;
 
 const NAME: &str = "path_open";
 
-/// Bytes of the longest path that the system takes. The stock call refuses a longer one by itself.
+/// The longest path of the operating system, in bytes. The function of wasmtime-wasi refuses a longer one.
 const PATH_MAX: usize = 4096;
 
-/// Bytes of a `filestat`, and where the type stands in it.
+/// Bytes of a `filestat`.
 const FILESTAT: usize = 64;
+/// The offset of the file type in a `filestat`.
 const FILETYPE_AT: usize = 16;
 
-/// Directory, lookup flags, pointer and length of the path, flags, rights, rights to hand on, flags of the
-/// descriptor, and where it is written.
-type Call = (i32, i32, i32, i32, i32, i64, i64, i32, i32);
+/// Directory, lookup flags, path pointer, path length, open flags, rights, inherited rights, descriptor
+/// flags, and the address of the new descriptor.
+type Arguments = (i32, i32, i32, i32, i32, i64, i64, i32, i32);
 
-/// Links it in the stock one's place.
-pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
-    linker.func_wrap_async(NAMESPACE, NAME, |mut caller: Caller<'_, Guest>, call: Call| {
-        Box::new(async move { open(&mut caller, call).await })
-    })?;
+/// Replaces the function of wasmtime-wasi.
+pub(super) fn link<T: HasWasi>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    linker.func_wrap_async(
+        NAMESPACE,
+        NAME,
+        |mut caller: Caller<'_, T>, arguments: Arguments| {
+            Box::new(async move { open(&mut caller, arguments).await })
+        },
+    )?;
     Ok(())
 }
 
-async fn open(caller: &mut Caller<'_, Guest>, call: Call) -> wasmtime::Result<i32> {
+async fn open<T: HasWasi>(
+    caller: &mut Caller<'_, T>,
+    arguments: Arguments,
+) -> wasmtime::Result<i32> {
     let bytes_max = caller.as_context_mut().hostcall_fuel();
-    let view = memory::look(caller, NAME)?;
+    let view = call::view_again(caller, NAME)?;
     let wasi = view.guest.wasi();
     wasi.set_hostcall_fuel(bytes_max);
-    let (dir, lookup, path, length, flags, rights, inherited, descriptor_flags, at) = call;
+    let (dir, lookup, path, length, flags, rights, inherited, descriptor_flags, at) = arguments;
     if is_special(wasi, dir, lookup, path_of(view.bytes, path, length)).await {
         return Ok(Errno::Acces as i32);
     }
@@ -59,17 +67,17 @@ async fn open(caller: &mut Caller<'_, Guest>, call: Call) -> wasmtime::Result<i3
     .await
 }
 
-/// The path of a call, empty if there is none that could be opened.
+/// The path of a call, or an empty path if the range is invalid or too long.
 fn path_of(memory: &[u8], pointer: i32, length: i32) -> &[u8] {
     let (start, length) = (pointer.cast_unsigned() as usize, length.cast_unsigned() as usize);
     let path = start.checked_add(length).and_then(|end| memory.get(start..end));
     path.filter(|path| path.len() <= PATH_MAX).unwrap_or_default()
 }
 
-/// Whether a path leads to what is neither file nor directory. It is looked up within the directory, like
-/// one that is opened; what cannot be looked up, cannot be opened either.
+/// Whether a path exists and is neither a file nor a directory. The lookup stays inside the directory, as
+/// for `path_open` itself. A path that cannot be looked up cannot be opened either.
 async fn is_special(wasi: &mut WasiP1Ctx, dir: i32, lookup: i32, path: &[u8]) -> bool {
-    // A memory of its own for the answer, with the path behind it: at most 4,160 bytes.
+    // A separate memory of at most 4,160 bytes, with the `filestat` first and the path after it.
     let mut memory = vec![0; FILESTAT];
     memory.extend_from_slice(path);
     let (at, length) = (FILESTAT as i32, path.len() as i32);

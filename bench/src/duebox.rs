@@ -1,0 +1,98 @@
+//! Duebox in the peer comparison: the same tasks that the peers' programs do.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use duebox_queue::{Due, IfExists, NewJob, Pushed};
+
+use crate::contender::Contender;
+use crate::drain::{self, RUST};
+use crate::fixture::{Binding, Fixture, new_jobs};
+use crate::results::Results;
+use crate::rows::Row;
+use crate::settings::Settings;
+use crate::{burst, lateness, push, shutdown};
+
+/// Pushes in flight, as many as the peers have.
+const IN_FLIGHT: usize = 32;
+/// How long an idle worker is left alone before it is measured.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Runs all tasks once.
+pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Contender> {
+    let jobs = settings.jobs as f64;
+    let drain = drain::fresh(settings, RUST, &[]).await?;
+    let late = lateness::fresh(settings, &[]).await?.reported;
+    let mut results = Results::default();
+    burst::measure(settings, &mut results).await?;
+    Ok(Contender {
+        name: "duebox".to_owned(),
+        settings: String::new(),
+        drain_per_s: Some(drain.per_s),
+        commands: Some(drain.load.commands as f64 / jobs),
+        worker_us: Some(drain.daemon_cpu_s * 1e6 / jobs),
+        redis_us: Some(drain.load.cpu_s * 1e6 / jobs),
+        memory_mb: Some(drain.daemon_memory_bytes as f64 / 1e6),
+        push_one: Some(push_singly(settings, 1).await?),
+        push_flight: Some(push_singly(settings, IN_FLIGHT).await?),
+        push_batch: Some(push::library(settings, &[]).await?),
+        late_p50_ms: Some(late.p50_ms),
+        late_p99_ms: Some(late.p99_ms),
+        // A run with an early job fails.
+        early: Some(0.0),
+        burst_ms: results.of(Row::BurstLast).last().copied(),
+        idle_commands: Some(idle(settings).await?),
+        remarks: vec![
+            "each job in a sandbox of its own; pushes by the library; the burst until the last \
+             verdict, not the last start"
+                .to_owned(),
+        ],
+    })
+}
+
+/// Pushes per second by the library, one job per call, with `in_flight` calls at once.
+async fn push_singly(settings: &Settings, in_flight: usize) -> anyhow::Result<f64> {
+    let fixture = Fixture::prepare().await?;
+    let jobs = new_jobs("job", settings.pushes, settings.payload, |_| Due::Now)?;
+    let mut callers = tokio::task::JoinSet::new();
+    let started = Instant::now();
+    for share in jobs.chunks(jobs.len().div_ceil(in_flight)) {
+        let (queue, topic) = (fixture.queue.clone(), fixture.topic.clone());
+        let share: Vec<NewJob> = share.to_vec();
+        callers.spawn(async move {
+            for job in &share {
+                let pushed = queue.push(&topic, std::slice::from_ref(job), IfExists::Reject);
+                ensure!(pushed.await? == [Pushed::Pushed], "a push was refused");
+            }
+            Ok(())
+        });
+    }
+    while let Some(caller) = callers.join_next().await {
+        caller??;
+    }
+    let took_s = started.elapsed().as_secs_f64();
+    push::ensure_stored(&fixture, settings.pushes).await?;
+    Ok(settings.pushes as f64 / took_s)
+}
+
+/// Redis commands per second of an idle daemon with one topic.
+async fn idle(settings: &Settings) -> anyhow::Result<f64> {
+    let fixture = Fixture::prepare().await?;
+    let handler = settings.handler("noop-rust")?;
+    let in_flight = settings.in_flight;
+    let binding = Binding { handler: &handler, lines: "", in_flight, log: shutdown::QUIET_LOG };
+    let mut daemon = fixture.start_daemon(&binding)?;
+    fixture.wait_until_served(&mut daemon).await?;
+    let found = idle_commands(&fixture, settings).await?;
+    shutdown::stop_and_verify(std::slice::from_mut(&mut daemon), 1)?;
+    Ok(found)
+}
+
+/// Redis commands per second that an idle worker on this Redis sends.
+pub(crate) async fn idle_commands(fixture: &Fixture, settings: &Settings) -> anyhow::Result<f64> {
+    tokio::time::sleep(SETTLE).await;
+    let (before, started) = (fixture.load().await?, Instant::now());
+    tokio::time::sleep(Duration::from_secs(settings.idle_s)).await;
+    let load = fixture.load_since(before, 0).await?;
+    Ok(load.commands as f64 / started.elapsed().as_secs_f64())
+}

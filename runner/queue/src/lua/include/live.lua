@@ -1,5 +1,0 @@
--- Whether an id waits for a runner, in whatever stage.
-local function waits(id)
-  return redis.call('ZSCORE', PENDING, id) or redis.call('ZSCORE', READY, id)
-    or redis.call('ZSCORE', RETRY, id) or redis.call('HEXISTS', BLOCKED_AT, id) == 1
-end

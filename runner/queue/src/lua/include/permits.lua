@@ -1,0 +1,89 @@
+-- Permits limit how many jobs of one key run at once. At most `per_key` jobs of a key hold a permit: they
+-- are in ready or unack, or in retry while the order is strict. Other due jobs of the key wait in its queue
+-- in `blocked`, ordered by due time and push. The queue waits only while all permits of its key are held.
+-- @include now
+-- @include option
+-- @include limits
+-- @include ready
+local has_permits = limits.per_key > 0 or redis.call('EXISTS', TURNS_OF) == 1
+local admitted = 0
+
+local function take_permit(id, due, key)
+  redis.call('HINCRBY', TURNS, key, 1)
+  redis.call('HSET', TURNS_OF, id, whole(due) .. ' ' .. key)
+end
+
+-- The first job in a key's queue: member, due, id.
+local function first_in_queue(key)
+  local first = redis.call('ZRANGEBYLEX', BLOCKED, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, 1)[1]
+  if not first then return nil end
+  local at = #key + 2
+  return first, tonumber(string.sub(first, at, at + 14)), string.sub(first, at + 33)
+end
+
+-- Admits the first jobs of a key's queue while permits are free. They enter ready behind what is due
+-- already, so that a busy key does not delay other jobs.
+local function advance(key)
+  local most = limits.per_key > 0 and limits.per_key or math.huge
+  local taken = tonumber(redis.call('HGET', TURNS, key) or 0)
+  for _ = 1, 100 do
+    if taken >= most then return end
+    local member, due, id = first_in_queue(key)
+    if not member then return end
+    redis.call('ZREM', BLOCKED, member)
+    redis.call('HDEL', BLOCKED_AT, id)
+    take_permit(id, due, key)
+    redis.call('ZADD', READY, ready_score(now_ms, redis.call('HGET', OPTS, id)), id)
+    taken, admitted = taken + 1, admitted + 1
+  end
+end
+
+-- Returns the permit of a job, if it holds one, to the next in the queue.
+local function return_permit(id)
+  local turn = redis.call('HGET', TURNS_OF, id)
+  if not turn then return end
+  local key = string.sub(turn, string.find(turn, ' ', 1, true) + 1)
+  redis.call('HDEL', TURNS_OF, id)
+  if redis.call('HINCRBY', TURNS, key, -1) <= 0 then redis.call('HDEL', TURNS, key) end
+  advance(key)
+end
+
+-- Removes a job from its key's queue, if it waits there.
+local function leave_queue(id)
+  local member = redis.call('HGET', BLOCKED_AT, id)
+  if not member then return false end
+  redis.call('HDEL', BLOCKED_AT, id)
+  redis.call('ZREM', BLOCKED, member)
+  return true
+end
+
+local function join_queue(id, due, key)
+  local seq = redis.call('HINCRBY', META, 'seq', 1)
+  local member = key .. '\0' .. string.format('%015.0f', due) .. '\0' .. string.format('%016.0f', seq)
+    .. '\0' .. id
+  redis.call('ZADD', BLOCKED, 0, member)
+  redis.call('HSET', BLOCKED_AT, id, member)
+end
+
+-- Puts a due job that is in no state into ready, or into its key's queue. Returns the state.
+local function admit(id, due, options)
+  local key = limits.per_key > 0 and option(options, 'key', 'string')
+  if has_permits or key then
+    local turn = redis.call('HGET', TURNS_OF, id)
+    local keeps = turn and key and string.sub(turn, string.find(turn, ' ', 1, true) + 1) == key
+    if turn and not keeps then return_permit(id) end
+    if keeps then
+      redis.call('HSET', TURNS_OF, id, whole(due) .. ' ' .. key)
+    elseif key then
+      local taken = tonumber(redis.call('HGET', TURNS, key) or 0)
+      if taken >= limits.per_key or first_in_queue(key) then
+        join_queue(id, due, key)
+        advance(key)
+        return redis.call('HEXISTS', BLOCKED_AT, id) == 1 and 'blocked' or 'ready'
+      end
+      take_permit(id, due, key)
+    end
+  end
+  redis.call('ZADD', READY, ready_score(due, options), id)
+  return 'ready'
+end

@@ -1,0 +1,200 @@
+//! The imports `http_send` and `http_read`. While a request is in progress the guest sleeps and occupies no
+//! thread. The guest then copies the parts of the response that it wants.
+
+use std::sync::Arc;
+
+use wasmtime::{Caller, Linker};
+
+use super::client::{HttpClient, check_grant};
+use super::error::HttpError;
+use super::job_headers;
+use super::request::Request;
+use super::response::Response;
+use crate::grants::Grants;
+use crate::imports::abi::{NAMESPACE, NOT_FOUND, copy};
+use crate::imports::call::{Fault, View, job_view};
+use crate::imports::job::HasJob;
+use crate::imports::spans::{CallIndex, CallTarget, HasSpans};
+use crate::imports::trace_context::TraceContext;
+use crate::memory_budget::MemoryReservation;
+
+/// The imports, and whether each takes a pointer.
+pub(crate) const IMPORTS: [(&str, bool); 2] = [(SEND, true), (READ, true)];
+
+/// The prefix of their names.
+pub(crate) const PREFIX: &str = "http_";
+
+const SEND: &str = "http_send";
+const READ: &str = "http_read";
+
+/// The state of a guest that sends requests.
+pub(crate) trait HasHttp: HasJob + HasSpans {
+    fn http(&self) -> &HttpState;
+    fn http_mut(&mut self) -> &mut HttpState;
+    /// The client, if this run has a network.
+    fn http_client(&self) -> Option<&HttpClient>;
+    /// An empty reservation of the memory budget.
+    fn reserve_memory(&self) -> MemoryReservation;
+}
+
+/// The requests of one job.
+#[derive(Debug, Default)]
+pub(crate) struct HttpState {
+    trace: Option<TraceContext>,
+    /// The last response, or the text of the error.
+    last: Option<Result<Response, String>>,
+}
+
+impl HttpState {
+    /// Keeps the result of a request. Returns what the guest receives: the status, or an error code.
+    fn keep(&mut self, result: Result<Response, HttpError>) -> i32 {
+        let code = match &result {
+            Ok(response) => response.status.into(),
+            Err(error) => error.code(),
+        };
+        self.last = Some(result.map_err(|error| error.to_string()));
+        code
+    }
+
+    /// One part of the last result: 0 is the head, 1 the body and 2 the text of the error. A part that does
+    /// not exist is empty. `None` for any other number.
+    fn part(&self, number: u32) -> Option<&[u8]> {
+        Some(match (number, &self.last) {
+            (0, Some(Ok(response))) => response.head.as_bytes(),
+            (1, Some(Ok(response))) => &response.body,
+            (2, Some(Err(text))) => text.as_bytes(),
+            (0..=2, _) => &[],
+            _ => return None,
+        })
+    }
+}
+
+/// Pointer and length of head and body, and the time limit in milliseconds.
+type Arguments = (u32, u32, u32, u32, u32);
+
+/// A request that can be sent.
+struct Prepared {
+    request: Request,
+    grants: Arc<Grants>,
+    client: Option<HttpClient>,
+    memory: MemoryReservation,
+    /// The call in the attempt's trace.
+    call: Option<CallIndex>,
+}
+
+/// Links both imports.
+pub(crate) fn link<T: HasHttp>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    linker.func_wrap_async(
+        NAMESPACE,
+        SEND,
+        |mut caller: Caller<'_, T>, arguments: Arguments| {
+            Box::new(async move {
+                let result = match prepare(&mut caller, arguments)? {
+                    Ok(prepared) => {
+                        let call = prepared.call;
+                        let result = prepared.send().await;
+                        record(caller.data_mut(), call, &result);
+                        result
+                    }
+                    Err(error) => Err(error),
+                };
+                wasmtime::Result::Ok(caller.data_mut().http_mut().keep(result))
+            })
+        },
+    )?;
+    linker.func_wrap(NAMESPACE, READ, read::<T>)?;
+    Ok(())
+}
+
+/// Checks a call and copies the request out of the guest's memory. Drops the previous response.
+fn prepare<T: HasHttp>(
+    caller: &mut Caller<'_, T>,
+    (hp, hl, bp, bl, timeout_ms): Arguments,
+) -> Result<Result<Prepared, HttpError>, Fault> {
+    let view = job_view(caller, SEND)?;
+    let (head, body) = (view.read(hp, hl)?, view.read(bp, bl)?);
+    let mut memory = view.guest.reserve_memory();
+    let request = Request::parse(head, timeout_ms).and_then(|request| {
+        memory.grow(body.len())?;
+        Ok(request.with_body(body))
+    });
+    let guest = view.guest;
+    guest.http_mut().last = None;
+    Ok(request.map(|request| prepare_for_job(guest, request, memory)))
+}
+
+/// Adds the headers of the job, and records the call.
+fn prepare_for_job<T: HasHttp>(
+    guest: &mut T,
+    mut request: Request,
+    memory: MemoryReservation,
+) -> Prepared {
+    let call = guest.spans_mut().begin(|| target(&request));
+    let mut trace = guest.http_mut().trace.take();
+    let recorded = guest.spans().context(call);
+    job_headers::add(&mut request.headers, &guest.job().invocation, &mut trace, recorded);
+    guest.http_mut().trace = trace;
+    let (grants, client) = (Arc::clone(guest.grants()), guest.http_client().cloned());
+    Prepared { request, grants, client, memory, call }
+}
+
+impl Prepared {
+    async fn send(self) -> Result<Response, HttpError> {
+        let Self { request, grants, client, memory, .. } = self;
+        // A module that imports `http_send` is not loaded without a grant.
+        let grant = grants.http.as_ref().ok_or(HttpError::NoGrant)?;
+        match client {
+            Some(client) => client.send(grant, request, memory).await,
+            None => {
+                check_grant(grant, &request.url)?;
+                Err(HttpError::NoClient)
+            }
+        }
+    }
+}
+
+/// The target of a request in a trace, without path and query, which may contain secrets.
+fn target(request: &Request) -> CallTarget {
+    CallTarget::Http {
+        method: request.method.to_string(),
+        host: request.url.host_str().unwrap_or_default().to_owned(),
+        port: request.url.port(),
+        status: None,
+    }
+}
+
+/// Records the result of a request in the trace.
+fn record<T: HasSpans>(
+    guest: &mut T,
+    call: Option<CallIndex>,
+    result: &Result<Response, HttpError>,
+) {
+    let failed = || match result {
+        Ok(response) if response.status >= 500 => Some(format!("status {}", response.status)),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    let target = guest.spans_mut().end(call, failed);
+    if let (Some(CallTarget::Http { status, .. }), Ok(response)) = (target, result) {
+        *status = Some(response.status);
+    }
+}
+
+fn read<T: HasHttp>(
+    mut caller: Caller<'_, T>,
+    part: u32,
+    dst: u32,
+    off: u32,
+    len: u32,
+) -> wasmtime::Result<i32> {
+    let view = job_view(&mut caller, READ)?;
+    let target = view.range(dst, len)?;
+    let View { bytes, guest, .. } = view;
+    Ok(match guest.http().part(part) {
+        Some(part) => {
+            let rest = part.get(off as usize..).unwrap_or_default();
+            copy(&guest.calls().io, &mut bytes[target], rest)
+        }
+        None => NOT_FOUND,
+    })
+}

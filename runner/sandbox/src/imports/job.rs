@@ -1,0 +1,142 @@
+//! The imports that read the job: `payload_read`, `meta_read`, `meta_int` and `config_read`; and `random`.
+//!
+//! Each import checks its arguments first and writes last, so a call that faults has had no effect.
+
+use bytes::Bytes;
+use rand::Rng as _;
+use wasmtime::{Caller, Linker};
+
+use crate::imports::abi::{INVALID, NAMESPACE, NOT_FOUND, copy, fill};
+use crate::imports::blocks;
+use crate::imports::call::{GuestState, View, in_job, job_view, view};
+use crate::imports::clock::{AttemptClock, millis, unix_ms};
+use crate::invocation::Invocation;
+
+/// The imports, and whether each takes a pointer.
+pub(crate) const IMPORTS: [(&str, bool); 5] = [
+    ("payload_read", true),
+    ("meta_read", true),
+    ("meta_int", false),
+    ("config_read", true),
+    ("random", true),
+];
+
+/// The state of a guest that runs a job.
+pub(crate) trait HasJob: GuestState {
+    fn job(&self) -> &JobState;
+    fn job_mut(&mut self) -> &mut JobState;
+}
+
+/// The job of a guest.
+pub(crate) struct JobState {
+    pub(crate) invocation: Invocation,
+    pub(crate) clock: AttemptClock,
+    /// The headers as a block, after the first request for them.
+    headers: Option<String>,
+}
+
+impl JobState {
+    pub(crate) fn new(invocation: Invocation, clock: AttemptClock) -> Self {
+        Self { invocation, clock, headers: None }
+    }
+
+    /// Drops the data of a job that is over.
+    pub(crate) fn clear(&mut self) {
+        self.invocation.payload = Bytes::new();
+        self.headers = None;
+    }
+
+    /// The metadata with this key, if it is a number.
+    fn number(&self, key: u32) -> Option<u64> {
+        match key {
+            3 => Some(self.invocation.attempt.into()),
+            4 => Some(self.invocation.max_attempts.into()),
+            5 => Some(self.invocation.due_at_ms),
+            6 => Some(self.clock.deadline_ms()),
+            8 => Some(unix_ms()),
+            9 => Some(millis(self.clock.remaining())),
+            _ => None,
+        }
+    }
+}
+
+/// Links the imports.
+pub(crate) fn link<T: HasJob>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    linker.func_wrap(NAMESPACE, "payload_read", payload_read::<T>)?;
+    linker.func_wrap(NAMESPACE, "meta_read", meta_read::<T>)?;
+    linker.func_wrap(NAMESPACE, "meta_int", meta_int::<T>)?;
+    linker.func_wrap(NAMESPACE, "config_read", config_read::<T>)?;
+    linker.func_wrap(NAMESPACE, "random", random::<T>)?;
+    Ok(())
+}
+
+fn payload_read<T: HasJob>(
+    mut caller: Caller<'_, T>,
+    dst: u32,
+    off: u32,
+    len: u32,
+) -> wasmtime::Result<i32> {
+    let view = job_view(&mut caller, "payload_read")?;
+    let target = view.range(dst, len)?;
+    let View { bytes, guest, .. } = view;
+    let rest = guest.job().invocation.payload.get(off as usize..).unwrap_or_default();
+    Ok(copy(&guest.calls().io, &mut bytes[target], rest))
+}
+
+fn meta_read<T: HasJob>(
+    mut caller: Caller<'_, T>,
+    key: u32,
+    dst: u32,
+    cap: u32,
+) -> wasmtime::Result<i32> {
+    let view = job_view(&mut caller, "meta_read")?;
+    let target = view.range(dst, cap)?;
+    let View { bytes, guest, .. } = view;
+    let target = &mut bytes[target];
+    if key == 7 {
+        let job = guest.job_mut();
+        job.headers.get_or_insert_with(|| blocks::write(&job.invocation.headers));
+    }
+    let (job, io) = (guest.job(), &guest.calls().io);
+    Ok(match key {
+        1 => fill(io, target, job.invocation.id.as_bytes()),
+        2 => fill(io, target, job.invocation.topic.as_str().as_bytes()),
+        7 => fill(io, target, job.headers.as_deref().unwrap_or_default().as_bytes()),
+        _ => match job.number(key) {
+            Some(number) => fill(io, target, number.to_string().as_bytes()),
+            None => NOT_FOUND,
+        },
+    })
+}
+
+fn meta_int<T: HasJob>(mut caller: Caller<'_, T>, key: u32) -> wasmtime::Result<i64> {
+    let number = in_job(&mut caller, "meta_int")?.job().number(key);
+    Ok(number.map_or(i64::from(NOT_FOUND), |number| i64::try_from(number).unwrap_or(i64::MAX)))
+}
+
+fn config_read<T: HasJob>(
+    mut caller: Caller<'_, T>,
+    kp: u32,
+    kl: u32,
+    dst: u32,
+    cap: u32,
+) -> wasmtime::Result<i32> {
+    let view = job_view(&mut caller, "config_read")?;
+    let (key, target) = (view.range(kp, kl)?, view.range(dst, cap)?);
+    let View { bytes, guest, .. } = view;
+    let Ok(key) = std::str::from_utf8(&bytes[key]) else {
+        return Ok(INVALID);
+    };
+    Ok(match guest.grants().config.get(key) {
+        Some(value) => fill(&guest.calls().io, &mut bytes[target], value.as_bytes()),
+        None => NOT_FOUND,
+    })
+}
+
+fn random<T: HasJob>(mut caller: Caller<'_, T>, dst: u32, len: u32) -> wasmtime::Result<()> {
+    let view = view(&mut caller, "random")?;
+    let target = view.range(dst, len)?;
+    view.guest.calls().io.count_in(target.len());
+    rand::rng().fill_bytes(&mut view.bytes[target]);
+    Ok(())
+}

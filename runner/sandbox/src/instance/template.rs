@@ -1,0 +1,90 @@
+//! What all instances of one loaded module have in common.
+
+use std::sync::Arc;
+
+use wasmtime::{Engine, InstancePre, ModuleExport, Store};
+
+use crate::grants::Grants;
+use crate::instance::guest::{Attempt, Guest, GuestSetup};
+use crate::instance::limiter::Limiter;
+use crate::instance::reset::SnapshotImage;
+use crate::limits::Limits;
+use crate::memory_budget::MemoryAccount;
+
+/// A linked module with its limits and grants. Instances are created from it.
+#[derive(Clone)]
+pub(crate) struct Template {
+    pub(crate) linked: InstancePre<Guest>,
+    pub(crate) exports: ModuleExports,
+    /// The state to which instances are reset after each job, if the topic uses snapshots.
+    pub(crate) image: Option<Arc<SnapshotImage>>,
+    /// Bytes of linear memory that an instance starts with.
+    pub(crate) initial_memory: usize,
+    pub(crate) imports_wasi: bool,
+    pub(crate) limits: Limits,
+    pub(crate) grants: Arc<Grants>,
+    /// The memory that the instances hold.
+    pub(crate) account: Arc<MemoryAccount>,
+}
+
+/// The exports that the host uses.
+#[derive(Clone)]
+pub(crate) struct ModuleExports {
+    pub(crate) entry: EntryPoint,
+    pub(crate) initialize: Option<ModuleExport>,
+    pub(crate) memory: Option<ModuleExport>,
+}
+
+/// The signature of `handle`.
+#[derive(Clone)]
+pub(crate) enum EntryPoint {
+    /// `handle(len)`: the guest reads the payload.
+    Pull { handle: ModuleExport },
+    /// `handle(ptr, len)`: the host writes the payload to the address that `alloc` returns.
+    Push { handle: ModuleExport, alloc: ModuleExport },
+}
+
+impl Template {
+    pub(crate) fn engine(&self) -> &Engine {
+        self.linked.module().engine()
+    }
+
+    /// Whether an instance whose job ended well runs another job.
+    pub(crate) fn reuses_instances(&self) -> bool {
+        self.limits.instances.jobs_each > 1 || self.image.is_some()
+    }
+
+    /// How many jobs one instance may run without a reset between them.
+    pub(crate) fn jobs_each(&self) -> u32 {
+        self.limits.instances.jobs_each
+    }
+
+    /// The state of a new instance.
+    pub(crate) fn guest(&self, attempt: Attempt) -> Guest {
+        let setup = GuestSetup {
+            grants: Arc::clone(&self.grants),
+            limiter: Limiter::new(&self.limits, Arc::clone(&self.account)),
+            fuel: self.limits.fuel,
+            memory_export: self.exports.memory,
+        };
+        Guest::new(setup, attempt)
+    }
+
+    /// Creates an instance. Waits until the memory budget has room for it.
+    pub(crate) async fn instantiate(
+        &self,
+        store: &mut Store<Guest>,
+    ) -> wasmtime::Result<wasmtime::Instance> {
+        let (account, initial) = (&self.account, self.initial_memory);
+        while let Err(exhausted) = account.take(initial) {
+            if initial > account.max() {
+                return Err(wasmtime::Error::new(exhausted));
+            }
+            store.data_mut().waits_for_memory = true;
+            account.available(initial).await;
+        }
+        store.data_mut().waits_for_memory = false;
+        store.data_mut().limiter.prepay(initial);
+        self.linked.instantiate_async(&mut *store).await
+    }
+}

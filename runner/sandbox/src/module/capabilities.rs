@@ -1,0 +1,84 @@
+//! The capabilities that a module needs and its topic does not grant. All of them are reported at once, so
+//! that one correction is enough.
+
+use std::fmt;
+
+use crate::grants::Grants;
+use crate::imports::{abi, http, kv, push};
+
+/// A capability without which some imports of `duebox_v1` are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Capability {
+    /// Follow-up jobs.
+    Push,
+    /// Outbound HTTP.
+    Http,
+    /// The topic's key-value store.
+    Kv,
+}
+
+impl Capability {
+    /// The capability that an import needs and the grants do not contain.
+    pub(super) fn missing_for(module: &str, name: &str, grants: &Grants) -> Option<Self> {
+        let (capability, is_granted) = match name {
+            _ if module != abi::NAMESPACE => return None,
+            _ if push::IMPORTS.iter().any(|(known, _)| *known == name) => {
+                (Self::Push, grants.push.is_some())
+            }
+            _ if name.starts_with(http::PREFIX) => (Self::Http, grants.http.is_some()),
+            _ if name.starts_with(kv::PREFIX) => (Self::Kv, grants.kv),
+            _ => return None,
+        };
+        (!is_granted).then_some(capability)
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Push => "name the topics it may reach under `push`",
+            Self::Http => "name the origins it may reach under `http`",
+            Self::Kv => "set `kv = true`",
+        }
+    }
+}
+
+/// The imports of a module that its topic does not grant; at least one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MissingCapabilities {
+    imports: Vec<String>,
+    capabilities: Vec<Capability>,
+}
+
+impl MissingCapabilities {
+    pub(super) fn add(&mut self, import: String, capability: Capability) {
+        self.imports.push(import);
+        if !self.capabilities.contains(&capability) {
+            self.capabilities.push(capability);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.imports.is_empty()
+    }
+
+    /// The capabilities that the module needs, each once.
+    pub fn capabilities(&self) -> &[Capability] {
+        &self.capabilities
+    }
+}
+
+impl fmt::Display for MissingCapabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let remedies: Vec<&str> = self.capabilities.iter().map(|it| it.remedy()).collect();
+        let (names, remedies) = (self.imports.join(", "), remedies.join(" and "));
+        match self.imports.len() {
+            1 => write!(
+                f,
+                "the import {names} is not granted; {remedies} in the topic's sandbox, or build the handler without it"
+            ),
+            _ => write!(
+                f,
+                "the imports {names} are not granted; {remedies} in the topic's sandbox, or build the handler without them"
+            ),
+        }
+    }
+}
