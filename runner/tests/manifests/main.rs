@@ -385,25 +385,3 @@ fn a_variable_overrides_listen_and_an_open_address_is_refused() {
     let refused = listen("example.org:80", "[topics.a]\n").unwrap_err().to_string();
     assert!(refused.contains("`DUEBOX_LISTEN` is not an address"), "{refused}");
 }
-
-#[test]
-fn an_unreadable_file_is_named_with_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("duebox.toml");
-    let missing = Manifest::load(&path).unwrap_err().to_string();
-    assert!(missing.contains("duebox.toml") && missing.contains("--manifest"), "{missing}");
-    std::fs::write(&path, [b'a', 0xff, 0xfe]).unwrap();
-    let binary = Manifest::load(&path).unwrap_err().to_string();
-    assert!(binary.contains("not UTF-8 text: invalid byte at offset 1"), "{binary}");
-    std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
-    assert!(Manifest::load(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
-}
-
-#[test]
-fn a_problem_has_a_line_and_a_column() {
-    let text = "[topics.a]\nhandler = \"ä.wasm\"\nttr = \"0s\"\n".to_owned();
-    let refused = Manifest::parse(Path::new("m.toml"), text, &Environment::default()).unwrap_err();
-    let problems = refused.problems();
-    assert_eq!(problems.len(), 1);
-    assert_eq!((problems[0].line, problems[0].column), (Some(3), Some(7)));
-}
