@@ -1,8 +1,8 @@
-//! The command line of `duebox`, and its help. Each command is a file of its own; what they share is in
+//! The command line of `duebox` and its help. Each command has its own file; shared code is in
 //! `support/`.
 //!
-//! Logs and errors go to stderr, data to stdout. Exit codes: 0 done, 1 it failed or was refused,
-//! 2 the input is bad and nothing was done.
+//! Data goes to stdout, logs and errors to stderr. Exit codes: 0 for success, 1 for a failure or a
+//! refusal, 2 for bad input, after which nothing was changed.
 
 mod cancel;
 mod check;
@@ -51,8 +51,8 @@ use crate::service::value;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  it failed, or was refused
+  0  success
+  1  the command failed or was refused
   2  bad input: nothing was done";
 
 const RUN_EXAMPLES: &str = "\
@@ -61,11 +61,11 @@ Examples:
   duebox run --manifest deploy/duebox.toml --log debug
 
 Exit codes:
-  0  drained and ended
-  1  it could not start, such as without Redis
-  2  the manifest or a module is bad";
+  0  drained and stopped
+  1  the daemon could not start, for example without Redis
+  2  the manifest or a module is invalid";
 
-/// Background jobs at the right moment, in WebAssembly sandboxes
+/// Run background jobs in WebAssembly sandboxes
 ///
 /// Duebox runs background jobs when they fall due, each in a fresh WebAssembly sandbox, with Redis
 /// as its only dependency. A manifest (duebox.toml) binds topics to handler modules.
@@ -78,12 +78,12 @@ struct Cli {
     command: Command,
 }
 
-/// Options of every command: where the manifest is, and what overrides it.
+/// Options of every command: the path of the manifest and what overrides it.
 #[derive(Args, Clone)]
 pub struct Common {
-    /// The manifest
+    /// Path of the manifest
     ///
-    /// The TOML file that says where Redis is and which module runs which topic. Paths inside it are
+    /// The TOML file that names the Redis server and binds topics to modules. Paths inside it are
     /// relative to its folder. [default: ./duebox.toml]
     #[arg(
         long,
@@ -93,20 +93,20 @@ pub struct Common {
         help_heading = "Common options"
     )]
     manifest: Option<PathBuf>,
-    /// The Redis to use, instead of `redis.url`
+    /// The Redis to use instead of `redis.url`
     ///
-    /// Stands over DUEBOX_REDIS_URL, which stands over the manifest.
+    /// Overrides DUEBOX_REDIS_URL, which overrides the manifest.
     #[arg(long, global = true, value_name = "URL", help_heading = "Common options")]
     redis_url: Option<String>,
-    /// What to log, instead of `runner.log`
+    /// The log filter to use instead of `runner.log`
     ///
     /// A level (error, warn, info, debug, trace) or target=level pairs, as in "info,handler=warn".
-    /// Stands over DUEBOX_LOG, which stands over the manifest.
+    /// Overrides DUEBOX_LOG, which overrides the manifest.
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Common options")]
     log: Option<String>,
-    /// The form of log lines: auto, human or json, instead of `runner.log_format`
+    /// The format of log lines instead of `runner.log_format`: auto, human or json
     ///
-    /// Stands over DUEBOX_LOG_FORMAT, which stands over the manifest.
+    /// Overrides DUEBOX_LOG_FORMAT, which overrides the manifest.
     #[arg(long, global = true, value_name = "FORM", help_heading = "Common options")]
     log_format: Option<String>,
 }
@@ -115,16 +115,16 @@ pub struct Common {
 enum Command {
     /// Run the daemon: serve the topics of the manifest until SIGTERM
     ///
-    /// Leases due jobs, runs each in a sandbox of its own, and settles it by its verdict. Watches
-    /// the manifest and the modules, and puts changed ones into service without a restart. SIGTERM
-    /// and SIGINT drain: what runs may finish within `runner.drain_timeout`, the rest is given back.
+    /// Leases due jobs, runs each in its own sandbox, and settles it by its verdict. Watches the
+    /// manifest and the modules, and applies changes without a restart. SIGTERM and SIGINT drain:
+    /// running jobs may finish within `runner.drain_timeout`; the others are released.
     #[command(after_help = RUN_EXAMPLES)]
     Run,
     #[command(flatten)]
     Client(Box<ClientCommand>),
 }
 
-/// A command that does one thing and ends.
+/// A command that runs once and exits.
 #[derive(Subcommand)]
 enum ClientCommand {
     Check(CheckArgs),
@@ -153,9 +153,9 @@ enum ClientCommand {
 
 /// Check the manifest and every module, and report all problems at once
 ///
-/// Reads the manifest as `run` would, then loads each handler into the sandbox and runs the topic's smoke
-/// cases on it, if it has any. Each problem is shown with its file, its line and a remedy, and so is each
-/// grant that reaches further than it seems to, as a warning. Needs no Redis.
+/// Reads the manifest as `run` would, loads each handler into the sandbox and runs the topic's
+/// smoke cases on it. Prints each problem with its file, line and remedy. Warns about grants that
+/// reach further than they seem to. Needs no Redis.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -164,10 +164,10 @@ Examples:
   duebox check --manifest deploy/duebox.toml --json
 
 Exit codes:
-  0  all is well, or there are only warnings
+  0  no problems; there may be warnings
   2  there are problems, or with --strict warnings")]
 struct CheckArgs {
-    /// Refuse what is otherwise a warning
+    /// Treat warnings as problems
     #[arg(long)]
     strict: bool,
     /// Print the result as JSON
@@ -175,12 +175,13 @@ struct CheckArgs {
     json: bool,
 }
 
-/// Show how many jobs each topic has in each state, and what its handlers do
+/// Show job counts by topic and state, and handler statistics
 ///
-/// Topics of the manifest and all others that Redis knows (shown as unbound: no handler here). "late"
-/// is how long the oldest ready job has been due; "next due" is when the next waiting one falls due;
-/// "blocked" are due and wait for jobs of their key. Below: what running daemons say of their handlers
-/// since they started; module by module where topics are named.
+/// Shows the topics of the manifest and all others in Redis; those without an entry in the manifest
+/// are marked "unbound". "late" is how long the oldest ready job has been due. "next due" is when
+/// the next waiting job falls due. "blocked" jobs are due and wait for other jobs of their key. The
+/// second table shows what running daemons report about their handlers since they started; with
+/// topics named, by module.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -191,25 +192,25 @@ struct StatsArgs {
     /// Only these topics
     #[arg(value_name = "TOPIC", value_parser = value::topic)]
     topics: Vec<TopicName>,
-    /// Show it anew each second, until Ctrl-C
+    /// Refresh every second until Ctrl-C
     #[arg(long)]
     watch: bool,
-    /// Print JSON; with --watch one object a line
+    /// Print JSON; with --watch, one object per line
     #[arg(long)]
     json: bool,
 }
 
 /// Remove a job before it runs
 ///
-/// A job that runs right now cannot be stopped, but its verdict will not be retried.
+/// A running job is not interrupted, but it is not retried after its attempt.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox cancel order.close 42
 
 Exit codes:
-  0  cancelled, or leased: a runner has it, and it will not be tried again
-  1  there is no such job, or Redis failed
+  0  cancelled, or leased: a runner has the job, and it will not be retried
+  1  no such job waits or runs, or Redis failed
   2  bad input")]
 struct CancelArgs {
     /// The topic
@@ -223,24 +224,24 @@ struct CancelArgs {
     json: bool,
 }
 
-/// What the command line asks for.
+/// What the command line requests.
 pub enum Request {
-    /// `duebox run`: the daemon, on the manifest that these options name.
+    /// `duebox run`: the daemon, with the manifest that these options name.
     Daemon(Common),
-    /// A command that does one thing and ends.
+    /// A command that runs once and exits.
     Client(Client),
 }
 
-/// A command that does one thing and ends.
+/// A command that runs once and exits.
 pub struct Client {
     common: Common,
     command: Box<ClientCommand>,
 }
 
-/// Reads the command line of this process. Help and the version are printed, and end the process.
+/// Parses the command line of this process. `--help` and `--version` print and exit the process.
 ///
 /// # Errors
-/// [`Failure`] if the command line asks for nothing that there is.
+/// [`Failure`] if the command line is invalid.
 pub fn parse() -> Result<Request, Failure> {
     let Cli { common, command } = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -254,10 +255,10 @@ pub fn parse() -> Result<Request, Failure> {
 }
 
 impl Client {
-    /// Does what was asked for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// [`Failure`] if it cannot, with the exit code and the remedy.
+    /// [`Failure`] with the exit code and the remedy.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let Self { common, command } = self;
         let common = &common;
@@ -289,7 +290,7 @@ impl Client {
 }
 
 impl Common {
-    /// Where the manifest is.
+    /// The path of the manifest.
     pub fn manifest(&self) -> &Path {
         self.manifest.as_deref().unwrap_or(Path::new("./duebox.toml"))
     }
@@ -303,7 +304,7 @@ impl Common {
         })
     }
 
-    /// The manifest for who runs no handler: their secrets stay unread.
+    /// Loads the manifest without the secrets of handlers, for commands that run none.
     fn load(&self) -> Result<Manifest, Failure> {
         Ok(Manifest::load_with(self.manifest(), &self.environment().without_handlers())?)
     }

@@ -55,7 +55,7 @@ use self::threads::AllThreads;
 use crate::deploy::deployments::{Deployments, Evidence};
 use crate::deploy::entry::EntryName;
 use crate::deploy::reload::Reloader;
-use crate::http::Server;
+use crate::http::HttpServer;
 use crate::manifest::Manifest;
 use crate::observe::events::EventsTask;
 use crate::observe::traces::ExportTask;
@@ -139,7 +139,7 @@ struct Inbox {
 /// What the supervisor stops at its end.
 struct Owned {
     managed: Option<ManagedRedis>,
-    server: Option<Server>,
+    server: Option<HttpServer>,
     export_task: ExportTask,
     events_task: EventsTask,
     background: JoinSet<()>,

@@ -1,17 +1,17 @@
-//! HTTP: the API for applications and operators, on an address of its own.
+//! The HTTP server: the API for applications and operators, on its own address.
 //!
-//! It has a thread and a connection to Redis of its own, so that no load of it delays a heartbeat or a turn.
-//! Every request is bounded in size and time before anything is done for it.
+//! It has its own threads and its own connection to Redis, so that its load delays no heartbeat and
+//! no worker. Every request is bounded in size and time before it is processed.
 //!
 //! | file | what |
 //! |---|---|
-//! | `routes/` | the API, one resource a file; `routes.rs` says which scope each route needs |
-//! | `listener.rs` · `exchange.rs` | connections; what happens to every request |
-//! | `state.rs` | what the routes work with |
-//! | `problem.rs` · `openapi.rs` | errors; the contract |
-//! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | what a request says, read within bounds |
-//! | `access.rs` · `cors.rs` | who sends a request, and whether they may; pages of other sites |
-//! | `probes.rs` | liveness, readiness, startup and the metrics |
+//! | `routes/` | the API, one resource per file; `routes.rs` sets the scope of each route |
+//! | `listener.rs` · `exchange.rs` | connections; the middleware of every request |
+//! | `state.rs` | the state shared by the routes |
+//! | `problem.rs` · `openapi.rs` | errors; the OpenAPI document |
+//! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | bounded parsing of requests |
+//! | `access.rs` · `cors.rs` | authentication and authorization; pages of other sites |
+//! | `probes.rs` | liveness, readiness, startup and metrics |
 //! | `page.rs` | the page for people |
 
 mod accept;
@@ -45,7 +45,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
 
-pub(crate) use self::listener::Listening;
+pub(crate) use self::listener::{BindError, Listening};
 use self::problem::{INTERNAL, METHOD, Problem, UNKNOWN_PATH};
 use self::routes::events::Readers;
 use self::routes::samples::{self, Samples};
@@ -60,51 +60,51 @@ use crate::observe::push_counters::PushCounters;
 use crate::observe::traces::Traces;
 use crate::report::status::AllWatched;
 
-/// Answers from this size on are packed, for those who take gzip.
-const PACKED_FROM: u16 = 1_024;
+/// Responses of at least this many bytes are compressed for clients that accept gzip.
+const COMPRESS_FROM: u16 = 1_024;
 
-/// What the daemon gives to its server.
-pub(crate) struct Ground {
-    /// Where requests are served.
+/// Everything that the daemon passes to the server.
+pub(crate) struct ServerSetup {
+    /// The runtime that serves requests.
     pub(crate) threads: Handle,
-    /// Where Redis is.
+    /// How to connect to Redis.
     pub(crate) redis: ConnectionSettings,
-    /// What every key starts with.
+    /// The prefix of all keys.
     pub(crate) prefix: String,
-    /// Who knows the manifest and the topics that are served.
+    /// Gives access to the current manifest and the served topics.
     pub(crate) finder: Finder,
-    /// What wakes those who wait for jobs.
+    /// Wake-ups of waiting consumers.
     pub(crate) bells: WakeUpHub,
-    /// Makes the routes for those who ask how the process is, over the server's connection to Redis.
+    /// Makes the routes of the probes, over the server's connection to Redis.
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
-    /// Where it is counted what was pushed.
+    /// Counters of pushes.
     pub(crate) pushes: Arc<PushCounters>,
     /// The topics that the daemon's handlers serve.
     pub(crate) watched: watch::Receiver<AllWatched>,
-    /// Names the daemon among all.
+    /// Unique id of the daemon.
     pub(crate) runner_id: Arc<str>,
-    /// Where it is counted what consumers settled.
+    /// Counters of pull consumers.
     pub(crate) consumed: Arc<PullCounters>,
-    /// Where pushes are recorded.
+    /// Traces of pushes.
     pub(crate) traces: Traces,
-    /// Where it is told what became of jobs.
+    /// Events of jobs.
     pub(crate) events: Events,
 }
 
-/// The addresses that are served.
+/// The bound addresses.
 pub(crate) struct Addresses {
-    /// That of the API, where probes are answered too.
+    /// The address of the API, which also serves the probes.
     pub(crate) api: Option<Listening>,
-    /// That of the probes alone.
+    /// The address of the probes only.
     pub(crate) probes: Option<Listening>,
 }
 
 impl Addresses {
-    /// Takes the addresses of a manifest.
+    /// Binds the addresses of a manifest.
     ///
     /// # Errors
-    /// For people, if one is in use or not this machine's.
-    pub(crate) fn bind(server: &manifest::Server) -> anyhow::Result<Self> {
+    /// [`BindError`] if an address is in use or not local.
+    pub(crate) fn bind(server: &manifest::Server) -> Result<Self, BindError> {
         let bind = |at: Option<SocketAddr>, key| at.map(|at| Listening::bind(at, key)).transpose();
         Ok(Self {
             api: bind(server.listen, "server.listen")?,
@@ -112,31 +112,31 @@ impl Addresses {
         })
     }
 
-    /// True if nothing is to be served.
+    /// True if no address is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.api.is_none() && self.probes.is_none()
     }
 }
 
-/// A server that runs. Dropping it ends what is left.
-pub(crate) struct Server {
+/// A running server. Dropping it aborts everything that is left.
+pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
     drain: watch::Sender<Duration>,
     serving: JoinSet<anyhow::Result<()>>,
-    /// Who looks at topics for the page.
-    _looking: JoinSet<anyhow::Result<()>>,
-    /// The address of the probes, which answers to the end.
+    /// The task that samples topics for the page.
+    _sampler: JoinSet<anyhow::Result<()>>,
+    /// The listener of the probes, which serves until the end.
     _probed: JoinSet<anyhow::Result<()>>,
     _never: watch::Sender<bool>,
 }
 
-impl Server {
-    /// Serves on the addresses that were taken.
+impl HttpServer {
+    /// Serves on the bound addresses.
     ///
     /// # Errors
-    /// For people, if Redis cannot be reached.
-    pub(crate) async fn start(addresses: Addresses, ground: Ground) -> anyhow::Result<Self> {
-        let Ground {
+    /// If Redis cannot be reached.
+    pub(crate) async fn start(addresses: Addresses, setup: ServerSetup) -> anyhow::Result<Self> {
+        let ServerSetup {
             threads,
             redis,
             prefix,
@@ -149,8 +149,8 @@ impl Server {
             events,
             watched,
             runner_id,
-        } = ground;
-        // The connection lives on the threads of the server.
+        } = setup;
+        // The connection's task runs on the server's runtime.
         let queue = threads.spawn(async move { Queue::connect(&redis, &prefix).await }).await??;
         let (stop, stops) = watch::channel(false);
         let probes = probes(queue.clone());
@@ -174,35 +174,41 @@ impl Server {
         let (never, never_stops) = watch::channel(false);
         let acceptor = Acceptor { threads: &threads, finder: &finder, drain: &drain };
         let (mut serving, mut probed) = (JoinSet::new(), JoinSet::new());
-        let mut looking = JoinSet::new();
+        let mut sampler = JoinSet::new();
         if let Some(listening) = addresses.api {
-            looking.spawn_on(samples::keep(state.clone()), &threads);
+            sampler.spawn_on(samples::keep(state.clone()), &threads);
             info!(address = %listening.address(), "HTTP is served");
             let router = app(&state, probes.clone())?;
             acceptor.accept(&mut serving, listening, true, router, stops);
         }
         if let Some(listening) = addresses.probes {
             info!(address = %listening.address(), "probes are served");
-            acceptor.accept(&mut probed, listening, false, dressed(whole(probes)), never_stops);
+            acceptor.accept(
+                &mut probed,
+                listening,
+                false,
+                with_middleware(with_fallbacks(probes)),
+                never_stops,
+            );
         }
-        Ok(Self { stop, drain, serving, _looking: looking, _probed: probed, _never: never })
+        Ok(Self { stop, drain, serving, _sampler: sampler, _probed: probed, _never: never })
     }
 
-    /// Takes no more connections to the API, and lets what has begun end within so long. Probes on an address
-    /// of their own are answered on.
+    /// Accepts no more connections to the API, and waits up to `within` for open requests. Probes
+    /// with their own address are still served.
     pub(crate) async fn drain(&mut self, within: Duration) {
         self.drain.send_replace(within);
         self.stop.send_replace(true);
         while let Some(served) = self.serving.join_next().await {
             let served = served.map_err(anyhow::Error::from).flatten();
             if let Err(error) = served {
-                warn!(%error, "HTTP was not served to the end");
+                warn!(%error, "the HTTP server failed");
             }
         }
     }
 }
 
-/// What the connections of all addresses share.
+/// State shared by the connections of all addresses.
 struct Acceptor<'a> {
     threads: &'a Handle,
     finder: &'a Finder,
@@ -210,7 +216,7 @@ struct Acceptor<'a> {
 }
 
 impl Acceptor<'_> {
-    /// Serves the connections of an address until it stops. Only the API has TLS.
+    /// Serves the connections of an address until it stops. Only the API uses TLS.
     fn accept(
         &self,
         tasks: &mut JoinSet<anyhow::Result<()>>,
@@ -220,7 +226,7 @@ impl Acceptor<'_> {
         stops: watch::Receiver<bool>,
     ) {
         let finder = self.finder.clone();
-        // As the manifest says when a connection comes in.
+        // Read from the manifest at each connection.
         let tls = move || {
             let manifest = finder.manifest();
             manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
@@ -229,7 +235,7 @@ impl Acceptor<'_> {
     }
 }
 
-/// All that is served on the address of the API.
+/// All routes of the API's address.
 fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let (router, mut document) = routes::api().split_for_parts();
     openapi::add_problems(&mut document);
@@ -239,32 +245,33 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let cors = middleware::from_fn_with_state(state.clone(), cors::cors);
     let accept = middleware::from_fn(accept::accept);
     let router = router.with_state(state.clone()).layer(accept).layer(authenticate);
-    Ok(dressed(whole(router.merge(contract).merge(page::router()).merge(probes)).layer(cors)))
+    Ok(with_middleware(
+        with_fallbacks(router.merge(contract).merge(page::router()).merge(probes)).layer(cors),
+    ))
 }
 
-/// Routes, and what is answered where there are none.
-fn whole(router: Router) -> Router {
+/// Adds the responses for unknown paths and methods.
+fn with_fallbacks(router: Router) -> Router {
     router
         .fallback(async || Problem::of_status(UNKNOWN_PATH.status))
         .method_not_allowed_fallback(async || Problem::of_status(METHOD.status))
 }
 
-/// What every route has around it.
-fn dressed(router: Router) -> Router {
+/// Adds the middleware of every route.
+fn with_middleware(router: Router) -> Router {
     router
         .layer(RequestDecompressionLayer::new())
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(exchange::exchange))
         .layer(CompressionLayer::new().compress_when(
-            // Events are told one by one, not when enough of them fill a block.
-            SizeAbove::new(PACKED_FROM).and(NotForContentType::SSE),
+            // Events are sent one by one, not when a block is full.
+            SizeAbove::new(COMPRESS_FROM).and(NotForContentType::SSE),
         ))
 }
 
-/// The answer of a handler that panicked.
+/// The response after a handler panicked.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> axum::response::Response {
-    let remedy = "look into the log of the daemon, and report it";
-    let problem =
-        Problem::new(INTERNAL, "the request was not carried out: Duebox has a fault", remedy);
+    let remedy = "check the log of the daemon, and report the bug";
+    let problem = Problem::new(INTERNAL, "the request failed because of a bug in Duebox", remedy);
     axum::response::IntoResponse::into_response(problem)
 }

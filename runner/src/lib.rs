@@ -4,9 +4,10 @@
 //! `cli → daemon → http → report → service → worker → executor → deploy → background → observe →
 //! manifest → auth · schedule · redis_host`.
 //!
-//! The way of a job: `background::poller` wakes the `worker` of its topic, which leases it, runs it on the
-//! `executor`, and settles it by `worker::verdict`. `background::scheduler` pushes the jobs of the
-//! manifest's schedules, and `background::relay` the follow-up jobs of handlers.
+//! The path of a job: `background::poller` wakes the `worker` of its topic. The worker leases the
+//! job, runs it on the `executor`, and settles it by `worker::verdict`. `background::scheduler`
+//! pushes the jobs of the manifest's schedules, and `background::relay` pushes the follow-up jobs
+//! of handlers.
 
 pub mod auth;
 pub mod background;

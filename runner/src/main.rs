@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     ended.unwrap_or_else(Failure::report)
 }
 
-/// `duebox run`.
+/// Runs `duebox run`.
 fn run_daemon(common: &Common) -> Result<ExitCode, Failure> {
     let config = Config::load(common.manifest(), common.environment())?;
     let log = StartedLog::start(&config.manifest().runner)?;

@@ -1,5 +1,4 @@
-//! `duebox check` on what a manifest may hold beside topics with a handler: patterns, topics for pull
-//! consumers, schedules, and grants of follow-up jobs.
+//! `duebox check` on patterns, topics for pull consumers, schedules, and grants of follow-up jobs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot start its binary has failed")]
 
@@ -56,17 +55,17 @@ fn folder(manifest: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_good_manifest_is_told_whole() {
+fn a_valid_manifest_is_printed_in_full() {
     let folder = folder(MANIFEST);
-    let told = check(folder.path(), &["--json"]);
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    let topics = told["topics"].as_array().unwrap();
+    let output = check(folder.path(), &["--json"]);
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let topics = output["topics"].as_array().unwrap();
     let names: Vec<&str> = topics.iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
     assert_eq!(names, ["inbox", "pushes", "sms.*"]);
     assert_eq!((&topics[0]["handler"], &topics[0]["digest"]), (&Value::Null, &Value::Null));
     assert_eq!(topics[2]["digest"].as_str().unwrap().len(), 64);
     assert_eq!(
-        told["schedules"],
+        output["schedules"],
         json!([
             {"name": "nightly", "topic": "sms.eu", "when": "0 3 * * * (Asia/Shanghai)"},
             {"name": "beat", "topic": "inbox", "when": "every 5m"},
@@ -80,22 +79,22 @@ fn a_good_manifest_is_told_whole() {
 
 #[test]
 fn canaries_and_smoke_cases_are_checked_like_handlers() {
-    let beside = "canary = { handler = \"canary.wat\", percent = 12.5 }\nsmoke = [{}]";
-    let folder = folder(&format!("[topics.t]\nhandler = \"ack.wat\"\n{beside}\n"));
+    let keys = "canary = { handler = \"canary.wat\", percent = 12.5 }\nsmoke = [{}]";
+    let folder = folder(&format!("[topics.t]\nhandler = \"ack.wat\"\n{keys}\n"));
     let canary = folder.path().join("canary.wat");
     std::fs::write(&canary, format!("{ACK} ;; the next one")).unwrap();
-    let told = check(folder.path(), &["--json"]);
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    let line = &told["topics"][0]["canary"];
+    let output = check(folder.path(), &["--json"]);
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let line = &output["topics"][0]["canary"];
     assert_eq!((&line["handler"], &line["percent"]), (&json!("./canary.wat"), &json!(12.5)));
-    assert_ne!(line["digest"], told["topics"][0]["digest"]);
+    assert_ne!(line["digest"], output["topics"][0]["digest"]);
     let text = String::from_utf8(check(folder.path(), &[]).stdout).unwrap();
     assert!(text.contains("canary, 12.5 %"), "{text}");
 
     std::fs::write(&canary, ACK.replace("i32.const 0", "i32.const 2")).unwrap();
-    let told = check(folder.path(), &[]);
-    let problems = String::from_utf8(told.stderr).unwrap();
-    assert_eq!(told.status.code(), Some(2), "{problems}");
+    let output = check(folder.path(), &[]);
+    let problems = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{problems}");
     for words in ["canary.wat", "smoke case 1 of 1", "came to drop", "hint: correct the handler"] {
         assert!(problems.contains(words), "{words}: {problems}");
     }
@@ -105,16 +104,16 @@ fn canaries_and_smoke_cases_are_checked_like_handlers() {
 fn the_module_of_a_pattern_is_checked_and_a_push_that_is_not_granted_is_named() {
     let folder = folder(&MANIFEST.replace("sandbox = { push = [\"sms.*\"] }", ""));
     std::fs::remove_file(folder.path().join("ack.wat")).unwrap();
-    let told = check(folder.path(), &[]);
-    let problems = String::from_utf8(told.stderr).unwrap();
-    assert_eq!(told.status.code(), Some(2), "{problems}");
+    let output = check(folder.path(), &[]);
+    let problems = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{problems}");
     for words in ["topic sms.*", "ack.wat", "topic pushes", "push"] {
         assert!(problems.contains(words), "{words}: {problems}");
     }
     assert_eq!(problems.matches("hint: ").count(), 2, "{problems}");
 }
 
-/// A manifest with everything in it that should be read twice; each line with its own.
+/// A manifest with everything that causes a warning, on lines of its own.
 const RISKY: &str = r#"
 [redis]
 url = "managed"
@@ -156,16 +155,16 @@ http_private = ["127.0.0.1"]
 "#;
 
 #[test]
-fn what_should_be_read_twice_is_a_warning_with_its_line() {
+fn risky_settings_are_warnings_with_their_line() {
     let folder = folder(RISKY);
     for dir in ["data/redis", "keys", "mine"] {
         std::fs::create_dir_all(folder.path().join(dir)).unwrap();
     }
     std::fs::write(folder.path().join("keys/key"), "hunter2").unwrap();
-    let told = check(folder.path(), &["--json"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    let warnings = told["warnings"].as_array().unwrap();
+    let output = check(folder.path(), &["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let warnings = output["warnings"].as_array().unwrap();
     let line = |text: &str| RISKY.lines().position(|line| line.contains(text)).unwrap() + 1;
     let wanted = [
         ("sandbox = { http_private", "topic `plain`: `http_private` with 0.0.0.0/0"),
@@ -186,16 +185,16 @@ fn what_should_be_read_twice_is_a_warning_with_its_line() {
         ("payload = \"2MiB", "but `memory` is 1.0 MiB"),
     ];
     for (key, words) in wanted {
-        let is_it = |told: &&Value| told["message"].as_str().unwrap().contains(words);
+        let is_it = |output: &&Value| output["message"].as_str().unwrap().contains(words);
         let found = warnings.iter().find(is_it).unwrap_or_else(|| panic!("{words}: {warnings:#?}"));
         assert_eq!(found["line"], line(key), "{words}");
         assert!(found["hint"].as_str().is_some_and(|hint| hint.len() > 20), "{found}");
     }
     assert_eq!(warnings.len(), wanted.len(), "{warnings:#?}");
 
-    let told = check(folder.path(), &[]);
-    let text = String::from_utf8(told.stderr).unwrap();
-    assert_eq!((told.status.code(), told.stdout.is_empty()), (Some(0), false), "{text}");
+    let output = check(folder.path(), &[]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(0), false), "{text}");
     assert_eq!(text.matches("warning: ").count(), wanted.len(), "{text}");
     assert!(text.contains("./duebox.toml:") && !text.contains("hunter2"), "{text}");
     let strict = check(folder.path(), &["--strict"]);
@@ -206,9 +205,9 @@ fn what_should_be_read_twice_is_a_warning_with_its_line() {
 }
 
 #[test]
-fn what_needs_no_second_look_has_no_warning() {
+fn harmless_settings_have_no_warning() {
     let folder = folder(MANIFEST);
-    let told = check(folder.path(), &["--strict"]);
-    assert_eq!(told.status.code(), Some(0), "{}", String::from_utf8_lossy(&told.stderr));
-    assert!(told.stderr.is_empty(), "{}", String::from_utf8_lossy(&told.stderr));
+    let output = check(folder.path(), &["--strict"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }

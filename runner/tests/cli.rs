@@ -1,5 +1,5 @@
-//! The command line as people and scripts meet it: the real binary, its exit codes, what it says on
-//! stdout and on stderr, and a real Redis where one is needed.
+//! The command line as people and scripts use it: the real binary, its exit codes, its stdout and
+//! stderr, and a real Redis where one is needed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot start its binary has failed")]
 
@@ -32,14 +32,14 @@ const ECHO: &str = r#"(module
 const TRAP: &str = r#"(module (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32) unreachable))"#;
 
-/// What a command said and how it ended.
-struct Said {
+/// The output and exit code of a command.
+struct CommandOutput {
     code: i32,
     out: String,
     err: String,
 }
 
-impl Said {
+impl CommandOutput {
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
@@ -55,28 +55,28 @@ fn command(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn say(folder: &Path, args: &[&str]) -> Said {
-    say_with(command(folder, args), b"")
+fn run(folder: &Path, args: &[&str]) -> CommandOutput {
+    run_with(command(folder, args), b"")
 }
 
-/// Runs a command with something on its stdin.
-fn say_with(mut command: Command, input: &[u8]) -> Said {
+/// Runs a command with this input on stdin.
+fn run_with(mut command: Command, input: &[u8]) -> CommandOutput {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A command that does not read ends with its pipe closed; that is no failure of the test.
+    // A command that does not read its stdin closes the pipe; that is not a failure of the test.
     let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
-    Said {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-/// A folder with two modules and a manifest whose Redis is `url`. Nothing in it serves HTTP: tests run at once,
-/// and would want the same port.
+/// A folder with two modules and a manifest with this Redis URL. It serves no HTTP: tests run in
+/// parallel and would use the same port.
 fn folder(url: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("echo.wat"), ECHO).unwrap();
@@ -89,11 +89,11 @@ fn folder(url: &str) -> TempDir {
     folder
 }
 
-/// No Redis listens there: who gets this far has accepted the input.
+/// No Redis listens there: a command that gets this far has accepted its input.
 const NOWHERE: &str = "redis://127.0.0.1:1/0";
 
 #[test]
-fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
+fn bad_input_is_refused_with_a_hint_before_anything_is_done() {
     let folder = folder(NOWHERE);
     let long_id = "x".repeat(257);
     let long_payload = "x".repeat(1025);
@@ -111,8 +111,8 @@ fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
         (&["push", "order.close", "--at", "2020-01-01T00:00:00Z"], "is in the past"),
         (&["push", "order.close", "--at", "1577836800000"], "is in the past"),
         (&["push", "order.close", "--at", "9000-01-01T00:00:00Z"], "more than ten years away"),
-        (&["push", "order.close", "--at", "1795262401"], "no unix time in milliseconds"),
-        (&["push", "order.close", "--at", "soon"], "is no time"),
+        (&["push", "order.close", "--at", "1795262401"], "not a unix time in milliseconds"),
+        (&["push", "order.close", "--at", "soon"], "is not a time"),
         (&["push", "order.close", "--in", "1s", "--at", "soon"], "cannot be used with"),
         (&["push", "order.close", "--ttr", "0s"], "from 1ms to 24h"),
         (&["push", "order.close", "--max-attempts", "0"], "0 is not in 1..=999999"),
@@ -131,59 +131,59 @@ fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
         (&["run", "--log-format", "xml"], "must be one of auto, human, json"),
         (&["frobnicate"], "unrecognized subcommand"),
     ] {
-        let said = say(folder.path(), args);
-        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
-        assert!(said.err.contains(word), "{args:?}: {}", said.err);
-        assert!(said.err.contains("hint: "), "{args:?}: {}", said.err);
-        assert_eq!(said.out, "", "{args:?}");
+        let output = run(folder.path(), args);
+        assert_eq!(output.code, 2, "{args:?}: {}", output.err);
+        assert!(output.err.contains(word), "{args:?}: {}", output.err);
+        assert!(output.err.contains("hint: "), "{args:?}: {}", output.err);
+        assert_eq!(output.out, "", "{args:?}");
     }
 }
 
 #[test]
-fn a_redis_that_is_not_there_is_a_failure_and_named() {
+fn an_unreachable_redis_is_a_failure_that_names_it() {
     let unreachable = folder(NOWHERE);
     for args in [&["push", "slow"][..], &["stats"], &["cancel", "slow", "1"], &["run"]] {
-        let said = say(unreachable.path(), args);
-        assert_eq!(said.code, 1, "{args:?}: {}", said.err);
-        assert!(said.err.contains("127.0.0.1:1"), "{args:?}: {}", said.err);
+        let output = run(unreachable.path(), args);
+        assert_eq!(output.code, 1, "{args:?}: {}", output.err);
+        assert!(output.err.contains("127.0.0.1:1"), "{args:?}: {}", output.err);
     }
     let managed = folder("managed");
-    let said = say(managed.path(), &["stats"]);
-    assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains("start the daemon first"), "{}", said.err);
+    let output = run(managed.path(), &["stats"]);
+    assert_eq!(output.code, 1, "{}", output.err);
+    assert!(output.err.contains("start the daemon first"), "{}", output.err);
 }
 
 #[test]
 fn a_pushed_job_is_counted_cancelled_and_not_pushed_twice() {
     let redis = RedisServer::start();
     let folder = folder(&redis.url());
-    let say = |args: &[&str]| say(folder.path(), args);
+    let run = |args: &[&str]| run(folder.path(), args);
 
-    let pushed = say(&["push", "order.close", "{\"order\":42}", "--id", "42", "--json"]).json();
+    let pushed = run(&["push", "order.close", "{\"order\":42}", "--id", "42", "--json"]).json();
     assert_eq!((&pushed["id"], &pushed["result"]), (&"42".into(), &"pushed".into()));
     assert_eq!(redis.cli(&["HGET", "duebox:{order.close}:jobs", "42"]).trim(), "{\"order\":42}");
 
-    let again = say(&["push", "order.close", "--id", "42"]);
+    let again = run(&["push", "order.close", "--id", "42"]);
     assert_eq!(again.code, 1);
     assert!(again.out.contains("exists 42"), "{}", again.out);
     assert!(again.err.contains("hint: "), "{}", again.err);
-    let kept = say(&["push", "order.close", "--id", "42", "--if-exists", "keep"]);
+    let kept = run(&["push", "order.close", "--id", "42", "--if-exists", "keep"]);
     assert_eq!((kept.code, kept.out.as_str()), (0, "kept 42 in order.close\n"));
     let replaced =
-        say(&["push", "order.close", "--id", "42", "--if-exists", "replace", "--in", "2h"]);
+        run(&["push", "order.close", "--id", "42", "--if-exists", "replace", "--in", "2h"]);
     assert_eq!((replaced.code, &replaced.out[..11]), (0, "replaced 42"));
 
-    let delayed = say(&["push", "slow", "--ttr", "5s", "--max-attempts", "3", "--json"]).json();
+    let delayed = run(&["push", "slow", "--ttr", "5s", "--max-attempts", "3", "--json"]).json();
     assert_eq!(delayed["delay_ms"], 3_600_000, "the topic's own delay");
     let id = delayed["id"].as_str().unwrap();
     let options = redis.cli(&["HGET", "duebox:{slow}:opts", id]);
     assert_eq!(options.trim(), r#"{"ttr_ms":5000,"max_attempts":3}"#);
-    let at = say(&["push", "slow", "--id", "at", "--at", "2030-01-01T00:00:00Z"]);
+    let at = run(&["push", "slow", "--id", "at", "--at", "2030-01-01T00:00:00Z"]);
     assert_eq!(at.code, 0, "{}", at.err);
     assert_eq!(redis.cli(&["ZSCORE", "duebox:{slow}:pending", "at"]).trim(), "1893456000000");
 
     redis.cli(&["SADD", "duebox:topics", "elsewhere"]);
-    let stats = say(&["stats", "--json"]).json();
+    let stats = run(&["stats", "--json"]).json();
     let topic = |name: &str| {
         let topics = stats["topics"].as_array().unwrap();
         topics.iter().find(|topic| topic["topic"] == name).unwrap().clone()
@@ -193,23 +193,23 @@ fn a_pushed_job_is_counted_cancelled_and_not_pushed_twice() {
     assert_eq!(topic("elsewhere")["bound"], false);
     let left = topic("order.close")["next_due_in_ms"].as_u64().unwrap();
     assert!((1..=7_200_000).contains(&left), "{left}");
-    let table = say(&["stats", "elsewhere", "slow"]).out;
+    let table = run(&["stats", "elsewhere", "slow"]).out;
     assert!(table.lines().nth(1).unwrap().ends_with("unbound"), "{table}");
-    assert_eq!(say(&["stats", "nowhere"]).code, 2);
+    assert_eq!(run(&["stats", "nowhere"]).code, 2);
 
-    assert_eq!(say(&["cancel", "order.close", "42"]).out, "cancelled 42 in order.close\n");
-    let gone = say(&["cancel", "order.close", "42", "--json"]);
+    assert_eq!(run(&["cancel", "order.close", "42"]).out, "cancelled 42 in order.close\n");
+    let gone = run(&["cancel", "order.close", "42", "--json"]);
     assert_eq!((gone.code, &gone.json()["result"]), (1, &"none".into()));
     assert_eq!(redis.cli(&["EXISTS", "duebox:{order.close}:jobs"]).trim(), "0");
 }
 
 #[test]
-fn an_old_ready_job_shows_how_late_it_is() {
+fn an_old_ready_job_shows_its_lateness() {
     let redis = RedisServer::start();
     let folder = folder(&redis.url());
-    assert_eq!(say(folder.path(), &["push", "order.close", "1"]).code, 0);
+    assert_eq!(run(folder.path(), &["push", "order.close", "1"]).code, 0);
     let late = || {
-        let stats = say(folder.path(), &["stats", "order.close", "--json"]).json();
+        let stats = run(folder.path(), &["stats", "order.close", "--json"]).json();
         assert_eq!(stats["topics"][0]["ready"], 1);
         stats["topics"][0]["late_ms"].as_u64().unwrap()
     };
@@ -223,7 +223,7 @@ fn lines_are_pushed_in_batches_and_can_be_repeated_safely() {
     let folder = folder(&redis.url());
     let push = |input: &str, args: &[&str]| {
         let args = [&["push", "order.close", "-", "--lines"], args].concat();
-        say_with(command(folder.path(), &args), input.as_bytes())
+        run_with(command(folder.path(), &args), input.as_bytes())
     };
     let input: String = (0..2_500).map(|n| format!("line {n}\n")).collect();
     let pushed = push(&input, &["--id", "run", "--json"]).json();
@@ -244,7 +244,7 @@ fn lines_are_pushed_in_batches_and_can_be_repeated_safely() {
 }
 
 #[test]
-fn a_bad_line_names_itself_and_what_is_stored_already() {
+fn a_bad_line_is_named_with_the_number_of_stored_lines() {
     let redis = RedisServer::start();
     let folder = folder(&redis.url());
     let push = |good: usize| {
@@ -257,7 +257,7 @@ fn a_bad_line_names_itself_and_what_is_stored_already() {
         let small =
             text.replace("delay = \"1h\"", "delay = \"2h\"\nsandbox = { payload = \"1KiB\" }");
         std::fs::write(&manifest, small).unwrap();
-        say(folder.path(), &args)
+        run(folder.path(), &args)
     };
     let none_stored = push(3);
     assert_eq!(none_stored.code, 2, "{}", none_stored.err);
@@ -272,7 +272,7 @@ fn a_bad_line_names_itself_and_what_is_stored_already() {
 }
 
 #[test]
-fn watched_stats_come_again_until_interrupted() {
+fn watched_stats_are_refreshed_until_interrupted() {
     let redis = RedisServer::start();
     let folder = folder(&redis.url());
     let mut child = command(folder.path(), &["stats", "--watch", "--json"]).spawn().unwrap();
@@ -286,43 +286,44 @@ fn watched_stats_come_again_until_interrupted() {
 }
 
 #[test]
-fn invoke_tells_what_a_handler_does_without_redis() {
+fn invoke_reports_a_run_without_redis() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("echo.wat"), ECHO).unwrap();
     std::fs::write(folder.path().join("trap.wat"), TRAP).unwrap();
     std::fs::write(folder.path().join("two.txt"), "2 drop it").unwrap();
     let echo = ["invoke", "echo.wat", "--config", "region=eu"];
-    let say = |args: &[&str]| say(folder.path(), args);
+    let run = |args: &[&str]| run(folder.path(), args);
 
-    let ack = say(&[&echo[..], &["--payload", "0 fine"]].concat());
+    let ack = run(&[&echo[..], &["--payload", "0 fine"]].concat());
     assert_eq!(ack.code, 0, "{}", ack.err);
     for words in ["verdict  ack", "log      info  0 fine", "log      warn  eu", "64.0 KiB", " ms"] {
         assert!(ack.out.contains(words), "{words}: {}", ack.out);
     }
-    let nack = say(&[&echo[..], &["--payload", "1 later", "--attempt", "3", "--json"]].concat());
-    let account = nack.json();
-    assert_eq!((nack.code, &account["verdict"]), (1, &"nack".into()));
-    assert_eq!((&account["class"], &account["reason"]), (&"nack".into(), &"1 later".into()));
-    assert_eq!(account["retry_after_ms"], 180_000, "the handler saw attempt 3");
-    assert_eq!(account["logs"][0]["text"], "1 later");
-    assert!(account["time_ms"].as_f64().unwrap() > 0.0);
-    assert!(account["cpu_ms"].as_f64().unwrap() > 0.0);
-    // Two logs, a reason, retry_after, meta_int and two reads; the payload and the config value.
+    let nack = run(&[&echo[..], &["--payload", "1 later", "--attempt", "3", "--json"]].concat());
+    let report = nack.json();
+    assert_eq!((nack.code, &report["verdict"]), (1, &"nack".into()));
+    assert_eq!((&report["class"], &report["reason"]), (&"nack".into(), &"1 later".into()));
+    assert_eq!(report["retry_after_ms"], 180_000, "the handler saw attempt 3");
+    assert_eq!(report["logs"][0]["text"], "1 later");
+    assert!(report["time_ms"].as_f64().unwrap() > 0.0);
+    assert!(report["cpu_ms"].as_f64().unwrap() > 0.0);
+    // Calls: two logs, a reason, retry_after, meta_int and two reads. Bytes: the payload and the
+    // config value.
     let traffic =
-        ["host_calls", "bytes_in", "bytes_out"].map(|name| account[name].as_u64().unwrap());
+        ["host_calls", "bytes_in", "bytes_out"].map(|name| report[name].as_u64().unwrap());
     assert_eq!(traffic, [7, 7 + 2, 7 + 2 + 7]);
-    assert_eq!(account["fuel"], Value::Null);
+    assert_eq!(report["fuel"], Value::Null);
     let fuel =
-        |fuel: &str| say(&[&echo[..], &["--payload", "0", "--json", "--fuel", fuel]].concat());
+        |fuel: &str| run(&[&echo[..], &["--payload", "0", "--json", "--fuel", fuel]].concat());
     let needed = fuel("100000").json()["fuel"].as_u64().unwrap();
     assert_eq!(fuel(&needed.to_string()).json()["verdict"], "ack");
     assert_eq!(fuel(&(needed - 1).to_string()).json()["class"], "out_of_fuel");
 
-    let file = say(&[&echo[..], &["--payload", "@two.txt", "--json"]].concat()).json();
+    let file = run(&[&echo[..], &["--payload", "@two.txt", "--json"]].concat()).json();
     assert_eq!(file["verdict"], "drop");
     let piped = command(folder.path(), &[&echo[..], &["--payload", "-", "--json"]].concat());
-    assert_eq!(say_with(piped, b"7 odd").json()["class"], "bad_verdict");
-    let trap = say(&["invoke", "trap.wat"]);
+    assert_eq!(run_with(piped, b"7 odd").json()["class"], "bad_verdict");
+    let trap = run(&["invoke", "trap.wat"]);
     assert_eq!(trap.code, 1);
     assert!(trap.out.starts_with("verdict  failed\nclass    trap\n"), "{}", trap.out);
 }
@@ -330,16 +331,16 @@ fn invoke_tells_what_a_handler_does_without_redis() {
 #[test]
 fn check_reports_every_module_at_once() {
     let folder = folder(NOWHERE);
-    let fine = say(folder.path(), &["check"]);
+    let fine = run(folder.path(), &["check"]);
     assert_eq!(fine.code, 0, "{}", fine.err);
     assert_eq!(fine.out.lines().count(), 3, "{}", fine.out);
-    let json = say(folder.path(), &["check", "--json"]).json();
+    let json = run(folder.path(), &["check", "--json"]).json();
     assert_eq!((&json["ok"], &json["topics"][0]["topic"]), (&true.into(), &"order.close".into()));
     assert_eq!(json["topics"][0]["digest"].as_str().unwrap().len(), 64);
 
     std::fs::write(folder.path().join("echo.wat"), "(module)").unwrap();
     std::fs::remove_file(folder.path().join("trap.wat")).unwrap();
-    let bad = say(folder.path(), &["check"]);
+    let bad = run(folder.path(), &["check"]);
     assert_eq!(bad.code, 2);
     assert_eq!(bad.out, "");
     for words in ["topic order.close", "echo.wat", "no function `handle`", "topic slow", "trap.wat"]
@@ -347,16 +348,16 @@ fn check_reports_every_module_at_once() {
         assert!(bad.err.contains(words), "{words}: {}", bad.err);
     }
     assert_eq!(bad.err.matches("hint: ").count(), 2, "{}", bad.err);
-    let json = say(folder.path(), &["check", "--json"]);
+    let json = run(folder.path(), &["check", "--json"]);
     assert_eq!((json.code, json.json()["problems"].as_array().unwrap().len()), (2, 2));
-    let run = say(folder.path(), &["run"]);
+    let run = run(folder.path(), &["run"]);
     assert_eq!(run.code, 2, "{}", run.err);
 
     let manifest = folder.path().join("bad.toml");
     std::fs::write(&manifest, "[topics.a]\nhandler = \"a\"\ntttr = 1\nttr = 2\n").unwrap();
     let mut by_variable = command(folder.path(), &["check", "--json"]);
     by_variable.env("DUEBOX_MANIFEST", &manifest);
-    let json = say_with(by_variable, b"").json();
+    let json = run_with(by_variable, b"").json();
     assert_eq!(
         (&json["problems"][0]["line"], &json["problems"][1]["line"]),
         (&3.into(), &4.into())
@@ -364,11 +365,11 @@ fn check_reports_every_module_at_once() {
 }
 
 #[test]
-fn help_goes_to_stdout_and_teaches() {
+fn help_goes_to_stdout_and_has_examples() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["run", "check", "push", "stats", "invoke", "cancel", "requeue"] {
-        let said = say(folder.path(), &["help", name]);
-        assert_eq!((said.code, said.err.as_str()), (0, ""));
-        assert!(said.out.contains("Examples:\n  duebox "), "{name}");
+        let output = run(folder.path(), &["help", name]);
+        assert_eq!((output.code, output.err.as_str()), (0, ""));
+        assert!(output.out.contains("Examples:\n  duebox "), "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! `duebox invoke` on what a handler says beyond its verdict: snoozes, results, follow-ups, and the
-//! trace of a trap.
+//! `duebox invoke` with results beyond a verdict: snoozes, results, follow-ups, and the trace of a
+//! trap.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
@@ -9,7 +9,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// Keeps its payload as the result, and pushes it to `sms.eu` in half an hour and to `log` at once.
+/// Stores its payload as the result, and pushes it to `sms.eu` in half an hour and to `log` at
+/// once.
 const TELLS: &str = r#"(module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
@@ -24,7 +25,7 @@ const TELLS: &str = r#"(module
       (call $push (i32.const 0) (i32.const 57) (i32.const 1024) (local.get $len))
       (call $push (i32.const 128) (i32.const 11) (i32.const 0) (i32.const 0))))))"#;
 
-/// Snoozes for the time that its only header says, in one digit of seconds.
+/// Snoozes for the time in its only header, one digit of seconds.
 const SNOOZES: &str = r#"(module
   (import "duebox_v1" "meta_read" (func $meta (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
@@ -40,22 +41,22 @@ const TRAPS: &str = r#"(module
   (func $inner (unreachable))
   (func $outer (export "handle") (param i32) (result i32) (call $inner) (i32.const 0)))"#;
 
-struct Said {
+struct InvokeOutput {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
-impl Said {
+impl InvokeOutput {
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
 }
 
-fn invoke(folder: &Path, arguments: &[&str]) -> Said {
+fn invoke(folder: &Path, arguments: &[&str]) -> InvokeOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
     let output = command.current_dir(folder).arg("invoke").args(arguments).output().unwrap();
-    Said {
+    InvokeOutput {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
@@ -69,7 +70,7 @@ fn folder(name: &str, module: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_result_and_follow_ups_are_shown_and_go_nowhere() {
+fn a_result_and_follow_ups_are_shown_and_not_pushed() {
     let folder = folder("tells.wat", TELLS);
     let allowed = ["tells.wat", "--payload", "{\"user\":7}", "--allow-push", "sms.*"];
     let both = [&allowed[..], &["--allow-push", "log"]].concat();
@@ -83,16 +84,16 @@ fn a_result_and_follow_ups_are_shown_and_go_nowhere() {
     ] {
         assert!(shown.out.contains(lines), "{lines}: {}", shown.out);
     }
-    let account = invoke(folder.path(), &[&both[..], &["--json"]].concat()).json();
-    assert_eq!(account["result"], "{\"user\":7}");
-    let wanted = json!([
+    let report = invoke(folder.path(), &[&both[..], &["--json"]].concat()).json();
+    assert_eq!(report["result"], "{\"user\":7}");
+    let expected = json!([
         {"topic": "sms.eu", "id": "welcome/7", "delay_ms": 1_800_000, "payload": "{\"user\":7}",
          "options": {"headers": {"lang": "de"}}},
         {"topic": "log", "id": "invoke.2", "delay_ms": 0, "payload": ""},
     ]);
-    assert_eq!(account["follow_ups"], wanted);
+    assert_eq!(report["follow_ups"], expected);
 
-    // One of two is denied: −2, of which the handler makes the verdict 200.
+    // One of two pushes is denied with −2, from which the handler makes the verdict 200.
     let denied = invoke(folder.path(), &[&allowed[..], &["--json"]].concat()).json();
     assert_eq!((&denied["class"], &denied["follow_ups"]), (&"bad_verdict".into(), &Value::Null));
     let refused = invoke(folder.path(), &["tells.wat"]);
@@ -101,14 +102,14 @@ fn a_result_and_follow_ups_are_shown_and_go_nowhere() {
 }
 
 #[test]
-fn a_snooze_is_no_failure_and_headers_reach_the_handler() {
+fn a_snooze_is_not_a_failure_and_headers_reach_the_handler() {
     let folder = folder("snoozes.wat", SNOOZES);
     let shown = invoke(folder.path(), &["snoozes.wat", "--header", "wait=7"]);
     assert_eq!(shown.code, Some(1), "{}", shown.err);
     assert!(shown.out.starts_with("verdict  snooze\nsnooze   in 7s\n"), "{}", shown.out);
-    let account = invoke(folder.path(), &["snoozes.wat", "--header", "wait=7", "--json"]).json();
-    assert_eq!((&account["verdict"], &account["snooze_ms"]), (&"snooze".into(), &7_000.into()));
-    assert_eq!((&account["class"], &account["retry_after_ms"]), (&Value::Null, &Value::Null));
+    let report = invoke(folder.path(), &["snoozes.wat", "--header", "wait=7", "--json"]).json();
+    assert_eq!((&report["verdict"], &report["snooze_ms"]), (&"snooze".into(), &7_000.into()));
+    assert_eq!((&report["class"], &report["retry_after_ms"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
@@ -118,8 +119,8 @@ fn a_trap_is_shown_with_the_calls_that_led_to_it() {
     assert!(shown.out.contains("\ntrace    wasm `unreachable` instruction executed\n"));
     assert!(shown.out.contains("\n           0: inner at 0x"), "{}", shown.out);
     assert!(shown.out.contains("\n           1: outer at 0x"), "{}", shown.out);
-    let account = invoke(folder.path(), &["traps.wat", "--json"]).json();
-    assert!(account["trace"].as_str().is_some_and(|trace| trace.contains("1: outer")));
+    let report = invoke(folder.path(), &["traps.wat", "--json"]).json();
+    assert!(report["trace"].as_str().is_some_and(|trace| trace.contains("1: outer")));
 }
 
 /// Acks if its config value `key` has seven bytes, and logs it if there is a payload.
@@ -135,7 +136,7 @@ const READS: &str = r#"(module
     (i32.ne (local.get $found) (i32.const 7))))"#;
 
 #[test]
-fn a_secret_comes_from_its_place_and_only_the_handler_can_show_it() {
+fn a_secret_is_read_from_its_source_and_not_printed() {
     let folder = folder("reads.wat", READS);
     std::fs::write(folder.path().join("key"), "hunter2\n").unwrap();
     for arguments in [&["--json"][..], &[]] {
@@ -144,15 +145,15 @@ fn a_secret_comes_from_its_place_and_only_the_handler_can_show_it() {
         assert_eq!(shown.code, Some(0), "{}", shown.err);
         assert!(!(shown.out + &shown.err).contains("hunter2"), "{arguments:?}");
     }
-    let said = ["reads.wat", "--secret", "key=file:key", "--payload", "say it", "--json"];
-    let said = invoke(folder.path(), &said).json();
-    assert_eq!(said["logs"], json!([{"level": "info", "text": "hunter2"}]));
+    let output = ["reads.wat", "--secret", "key=file:key", "--payload", "say it", "--json"];
+    let output = invoke(folder.path(), &output).json();
+    assert_eq!(output["logs"], json!([{"level": "info", "text": "hunter2"}]));
     assert_eq!(invoke(folder.path(), &["reads.wat", "--config", "key=1234567"]).code, Some(0));
 }
 
-/// Adds to a number in the store, and asks `http://127.0.0.1:PORT/` for an answer; its verdict is the sum
-/// of the number and the status, less 201.
-fn keeps_and_asks(port: u16) -> String {
+/// Adds to a number in the store, and sends a request to `http://127.0.0.1:PORT/`; its verdict is
+/// the sum of the number and the status, less 201.
+fn adds_and_requests(port: u16) -> String {
     let head = format!("GET http://127.0.0.1:{port}/\n");
     let length = head.len();
     let head = head.replace('\n', "\\n");
@@ -173,10 +174,10 @@ fn keeps_and_asks(port: u16) -> String {
 }
 
 #[test]
-fn http_and_the_store_are_real_where_they_are_allowed() {
+fn http_and_the_store_work_where_they_are_granted() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let folder = folder("asks.wat", &keeps_and_asks(port));
+    let folder = folder("asks.wat", &adds_and_requests(port));
     let refused = invoke(folder.path(), &["asks.wat"]);
     assert_eq!(refused.code, Some(2));
     let hint = "hint: grant it with --allow-kv --allow-http ORIGIN, or";
@@ -184,7 +185,7 @@ fn http_and_the_store_are_real_where_they_are_allowed() {
 
     let origin = format!("http://127.0.0.1:{port}");
     let allowed = ["asks.wat", "--allow-kv", "--allow-http", &origin];
-    // Denied, -2: nobody is asked.
+    // The request is denied with -2 and not sent.
     let denied = invoke(folder.path(), &[&allowed[..], &["--json"]].concat()).json();
     assert_eq!(denied["class"], "bad_verdict", "{denied}");
     let answers = std::thread::spawn(move || {
@@ -200,16 +201,20 @@ fn http_and_the_store_are_real_where_they_are_allowed() {
 }
 
 #[test]
-fn what_cannot_be_granted_is_refused() {
+fn invalid_grants_are_refused() {
     let folder = folder("reads.wat", READS);
     let refuse = |arguments: &[&str], word: &str| {
-        let said = invoke(folder.path(), &[&["reads.wat"], arguments].concat());
-        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(said.err.contains(word) && said.err.contains("hint: "), "{word}: {}", said.err);
-        assert!(!said.err.contains("hunter2"), "{}", said.err);
+        let output = invoke(folder.path(), &[&["reads.wat"], arguments].concat());
+        assert_eq!((output.code, output.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(
+            output.err.contains(word) && output.err.contains("hint: "),
+            "{word}: {}",
+            output.err
+        );
+        assert!(!output.err.contains("hunter2"), "{}", output.err);
     };
     for place in ["key=hunter2", "hunter2", "=env:HOME", "key=env:", "key=vault:hunter2"] {
-        refuse(&["--secret", place], "does not say where the secret is kept");
+        refuse(&["--secret", place], "does not name the source of the secret");
     }
     refuse(&["--secret", "key=env:NO_SUCH_VARIABLE"], "NO_SUCH_VARIABLE is not set");
     refuse(&["--secret", "key=file:gone"], "gone: No such file");
@@ -222,7 +227,7 @@ fn what_cannot_be_granted_is_refused() {
 }
 
 #[test]
-fn what_no_job_could_have_is_refused() {
+fn invalid_headers_and_patterns_are_refused() {
     let folder = folder("traps.wat", TRAPS);
     for (arguments, word) in [
         (["--header", "Lang=de"], "not a header name"),
@@ -232,15 +237,16 @@ fn what_no_job_could_have_is_refused() {
         (["--allow-push", "a b"], "holds ' '"),
         (["--allow-push", ""], "empty"),
     ] {
-        let said = invoke(folder.path(), &[&["traps.wat"], &arguments[..]].concat());
-        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(said.err.contains(word), "{arguments:?}: {}", said.err);
-        assert!(said.err.contains("hint: "), "{arguments:?}: {}", said.err);
+        let output = invoke(folder.path(), &[&["traps.wat"], &arguments[..]].concat());
+        assert_eq!((output.code, output.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(output.err.contains(word), "{arguments:?}: {}", output.err);
+        assert!(output.err.contains("hint: "), "{arguments:?}: {}", output.err);
     }
 }
 
-/// Acks if it sees a secret `key` of seven bytes, five attempts and the topic `paid.eu`, and its topic grants
-/// 40 pages of memory and a follow-up to `sms.eu`; else the verdict is which of these it lacks, from 10.
+/// Acks if it sees a secret `key` of seven bytes, five attempts and the topic `paid.eu`, and its
+/// topic grants 40 pages of memory and a follow-up to `sms.eu`. Otherwise the verdict says what is
+/// missing, from 10.
 const BOUND: &str = r#"(module
   (import "duebox_v1" "config_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_read" (func $meta (param i32 i32 i32) (result i32)))
@@ -290,7 +296,7 @@ fn a_handler_runs_exactly_as_its_topic_is_bound() {
     assert_eq!(as_bound.code, Some(0), "{}{}", as_bound.out, as_bound.err);
     assert_eq!(as_bound.json()["follow_ups"][0]["topic"], "sms.eu");
     assert!(!as_bound.out.contains("hunter2"), "{}", as_bound.out);
-    // A module that is to take its place, and a manifest that lies elsewhere.
+    // A module in the place of the topic's handler, with another folder for the manifest.
     std::fs::rename(folder.path().join("bound.wat"), folder.path().join("new.wat")).unwrap();
     let manifest = folder.path().join("duebox.toml");
     let manifest = manifest.to_str().unwrap();
@@ -305,20 +311,20 @@ fn a_handler_runs_exactly_as_its_topic_is_bound() {
 }
 
 #[test]
-fn flags_stand_over_what_the_topic_gives() {
+fn flags_override_the_topic() {
     let folder = bound();
     let reason = |flags: &[&str]| {
-        let said = invoke(folder.path(), &[&["--topic", "paid.eu", "--json"], flags].concat());
-        said.json()["reason"].as_str().unwrap_or("acked").to_owned()
+        let output = invoke(folder.path(), &[&["--topic", "paid.eu", "--json"], flags].concat());
+        output.json()["reason"].as_str().unwrap_or("acked").to_owned()
     };
-    assert_eq!(reason(&["--allow-push", "log"]), "acked", "what is added takes nothing away");
+    assert_eq!(reason(&["--allow-push", "log"]), "acked", "an added grant removes none");
     for (flags, lacks) in [
         (["--config", "key=short"], "10"),
         (["--max-attempts", "6"], "11"),
         (["--memory", "2MiB"], "13"),
     ] {
-        let said = reason(&flags);
-        assert!(said.contains(lacks), "{flags:?}: {said}");
+        let output = reason(&flags);
+        assert!(output.contains(lacks), "{flags:?}: {output}");
     }
     let spins = ["spins.wat", "--manifest", "duebox.toml", "--topic", "paid.eu", "--fuel", "9000"];
     let spun = invoke(folder.path(), &[&spins[..], &["--json"]].concat()).json();
@@ -326,7 +332,7 @@ fn flags_stand_over_what_the_topic_gives() {
 }
 
 #[test]
-fn a_topic_that_binds_nothing_is_refused() {
+fn a_topic_without_a_handler_is_refused() {
     let folder = bound();
     for (arguments, word) in [
         (&["--topic", "order"][..], "has no topic order"),
@@ -334,8 +340,8 @@ fn a_topic_that_binds_nothing_is_refused() {
         (&["--topic", "paid.eu", "--manifest", "gone.toml"], "the manifest cannot be read"),
         (&[], "required arguments"),
     ] {
-        let said = invoke(folder.path(), arguments);
-        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(said.err.contains(word) && said.err.contains("hint: "), "{}", said.err);
+        let output = invoke(folder.path(), arguments);
+        assert_eq!((output.code, output.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(output.err.contains(word) && output.err.contains("hint: "), "{}", output.err);
     }
 }

@@ -1,4 +1,4 @@
-//! Modules as topics name them: the real manifest, the real sandbox, files on disk.
+//! Loading modules of topics: the real manifest, the real sandbox, files on disk.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot write its files has failed")]
 
@@ -13,7 +13,7 @@ use duebox_sandbox::{Digest, Handler, Sandbox, SandboxConfig, SandboxError};
 
 const ACKS: &str = r#"(module (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;
 
-/// The topic `t` with these keys, beside the module `acks.wat`.
+/// The topic `t` with these keys, and the module `acks.wat` as its handler.
 fn topic(folder: &Path, keys: &str) -> Topic {
     let text = format!("[topics.t]\nhandler = \"acks.wat\"\n{keys}");
     let environment = Environment::new(Flags::default(), []);
@@ -45,7 +45,7 @@ fn a_pinned_module_is_loaded_and_any_other_file_is_refused_with_both_digests() {
     }
 }
 
-/// Logs its payload and answers its first digit; puts the job off on `s`, traps on `t`, loops on `l`.
+/// Logs its payload and returns its first digit; snoozes on `s`, traps on `t`, loops on `l`.
 const ANSWERS: &str = r#"(module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
@@ -61,7 +61,7 @@ const ANSWERS: &str = r#"(module
     (i32.sub (i32.load8_u (i32.const 0)) (i32.const 48))))"#;
 
 #[test]
-fn a_module_serves_if_it_answers_every_smoke_case_as_expected() {
+fn a_module_loads_if_it_passes_every_smoke_case() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("acks.wat"), ANSWERS).unwrap();
     let with = |cases: &[(&str, &str)]| {
@@ -73,7 +73,7 @@ fn a_module_serves_if_it_answers_every_smoke_case_as_expected() {
         load(&topic).map_err(|error| error.to_string())
     };
     with(&[("0", "ack"), ("1", "nack"), ("2", "drop"), ("s", "snooze")]).unwrap();
-    for (payload, expect, told) in [
+    for (payload, expect, reason) in [
         ("1", "ack", "should end with ack and ended with nack (its log ends: info: 1)"),
         ("0", "drop", "should end with drop and ended with ack"),
         ("s", "nack", "should end with nack and ended with snooze"),
@@ -82,7 +82,7 @@ fn a_module_serves_if_it_answers_every_smoke_case_as_expected() {
         ("9", "drop", "ended with bad_verdict"),
     ] {
         let refused = with(&[("0", "ack"), (payload, expect)]).unwrap_err();
-        for part in ["topic t", "acks.wat", "smoke case 2 of 2", &format!("{payload:?}"), told] {
+        for part in ["topic t", "acks.wat", "smoke case 2 of 2", &format!("{payload:?}"), reason] {
             assert!(refused.contains(part), "{part} is missing: {refused}");
         }
         assert!(refused.ends_with("; correct the handler, or `smoke` if the case is wrong"));
@@ -111,7 +111,7 @@ fn count(folder: &Path) -> usize {
 }
 
 #[test]
-fn compiled_modules_are_kept_where_the_manifest_or_the_user_says() {
+fn compiled_modules_are_cached_in_the_configured_folder() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("acks.wat"), ACKS).unwrap();
@@ -129,7 +129,7 @@ fn compiled_modules_are_kept_where_the_manifest_or_the_user_says() {
 }
 
 #[test]
-fn a_cache_that_is_named_must_be_private_and_the_default_is_done_without() {
+fn a_configured_cache_must_be_private_and_the_default_is_optional() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("acks.wat"), ACKS).unwrap();
     let shared = folder.path().join("shared");

@@ -1,4 +1,4 @@
-//! The managed Redis and the look at a foreign one, on real servers.
+//! The managed Redis and the check of an external Redis, on real servers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
 use std::fs;
@@ -38,7 +38,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_a_stop() {
+async fn acknowledged_writes_survive_a_stop() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("data of mine");
     let server = ManagedRedis::start(&dir, Fsync::No).await.unwrap();
@@ -61,7 +61,7 @@ async fn what_was_acknowledged_is_there_after_a_stop() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_is_refused_the_directory() {
+async fn a_second_daemon_cannot_use_the_directory() {
     let root = tempfile::tempdir().unwrap();
     let server = ManagedRedis::start(root.path(), Fsync::Everysec).await.unwrap();
     let second = ManagedRedis::start(root.path(), Fsync::Everysec).await.unwrap_err();
@@ -70,7 +70,7 @@ async fn a_second_daemon_is_refused_the_directory() {
     server.stop().await.unwrap();
 }
 
-/// Starts a server the way a daemon that was killed leaves it: running, and no lock held.
+/// Starts a server in the state that a killed daemon leaves: running, without a lock.
 async fn leave_an_orphan(dir: &Path) -> std::process::Child {
     let orphan = Command::new("redis-server")
         .current_dir(dir)
@@ -94,7 +94,7 @@ async fn an_orphan_is_adopted_with_its_data_and_stopped() {
     assert!(orphan.wait().unwrap().success());
 }
 
-/// Reads `k` from a server that is not the process `pid` any more and has loaded its data.
+/// Reads `k` from a server that is no longer the process `pid` and has loaded its data.
 async fn read_from_another(url: &str, pid: u32) -> redis::RedisResult<String> {
     let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     let info: redis::InfoDict =
@@ -106,7 +106,7 @@ async fn read_from_another(url: &str, pid: u32) -> redis::RedisResult<String> {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_brought_back_with_its_data() {
+async fn a_server_that_dies_is_restarted_with_its_data() {
     let root = tempfile::tempdir().unwrap();
     let server = ManagedRedis::start(root.path(), Fsync::Everysec).await.unwrap();
     let mut connection = connect(server.url()).await;
@@ -115,10 +115,10 @@ async fn a_server_that_dies_is_brought_back_with_its_data() {
     kill(first);
     let back = async {
         loop {
-            // A connection may still reach the one that is dying.
+            // A connection may still reach the server that is dying.
             match read_from_another(server.url(), first).await {
                 Ok(value) => return value,
-                // Lets the task that watches the server run: this test has one thread.
+                // Let the supervising task run: this test has one thread.
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
@@ -128,7 +128,7 @@ async fn a_server_that_dies_is_brought_back_with_its_data() {
 }
 
 #[test]
-fn a_runtime_that_goes_away_takes_the_server_with_it() {
+fn a_dropped_runtime_stops_the_server() {
     let root = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(ManagedRedis::start(root.path(), Fsync::Everysec)).unwrap();
@@ -139,7 +139,7 @@ fn a_runtime_that_goes_away_takes_the_server_with_it() {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_says_why_and_leaves_nothing() {
+async fn a_failed_start_reports_why_and_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
     let long = root.path().join("x".repeat(107));
     let error = ManagedRedis::start(&long, Fsync::Everysec).await.unwrap_err();
@@ -163,7 +163,7 @@ async fn a_start_that_fails_says_why_and_leaves_nothing() {
     ManagedRedis::start(&broken, Fsync::Everysec).await.unwrap().stop().await.unwrap();
 }
 
-/// Runs the daemon on a managed Redis with nothing on its path but this script as `redis-server`.
+/// Runs the daemon on a managed Redis with only this script as `redis-server` on its path.
 fn run_with_program(script: Option<&str>) -> std::process::Output {
     let root = tempfile::tempdir().unwrap();
     let programs = root.path().join("programs");
@@ -184,16 +184,16 @@ fn run_with_program(script: Option<&str>) -> std::process::Output {
 }
 
 #[test]
-fn a_machine_without_a_fit_server_is_told_what_to_install() {
+fn a_missing_or_old_server_is_an_error_with_a_remedy() {
     let output = run_with_program(None);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("apt-get install redis-server"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("apt-get install redis-server"), "{stderr}");
 
     let output = run_with_program(Some("#!/bin/sh\necho 'Redis server v=6.0.16 sha=0'\n"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("6.0.16") && said.contains("packages.redis.io"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("6.0.16") && stderr.contains("packages.redis.io"), "{stderr}");
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn a_redis_that_evicts_is_refused() {
 }
 
 #[tokio::test]
-async fn a_hosted_redis_without_config_is_still_looked_at() {
+async fn a_hosted_redis_without_config_is_still_checked() {
     let hidden = ["--rename-command", "CONFIG", ""];
     let fit = RedisServer::with_args(&[&hidden[..], &["--appendonly", "yes"]].concat());
     assert_eq!(fitness::check(&mut connect(&fit.url()).await).await.unwrap(), []);
@@ -222,7 +222,7 @@ async fn a_hosted_redis_without_config_is_still_looked_at() {
 }
 
 #[tokio::test]
-async fn persistence_is_asked_for_and_either_kind_will_do() {
+async fn a_redis_without_persistence_is_a_warning() {
     let none = RedisServer::start();
     let warned = fitness::check(&mut connect(&none.url()).await).await.unwrap();
     assert_eq!(warned, [Warning::NotPersistent]);

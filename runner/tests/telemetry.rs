@@ -1,5 +1,5 @@
-//! The log as stderr gets it. A process has one log, so each case runs in a process of its own: this
-//! test binary again, asked for the case alone.
+//! The log on stderr. A process has one log, so each case runs in its own process: this test binary
+//! again, with only that case.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot start a process has failed")]
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Set in the process that writes the log of a case.
 const CASE: &str = "DUEBOX_TEST_LOG_CASE";
 
-/// Runs the test `name` as a process that writes a log, and answers what its stderr got.
+/// Runs the test `name` in a process that writes a log, and returns the lines on its stderr.
 fn log_of(name: &str) -> Vec<String> {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
@@ -28,7 +28,7 @@ fn is_the_case() -> bool {
 }
 
 #[test]
-fn lines_are_json_where_no_terminal_is_and_fields_stand_at_the_top() {
+fn lines_are_json_without_a_terminal_and_fields_are_at_the_top() {
     if is_the_case() {
         let log = Telemetry::start("info", LogFormat::Auto).unwrap();
         tracing::info!(topic = "a", attempt = 2, "job done");
@@ -37,7 +37,7 @@ fn lines_are_json_where_no_terminal_is_and_fields_stand_at_the_top() {
         assert!(Telemetry::start("info", LogFormat::Auto).is_err(), "there is one log already");
         return;
     }
-    let lines = log_of("lines_are_json_where_no_terminal_is_and_fields_stand_at_the_top");
+    let lines = log_of("lines_are_json_without_a_terminal_and_fields_are_at_the_top");
     assert_eq!(lines.len(), 1, "{lines:?}");
     let line: Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!((&line["message"], &line["level"]), (&"job done".into(), &"INFO".into()));
@@ -45,7 +45,7 @@ fn lines_are_json_where_no_terminal_is_and_fields_stand_at_the_top() {
 }
 
 #[test]
-fn filter_and_form_change_while_it_runs() {
+fn filter_and_format_change_at_run_time() {
     if is_the_case() {
         assert!(log::change("info", LogFormat::Json).is_err(), "there is no log yet");
         let _log = Telemetry::start("warn", LogFormat::Json).unwrap();
@@ -60,7 +60,7 @@ fn filter_and_form_change_while_it_runs() {
         tracing::debug!("for machines");
         return;
     }
-    let lines = log_of("filter_and_form_change_while_it_runs");
+    let lines = log_of("filter_and_format_change_at_run_time");
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains(" INFO ") && lines[0].contains("for people"), "{lines:?}");
     assert!(!lines[0].contains('\x1b'), "no colours without a terminal: {lines:?}");

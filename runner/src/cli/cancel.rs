@@ -29,7 +29,7 @@ pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Fai
     } else {
         output::print(&match cancelled {
             Cancelled::Leased => {
-                format!("{word} {id} in {topic}: it runs now, and will not be tried again")
+                format!("{word} {id} in {topic}: it is running, and will not be retried")
             }
             _ => format!("{word} {id} in {topic}"),
         })?;

@@ -1,6 +1,5 @@
-//! `duebox check`: everything that is wrong with a manifest and its modules, at once. If nothing is, it
-//! tells what the manifest comes to: topics and patterns with their modules, and schedules; and what is good
-//! but should be read twice.
+//! `duebox check`: reports all problems of a manifest and its modules at once. Without problems it
+//! prints the topics and patterns with their modules, the grants, the schedules and any warnings.
 
 mod grants;
 
@@ -12,7 +11,7 @@ use duebox_sandbox::{Digest, Sandbox, SandboxConfig};
 use serde::Serialize;
 
 use self::grants::GrantLines;
-use super::support::failure::{BAD_INPUT, Failure, split_remedy};
+use super::support::failure::{BAD_INPUT, Failure};
 use super::support::output;
 use super::{CheckArgs, Common};
 use crate::deploy::module_file::{self, ModuleError};
@@ -20,20 +19,20 @@ use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic, Warnings};
 use crate::observe::log::colours_wanted;
 use crate::schedule::Schedule;
 
-/// What was found, as JSON has it.
+/// The result of a check; the JSON output.
 #[derive(Serialize)]
-struct Findings {
+struct CheckReport {
     ok: bool,
     manifest: String,
-    problems: Vec<Problem>,
+    problems: Vec<CheckProblem>,
     warnings: Vec<LocatedProblem>,
     topics: Vec<TopicLine>,
     schedules: Vec<ScheduleLine>,
 }
 
-/// Something wrong with the manifest, or with the module of a topic.
+/// A problem of the manifest or of a topic's module.
 #[derive(Serialize)]
-struct Problem {
+struct CheckProblem {
     file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
@@ -41,11 +40,11 @@ struct Problem {
     located: LocatedProblem,
 }
 
-/// A topic, or a pattern of topics, whose module is fine.
+/// A topic or a pattern whose module is valid.
 #[derive(Serialize)]
 struct TopicLine {
     topic: String,
-    /// None for a topic that is served to pull consumers.
+    /// `None` for a topic of pull consumers.
     handler: Option<String>,
     digest: Option<String>,
     concurrency: u32,
@@ -53,13 +52,13 @@ struct TopicLine {
     max_attempts: u32,
     memory_bytes: usize,
     payload_bytes: usize,
-    /// None for a topic that is served to pull consumers.
+    /// `None` for a topic of pull consumers.
     grants: Option<GrantLines>,
     #[serde(skip_serializing_if = "Option::is_none")]
     canary: Option<CanaryLine>,
 }
 
-/// A canary whose module is fine.
+/// A canary whose module is valid.
 #[derive(Serialize)]
 struct CanaryLine {
     handler: String,
@@ -79,22 +78,22 @@ pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failu
     match Manifest::examine(common.manifest(), &common.environment()) {
         Ok((manifest, warnings)) => check_modules(&manifest, &warnings, args),
         Err(error) if args.json => {
-            output::print_json(&of_manifest(&error))?;
+            output::print_json(&manifest_report(&error))?;
             Ok(ExitCode::from(BAD_INPUT))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn of_manifest(error: &ManifestError) -> Findings {
+fn manifest_report(error: &ManifestError) -> CheckReport {
     let file = error.path().display().to_string();
-    let problem = |located| Problem { file: file.clone(), topic: None, located };
+    let problem = |located| CheckProblem { file: file.clone(), topic: None, located };
     let problems = error.problems().into_iter().map(problem).collect();
     let (warnings, topics, schedules) = (Vec::new(), Vec::new(), Vec::new());
-    Findings { ok: false, manifest: file.clone(), problems, warnings, topics, schedules }
+    CheckReport { ok: false, manifest: file.clone(), problems, warnings, topics, schedules }
 }
 
-/// Loads every module, each with the limits of its topic, and tells what came of it.
+/// Loads every module with the limits of its topic, and reports the result.
 fn check_modules(
     manifest: &Manifest,
     warnings: &Warnings,
@@ -102,13 +101,13 @@ fn check_modules(
 ) -> Result<ExitCode, Failure> {
     let sandbox = sandbox_for(manifest)?;
     let (topics, problems) = load_modules(manifest, &sandbox);
-    let warned = warnings.located();
-    let ok = problems.is_empty() && (warned.is_empty() || !args.strict);
-    let findings = Findings {
+    let warning_list = warnings.located();
+    let ok = problems.is_empty() && (warning_list.is_empty() || !args.strict);
+    let findings = CheckReport {
         ok,
         manifest: manifest.path.display().to_string(),
         problems,
-        warnings: warned,
+        warnings: warning_list,
         topics,
         schedules: manifest.schedules.iter().map(schedule_line).collect(),
     };
@@ -116,20 +115,20 @@ fn check_modules(
         output::print_json(&findings)?;
         return Ok(ExitCode::from(if ok { 0 } else { BAD_INPUT }));
     }
-    let warned = Some(warnings.render(colours_wanted())).filter(|text| !text.is_empty());
+    let warning_list = Some(warnings.render(colours_wanted())).filter(|text| !text.is_empty());
     let problems = findings.problems.iter().map(describe);
     if !ok {
-        return Err(Failure::problems(problems.chain(warned)));
+        return Err(Failure::problems(problems.chain(warning_list)));
     }
-    tell(&findings)?;
-    if let Some(text) = warned {
+    print_tables(&findings)?;
+    if let Some(text) = warning_list {
         output::print_aside(&text);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Loads every module; with each that is refused, the problem.
-fn load_modules(manifest: &Manifest, sandbox: &Sandbox) -> (Vec<TopicLine>, Vec<Problem>) {
+/// Loads every module. Returns the valid topics, and a problem for each refused module.
+fn load_modules(manifest: &Manifest, sandbox: &Sandbox) -> (Vec<TopicLine>, Vec<CheckProblem>) {
     let (mut topics, mut problems) = (Vec::new(), Vec::new());
     let named = manifest.topics.iter().map(|(name, topic)| (name.to_string(), topic));
     let patterns = manifest.patterns.iter().map(|(name, topic)| (name.to_string(), topic));
@@ -148,15 +147,15 @@ fn load_modules(manifest: &Manifest, sandbox: &Sandbox) -> (Vec<TopicLine>, Vec<
     (topics, problems)
 }
 
-/// The tables of a manifest that is good.
-fn tell(findings: &Findings) -> Result<(), Failure> {
+/// Prints the tables of a valid manifest.
+fn print_tables(findings: &CheckReport) -> Result<(), Failure> {
     output::print(&table(&findings.topics))?;
     let granted = findings.topics.iter();
     let granted = granted.filter_map(|line| Some(line.grants.as_ref()?.rows(&line.topic)));
     let granted: Vec<Vec<String>> = granted.flatten().collect();
     if !granted.is_empty() {
         output::print("")?;
-        output::print(&output::table(&["topic", "grant", "what it gives"], &granted))?;
+        output::print(&output::table(&["topic", "grant", "allows"], &granted))?;
     }
     if !findings.schedules.is_empty() {
         output::print("")?;
@@ -165,20 +164,17 @@ fn tell(findings: &Findings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A sandbox that loads modules, and runs one smoke case at a time.
+/// A sandbox that loads modules and runs one smoke case at a time.
 fn sandbox_for(manifest: &Manifest) -> Result<Sandbox, Failure> {
     let mut config = SandboxConfig { max_jobs: 1, memory_max: 64 << 10, tables_max: 1 };
     for topic in manifest.all_settings() {
         config.memory_max = config.memory_max.max(topic.limits.memory);
         config.tables_max = config.tables_max.max(topic.limits.tables);
     }
-    module_file::sandbox(&config, &manifest.runner).map_err(|error| {
-        let (message, hint) = split_remedy(&error.to_string());
-        Failure::failed(message, hint.unwrap_or_else(|| "check the limits of this machine".into()))
-    })
+    module_file::sandbox(&config, &manifest.runner).map_err(Failure::from)
 }
 
-/// Notes the canary of a topic beside its handler, if that is fine too.
+/// Adds a valid canary to its topic's entry, if the handler is valid too.
 fn add_canary(topics: &mut [TopicLine], name: &str, topic: &Topic, digest: Digest) {
     let line = topics.last_mut().filter(|line| line.topic == name);
     if let (Some(line), Some(canary)) = (line, &topic.canary) {
@@ -190,12 +186,9 @@ fn add_canary(topics: &mut [TopicLine], name: &str, topic: &Topic, digest: Diges
     }
 }
 
-fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> Problem {
-    let (message, hint) = split_remedy(&why.to_string());
-    let hint = hint.unwrap_or_else(|| {
-        "name a handler module that exists; docs/reference/abi.md says what it must have".to_owned()
-    });
-    Problem {
+fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> CheckProblem {
+    let (message, hint) = (why.problem(), why.remedy().to_owned());
+    CheckProblem {
         file: file_of(topic).unwrap_or_default(),
         topic: Some(name),
         located: LocatedProblem { line: None, column: None, message, hint },
@@ -206,7 +199,7 @@ fn file_of(topic: &Topic) -> Option<String> {
     topic.handler.as_ref().map(|file| file.display().to_string())
 }
 
-fn describe(problem: &Problem) -> String {
+fn describe(problem: &CheckProblem) -> String {
     let LocatedProblem { message, hint, .. } = &problem.located;
     let error = if colours_wanted() { "\x1b[1;31merror\x1b[0m" } else { "error" };
     format!("{error}: {message}\nhint: {hint}")

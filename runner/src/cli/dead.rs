@@ -1,4 +1,4 @@
-//! `duebox dead`: look at dead jobs, give them another life, or forget them.
+//! `duebox dead`: lists, shows, requeues and purges dead jobs.
 
 use std::process::ExitCode;
 
@@ -14,13 +14,13 @@ use super::support::failure::Failure;
 use super::support::{output, target};
 use super::{Common, get, purge, requeue, value};
 
-/// How much of a reason a list shows.
+/// Characters of a reason in a list.
 const REASON_CHARS: usize = 60;
 
-/// Look at dead jobs, give them another life, or forget them
+/// List, show, requeue or purge dead jobs
 ///
-/// A job is dead when its attempts are spent, its handler dropped it, or nothing could make it run.
-/// It is kept for the topic's `retention`.
+/// A job is dead when its attempts are spent, its handler dropped it, or it could not be run. It is
+/// kept for the topic's `retention`.
 #[derive(Args)]
 pub(super) struct DeadCommandArgs {
     #[command(subcommand)]
@@ -35,9 +35,9 @@ enum DeadCommand {
     Purge(PurgeArgs),
 }
 
-/// List dead jobs, those that died last at the top
+/// List dead jobs, the latest first
 ///
-/// With --class every dead job of the span may be looked at, in steps of 1,000.
+/// With --class, all dead jobs of the time range may be scanned, 1,000 a step.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -57,14 +57,14 @@ struct ListArgs {
     json: bool,
 }
 
-/// Show one dead job: its payload and what it died of
+/// Show one dead job with its payload and its failure
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox dead show order.close 42
 
 Exit codes:
-  0  here it is
+  0  found
   1  no dead job has that id, or Redis failed
   2  bad input")]
 struct ShowArgs {
@@ -79,12 +79,12 @@ struct ShowArgs {
     json: bool,
 }
 
-/// A page as JSON has it.
+/// A page of dead jobs; the JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct DeadPage<'a> {
     topic: &'a str,
     jobs: &'a [DeadSummary],
-    /// Where the next page goes on.
+    /// Cursor of the next page.
     next: Option<String>,
 }
 
@@ -104,11 +104,11 @@ fn list(common: &Common, args: &ListArgs) -> Result<ExitCode, Failure> {
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
         let all = args.which.query(&queue).await?;
-        read(&queue, topic, DeadQuery { class: all.class, page: args.page.of(all.page) }).await
+        read_page(&queue, topic, DeadQuery { class: all.class, page: args.page.of(all.page) }).await
     })?;
     let next = page.next.map(|cursor| cursor.to_string());
     if args.json {
-        output::print_json(&Answer { topic: topic.as_str(), jobs: &page.jobs, next })?;
+        output::print_json(&DeadPage { topic: topic.as_str(), jobs: &page.jobs, next })?;
         return Ok(ExitCode::SUCCESS);
     }
     let row = |job: &DeadSummary| {
@@ -131,8 +131,8 @@ fn list(common: &Common, args: &ListArgs) -> Result<ExitCode, Failure> {
     output::print_next(next.as_deref())
 }
 
-/// A page as full as it can be: one of a rare class may take many calls.
-async fn read(
+/// Reads until the page is full or the list ends: with a rare class one page takes many calls.
+async fn read_page(
     queue: &Queue,
     topic: &TopicName,
     mut query: DeadQuery,
@@ -159,12 +159,12 @@ fn show(common: &Common, args: &ShowArgs) -> Result<ExitCode, Failure> {
     match job {
         Some(job) if job.dead.is_some() => get::show(topic, &job, *json),
         Some(job) => Err(Failure::failed(
-            format!("the job {id} of {topic} is {}, not dead", job.state.word()),
-            "duebox get shows it",
+            format!("job {id} of {topic} is {}, not dead", job.state.word()),
+            "show it with: duebox get",
         )),
         None => Err(Failure::failed(
-            format!("no dead job of {topic} has the id {id}"),
-            "duebox dead list shows those there are",
+            format!("no dead job of {topic} has id {id}"),
+            "list the dead jobs with: duebox dead list",
         )),
     }
 }

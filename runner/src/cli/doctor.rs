@@ -1,4 +1,4 @@
-//! `duebox doctor`: find what bad producers left in Redis, and put it right.
+//! `duebox doctor`: finds and repairs inconsistent data in Redis.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,11 +14,11 @@ use super::support::{output, target};
 use super::{Common, value};
 use crate::manifest::Manifest;
 
-/// Find what bad producers left in Redis, and put it right
+/// Find and repair inconsistent data in Redis
 ///
-/// Looks at every topic that Redis or the manifest knows: payloads in no state, due times that are
-/// none, ids without a payload, keys of a wrong type, turns and lines that do not match, and more. It
-/// changes nothing unless it is told to, and may run beside producers and runners.
+/// Checks every topic in Redis or in the manifest: payloads without a state, invalid due times, ids
+/// without a payload, keys of a wrong type, inconsistent permits and queues of keys, and more.
+/// Changes nothing without --repair. It is safe while producers and runners work.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -27,41 +27,41 @@ Examples:
   duebox doctor --json | jq -r 'select(.kind == \"orphan\") | .subject'
 
 Exit codes:
-  0  nothing is wrong, or all of it was put right
-  1  something is wrong still, or Redis failed
+  0  no findings, or all were repaired
+  1  findings are left, or Redis failed
   2  bad input")]
 pub(super) struct DoctorArgs {
     /// Only these topics
     #[arg(value_name = "TOPIC", value_parser = value::topic)]
     topics: Vec<TopicName>,
-    /// Put right what is found: bury orphans, remove what belongs to nothing, set aside what is in the way
+    /// Repair the findings: bury orphans, remove stray entries, move aside keys of a wrong type
     #[arg(long)]
     repair: bool,
-    /// Print JSON: one object a line for each finding, and one with the sum
+    /// Print JSON: one object per line for each finding, then one with the totals
     #[arg(long)]
     json: bool,
 }
 
-/// What was found in all.
+/// The totals.
 #[derive(Debug, Default, Clone, Serialize)]
-struct Sum {
+struct Totals {
     topics: u64,
     findings: u64,
     repaired: u64,
-    /// What could not be looked at, by topic.
+    /// What could not be checked, by topic.
     unexamined: Vec<String>,
 }
 
-/// Tells findings as they come, and keeps the sum. The first line that cannot be printed ends it.
-struct Report {
+/// Prints findings as they come and counts them. The first failed print ends the output.
+struct Findings {
     json: bool,
-    sum: Sum,
+    sum: Totals,
     printed: Result<(), Failure>,
 }
 
 pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
-    let empty = Report { json: args.json, sum: Sum::default(), printed: Ok(()) };
+    let empty = Findings { json: args.json, sum: Totals::default(), printed: Ok(()) };
     let report = RefCell::new(empty);
     target::block_on(async {
         let queue = target::connect(&manifest).await?;
@@ -69,14 +69,14 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Fai
         for topic in &topics(&queue, &manifest, args).await? {
             examine(&queue, &manifest, topic, args.repair, &report).await?;
         }
-        // What was put right may have been all there was of a topic.
+        // The repair may have removed the last keys of a topic.
         if args.topics.is_empty() {
-            let mut tell = |finding| report.borrow_mut().tell(&finding);
-            queue.examine_topics(args.repair, is_served, &mut tell).await?;
+            let mut add = |finding| report.borrow_mut().add(&finding);
+            queue.examine_topics(args.repair, is_served, &mut add).await?;
         }
         Ok(())
     })?;
-    let Report { sum, printed, .. } = report.into_inner();
+    let Findings { sum, printed, .. } = report.into_inner();
     printed?;
     let left = sum.findings - sum.repaired;
     if args.json {
@@ -88,16 +88,16 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Fai
         0 => Ok(ExitCode::SUCCESS),
         _ if args.repair => Err(Failure::failed(
             format!("{} left", counted(left, "finding is", "findings are")),
-            "they are reported only; docs/guide/doctor.md says what can be done about each kind",
+            "these cannot be repaired automatically; docs/guide/doctor.md explains each kind",
         )),
         _ => Err(Failure::failed(
             format!("{}; nothing was changed", counted(left, "finding", "findings")),
-            "look at them, and then put them right with: duebox doctor --repair",
+            "review them, then repair them with: duebox doctor --repair",
         )),
     }
 }
 
-/// The topics to look at, with all their shards: those that were named, or all that are known.
+/// The topics to check with all their shards: those named, or all that are known.
 async fn topics(
     queue: &Queue,
     manifest: &Manifest,
@@ -122,7 +122,7 @@ async fn examine(
     manifest: &Manifest,
     topic: &TopicName,
     repair: bool,
-    report: &RefCell<Report>,
+    report: &RefCell<Findings>,
 ) -> Result<(), Failure> {
     let discards = |class| {
         let bound = manifest.topic_for(&topic.base());
@@ -133,8 +133,8 @@ async fn examine(
         bury_orphans: !discards(FailureClass::Orphan),
         bury_bad_dues: !discards(FailureClass::BadDue),
     };
-    let mut tell = |finding| report.borrow_mut().tell(&finding);
-    let unexamined = queue.examine(topic, checkup, &mut tell).await?;
+    let mut add = |finding| report.borrow_mut().add(&finding);
+    let unexamined = queue.examine(topic, checkup, &mut add).await?;
     let mut report = report.borrow_mut();
     report.sum.topics += 1;
     report.sum.unexamined.extend(unexamined.into_iter().map(|what| not_examined(topic, what)));
@@ -145,8 +145,8 @@ fn not_examined(topic: &TopicName, what: Unexamined) -> String {
     format!("{topic}: {}", what.reason())
 }
 
-impl Report {
-    fn tell(&mut self, finding: &Finding) {
+impl Findings {
+    fn add(&mut self, finding: &Finding) {
         self.sum.findings += 1;
         self.sum.repaired += u64::from(finding.is_repaired());
         if self.printed.is_ok() {
@@ -159,7 +159,7 @@ impl Report {
     }
 }
 
-/// A finding as one line: topic, kind, subject, particulars, what was done.
+/// A finding as one line: topic, kind, subject, detail, repair.
 fn describe(finding: &Finding) -> String {
     let topic = if finding.topic.is_empty() { "-" } else { &finding.topic };
     let subject = output::plain(&finding.subject_text());
@@ -176,15 +176,15 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-impl Sum {
+impl Totals {
     fn describe(&self) -> String {
         let Self { topics, findings, repaired, unexamined } = self;
         let mut lines: Vec<String> =
-            unexamined.iter().map(|what| format!("not looked at: {what}")).collect();
+            unexamined.iter().map(|what| format!("not checked: {what}")).collect();
         lines.push(match (findings, repaired) {
-            (0, _) => format!("{}, nothing is wrong", counted(*topics, "topic", "topics")),
-            (found, mended) => format!(
-                "{}, {}, {mended} put right",
+            (0, _) => format!("{}, no findings", counted(*topics, "topic", "topics")),
+            (found, repaired) => format!(
+                "{}, {}, {repaired} repaired",
                 counted(*topics, "topic", "topics"),
                 counted(*found, "finding", "findings")
             ),
@@ -199,7 +199,7 @@ mod tests {
     use duebox_queue::FindingKind;
 
     #[test]
-    fn a_finding_is_one_harmless_line() {
+    fn a_finding_is_printed_as_one_escaped_line() {
         let mut finding = Finding {
             topic: "a".to_owned(),
             kind: FindingKind::Orphan,
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_says_what_was_not_looked_at() {
-        let sum = Sum { topics: 2, ..Sum::default() };
-        assert_eq!(sum.describe(), "2 topics, nothing is wrong");
+    fn the_totals_list_what_was_not_checked() {
+        let sum = Totals { topics: 2, ..Totals::default() };
+        assert_eq!(sum.describe(), "2 topics, no findings");
         let topic = TopicName::new("a").unwrap();
         let unexamined = vec![not_examined(&topic, Unexamined::Turns)];
-        let sum = Sum { findings: 3, repaired: 1, unexamined, ..sum };
+        let sum = Totals { findings: 3, repaired: 1, unexamined, ..sum };
         let text = sum.describe();
-        assert!(text.starts_with("not looked at: a: more than 10000"), "{text}");
-        assert!(text.ends_with("2 topics, 3 findings, 1 put right"), "{text}");
+        assert!(text.starts_with("not checked: a: more than 10000"), "{text}");
+        assert!(text.ends_with("2 topics, 3 findings, 1 repaired"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `duebox done`: look at jobs that are done, where a topic keeps them.
+//! `duebox done`: lists the done jobs that a topic keeps.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::support::failure::Failure;
 use super::support::{output, target};
 use super::{Common, value};
 
-/// Look at jobs that are done
+/// List done jobs
 ///
-/// A topic keeps them for its `done_retention`, which is 0 unless the manifest says otherwise.
+/// A topic keeps them for its `done_retention`; the default is not to keep them.
 #[derive(Args)]
 pub(super) struct DoneCommandArgs {
     #[command(subcommand)]
@@ -27,9 +27,9 @@ enum DoneCommand {
     List(ListArgs),
 }
 
-/// List done jobs, those that were done last at the top
+/// List done jobs, the latest first
 ///
-/// `duebox get` shows one with its result.
+/// `duebox get` shows one job with its result.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -48,12 +48,12 @@ struct ListArgs {
     json: bool,
 }
 
-/// A page as JSON has it.
+/// A page of done jobs; the JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct DonePage<'a> {
     topic: &'a str,
     jobs: &'a [DoneSummary],
-    /// Where the next page goes on.
+    /// Cursor of the next page.
     next: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn done(common: &Common, args: &DoneCommandArgs) -> Result<ExitCode, 
     })?;
     let next = page.next.map(|cursor| cursor.to_string());
     if args.json {
-        output::print_json(&Answer { topic: topic.as_str(), jobs: &page.jobs, next })?;
+        output::print_json(&DonePage { topic: topic.as_str(), jobs: &page.jobs, next })?;
         return Ok(ExitCode::SUCCESS);
     }
     let row = |job: &DoneSummary| {

@@ -1,4 +1,4 @@
-//! `duebox get`: all that is known of one job, whatever state it is in.
+//! `duebox get`: shows one job in any state.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use super::support::failure::Failure;
 use super::support::{output, target};
 use super::{Common, value};
 
-/// Show a job, whatever state it is in
+/// Show a job in any state
 ///
-/// Its state, due time, payload, options, attempts and last error, who runs it and until when, how it
-/// died or what its handler gave as the result. Looks at one id, however many jobs there are.
+/// Shows its state, due time, payload, options, attempts and last error; the runner that has it and
+/// until when; how it died, or the result of its handler. The cost does not depend on the number of
+/// jobs.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -24,8 +25,8 @@ Examples:
   duebox get order.close 42 --json | jq .state
 
 Exit codes:
-  0  here it is
-  1  nothing is known of it, or Redis failed
+  0  found
+  1  the id is unknown, or Redis failed
   2  bad input")]
 pub(super) struct GetArgs {
     /// The topic
@@ -39,9 +40,9 @@ pub(super) struct GetArgs {
     json: bool,
 }
 
-/// A job as JSON has it.
+/// A job; the JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct JobView<'a> {
     topic: &'a str,
     #[serde(flatten)]
     job: &'a Job,
@@ -56,17 +57,17 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<ExitCode, Failure> 
     })?;
     let Some(job) = job else {
         return Err(Failure::failed(
-            format!("nothing is known of a job {id} in {topic}"),
-            "it is done and forgotten, or was never pushed; see duebox stats",
+            format!("no job {id} is known in {topic}"),
+            "it is done and was not kept, or was never pushed; duebox stats shows the topics",
         ));
     };
     show(topic, &job, *json)
 }
 
-/// Shows a job.
+/// Prints a job.
 pub(super) fn show(topic: &TopicName, job: &Job, json: bool) -> Result<ExitCode, Failure> {
     if json {
-        output::print_json(&Answer { topic: topic.as_str(), job })?;
+        output::print_json(&JobView { topic: topic.as_str(), job })?;
     } else {
         output::print(&output::fields(&describe(topic, job)))?;
     }
@@ -117,38 +118,37 @@ fn count(times: u32, what: &str) -> Option<String> {
 }
 
 fn describe_lease(lease: &CurrentLease, now_ms: u64) -> String {
-    let holder =
-        lease.holder.as_deref().map_or("a runner without a name".to_owned(), output::plain);
+    let holder = lease.holder.as_deref().map_or("an unnamed runner".to_owned(), output::plain);
     let mut text = format!("{holder} has it until {}", moment(lease.expires_at_ms, now_ms));
     if lease.cancelled {
-        text.push_str(", and will not try it again: it is cancelled");
+        text.push_str("; it is cancelled and will not be retried");
     }
     text
 }
 
-/// A time, and how far it is from now.
+/// A time, and its distance from now.
 fn moment(ms: u64, now_ms: u64) -> String {
     let span = format_duration(Duration::from_millis(output::rounded(ms.abs_diff(now_ms))));
     let time = output::time(ms);
     if ms > now_ms { format!("{time} (in {span})") } else { format!("{time} ({span} ago)") }
 }
 
-/// Bytes for people.
+/// Bytes as text for the terminal.
 fn bytes(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => output::plain(text),
-        Err(_) => format!("{} bytes that are no text; --json has them in base64", bytes.len()),
+        Err(_) => format!("{} bytes of binary data; --json prints them in base64", bytes.len()),
     }
 }
 
-/// What is kept of an attempt: the class and the reason first, the rest by name.
+/// The recorded data of an attempt: class and reason first, then the other fields by name.
 fn info(info: &Value) -> String {
     let Value::Object(fields) = info else {
-        return output::plain(&shown(info));
+        return output::plain(&value_text(info));
     };
     let mut lines = Vec::new();
     let first: Vec<String> =
-        ["class", "reason"].iter().filter_map(|name| fields.get(*name)).map(shown).collect();
+        ["class", "reason"].iter().filter_map(|name| fields.get(*name)).map(value_text).collect();
     if !first.is_empty() {
         lines.push(first.join(": "));
     }
@@ -157,15 +157,15 @@ fn info(info: &Value) -> String {
             _ if name == "class" || name == "reason" => {}
             Value::Array(values) => {
                 lines.push(format!("{name}:"));
-                lines.extend(values.iter().map(|value| format!("  {}", shown(value))));
+                lines.extend(values.iter().map(|value| format!("  {}", value_text(value))));
             }
-            value => lines.push(format!("{name}: {}", shown(value))),
+            value => lines.push(format!("{name}: {}", value_text(value))),
         }
     }
     output::plain(&lines.join("\n"))
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

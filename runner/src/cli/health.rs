@@ -1,4 +1,5 @@
-//! `duebox health`: asks the daemon of this machine how it is. For images that have no shell and no curl.
+//! `duebox health`: queries the probes of the daemon on this machine, for images without a shell
+//! and curl.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -13,13 +14,13 @@ use super::support::failure::Failure;
 use super::support::output;
 use crate::manifest::probed_address;
 
-/// The longest answer that is read, in bytes.
-const ANSWER_MAX: u64 = 64 << 10;
+/// The longest response that is read, in bytes.
+const RESPONSE_MAX: u64 = 64 << 10;
 
-/// Ask the running daemon whether it is ready, alive or started
+/// Check whether the running daemon is ready, alive or started
 ///
-/// Asks at `server.probes`, or where that is not set at `server.listen`, over plain HTTP. A manifest that was
-/// made bad meanwhile does not matter, as long as its addresses can be read.
+/// Sends a plain HTTP request to `server.probes`, or to `server.listen` if that is not set. Works
+/// with an invalid manifest as long as the addresses in it can be read.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,39 +29,39 @@ Examples:
   duebox health --exclude manifest --address 127.0.0.1:7281
 
 Exit codes:
-  0  it is
-  1  it is not, or does not answer
+  0  the check passed
+  1  the check failed, or there was no response
   2  bad input")]
 pub(super) struct HealthArgs {
-    /// What is asked
+    /// The probe to query
     #[arg(long, value_enum, default_value = "ready")]
     probe: Probe,
-    /// A check that does not count, of those that `ready` names; may be given more than once
+    /// Ignore this check of `ready`; may be repeated
     #[arg(long, value_name = "CHECK")]
     exclude: Vec<String>,
-    /// Where the daemon answers, instead of what the manifest says
+    /// The daemon's address, instead of the one in the manifest
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddr>,
-    /// How long it may take to answer
+    /// Time limit for the response
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = timeout)]
     timeout: Duration,
-    /// Print the answer as JSON
+    /// Print the response as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Probe {
-    /// It serves, reaches Redis, and has its manifest and its modules.
+    /// It serves, reaches Redis, and its manifest and modules are valid
     Ready,
-    /// Its threads turn.
+    /// Its threads make progress
     Live,
-    /// It has begun to serve.
+    /// It has started to serve
     Startup,
 }
 
-/// What came back.
-struct Answer {
+/// The response to a probe.
+struct ProbeResponse {
     status: u16,
     text: String,
 }
@@ -70,21 +71,18 @@ pub(super) fn health(common: &Common, args: &HealthArgs) -> Result<ExitCode, Fai
         Some(address) => address,
         None => probed_address(common.manifest(), &common.environment()).ok_or_else(|| {
             Failure::failed(
-                format!("{} does not say where the daemon answers", common.manifest().display()),
-                "set server.probes, or say it here: --address 127.0.0.1:7281",
+                format!("{} does not set the daemon's address", common.manifest().display()),
+                "set server.probes, or pass --address 127.0.0.1:7281",
             )
         })?,
     };
-    let address = SocketAddr::new(near(address.ip()), address.port());
-    let answer = ask(address, &path(args), args).map_err(|why| {
-        let message = format!("the daemon does not answer at {address}: {why}");
-        Failure::failed(
-            message,
-            "see whether it runs, and what server.probes and server.listen say",
-        )
+    let address = SocketAddr::new(reachable(address.ip()), address.port());
+    let response = query(address, &path(args), args).map_err(|why| {
+        let message = format!("no response from the daemon at {address}: {why}");
+        Failure::failed(message, "check that it runs, and check server.probes and server.listen")
     })?;
-    output::print(answer.text.trim_end())?;
-    Ok(match answer.status {
+    output::print(response.text.trim_end())?;
+    Ok(match response.status {
         200 => ExitCode::SUCCESS,
         400 => ExitCode::from(2),
         _ => ExitCode::FAILURE,
@@ -97,12 +95,12 @@ fn timeout(text: &str) -> Result<Duration, String> {
     if range.contains(&timeout) {
         Ok(timeout)
     } else {
-        Err("a timeout is from 1ms to 60s".to_owned())
+        Err("a timeout must be from 1ms to 60s".to_owned())
     }
 }
 
-/// Where this machine reaches a daemon that listens on all its addresses.
-fn near(ip: IpAddr) -> IpAddr {
+/// The address at which this machine reaches a daemon that listens on all its addresses.
+fn reachable(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -126,32 +124,32 @@ fn path(args: &HealthArgs) -> String {
     }
 }
 
-fn ask(address: SocketAddr, path: &str, args: &HealthArgs) -> Result<Answer, String> {
+fn query(address: SocketAddr, path: &str, args: &HealthArgs) -> Result<ProbeResponse, String> {
     let accept = if args.json { "application/json" } else { "text/plain" };
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
     );
-    let said = |error: std::io::Error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => "it takes too long".to_owned(),
+    let describe = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "timed out".to_owned(),
         _ => error.to_string(),
     };
     let timeout = args.timeout;
-    let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(said)?;
-    stream.set_read_timeout(Some(timeout)).map_err(said)?;
-    stream.set_write_timeout(Some(timeout)).map_err(said)?;
-    stream.write_all(request.as_bytes()).map_err(said)?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(said)?;
-    read(&String::from_utf8_lossy(&answer))
+    let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(describe)?;
+    stream.set_read_timeout(Some(timeout)).map_err(describe)?;
+    stream.set_write_timeout(Some(timeout)).map_err(describe)?;
+    stream.write_all(request.as_bytes()).map_err(describe)?;
+    let mut response = Vec::new();
+    stream.take(RESPONSE_MAX).read_to_end(&mut response).map_err(describe)?;
+    read(&String::from_utf8_lossy(&response))
 }
 
-/// The status and the body of an answer that has one length and no chunks.
-fn read(answer: &str) -> Result<Answer, String> {
-    let no_http = || "what answers there is no plain HTTP; set server.probes".to_owned();
-    let (head, text) = answer.split_once("\r\n\r\n").ok_or_else(no_http)?;
+/// Reads the status and the body of a response that is not chunked.
+fn read(response: &str) -> Result<ProbeResponse, String> {
+    let not_http = || "the response is not plain HTTP; set server.probes".to_owned();
+    let (head, text) = response.split_once("\r\n\r\n").ok_or_else(not_http)?;
     let status =
-        head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).ok_or_else(no_http)?;
-    Ok(Answer { status: status.parse().map_err(|_| no_http())?, text: text.to_owned() })
+        head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).ok_or_else(not_http)?;
+    Ok(ProbeResponse { status: status.parse().map_err(|_| not_http())?, text: text.to_owned() })
 }
 
 #[cfg(test)]
@@ -159,9 +157,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_and_other_protocols_are_told_as_such() {
-        let answer = read("HTTP/1.1 503 Service Unavailable\r\nx: y\r\n\r\n[-] redis\n").unwrap();
-        assert_eq!((answer.status, answer.text.as_str()), (503, "[-] redis\n"));
+    fn a_response_is_read_and_other_protocols_are_errors() {
+        let response = read("HTTP/1.1 503 Service Unavailable\r\nx: y\r\n\r\n[-] redis\n").unwrap();
+        assert_eq!((response.status, response.text.as_str()), (503, "[-] redis\n"));
         for other in
             ["", "HTTP/1.1 200 OK", "\x15\x03\x01\0\x02\x02\r\n\r\n", "HTTP/1.1 abc\r\n\r\n"]
         {
@@ -170,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn all_addresses_of_a_machine_are_asked_for_on_loopback() {
+    fn an_unspecified_address_is_queried_on_loopback() {
         for (ip, asked) in [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.7", "10.0.0.7")] {
-            assert_eq!(near(ip.parse().unwrap()), asked.parse::<IpAddr>().unwrap());
+            assert_eq!(reachable(ip.parse().unwrap()), asked.parse::<IpAddr>().unwrap());
         }
     }
 }

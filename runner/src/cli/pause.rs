@@ -1,4 +1,4 @@
-//! `duebox pause` and `duebox resume`: stop a topic for all runners, and let it go on.
+//! `duebox pause` and `duebox resume`: stop and restart a topic on all runners.
 
 use std::process::ExitCode;
 
@@ -10,9 +10,9 @@ use super::support::failure::Failure;
 use super::support::{output, target};
 use super::{Common, value};
 
-/// Start no more jobs of a topic, on any runner, until it is resumed
+/// Stop starting jobs of a topic, on all runners
 ///
-/// Jobs that run now go on, and pushes are stored. It is kept in Redis, so it survives restarts.
+/// Running jobs continue, and pushes are stored. The pause is kept in Redis and survives restarts.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -20,33 +20,33 @@ Examples:
   duebox resume order.close
 
 Exit codes:
-  0  the topic is paused, be it for longer
+  0  the topic is paused, or already was
   1  Redis failed
-  2  bad input, such as a topic that nobody knows")]
+  2  bad input, for example an unknown topic")]
 pub(super) struct PauseArgs {
     #[command(flatten)]
-    wish: Wish,
+    target: TopicArgs,
 }
 
-/// Start jobs of a paused topic again
+/// Resume a paused topic
 ///
-/// Runners that wait are woken.
+/// Wakes waiting runners.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox resume order.close
 
 Exit codes:
-  0  the topic is not paused any more, or was not
+  0  the topic is not paused, or was not paused before
   1  Redis failed
-  2  bad input, such as a topic that nobody knows")]
+  2  bad input, for example an unknown topic")]
 pub(super) struct ResumeArgs {
     #[command(flatten)]
-    wish: Wish,
+    target: TopicArgs,
 }
 
 #[derive(Args)]
-struct Wish {
+struct TopicArgs {
     /// The topic
     #[arg(value_parser = value::topic)]
     topic: TopicName,
@@ -56,16 +56,16 @@ struct Wish {
 }
 
 pub(super) fn pause(common: &Common, args: &PauseArgs) -> Result<ExitCode, Failure> {
-    set(common, &args.wish, true)
+    set(common, &args.target, true)
 }
 
 pub(super) fn resume(common: &Common, args: &ResumeArgs) -> Result<ExitCode, Failure> {
-    set(common, &args.wish, false)
+    set(common, &args.target, false)
 }
 
-fn set(common: &Common, wish: &Wish, paused: bool) -> Result<ExitCode, Failure> {
+fn set(common: &Common, args: &TopicArgs, paused: bool) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
-    let Wish { topic, json } = wish;
+    let TopicArgs { topic, json } = args;
     let changed = target::block_on(async {
         let queue = target::connect_to_topic(&manifest, topic).await?;
         target::known_topic(&manifest, &queue, topic).await?;
@@ -77,7 +77,7 @@ fn set(common: &Common, wish: &Wish, paused: bool) -> Result<ExitCode, Failure> 
     } else {
         output::print(&match (paused, changed) {
             (true, true) => format!("paused {topic}"),
-            (true, false) => format!("{topic} is paused already"),
+            (true, false) => format!("{topic} is already paused"),
             (false, true) => format!("resumed {topic}"),
             (false, false) => format!("{topic} is not paused"),
         })?;

@@ -1,4 +1,4 @@
-//! `duebox pull` and `duebox extend`: jobs for somebody who is no handler, and more time for them.
+//! `duebox pull` and `duebox extend`: lease jobs to a consumer and extend the leases.
 
 use std::fs;
 use std::process::ExitCode;
@@ -16,16 +16,16 @@ use super::support::{output, target};
 use super::{Common, value};
 use crate::manifest::Topic;
 use crate::service::leased_job::{LeasedJob, max_attempts, token_text};
-use crate::service::pull_consumer::{Consumer, PullFailure, Wish};
+use crate::service::pull_consumer::{Consumer, ConsumerPull, PullFailure};
 
-/// Characters of a payload that a table shows.
+/// Characters of a payload in a table.
 const SHOWN_MAX: usize = 60;
 
-/// Take due jobs of a topic, or wait until some are due
+/// Lease due jobs of a topic, or wait for one
 ///
-/// For topics without a handler: the jobs are yours until their leases expire. Settle each with its id
-/// and its token (duebox settle), or take longer (duebox extend). What is not settled in time comes
-/// back to whoever pulls next, and counts as a crash (max_crashes).
+/// For topics without a handler. The jobs are yours until their leases expire. Settle each with its
+/// id and token (duebox settle), or extend its lease (duebox extend). A job that is not settled in
+/// time becomes ready for other consumers, and counts as a crash (max_crashes).
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,47 +34,46 @@ Examples:
   duebox pull report --min-age 3s --bytes 1MiB --consumer print-room --json | ./print.sh
 
 Exit codes:
-  0  here they are, or none fell due within the wait
+  0  jobs were leased, or none fell due within the wait
   1  Redis failed
-  2  bad input, such as a topic that is not in the manifest")]
+  2  bad input, for example a topic that is not in the manifest")]
 pub(super) struct PullArgs {
     /// The topic
     #[arg(value_parser = value::topic)]
     topic: TopicName,
-    /// Jobs at most, 1 to 1000
+    /// Maximum number of jobs, 1 to 1000
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     jobs: usize,
-    /// Payload bytes at most; one job is always given
+    /// Maximum total size of the payloads; one job is always returned
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// How long to wait if no job is due, up to 60s
+    /// How long to wait if no job is due, at most 60s
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     wait: Duration,
-    /// Only jobs that have been due for this long
+    /// Only jobs that have been due for at least this long
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     min_age: Duration,
-    /// How long they are yours, 1ms to 24h
+    /// Duration of the leases, 1ms to 24h
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     lease: Duration,
-    /// Your name, shown to those who look who has a job; this host and process if it is left out
+    /// The name shown as the holder of the jobs; default: this host and process
     #[arg(long, value_name = "NAME")]
     consumer: Option<String>,
-    /// Print one JSON object a line, one for each job
+    /// Print JSON: one object per line for each job
     #[arg(long)]
     json: bool,
 }
 
-/// Keep a pulled job for longer
+/// Extend the lease of a pulled job
 ///
-/// Prints the job's new token: the old one is of no use any more. Repeating the same command is
-/// harmless.
+/// Prints the job's new token; the old one becomes invalid. Repeating the command is safe.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox extend mail 42 1763740800123456 5m
 
 Exit codes:
-  0  extended: here is the new token
+  0  extended; the new token is printed
   1  the lease is lost, or Redis failed
   2  bad input")]
 pub(super) struct ExtendArgs {
@@ -87,10 +86,10 @@ pub(super) struct ExtendArgs {
     /// The token that came with the job
     #[arg(value_parser = token)]
     token: Token,
-    /// How much longer, 1ms to 24h
+    /// How much to add to the lease, 1ms to 24h
     #[arg(value_name = "DURATION", value_parser = extension)]
     by: Duration,
-    /// Your name; this host and process if it is left out
+    /// The name shown as the holder of the job; default: this host and process
     #[arg(long, value_name = "NAME")]
     consumer: Option<String>,
     /// Print the result as JSON
@@ -105,16 +104,20 @@ pub(super) fn token(text: &str) -> Result<Token, String> {
 fn extension(text: &str) -> Result<Duration, String> {
     let by = parse_duration(text).map_err(|error| error.to_string())?;
     let range = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
-    if range.contains(&by) { Ok(by) } else { Err("an extension is from 1ms to 24h".to_owned()) }
+    if range.contains(&by) {
+        Ok(by)
+    } else {
+        Err("an extension must be from 1ms to 24h".to_owned())
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {
     let form = "write a number with a unit (B, KiB, MiB), such as 1MiB";
-    let ByteSize(bytes) = text.parse().map_err(|_| format!("{text:?} is no size; {form}"))?;
-    if bytes == 0 { Err("a size is 1 byte or more".to_owned()) } else { Ok(bytes) }
+    let ByteSize(bytes) = text.parse().map_err(|_| format!("{text:?} is not a size; {form}"))?;
+    if bytes == 0 { Err("a size must be at least 1 byte".to_owned()) } else { Ok(bytes) }
 }
 
-/// This host and process.
+/// The name of this host and process.
 fn own_name() -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host.chars().filter(char::is_ascii_graphic).take(64).collect();
@@ -126,7 +129,7 @@ pub(super) fn pull(common: &Common, args: PullArgs) -> Result<ExitCode, Failure>
     let manifest = common.load()?;
     let topic = target::topic(&manifest, &args.topic)?;
     let consumer_name = args.consumer.unwrap_or_else(own_name);
-    let wish = Wish {
+    let options = ConsumerPull {
         consumer: &consumer_name,
         jobs: args.jobs,
         bytes_max: args.bytes,
@@ -138,8 +141,8 @@ pub(super) fn pull(common: &Common, args: PullArgs) -> Result<ExitCode, Failure>
     let pulled = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         let consumer = Consumer { queue: &queue, name: &args.topic, topic };
-        consumer.pull(&wish).await.map_err(|failure| match failure {
-            PullFailure::Wish(error) => {
+        consumer.pull(&options).await.map_err(|failure| match failure {
+            PullFailure::Options(error) => {
                 Failure::bad_input(error.to_string(), "see duebox help pull")
             }
             PullFailure::Queue(error) => Failure::from(error),
@@ -177,10 +180,10 @@ fn table(name: &TopicName, pulled: &Pulled, topic: &Topic) -> String {
     output::table(&["id", "token", "attempt", "due", "payload"], &rows)
 }
 
-/// The first line of a payload, for people.
+/// The first line of a payload for a table.
 fn shown_payload(payload: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(payload) else {
-        return format!("{} bytes that are no text", payload.len());
+        return format!("{} bytes of binary data", payload.len());
     };
     let line = text.lines().next().unwrap_or_default();
     let shown: String = line.chars().take(SHOWN_MAX).collect();
@@ -197,7 +200,7 @@ pub(super) fn extend(common: &Common, args: ExtendArgs) -> Result<ExitCode, Fail
         let queue = target::connect(&manifest).await?;
         let consumer = Consumer { queue: &queue, name: &name, topic };
         consumer.extend(&consumer_name, &id, &token, by).await.map_err(|failure| match failure {
-            PullFailure::Wish(error) => {
+            PullFailure::Options(error) => {
                 Failure::bad_input(error.to_string(), "see duebox help extend")
             }
             PullFailure::Queue(error) => Failure::from(error),
@@ -236,11 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_takes_one_line() {
+    fn a_payload_is_shown_on_one_line() {
         assert_eq!(shown_payload(b"{\"order\":42}"), "{\"order\":42}");
         assert_eq!(shown_payload(b"a\nb"), "a…");
         assert_eq!(shown_payload(b"\x1b[2J"), "\\u{1b}[2J");
-        assert_eq!(shown_payload(b"\xff\x00"), "2 bytes that are no text");
+        assert_eq!(shown_payload(b"\xff\x00"), "2 bytes of binary data");
         assert_eq!(shown_payload("ä".repeat(99).as_bytes()).chars().count(), SHOWN_MAX + 1);
     }
 

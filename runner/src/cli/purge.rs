@@ -1,4 +1,4 @@
-//! `duebox dead purge`: forget dead jobs.
+//! `duebox dead purge`: deletes dead jobs.
 
 use std::process::ExitCode;
 
@@ -12,9 +12,9 @@ use super::support::ended_jobs::ChosenArgs;
 use super::support::failure::{FAILED, Failure};
 use super::support::{output, target};
 
-/// Forget dead jobs for ever
+/// Delete dead jobs permanently
 ///
-/// Old ones go by themselves, after the topic's `retention`.
+/// Dead jobs are also deleted after the topic's `retention`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
   duebox dead purge order.close --all
 
 Exit codes:
-  0  they are forgotten
+  0  all were deleted
   1  some of the ids were not dead, or Redis failed
   2  bad input")]
 pub(super) struct PurgeArgs {
@@ -32,13 +32,13 @@ pub(super) struct PurgeArgs {
     chosen: ChosenArgs,
 }
 
-/// What was forgotten, as JSON has it.
+/// What was deleted; the JSON output.
 #[derive(Default, Serialize)]
-struct Tally {
+struct PurgeResult {
     purged: u64,
-    /// Ids that are not dead.
+    /// Ids of jobs that are not dead.
     none: Vec<String>,
-    /// What those are, for people.
+    /// Their states, one line for each.
     #[serde(skip)]
     none_lines: Vec<String>,
 }
@@ -47,40 +47,44 @@ pub(super) fn purge(common: &Common, args: &PurgeArgs) -> Result<ExitCode, Failu
     let manifest = common.load()?;
     let ChosenArgs { topic, ids, which, json, .. } = &args.chosen;
     target::ids_or_filter(ids, which.is_empty())?;
-    let tally = target::block_on(async {
+    let result = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
         if !ids.is_empty() {
-            return some(&queue, topic, ids).await;
+            return purge_ids(&queue, topic, ids).await;
         }
         let query = which.query(&queue).await?;
         let purged = queue.purge_matching(topic, &query).await?;
-        Ok(Tally { purged, ..Tally::default() })
+        Ok(PurgeResult { purged, ..PurgeResult::default() })
     })?;
     if *json {
-        output::print_json(&tally)?;
-        return Ok(ExitCode::from(if tally.none.is_empty() { 0 } else { FAILED }));
+        output::print_json(&result)?;
+        return Ok(ExitCode::from(if result.none.is_empty() { 0 } else { FAILED }));
     }
-    output::print(&format!("purged {} in {topic}", tally.purged))?;
-    tally.none_lines.iter().try_for_each(|line| output::print(line))?;
-    if tally.none.is_empty() {
+    output::print(&format!("purged {} in {topic}", result.purged))?;
+    result.none_lines.iter().try_for_each(|line| output::print(line))?;
+    if result.none.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::failed(
-        format!("{} jobs were not dead", tally.none.len()),
-        "only dead jobs can be purged; cancel one that waits with duebox cancel",
+        format!("{} jobs were not dead", result.none.len()),
+        "only dead jobs can be purged; cancel a waiting job with: duebox cancel",
     ))
 }
 
-/// One by one, so that each id that is not dead can be named.
-async fn some(queue: &Queue, topic: &TopicName, ids: &[JobId]) -> Result<Tally, Failure> {
-    let mut tally = Tally::default();
+/// Deletes one by one, so that each id that is not dead can be named.
+async fn purge_ids(
+    queue: &Queue,
+    topic: &TopicName,
+    ids: &[JobId],
+) -> Result<PurgeResult, Failure> {
+    let mut result = PurgeResult::default();
     for id in ids {
         match queue.prune(topic, std::slice::from_ref(id)).await? {
-            0 => tally.none.push(id.to_string()),
-            purged => tally.purged += purged,
+            0 => result.none.push(id.to_string()),
+            purged => result.purged += purged,
         }
     }
-    tally.none_lines = target::what_they_are(queue, topic, &tally.none).await?;
-    Ok(tally)
+    result.none_lines = target::states_of(queue, topic, &result.none).await?;
+    Ok(result)
 }

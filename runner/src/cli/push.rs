@@ -1,4 +1,4 @@
-//! `duebox push`: one job; many go through `push/lines.rs` and `push/jobs.rs`.
+//! `duebox push`: one job. `push/lines.rs` and `push/jobs.rs` push many.
 
 pub(super) mod args;
 pub(super) mod jobs;
@@ -19,7 +19,7 @@ use super::support::payload::Source;
 use super::support::{output, target};
 use crate::service::due::due;
 
-/// What all jobs of a push have in common.
+/// What all jobs of one push share.
 pub(super) struct Template {
     pub(super) due: Due,
     pub(super) options: Options,
@@ -34,9 +34,9 @@ impl Template {
     }
 }
 
-/// What became of one push, as JSON has it.
+/// The result of one push; the JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct PushResult<'a> {
     topic: &'a str,
     id: String,
     result: &'static str,
@@ -57,12 +57,12 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     };
     if let Some(jobs) = &args.jobs {
         let jobs =
-            jobs::Jobs { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
+            jobs::JobsInput { file: jobs, topic_delay: topic.delay, template, topic: &args.topic };
         return jobs::push(&manifest, &jobs, args.json);
     }
     let source = Source::new(args.payload.clone());
     if args.lines {
-        let lines = lines::Lines { source, template, topic: &args.topic, ids: args.id };
+        let lines = lines::LinesInput { source, template, topic: &args.topic, ids: args.id };
         return lines::push(&manifest, lines, args.json);
     }
     let payload = source.read(template.payload_max)?;
@@ -76,14 +76,14 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
         let answers = queue.push(&args.topic, &[job], template.if_exists).await?;
         answers.first().copied().ok_or_else(no_answer)
     })?;
-    tell(&args.topic, &id, template.due, pushed, args.json)
+    print_result(&args.topic, &id, template.due, pushed, args.json)
 }
 
 pub(super) fn no_answer() -> Failure {
-    Failure::failed("Redis did not say what became of the push", "look for the job with stats")
+    Failure::failed("Redis returned no result for the push", "check the topic with: duebox stats")
 }
 
-fn tell(
+fn print_result(
     topic: &duebox_job::TopicName,
     id: &JobId,
     due: Due,
@@ -97,8 +97,13 @@ fn tell(
             Due::In(delay) => (Some(delay.as_millis()), None),
             Due::At(ms) => (None, Some(ms)),
         };
-        let answer =
-            Answer { topic: topic.as_str(), id: id.to_string(), result: word, delay_ms, due_at_ms };
+        let answer = PushResult {
+            topic: topic.as_str(),
+            id: id.to_string(),
+            result: word,
+            delay_ms,
+            due_at_ms,
+        };
         output::print_json(&answer)?;
     } else {
         let when = match due {
@@ -122,24 +127,24 @@ fn tell(
     }
 }
 
-/// Why a job was not pushed, and what to do about it; none if that is no failure.
+/// Why a job was not pushed, and the remedy; `None` if the push succeeded.
 pub(super) fn refusal(pushed: Pushed) -> Option<(&'static str, &'static str)> {
     match pushed {
         Pushed::Pushed | Pushed::Kept | Pushed::Replaced | Pushed::Successor => None,
         Pushed::Exists => Some((
-            "a job with that id is alive",
+            "a live job has that id",
             "choose another id, cancel it, or push with --if-exists replace",
         )),
         Pushed::Held => Some((
-            "a job with that id is done, and the topic holds ids for its unique_for",
-            "duebox get says until when; choose another id, or wait",
+            "a job with that id is done, and the topic reserves ids for its unique_for",
+            "choose another id, or wait; duebox get shows until when",
         )),
-        Pushed::Full => Some((
-            "as many jobs wait there as its max_pending allows",
-            "push later, or raise max_pending",
-        )),
-        Pushed::BadDue => {
-            Some(("Redis refused its due time", "compare this machine's clock with that of Redis"))
+        Pushed::Full => {
+            Some(("the topic has max_pending waiting jobs", "push later, or raise max_pending"))
         }
+        Pushed::BadDue => Some((
+            "Redis refused the due time",
+            "compare this machine's clock with the clock of Redis",
+        )),
     }
 }

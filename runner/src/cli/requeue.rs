@@ -1,4 +1,4 @@
-//! `duebox dead requeue`, or `duebox requeue` for short: run dead jobs again.
+//! `duebox dead requeue`, also `duebox requeue`: makes dead jobs ready again.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use super::support::ended_jobs::{ChosenArgs, DeadArgs};
 use super::support::failure::{FAILED, Failure};
 use super::support::{output, target};
 
-/// Run dead jobs again
+/// Make dead jobs ready again
 ///
-/// They become ready at once, with their options and no attempts spent. A dead job whose id is alive
-/// again stays dead. `duebox requeue` and `duebox dead requeue` are the same.
+/// They keep their options, and their attempts start over. A dead job whose id is live again stays
+/// dead. `duebox requeue` and `duebox dead requeue` are the same.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,17 +32,17 @@ pub(super) struct RequeueArgs {
     chosen: ChosenArgs,
 }
 
-/// How many dead jobs came to what, and which ones stayed what they are.
+/// The result of a requeue; the JSON output.
 #[derive(Default, Serialize)]
-struct Tally {
+struct RequeueResult {
     requeued: u64,
-    /// Their ids are alive again; at most 1,000 of them.
+    /// Ids that are live again; at most 1,000 of them.
     exists: Vec<String>,
-    /// Their ids are not dead.
+    /// Ids of jobs that are not dead.
     none: Vec<String>,
-    /// All that were not requeued.
+    /// How many were not requeued.
     not_requeued: u64,
-    /// What those are that are not dead, for people.
+    /// The states of the jobs that are not dead, one line for each.
     #[serde(skip)]
     none_lines: Vec<String>,
 }
@@ -51,55 +51,63 @@ pub(super) fn requeue(common: &Common, args: &RequeueArgs) -> Result<ExitCode, F
     let manifest = common.load()?;
     let ChosenArgs { topic, ids, which, json, .. } = &args.chosen;
     target::ids_or_filter(ids, which.is_empty())?;
-    let tally = target::block_on(async {
+    let result = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
         if ids.is_empty() {
-            matching(&queue, topic, which).await
+            requeue_matching(&queue, topic, which).await
         } else {
-            some(&queue, topic, ids).await
+            requeue_ids(&queue, topic, ids).await
         }
     })?;
     if *json {
-        output::print_json(&tally)?;
-        return Ok(ExitCode::from(if tally.not_requeued == 0 { 0 } else { FAILED }));
+        output::print_json(&result)?;
+        return Ok(ExitCode::from(if result.not_requeued == 0 { 0 } else { FAILED }));
     }
-    output::print(&format!("requeued {} in {topic}", tally.requeued))?;
-    tally.exists.iter().try_for_each(|id| output::print(&format!("exists {id}")))?;
-    tally.none_lines.iter().try_for_each(|line| output::print(line))?;
-    if tally.not_requeued == 0 {
+    output::print(&format!("requeued {} in {topic}", result.requeued))?;
+    result.exists.iter().try_for_each(|id| output::print(&format!("exists {id}")))?;
+    result.none_lines.iter().try_for_each(|line| output::print(line))?;
+    if result.not_requeued == 0 {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::failed(
-        format!("{} jobs were not requeued", tally.not_requeued),
-        "exists: a job with that id is alive; none: no dead job has that id",
+        format!("{} jobs were not requeued", result.not_requeued),
+        "exists: a live job has that id; none: no dead job has that id",
     ))
 }
 
-async fn some(queue: &Queue, topic: &TopicName, ids: &[JobId]) -> Result<Tally, Failure> {
-    let mut tally = Tally::default();
+async fn requeue_ids(
+    queue: &Queue,
+    topic: &TopicName,
+    ids: &[JobId],
+) -> Result<RequeueResult, Failure> {
+    let mut result = RequeueResult::default();
     for batch in ids.chunks(BATCH_MAX) {
         let answers = queue.requeue(topic, batch).await?;
         for (id, answer) in batch.iter().zip(answers) {
             match answer {
-                Requeued::Ok => tally.requeued += 1,
-                Requeued::Exists => tally.exists.push(id.to_string()),
-                Requeued::None => tally.none.push(id.to_string()),
+                Requeued::Ok => result.requeued += 1,
+                Requeued::Exists => result.exists.push(id.to_string()),
+                Requeued::None => result.none.push(id.to_string()),
             }
         }
     }
-    tally.none_lines = target::what_they_are(queue, topic, &tally.none).await?;
-    tally.not_requeued = (tally.exists.len() + tally.none.len()) as u64;
-    Ok(tally)
+    result.none_lines = target::states_of(queue, topic, &result.none).await?;
+    result.not_requeued = (result.exists.len() + result.none.len()) as u64;
+    Ok(result)
 }
 
-async fn matching(queue: &Queue, topic: &TopicName, which: &DeadArgs) -> Result<Tally, Failure> {
+async fn requeue_matching(
+    queue: &Queue,
+    topic: &TopicName,
+    which: &DeadArgs,
+) -> Result<RequeueResult, Failure> {
     let query = which.query(queue).await?;
     let many = queue.requeue_matching(topic, &query).await?;
-    Ok(Tally {
+    Ok(RequeueResult {
         requeued: many.requeued,
         exists: many.exists_ids.iter().map(JobId::to_string).collect(),
         not_requeued: many.exists,
-        ..Tally::default()
+        ..RequeueResult::default()
     })
 }

@@ -1,4 +1,4 @@
-//! `duebox reschedule` and `duebox run-now`: change when a waiting job falls due.
+//! `duebox reschedule` and `duebox run-now`: change the due time of a waiting job.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,10 +14,9 @@ use super::support::{output, target};
 use super::{Common, value};
 use crate::service::due::due;
 
-/// Change when a waiting job falls due
+/// Change the due time of a waiting job
 ///
-/// Earlier or later, of any job that waits: pending, ready, in its key's line or in retry. A job that
-/// runs right now, is done or is dead is left as it is.
+/// Works on pending, ready, blocked and retry jobs. A running, done or dead job is not changed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -26,12 +25,12 @@ Examples:
 
 Exit codes:
   0  rescheduled
-  1  it does not wait, or Redis failed
+  1  the job does not wait, or Redis failed
   2  bad input")]
 pub(super) struct RescheduleArgs {
     #[command(flatten)]
-    job: Which,
-    /// Run it after this while, from now
+    job: JobArgs,
+    /// Run it after this duration, counted from now
     #[arg(
         long = "in",
         value_name = "DURATION",
@@ -41,30 +40,30 @@ pub(super) struct RescheduleArgs {
         value_parser = parse_duration
     )]
     delay: Option<Duration>,
-    /// Run it at this time: RFC 3339 with its zone or offset, or unix milliseconds
+    /// Run it at this time: RFC 3339 with zone or offset, or unix milliseconds
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<String>,
 }
 
 /// Run a waiting job now
 ///
-/// As `reschedule --in 0s`: it is due at once, and keeps the attempts it has behind it.
+/// Same as `reschedule --in 0s`. The job keeps its attempt count.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox run-now order.close 42
 
 Exit codes:
-  0  it is due
-  1  it does not wait, or Redis failed
+  0  the job is due
+  1  the job does not wait, or Redis failed
   2  bad input")]
 pub(super) struct RunNowArgs {
     #[command(flatten)]
-    job: Which,
+    job: JobArgs,
 }
 
 #[derive(Args)]
-struct Which {
+struct JobArgs {
     /// The topic
     #[arg(value_parser = value::topic)]
     topic: TopicName,
@@ -85,9 +84,9 @@ pub(super) fn run_now(common: &Common, args: &RunNowArgs) -> Result<ExitCode, Fa
     set(common, &args.job, Due::Now)
 }
 
-fn set(common: &Common, job: &Which, due: Due) -> Result<ExitCode, Failure> {
+fn set(common: &Common, job: &JobArgs, due: Due) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
-    let Which { topic, id, json } = job;
+    let JobArgs { topic, id, json } = job;
     let (rescheduled, found) = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         let rescheduled = queue.reschedule(topic, id, due).await?;
@@ -111,16 +110,16 @@ fn set(common: &Common, job: &Which, due: Due) -> Result<ExitCode, Failure> {
     }
     match rescheduled {
         Rescheduled::Leased => Err(Failure::failed(
-            format!("the job {id} of {topic} runs right now; nothing has changed"),
+            format!("job {id} of {topic} is running; nothing was changed"),
             "wait for its verdict, cancel it, or push its successor with --if-exists replace",
         )),
         Rescheduled::BadDue => Err(Failure::failed(
-            format!("Redis refused the due time of job {id}; nothing has changed"),
-            "compare this machine's clock with that of Redis",
+            format!("Redis refused the due time of job {id}; nothing was changed"),
+            "compare this machine's clock with the clock of Redis",
         )),
         Rescheduled::None => Err(target::does_not_wait(topic, id, found.as_ref())),
         _ => {
-            output::print(&format!("rescheduled {id} in {topic}: it is {word} now"))?;
+            output::print(&format!("rescheduled {id} in {topic}: now {word}"))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,4 +1,4 @@
-//! `duebox rollback`: the module before serves a topic again, in every daemon that runs.
+//! `duebox rollback`: restores the previous module of a topic in every running daemon.
 
 use std::process::ExitCode;
 
@@ -11,11 +11,12 @@ use super::support::{output, target};
 use super::{Common, value};
 use crate::background::control_channel::{Order, OrderResult, Replies, Reply};
 
-/// Take a topic's module back: the one before serves again, in every daemon that runs
+/// Roll a topic back to its previous module, in every running daemon
 ///
-/// Each daemon keeps the module that it replaced last. The one that is taken back stays away until its
-/// file, or what the manifest says of it, changes; put the file right before a daemon is restarted, which
-/// takes what lies there. Jobs that run finish on the module they started with.
+/// Each daemon keeps the module that it replaced last. The module that was rolled back is not used
+/// again until its file, or its entry in the manifest, changes. Restore the file before you restart
+/// a daemon: at start it loads the file as it is. Running jobs finish on the module they started
+/// with.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -23,9 +24,9 @@ Examples:
   duebox rollback order.close --json | jq '.runners[].digest'
 
 Exit codes:
-  0  in every daemon that serves the topic, the module before serves again
-  1  in one it does not: it has no module before, or gave no answer; or none runs
-  2  bad input, such as a topic that nobody knows")]
+  0  the previous module serves in every daemon that serves the topic
+  1  not in every daemon: one has no previous module or did not reply, or none runs
+  2  bad input, for example an unknown topic")]
 pub(super) struct RollbackArgs {
     /// The topic
     #[arg(value_parser = value::topic)]
@@ -53,7 +54,7 @@ pub(super) fn rollback(common: &Common, args: &RollbackArgs) -> Result<ExitCode,
         }
     }
     match told.trouble(topic) {
-        // What came of it in each daemon was printed.
+        // The result of each daemon is already printed.
         Some(_) if args.json => Ok(ExitCode::from(FAILED)),
         Some(trouble) => Err(Failure::failed(trouble.to_string(), trouble.remedy())),
         None => Ok(ExitCode::SUCCESS),
@@ -66,16 +67,14 @@ fn describe(answer: &Reply) -> String {
     };
     let (serves, before) = (short(&answer.digest), short(&answer.before));
     match answer.result {
-        OrderResult::RolledBack => format!("{serves} serves again, {before} does not"),
+        OrderResult::RolledBack => format!("{serves} serves again, replacing {before}"),
         OrderResult::RolledBackBefore => {
-            format!("{serves} serves already, {before} was rolled back before")
+            format!("{serves} already serves; {before} was rolled back earlier")
         }
-        OrderResult::NothingBefore => {
-            format!("{serves} serves on: no other module served before it")
-        }
-        OrderResult::Looks => "it looks at its files".to_owned(),
+        OrderResult::NothingBefore => format!("{serves} still serves: there is no previous module"),
+        OrderResult::Looks => "checking its files".to_owned(),
         OrderResult::Pulled => "the topic has no handler there".to_owned(),
         OrderResult::NotServed => "the topic is not served there".to_owned(),
-        OrderResult::Unknown => "it is too old a version for this order".to_owned(),
+        OrderResult::Unknown => "its version does not know this command".to_owned(),
     }
 }

@@ -1,11 +1,16 @@
-//! `duebox run`: the log of the daemon, and why the daemon ended.
+//! `duebox run`: the log of the daemon, and the errors that ended it.
 
+use duebox_queue::QueueError;
+use duebox_sandbox::SandboxError;
 use tracing::warn;
 
-use super::support::failure::{Failure, split_remedy};
+use super::support::failure::Failure;
 use crate::daemon::BadModules;
+use crate::http::BindError;
 use crate::manifest::Runner;
 use crate::observe::log::Telemetry;
+use crate::redis_host::fitness::Unfit;
+use crate::redis_host::managed::RedisServerError;
 
 /// The log of the daemon, from its start to its end.
 pub struct StartedLog(Telemetry);
@@ -36,9 +41,17 @@ impl Failure {
     pub fn of_daemon(error: &anyhow::Error) -> Self {
         let text = format!("{error:#}");
         if error.is::<BadModules>() {
-            return Self::bad_input(text, "correct the modules; duebox check looks at them all");
+            return Self::bad_input(text, "correct the modules; duebox check reports all of them");
         }
-        let (message, hint) = split_remedy(&text);
-        Self::failed(message, hint.unwrap_or_else(|| "duebox check looks at the manifest".into()))
+        if let Some(error) = error.downcast_ref::<QueueError>() {
+            return Self::of_queue(error);
+        }
+        if let Some(error) = error.downcast_ref::<BindError>() {
+            return Self::failed(text, error.remedy());
+        }
+        if error.is::<SandboxError>() || error.is::<RedisServerError>() || error.is::<Unfit>() {
+            return Self::with_own_remedy(text);
+        }
+        Self::failed(text, "check the manifest with: duebox check")
     }
 }

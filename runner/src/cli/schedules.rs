@@ -1,4 +1,4 @@
-//! `duebox schedules`: when the schedules of the manifest fire, and a job of one now.
+//! `duebox schedules`: shows when the schedules of the manifest fire, and pushes a job of one now.
 
 use std::process::ExitCode;
 
@@ -13,12 +13,12 @@ use super::support::failure::{FAILED, Failure};
 use super::support::{output, target};
 use crate::manifest::{Manifest, nearest};
 use crate::schedule::{Schedule, When};
-use crate::service::timetable::{Entry, Timetable, push_now};
+use crate::service::timetable::{ScheduleEntry, Timetable, push_now};
 
 /// Show when the schedules of the manifest fire
 ///
-/// "last run" is the last tick that became a job, "next run" the next one that will, both by the
-/// clocks of the schedule's time zone. Jobs of a paused topic wait until it is resumed.
+/// "last run" is the last tick that pushed a job, "next run" the next one that will; both in the
+/// schedule's time zone. Jobs of a paused topic wait until it is resumed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -37,8 +37,8 @@ pub(super) struct SchedulesArgs {
 pub(super) enum SchedulesCommand {
     /// Push a job of one schedule now
     ///
-    /// It carries the schedule's payload under the id NAME@NOW and counts as no tick: the next run
-    /// stays when it is.
+    /// The job has the schedule's payload and the id NAME@NOW. It does not count as a tick: the
+    /// next run does not change.
     #[command(after_help = "\
 Examples:
   duebox schedules run nightly
@@ -53,9 +53,9 @@ Exit codes:
     },
 }
 
-/// What became of a job that was asked for by hand, as JSON has it.
+/// The result of `schedules run`; the JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct RunResult<'a> {
     schedule: &'a str,
     topic: &'a str,
     id: String,
@@ -77,7 +77,7 @@ pub(super) fn schedules(common: &Common, args: &SchedulesArgs) -> Result<ExitCod
 fn list(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
     let table = target::block_on(async {
         let queue = target::connect(manifest).await?;
-        Ok(Timetable::look(&queue, manifest).await?)
+        Ok(Timetable::read(&queue, manifest).await?)
     })?;
     if json {
         output::print_json(&table)?;
@@ -90,7 +90,7 @@ fn list(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(schedule: &Schedule, entry: &Entry<'_>) -> Vec<String> {
+fn row(schedule: &Schedule, entry: &ScheduleEntry<'_>) -> Vec<String> {
     let zone = match &schedule.when {
         When::Cron(cron) => cron.zone().clone(),
         When::Every(_) => TimeZone::UTC,
@@ -106,7 +106,7 @@ fn row(schedule: &Schedule, entry: &Entry<'_>) -> Vec<String> {
     ]
 }
 
-/// A time as the clocks of a zone show it, with the offset.
+/// A time in a time zone, with the offset.
 fn time_in(zone: &TimeZone, unix_ms: Option<u64>) -> Option<String> {
     let time = Timestamp::from_millisecond(i64::try_from(unix_ms?).ok()?).ok()?;
     Some(time.display_with_offset(zone.to_offset(time)).to_string())
@@ -122,7 +122,7 @@ fn run(manifest: &Manifest, name: &str, json: bool) -> Result<ExitCode, Failure>
     })?;
     let topic = schedule.topic.as_str();
     if json {
-        output::print_json(&Answer {
+        output::print_json(&RunResult {
             schedule: name,
             topic,
             id: id.to_string(),
@@ -136,12 +136,12 @@ fn run(manifest: &Manifest, name: &str, json: bool) -> Result<ExitCode, Failure>
             Ok(ExitCode::SUCCESS)
         }
         Pushed::Full => Err(Failure::failed(
-            format!("full: {topic} has as many waiting jobs as max_pending allows"),
+            format!("full: {topic} has max_pending waiting jobs"),
             "wait until some have run, or raise max_pending",
         )),
         other => Err(Failure::failed(
             format!("{}: job {id} was not pushed to {topic}", other.word()),
-            "run it again: the id of the next one is another",
+            "run the command again: the next job gets a new id",
         )),
     }
 }
@@ -153,7 +153,7 @@ fn unknown_schedule(manifest: &Manifest, name: &str) -> Failure {
         None if manifest.schedules.is_empty() => "the manifest has no [[schedules]]".to_owned(),
         None => format!("choose one of: {}", known().collect::<Vec<_>>().join(", ")),
     };
-    Failure::bad_input(format!("there is no schedule {name} in the manifest"), hint)
+    Failure::bad_input(format!("the manifest has no schedule {name}"), hint)
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_shown_by_the_clocks_of_the_schedule() {
+    fn times_are_shown_in_the_time_zone_of_the_schedule() {
         let shanghai = TimeZone::get("Asia/Shanghai").unwrap();
         let at = Some(1_763_665_200_000);
         assert_eq!(time_in(&shanghai, at).unwrap(), "2025-11-21T03:00:00+08:00");

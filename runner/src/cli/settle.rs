@@ -1,4 +1,4 @@
-//! `duebox settle`: what came of a job that was pulled.
+//! `duebox settle`: settles a pulled job with a verdict.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -14,12 +14,15 @@ use super::support::failure::{FAILED, Failure};
 use super::support::payload::Source;
 use super::support::{output, target};
 use super::{Common, pull, value};
-use crate::service::pull_consumer::{Answer, Consumer, RESULT_MAX, Refusal, Said};
+use crate::service::pull_consumer::{
+    Consumer, ConsumerVerdict, InvalidVerdict, RESULT_MAX, SettleResponse,
+};
 
-/// Say what came of a pulled job
+/// Settle a pulled job
 ///
-/// Under the rules of its topic: a nack waits for the backoff of the job or the topic, and buries the
-/// job once its attempts are spent; an ack keeps the id for unique_for and the job for done_retention.
+/// The settings of the topic apply. A nack waits for the backoff of the job or the topic, and
+/// buries the job once its attempts are spent. An ack reserves the id for unique_for and keeps the
+/// job for done_retention.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,9 +33,9 @@ Examples:
   duebox settle mail 42 1763740800123456 release
 
 Exit codes:
-  0  settled; the word says what became of the job
+  0  settled; the output names the new state
   1  the lease is lost, or Redis failed
-  2  bad input: nothing has changed")]
+  2  bad input: nothing was changed")]
 pub(super) struct SettleArgs {
     /// The topic
     #[arg(value_parser = value::topic)]
@@ -43,15 +46,15 @@ pub(super) struct SettleArgs {
     /// The token that came with the job, or with its last extension
     #[arg(value_parser = pull::token)]
     token: Token,
-    /// What came of it
+    /// The verdict
     verdict: VerdictWord,
-    /// When it may be tried again (nack: instead of the backoff; release: instead of at once)
+    /// Delay before the next attempt (nack: instead of the backoff; release: instead of none)
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration)]
     delay: Option<Duration>,
-    /// Why, for people (nack, drop)
+    /// The reason, for people (nack, drop)
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// What came out of it (ack): a text, @FILE for a file's content, - for stdin; up to 64KiB
+    /// The result (ack): a text, @FILE for a file's content, - for stdin; at most 64KiB
     #[arg(long, value_name = "RESULT|@FILE|-", allow_hyphen_values = true)]
     result: Option<String>,
     /// Print the result as JSON
@@ -59,16 +62,16 @@ pub(super) struct SettleArgs {
     json: bool,
 }
 
-/// What came of a job.
+/// A verdict on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 enum VerdictWord {
     /// It is done
     Ack,
-    /// It failed: try again later, while it has attempts left
+    /// It failed: retry later, while attempts are left
     Nack,
-    /// It can never be done: bury it
+    /// It can never succeed: bury it
     Drop,
-    /// It was not tried: let others have it; no attempt is spent
+    /// It was not tried: return it; no attempt is spent
     Release,
 }
 
@@ -86,35 +89,35 @@ impl VerdictWord {
 pub(super) fn settle(common: &Common, args: SettleArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
     let topic = target::topic(&manifest, &args.topic)?;
-    let said = args.said()?;
+    let verdict = args.verdict()?;
     let SettleArgs { topic: name, id, token, json, .. } = args;
     let answer = target::block_on(async {
         let queue = target::connect(&manifest).await?;
         let consumer = Consumer { queue: &queue, name: &name, topic };
-        consumer.check(&said).map_err(refused)?;
-        Ok(consumer.settle(&id, &token, said).await?)
+        consumer.check(&verdict).map_err(refused)?;
+        Ok(consumer.settle(&id, &token, verdict).await?)
     })?;
     match answer {
-        Answer::Settled(settled) if json => {
+        SettleResponse::Settled(settled) if json => {
             let (topic, id) = (name.as_str(), id.to_string());
             output::print_json(&json!({"topic": topic, "id": id, "result": settled.word()}))?;
             Ok(ExitCode::SUCCESS)
         }
-        Answer::Settled(settled) => {
+        SettleResponse::Settled(settled) => {
             output::print(&format!("{} {id} in {name}{}", settled.word(), explained(settled)))?;
             Ok(ExitCode::SUCCESS)
         }
-        Answer::Lost(job) if json => {
+        SettleResponse::Lost(job) if json => {
             output::print_json(&lost_json(&name, &id, job.as_deref()))?;
             Ok(ExitCode::from(FAILED))
         }
-        Answer::Lost(job) => Err(lost(&name, &id, job.as_deref())),
+        SettleResponse::Lost(job) => Err(lost(&name, &id, job.as_deref())),
     }
 }
 
 impl SettleArgs {
-    /// What is said, if the options fit the verdict.
-    fn said(&self) -> Result<Said, Failure> {
+    /// The verdict, if the options fit it.
+    fn verdict(&self) -> Result<ConsumerVerdict, Failure> {
         let Self { verdict, delay, reason, result, .. } = self;
         let allowed: &[&str] = match verdict {
             VerdictWord::Ack => &["--result"],
@@ -130,18 +133,18 @@ impl SettleArgs {
         let misplaced = given.iter().find(|(name, is_given)| *is_given && !allowed.contains(name));
         if let Some((name, _)) = misplaced {
             return Err(Failure::bad_input(
-                format!("{name} says nothing about {}", verdict.name()),
-                format!("with {} there may be {}", verdict.name(), allowed.join(" and ")),
+                format!("{name} does not apply to {}", verdict.name()),
+                format!("{} takes only {}", verdict.name(), allowed.join(" and ")),
             ));
         }
         let reason = || reason.clone().unwrap_or_default();
         Ok(match verdict {
             VerdictWord::Ack => {
-                Said::Ack { result: result.as_deref().map(read_result).transpose()? }
+                ConsumerVerdict::Ack { result: result.as_deref().map(read_result).transpose()? }
             }
-            VerdictWord::Nack => Said::Nack { delay: *delay, reason: reason() },
-            VerdictWord::Drop => Said::Drop { reason: reason() },
-            VerdictWord::Release => Said::Release { delay: delay.unwrap_or_default() },
+            VerdictWord::Nack => ConsumerVerdict::Nack { delay: *delay, reason: reason() },
+            VerdictWord::Drop => ConsumerVerdict::Drop { reason: reason() },
+            VerdictWord::Release => ConsumerVerdict::Release { delay: delay.unwrap_or_default() },
         })
     }
 }
@@ -154,40 +157,42 @@ fn read_result(text: &str) -> Result<Bytes, Failure> {
     Ok(Bytes::from(result))
 }
 
-fn refused(refusal: Refusal) -> Failure {
+fn refused(refusal: InvalidVerdict) -> Failure {
     let hint = match refusal {
-        Refusal::ResultNotKept => "leave out --result, or set done_retention in the manifest",
-        Refusal::ResultTooLong(_) => "keep it elsewhere, and give its address as the result",
+        InvalidVerdict::ResultNotKept => "omit --result, or set done_retention in the manifest",
+        InvalidVerdict::ResultTooLong(_) => {
+            "store it elsewhere, and pass its address as the result"
+        }
     };
     Failure::bad_input(refusal.to_string(), hint)
 }
 
 fn explained(settled: Settled) -> &'static str {
     match settled {
-        Settled::Superseded => ": a newer push of the same id waits, and takes its place",
-        Settled::Cancelled => ": it was cancelled while you had it, and is gone",
+        Settled::Superseded => ": a newer job with the same id takes its place",
+        Settled::Cancelled => ": it was cancelled while it was leased, and is deleted",
         _ => "",
     }
 }
 
-/// A lease that is lost, and who has the job now.
+/// The error for a lost lease; it names the current holder of the job.
 pub(super) fn lost(topic: &TopicName, id: &JobId, job: Option<&Job>) -> Failure {
     let now = match job {
-        None => "it is done and forgotten, or was cancelled".to_owned(),
+        None => "it is done and was not kept, or was cancelled".to_owned(),
         Some(Job { lease: Some(lease), .. }) => {
-            let holder = lease.holder.as_deref().unwrap_or("somebody without a name");
+            let holder = lease.holder.as_deref().unwrap_or("an unnamed consumer");
             let until = output::time(lease.expires_at_ms);
-            format!("{} has it until {until}, under another token", output::plain(holder))
+            format!("{} holds it until {until} with another token", output::plain(holder))
         }
-        Some(job) => format!("it is {} now", job.state.word()),
+        Some(job) => format!("it is now {}", job.state.word()),
     };
     Failure::failed(
-        format!("the lease of {id} in {topic} is lost: {now}; nothing has changed"),
+        format!("the lease of {id} in {topic} is lost: {now}; nothing was changed"),
         "extend leases before they expire (duebox extend), or pull with a longer --lease",
     )
 }
 
-/// The same as JSON.
+/// The JSON output for a lost lease.
 pub(super) fn lost_json(topic: &TopicName, id: &JobId, job: Option<&Job>) -> Value {
     json!({
         "topic": topic.as_str(), "id": id.to_string(), "result": "lost",

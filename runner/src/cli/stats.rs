@@ -1,4 +1,4 @@
-//! `duebox stats`: how many jobs each topic has in each state, and what its handlers do.
+//! `duebox stats`: job counts by topic and state, and handler statistics.
 
 pub(super) mod handlers;
 mod history;
@@ -19,22 +19,23 @@ use super::{Common, StatsArgs};
 use crate::manifest::{Manifest, Topic};
 use crate::report::status::Status;
 
-/// How often `--watch` looks.
+/// Refresh interval of `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// All topics at one moment, as JSON has it.
+/// All topics at one moment; the JSON output.
 #[derive(Serialize)]
 pub(super) struct Snapshot {
     pub(super) now_ms: u64,
     pub(super) topics: Vec<TopicStats>,
-    /// What each running daemon says of itself.
+    /// What each running daemon reports.
     pub(super) runners: Vec<Status>,
-    /// Topics were named: those are shown module by module.
+    /// True if topics were named: handlers are then shown by module.
     #[serde(skip)]
     pub(super) by_module: bool,
 }
 
-/// One topic; `bound` if the manifest has it, or a pattern of it, and `pulled` if that has no handler.
+/// One topic. `bound` is true if the manifest has an entry or a pattern for it, `pulled` if that
+/// entry has no handler.
 #[derive(Serialize)]
 pub(super) struct TopicStats {
     pub(super) topic: String,
@@ -50,11 +51,11 @@ pub(super) struct TopicStats {
     /// Acked jobs whose follow-ups are not all pushed yet.
     pub(super) outbox: u64,
     pub(super) paused: bool,
-    /// How long the oldest ready job has been due.
+    /// How long the oldest ready job has been due, in ms.
     pub(super) late_ms: Option<u64>,
-    /// How long until the next waiting job falls due; 0 if it is due.
+    /// Time until the next waiting job falls due, in ms; 0 if it is due.
     pub(super) next_due_in_ms: Option<u64>,
-    /// What its handlers do, where daemons run that serve it.
+    /// Statistics of its handlers, if a running daemon serves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) handler: Option<HandlerStats>,
 }
@@ -74,7 +75,7 @@ pub(super) fn stats(common: &Common, args: &StatsArgs) -> Result<ExitCode, Failu
     })
 }
 
-/// Looks once a second until the caller ends it; on a terminal the table is drawn over the last one.
+/// Refreshes every second until the future is dropped. On a terminal each table replaces the last.
 async fn watch(queue: &Queue, manifest: &Manifest, args: &StatsArgs) -> Result<(), Failure> {
     let in_place = io::stdout().is_terminal() && !args.json;
     let mut ticks = tokio::time::interval(WATCH_EVERY);
@@ -94,20 +95,20 @@ pub(super) async fn look(
 ) -> Result<Snapshot, Failure> {
     let mut known: BTreeSet<TopicName> = queue.topics().await?.into_iter().collect();
     known.extend(manifest.topics.keys().cloned());
-    if let Some(stranger) = wanted.iter().find(|topic| !known.contains(topic)) {
-        return Err(target::unknown_topic(stranger, known.iter()));
+    if let Some(unknown) = wanted.iter().find(|topic| !known.contains(topic)) {
+        return Err(target::unknown_topic(unknown, known.iter()));
     }
     let topics: Vec<TopicName> =
         if wanted.is_empty() { known.into_iter().collect() } else { wanted.to_vec() };
     let depths = queue.depths(&topics).await?;
     let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
     let runners = handlers::look(queue, wanted).await?;
-    let mut told = handlers::by_topic(&runners);
+    let mut reported = handlers::by_topic(&runners);
     let topics = topics
         .iter()
         .zip(&depths)
         .map(|(topic, depths)| TopicStats {
-            handler: told.remove(topic.as_str()),
+            handler: reported.remove(topic.as_str()),
             ..topic_stats(topic, manifest.topic_for(topic), depths)
         })
         .collect();
@@ -139,7 +140,7 @@ fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> 
     }
 }
 
-/// Prints a snapshot over the `drawn` lines printed last; answers how many lines it has.
+/// Prints a snapshot over the last `drawn` lines. Returns the number of lines printed.
 fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure> {
     if json {
         return output::print_json(snapshot).map(|()| 1);
@@ -147,7 +148,7 @@ fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure>
     let handlers = handlers::describe(&snapshot.runners, snapshot.by_module);
     let text = format!("{}\n\n{handlers}", table(&snapshot.topics));
     let lines = text.lines().count();
-    // Up to the first line of the last table, and clear from there.
+    // Move up to the first line of the last table, and clear from there.
     let up = if drawn > 0 { format!("\x1b[{drawn}A\x1b[J") } else { String::new() };
     output::print(&format!("{up}{text}"))?;
     Ok(lines)
@@ -178,7 +179,7 @@ fn table(topics: &[TopicStats]) -> String {
     output::table(&header, &rows)
 }
 
-/// What is out of the ordinary.
+/// Notes on unusual conditions.
 fn notes(topic: &TopicStats) -> String {
     let mut notes = Vec::new();
     if topic.paused {
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_and_next_due_count_from_redis_clock() {
+    fn lateness_and_next_due_are_relative_to_the_clock_of_redis() {
         let depths = Depths {
             ready: 1,
             outbox: 3,

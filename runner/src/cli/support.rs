@@ -1,4 +1,5 @@
-//! What the commands share: output, failures, payloads, the target of a command, and the choice of jobs.
+//! Code shared by the commands: output, failures, payloads, target topics and selection of ended
+//! jobs.
 
 pub(super) mod ended_jobs;
 pub(super) mod failure;

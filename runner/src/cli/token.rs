@@ -1,4 +1,4 @@
-//! `duebox token new`: a token for the API, and the table that stands for it in the file of tokens.
+//! `duebox token new`: makes a token for the API and its entry in the file of tokens.
 
 use std::process::ExitCode;
 
@@ -21,10 +21,10 @@ enum TokenCommand {
     New(NewArgs),
 }
 
-/// Make a token, and the table for the file of tokens (server.tokens)
+/// Make a token and its entry for the file of tokens (server.tokens)
 ///
-/// The token is shown once and kept nowhere; the table holds only its SHA-256. Give the token to who is to
-/// use it, and append the table to the file.
+/// The token is printed once and not stored. The printed entry contains only its SHA-256; append it
+/// to the file of tokens.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,16 +32,16 @@ Examples:
   duebox token new operator --scopes admin --topics '*' --json
 
 Exit codes:
-  0  made
-  1  the machine gave no random bytes
+  0  success
+  1  the system provides no random bytes
   2  bad input")]
 struct NewArgs {
-    /// Its name: shown in the log, and as the holder of jobs
+    /// Name of the token: shown in the log and as the holder of jobs
     name: String,
-    /// What it allows
+    /// Scopes of the token
     #[arg(long, value_delimiter = ',', required = true)]
     scopes: Vec<ScopeWord>,
-    /// The topics that it is for: names, or prefixes with * at the end
+    /// Topics of the token: names, or prefixes with a final *
     #[arg(long, value_delimiter = ',', required = true)]
     topics: Vec<String>,
     /// Print JSON
@@ -49,12 +49,12 @@ struct NewArgs {
     json: bool,
 }
 
-/// What a token allows.
+/// A scope on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 enum ScopeWord {
-    /// To push jobs, and to cancel, reschedule and run them
+    /// Push, cancel and reschedule jobs
     Push,
-    /// To pull jobs, and to settle and extend them
+    /// Pull, settle and extend jobs
     Consume,
     /// Everything
     Admin,
@@ -73,10 +73,10 @@ impl ScopeWord {
 pub(super) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
     let TokenCommand::New(NewArgs { name, scopes, topics, json }) = &args.command;
     let (token, hash) = tokens::make().map_err(|error| {
-        Failure::failed(format!("no random bytes: {error}"), "look at /dev/urandom of this machine")
+        Failure::failed(format!("no random bytes: {error}"), "check /dev/urandom on this machine")
     })?;
     let scopes: Vec<&str> = scopes.iter().map(|word| word.scope().word()).collect();
-    // JSON's texts and lists are TOML's too.
+    // JSON strings and arrays are also valid TOML.
     let table = format!(
         "[{}]\nsha256 = \"{hash}\"\nscopes = {}\ntopics = {}",
         output::json(name)?,
@@ -88,7 +88,7 @@ pub(super) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
         output::print_json(&json!({"name": name, "token": token, "table": table}))?;
     } else {
         output::print(&format!(
-            "token, shown once:\n\n  {token}\n\nfor the file of tokens (server.tokens):\n\n{table}"
+            "token (shown once):\n\n  {token}\n\nfor the file of tokens (server.tokens):\n\n{table}"
         ))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
-//! `duebox top`: what `duebox stats` and `duebox dead` tell, live at a terminal, with what one does about it.
+//! `duebox top`: `duebox stats` and `duebox dead`, live on a terminal, with actions.
 //!
-//! A look at Redis a second, and one for each thing that is done; keys are read on a thread of their own, so
-//! that a slow Redis holds up no key. Whatever changes something asks first.
+//! It queries Redis once a second and after each action. A separate thread reads the keyboard, so a
+//! slow Redis does not delay keys. Every action that changes something asks for confirmation.
 
 mod model;
 mod rates;
@@ -17,26 +17,26 @@ use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use self::model::{Model, Wish};
+use self::model::{Action, Model};
 use super::support::failure::Failure;
 use super::support::target;
 use super::{Common, stats};
 use crate::manifest::Manifest;
 
-/// How often Redis is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Keys that wait to be followed.
+/// Refresh interval.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+/// Maximum number of queued key events.
 const KEYS_MAX: usize = 64;
-/// How often the thread of the keys looks whether it is still wanted.
+/// How often the keyboard thread checks whether it should stop.
 const KEY_WAIT: Duration = Duration::from_millis(100);
-/// Dead jobs that are listed of a topic: the last to die.
+/// Dead jobs listed per topic, the latest first.
 const DEAD_MAX: usize = 200;
 
-/// Watch topics live, and repair what is broken
+/// Watch topics live, and act on them
 ///
-/// Shows each topic's depth, rate, lateness and failures, which module serves it, and what holds its jobs
-/// back; opens a topic to its dead jobs with their evidence; pauses, resumes and requeues after asking. Needs
-/// a terminal of 80 columns and 24 lines or more. Press ? for the keys.
+/// Shows each topic's job counts, rate, lateness, failures, module, and what blocks its jobs. Opens
+/// a topic's dead jobs with their details. Pauses, resumes and requeues after confirmation. Needs a
+/// terminal of at least 80 columns and 24 lines. Press ? for the keys.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -44,18 +44,18 @@ Examples:
   duebox top --redis-url redis://10.0.0.5:6379/0
 
 Exit codes:
-  0  ended by q or Ctrl-C
+  0  quit with q or Ctrl-C
   1  Redis failed at the start, or there is no terminal
   2  bad input")]
 pub(super) struct TopArgs {}
 
-/// What woke the loop.
-enum Woken {
+/// An event of the main loop.
+enum LoopEvent {
     Tick,
     Key(KeyEvent),
-    /// The terminal has another size, or wants to be drawn anew.
-    Drawn,
-    Gone,
+    /// The terminal was resized or needs a redraw.
+    Redraw,
+    Closed,
 }
 
 pub(super) fn top(common: &Common, _: &TopArgs) -> Result<ExitCode, Failure> {
@@ -63,7 +63,7 @@ pub(super) fn top(common: &Common, _: &TopArgs) -> Result<ExitCode, Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::failed(
             "duebox top needs a terminal",
-            "duebox stats --watch --json tells the same to programs",
+            "for programs use: duebox stats --watch --json",
         ));
     }
     target::block_on(async {
@@ -78,7 +78,7 @@ pub(super) fn top(common: &Common, _: &TopArgs) -> Result<ExitCode, Failure> {
 }
 
 fn terminal_failed(error: io::Error) -> Failure {
-    Failure::failed(format!("the terminal failed: {error}"), "run it in another one")
+    Failure::failed(format!("the terminal failed: {error}"), "run it in another terminal")
 }
 
 async fn run(
@@ -88,35 +88,35 @@ async fn run(
     manifest: &Manifest,
 ) -> Result<(), Failure> {
     let mut events = read_events();
-    let mut tick = tokio::time::interval(LOOK_EVERY);
+    let mut tick = tokio::time::interval(REFRESH_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         terminal.draw(|frame| view::draw(frame, &mut model)).map_err(terminal_failed)?;
-        let woken = tokio::select! {
-            _ = tick.tick() => Woken::Tick,
+        let event = tokio::select! {
+            _ = tick.tick() => LoopEvent::Tick,
             event = events.recv() => match event {
-                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => Woken::Key(key),
-                Some(_) => Woken::Drawn,
-                None => Woken::Gone,
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => LoopEvent::Key(key),
+                Some(_) => LoopEvent::Redraw,
+                None => LoopEvent::Closed,
             },
         };
-        let wish = match woken {
-            Woken::Tick => Wish::Look,
-            Woken::Key(key) => model.key(key),
-            Woken::Drawn => Wish::Nothing,
-            Woken::Gone => Wish::Quit,
+        let action = match event {
+            LoopEvent::Tick => Action::Refresh,
+            LoopEvent::Key(key) => model.key(key),
+            LoopEvent::Redraw => Action::Nothing,
+            LoopEvent::Closed => Action::Quit,
         };
-        if wish == Wish::Quit {
+        if action == Action::Quit {
             return Ok(());
         }
-        // What fails is told on the screen, and tried again with the next look.
-        if let Err(failure) = follow(wish, &mut model, queue, manifest).await {
-            model.failed(&failure.message());
+        // A failure is shown on the screen; the next refresh retries.
+        if let Err(failure) = perform(action, &mut model, queue, manifest).await {
+            model.failed(failure.message());
         }
     }
 }
 
-/// Events of the terminal, until nobody takes them any more.
+/// Terminal events, read until the receiver is dropped.
 fn read_events() -> mpsc::Receiver<Event> {
     let (sender, events) = mpsc::channel(KEYS_MAX);
     std::thread::spawn(move || {
@@ -135,36 +135,36 @@ fn read_events() -> mpsc::Receiver<Event> {
     events
 }
 
-async fn follow(
-    wish: Wish,
+async fn perform(
+    action: Action,
     model: &mut Model,
     queue: &Queue,
     manifest: &Manifest,
 ) -> Result<(), Failure> {
-    match wish {
-        Wish::Nothing | Wish::Quit => return Ok(()),
-        Wish::Look => {}
-        Wish::Pause(topic) => {
+    match action {
+        Action::Nothing | Action::Quit => return Ok(()),
+        Action::Refresh => {}
+        Action::Pause(topic) => {
             queue.pause(&topic).await?;
             model.did(format!("paused {topic}"));
         }
-        Wish::Resume(topic) => {
+        Action::Resume(topic) => {
             queue.resume(&topic).await?;
             model.did(format!("resumed {topic}"));
         }
-        Wish::Requeue(topic, id) => {
+        Action::Requeue(topic, id) => {
             let answers = queue.requeue(&topic, std::slice::from_ref(&id)).await?;
             model.did(match answers.first() {
                 Some(Requeued::Ok) => format!("requeued {id}"),
-                Some(Requeued::Exists) => format!("{id} stays dead: a job of that id is alive"),
-                _ => format!("{id} is dead no more"),
+                Some(Requeued::Exists) => format!("{id} stays dead: a live job has that id"),
+                _ => format!("{id} is no longer dead"),
             });
         }
-        Wish::RequeueAll(topic) => {
+        Action::RequeueAll(topic) => {
             let many = queue.requeue_matching(&topic, &DeadQuery::default()).await?;
             model.did(format!("requeued {} jobs, {} stay dead", many.requeued, many.exists));
         }
-        Wish::Evidence(topic, id) => {
+        Action::Details(topic, id) => {
             let job = queue.get(&topic, &id).await?;
             model.found(job);
             return Ok(());

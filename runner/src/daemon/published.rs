@@ -15,7 +15,7 @@ use crate::background::rules::AllRules;
 use crate::background::scheduler::Schedules;
 use crate::background::topic_discovery::Finder;
 use crate::manifest::{Manifest, Topic};
-use crate::report::status::{AllWatched, Refusal};
+use crate::report::status::{AllWatched, ManifestRefusal};
 use crate::worker::verdict::buried_info;
 
 /// The published values.
@@ -28,8 +28,8 @@ pub(super) struct Published {
     pub(super) watched: watch::Sender<AllWatched>,
     /// The names of all topics that are served, for metrics of their depths.
     pub(super) names: Arc<ArcSwap<Vec<TopicName>>>,
-    /// Why the manifest on disk is not in service, if it is not.
-    pub(super) refused: watch::Sender<Option<Refusal>>,
+    /// Why the manifest as it stands is not the one in service, if it is not.
+    pub(super) refused: watch::Sender<Option<ManifestRefusal>>,
 }
 
 impl Published {

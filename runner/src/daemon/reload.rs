@@ -10,7 +10,7 @@ use crate::deploy::entry::entries;
 use crate::deploy::reload::Changes;
 use crate::manifest::{Manifest, ManifestError};
 use crate::observe::log;
-use crate::report::status::Refusal;
+use crate::report::status::ManifestRefusal;
 
 impl Supervisor {
     /// Applies what is valid, and logs what is not. False if nothing has changed.
@@ -35,7 +35,7 @@ impl Supervisor {
         warn!("the manifest is refused; the one in service stays\n{error}");
         self.services.records.health.manifest_refused(&error.to_string());
         self.published.refused.send_modify(|known| {
-            *known = Some(Refusal::of(error, known.as_ref()));
+            *known = Some(ManifestRefusal::of(error, known.as_ref()));
         });
     }
 

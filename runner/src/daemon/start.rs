@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::{Supervisor, redis, systemd};
 use crate::background::{maintenance, poller, rules, scheduler};
-use crate::http::{self, Addresses, Server};
+use crate::http::{self, Addresses, HttpServer, ServerSetup};
 use crate::observe::health::Phase;
 use crate::report::status;
 
@@ -66,7 +66,7 @@ impl Supervisor {
         loops.spawn(scheduler::run(queue(), schedules, pushes(), outage()));
         let identity = (Arc::clone(&services.runner_id), api);
         let (watched, refused) = (published.watched.subscribe(), published.refused.subscribe());
-        loops.spawn(status::tell(queue(), identity, watched, refused, outage()));
+        loops.spawn(status::publish(queue(), identity, watched, refused, outage()));
         loops.spawn(systemd::beat(Arc::clone(&services.records.health)));
     }
 
@@ -81,7 +81,7 @@ impl Supervisor {
             return Ok(());
         }
         let (services, records) = (&self.services, &self.services.records);
-        let ground = http::Ground {
+        let setup = ServerSetup {
             threads: threads.handle().clone(),
             redis,
             prefix: self.manifest.redis.prefix.clone(),
@@ -95,7 +95,7 @@ impl Supervisor {
             traces: records.traces.clone(),
             events: records.events.clone(),
         };
-        self.owned.server = Some(Server::start(addresses, ground).await?);
+        self.owned.server = Some(HttpServer::start(addresses, setup).await?);
         Ok(())
     }
 }

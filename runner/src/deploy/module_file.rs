@@ -1,7 +1,8 @@
 //! The file of a handler module: it is read up to its size limit, loaded into the sandbox, and tested with
 //! the topic's smoke cases.
 
-use std::fmt::Display;
+use std::error::Error;
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -14,15 +15,11 @@ use super::smoke::{self, SmokeError};
 use crate::manifest::{Runner, Topic};
 
 /// Why a topic has no module.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum ModuleError {
-    /// The topic names no handler.
-    #[error(
-        "topic {0} has no handler: pull consumers serve it; add `handler` to run its jobs here"
-    )]
+    /// The topic names none.
     None(String),
     /// The file cannot be read.
-    #[error("topic {topic}: the handler {path} cannot be read: {error}; build it, or correct `handler`", path = path.display())]
     Unreadable {
         /// The topic.
         topic: String,
@@ -31,11 +28,7 @@ pub enum ModuleError {
         /// The error of the system.
         error: io::Error,
     },
-    /// It is not the pinned file.
-    #[error(
-        "topic {topic}: the handler {path} is not the pinned one: its sha256 is {found}, the topic pins {pinned}; restore the file, or set `sha256` to the new value if this file should run",
-        path = path.display()
-    )]
+    /// It is not the file that the topic pins.
     Pin {
         /// The topic.
         topic: String,
@@ -47,7 +40,6 @@ pub enum ModuleError {
         found: Digest,
     },
     /// The sandbox refuses it.
-    #[error("topic {topic}: the handler {path} is refused: {error}", path = path.display())]
     Refused {
         /// The topic.
         topic: String,
@@ -55,14 +47,10 @@ pub enum ModuleError {
         path: PathBuf,
         /// The digest of the file.
         digest: Digest,
-        /// The reason and the remedy.
+        /// Why.
         error: Box<LoadError>,
     },
-    /// It fails a smoke case of the topic.
-    #[error(
-        "topic {topic}: the handler {path} is refused: {error}; correct the handler, or `smoke` if the case is wrong",
-        path = path.display()
-    )]
+    /// It does not pass the topic's smoke cases.
     Smoke {
         /// The topic.
         topic: String,
@@ -70,13 +58,48 @@ pub enum ModuleError {
         path: PathBuf,
         /// The digest of the file.
         digest: Digest,
-        /// The failed case and its result.
+        /// Which case, and its result.
         error: Box<SmokeError>,
     },
 }
 
 impl ModuleError {
-    /// The digest of the file, if it was read.
+    /// What failed, on which topic and file.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::None(topic) => {
+                format!("topic {topic} has no handler: it is served to pull consumers")
+            }
+            Self::Unreadable { topic, path, error } => {
+                format!("topic {topic}: the handler {} cannot be read: {error}", path.display())
+            }
+            Self::Pin { topic, path, pinned, found } => format!(
+                "topic {topic}: the handler {} is not the pinned one: its sha256 is {found}, the topic pins {pinned}",
+                path.display()
+            ),
+            Self::Refused { topic, path, error, .. } => {
+                format!("topic {topic}: the handler {} is refused: {error}", path.display())
+            }
+            Self::Smoke { topic, path, error, .. } => {
+                format!("topic {topic}: the handler {} is refused: {error}", path.display())
+            }
+        }
+    }
+
+    /// What to do about it. The error of a refused module states its own remedy too.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::None(_) => "add `handler` to run its jobs here",
+            Self::Unreadable { .. } => "build it, or correct `handler`",
+            Self::Pin { .. } => {
+                "restore the file, or set `sha256` to the new digest if it should run"
+            }
+            Self::Refused { .. } => "docs/reference/abi.md says what a handler must have",
+            Self::Smoke { .. } => "correct the handler, or `smoke` if the case is wrong",
+        }
+    }
+
+    /// The digest of the file, if it could be read.
     pub fn digest(&self) -> Option<Digest> {
         match self {
             Self::None(_) | Self::Unreadable { .. } => None,
@@ -86,7 +109,18 @@ impl ModuleError {
     }
 }
 
-/// Creates a sandbox of this size, with the memory and the compilation cache that the manifest sets.
+impl fmt::Display for ModuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { .. } => f.write_str(&self.problem()),
+            _ => write!(f, "{}; {}", self.problem(), self.remedy()),
+        }
+    }
+}
+
+impl Error for ModuleError {}
+
+/// A sandbox of this size, with the memory and the cache that the manifest gives it.
 ///
 /// # Errors
 /// [`SandboxError`] if the sandbox does not start, or the cache that the manifest names is unusable.

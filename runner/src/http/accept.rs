@@ -1,5 +1,5 @@
-//! What an answer may be. A request whose `Accept` rules out the one form that its path answers in is refused
-//! before anything is done for it.
+//! Content negotiation. A request whose `Accept` excludes the only media type of its path is
+//! refused before it is processed.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -9,19 +9,19 @@ use axum::response::{IntoResponse, Response};
 use super::body::media_type;
 use super::problem::{NOT_ACCEPTABLE, Problem};
 
-/// Refuses what could be answered in no form that is accepted.
+/// Refuses a request that excludes the media type of its response.
 pub(super) async fn accept(request: Request, next: Next) -> Response {
-    let kind = answered_in(&request);
+    let kind = response_type(&request);
     if accepts(request.headers(), kind) {
         return next.run(request).await;
     }
-    let detail = format!("the answer is {kind}, which is not accepted; nothing was done");
+    let detail = format!("the response is {kind}, which Accept excludes; nothing was done");
     let remedy = format!("send Accept: {kind}, or no Accept");
     Problem::new(NOT_ACCEPTABLE, detail, remedy).of("Accept").into_response()
 }
 
-/// The form in which a request is answered.
-fn answered_in(request: &Request) -> &'static str {
+/// The media type of the response.
+fn response_type(request: &Request) -> &'static str {
     if request.uri().path() == "/v1/events" {
         return "text/event-stream";
     }
@@ -31,29 +31,30 @@ fn answered_in(request: &Request) -> &'static str {
     }
 }
 
-/// Whether `Accept` lets an answer of this kind pass: the range that fits it best decides. Without any, and
-/// where none can be read, everything passes.
+/// Whether `Accept` allows this media type: the most specific matching range decides. Without a
+/// readable range, everything is allowed.
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let lines = headers.get_all(header::ACCEPT).iter().map(HeaderValue::to_str);
     let texts = lines.map(Result::unwrap_or_default).flat_map(|line| line.split(','));
     let ranges: Vec<(&str, bool)> = texts.filter_map(read_range).collect();
-    let best = ranges.iter().filter_map(|(range, is_taken)| Some((fit(range, kind)?, is_taken)));
+    let best =
+        ranges.iter().filter_map(|(range, is_allowed)| Some((fit(range, kind)?, is_allowed)));
     match best.max_by_key(|(fit, _)| *fit) {
-        Some((_, is_taken)) => *is_taken,
+        Some((_, is_allowed)) => *is_allowed,
         None => ranges.is_empty(),
     }
 }
 
-/// A range of media types, and whether it is taken at all (`q` above 0).
+/// A media range, and whether it is allowed (`q` above 0).
 fn read_range(text: &str) -> Option<(&str, bool)> {
     let mut parts = text.split(';').map(str::trim);
     let range = parts.next().filter(|range| range.contains('/'))?;
     let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
-    let is_taken = weight.and_then(|weight| weight.parse::<f32>().ok()) != Some(0.0);
-    Some((range, is_taken))
+    let is_allowed = weight.and_then(|weight| weight.parse::<f32>().ok()) != Some(0.0);
+    Some((range, is_allowed))
 }
 
-/// How well a range fits a kind; none if it does not.
+/// How specifically a range matches a media type; `None` if it does not match.
 fn fit(range: &str, kind: &str) -> Option<u8> {
     if range.eq_ignore_ascii_case(kind) {
         return Some(2);
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_range_that_fits_best_decides() {
+    fn the_most_specific_range_decides() {
         let accepted = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));

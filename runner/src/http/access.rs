@@ -1,7 +1,8 @@
-//! Who sends a request, and whether they may.
+//! Authentication and authorization of requests.
 //!
-//! Every request is looked at before its route is: a token that is none is refused there, and so is what a
-//! browser sends for another site. Each route then says which scope it takes, and the path its topic.
+//! Every request is checked before its route runs: an invalid token is refused, and so is a request
+//! that a browser sends for another site. Each route then sets the scope it requires, and its path
+//! names the topic.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,66 +21,69 @@ use super::state::ServerState;
 use super::{cors, path};
 use crate::auth::tokens::{Scope, Token, Tokens};
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Caller {
-    /// No tokens are asked for.
-    Anybody,
+    /// No tokens are configured.
+    Open,
     /// The holder of a token.
     Known(Arc<Token>),
-    /// Somebody without a token, where one is asked for.
-    Nobody,
+    /// A request without a token, where one is required.
+    Anonymous,
 }
 
-/// Which scope a route takes.
+/// The scope that a route requires.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Takes {
-    /// Any token that covers the topic.
+pub(super) enum RequiredScope {
+    /// Any scope, with a token that covers the topic.
     Any,
-    /// This one.
+    /// This scope.
     One(Scope),
 }
 
 impl Caller {
-    /// A name for those who look who has a job.
+    /// The name shown as the holder of a job.
     pub(super) fn name(&self, peer: SocketAddr) -> String {
         match self {
             Self::Known(token) => token.name.clone(),
-            Self::Anybody | Self::Nobody => format!("http-{}", peer.ip().to_canonical()),
+            Self::Open | Self::Anonymous => format!("http-{}", peer.ip().to_canonical()),
         }
     }
 
-    /// Whether they may still what they might, now that these are the tokens.
+    /// Whether the caller is still authorized under these tokens.
     pub(super) fn holds(&self, tokens: Option<&Tokens>) -> bool {
         match (self, tokens) {
-            (Self::Anybody, tokens) => tokens.is_none(),
+            (Self::Open, tokens) => tokens.is_none(),
             (Self::Known(token), Some(tokens)) => tokens.have(token),
             (Self::Known(_), None) => true,
-            (Self::Nobody, _) => false,
+            (Self::Anonymous, _) => false,
         }
     }
 
-    /// Whether they see this topic in a list.
+    /// Whether the caller sees this topic in lists.
     pub(super) fn sees(&self, topic: &TopicName) -> bool {
         match self {
-            Self::Anybody => true,
+            Self::Open => true,
             Self::Known(token) => token.covers(topic),
-            Self::Nobody => false,
+            Self::Anonymous => false,
         }
     }
 
-    /// Refuses what they may not do.
-    pub(super) fn check(&self, takes: Takes, topic: Option<&TopicName>) -> Result<(), Problem> {
+    /// Refuses what the caller may not do.
+    pub(super) fn check(
+        &self,
+        required: RequiredScope,
+        topic: Option<&TopicName>,
+    ) -> Result<(), Problem> {
         let token = match self {
-            Self::Anybody => return Ok(()),
-            Self::Nobody => return Err(unauthorized("no token was sent")),
+            Self::Open => return Ok(()),
+            Self::Anonymous => return Err(unauthorized("no token was sent")),
             Self::Known(token) => token,
         };
-        if let Takes::One(scope) = takes
+        if let RequiredScope::One(scope) = required
             && !token.has(scope)
         {
-            let detail =
-                format!("the token {} has not the scope {scope}, which this takes", token.name);
+            let detail = format!("token {} lacks scope {scope}", token.name);
             let remedy =
                 format!("add {scope} to its scopes in the file of tokens, or use another token");
             return Err(Problem::new(FORBIDDEN, detail, remedy).of("Authorization"));
@@ -88,8 +92,8 @@ impl Caller {
             None => Ok(()),
             Some(topic) => Err(Problem::new(
                 FORBIDDEN,
-                format!("the token {} is not for the topic {topic}", token.name),
-                "add the topic to it in the file of tokens, or use another token",
+                format!("token {} does not cover topic {topic}", token.name),
+                "add the topic to the token in the file of tokens, or use another token",
             )
             .of("Authorization")),
         }
@@ -97,32 +101,32 @@ impl Caller {
 }
 
 pub(super) fn unauthorized(why: &str) -> Problem {
-    let remedy = "send Authorization: Bearer TOKEN, with a token that duebox token new made";
+    let remedy = "send Authorization: Bearer TOKEN, with a token from duebox token new";
     Problem::new(UNAUTHORIZED, why, remedy).of("Authorization")
 }
 
-/// Finds out who sends a request.
+/// Determines the sender of a request.
 pub(super) async fn authenticate(
     State(server): State<ServerState>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let manifest = server.manifest();
-    let is_alone = manifest.server.tokens.is_none()
+    let is_local_only = manifest.server.tokens.is_none()
         && manifest.server.listen.is_some_and(|listen| listen.ip().to_canonical().is_loopback());
     let is_listed = cors::is_listed(&manifest.server.cors, request.headers());
-    if let Err(problem) = check_origin(&request, is_listed, is_alone) {
+    if let Err(problem) = check_origin(&request, is_listed, is_local_only) {
         return problem.into_response();
     }
     let caller = match (&manifest.server.tokens, sent_token(request.headers())) {
-        (None, _) => Caller::Anybody,
+        (None, _) => Caller::Open,
         (Some(tokens), None) => match session::caller(&server, &tokens.tokens, &request) {
             Ok(caller) => caller,
             Err(problem) => return problem.into_response(),
         },
         (Some(tokens), Some(sent)) => match tokens.tokens.find(sent) {
             Some(token) => Caller::Known(token),
-            None => return challenged(unauthorized("this is no token that is known")),
+            None => return challenged(unauthorized("the token is unknown")),
         },
     };
     request.extensions_mut().insert(caller);
@@ -143,17 +147,16 @@ fn with_challenge(mut answer: Response) -> Response {
     answer
 }
 
-/// The token of a header. The scheme is written as people like it.
+/// The token of the `Authorization` header. The scheme is case-insensitive.
 fn sent_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Refuses what a browser sends for another site that is not listed; and, where everybody on this machine may
-/// do everything, what comes under a name that is not this machine's, as pages do that have their name point
-/// here.
-fn check_origin(request: &Request, is_listed: bool, is_alone: bool) -> Result<(), Problem> {
+/// Refuses a request that a browser sends for another site that is not listed. Without tokens it
+/// also refuses a request under a host name that is not local, which stops DNS rebinding.
+fn check_origin(request: &Request, is_listed: bool, is_local_only: bool) -> Result<(), Problem> {
     let headers = request.headers();
     let host = host_of(headers, request.uri());
     let origin = headers.get(header::ORIGIN).filter(|_| !is_listed);
@@ -165,11 +168,11 @@ fn check_origin(request: &Request, is_listed: bool, is_alone: bool) -> Result<()
             return Err(Problem::new(FOREIGN, detail, remedy).of("Origin"));
         }
     }
-    match host.filter(|host| is_alone && !is_own_name(host)) {
+    match host.filter(|host| is_local_only && !is_own_name(host)) {
         None => Ok(()),
         Some(host) => Err(Problem::new(
             FOREIGN,
-            format!("the request is for {host}, which is no name of this machine's own"),
+            format!("the request is for {host}, which is not a local name"),
             "use 127.0.0.1 or localhost; for other names configure server.tokens",
         )
         .of("Host")),
@@ -181,7 +184,7 @@ pub(super) fn host_of<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> Option<&'r st
     named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str))
 }
 
-/// True of `localhost` and of addresses, which nobody can have point elsewhere.
+/// True for `localhost` and IP addresses, which no other site can point elsewhere.
 fn is_own_name(host: &str) -> bool {
     if host.parse::<SocketAddr>().is_ok() {
         return true;
@@ -194,9 +197,9 @@ fn is_own_name(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
-/// Routes that take this scope.
-pub(super) fn taking(
-    takes: Takes,
+/// Routes that require this scope.
+pub(super) fn requiring(
+    required: RequiredScope,
     routes: OpenApiRouter<ServerState>,
 ) -> OpenApiRouter<ServerState> {
     let check = move |Extension(caller): Extension<Caller>,
@@ -207,7 +210,7 @@ pub(super) fn taking(
             true => Some(path::topic(&params)?),
             false => None,
         };
-        caller.check(takes, topic.as_ref())?;
+        caller.check(required, topic.as_ref())?;
         Ok::<_, Problem>(next.run(request).await)
     };
     routes.route_layer(middleware::from_fn(check))
@@ -218,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_point_here_are_own() {
+    fn only_local_names_are_own_names() {
         for host in ["localhost", "LOCALHOST:1", "127.0.0.1:7280", "[::1]:1", "[::1]", "10.1.2.3"] {
             assert!(is_own_name(host), "{host}");
         }
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_with_its_scheme() {
+    fn a_token_requires_the_bearer_scheme() {
         let sent = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));

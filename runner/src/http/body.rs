@@ -1,4 +1,4 @@
-//! Bodies of requests: read within bounds of size and time, whoever sends them.
+//! Bodies of requests, read within bounds of size and time.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::problem::{MEDIA, Problem, TOO_LARGE, TOO_SLOW};
 use super::state::ServerState;
 
-/// How long the next piece of a body may take.
+/// Time limit for the next piece of a body.
 const PIECE_WITHIN: Duration = Duration::from_secs(10);
-/// How long a body may take that is wanted whole.
+/// Time limit for a whole body.
 const WHOLE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A body that is read piece by piece.
@@ -28,7 +28,7 @@ impl Pieces {
         Self { stream: body.into_data_stream() }
     }
 
-    /// The next piece; none at the end.
+    /// The next piece; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         match timeout(PIECE_WITHIN, self.stream.next()).await {
             Err(_) => Err(too_slow(PIECE_WITHIN)),
@@ -36,7 +36,7 @@ impl Pieces {
             Ok(Some(Ok(piece))) => Ok(Some(piece)),
             Ok(Some(Err(error))) => Err(Problem::bad(
                 format!("the body cannot be read: {error}"),
-                "send as many bytes as Content-Length says, and gzip that is whole",
+                "send as many bytes as Content-Length states, and complete gzip data",
             )),
         }
     }
@@ -54,7 +54,7 @@ pub(super) async fn whole(body: Body, max: usize) -> Result<Bytes, Problem> {
     if first.len() > max {
         return Err(too_large(max));
     }
-    // Most bodies come in one piece, which need not be copied.
+    // Most bodies arrive in one piece, which need not be copied.
     let Some(second) = next(&mut pieces).await? else { return Ok(first) };
     let mut all = BytesMut::from(&first[..]);
     let mut piece = Some(second);
@@ -71,7 +71,7 @@ pub(super) async fn whole(body: Body, max: usize) -> Result<Bytes, Problem> {
 fn too_slow(within: Duration) -> Problem {
     Problem::new(
         TOO_SLOW,
-        format!("no more of the body came within {} s", within.as_secs()),
+        format!("no more of the body arrived within {} s", within.as_secs()),
         "send it faster, or in several requests",
     )
 }
@@ -79,28 +79,28 @@ fn too_slow(within: Duration) -> Problem {
 pub(super) fn too_large(max: usize) -> Problem {
     Problem::new(
         TOO_LARGE,
-        format!("the body has more than {max} bytes"),
-        "send less at a time, or raise server.max_body",
+        format!("the body is longer than {max} bytes"),
+        "send several requests, or raise server.max_body",
     )
 }
 
-/// The media type of a body, without its parameters and in small letters.
+/// The media type of a body in lower case, without its parameters.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let essence = value.split(';').next().unwrap_or_default();
     Some(essence.trim().to_ascii_lowercase())
 }
 
-/// The body has a type that is not taken here.
-pub(super) fn wrong_type(found: Option<&str>, taken: &str) -> Problem {
+/// The error for an unsupported media type.
+pub(super) fn wrong_type(found: Option<&str>, expected: &str) -> Problem {
     let detail = match found {
-        Some(found) => format!("the body is {found:?}; here it is {taken}"),
-        None => format!("the body has no Content-Type; here it is {taken}"),
+        Some(found) => format!("the body has type {found:?}; expected {expected}"),
+        None => format!("the body has no Content-Type; expected {expected}"),
     };
-    Problem::new(MEDIA, detail, format!("send Content-Type: {taken}")).of("Content-Type")
+    Problem::new(MEDIA, detail, format!("send Content-Type: {expected}")).of("Content-Type")
 }
 
-/// A body that is a JSON object of this form.
+/// Reads a body as a JSON object of this type.
 pub(super) async fn json<T: DeserializeOwned>(
     server: &ServerState,
     headers: &HeaderMap,
@@ -109,7 +109,7 @@ pub(super) async fn json<T: DeserializeOwned>(
     read(&json_bytes(headers, body, server.manifest().server.max_body).await?)
 }
 
-/// A body that says it is JSON.
+/// Reads a body whose media type is JSON.
 pub(super) async fn json_bytes(
     headers: &HeaderMap,
     body: Body,
@@ -121,13 +121,13 @@ pub(super) async fn json_bytes(
     }
 }
 
-/// Reads a JSON object of this form.
+/// Parses a JSON object of this type.
 pub(super) fn read<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Problem> {
     let remedy = "see the schema of the body in /openapi.json";
-    // Serde would read a list as the fields in their order.
+    // Serde would accept an array as the fields in their order.
     if !bytes.trim_ascii_start().starts_with(b"{") {
-        return Err(Problem::bad("the body is no JSON object", remedy));
+        return Err(Problem::bad("the body is not a JSON object", remedy));
     }
     serde_json::from_slice(bytes)
-        .map_err(|error| Problem::bad(format!("the body cannot be read: {error}"), remedy))
+        .map_err(|error| Problem::bad(format!("the body is invalid: {error}"), remedy))
 }

@@ -1,8 +1,8 @@
-//! Pages of other sites that the manifest lets in (`server.cors`): what a browser asks before it sends their
-//! requests, and what it must read in the answers to show these to them.
+//! CORS: pages of other sites that the manifest allows (`server.cors`) may send requests and read
+//! the responses.
 //!
-//! Origins are exact, and no answer allows credentials: a page brings its token along itself, and what the
-//! browser keeps for this address, such as the session of the page at `/`, is nothing to other sites.
+//! Origins must match exactly, and no response allows credentials: a page sends its own token, and
+//! the session cookie of the page at `/` is useless to other sites.
 
 use std::time::Duration;
 
@@ -17,15 +17,16 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use super::exchange::REQUEST_ID;
 use super::state::ServerState;
 
-/// How long a browser may remember what it was allowed.
-const REMEMBERED: Duration = Duration::from_secs(600);
+/// How long a browser may cache a preflight response.
+const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(600);
 /// The methods of the API.
 const METHODS: [Method; 4] = [Method::GET, Method::HEAD, Method::POST, Method::DELETE];
-/// What a page may read of an answer beside its body.
-const SHOWN: [header::HeaderName; 3] = [REQUEST_ID, header::RETRY_AFTER, header::WWW_AUTHENTICATE];
+/// Response headers that a page may read.
+const EXPOSED_HEADERS: [header::HeaderName; 3] =
+    [REQUEST_ID, header::RETRY_AFTER, header::WWW_AUTHENTICATE];
 
-/// Answers what a browser asks beforehand, and lets the pages that are listed read their answers. The
-/// manifest that holds now says which these are.
+/// Answers preflight requests, and lets listed pages read their responses. The current manifest
+/// lists the origins.
 pub(super) async fn cors(
     State(server): State<ServerState>,
     request: Request,
@@ -37,7 +38,7 @@ pub(super) async fn cors(
     }
     if !is_listed(listed, request.headers()) || is_plain_options(&request) {
         let mut answer = next.run(request).await;
-        // The answer is another one for pages that are listed: no cache may mix the two up.
+        // The response differs for listed pages, so a cache must not mix the two.
         answer.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
         return answer;
     }
@@ -47,29 +48,29 @@ pub(super) async fn cors(
     }
 }
 
-/// Whether the request comes from a page that is let in.
+/// Whether the request comes from a listed page.
 pub(super) fn is_listed(listed: &[String], headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let is_listed = |origin: &HeaderValue| listed.iter().any(|listed| origin == listed.as_str());
     origins.next().is_some_and(is_listed) && origins.next().is_none()
 }
 
-/// `OPTIONS` that asks for nothing: no path has it.
+/// An `OPTIONS` request that is not a preflight; no path supports it.
 fn is_plain_options(request: &Request) -> bool {
     request.method() == Method::OPTIONS
         && !request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What the library answers a page that is listed.
+/// The CORS layer for listed pages.
 fn layer() -> CorsLayer {
     CorsLayer::new()
-        // It was looked at already.
+        // The origin is already checked.
         .allow_origin(AllowOrigin::predicate(|_: &HeaderValue, _: &Parts| true))
         .allow_methods(METHODS)
-        // Options of a job stand in headers that nobody can list.
+        // Job options are headers with arbitrary names.
         .allow_headers(AllowHeaders::mirror_request())
-        // The address is private more often than not.
+        // The server often has a private address.
         .allow_private_network(true)
-        .expose_headers(SHOWN)
-        .max_age(REMEMBERED)
+        .expose_headers(EXPOSED_HEADERS)
+        .max_age(PREFLIGHT_MAX_AGE)
 }

@@ -1,5 +1,5 @@
-//! What happens to every exchange, whatever it is about: a request has an id, which its answer and its log
-//! line carry, and an error is written out as a problem.
+//! Middleware of every request: it sets the request id of the response and the log line, and writes
+//! errors as problems.
 
 use std::time::Instant;
 
@@ -11,20 +11,20 @@ use tracing::{debug, warn};
 
 use super::problem::{MEDIA_TYPE, Problem};
 
-/// The id of an exchange, in the request and in its answer.
+/// The request id, in the request and in its response.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest id that is taken from a request.
+/// Maximum length of a request id from a client.
 const ID_MAX: usize = 128;
 
-/// Stands in an answer whose error is written as it is to be, and is no problem.
+/// Marks a response whose error body is final and not a problem.
 #[derive(Clone, Copy)]
-pub(super) struct AsSaid;
+pub(super) struct FinalBody;
 
-/// Serves one exchange.
+/// Handles one request.
 pub(super) async fn exchange(mut request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let id = taken_id(request.headers()).unwrap_or_else(made_id);
-    // Of the target the path alone is told: a query may hold what is nobody's business.
+    let id = client_id(request.headers()).unwrap_or_else(generated_id);
+    // Only the path is logged: a query may hold confidential data.
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let mut answer = next.run(request).await;
@@ -48,7 +48,7 @@ pub(super) async fn exchange(mut request: Request, next: Next) -> Response {
     answer
 }
 
-/// The problem that an answer is, also where a library said so with a status alone.
+/// The problem of a response, also if a library set only a status.
 fn problem_of(answer: &mut Response) -> Option<Problem> {
     if let Some(problem) = answer.extensions_mut().remove::<Problem>() {
         return Some(problem);
@@ -56,23 +56,23 @@ fn problem_of(answer: &mut Response) -> Option<Problem> {
     let status = answer.status();
     let is_error = status.is_client_error() || status.is_server_error();
     let kind = answer.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let is_said = answer.extensions().get::<AsSaid>().is_some()
+    let is_final = answer.extensions().get::<FinalBody>().is_some()
         || kind.is_some_and(|kind| kind == MEDIA_TYPE.as_bytes() || is_json(kind));
-    (is_error && !is_said).then(|| Problem::of_status(status))
+    (is_error && !is_final).then(|| Problem::of_status(status))
 }
 
 fn is_json(kind: &[u8]) -> bool {
     kind.starts_with(b"application/json")
 }
 
-/// The id that the request brings along, if it can stand in a header and a log line.
-fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
+/// The id from the request, if it is valid in a header and a log line.
+fn client_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let value = headers.get(REQUEST_ID)?;
     let is_plain = value.as_bytes().iter().all(u8::is_ascii_graphic);
     (is_plain && (1..=ID_MAX).contains(&value.len())).then(|| value.clone())
 }
 
-fn made_id() -> HeaderValue {
+fn generated_id() -> HeaderValue {
     let text = format!("{:032x}", fastrand::u128(..));
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("none"))
 }
@@ -82,14 +82,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_taken_if_it_can_stand_in_a_log_line() {
-        let taken = |text: &'static [u8]| {
+    fn a_request_id_is_accepted_if_it_is_valid_in_a_log_line() {
+        let accepted = |text: &'static [u8]| {
             let mut headers = HeaderMap::new();
             headers.insert(REQUEST_ID, HeaderValue::from_bytes(text).unwrap());
-            taken_id(&headers).is_some()
+            client_id(&headers).is_some()
         };
-        assert!(taken(b"a-1") && taken(&[b'x'; ID_MAX]));
-        assert!(!taken(b"") && !taken(b"a b") && !taken(&[b'x'; ID_MAX + 1]) && !taken(b"\xe4"));
-        assert_eq!(made_id().len(), 32);
+        assert!(accepted(b"a-1") && accepted(&[b'x'; ID_MAX]));
+        assert!(
+            !accepted(b"")
+                && !accepted(b"a b")
+                && !accepted(&[b'x'; ID_MAX + 1])
+                && !accepted(b"\xe4")
+        );
+        assert_eq!(generated_id().len(), 32);
     }
 }

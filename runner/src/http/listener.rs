@@ -1,5 +1,5 @@
-//! An address that is listened on, and the connections that come in there. All is bounded: how many there
-//! are at once, how long their headers may be and may take, and how long one may idle.
+//! A listening address and its connections. Everything is bounded: the number of connections, the
+//! size and time of request heads, and idle time.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
@@ -22,56 +22,86 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
-/// Connections at once. Those beyond wait in the kernel's queue.
+/// Maximum number of connections. Further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: u32 = 1_024;
-/// How long a request's head may take; so long, too, may a connection idle between two.
+/// Time limit for a request's head, and for an idle connection between two requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(60);
-/// The longest head of a request, in bytes.
+/// Maximum size of a request's head, in bytes.
 const HEAD_MAX: usize = 64 << 10;
-/// Headers of a request.
+/// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;
-/// Requests at once on one connection of HTTP/2.
+/// Maximum number of concurrent requests on an HTTP/2 connection.
 const STREAMS_MAX: u32 = 128;
-/// How often a silent peer of HTTP/2 is asked whether it is there, and how soon it must answer.
+/// Interval of HTTP/2 pings to a silent peer, and the time limit for its reply.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
-/// How long it may take to agree on TLS.
+/// Time limit for the TLS handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// The wait after the machine gave no connection, as when files are short.
+/// Delay after a failed accept, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// An address that is taken, before anybody is served there.
+/// Why an address cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BindError {
+    /// Another process listens there.
+    #[error(
+        "HTTP cannot be served on {address}: another process, possibly another duebox, listens there"
+    )]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+        /// The key of the manifest that sets it.
+        key: &'static str,
+    },
+    /// The system refuses the address.
+    #[error("HTTP cannot be served on {address}: {error}")]
+    Failed {
+        /// The address.
+        address: SocketAddr,
+        /// The key of the manifest that sets it.
+        key: &'static str,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+impl BindError {
+    /// What to do about it.
+    pub(crate) fn remedy(&self) -> String {
+        let (Self::InUse { key, .. } | Self::Failed { key, .. }) = self;
+        format!("set another address in {key}, or \"\" for none")
+    }
+}
+
+/// A bound address that is not served yet.
 pub(crate) struct Listening {
     listener: StdListener,
     address: SocketAddr,
 }
 
 impl Listening {
-    /// Takes an address.
+    /// Binds an address.
     ///
     /// # Errors
-    /// For people, if it is in use or not this machine's.
-    pub(crate) fn bind(address: SocketAddr, key: &str) -> anyhow::Result<Self> {
-        let taken = StdListener::bind(address).and_then(|listener| {
+    /// [`BindError`] if it is in use or not local.
+    pub(crate) fn bind(address: SocketAddr, key: &'static str) -> Result<Self, BindError> {
+        let bound = StdListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             Ok(Self { listener, address })
         });
-        let remedy = format!("choose another one for {key}, or \"\" for none");
-        taken.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-                "HTTP cannot be served on {address}: another process listens there, maybe another duebox; {remedy}"
-            ),
-            _ => anyhow::anyhow!("HTTP cannot be served on {address}: {error}; {remedy}"),
+        bound.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => BindError::InUse { address, key },
+            _ => BindError::Failed { address, key, error },
         })
     }
 
-    /// The address, with its port.
+    /// The address with the port that was bound.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until it is told to stop, and then what has begun, until `drain` is over.
+    /// Serves until `stops` is true, then waits up to `drain` for open connections.
     pub(super) async fn serve(
         self,
         app: Router,
@@ -80,17 +110,17 @@ impl Listening {
         drain: watch::Receiver<Duration>,
     ) -> anyhow::Result<()> {
         let listener = TcpListener::from_std(self.listener).context("the listener")?;
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
         let builder = Arc::new(builder());
         loop {
             let stream = tokio::select! {
-                stream = accept(&listener, &room) => stream,
+                stream = accept(&listener, &permits) => stream,
                 _ = stops.wait_for(|stops| *stops) => break,
             };
-            let (Some((stream, peer)), Some(place)) = stream else { continue };
+            let (Some((stream, peer)), Some(permit)) = stream else { continue };
             let (app, builder) = (app.clone(), Arc::clone(&builder));
             let (stops, tls) = (stops.clone(), tls());
-            // An answer leaves at once. Where that cannot be had it is only later.
+            // Responses are sent at once. A failure only delays them.
             drop(stream.set_nodelay(true));
             tokio::spawn(async move {
                 match tls {
@@ -99,36 +129,36 @@ impl Listening {
                         match timeout(HANDSHAKE_WITHIN, TlsAcceptor::from(tls).accept(stream)).await
                         {
                             Ok(Ok(stream)) => serve_one(stream, peer, app, &builder, stops).await,
-                            Ok(Err(error)) => debug!(%peer, %error, "no TLS was agreed on"),
-                            Err(_) => debug!(%peer, "no TLS was agreed on in time"),
+                            Ok(Err(error)) => debug!(%peer, %error, "the TLS handshake failed"),
+                            Err(_) => debug!(%peer, "the TLS handshake timed out"),
                         }
                     }
                 }
-                drop(place);
+                drop(permit);
             });
         }
         drop(listener);
         let drain = *drain.borrow();
-        if timeout(drain, room.acquire_many(CONNECTIONS_MAX)).await.is_err() {
-            warn!("requests were still being served when drain_timeout was over; they are cut off");
+        if timeout(drain, permits.acquire_many(CONNECTIONS_MAX)).await.is_err() {
+            warn!("drain_timeout passed with open requests; they are aborted");
         }
         Ok(())
     }
 }
 
-type Place = tokio::sync::OwnedSemaphorePermit;
+type Permit = tokio::sync::OwnedSemaphorePermit;
 
-/// The next connection, once there is room for it.
+/// The next connection, once the number of connections allows it.
 async fn accept(
     listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> (Option<(TcpStream, SocketAddr)>, Option<Place>) {
+    permits: &Arc<Semaphore>,
+) -> (Option<(TcpStream, SocketAddr)>, Option<Permit>) {
     // The semaphore is never closed.
-    let Ok(place) = Arc::clone(room).acquire_owned().await else { return (None, None) };
+    let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return (None, None) };
     match listener.accept().await {
-        Ok(accepted) => (Some(accepted), Some(place)),
+        Ok(accepted) => (Some(accepted), Some(permit)),
         Err(error) => {
-            debug!(%error, "no connection");
+            debug!(%error, "no connection was accepted");
             tokio::time::sleep(ACCEPT_AGAIN).await;
             (None, None)
         }
@@ -142,8 +172,8 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_headers(HEADERS_MAX)
-        // Bounds what waits to be written, too; with its flushing of pipelines the library would hold answers
-        // without end for who does not read them.
+        // This also bounds pending output: with pipeline flush the library would buffer responses
+        // without limit for a client that does not read them.
         .max_buf_size(HEAD_MAX);
     builder
         .http2()
@@ -169,23 +199,23 @@ async fn serve_one(
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let stopped = async {
-        // The sender is gone only when all is over.
+        // The sender is dropped only at the very end.
         drop(stops.wait_for(|stops| *stops).await);
     };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stopped => {
-            // What has begun is answered; the next request finds no connection.
+            // Requests in progress are completed; no new ones are accepted.
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
     if let Err(error) = ended {
         let held_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        debug!(%peer, %error, held_ms, "the connection broke off");
+        debug!(%peer, %error, held_ms, "the connection failed");
     }
 }
 
-/// Who is at the other end of the connection.
+/// The peer address of the connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);

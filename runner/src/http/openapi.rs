@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: what this API is, written from the code that serves it.
+//! `GET /openapi.json`: the OpenAPI document of this API, generated from the code.
 
 use axum::extract::State;
 use axum::http::header;
@@ -11,46 +11,46 @@ use utoipa::{OpenApi as _, ToSchema};
 use super::problem::{MEDIA_TYPE, Problem};
 use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
 
-/// The document, before the routes are added.
+/// The document without the routes.
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(
         title = "Duebox",
-        description = "Background jobs at the right moment: push them, pull them, look after them. Errors are problems (RFC 9457) with a stable type and a remedy; see docs/reference/http.md.",
+        description = "Push, pull and manage background jobs. Errors are problem documents (RFC 9457) with a stable type and a remedy; see docs/reference/http.md.",
     ),
     components(schemas(Problem, JobOptions, IfExistsWord, DurationText)),
     tags(
-        (name = "jobs", description = "Push jobs, look at them, take them back"),
-        (name = "consumers", description = "Take jobs that are due, and say what came of each"),
-        (name = "events", description = "What becomes of jobs, while it happens"),
-        (name = "topics", description = "Depths, handlers, and what holds for a topic"),
-        (name = "dead", description = "Dead jobs: look at them, give them another life, forget them"),
-        (name = "schedules", description = "Jobs that the manifest asks for at fixed times"),
-        (name = "session", description = "Sessions of the page, from a token"),
-        (name = "commands", description = "The protocol of add, pop, finish and delete"),
+        (name = "jobs", description = "Push, inspect, reschedule and cancel jobs"),
+        (name = "consumers", description = "Pull due jobs and settle them"),
+        (name = "events", description = "A live stream of job events"),
+        (name = "topics", description = "Job counts, handlers and control of topics"),
+        (name = "dead", description = "List, requeue and purge dead jobs"),
+        (name = "schedules", description = "Schedules of the manifest"),
+        (name = "session", description = "Sessions of the page"),
+        (name = "commands", description = "The command protocol: add, pop, finish and delete"),
     ),
 )]
 struct Document;
 
-/// What any request may be answered with, and what it means there.
+/// Errors that any request may return.
 const ANY: [(&str, &str); 10] = [
-    ("400", "The request makes no sense"),
-    ("401", "A token is needed, and this is none"),
+    ("400", "The request is invalid"),
+    ("401", "A valid token is required"),
     ("403", "The token does not allow this"),
-    ("404", "There is no such topic, job, schedule or path"),
-    ("405", "The path has no such method"),
-    ("406", "The answer has no form that is accepted"),
-    ("408", "The request came too slowly"),
+    ("404", "No such topic, job, schedule or path"),
+    ("405", "The path does not support the method"),
+    ("406", "No response in an accepted media type"),
+    ("408", "The request arrived too slowly"),
     ("431", "The headers are too large"),
-    ("500", "Duebox failed; its log says how"),
-    ("503", "Redis gave no answer, or refused"),
+    ("500", "Internal error; see the log of the daemon"),
+    ("503", "Redis did not reply, or refused"),
 ];
 
-/// What a request with a body may be answered with, too.
+/// Further errors of requests with a body.
 const WITH_BODY: [(&str, &str); 2] =
-    [("413", "The body is too large"), ("415", "The body has a type that is not taken")];
+    [("413", "The body is too large"), ("415", "The media type of the body is not supported")];
 
-/// The document before its routes.
+/// The document without the routes.
 pub(super) fn document() -> OpenApi {
     let mut document = Document::openapi();
     env!("CARGO_PKG_VERSION").clone_into(&mut document.info.version);
@@ -58,7 +58,7 @@ pub(super) fn document() -> OpenApi {
     document
 }
 
-/// Adds to every operation the problems that any may end in.
+/// Adds the common errors to every operation.
 pub(super) fn add_problems(document: &mut OpenApi) {
     for item in document.paths.paths.values_mut() {
         let operations =
@@ -80,7 +80,7 @@ fn add(operation: &mut Operation, status: &str, description: &str) {
     responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(response.build()));
 }
 
-/// The document as it is served.
+/// The serialized document.
 #[derive(Clone)]
 pub(super) struct Served(Bytes);
 

@@ -1,16 +1,16 @@
-//! `GET /`: the page for people, embedded in the binary as it was written: no build step, and nothing is
-//! asked of any other server.
+//! `GET /`: the dashboard page, embedded in the binary as written: no build step, and no request to
+//! another server.
 //!
-//! The page holds no data and so needs no token; all it shows it asks of the API. A strict policy keeps it
-//! from running any script that is not its own, and text from becoming markup, whatever a payload says.
+//! The page contains no data and needs no token; it reads everything from the API. A strict policy
+//! prevents scripts of other origins, and text from becoming markup.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use sha2::{Digest as _, Sha256};
+use duebox_sandbox::Digest;
 
-/// What the browser may do with what is served here.
+/// The content security policy of the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
@@ -53,15 +53,14 @@ pub(super) fn router() -> Router {
 }
 
 impl File {
-    /// What tells one version of it from another.
+    /// The entity tag of the file's version.
     fn tag(&self) -> String {
-        let hash = Sha256::digest(self.content.as_bytes());
-        let hex: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        // Weak: the same file goes out packed and as it is.
+        let hex = Digest::of(self.content.as_bytes());
+        // Weak, because the same file is sent compressed and uncompressed.
         format!("W/\"{hex}\"")
     }
 
-    /// The file, or that the browser has it already.
+    /// The response: the file, or 304 if the browser has it.
     fn answer(&self, headers: &HeaderMap, tag: &str) -> Response {
         let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
         let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
@@ -90,10 +89,12 @@ impl File {
 
 #[cfg(test)]
 mod tests {
+    use duebox_job::FailureClass;
+
     use super::*;
 
     #[test]
-    fn the_page_asks_nothing_of_others_and_makes_no_markup_of_text() {
+    fn the_page_uses_no_other_server_and_turns_no_text_into_markup() {
         for file in &FILES {
             let bare = file.content.replace("http://www.w3.org/2000/svg", "");
             for bad in
@@ -107,7 +108,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_the_browser_has_is_not_sent_again() {
+    fn the_failure_classes_of_the_page_are_those_of_the_daemon() {
+        let script = FILES.iter().find(|file| file.path == "/page/jobs.js").unwrap().content;
+        let list = script.split_once("const CLASSES = [").unwrap().1.split_once(']').unwrap().0;
+        let classes =
+            list.split(',').map(|class| class.trim().trim_matches('\'')).collect::<Vec<_>>();
+        assert_eq!(classes, FailureClass::ALL.map(|class| class.name()));
+    }
+
+    #[test]
+    fn a_cached_file_is_not_sent_again() {
         let (file, mut headers) = (&FILES[1], HeaderMap::new());
         let tag = file.tag();
         assert_eq!(file.answer(&headers, &tag).status(), StatusCode::OK);

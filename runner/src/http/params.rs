@@ -1,4 +1,4 @@
-//! The parameters of a query: read whole, and refused by name where there are others or they are bad.
+//! Query parameters; an unknown or invalid one is refused by name.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
 
-/// What stands in a query.
+/// The parameters of a query.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -19,7 +19,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
                 let why = std::error::Error::source(&error)
                     .map_or_else(|| error.to_string(), ToString::to_string);
                 Err(Problem::bad(
-                    format!("the query: {why}"),
+                    format!("the query is invalid: {why}"),
                     "see the parameters in /openapi.json",
                 )
                 .of("query"))

@@ -1,4 +1,5 @@
-//! What stands in a path: a topic's name, a job's id. One that is none is refused before anything is done.
+//! Path parameters: a topic's name and a job's id. An invalid one is refused before anything is
+//! done.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
@@ -28,7 +29,7 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let params = params(parts, state).await?;
-        // A plain producer may have chosen any bytes.
+        // A producer with plain commands may have chosen any bytes.
         let id = JobId::from_redis(named(&params, "id").to_owned());
         Ok(Self { topic: topic(&params)?, id })
     }
@@ -43,7 +44,7 @@ async fn params<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathP
 /// The topic of a path.
 pub(super) fn topic(params: &RawPathParams) -> Result<TopicName, Problem> {
     TopicName::new(named(params, "topic")).map_err(|error| {
-        Problem::bad(error.to_string(), "GET /v1/topics lists the topics there are").of("topic")
+        Problem::bad(error.to_string(), "GET /v1/topics lists the topics").of("topic")
     })
 }
 

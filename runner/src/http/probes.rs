@@ -1,7 +1,7 @@
-//! What those ask who look after the process: is it alive, is it ready, has it started, what does it count.
+//! Liveness, readiness and startup probes, and the metrics.
 //!
-//! A probe costs no more than one question to Redis a second, however often it is asked. Its answer names
-//! every check, so that who reads it knows what to repair.
+//! Probes query Redis at most once a second, however often they are called. A response lists every
+//! check, so that it shows what to repair.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,26 +16,26 @@ use duebox_queue::Queue;
 use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
-use super::exchange::AsSaid;
+use super::exchange::FinalBody;
 use crate::observe::health::{Health, Phase};
 use crate::report::metrics::Metrics;
 use crate::report::status::AllWatched;
 
-/// How long Redis has to answer a probe.
+/// Time limit for the reply of Redis.
 const REDIS_MAX: Duration = Duration::from_secs(1);
-/// How long its answer holds.
+/// How long the result is reused.
 const FRESH_FOR: Duration = Duration::from_secs(1);
-/// Topics that wait for a module and are named; of more the number is told.
+/// Maximum number of topics without a module that are named; further ones are counted.
 const NAMED_MAX: usize = 5;
 
-/// What a readiness probe looks at, by the names that `exclude` takes.
+/// The checks of the readiness probe; the names that `exclude` accepts.
 const CHECKS: [&str; 4] = ["serving", "redis", "manifest", "modules"];
 
-/// What probes are answered from. Clones are the same.
+/// The sources of the probes. Clones share their state.
 #[derive(Clone)]
-pub(crate) struct Probes(Arc<Inner>);
+pub(crate) struct Probes(Arc<ProbesState>);
 
-struct Inner {
+struct ProbesState {
     metrics: Metrics,
     queue: Queue,
     health: Arc<Health>,
@@ -43,7 +43,7 @@ struct Inner {
     redis: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Check {
     name: &'static str,
@@ -51,27 +51,27 @@ struct Check {
     /// What is wrong, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     detail: String,
-    /// It was asked not to count.
+    /// True if the check was excluded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     excluded: bool,
 }
 
-/// All that was looked at.
+/// The results of all checks.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct ProbeReport {
     ok: bool,
     checks: Vec<Check>,
 }
 
 impl Probes {
-    /// Probes of this process. The connection is not to be the one that jobs pass over.
+    /// Probes of this process. The connection must not be the one that serves jobs.
     pub(crate) fn new(
         metrics: Metrics,
         queue: Queue,
         health: Arc<Health>,
         watched: watch::Receiver<AllWatched>,
     ) -> Self {
-        Self(Arc::new(Inner { metrics, queue, health, watched, redis: Mutex::new(None) }))
+        Self(Arc::new(ProbesState { metrics, queue, health, watched, redis: Mutex::new(None) }))
     }
 
     /// `/livez`, `/readyz`, `/startupz` and `/metrics`.
@@ -94,7 +94,7 @@ impl Probes {
                 let result = match asked {
                     Ok(Ok(_)) => Ok(()),
                     Ok(Err(error)) => Err(error.to_string()),
-                    Err(_) => Err(format!("no answer within {} s", REDIS_MAX.as_secs())),
+                    Err(_) => Err(format!("no reply within {} s", REDIS_MAX.as_secs())),
                 };
                 *last = Some((Instant::now(), result.clone()));
                 result
@@ -117,14 +117,16 @@ impl Probes {
         if waiting.len() > NAMED_MAX {
             named = format!("{named} and {} more", waiting.len() - NAMED_MAX);
         }
-        Check::of("modules", Err(format!("no good module yet for {named}; duebox check says why")))
+        Check::of("modules", Err(format!("no valid module for {named}; see duebox check")))
     }
 
     fn manifest(&self) -> Check {
         let trouble = self.0.health.manifest_trouble();
         let first = trouble.map(|trouble| {
             let line = trouble.lines().next().unwrap_or_default().to_owned();
-            format!("the file is refused, the manifest before it serves on: {line}; duebox check says all")
+            format!(
+                "the file is refused, the previous manifest is in use: {line}; see duebox check"
+            )
         });
         Check::of("manifest", first.map_or(Ok(()), Err))
     }
@@ -148,7 +150,7 @@ impl Check {
     }
 }
 
-impl Answer {
+impl ProbeReport {
     fn of(mut checks: Vec<Check>, excluded: &[&'static str]) -> Self {
         for check in &mut checks {
             check.excluded = excluded.contains(&check.name);
@@ -160,13 +162,13 @@ impl Answer {
         let status = if self.ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let (kind, text) = if accept.is_some_and(|accept| accept.contains("application/json")) {
-            // Words and texts: there is nothing in it that JSON could not hold.
+            // Texts only: serialization to JSON cannot fail.
             ("application/json", serde_json::to_string(self).unwrap_or_default())
         } else {
             ("text/plain; charset=utf-8", self.text())
         };
         let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-store")];
-        (status, headers, Extension(AsSaid), text).into_response()
+        (status, headers, Extension(FinalBody), text).into_response()
     }
 
     fn text(&self) -> String {
@@ -189,9 +191,9 @@ async fn live(State(probes): State<Probes>, headers: HeaderMap) -> Response {
     let silence = probes.0.health.silence();
     let result = match probes.0.health.is_alive() {
         true => Ok(()),
-        false => Err(format!("they have not turned for {} s", silence.as_secs())),
+        false => Err(format!("no progress for {} s", silence.as_secs())),
     };
-    Answer::of(vec![Check::of("control threads", result)], &[]).response(&headers)
+    ProbeReport::of(vec![Check::of("control threads", result)], &[]).response(&headers)
 }
 
 async fn started(State(probes): State<Probes>, headers: HeaderMap) -> Response {
@@ -199,7 +201,7 @@ async fn started(State(probes): State<Probes>, headers: HeaderMap) -> Response {
         Phase::Starting => Err("the daemon is starting".to_owned()),
         Phase::Serving | Phase::Draining => Ok(()),
     };
-    Answer::of(vec![Check::of("started", result)], &[]).response(&headers)
+    ProbeReport::of(vec![Check::of("started", result)], &[]).response(&headers)
 }
 
 async fn ready(
@@ -210,24 +212,24 @@ async fn ready(
     let excluded = match excluded(query.as_deref().unwrap_or_default()) {
         Ok(excluded) => excluded,
         Err(refusal) => {
-            return (StatusCode::BAD_REQUEST, Extension(AsSaid), refusal).into_response();
+            return (StatusCode::BAD_REQUEST, Extension(FinalBody), refusal).into_response();
         }
     };
     let redis = probes.redis().await;
     let checks = vec![probes.serving(), redis, probes.manifest(), probes.modules()];
-    Answer::of(checks, &excluded).response(&headers)
+    ProbeReport::of(checks, &excluded).response(&headers)
 }
 
-/// The checks that are not to count: `exclude=manifest&exclude=modules`.
+/// The excluded checks: `exclude=manifest&exclude=modules`.
 fn excluded(query: &str) -> Result<Vec<&'static str>, String> {
     let known = CHECKS.join(", ");
     let mut excluded = Vec::new();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         if key != "exclude" {
-            return Err(format!("{key:?} is no parameter of a probe; write exclude=CHECK\n"));
+            return Err(format!("{key:?} is not a parameter of a probe; write exclude=CHECK\n"));
         }
         let check = CHECKS.into_iter().find(|check| *check == value);
-        excluded.push(check.ok_or(format!("{value:?} is no check; there are {known}\n"))?);
+        excluded.push(check.ok_or(format!("{value:?} is not a check; the checks are {known}\n"))?);
     }
     Ok(excluded)
 }
@@ -244,18 +246,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_names_what_failed_and_what_was_excluded() {
-        let failed = || Check::of("redis", Err("no answer within 1 s".to_owned()));
+    fn a_report_names_failed_and_excluded_checks() {
+        let failed = || Check::of("redis", Err("no reply within 1 s".to_owned()));
         let checks = vec![Check::of("serving", Ok(())), failed()];
-        let answer = Answer::of(checks.clone(), &[]);
-        assert!(!answer.ok);
+        let report = ProbeReport::of(checks.clone(), &[]);
+        assert!(!report.ok);
         assert_eq!(
-            answer.text(),
-            "[+] serving ok\n[-] redis failed: no answer within 1 s\nfailed\n"
+            report.text(),
+            "[+] serving ok\n[-] redis failed: no reply within 1 s\nfailed\n"
         );
-        let answer = Answer::of(checks, &["redis"]);
-        assert!(answer.ok && answer.text().contains("[+] redis excluded: no answer"));
-        let json = serde_json::to_value(&answer).unwrap();
+        let report = ProbeReport::of(checks, &["redis"]);
+        assert!(report.ok && report.text().contains("[+] redis excluded: no reply"));
+        let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["checks"][1]["excluded"], true);
         assert_eq!(json["checks"][0], serde_json::json!({"name": "serving", "ok": true}));
     }

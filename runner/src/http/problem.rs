@@ -1,8 +1,8 @@
-//! Errors as HTTP says them: `application/problem+json` (RFC 9457), with a stable type, the field that is
-//! at fault and the remedy.
+//! Errors of the API: `application/problem+json` (RFC 9457), with a stable type, the invalid field
+//! and the remedy.
 //!
-//! A handler answers a [`Problem`]; it is written out at the very end (`exchange.rs`), where the request's
-//! id is known. Whatever else ends in an error without a body becomes a problem there too.
+//! A handler returns a [`Problem`]; `exchange.rs` writes it out, where the request id is known.
+//! Other errors without a body become problems there too.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use crate::service::value::BadValue;
 /// The media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// What kind of problem it is: stable, and documented in docs/reference/http.md.
+/// The type of a problem: stable, and documented in docs/reference/http.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) slug: &'static str,
@@ -31,99 +31,96 @@ const fn kind(slug: &'static str, status: StatusCode, title: &'static str) -> Ki
 }
 
 pub(super) const BAD_REQUEST: Kind =
-    kind("bad-request", StatusCode::BAD_REQUEST, "the request makes no sense");
+    kind("bad-request", StatusCode::BAD_REQUEST, "the request is invalid");
 pub(super) const UNKNOWN_TOPIC: Kind =
-    kind("unknown-topic", StatusCode::NOT_FOUND, "there is no such topic");
-pub(super) const UNKNOWN_JOB: Kind =
-    kind("unknown-job", StatusCode::NOT_FOUND, "there is no such job");
-pub(super) const UNKNOWN_PATH: Kind =
-    kind("unknown-path", StatusCode::NOT_FOUND, "there is nothing under this path");
+    kind("unknown-topic", StatusCode::NOT_FOUND, "no such topic");
+pub(super) const UNKNOWN_JOB: Kind = kind("unknown-job", StatusCode::NOT_FOUND, "no such job");
+pub(super) const UNKNOWN_PATH: Kind = kind("unknown-path", StatusCode::NOT_FOUND, "no such path");
 pub(super) const METHOD: Kind =
-    kind("method", StatusCode::METHOD_NOT_ALLOWED, "this path has no such method");
+    kind("method", StatusCode::METHOD_NOT_ALLOWED, "the path does not support the method");
 pub(super) const TOO_SLOW: Kind =
-    kind("too-slow", StatusCode::REQUEST_TIMEOUT, "the request came too slowly");
-pub(super) const EXISTS: Kind = kind("exists", StatusCode::CONFLICT, "a job with that id is alive");
+    kind("too-slow", StatusCode::REQUEST_TIMEOUT, "the request arrived too slowly");
+pub(super) const EXISTS: Kind = kind("exists", StatusCode::CONFLICT, "a live job has that id");
 pub(super) const HELD: Kind =
-    kind("held", StatusCode::CONFLICT, "a job with that id is done, and its id is held");
+    kind("held", StatusCode::CONFLICT, "a job with that id is done, and its id is reserved");
 pub(super) const LOST: Kind = kind("lost", StatusCode::CONFLICT, "the lease is lost");
 pub(super) const NOT_WAITING: Kind =
     kind("not-waiting", StatusCode::CONFLICT, "the job does not wait");
 pub(super) const NOT_DEAD: Kind = kind("not-dead", StatusCode::CONFLICT, "the job is not dead");
 pub(super) const NOT_FOLLOWED: Kind =
-    kind("not-followed", StatusCode::CONFLICT, "the order was not followed everywhere");
+    kind("not-followed", StatusCode::CONFLICT, "not every daemon carried out the command");
 pub(super) const UNKNOWN_SCHEDULE: Kind =
-    kind("unknown-schedule", StatusCode::NOT_FOUND, "there is no such schedule");
+    kind("unknown-schedule", StatusCode::NOT_FOUND, "no such schedule");
 pub(super) const UNAUTHORIZED: Kind =
-    kind("unauthorized", StatusCode::UNAUTHORIZED, "a token is needed");
+    kind("unauthorized", StatusCode::UNAUTHORIZED, "a valid token is required");
 pub(super) const FORBIDDEN: Kind =
     kind("forbidden", StatusCode::FORBIDDEN, "the token does not allow this");
 pub(super) const FOREIGN: Kind =
     kind("foreign-origin", StatusCode::FORBIDDEN, "the request comes from another site");
 pub(super) const TOO_LARGE: Kind =
     kind("too-large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
-pub(super) const MEDIA: Kind =
-    kind("media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has a type that is not taken");
-pub(super) const FULL: Kind =
-    kind("full", StatusCode::TOO_MANY_REQUESTS, "as many jobs wait as the topic allows");
-pub(super) const NOT_ACCEPTABLE: Kind = kind(
-    "not-acceptable",
-    StatusCode::NOT_ACCEPTABLE,
-    "there is no answer in a form that is accepted",
+pub(super) const MEDIA: Kind = kind(
+    "media-type",
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    "the media type of the body is not supported",
 );
+pub(super) const FULL: Kind =
+    kind("full", StatusCode::TOO_MANY_REQUESTS, "the topic has max_pending waiting jobs");
+pub(super) const NOT_ACCEPTABLE: Kind =
+    kind("not-acceptable", StatusCode::NOT_ACCEPTABLE, "no response in an accepted media type");
 pub(super) const EVENTS_OFF: Kind = kind("events-off", StatusCode::CONFLICT, "events are not kept");
 pub(super) const READERS_FULL: Kind =
-    kind("readers", StatusCode::TOO_MANY_REQUESTS, "as many read events as may");
+    kind("readers", StatusCode::TOO_MANY_REQUESTS, "too many event readers");
 pub(super) const HEADERS: Kind = kind(
     "headers-too-large",
     StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     "the headers are too large",
 );
 pub(super) const INTERNAL: Kind =
-    kind("internal", StatusCode::INTERNAL_SERVER_ERROR, "Duebox failed");
-pub(super) const REDIS: Kind =
-    kind("redis", StatusCode::SERVICE_UNAVAILABLE, "Redis did not do it");
+    kind("internal", StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+pub(super) const REDIS: Kind = kind("redis", StatusCode::SERVICE_UNAVAILABLE, "Redis failed");
 
-/// An error, for programs and for people. It is carried by many results, so it takes no room in them.
+/// An error for programs and people. Boxed, because many results carry it.
 #[derive(Debug, Clone)]
 pub(super) struct Problem(Box<Document>);
 
-/// An error as it is written out.
+/// The JSON form of a problem.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 struct Document {
-    /// Which kind it is: a stable reference, such as `/problems/unknown-topic`.
+    /// The type: a stable reference, such as `/problems/unknown-topic`.
     #[serde(rename = "type")]
     #[schema(example = "/problems/unknown-topic")]
     kind: String,
-    /// What the kind means.
+    /// The meaning of the type.
     title: &'static str,
-    /// The status of the answer.
+    /// The status of the response.
     status: u16,
     /// What failed, on what.
     detail: String,
-    /// The field, parameter or header that is at fault.
+    /// The invalid field, parameter or header.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// What to do about it.
+    /// The remedy.
     remedy: String,
-    /// What the job is now.
+    /// The current state of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
-    /// Who has the job now.
+    /// The current lease of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<Holder>,
-    /// The id of the request, as in the header `x-request-id` and in the log.
+    /// The request id, as in the header `x-request-id` and in the log.
     request_id: String,
-    /// Seconds until it is worth trying again.
+    /// Seconds until a retry makes sense.
     #[serde(skip)]
     retry_after_s: Option<u64>,
 }
 
-/// Who has a job.
+/// The holder of a job.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 struct Holder {
-    /// Its name, if it is known.
+    /// Name of the holder, if known.
     holder: Option<String>,
-    /// Until when, unix ms.
+    /// When the lease expires, unix ms.
     expires_at_ms: u64,
 }
 
@@ -159,19 +156,19 @@ impl Problem {
         }))
     }
 
-    /// The request makes no sense.
+    /// An invalid request.
     pub(super) fn bad(detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(BAD_REQUEST, detail, remedy)
     }
 
-    /// The same, of one field.
+    /// Sets the invalid field.
     #[must_use]
     pub(super) fn of(mut self, field: impl Into<String>) -> Self {
         self.0.field = Some(field.into());
         self
     }
 
-    /// With what the job is now, and who has it.
+    /// Adds the current state and lease of the job.
     #[must_use]
     pub(super) fn now(mut self, job: Option<&Job>) -> Self {
         let lease = job.and_then(|job| job.lease.as_ref());
@@ -183,37 +180,37 @@ impl Problem {
         self
     }
 
-    /// It may go better after a while.
+    /// Sets the `Retry-After` header.
     #[must_use]
     pub(super) fn retry_after(mut self, seconds: u64) -> Self {
         self.0.retry_after_s = Some(seconds);
         self
     }
 
-    /// What a library answered with a status alone.
+    /// The problem for a response in which a library set only a status.
     pub(super) fn of_status(status: StatusCode) -> Self {
         let (kind, detail, remedy) = match status {
-            StatusCode::NOT_FOUND => {
-                (UNKNOWN_PATH, "nothing is served under this path", "see /openapi.json")
-            }
-            StatusCode::METHOD_NOT_ALLOWED => {
-                (METHOD, "the path is there, but not for this method", "see the header Allow")
-            }
+            StatusCode::NOT_FOUND => (UNKNOWN_PATH, "the path does not exist", "see /openapi.json"),
+            StatusCode::METHOD_NOT_ALLOWED => (
+                METHOD,
+                "the path exists, but does not support this method",
+                "see the header Allow",
+            ),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => (
                 MEDIA,
-                "the body is packed in a way that is not taken",
-                "send it as it is, or with Content-Encoding: gzip",
+                "the Content-Encoding of the body is not supported",
+                "send it uncompressed, or with Content-Encoding: gzip",
             ),
             StatusCode::PAYLOAD_TOO_LARGE => {
-                (TOO_LARGE, "the body is longer than server.max_body", "send less at a time")
+                (TOO_LARGE, "the body is longer than server.max_body", "send several requests")
             }
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-                (HEADERS, "the headers are longer than 64 KiB", "send fewer of them")
+                (HEADERS, "the headers are longer than 64 KiB", "send fewer headers")
             }
             status if status.is_client_error() => {
-                (BAD_REQUEST, "the request cannot be read", "see /openapi.json")
+                (BAD_REQUEST, "the request is invalid", "see /openapi.json")
             }
-            _ => (INTERNAL, "the request was not carried out", "look into the log of the daemon"),
+            _ => (INTERNAL, "the request failed", "check the log of the daemon"),
         };
         let mut problem = Self::new(kind, detail, remedy);
         problem.0.status = status.as_u16();
@@ -224,12 +221,12 @@ impl Problem {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// What it says, for the log.
+    /// The detail, for the log.
     pub(super) fn detail(&self) -> &str {
         &self.0.detail
     }
 
-    /// Writes it into an answer, whose headers stay.
+    /// Writes the problem into a response and keeps the response's headers.
     pub(super) fn write(mut self, answer: Response, request_id: &str) -> Response {
         request_id.clone_into(&mut self.0.request_id);
         let status = self.status();
@@ -240,7 +237,7 @@ impl Problem {
         if let Some(seconds) = self.0.retry_after_s {
             parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        // Texts and numbers: there is nothing in it that JSON could not hold.
+        // Texts and numbers: serialization to JSON cannot fail.
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
         Response::from_parts(parts, body.into())
     }
@@ -267,14 +264,14 @@ impl From<QueueError> for Problem {
             QueueError::BadCall(_) | QueueError::Answer(_) => Self::new(
                 INTERNAL,
                 text,
-                "look into the log of the daemon; all runners should have the same version",
+                "check the log of the daemon, and run the same version everywhere",
             ),
             QueueError::NoAnswer(_) => {
-                let remedy = "whether it was carried out is not known: try again, with an id or an \
+                let remedy = "the command may have been carried out: retry with an id or an \
                               Idempotency-Key";
                 Self::new(REDIS, text, remedy).retry_after(1)
             }
-            _ => Self::new(REDIS, text, "look into the log of Redis").retry_after(5),
+            _ => Self::new(REDIS, text, "check the log of Redis").retry_after(5),
         }
     }
 }

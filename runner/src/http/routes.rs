@@ -1,4 +1,4 @@
-//! The routes of the API, one resource a file, each with the scope that a caller needs.
+//! The routes of the API, one resource per file, each with the scope it requires.
 
 pub(super) mod command;
 pub(super) mod dead;
@@ -16,12 +16,12 @@ pub(super) mod topics;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{Takes, taking};
+use super::access::{RequiredScope, requiring};
 use super::openapi;
 use super::state::ServerState;
 use crate::auth::tokens::Scope;
 
-/// Every route of the API, with the document that describes them.
+/// All routes of the API with their OpenAPI document.
 pub(super) fn api() -> OpenApiRouter<ServerState> {
     let any = OpenApiRouter::new()
         .routes(routes!(jobs::get))
@@ -53,16 +53,16 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .routes(routes!(dead::requeue_one))
         .routes(routes!(dead::requeue))
         .routes(routes!(schedules::run));
-    // A command says in its body which topic it is about, and is looked at there.
+    // A command names its topic in its body, so it checks the scope itself.
     let commands = OpenApiRouter::new().routes(routes!(command::command));
-    // Who opens a session shows a token in it.
+    // A request that opens a session has its token in the body.
     let sessions =
         OpenApiRouter::new().routes(routes!(session::show, session::open, session::close));
     OpenApiRouter::with_openapi(openapi::document())
-        .merge(taking(Takes::Any, any))
-        .merge(taking(Takes::One(Scope::Push), push))
-        .merge(taking(Takes::One(Scope::Consume), consume))
-        .merge(taking(Takes::One(Scope::Admin), admin))
+        .merge(requiring(RequiredScope::Any, any))
+        .merge(requiring(RequiredScope::One(Scope::Push), push))
+        .merge(requiring(RequiredScope::One(Scope::Consume), consume))
+        .merge(requiring(RequiredScope::One(Scope::Admin), admin))
         .merge(commands)
         .merge(sessions)
 }

@@ -1,5 +1,5 @@
-//! What the handlers of HTTP work with: a connection to Redis of their own, so that no load of theirs
-//! delays a heartbeat; and the daemon's manifest, as it is now.
+//! The state shared by the routes: the server's own connection to Redis, whose load delays no
+//! heartbeat, and the current manifest.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,39 +22,39 @@ use crate::observe::push_counters::{PushCounters, Source};
 use crate::observe::traces::{IncomingContext, Traces};
 use crate::report::status::AllWatched;
 
-/// What the handlers share; cheap to clone.
+/// The shared state; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ServerState(Arc<Parts>);
 
-/// The parts of it.
+/// The parts of the shared state.
 pub(crate) struct Parts {
-    /// The queue, over a connection of its own.
+    /// The queue, over the server's own connection.
     pub(crate) queue: Queue,
-    /// Who knows the manifest and the topics that are served.
+    /// Gives access to the current manifest and the served topics.
     pub(crate) finder: Finder,
-    /// What wakes those who wait for jobs.
+    /// Wake-ups of waiting consumers.
     pub(crate) bells: WakeUpHub,
-    /// Where it is counted what was pushed.
+    /// Counters of pushes.
     pub(crate) pushes: Arc<PushCounters>,
-    /// The topics that this daemon's handlers serve, as they are now.
+    /// The topics that this daemon's handlers serve now.
     pub(crate) watched: watch::Receiver<AllWatched>,
-    /// Names this daemon among all.
+    /// Unique id of this daemon.
     pub(crate) runner_id: Arc<str>,
     /// Sessions of the page.
     pub(crate) sessions: Sessions,
-    /// How topics did lately.
+    /// Recent samples of topics.
     pub(crate) samples: Samples,
-    /// Where it is counted what consumers settled.
+    /// Counters of pull consumers.
     pub(crate) consumed: Arc<PullCounters>,
-    /// Where pushes are recorded.
+    /// Traces of pushes.
     pub(crate) traces: Traces,
-    /// Where it is told what became of jobs.
+    /// Events of jobs.
     pub(crate) events: Events,
-    /// Those who read them.
+    /// The readers of events.
     pub(crate) readers: Readers,
-    /// Where the handlers run.
+    /// The server's runtime.
     pub(crate) threads: Handle,
-    /// True from the moment at which the daemon stops.
+    /// True once the daemon stops.
     pub(crate) stops: watch::Receiver<bool>,
 }
 
@@ -63,12 +63,12 @@ impl ServerState {
         Self(Arc::new(parts))
     }
 
-    /// The manifest that holds now.
+    /// The current manifest.
     pub(crate) fn manifest(&self) -> Arc<Manifest> {
         self.finder.manifest()
     }
 
-    /// PushCounters jobs, in the trace that the request came with; counts and tells those that are stored.
+    /// Pushes jobs within the request's trace; counts the stored jobs and reports their events.
     pub(super) async fn push(
         &self,
         queue: &Queue,
@@ -95,7 +95,8 @@ impl ServerState {
         Ok(jobs.into_iter().map(|job| job.id).zip(words).collect())
     }
 
-    /// Counts and tells what became of a job that a consumer settled, who said that this had failed.
+    /// Counts a settle by a consumer and reports its event; `class` is the failure class, if the
+    /// job failed.
     pub(super) fn settled(
         &self,
         topic: &TopicName,
@@ -115,13 +116,13 @@ impl ServerState {
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stops = self.stops.clone();
         async move {
-            // The sender is gone only when all is over.
+            // The sender is dropped only at the very end.
             drop(stops.wait_for(|stops| *stops).await);
         }
     }
 
-    /// The queue, for who uses a topic: one that nobody has used yet gets its rules first, so that they
-    /// hold for its first jobs too.
+    /// The queue, after registering the limits of a topic that Redis does not know yet, so that
+    /// they apply to its first jobs.
     pub(super) async fn queue_of(
         &self,
         name: &TopicName,
@@ -151,17 +152,16 @@ pub(super) async fn known(server: &ServerState, name: &TopicName) -> Result<(), 
     Err(unknown_topic(&manifest, name))
 }
 
-/// What the manifest says of a topic.
+/// The settings of a topic in the manifest.
 pub(super) fn settings<'m>(manifest: &'m Manifest, name: &TopicName) -> Result<&'m Topic, Problem> {
     manifest.topic_for(name).ok_or_else(|| unknown_topic(manifest, name))
 }
 
-/// A topic that nobody knows.
+/// The error for an unknown topic.
 pub(super) fn unknown_topic(manifest: &Manifest, name: &TopicName) -> Problem {
     let remedy = match nearest(name.as_str(), manifest.topics.keys().map(TopicName::as_str)) {
-        Some(like) => format!("did you mean {like}? GET /v1/topics lists those there are"),
-        None => "add it to the manifest; GET /v1/topics lists those there are".to_owned(),
+        Some(like) => format!("did you mean {like}? GET /v1/topics lists the topics"),
+        None => "add it to the manifest; GET /v1/topics lists the topics".to_owned(),
     };
-    Problem::new(UNKNOWN_TOPIC, format!("there is no topic {name} in the manifest"), remedy)
-        .of("topic")
+    Problem::new(UNKNOWN_TOPIC, format!("the manifest has no topic {name}"), remedy).of("topic")
 }

@@ -1,9 +1,8 @@
-//! What Prometheus scrapes: everything the daemon counts, in one page.
+//! The Prometheus metrics: everything the daemon counts, on one page.
 //!
-//! Nothing is gathered between two scrapes. Workers raise counters they hold already, and a scrape reads
-//! those of at most [`TOPICS_MAX`] topics; only the depths are asked of Redis, in bounded pipelines, and not
-//! more often than once a second. Labels are topics of the manifest, and words and digests of bounded
-//! number.
+//! There is no work between scrapes. A scrape reads the counters of at most [`TOPICS_MAX`] topics,
+//! which workers keep anyway. Only the depths come from Redis, in bounded pipelines, at most once a
+//! second. Labels are topics of the manifest, fixed words and a bounded number of digests.
 
 mod depths;
 mod modules;
@@ -26,7 +25,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text as open_metrics};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use self::depths::{Depths, Seen};
+use self::depths::{Depths, DepthsSnapshot};
 use self::page::Page;
 use self::process::Process;
 use super::status::AllWatched;
@@ -39,104 +38,104 @@ use crate::observe::push_counters::PushCounters;
 use crate::observe::traces::Traces;
 use crate::redis_host::outage::Outage;
 
-/// Topics that a page tells of; how many more there are is told too.
+/// Maximum number of topics on a page; the number of further topics is a metric.
 pub const TOPICS_MAX: usize = 1_000;
 
-/// Where figures are looked up.
+/// The sources of the metrics.
 pub struct Sources {
-    /// A connection to ask for depths: not the one that jobs pass over.
+    /// A connection for the depths, separate from the one that serves jobs.
     pub queue: Queue,
-    /// The topics that are served, by handlers or to pull consumers.
+    /// The served topics, by handlers or for pull consumers.
     pub served: Arc<ArcSwap<Vec<TopicName>>>,
-    /// What handlers do.
+    /// The state of the topics with handlers.
     pub watched: watch::Receiver<AllWatched>,
-    /// How the process is.
+    /// The health of the process.
     pub health: Arc<Health>,
-    /// How Redis is.
+    /// The state of the connection to Redis.
     pub outage: Arc<Outage>,
-    /// What passed over each connection to Redis, by what it is for.
+    /// Latency statistics of each connection to Redis, by its purpose.
     pub traffic: Vec<(&'static str, Arc<LatencyStats>)>,
-    /// What was pushed.
+    /// Counters of pushes.
     pub pushes: Arc<PushCounters>,
-    /// What handlers said and had no place in the log.
+    /// Handler log lines that were left out.
     pub handler_log: Arc<HandlerLog>,
-    /// What pull consumers settled.
+    /// Counters of pull consumers.
     pub consumed: Arc<PullCounters>,
-    /// What was recorded.
+    /// Counters of traces.
     pub traces: Traces,
-    /// What was told.
+    /// Counters of events.
     pub events: Events,
-    /// What the guests hold.
+    /// The sandbox, for the memory of guests.
     pub sandbox: Arc<Sandbox>,
-    /// Places for guests that run.
+    /// Slots for running guests.
     pub slots: FairSemaphore,
-    /// How many there are.
+    /// Number of slots.
     pub slots_max: u32,
 }
 
-/// The page of this process, made anew at each scrape. Clones are the same.
+/// The metrics page of this process, rendered at each scrape. Clones share their state.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<MetricsState>);
 
-struct Inner {
+struct MetricsState {
     sources: Sources,
     depths: Depths,
 }
 
-/// A page with its kind.
+/// A rendered page with its content type.
 pub struct Scrape {
-    /// What it is, for `Content-Type`.
+    /// The value of `Content-Type`.
     pub content_type: &'static str,
-    /// It.
+    /// The page.
     pub text: String,
 }
 
 impl Metrics {
-    /// A page of these figures.
+    /// The metrics of these sources.
     pub fn new(sources: Sources) -> Self {
-        Self(Arc::new(Inner { sources, depths: Depths::default() }))
+        Self(Arc::new(MetricsState { sources, depths: Depths::default() }))
     }
 
-    /// Makes the page, in the form that an `Accept` asks for. Without an answer from Redis within a second or
-    /// two it tells of no depths, and that it could not.
+    /// Renders the page in the format that `Accept` requests. If Redis does not reply within two
+    /// seconds, the page has no depths and `duebox_redis_up` is 0.
     pub async fn scrape(&self, accept: &str) -> Scrape {
-        let Inner { sources, depths } = &*self.0;
+        let MetricsState { sources, depths } = &*self.0;
         let served = sources.served.load_full();
-        let seen = depths.look(&sources.queue, &served).await;
-        let text = self.page(seen);
+        let snapshot = depths.snapshot(&sources.queue, &served).await;
+        let text = self.page(snapshot);
         match text::wants_open_metrics(accept) {
             true => Scrape { content_type: text::OPEN_METRICS, text },
             false => Scrape { content_type: text::PLAIN, text: text::plain(&text) },
         }
     }
 
-    fn page(&self, depths: Arc<Seen>) -> String {
+    fn page(&self, depths: Arc<DepthsSnapshot>) -> String {
         let mut registry = Registry::default();
-        let own = OwnFigures { metrics: self.clone(), depths };
+        let own = DueboxMetrics { metrics: self.clone(), depths };
         registry.sub_registry_with_prefix("duebox").register_collector(Box::new(own));
         registry.register_collector(Box::new(Process::read()));
         let mut text = String::new();
         match open_metrics::encode(&mut text, &registry) {
             Ok(()) => text,
-            // A String takes whatever is written; only a fault of the encoder could end here.
+            // Writing to a String cannot fail; only a bug in the encoder ends here.
             Err(error) => format!("# {error}\n# EOF\n"),
         }
     }
 }
 
-/// What is told under this daemon's own prefix.
-struct OwnFigures {
+/// The metrics with the prefix `duebox_`.
+struct DueboxMetrics {
     metrics: Metrics,
-    depths: Arc<Seen>,
+    depths: Arc<DepthsSnapshot>,
 }
 
-impl fmt::Debug for OwnFigures {
+impl fmt::Debug for DueboxMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnFigures").finish_non_exhaustive()
+        f.debug_struct("DueboxMetrics").finish_non_exhaustive()
     }
 }
 
-impl Collector for OwnFigures {
+impl Collector for DueboxMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let sources = &self.metrics.0.sources;
         let watched = Arc::clone(&sources.watched.borrow());

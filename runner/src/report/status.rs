@@ -1,8 +1,8 @@
-//! What this daemon says of itself in Redis, for `duebox stats`: which modules serve, what became of those
-//! before them, what their attempts came to and cost, and what holds jobs back.
+//! The status report of this daemon in Redis, for `duebox stats`: which modules serve, their
+//! history, the results and costs of their attempts, and open breakers.
 //!
-//! It is written every ten seconds, and within one of a change; one round trip whatever the number of
-//! topics. A daemon that died without a word is forgotten after thirty seconds.
+//! It is written every ten seconds, and within one second of a change, in one round trip for all
+//! topics. Redis expires the report of a dead daemon after thirty seconds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,196 +24,196 @@ use crate::observe::module_stats::{ModuleStats, Sums};
 use crate::observe::recent_attempts::RecentAttempts;
 use crate::redis_host::outage::Outage;
 
-/// How often it is looked whether something has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often what is written is renewed, changed or not.
+/// How often changes are detected.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// How often the report is renewed without a change.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// Topics that are told of; what is beyond is counted. A topic takes some 500 bytes.
+/// Maximum number of topics in a report; further topics are counted. A topic takes about 500 bytes.
 const TOPICS_MAX: usize = 1_000;
-/// The longest problem of a manifest that is told, in bytes.
+/// Maximum size of a manifest problem in a report, in bytes.
 const PROBLEM_BYTES_MAX: usize = 1 << 10;
-/// Events that are told of all topics together; beyond it, of each topic the last one only. An event takes
-/// some 130 bytes, and up to 1 KiB more for its reason.
+/// Maximum number of events of all topics together; beyond it, each topic reports only its last
+/// event. An event takes about 130 bytes, plus up to 1 KiB for its reason.
 const EVENTS_MAX: usize = 2_000;
 
-/// What a daemon says of itself.
+/// The report of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name among all runners.
+    /// Unique id of the runner.
     pub runner: String,
     /// Its version.
     pub version: String,
-    /// Its process on its machine.
+    /// Its process id.
     pub pid: u32,
-    /// Where it serves the API, as it was bound; none if it serves none.
+    /// Address of its API; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub api: Option<SocketAddr>,
-    /// When it was ready, in unix ms by its own clock.
+    /// When it became ready, unix ms by its own clock.
     pub started_at_ms: u64,
-    /// When it said this, by the same clock.
+    /// When the report was made, by the same clock.
     pub told_at_ms: u64,
-    /// The topics that its handlers serve, in the order of their names; 1,000 at most.
+    /// The topics that its handlers serve, sorted by name; at most 1,000.
     pub topics: Vec<TopicStatus>,
-    /// How many more there are.
+    /// Number of further topics.
     #[serde(default)]
     pub more_topics: usize,
-    /// The manifest as it stands is not in service: the one before is.
+    /// Set while the current manifest file is refused and the previous manifest is in use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub manifest_refused: Option<Refusal>,
+    pub manifest_refused: Option<ManifestRefusal>,
 }
 
 /// A manifest that was refused at a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// Since when no good one was there, in unix ms by the daemon's clock.
+pub struct ManifestRefusal {
+    /// Since when the file has been invalid, unix ms by the daemon's clock.
     pub since_ms: u64,
-    /// What is wrong with it, the first of all problems: one line, at most 1 KiB.
+    /// The first problem: one line, at most 1 KiB.
     pub problem: String,
-    /// Where that stands, from 1; none if it stands nowhere in the file.
+    /// Line of the problem, from 1; `None` if it has no line.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line: Option<usize>,
-    /// How many problems it has in all.
+    /// Total number of problems.
     pub problems: usize,
 }
 
-/// A topic that a handler serves, or an entry of the manifest that waits for a good one.
+/// A topic with a handler, or an entry of the manifest without a valid module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopicStatus {
-    /// Its name, or the pattern that waits.
+    /// Its name, or the pattern without a valid module.
     pub topic: String,
-    /// The module that serves it: 64 hex digits; none as long as there is no good one.
+    /// The module that serves it: 64 hex digits; `None` without a valid module.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
-    /// The module that runs a part of its jobs.
+    /// The canary module.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub canary: Option<CanaryStatus>,
-    /// The module that served before, which comes back at a rollback.
+    /// The previous module, which a rollback restores.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub before: Option<String>,
-    /// The module that was rolled back, and is not taken until something else is asked for.
+    /// The module that was rolled back and stays out of use until the file or the manifest changes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub withdrawn: Option<String>,
-    /// What became of its modules, the oldest first; at most 16 events.
+    /// Module history, the oldest event first; at most 16 events.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub history: Vec<Event>,
-    /// What holds its jobs back, if anything does.
+    /// The breaker, if it is not closed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub breaker: Option<BreakerStatus>,
-    /// The modules that ran its jobs, at most eight, the one that ran last first.
+    /// The modules that ran its jobs, at most eight, the most recent first.
     pub modules: Vec<ModuleStatus>,
-    /// All that was run, by modules too that are not told of any more.
+    /// Totals, including modules that are no longer listed.
     pub total: Sums,
 }
 
-/// A module that runs a part of a topic's jobs.
+/// A canary module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CanaryStatus {
-    /// Which it is.
+    /// Digest of the module.
     pub digest: String,
-    /// Its part of the jobs: above 0, up to 100.
+    /// Its share of the jobs in percent: above 0, at most 100.
     pub percent: f64,
 }
 
 /// A breaker that is not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakerStatus {
-    /// Since when it is open, in unix ms by the daemon's clock.
+    /// Since when it has been open, unix ms by the daemon's clock.
     pub open_since_ms: u64,
-    /// When a job may be tried; none while one is.
+    /// When the next trial job may start; `None` while one runs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub probe_at_ms: Option<u64>,
 }
 
-/// What one module did.
+/// The attempts of one module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModuleStatus {
-    /// Which it is.
+    /// Digest of the module.
     pub digest: String,
-    /// What its attempts came to and cost.
+    /// Results and costs of its attempts.
     #[serde(flatten)]
     pub sums: Sums,
 }
 
-/// Where a topic's status is looked up.
+/// The sources of a topic's status.
 #[derive(Clone)]
 pub struct Watched {
-    /// Its name, or the pattern that waits.
+    /// Its name, or the pattern without a valid module.
     pub topic: String,
-    /// The entry of the manifest that it is served by: itself, or a pattern.
+    /// The entry of the manifest that serves it: its own, or a pattern.
     pub entry: String,
-    /// Who serves it; none as long as there is no good module.
+    /// The sources of its serving handler; `None` without a valid module.
     pub serving: Option<Serving>,
-    /// The module that served before.
+    /// The previous module.
     pub before: Option<Digest>,
     /// The module that was rolled back.
     pub withdrawn: Option<Digest>,
-    /// What became of its modules.
+    /// Module history.
     pub history: History,
 }
 
-/// Where it is looked up who serves a topic.
+/// The sources of a serving handler's status.
 #[derive(Clone)]
 pub struct Serving {
     /// The modules that serve it now.
     pub bound: Bound,
-    /// What its workers did.
+    /// Counters of its workers.
     pub counters: Arc<Counters>,
-    /// What its attempts came to and cost.
+    /// Results and costs of its attempts.
     pub figures: Arc<ModuleStats>,
-    /// Its last attempts here.
+    /// Its recent attempts in this process.
     pub latest: Arc<RecentAttempts>,
-    /// Whether its jobs may start.
+    /// The topic's breaker.
     pub breaker: Arc<Breaker>,
 }
 
-/// The topics to tell of, in the order of their names.
+/// All topics to report, sorted by name.
 pub type AllWatched = Arc<[Watched]>;
 
-/// What is told at once if it changes.
-type News = Vec<Mark>;
+/// Everything that triggers a report when it changes.
+type Changes = Vec<TopicChanges>;
 
-/// What is told at once of a topic.
+/// The part of a topic's status that triggers a report when it changes.
 #[derive(PartialEq)]
-struct Mark {
-    /// Its modules: the handler, and the canary with its share.
+struct TopicChanges {
+    /// The handler module, and the canary module with its share.
     modules: Option<(Digest, Option<(Digest, u32)>)>,
     kept: (Option<Digest>, Option<Digest>),
     standing: Option<BreakerState>,
     events: u64,
 }
 
-/// Keeps telling Redis of a runner, whose name and address these are, until the sender is gone.
-pub async fn tell(
+/// Publishes the report of a runner with this id and API address until the sender is dropped.
+pub async fn publish(
     queue: Queue,
     (runner_id, api): (Arc<str>, Option<SocketAddr>),
     mut topics: watch::Receiver<AllWatched>,
-    refused: watch::Receiver<Option<Refusal>>,
+    refused: watch::Receiver<Option<ManifestRefusal>>,
     outage: Arc<Outage>,
 ) {
     let started_at_ms = now_ms();
-    let mut tick = tokio::time::interval(LOOK_EVERY);
+    let mut tick = tokio::time::interval(CHECK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told: Option<(Instant, (News, Option<Refusal>))> = None;
+    let mut published: Option<(Instant, (Changes, Option<ManifestRefusal>))> = None;
     loop {
         tick.tick().await;
         if topics.has_changed().is_err() {
             return;
         }
         let watched = Arc::clone(&topics.borrow_and_update());
-        let marks: News = watched.iter().map(Watched::news).collect();
-        let news = (marks, refused.borrow().clone());
-        let is_known = |(at, known): &(Instant, _)| at.elapsed() < RENEW_EVERY && *known == news;
-        if told.as_ref().is_some_and(is_known) {
+        let topic_changes: Changes = watched.iter().map(Watched::changes).collect();
+        let changes = (topic_changes, refused.borrow().clone());
+        let is_known = |(at, known): &(Instant, _)| at.elapsed() < RENEW_EVERY && *known == changes;
+        if published.as_ref().is_some_and(is_known) {
             continue;
         }
         let now = Instant::now();
         let mut status = Status::new(&runner_id, started_at_ms, &watched);
         status.api = api;
-        status.manifest_refused.clone_from(&news.1);
-        // Texts and numbers: there is nothing in it that JSON could not hold.
+        status.manifest_refused.clone_from(&changes.1);
+        // Texts and numbers: serialization to JSON cannot fail.
         let json = serde_json::to_string(&status).unwrap_or_default();
         match queue.publish_status(&runner_id, &json).await {
-            Ok(()) => told = Some((now, news)),
+            Ok(()) => published = Some((now, changes)),
             Err(error) => outage.noticed(&error),
         }
     }
@@ -221,8 +221,9 @@ pub async fn tell(
 
 impl Status {
     fn new(runner_id: &str, started_at_ms: u64, watched: &[Watched]) -> Self {
-        let mut room = EVENTS_MAX;
-        let topics = watched.iter().take(TOPICS_MAX).map(|watched| watched.status(&mut room));
+        let mut events_left = EVENTS_MAX;
+        let topics =
+            watched.iter().take(TOPICS_MAX).map(|watched| watched.status(&mut events_left));
         Self {
             runner: runner_id.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -237,8 +238,9 @@ impl Status {
     }
 }
 
-impl Refusal {
-    /// Why a manifest was refused just now; `before` is why the last one was, if nothing good came since.
+impl ManifestRefusal {
+    /// The refusal of a manifest now; `before` is the previous refusal, if no valid manifest came
+    /// since.
     pub fn of(error: &ManifestError, before: Option<&Self>) -> Self {
         let problems = error.problems();
         let first = problems.first();
@@ -254,19 +256,19 @@ impl Refusal {
 }
 
 impl Watched {
-    /// What there is to tell of it now, with all of its history.
-    pub fn told(&self) -> TopicStatus {
-        let mut room = usize::MAX;
-        self.status(&mut room)
+    /// The current status, with the whole history.
+    pub fn full_status(&self) -> TopicStatus {
+        let mut events_left = usize::MAX;
+        self.status(&mut events_left)
     }
 
-    fn news(&self) -> Mark {
+    fn changes(&self) -> TopicChanges {
         let modules = self.serving.as_ref().map(|serving| {
             let handlers = &serving.bound.borrow().handlers;
             let canary = handlers.canary.as_ref();
             (handlers.main.digest(), canary.map(|canary| (canary.handler.digest(), canary.share)))
         });
-        Mark {
+        TopicChanges {
             modules,
             kept: (self.before, self.withdrawn),
             standing: self.serving.as_ref().map(|serving| serving.breaker.state()),
@@ -274,15 +276,16 @@ impl Watched {
         }
     }
 
-    /// What is told of it, with no more events than there is room for, and the last one in any case.
-    fn status(&self, room: &mut usize) -> TopicStatus {
+    /// The status with at most `events_left` events, but always the last one; `events_left` is
+    /// reduced.
+    fn status(&self, events_left: &mut usize) -> TopicStatus {
         let hex = |digest: Digest| digest.to_string();
         let module = |(digest, sums): (Digest, Sums)| ModuleStatus { digest: hex(digest), sums };
         let serving = self.serving.as_ref();
         let handlers = serving.map(|serving| binding::current(&serving.bound).handlers.clone());
         let mut history = self.history.events();
-        history.drain(..history.len().saturating_sub((*room).max(1)));
-        *room = room.saturating_sub(history.len());
+        history.drain(..history.len().saturating_sub((*events_left).max(1)));
+        *events_left = events_left.saturating_sub(history.len());
         let modules = serving.map(|serving| serving.figures.by_digest()).unwrap_or_default();
         TopicStatus {
             topic: self.topic.clone(),

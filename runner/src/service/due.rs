@@ -1,5 +1,5 @@
-//! When a pushed job falls due: after a while, or at a time. What is past or absurdly far is refused
-//! before anything is stored.
+//! The due time of a pushed job, as a delay or a time. Times in the past or too far ahead are
+//! refused before anything is stored.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::value::BadValue;
 const TIME_HINT: &str = "write RFC 3339 with a zone or offset, such as 2026-12-24T18:00:00Z or \
                          2026-12-24T18:00[Asia/Shanghai], or unix milliseconds";
 
-/// When a job falls due by what was said, or else by the topic's delay.
+/// The due time of a job: the given delay or time, or else the topic's delay.
 ///
 /// # Errors
-/// [`BadValue`] if the time is none, past, or more than ten years away.
+/// [`BadValue`] if the time is invalid, in the past, or more than ten years away.
 pub(crate) fn due(
     delay: Option<Duration>,
     at: Option<&str>,
@@ -35,7 +35,7 @@ fn parse_time(text: &str) -> Result<i64, BadValue> {
         let in_range = u64::try_from(number).is_ok_and(|ms| DUE_MS_RANGE.contains(&ms));
         if !in_range {
             return Err(BadValue::new(
-                format!("the time {text} is no unix time in milliseconds"),
+                format!("the time {text} is not a unix time in milliseconds"),
                 "unix milliseconds have 13 digits today (seconds have 10, microseconds 16)",
             ));
         }
@@ -46,7 +46,7 @@ fn parse_time(text: &str) -> Result<i64, BadValue> {
         .or_else(|error| text.parse::<Zoned>().map(|zoned| zoned.timestamp()).map_err(|_| error));
     instant
         .map(Timestamp::as_millisecond)
-        .map_err(|error| BadValue::new(format!("{text:?} is no time: {error}"), TIME_HINT))
+        .map_err(|error| BadValue::new(format!("{text:?} is not a time: {error}"), TIME_HINT))
 }
 
 fn check_time(text: &str, at_ms: i64, now: Timestamp) -> Result<u64, BadValue> {
@@ -54,7 +54,7 @@ fn check_time(text: &str, at_ms: i64, now: Timestamp) -> Result<u64, BadValue> {
     if at_ms < now_ms {
         return Err(BadValue::new(
             format!("the time {text} is in the past (it is {now} now)"),
-            "give a time to come, or none to run the job now",
+            "give a time in the future, or omit it to run the job now",
         ));
     }
     let far = i64::try_from(DELAY_MAX_MS).unwrap_or(i64::MAX);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn times_to_come_are_read() {
+    fn future_times_are_read() {
         assert_eq!(at("2026-11-21T12:00:01Z"), Some(1_795_262_401_000));
         assert_eq!(at("2026-11-21T13:00:01+01:00"), Some(1_795_262_401_000));
         assert_eq!(at("2026-11-21T12:00:01.5+00:00[UTC]"), Some(1_795_262_401_500));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_far_or_no_time_is_refused() {
+    fn past_distant_and_invalid_times_are_refused() {
         for text in [
             "2026-11-21T11:59:59Z",
             "1795262399000",
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_beats_the_topics() {
+    fn a_delay_overrides_the_topics_delay() {
         let now = Timestamp::UNIX_EPOCH;
         let minute = Duration::from_secs(60);
         assert_eq!(due(None, None, Duration::ZERO, now).unwrap(), Due::Now);

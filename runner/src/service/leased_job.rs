@@ -1,4 +1,4 @@
-//! A leased job as its consumer gets it in JSON, on the command line and over HTTP.
+//! A leased job in the JSON that its consumer gets, on the command line and over HTTP.
 
 use std::collections::BTreeMap;
 
@@ -11,39 +11,39 @@ use utoipa::ToSchema;
 
 use crate::manifest::Topic;
 
-/// A job that is leased.
+/// A leased job.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LeasedJob<'a> {
     /// The job's id.
     id: String,
-    /// What fences the lease: it settles and extends the job.
+    /// Token of the lease: it is required to settle and extend the job.
     token: String,
-    /// Which attempt this is, from 1.
+    /// Number of this attempt, from 1.
     attempt: u32,
-    /// How many attempts there are.
+    /// Maximum number of attempts.
     max_attempts: u32,
     /// When it fell due, unix ms.
     due_at_ms: u64,
-    /// Until when it is yours, unix ms by Redis' clock.
+    /// When the lease expires, unix ms by Redis' clock.
     lease_expires_at_ms: u64,
     /// Its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
-    /// What it was pushed with for its handler.
+    /// Headers of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<&'a BTreeMap<String, String>>,
-    /// Its payload, where that is text.
+    /// Its payload, if it is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a str>,
-    /// Its payload in base64, where it is no text.
+    /// Its payload in base64, if it is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
 }
 
 impl<'a> LeasedJob<'a> {
-    /// Of a lease, on the topic's terms.
+    /// The job of a lease; the topic's settings apply where the job has none.
     pub(crate) fn of(lease: &'a Lease, topic: &Topic) -> Self {
-        // Jobs whose options cannot be read are not given to consumers.
+        // Jobs with invalid options are not given to consumers.
         let options = lease.options.as_ref().ok();
         let text = std::str::from_utf8(&lease.payload).ok();
         Self {
@@ -61,13 +61,13 @@ impl<'a> LeasedJob<'a> {
     }
 }
 
-/// How many attempts a job has in all.
+/// The maximum number of attempts of a job.
 pub(crate) fn max_attempts(lease: &Lease, topic: &Topic) -> u32 {
     let own = lease.options.as_ref().ok().and_then(Options::max_attempts);
     own.unwrap_or(topic.max_attempts)
 }
 
-/// A token as its holder keeps it.
+/// The text form of a token.
 pub(crate) fn token_text(token: &Token) -> String {
     token.expires_at_us().to_string()
 }

@@ -1,8 +1,9 @@
-//! What a pull consumer can do to a topic of the manifest: pull jobs, extend their leases, and settle
-//! them by id and token under the topic's rules. The command line and HTTP are both made of it.
+//! Operations of pull consumers on a topic of the manifest: pull jobs, extend their leases, and
+//! settle them by id and token under the topic's settings. The command line and the HTTP API both
+//! use it.
 //!
-//! A consumer sees only jobs that it can run as they were pushed: one whose options cannot be read is
-//! settled here, as the topic wants for `bad_options`.
+//! A consumer gets only jobs with valid options. Jobs with invalid options are settled here, as the
+//! topic's policy for `bad_options` says.
 
 use std::time::{Duration, Instant};
 
@@ -17,67 +18,68 @@ use crate::executor::AttemptOutput;
 use crate::manifest::Topic;
 use crate::worker::verdict::{Attempt, buried_info};
 
-/// The longest result, in bytes.
+/// Maximum size of a result, in bytes.
 pub const RESULT_MAX: usize = 64 << 10;
 
 /// A topic as its pull consumers see it.
 pub struct Consumer<'a> {
-    /// The queue it is in.
+    /// The queue.
     pub queue: &'a Queue,
-    /// Its name.
+    /// Name of the topic.
     pub name: &'a TopicName,
-    /// What the manifest says of it.
+    /// Settings of the topic.
     pub topic: &'a Topic,
 }
 
-/// What a consumer wants to pull.
+/// Options of a pull.
 #[derive(Debug, Clone)]
-pub struct Wish<'a> {
-    /// Its name, for those who look who holds a job: 1 to 128 visible ASCII characters.
+pub struct ConsumerPull<'a> {
+    /// Name of the consumer, shown as the holder of its jobs: 1 to 128 visible ASCII characters.
     pub consumer: &'a str,
-    /// Jobs wanted, 1 to 1000.
+    /// Maximum number of jobs, 1 to 1,000.
     pub jobs: usize,
-    /// Payload bytes wanted at most; one job is always given.
+    /// Maximum total payload bytes; one job is always returned.
     pub bytes_max: Option<u64>,
-    /// How long the jobs must have been due.
+    /// Only jobs that have been due for at least this long.
     pub min_age: Duration,
-    /// How long each is held, 1 ms to one day.
+    /// Duration of each lease, 1 ms to one day.
     pub lease: Duration,
-    /// How long to wait if none is due, 60 s at most.
+    /// How long to wait if no job is due, at most 60 s.
     pub wait: Duration,
-    /// How soon pushes by plain commands are found.
+    /// Poll interval that finds pushes by plain commands.
     pub poll: Duration,
 }
 
-/// What a consumer says of a job that it had.
+/// A consumer's verdict on a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
-    /// It is done. Where the topic keeps done jobs it may have a result.
+pub enum ConsumerVerdict {
+    /// The job is done. It may have a result if the topic keeps done jobs.
     Ack {
-        /// The result, up to [`RESULT_MAX`] bytes.
+        /// The result, at most [`RESULT_MAX`] bytes.
         result: Option<Bytes>,
     },
-    /// It failed: try again, by the job's backoff or after this while.
+    /// The job failed: retry after the job's backoff, or after this delay.
     Nack {
-        /// The wait; none for the backoff.
+        /// The delay; `None` for the backoff.
         delay: Option<Duration>,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// It can never be done: bury it.
+    /// The job can never succeed: bury it.
     Drop {
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// It was not tried: others may have it, at once or after this while. No attempt is spent.
+    /// The job was not tried: other consumers may have it, at once or after a delay. No attempt is
+    /// spent.
     Release {
-        /// The wait.
+        /// The delay.
         delay: Duration,
     },
 }
 
-impl Said {
-    /// What failed, if the job did.
+impl ConsumerVerdict {
+    /// The failure class, if the job failed.
     pub fn class(&self) -> Option<FailureClass> {
         match self {
             Self::Nack { .. } => Some(FailureClass::Nack),
@@ -87,85 +89,89 @@ impl Said {
     }
 }
 
-/// What became of a settled job.
+/// The response to a settle.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// It was settled.
+pub enum SettleResponse {
+    /// The job was settled.
     Settled(Settled),
-    /// The lease is not the caller's any more. With it, what is known of the job now.
+    /// The caller no longer has the lease; with the job as it is now, if known.
     Lost(Option<Box<Job>>),
 }
 
-/// Why what a consumer says of a job makes no sense. Nothing has changed.
+/// Why a verdict is invalid. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// A result for a topic that keeps none.
+pub enum InvalidVerdict {
+    /// A result for a topic that keeps no results.
     #[error("the topic keeps no done jobs, so a result would be lost; set its done_retention")]
     ResultNotKept,
-    /// The result.
+    /// The result is too long; its size in bytes.
     #[error("the result is {0} bytes long; at most 65536 are allowed")]
     ResultTooLong(usize),
 }
 
 impl Consumer<'_> {
-    /// Pulls jobs, or waits for some. Jobs whose options cannot be read are settled and not given.
+    /// Pulls jobs, or waits for some. Jobs with invalid options are settled and not returned.
     ///
     /// # Errors
-    /// [`PullFailure::Wish`] if the wish is out of range, [`PullFailure::Queue`] if Redis gave no
-    /// answer until the end of the wait, or refused.
-    pub async fn pull(&self, wish: &Wish<'_>) -> Result<Pulled, PullFailure> {
-        self.pull_woken(wish, None).await
+    /// [`PullFailure::Options`] if an option is out of range; [`PullFailure::Queue`] if Redis
+    /// refused, or did not reply before the end of the wait.
+    pub async fn pull(&self, options: &ConsumerPull<'_>) -> Result<Pulled, PullFailure> {
+        self.pull_woken(options, None).await
     }
 
-    /// The same, for one of many who wait in this process. Where the bell says that nobody waits any more,
-    /// it gives nothing.
+    /// Like [`pull`](Self::pull), for one of many waiting consumers in this process. Returns no
+    /// jobs when the wake-ups end.
     ///
     /// # Errors
     /// As [`pull`](Self::pull).
     pub async fn pull_with_receiver(
         &self,
-        wish: &Wish<'_>,
+        options: &ConsumerPull<'_>,
         bell: &mut WakeUpReceiver,
     ) -> Result<Pulled, PullFailure> {
-        self.pull_woken(wish, Some(bell)).await
+        self.pull_woken(options, Some(bell)).await
     }
 
     async fn pull_woken(
         &self,
-        wish: &Wish<'_>,
+        options: &ConsumerPull<'_>,
         mut bell: Option<&mut WakeUpReceiver>,
     ) -> Result<Pulled, PullFailure> {
-        let end = Instant::now() + wish.wait;
-        let mut wait = wish.wait;
+        let end = Instant::now() + options.wait;
+        let mut wait = options.wait;
         loop {
-            let pull = self.pull_of(wish, wait)?;
+            let pull = self.pull_of(options, wait)?;
             let mut pulled = match &mut bell {
                 Some(bell) => self.queue.pull_with_receiver(self.name, &pull, bell).await?,
                 None => self.queue.pull(self.name, &pull).await?,
             };
-            let given = pulled.leases.len();
+            let count = pulled.leases.len();
             let (readable, bad): (Vec<_>, Vec<_>) =
                 pulled.leases.into_iter().partition(|lease| lease.options.is_ok());
             for lease in bad {
                 let settled = self.settle_unread(lease).await;
-                // Without an answer its lease expires; what else was pulled is the caller's.
+                // Without a reply its lease expires; the other pulled jobs belong to the caller.
                 if readable.is_empty() {
                     settled?;
                 }
             }
             pulled.leases = readable;
-            if !pulled.leases.is_empty() || given == 0 {
+            if !pulled.leases.is_empty() || count == 0 {
                 return Ok(pulled);
             }
             wait = end.saturating_duration_since(Instant::now());
         }
     }
 
-    fn pull_of(&self, wish: &Wish<'_>, wait: Duration) -> Result<PullOptions, PullOptionsError> {
-        let pull = PullOptions::new(wish.consumer, wish.jobs, wish.lease, wait)?;
-        let mut pull = pull.with_poll(wish.poll);
-        pull.bytes_max = wish.bytes_max;
-        pull.min_age = wish.min_age;
+    fn pull_of(
+        &self,
+        options: &ConsumerPull<'_>,
+        wait: Duration,
+    ) -> Result<PullOptions, PullOptionsError> {
+        let pull = PullOptions::new(options.consumer, options.jobs, options.lease, wait)?;
+        let mut pull = pull.with_poll(options.poll);
+        pull.bytes_max = options.bytes_max;
+        pull.min_age = options.min_age;
         pull.max_crashes = self.topic.max_crashes;
         pull.crashed_info = buried_info(self.topic, FailureClass::Crashed);
         pull.expired_info = buried_info(self.topic, FailureClass::Expired);
@@ -176,7 +182,7 @@ impl Consumer<'_> {
 
     async fn settle_unread(&self, lease: Lease) -> Result<(), QueueError> {
         let Err(reason) = &lease.options else { return Ok(()) };
-        let reason = format!("the job's options cannot be read: {reason}");
+        let reason = format!("the job's options are invalid: {reason}");
         let failure = Failure { class: FailureClass::BadOptions, reason, retry_after: None };
         let verdict = self
             .attempt(None, lease.failures)
@@ -184,74 +190,76 @@ impl Consumer<'_> {
         self.queue.settle_one(self.name, &lease.id, &lease.token, verdict).await.map(drop)
     }
 
-    /// Ends the lease of a job by what its consumer says, under the topic's rules and the job's own
-    /// options. A stale token changes nothing.
+    /// Settles a job by a consumer's verdict, under the topic's settings and the job's own options.
+    /// A stale token changes nothing.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused. Where it gave none, the job may be settled
-    /// all the same: repeating it then answers [`Answer::Lost`].
+    /// [`QueueError`] if Redis did not reply or refused. Without a reply the job may have been
+    /// settled; repeating the call then returns [`SettleResponse::Lost`].
     pub async fn settle(
         &self,
         id: &JobId,
         token: &Token,
-        said: Said,
-    ) -> Result<Answer, QueueError> {
+        verdict: ConsumerVerdict,
+    ) -> Result<SettleResponse, QueueError> {
         let held = self.queue.leased_job(self.name, id).await?;
         let Some(held) = held.filter(|held| held.token == *token) else {
             return self.lost(id).await;
         };
-        let verdict = self.verdict(&held, said);
+        let verdict = self.verdict(&held, verdict);
         match self.queue.settle_one(self.name, id, token, verdict).await? {
             Settled::Lost => self.lost(id).await,
-            settled => Ok(Answer::Settled(settled)),
+            settled => Ok(SettleResponse::Settled(settled)),
         }
     }
 
-    /// Why this makes no sense here; to be asked before it is settled.
+    /// Checks a verdict. Call it before [`settle`](Self::settle).
     ///
     /// # Errors
-    /// [`Refusal`], if so.
-    pub fn check(&self, said: &Said) -> Result<(), Refusal> {
-        match said {
-            Said::Ack { result: Some(_) } if self.topic.done_retention.is_zero() => {
-                Err(Refusal::ResultNotKept)
+    /// [`InvalidVerdict`] if the topic does not accept the verdict.
+    pub fn check(&self, verdict: &ConsumerVerdict) -> Result<(), InvalidVerdict> {
+        match verdict {
+            ConsumerVerdict::Ack { result: Some(_) } if self.topic.done_retention.is_zero() => {
+                Err(InvalidVerdict::ResultNotKept)
             }
-            Said::Ack { result: Some(result) } if result.len() > RESULT_MAX => {
-                Err(Refusal::ResultTooLong(result.len()))
+            ConsumerVerdict::Ack { result: Some(result) } if result.len() > RESULT_MAX => {
+                Err(InvalidVerdict::ResultTooLong(result.len()))
             }
             _ => Ok(()),
         }
     }
 
-    fn verdict(&self, held: &LeasedJob, said: Said) -> Verdict {
+    fn verdict(&self, held: &LeasedJob, verdict: ConsumerVerdict) -> Verdict {
         let failed =
             |class, reason, retry_after| Outcome::Failed(Failure { class, reason, retry_after });
-        let (outcome, result) = match said {
-            Said::Release { delay } => return Verdict::Release { delay },
-            Said::Ack { result } => (Outcome::Acked, result),
-            Said::Nack { delay, reason } => (failed(FailureClass::Nack, reason, delay), None),
-            Said::Drop { reason } => (failed(FailureClass::Drop, reason, None), None),
+        let (outcome, result) = match verdict {
+            ConsumerVerdict::Release { delay } => return Verdict::Release { delay },
+            ConsumerVerdict::Ack { result } => (Outcome::Acked, result),
+            ConsumerVerdict::Nack { delay, reason } => {
+                (failed(FailureClass::Nack, reason, delay), None)
+            }
+            ConsumerVerdict::Drop { reason } => (failed(FailureClass::Drop, reason, None), None),
         };
         let remains = AttemptOutput { result, ..AttemptOutput::default() };
         self.attempt(held.options.as_ref().ok(), held.failures).verdict(&outcome, remains)
     }
 
-    /// The attempt of a consumer: by no module, and how long it took nobody knows.
+    /// The attempt of a consumer; it has no module, and its duration is unknown.
     fn attempt<'o>(&'o self, options: Option<&'o Options>, failures: u32) -> Attempt<'o> {
         let number = failures.saturating_add(1);
         Attempt { topic: self.topic, options, number, digest: None, wall: Duration::ZERO }
     }
 
-    async fn lost(&self, id: &JobId) -> Result<Answer, QueueError> {
-        Ok(Answer::Lost(self.queue.get(self.name, id).await?.map(Box::new)))
+    async fn lost(&self, id: &JobId) -> Result<SettleResponse, QueueError> {
+        Ok(SettleResponse::Lost(self.queue.get(self.name, id).await?.map(Box::new)))
     }
 
-    /// Extends a lease by 1 ms to one day. Answers the new token, or what is known of the job if the
-    /// lease is not the caller's any more.
+    /// Extends a lease by 1 ms to one day. Returns the new token, or the job as far as it is known
+    /// if the caller no longer has the lease.
     ///
     /// # Errors
-    /// [`PullFailure`] if Redis gave no answer or refused, or the consumer's name is none; repeating it
-    /// is harmless.
+    /// [`PullFailure`] if Redis did not reply or refused, or the consumer's name is invalid.
+    /// Repeating the call is safe.
     pub async fn extend(
         &self,
         consumer: &str,
@@ -267,13 +275,13 @@ impl Consumer<'_> {
     }
 }
 
-/// Why nothing was pulled, or extended.
+/// Why a pull or an extension failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PullFailure {
-    /// The wish is out of range.
+    /// An option is out of range.
     #[error(transparent)]
-    Wish(#[from] PullOptionsError),
-    /// Redis gave no answer, or refused.
+    Options(#[from] PullOptionsError),
+    /// Redis did not reply, or refused.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

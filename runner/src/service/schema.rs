@@ -1,4 +1,4 @@
-//! Schemas of what other crates define: names, ids, a job's options, and a job as it is shown.
+//! OpenAPI schemas of types from other crates: names, ids, the options of a job, and a job in full.
 
 use utoipa::openapi::schema::{
     AdditionalProperties, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType,
@@ -9,15 +9,15 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// A topic's name.
 pub(crate) struct TopicText;
-/// A job's id, as it may be pushed.
+/// A job id that may be pushed.
 pub(crate) struct IdText;
 /// A duration, such as `1h30m`.
 pub(crate) struct DurationText;
 /// `reject`, `keep` or `replace`.
 pub(crate) struct IfExistsWord;
-/// What a job sets over its topic.
+/// Settings of a job that override those of its topic.
 pub(crate) struct JobOptions;
-/// A job, and all that is known of it.
+/// A job in full.
 pub(crate) struct ShownJob;
 
 fn text() -> ObjectBuilder {
@@ -88,25 +88,30 @@ schemas! {
 
 fn options() -> ObjectBuilder {
     let backoff = any().description(Some(
-        "the waits between attempts in ms: a list, or { base_ms, factor, max_ms, jitter }",
+        "delays between attempts in ms: a list, or { base_ms, factor, max_ms, jitter }",
     ));
     let headers = object()
-        .description(Some("handed to the handler; names of a-z 0-9 . _ -"))
+        .description(Some("passed to the handler; names consist of a-z 0-9 . _ -"))
         .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(text().build().into()))));
     let key = text()
-        .description(Some("jobs of one key run one after the other, where the topic says so"))
+        .description(Some(
+            "limits how many jobs of one key run at a time, if the topic sets per_key_concurrency",
+        ))
         .min_length(Some(1))
         .max_length(Some(256));
     object()
-        .description(Some("What a job sets over its topic."))
-        .property("ttr_ms", whole().minimum(Some(1)).description(Some("wall clock of one attempt")))
+        .description(Some("Settings of a job that override those of its topic."))
+        .property(
+            "ttr_ms",
+            whole().minimum(Some(1)).description(Some("wall clock limit of one attempt")),
+        )
         .property("max_attempts", whole().minimum(Some(1)))
         .property("backoff", backoff)
         .property("max_snoozes", whole())
         .property("max_crashes", whole().minimum(Some(1)))
         .property(
             "ttl_ms",
-            whole().description(Some("how long after its due time it may start; 0 is for ever")),
+            whole().description(Some("how long after its due time it may start; 0 is unlimited")),
         )
         .property("priority", words(&["high", "normal", "low"]))
         .property("key", key)
@@ -130,13 +135,13 @@ fn shown_job() -> ObjectBuilder {
         .property("result", text())
         .property("result_base64", text());
     object()
-        .description(Some("A job, and all that is known of it; times are unix ms."))
+        .description(Some("A job in full; times are unix ms."))
         .property("topic", text())
         .property("id", text())
         .property("state", words(&states))
         .property("due_at_ms", whole())
-        .property("payload", text().description(Some("where it is text")))
-        .property("payload_base64", text().description(Some("where it is no text")))
+        .property("payload", text().description(Some("if it is text")))
+        .property("payload_base64", text().description(Some("if it is not text")))
         .property("options", Ref::from_schema_name("JobOptions"))
         .property("options_error", text())
         .property("failures", whole())

@@ -1,4 +1,4 @@
-//! Reading single values that people write, on the command line or over HTTP. A refusal says what the value must be.
+//! Parsers of single values from the command line or HTTP. An error says what the value must be.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use bytesize::ByteSize;
 use duebox_job::{Backoff, FailureClass, JobId, Options, Priority, TopicName, parse_duration};
 use duebox_queue::Cursor;
 
-/// Why something that a person wrote makes no sense, and what to do about it.
+/// Why a value is invalid, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadValue {
-    /// What is wrong with what.
+    /// What is wrong, and with which value.
     pub(crate) message: String,
     /// The remedy.
     pub(crate) hint: String,
@@ -29,7 +29,7 @@ pub(crate) fn id(text: &str) -> Result<JobId, String> {
     JobId::new(text).map_err(|error| error.to_string())
 }
 
-/// An id of a job that exists: a plain producer may have chosen any bytes.
+/// The id of an existing job: a producer with plain commands may have chosen any bytes.
 pub(crate) fn any_id(text: &str) -> Result<JobId, String> {
     if text.is_empty() {
         return Err("a job id must not be empty".to_owned());
@@ -40,26 +40,26 @@ pub(crate) fn any_id(text: &str) -> Result<JobId, String> {
 pub(crate) fn ttr(text: &str) -> Result<Duration, String> {
     let ttr = parse_duration(text).map_err(|error| error.to_string())?;
     let range = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
-    if range.contains(&ttr) { Ok(ttr) } else { Err("a ttr is from 1ms to 24h".to_owned()) }
+    if range.contains(&ttr) { Ok(ttr) } else { Err("a ttr must be from 1ms to 24h".to_owned()) }
 }
 
 pub(crate) fn memory(text: &str) -> Result<usize, String> {
     let form = "write a number with a unit (KiB, MiB, GiB), such as 64MiB";
-    let ByteSize(bytes) = text.parse().map_err(|_| format!("{text:?} is no size; {form}"))?;
+    let ByteSize(bytes) = text.parse().map_err(|_| format!("{text:?} is not a size; {form}"))?;
     usize::try_from(bytes)
         .ok()
         .filter(|bytes| (64 << 10..=4 << 30).contains(bytes))
-        .ok_or_else(|| "a handler's memory is from 64KiB to 4GiB".to_owned())
+        .ok_or_else(|| "a handler's memory must be from 64KiB to 4GiB".to_owned())
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is no pair; write NAME=VALUE")),
+        _ => Err(format!("{text:?} is not a pair; write NAME=VALUE")),
     }
 }
 
-/// One wait, or a list of them.
+/// One delay, or a comma-separated list.
 pub(crate) fn backoff(text: &str) -> Result<Backoff, String> {
     let waits = text.split(',').map(parse_duration).collect::<Result<_, _>>();
     let waits = waits.map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ pub(crate) fn backoff(text: &str) -> Result<Backoff, String> {
 
 pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     let found = Priority::ALL.into_iter().find(|priority| priority.name() == text);
-    found.ok_or_else(|| format!("{text:?} is no priority; choose high, normal or low"))
+    found.ok_or_else(|| format!("{text:?} is not a priority; choose high, normal or low"))
 }
 
 pub(crate) fn key(text: &str) -> Result<String, String> {
@@ -80,7 +80,7 @@ pub(crate) fn class(text: &str) -> Result<FailureClass, String> {
     let found = FailureClass::ALL.into_iter().find(|class| class.name() == text);
     found.ok_or_else(|| {
         let names: Vec<_> = FailureClass::ALL.iter().map(|class| class.name()).collect();
-        format!("there is no class {text:?}; choose one of {}", names.join(", "))
+        format!("{text:?} is not a failure class; choose one of {}", names.join(", "))
     })
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_part_of_the_range() {
+    fn ranges_include_their_bounds() {
         assert_eq!(memory("64KiB"), Ok(64 << 10));
         assert_eq!(memory("4GiB"), Ok(4 << 30));
         assert!(memory("65535B").is_err() && memory("5GiB").is_err() && memory("x").is_err());
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_split_at_its_first_sign() {
+    fn a_pair_is_split_at_the_first_equals_sign() {
         assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
         assert!(pair("=b").is_err() && pair("a").is_err());
     }
 
     #[test]
-    fn a_backoff_is_one_wait_or_a_list() {
+    fn a_backoff_is_one_delay_or_a_list() {
         let minutes = |many: &[u64]| {
             Backoff::Schedule(many.iter().map(|m| Duration::from_secs(60 * m)).collect())
         };
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_exist_are_refused_with_those_that_do() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         assert_eq!(class("trap"), Ok(FailureClass::Trap));
         assert!(class("sneeze").unwrap_err().contains("bad_verdict"));
         assert_eq!(priority("low"), Ok(Priority::Low));

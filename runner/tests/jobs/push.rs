@@ -1,13 +1,13 @@
-//! Pushing with options, and pushing many jobs, each with its own outcome.
+//! Pushing with options, and pushing many jobs with a result for each.
 
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, say};
+use crate::fixture::{Fixture, run};
 
 #[test]
 fn every_option_of_a_push_is_stored_with_the_job() {
-    let ground = Ground::new();
-    ground.ok(&[
+    let fixture = Fixture::new();
+    fixture.ok(&[
         "push",
         "slow",
         "--id",
@@ -38,18 +38,18 @@ fn every_option_of_a_push_is_stored_with_the_job() {
         "max_crashes": 2, "ttl_ms": 3_600_000, "priority": "low", "key": "user 7",
         "headers": {"traceparent": "00-ab=", "x": ""},
     });
-    let job: Value = serde_json::from_str(&ground.ok(&["get", "slow", "a", "--json"])).unwrap();
+    let job: Value = serde_json::from_str(&fixture.ok(&["get", "slow", "a", "--json"])).unwrap();
     assert_eq!(job["options"], expected);
     assert_eq!((&job["priority"], &job["key"]), (&"low".into(), &"user 7".into()));
-    let text = ground.ok(&["get", "slow", "a"]);
+    let text = fixture.ok(&["get", "slow", "a"]);
     assert!(text.starts_with("id       a\ntopic    slow\nstate    pending\ndue      2"), "{text}");
     assert!(text.contains("(in 5"), "59 minutes and something: {text}");
 }
 
 #[test]
-fn jobs_that_differ_are_pushed_each_with_an_outcome() {
-    let ground = Ground::new();
-    ground.ok(&["push", "slow", "--id", "taken"]);
+fn different_jobs_are_pushed_with_a_result_each() {
+    let fixture = Fixture::new();
+    fixture.ok(&["push", "slow", "--id", "taken"]);
     let lines = [
         r#"{"id":"now","in":"0s","payload":{"order": 42},"options":{"max_attempts":2}}"#,
         r#"{"id":"at","at":"2030-01-01T00:00:00Z","payload":"a text"}"#,
@@ -69,12 +69,12 @@ fn jobs_that_differ_are_pushed_each_with_an_outcome() {
         &format!(r#"{{"id":"long","payload":"{}"}}"#, "x".repeat(1_025)),
         r#"{"id":"last","options":{"key":"k","headers":{"a":"b"}}}"#,
     ];
-    std::fs::write(ground.folder.path().join("jobs.ndjson"), lines.join("\n")).unwrap();
-    let said = ground.say(&["push", "slow", "--jobs", "jobs.ndjson", "--json"]);
-    assert_eq!((said.code, said.err.as_str()), (1, ""));
-    let outcomes = said.json_lines();
+    std::fs::write(fixture.folder.path().join("jobs.ndjson"), lines.join("\n")).unwrap();
+    let output = fixture.run(&["push", "slow", "--jobs", "jobs.ndjson", "--json"]);
+    assert_eq!((output.code, output.err.as_str()), (1, ""));
+    let results = output.json_lines();
     let words: Vec<&str> =
-        outcomes.iter().map(|outcome| outcome["result"].as_str().unwrap()).collect();
+        results.iter().map(|result| result["result"].as_str().unwrap()).collect();
     let expected =
         "pushed pushed pushed exists pushed pushed exists bad bad bad bad bad bad bad bad pushed";
     assert_eq!(words.join(" "), expected);
@@ -88,12 +88,12 @@ fn jobs_that_differ_are_pushed_each_with_an_outcome() {
         (13, "unknown field `prio`"),
         (14, "longer than 1.0 KiB"),
     ] {
-        assert!(outcomes[n]["error"].as_str().unwrap().contains(word), "{}", outcomes[n]);
+        assert!(results[n]["error"].as_str().unwrap().contains(word), "{}", results[n]);
     }
-    assert_eq!((&outcomes[0]["line"], &outcomes[0]["id"]), (&1.into(), &"now".into()));
+    assert_eq!((&results[0]["line"], &results[0]["id"]), (&1.into(), &"now".into()));
 
     let get = |id: &str| -> Value {
-        serde_json::from_str(&ground.ok(&["get", "slow", id, "--json"])).unwrap()
+        serde_json::from_str(&fixture.ok(&["get", "slow", id, "--json"])).unwrap()
     };
     assert_eq!(
         (&get("now")["state"], &get("now")["payload"]),
@@ -102,43 +102,48 @@ fn jobs_that_differ_are_pushed_each_with_an_outcome() {
     assert_eq!(get("at")["due_at_ms"], 1_893_456_000_000u64);
     assert_eq!(get("ms")["payload_base64"], "/wA=");
     assert_eq!(get("last")["options"], json!({"key": "k", "headers": {"a": "b"}}));
+}
 
-    let text = say(
-        ground.folder.path(),
+#[test]
+fn the_results_of_different_jobs_are_printed_as_text() {
+    let fixture = Fixture::new();
+    fixture.ok(&["push", "slow", "--id", "now"]);
+    let text = run(
+        fixture.folder.path(),
         &["push", "slow", "--jobs", "-"],
         b"{\"id\":\"now\"}\n{\"id\":\"x\"}",
     );
     assert_eq!(text.code, 1);
-    assert_eq!(text.out, "exists now (line 1): a job with that id is alive\npushed x\n");
+    assert_eq!(text.out, "exists now (line 1): a live job has that id\npushed x\n");
     assert!(text.err.contains("1 of 2 jobs were not pushed"), "{}", text.err);
-    let bad = say(ground.folder.path(), &["push", "slow", "--jobs", "-"], b"nonsense\n");
-    assert_eq!((bad.code, bad.out.as_str()), (2, "bad (line 1): a job is a JSON object\n"));
-    let none = say(ground.folder.path(), &["push", "slow", "--jobs", "-"], b"\n");
+    let bad = run(fixture.folder.path(), &["push", "slow", "--jobs", "-"], b"nonsense\n");
+    assert_eq!((bad.code, bad.out.as_str()), (2, "bad (line 1): a job must be a JSON object\n"));
+    let none = run(fixture.folder.path(), &["push", "slow", "--jobs", "-"], b"\n");
     assert_eq!((none.code, none.out.as_str()), (0, ""));
 }
 
 #[test]
-fn thousands_of_jobs_that_differ_keep_their_order_of_outcomes() {
-    let ground = Ground::new();
+fn the_results_of_thousands_of_jobs_keep_their_order() {
+    let fixture = Fixture::new();
     let lines: String =
         (0..2_500).map(|n| format!("{{\"id\":\"j{n}\",\"in\":\"{n}s\"}}\n")).collect();
-    let said =
-        say(ground.folder.path(), &["push", "slow", "--jobs", "-", "--json"], lines.as_bytes());
-    assert_eq!(said.code, 0, "{}", said.err);
-    for (n, outcome) in said.json_lines().iter().enumerate() {
+    let output =
+        run(fixture.folder.path(), &["push", "slow", "--jobs", "-", "--json"], lines.as_bytes());
+    assert_eq!(output.code, 0, "{}", output.err);
+    for (n, result) in output.json_lines().iter().enumerate() {
         let expected = json!({"line": n + 1, "id": format!("j{n}"), "result": "pushed"});
-        assert_eq!(*outcome, expected);
+        assert_eq!(*result, expected);
     }
-    assert_eq!(ground.redis.cli(&["HLEN", "duebox:{slow}:jobs"]).trim(), "2500");
+    assert_eq!(fixture.redis.cli(&["HLEN", "duebox:{slow}:jobs"]).trim(), "2500");
 }
 
 #[test]
-fn lines_that_are_refused_are_named() {
-    let ground = Ground::new();
-    ground.ok(&["push", "slow", "--id", "run-2"]);
+fn refused_lines_are_named() {
+    let fixture = Fixture::new();
+    fixture.ok(&["push", "slow", "--id", "run-2"]);
     let push = |args: &[&str]| {
         let args = [&["push", "slow", "-", "--lines", "--id", "run"], args].concat();
-        say(ground.folder.path(), &args, b"a\nb\nc\n")
+        run(fixture.folder.path(), &args, b"a\nb\nc\n")
     };
     let text = push(&[]);
     assert_eq!(text.code, 1);
@@ -149,19 +154,19 @@ fn lines_that_are_refused_are_named() {
 }
 
 #[test]
-fn a_full_topic_and_a_held_id_refuse_by_name() {
-    let ground = Ground::new();
-    // The first push to a topic writes the manifest's rules.
-    ground.ok(&["push", "slow", "--id", "a"]);
-    ground.redis.cli(&["HSET", "duebox:{slow}:meta", "max_pending", "1"]);
-    let full = ground.refused(&["push", "slow", "--id", "b"]);
+fn a_full_topic_and_a_held_id_are_named() {
+    let fixture = Fixture::new();
+    // The first push to a topic writes the limits of the manifest.
+    fixture.ok(&["push", "slow", "--id", "a"]);
+    fixture.redis.cli(&["HSET", "duebox:{slow}:meta", "max_pending", "1"]);
+    let full = fixture.refused(&["push", "slow", "--id", "b"]);
     assert!(
         full.contains("full: b was not pushed to slow") && full.contains("max_pending"),
         "{full}"
     );
-    ground.redis.cli(&["HDEL", "duebox:{slow}:meta", "max_pending"]);
-    ground.redis.cli(&["ZADD", "duebox:{slow}:unique", "9999999999999", "c"]);
-    let held = ground.refused(&["push", "slow", "--id", "c"]);
+    fixture.redis.cli(&["HDEL", "duebox:{slow}:meta", "max_pending"]);
+    fixture.redis.cli(&["ZADD", "duebox:{slow}:unique", "9999999999999", "c"]);
+    let held = fixture.refused(&["push", "slow", "--id", "c"]);
     assert!(held.contains("held: c was not pushed") && held.contains("unique_for"), "{held}");
-    assert!(ground.ok(&["get", "slow", "c"]).contains("state  held\nheld   until 2286-11-20"));
+    assert!(fixture.ok(&["get", "slow", "c"]).contains("state  held\nheld   until 2286-11-20"));
 }

@@ -1,9 +1,9 @@
-//! What makes no sense is refused by name, with a hint, before anything is done.
+//! Bad input is refused with a hint before anything is done.
 
-use crate::ground::{Ground, NOWHERE, folder, say};
+use crate::fixture::{Fixture, NOWHERE, folder, run};
 
 #[test]
-fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
+fn bad_input_is_refused_with_a_hint_before_anything_is_done() {
     let folder = folder(NOWHERE);
     for (args, word) in [
         (&["push", "slow", "--ttl", "soon"][..], "\"soon\" is not a duration"),
@@ -23,8 +23,8 @@ fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
         (&["push", "slow", "--jobs", "none.ndjson"], "none.ndjson cannot be read"),
         (&["get", "slow"], "required"),
         (&["get", "slow", ""], "must not be empty"),
-        (&["dead"], "Look at dead jobs"),
-        (&["dead", "list", "slow", "--class", "sneeze"], "there is no class \"sneeze\""),
+        (&["dead"], "List, show, requeue or purge dead jobs"),
+        (&["dead", "list", "slow", "--class", "sneeze"], "\"sneeze\" is not a failure class"),
         (&["dead", "list", "slow", "--limit", "0"], "not in 1..=1000"),
         (&["dead", "list", "slow", "--limit", "1001"], "not in 1..=1000"),
         (&["dead", "list", "slow", "--after", "yesterday"], "is not a cursor"),
@@ -36,7 +36,7 @@ fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
         (&["dead", "purge", "slow"], "required"),
         (&["dead", "purge", "slow", "--all", "--older-than", "1s"], "cannot be used with"),
         (&["dead", "purge", "slow", "7", "--newer-than", "1s"], "ids and a filter"),
-        (&["done"], "Look at jobs that are done"),
+        (&["done"], "List done jobs"),
         (&["reschedule", "slow", "7"], "required"),
         (&["reschedule", "slow", "7", "--in", "1s", "--at", "soon"], "cannot be used with"),
         (&["reschedule", "slow", "7", "--at", "2020-01-01T00:00:00Z"], "in the past"),
@@ -44,17 +44,17 @@ fn bad_input_is_refused_by_name_with_a_hint_before_anything_is_done() {
         (&["run-now", "slow"], "required"),
         (&["pause"], "required"),
     ] {
-        let said = say(folder.path(), args, b"");
-        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
-        assert!(said.err.contains(word), "{args:?}: {}", said.err);
-        assert!(said.err.contains("hint: "), "{args:?}: {}", said.err);
-        assert_eq!(said.out, "", "{args:?}");
+        let output = run(folder.path(), args, b"");
+        assert_eq!(output.code, 2, "{args:?}: {}", output.err);
+        assert!(output.err.contains(word), "{args:?}: {}", output.err);
+        assert!(output.err.contains("hint: "), "{args:?}: {}", output.err);
+        assert_eq!(output.out, "", "{args:?}");
     }
 }
 
 #[test]
-fn a_topic_that_nobody_knows_is_refused_and_what_only_redis_knows_is_served() {
-    let ground = Ground::new();
+fn unknown_topics_are_refused_and_topics_of_redis_accepted() {
+    let fixture = Fixture::new();
     for args in [
         &["pause", "slwo"][..],
         &["dead", "list", "slwo"],
@@ -62,19 +62,19 @@ fn a_topic_that_nobody_knows_is_refused_and_what_only_redis_knows_is_served() {
         &["requeue", "slwo", "--all"],
         &["done", "list", "slwo"],
     ] {
-        let said = ground.say(args);
-        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
-        assert!(said.err.contains("did you mean slow?"), "{args:?}: {}", said.err);
+        let output = fixture.run(args);
+        assert_eq!(output.code, 2, "{args:?}: {}", output.err);
+        assert!(output.err.contains("did you mean slow?"), "{args:?}: {}", output.err);
     }
-    ground.redis.cli(&["SADD", "duebox:topics", "elsewhere"]);
-    assert_eq!(ground.ok(&["pause", "elsewhere"]), "paused elsewhere\n");
-    // A pattern's topic needs no edit, and no push before it.
-    assert_eq!(ground.ok(&["pause", "sms.eu"]), "paused sms.eu\n");
-    assert!(ground.ok(&["push", "sms.eu", "hi", "--id", "1"]).starts_with("pushed 1 to sms.eu"));
+    fixture.redis.cli(&["SADD", "duebox:topics", "elsewhere"]);
+    assert_eq!(fixture.ok(&["pause", "elsewhere"]), "paused elsewhere\n");
+    // A topic of a pattern needs no edit of the manifest, and no earlier push.
+    assert_eq!(fixture.ok(&["pause", "sms.eu"]), "paused sms.eu\n");
+    assert!(fixture.ok(&["push", "sms.eu", "hi", "--id", "1"]).starts_with("pushed 1 to sms.eu"));
 }
 
 #[test]
-fn help_goes_to_stdout_and_teaches() {
+fn help_goes_to_stdout_and_has_examples() {
     let folder = tempfile::tempdir().unwrap();
     for name in [
         &["get"][..],
@@ -88,8 +88,8 @@ fn help_goes_to_stdout_and_teaches() {
         &["dead", "purge"],
         &["done", "list"],
     ] {
-        let said = say(folder.path(), &[&["help"], name].concat(), b"");
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "{name:?}");
-        assert!(said.out.contains("Examples:\n  duebox "), "{name:?}");
+        let output = run(folder.path(), &[&["help"], name].concat(), b"");
+        assert_eq!((output.code, output.err.as_str()), (0, ""), "{name:?}");
+        assert!(output.out.contains("Examples:\n  duebox "), "{name:?}");
     }
 }

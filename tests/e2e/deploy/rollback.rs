@@ -178,7 +178,7 @@ fn an_operator_rolls_back_every_daemon() {
     }
     let output = rollback(&fixture, &[TOPIC]);
     assert!(output.status.success(), "again is no failure");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).matches("serves already").count(), 2);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).matches("already serves").count(), 2);
 
     push_many(&fixture, TOPIC, 20);
     let done = |daemon: &Daemon| daemon.count(|line| settled_as(line, "done"));

@@ -77,7 +77,7 @@ fn probes_name_what_fails_and_recover_with_it() {
     assert_eq!(get(apart, "/readyz?exclude=everything").status, 400);
     write(&fixture, &topic("more", "more.wasm", ""));
     eventually("the missing module is reported", || failing(apart) == ["modules"]);
-    assert!(get(apart, "/readyz").text().contains("no good module yet for more"));
+    assert!(get(apart, "/readyz").text().contains("no valid module for more"));
     fixture.write("more.wasm", Handler::logs("more").wasm());
     eventually("all is well again", || failing(apart).is_empty());
 }

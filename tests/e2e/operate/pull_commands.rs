@@ -182,7 +182,7 @@ fn a_lost_lease_is_reported_and_changes_nothing() {
     ] {
         let (code, out, err) = say(&fixture, words);
         assert_eq!((code, out.as_str()), (1, ""), "{words:?}");
-        assert!(err.contains("is lost: you has it until"), "{words:?}: {err}");
+        assert!(err.contains("is lost: you holds it until"), "{words:?}: {err}");
         assert!(err.contains("hint: extend leases"), "{words:?}: {err}");
         let (code, out, _) = say(&fixture, &[words, &["--json"]].concat());
         let answer: Value = serde_json::from_str(&out).unwrap();
@@ -216,8 +216,8 @@ fn invalid_commands_are_refused() {
         (&["pull", "mail", "--wait", "soon"], "soon"),
         (&["pull", "mail", "--lease", "0s"], "1ms to 24h"),
         (&["pull", "mail", "--lease", "25h"], "1ms to 24h"),
-        (&["pull", "mail", "--bytes", "0"], "1 byte or more"),
-        (&["pull", "mail", "--bytes", "much"], "no size"),
+        (&["pull", "mail", "--bytes", "0"], "at least 1 byte"),
+        (&["pull", "mail", "--bytes", "much"], "not a size"),
         (&["pull", "mail", "--consumer", "a b"], "not a consumer name"),
         (&["pull", "mail", "--consumer", ""], "not a consumer name"),
         (&["extend", "mail", "1", &mail, "0s"], "1ms to 24h"),
@@ -227,11 +227,11 @@ fn invalid_commands_are_refused() {
         (&["settle", "mail", "1", "-1", "ack"], "-1"),
         (&["settle", "mail", "1", "1e3", "ack"], "no token"),
         (&["settle", "mail", "1", &mail, "nck"], "nck"),
-        (&["settle", "mail", "1", &mail, "ack", "--in", "5s"], "--in says nothing about ack"),
-        (&["settle", "mail", "1", &mail, "ack", "--reason", "x"], "--reason says nothing"),
-        (&["settle", "mail", "1", &mail, "drop", "--in", "5s"], "--in says nothing about drop"),
-        (&["settle", "mail", "1", &mail, "nack", "--result", "x"], "--result says nothing"),
-        (&["settle", "mail", "1", &mail, "release", "--reason", "x"], "--reason says nothing"),
+        (&["settle", "mail", "1", &mail, "ack", "--in", "5s"], "--in does not apply to ack"),
+        (&["settle", "mail", "1", &mail, "ack", "--reason", "x"], "--reason does not apply"),
+        (&["settle", "mail", "1", &mail, "drop", "--in", "5s"], "--in does not apply to drop"),
+        (&["settle", "mail", "1", &mail, "nack", "--result", "x"], "--result does not apply"),
+        (&["settle", "mail", "1", &mail, "release", "--reason", "x"], "--reason does not apply"),
         (&["settle", "mail", "1", &mail, "ack", "--result", &large], "at most 65536"),
         (&["settle", "mail", "1", &mail, "ack", "--result", "@none"], "cannot be read"),
         (&["settle", "plain", "1", &plain, "ack", "--result", "x"], "keeps no done jobs"),

@@ -155,7 +155,7 @@ fn destructive_actions_ask_first_and_show_the_count() {
     browser.click("#no");
     browser.click("#dead [data-id='1']");
     browser.click("#forget");
-    browser.reads("dialog.ask", "The dead job 1 of mail goes");
+    browser.reads("dialog.ask", "The dead job 1 of mail will be deleted");
     browser.click("#yes");
     browser.reads("#states [data-state=dead] b", "2");
     browser.click("#live-jobs [data-id='later']");
@@ -194,7 +194,7 @@ fn a_session_is_closed_to_scripts_and_other_sites() {
     let browser = opened(at, "");
     browser.write("#token", "duebox_guess");
     browser.click("#login");
-    browser.reads("#wrong", "not known here");
+    browser.reads("#wrong", "The token is unknown");
     browser.resize(Window { is_dark: true, ..PHONE });
     browser.keep("login-phone-dark");
     browser.resize(DESK);

@@ -1,5 +1,5 @@
-//! What the handler of a topic may use, as `duebox check` tells it: of a secret its name and where it is
-//! kept, never what it is.
+//! The grants of a topic as `duebox check` prints them. Of a secret it prints the name and the
+//! source, never the value.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::manifest::Topic;
 
-/// The grants of a topic, as JSON has them.
+/// The grants of a topic; the JSON output.
 #[derive(Serialize)]
 pub(super) struct GrantLines {
-    /// None where a handler that imports it would be refused.
+    /// `None` if not granted: a handler that imports it is refused.
     push: Option<Vec<String>>,
-    /// None where a handler that imports it would be refused.
+    /// `None` if not granted: a handler that imports it is refused.
     http: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     http_private: Vec<String>,
@@ -23,13 +23,13 @@ pub(super) struct GrantLines {
     kv: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     dirs: BTreeMap<String, String>,
-    /// Names alone.
+    /// Names only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     env: Vec<String>,
-    /// Names alone.
+    /// Names only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     config: Vec<String>,
-    /// Where each is kept.
+    /// The source of each secret.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     secrets: BTreeMap<String, String>,
 }
@@ -61,7 +61,7 @@ impl GrantLines {
         }
     }
 
-    /// The grants as rows of a table: a key of the manifest, and what it gives.
+    /// The grants as table rows: a manifest key, and what it allows.
     pub(super) fn rows(&self, topic: &str) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         let mut row = |key: &str, what: String| {

@@ -1,5 +1,5 @@
-//! What the handler of an invoke may use: the grants of a topic's sandbox, as flags, alone or added to those
-//! that a topic of the manifest gives.
+//! The grants of a handler under `duebox invoke`: those of a sandbox, given as flags, alone or
+//! added to the grants of a topic.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,61 +14,63 @@ use crate::cli::value;
 use crate::manifest::{Environment, Flags, SecretSource, check_guest_path, check_host_path};
 use crate::manifest::{NETWORK_HINT, ORIGIN_HINT, parse_network};
 
-/// The grants of a topic's sandbox, as flags.
+/// The grants of a sandbox as flags.
 #[derive(Args)]
 pub(super) struct GrantArgs {
-    /// A config value for the handler; may be given again
+    /// A config value for the handler; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
     config: Vec<(String, String)>,
-    /// A secret for the handler, from a variable or a file; may be given again
+    /// A secret for the handler, from a variable or a file; may be repeated
     ///
-    /// The handler reads it as it reads config. It is not shown, unless the handler says it.
+    /// The handler reads it like config. It is not printed unless the handler prints it.
     #[arg(long = "secret", value_name = "NAME=env:VAR|file:PATH", allow_hyphen_values = true)]
     secrets: Vec<String>,
-    /// An environment variable for a WASI handler; may be given again
+    /// An environment variable for a WASI handler; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = value::pair)]
     env: Vec<(String, String)>,
-    /// A directory that a WASI handler may read, under its own path; may be given again
+    /// A directory that a WASI handler may read at GUEST; may be repeated
     #[arg(long = "dir", value_name = "GUEST=HOST", value_parser = directory)]
     dirs: Vec<(String, PathBuf)>,
-    /// A topic that the handler may push to, or a prefix of topics and a final *; may be given again
+    /// A topic that the handler may push to, or a prefix with a final *; may be repeated
     ///
-    /// Without it a handler that imports `push` is refused, as under a topic that does not grant it.
+    /// Without it, a handler that imports `push` is refused, as under a topic without the grant.
     #[arg(long = "allow-push", value_name = "TOPIC|PREFIX*", value_parser = push_pattern)]
     push: Vec<String>,
-    /// Where the handler may go by HTTP, such as https://api.example; may be given again
+    /// An origin that the handler may send HTTP requests to, such as https://api.example; may be
+    /// repeated
     ///
-    /// The calls are real. Without it a handler that imports `http_send` is refused.
+    /// The requests are real. Without it, a handler that imports `http_send` is refused.
     #[arg(long = "allow-http", value_name = "ORIGIN", value_parser = origin)]
     http: Vec<Origin>,
-    /// Addresses that --allow-http may reach although they are private; may be given again
+    /// Private addresses that --allow-http may reach; may be repeated
     ///
     /// An address or a range: 127.0.0.1, 10.0.0.0/8, fd00::/8.
     #[arg(long = "allow-private", value_name = "CIDR", value_parser = network)]
     private: Vec<IpNet>,
-    /// Let the handler keep values, in a store that is empty at the start and gone at the end
+    /// Give the handler a key-value store, empty at the start and discarded at the end
     #[arg(long = "allow-kv")]
     kv: bool,
 }
 
 impl GrantArgs {
-    /// Where the secrets are. What stands there may be a secret itself: it is not repeated.
+    /// The sources of the secrets. The argument may itself be a secret, so an error does not repeat
+    /// it.
     fn secrets(&self) -> Result<Vec<(String, SecretSource)>, Failure> {
         let read = |text: &String| {
             secret(text).ok_or_else(|| {
                 let hint = "write NAME=env:VAR or NAME=file:PATH";
-                Failure::bad_input("a --secret does not say where the secret is kept", hint)
+                Failure::bad_input("a --secret does not name the source of the secret", hint)
             })
         };
         self.secrets.iter().map(read).collect()
     }
 
-    /// What these flags grant, added to what a topic does, with the secrets read. A value of a flag stands
-    /// over the topic's of that name.
+    /// These grants added to those of a topic, with the secrets read. The value of a flag overrides
+    /// the topic's value of that name.
     ///
     /// # Errors
-    /// A [`Failure`] of bad input if a secret cannot be had, its name is that of a config value, or private
-    /// addresses are opened where no request is granted.
+    /// A [`Failure`] of bad input if a secret cannot be read, its name is also that of a config
+    /// value, or private addresses are allowed without any origin.
     pub(super) fn over(&self, topic: Grants) -> Result<Grants, Failure> {
         let mut config: BTreeMap<String, String> = self.config.iter().cloned().collect();
         let environment = Environment::of_process(Flags::default());
@@ -77,7 +79,7 @@ impl GrantArgs {
                 Failure::bad_input(format!("--secret {name}: {why}"), remedy)
             })?;
             if config.insert(name.clone(), secret).is_some() {
-                let message = format!("the name {name} is given twice, by --config or --secret");
+                let message = format!("the name {name} is given twice, with --config or --secret");
                 return Err(Failure::bad_input(message, "keep one of the two"));
             }
         }
@@ -102,7 +104,7 @@ impl GrantArgs {
             None if !self.http.is_empty() => HttpGrant::default(),
             None if self.private.is_empty() => return Ok(None),
             None => {
-                let message = "--allow-private opens addresses, but no request is granted";
+                let message = "--allow-private has no effect: no HTTP request is granted";
                 return Err(Failure::bad_input(message, "add --allow-http ORIGIN"));
             }
         };
@@ -112,7 +114,7 @@ impl GrantArgs {
     }
 }
 
-/// The entries of a table with those of flags over them.
+/// The entries of a table, overridden by those of the flags.
 fn merged<T>(
     mut table: BTreeMap<String, T>,
     flags: impl IntoIterator<Item = (String, T)>,
@@ -121,7 +123,7 @@ fn merged<T>(
     table
 }
 
-/// What a topic's sandbox can grant under `push`: a topic, or a prefix of topics and a final `*`.
+/// A value of `push` in a sandbox: a topic, or a prefix with a final `*`.
 fn push_pattern(text: &str) -> Result<String, String> {
     let prefix = text.strip_suffix('*').filter(|prefix| !prefix.is_empty());
     if text != "*" {
@@ -157,7 +159,7 @@ fn secret(text: &str) -> Option<(String, SecretSource)> {
     Some((name.to_owned(), source))
 }
 
-/// The flags that give a module the grants it lacks.
+/// The flags that grant what a module lacks.
 pub(super) fn flags_for(missing: &MissingCapabilities) -> String {
     let flag = |capability: &Capability| match capability {
         Capability::Push => "--allow-push TOPIC",
@@ -166,7 +168,7 @@ pub(super) fn flags_for(missing: &MissingCapabilities) -> String {
     };
     let flags: Vec<&str> = missing.capabilities().iter().map(flag).collect();
     format!(
-        "grant it with {}, or with --manifest FILE --topic TOPIC as that topic does; or build the handler without it",
+        "grant it with {}, or use the grants of a topic with --manifest FILE --topic TOPIC; or build the handler without it",
         flags.join(" ")
     )
 }

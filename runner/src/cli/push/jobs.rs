@@ -1,6 +1,6 @@
-//! `duebox push --jobs`: jobs that differ, a JSON object a line, in batches that are bounded in number
-//! and size. Every line has an outcome of its own, said in the order of the lines; one that is
-//! refused, or is no job, keeps no other back.
+//! `duebox push --jobs`: different jobs, one JSON object per line, in batches that are bounded in
+//! number and size. Each line has its own result, printed in the order of the lines. A line that is
+//! refused or invalid does not affect the others.
 
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
@@ -15,27 +15,27 @@ use crate::cli::support::failure::{BAD_INPUT, FAILED, Failure};
 use crate::cli::support::payload::Source;
 use crate::cli::support::{output, target};
 use crate::manifest::Manifest;
-use crate::service::written_job::{Frame, WrittenJob};
+use crate::service::written_job::{TopicDefaults, WrittenJob};
 
-/// Payload bytes a batch holds before it is sent.
+/// Payload bytes after which a batch is sent.
 const BATCH_BYTES: usize = 8 << 20;
-/// What a line may have beside its payload: options with all their headers, the id, the names.
+/// Maximum bytes of a line besides its payload: options with all headers, the id, the field names.
 const LINE_OVERHEAD: usize = 128 << 10;
-/// JSON may take six characters for a byte.
+/// JSON may take six characters for one byte.
 const ESCAPED: usize = 6;
 
 /// What to push.
-pub(crate) struct Jobs<'a> {
-    /// A file, or `-` for stdin.
+pub(crate) struct JobsInput<'a> {
+    /// The path of a file, or `-` for stdin.
     pub(crate) file: &'a str,
     pub(crate) topic_delay: Duration,
     pub(crate) template: Template,
     pub(crate) topic: &'a TopicName,
 }
 
-/// What became of a line, as JSON has it.
+/// The result of a line; the JSON output.
 #[derive(Serialize)]
-struct Outcome {
+struct LineResult {
     line: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -44,75 +44,79 @@ struct Outcome {
     error: Option<String>,
 }
 
-/// Lines that are pushed together: each a job, or why it is none.
+/// Lines that are pushed together: each is a job, or the reason why it is invalid.
 #[derive(Default)]
 struct Batch {
     lines: Vec<Result<NewJob, String>>,
     bytes: usize,
 }
 
-/// What became of all lines.
+/// The results of all lines, counted.
 #[derive(Default)]
-struct Tally {
+struct JobCounts {
     lines: u64,
     /// Refused by the queue.
     refused: u64,
-    /// No jobs.
+    /// Lines that are not a job.
     bad: u64,
 }
 
-pub(crate) fn push(manifest: &Manifest, jobs: &Jobs<'_>, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn push(
+    manifest: &Manifest,
+    jobs: &JobsInput<'_>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let source = match jobs.file {
         "-" => Source::Stdin,
         file => Source::File(file.into()),
     };
     let mut reader = source.open()?;
-    let tally = target::block_on(async {
+    let counts = target::block_on(async {
         let queue = target::connect_to_topic(manifest, jobs.topic).await?;
         push_all(&queue, jobs, reader.as_mut(), json).await.map_err(|error| match error {
-            Stopped::Unreadable(error) => source.unreadable(&error),
-            Stopped::Failed(failure) => failure,
+            PushError::Unreadable(error) => source.unreadable(&error),
+            PushError::Failed(failure) => failure,
         })
     })?;
-    let not_pushed = tally.refused + tally.bad;
-    let exit = if tally.bad == tally.lines { BAD_INPUT } else { FAILED };
+    let not_pushed = counts.refused + counts.bad;
+    let exit = if counts.bad == counts.lines { BAD_INPUT } else { FAILED };
     match not_pushed {
         0 => Ok(ExitCode::SUCCESS),
         _ if json => Ok(ExitCode::from(exit)),
         _ => Err(Failure::with_exit(
             exit,
-            format!("{not_pushed} of {} jobs were not pushed", tally.lines),
-            "the lines above say why; all others are pushed",
+            format!("{not_pushed} of {} jobs were not pushed", counts.lines),
+            "the lines above give the reasons; all others are pushed",
         )),
     }
 }
 
-/// Why the rest was not looked at.
-enum Stopped {
+/// Why the rest of the input was not processed.
+enum PushError {
     Unreadable(std::io::Error),
     Failed(Failure),
 }
 
 async fn push_all(
     queue: &Queue,
-    jobs: &Jobs<'_>,
+    jobs: &JobsInput<'_>,
     reader: &mut dyn BufRead,
     json: bool,
-) -> Result<Tally, Stopped> {
-    let mut tally = Tally::default();
+) -> Result<JobCounts, PushError> {
+    let mut counts = JobCounts::default();
     let mut batch = Batch::default();
     loop {
-        let line = read_line(reader, jobs.template.payload_max).map_err(Stopped::Unreadable)?;
+        let line = read_line(reader, jobs.template.payload_max).map_err(PushError::Unreadable)?;
         let is_last = line.is_none();
         if let Some(line) = line {
             batch.add(line.and_then(|line| job(jobs, &line)));
         }
         if batch.is_full() || (is_last && !batch.lines.is_empty()) {
             let full = std::mem::take(&mut batch);
-            full.push(queue, jobs, &mut tally, json).await.map_err(Stopped::Failed)?;
+            full.push(queue, jobs, &mut counts, json).await.map_err(PushError::Failed)?;
         }
         if is_last {
-            return Ok(tally);
+            return Ok(counts);
         }
     }
 }
@@ -127,42 +131,42 @@ impl Batch {
         self.lines.len() == BATCH_MAX || self.bytes >= BATCH_BYTES
     }
 
-    /// Pushes what are jobs, and says of each line what became of it.
+    /// Pushes the valid jobs, and prints the result of each line.
     async fn push(
         self,
         queue: &Queue,
-        jobs: &Jobs<'_>,
-        tally: &mut Tally,
+        jobs: &JobsInput<'_>,
+        counts: &mut JobCounts,
         json: bool,
     ) -> Result<(), Failure> {
         let sent: Vec<NewJob> = self.lines.iter().flatten().cloned().collect();
-        let last = tally.lines + self.lines.len() as u64;
+        let last = counts.lines + self.lines.len() as u64;
         let answers = queue.push(jobs.topic, &sent, jobs.template.if_exists).await;
         let answers =
-            answers.map_err(|error| Failure::from(error).in_lines(tally.lines + 1, last))?;
+            answers.map_err(|error| Failure::from(error).in_lines(counts.lines + 1, last))?;
         let mut answers = answers.into_iter();
-        let mut said = Vec::with_capacity(self.lines.len());
+        let mut output = Vec::with_capacity(self.lines.len());
         for line in self.lines {
-            tally.lines += 1;
+            counts.lines += 1;
             let (id, result, error) = match line {
                 Err(why) => {
-                    tally.bad += 1;
+                    counts.bad += 1;
                     (None, "bad", Some(why))
                 }
                 Ok(job) => {
                     let pushed = answers.next().ok_or_else(super::no_answer)?;
                     let why = refusal(pushed).map(|(why, _)| why.to_owned());
-                    tally.refused += u64::from(why.is_some());
+                    counts.refused += u64::from(why.is_some());
                     (Some(job.id.to_string()), pushed.word(), why)
                 }
             };
-            said.push(Outcome { line: tally.lines, id, result, error }.text(json)?);
+            output.push(LineResult { line: counts.lines, id, result, error }.text(json)?);
         }
-        output::print(&said.join("\n"))
+        output::print(&output.join("\n"))
     }
 }
 
-impl Outcome {
+impl LineResult {
     fn text(&self, json: bool) -> Result<String, Failure> {
         if json {
             return output::json(self);
@@ -174,15 +178,16 @@ impl Outcome {
     }
 }
 
-/// The job of a line, or why it is none.
-fn job(jobs: &Jobs<'_>, line: &[u8]) -> Result<NewJob, String> {
-    let frame = Frame { delay: jobs.topic_delay, payload_max: jobs.template.payload_max };
-    let job = WrittenJob::read(line).and_then(|written| written.job(frame, None));
-    job.map_err(|no_job| no_job.why)
+/// The job of a line, or the reason why it is invalid.
+fn job(jobs: &JobsInput<'_>, line: &[u8]) -> Result<NewJob, String> {
+    let defaults =
+        TopicDefaults { delay: jobs.topic_delay, payload_max: jobs.template.payload_max };
+    let job = WrittenJob::read(line).and_then(|written| written.job(defaults, None));
+    job.map_err(|invalid| invalid.why)
 }
 
-/// The next line that is not blank, without its line feed, or why it is too long; none at the end. No
-/// more of a line is kept than a job may take.
+/// The next line that is not blank, without its line feed, or an error if it is too long; `None` at
+/// the end. Keeps no more of a line than a job may have.
 fn read_line(
     reader: &mut dyn BufRead,
     payload_max: usize,
@@ -196,7 +201,7 @@ fn read_line(
         if line.last() != Some(&b'\n') && line.len() == max {
             skip_line(reader)?;
             return Ok(Some(
-                Err("the line is longer than any job of this topic can be".to_owned()),
+                Err("the line is longer than any job of this topic may be".to_owned()),
             ));
         }
         if !line.trim_ascii().is_empty() {
@@ -205,7 +210,7 @@ fn read_line(
     }
 }
 
-/// Reads to the end of a line and keeps nothing of it.
+/// Skips the rest of a line.
 fn skip_line(reader: &mut dyn BufRead) -> std::io::Result<()> {
     loop {
         let buffer = reader.fill_buf()?;
@@ -225,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_too_long_is_skipped_whole() {
+    fn a_line_that_is_too_long_is_skipped() {
         let long = format!("{{\"payload\":\"{}\"}}\n{{}}\n\n", "x".repeat(LINE_OVERHEAD + 100));
         let mut reader = long.as_bytes();
         assert!(read_line(&mut reader, 10).unwrap().unwrap().is_err());

@@ -1,7 +1,8 @@
 //! `duebox push --lines`: one job for each line, in batches that are bounded in number and size.
 //!
-//! A batch is decided as one; each line that it refuses is named. When a line is bad, the batches before it are stored
-//! already; the message says how many lines that were, so that the rest can be pushed.
+//! A batch is pushed as a whole; each refused line is named. When a line is invalid, the batches
+//! before it are already stored. The error states the number of stored lines, so that the rest can
+//! be pushed.
 
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
@@ -19,21 +20,21 @@ use crate::cli::support::payload::Source;
 use crate::cli::support::{output, target};
 use crate::manifest::Manifest;
 
-/// Payload bytes a batch holds before it is sent.
+/// Payload bytes after which a batch is sent.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// What to push.
-pub(crate) struct Lines<'a> {
+pub(crate) struct LinesInput<'a> {
     pub(crate) source: Source,
     pub(crate) template: Template,
     pub(crate) topic: &'a TopicName,
-    /// What ids begin with; made ones if absent.
+    /// Prefix of the ids; without it, ids are generated.
     pub(crate) ids: Option<JobId>,
 }
 
-/// How many lines came to what.
+/// The number of lines for each result.
 #[derive(Default, Serialize)]
-struct Tally {
+struct LineCounts {
     lines: u64,
     pushed: u64,
     exists: u64,
@@ -45,7 +46,7 @@ struct Tally {
     bad_due: u64,
 }
 
-impl Tally {
+impl LineCounts {
     fn add(&mut self, pushed: Pushed) {
         self.lines += 1;
         let count = match pushed {
@@ -66,15 +67,15 @@ impl Tally {
     }
 }
 
-/// The tally as JSON has it.
+/// The counts; the JSON output.
 #[derive(Serialize)]
 struct Summary<'a> {
     topic: &'a str,
     #[serde(flatten)]
-    tally: &'a Tally,
+    counts: &'a LineCounts,
 }
 
-/// A line that was refused, as JSON has it.
+/// A refused line; the JSON output.
 #[derive(Serialize)]
 struct Refused {
     line: u64,
@@ -91,32 +92,36 @@ impl Refused {
     }
 }
 
-pub(crate) fn push(manifest: &Manifest, lines: Lines<'_>, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn push(
+    manifest: &Manifest,
+    lines: LinesInput<'_>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let progress = progress_bar(lines.source.len());
-    let tally = target::block_on(async {
+    let counts = target::block_on(async {
         let queue = target::connect_to_topic(manifest, lines.topic).await?;
         push_all(&queue, &lines, &progress, json).await
     });
     progress.finish_and_clear();
-    let tally = tally?;
-    let refused = tally.refused();
+    let counts = counts?;
+    let refused = counts.refused();
     if json {
-        output::print_json(&Summary { topic: lines.topic.as_str(), tally: &tally })?;
+        output::print_json(&Summary { topic: lines.topic.as_str(), counts: &counts })?;
         return Ok(ExitCode::from(if refused == 0 { 0 } else { FAILED }));
     }
-    output::print(&describe(lines.topic, &tally, began.elapsed()))?;
+    output::print(&describe(lines.topic, &counts, began.elapsed()))?;
     if refused == 0 {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::failed(
-        format!("{refused} of {} lines were not pushed", tally.lines),
-        "exists: a job with that id is alive; held: one is done, and its id is not free yet; full: \
-         max_pending; bad_due: Redis refused the due time",
+        format!("{refused} of {} lines were not pushed", counts.lines),
+        "exists: a live job has that id; held: one is done, and its id is still reserved; full: \
+         max_pending jobs wait; bad_due: Redis refused the due time",
     ))
 }
 
-/// Drawn on a terminal only.
+/// A progress bar; shown only on a terminal.
 fn progress_bar(bytes: Option<u64>) -> ProgressBar {
     let (bar, template) = match bytes {
         Some(bytes) => {
@@ -132,17 +137,17 @@ fn progress_bar(bytes: Option<u64>) -> ProgressBar {
 
 async fn push_all(
     queue: &Queue,
-    lines: &Lines<'_>,
+    lines: &LinesInput<'_>,
     progress: &ProgressBar,
     json: bool,
-) -> Result<Tally, Failure> {
+) -> Result<LineCounts, Failure> {
     let mut reader = lines.source.open()?;
-    let mut tally = Tally::default();
+    let mut counts = LineCounts::default();
     let (mut batch, mut batch_bytes) = (Vec::with_capacity(BATCH_MAX), 0);
     let mut number: u64 = 0;
     loop {
         let line = read_line(reader.as_mut(), lines, number + 1);
-        let line = line.map_err(|failure| failure.after_lines(tally.lines))?;
+        let line = line.map_err(|failure| failure.after_lines(counts.lines))?;
         if let Some(payload) = &line {
             number += 1;
             batch_bytes += payload.len() + 1;
@@ -152,26 +157,26 @@ async fn push_all(
         if full || (line.is_none() && !batch.is_empty()) {
             let answers = queue.push(lines.topic, &batch, lines.template.if_exists).await;
             let answers =
-                answers.map_err(|error| Failure::from(error).in_lines(tally.lines + 1, number))?;
+                answers.map_err(|error| Failure::from(error).in_lines(counts.lines + 1, number))?;
             for (job, pushed) in batch.iter().zip(answers) {
-                tally.add(pushed);
+                counts.add(pushed);
                 if refusal(pushed).is_some() {
-                    let (line, id) = (tally.lines, job.id.to_string());
+                    let (line, id) = (counts.lines, job.id.to_string());
                     let refused = Refused { line, id, result: pushed.word() };
                     progress.suspend(|| refused.print(json))?;
                 }
             }
             progress.inc(batch_bytes as u64);
-            progress.set_message(tally.lines.to_string());
+            progress.set_message(counts.lines.to_string());
             (batch, batch_bytes) = (Vec::with_capacity(BATCH_MAX), 0);
         }
         if line.is_none() {
-            return Ok(tally);
+            return Ok(counts);
         }
     }
 }
 
-fn job(lines: &Lines<'_>, number: u64, payload: Bytes) -> Result<NewJob, Failure> {
+fn job(lines: &LinesInput<'_>, number: u64, payload: Bytes) -> Result<NewJob, Failure> {
     let id = match &lines.ids {
         None => JobId::generate(),
         Some(prefix) => JobId::new(format!("{prefix}-{number}"))
@@ -183,7 +188,7 @@ fn job(lines: &Lines<'_>, number: u64, payload: Bytes) -> Result<NewJob, Failure
 /// The next line without its line feed; `None` at the end. Reads no more than a payload may have.
 fn read_line(
     reader: &mut dyn BufRead,
-    lines: &Lines<'_>,
+    lines: &LinesInput<'_>,
     number: u64,
 ) -> Result<Option<Bytes>, Failure> {
     let max = lines.template.payload_max;
@@ -200,16 +205,16 @@ fn read_line(
     Ok(Some(Bytes::from(line)))
 }
 
-fn describe(topic: &TopicName, tally: &Tally, took: Duration) -> String {
-    let mut text = format!("pushed {} of {} lines to {topic}", tally.pushed, tally.lines);
+fn describe(topic: &TopicName, counts: &LineCounts, took: Duration) -> String {
+    let mut text = format!("pushed {} of {} lines to {topic}", counts.pushed, counts.lines);
     let others = [
-        ("exists", tally.exists),
-        ("kept", tally.kept),
-        ("replaced", tally.replaced),
-        ("successor", tally.successor),
-        ("held", tally.held),
-        ("full", tally.full),
-        ("bad_due", tally.bad_due),
+        ("exists", counts.exists),
+        ("kept", counts.kept),
+        ("replaced", counts.replaced),
+        ("successor", counts.successor),
+        ("held", counts.held),
+        ("full", counts.full),
+        ("bad_due", counts.bad_due),
     ];
     for (word, count) in others.iter().filter(|(_, count)| *count > 0) {
         text.push_str(&format!(", {word} {count}"));

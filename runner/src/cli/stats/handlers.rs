@@ -1,5 +1,5 @@
-//! The handlers' side of `duebox stats`: what running daemons say of the modules that serve a topic,
-//! put together. Times that they tell are by their own clocks.
+//! The handler part of `duebox stats`: the reports of running daemons on the modules of each topic,
+//! combined. Times in the reports are by the daemons' own clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,50 +9,52 @@ use duebox_job::{TopicName, format_duration};
 use duebox_queue::Queue;
 use serde::Serialize;
 
-use super::history::{self, Told};
+use super::history::{self, ReportedEvent};
 use crate::cli::support::failure::Failure;
 use crate::cli::support::output;
 use crate::deploy::history::Event;
 use crate::observe::module_stats::Sums;
 use crate::report::status::{BreakerStatus, Status, TopicStatus};
 
-/// Hex digits of a digest that people see, as in the log.
+/// Hex digits of a digest on the terminal, as in the log.
 const SHORT: usize = 12;
 
-/// What the handlers of a topic do, in all daemons that serve it.
+/// Statistics of a topic's handlers, over all daemons that serve it.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(in crate::cli) struct HandlerStats {
-    /// How many daemons serve it.
+    /// Number of daemons that serve it.
     pub(in crate::cli) runners: usize,
-    /// The modules that serve it now; more than one while daemons differ.
+    /// The modules that serve it now; several while daemons differ.
     pub(in crate::cli) digests: BTreeSet<String>,
-    /// The modules that run a part of its jobs, each with its part in percent.
+    /// The canary modules, each with its share of the jobs in percent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(in crate::cli) canaries: BTreeMap<String, f64>,
-    /// The modules that come back at a rollback.
+    /// The modules that a rollback restores.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(in crate::cli) before: BTreeSet<String>,
-    /// The modules that were rolled back, and are not taken until something else is asked for.
+    /// The modules that were rolled back and stay out of use until the file or the manifest
+    /// changes.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(in crate::cli) withdrawn: BTreeSet<String>,
-    /// How many of the daemons hold its jobs back.
+    /// Number of daemons whose breaker is open.
     pub(in crate::cli) breakers_open: usize,
-    /// All that they ran since they started.
+    /// Totals since the daemons started.
     pub(in crate::cli) total: Sums,
-    /// The same by module, as far as that is kept.
+    /// The same by module, for the modules that are still recorded.
     pub(in crate::cli) modules: BTreeMap<String, Sums>,
-    /// What became of its modules in each daemon, the oldest first.
-    history: Vec<Told>,
+    /// Module history of each daemon, the oldest event first.
+    history: Vec<ReportedEvent>,
 }
 
-/// Daemons whose addresses are told.
+/// Maximum number of API addresses in the output.
 const APIS_MAX: usize = 20;
 
-/// What running daemons say of themselves; of other versions, as far as it can be read.
+/// Reads the reports of the running daemons; reports of other versions as far as they can be
+/// parsed.
 pub(super) async fn look(queue: &Queue, wanted: &[TopicName]) -> Result<Vec<Status>, Failure> {
-    let told = queue.statuses().await?;
+    let reported = queue.statuses().await?;
     let read = |(_, text): &(String, String)| serde_json::from_str::<Status>(text).ok();
-    let mut runners: Vec<Status> = told.iter().filter_map(read).collect();
+    let mut runners: Vec<Status> = reported.iter().filter_map(read).collect();
     if !wanted.is_empty() {
         let is_wanted =
             |topic: &TopicStatus| wanted.iter().any(|name| name.as_str() == topic.topic);
@@ -61,31 +63,34 @@ pub(super) async fn look(queue: &Queue, wanted: &[TopicName]) -> Result<Vec<Stat
     Ok(runners)
 }
 
-/// What is said of each topic, put together.
+/// The reports combined by topic.
 pub(super) fn by_topic(runners: &[Status]) -> BTreeMap<&str, HandlerStats> {
     let mut topics: BTreeMap<&str, HandlerStats> = BTreeMap::new();
     for runner in runners {
-        for told in &runner.topics {
-            topics.entry(&told.topic).or_default().add(&runner.runner, told);
+        for reported in &runner.topics {
+            topics.entry(&reported.topic).or_default().add(&runner.runner, reported);
         }
     }
-    topics.values_mut().for_each(|stats| stats.history.sort_by_key(|told| told.event.at_ms));
+    topics
+        .values_mut()
+        .for_each(|stats| stats.history.sort_by_key(|reported| reported.event.at_ms));
     topics
 }
 
 impl HandlerStats {
-    fn add(&mut self, runner: &str, told: &TopicStatus) {
+    fn add(&mut self, runner: &str, reported: &TopicStatus) {
         self.runners += 1;
-        self.digests.extend(told.digest.clone());
-        let canary = told.canary.as_ref();
+        self.digests.extend(reported.digest.clone());
+        let canary = reported.canary.as_ref();
         self.canaries.extend(canary.map(|canary| (canary.digest.clone(), canary.percent)));
-        self.before.extend(told.before.clone());
-        self.withdrawn.extend(told.withdrawn.clone());
-        let told_by = |event: &Event| Told { runner: runner.to_owned(), event: event.clone() };
-        self.history.extend(told.history.iter().map(told_by));
-        self.breakers_open += usize::from(told.breaker.is_some());
-        self.total.merge(&told.total);
-        for module in &told.modules {
+        self.before.extend(reported.before.clone());
+        self.withdrawn.extend(reported.withdrawn.clone());
+        let reported_by =
+            |event: &Event| ReportedEvent { runner: runner.to_owned(), event: event.clone() };
+        self.history.extend(reported.history.iter().map(reported_by));
+        self.breakers_open += usize::from(reported.breaker.is_some());
+        self.total.merge(&reported.total);
+        for module in &reported.modules {
             self.modules.entry(module.digest.clone()).or_default().merge(&module.sums);
         }
     }
@@ -99,7 +104,7 @@ impl HandlerStats {
         cells(topic, module, &self.total)
     }
 
-    /// A row for each module: those that serve, and those that did.
+    /// One row for each module that serves or has served.
     fn rows(&self, topic: &str) -> Vec<Vec<String>> {
         let other = self.canaries.keys().chain(&self.before).chain(&self.withdrawn);
         let all: BTreeSet<&String> =
@@ -107,14 +112,14 @@ impl HandlerStats {
         let row = |digest: &String| {
             let sums = self.modules.get(digest).cloned().unwrap_or_default();
             let mut row = cells(topic, short(digest), &sums);
-            row.push(self.part(digest));
+            row.push(self.role(digest));
             row
         };
         all.into_iter().map(row).collect()
     }
 
-    /// What part a module has in it.
-    fn part(&self, digest: &str) -> String {
+    /// The role of a module.
+    fn role(&self, digest: &str) -> String {
         if self.digests.contains(digest) {
             return "serves".to_owned();
         }
@@ -127,16 +132,16 @@ impl HandlerStats {
     }
 }
 
-/// The handlers' side as text: a row a topic, or a row a module where topics were named; then what
-/// holds jobs back and which modules are in trouble, and where topics were named what became of all.
+/// The handler part as text: one row per topic, or per module if topics were named. Then open
+/// breakers, failed modules and refused manifests; if topics were named, also their module history.
 pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
     if runners.is_empty() {
-        return "no daemon runs; what handlers do is not known".to_owned();
+        return "no daemon runs; handler statistics are unavailable".to_owned();
     }
     let refused: Vec<String> = runners.iter().filter_map(refused).collect();
     let topics = by_topic(runners);
     if topics.is_empty() {
-        let none = format!("{}, none serves these by a handler", counted(runners.len()));
+        let none = format!("{}, none serves these topics with a handler", counted(runners.len()));
         return [vec![none], refused].concat().join("\n");
     }
     let header = ["topic", "module", "jobs", "failed", "wall", "max", "cpu", "memory", ""];
@@ -156,7 +161,7 @@ pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
         }
     }
     for (topic, stats) in &topics {
-        lines.extend(history::troubles(topic, &stats.history));
+        lines.extend(history::problems(topic, &stats.history));
     }
     lines.extend(refused);
     let api = |runner: &Status| Some(format!("{} serves HTTP on {}", runner.runner, runner.api?));
@@ -168,7 +173,7 @@ pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
     lines.join("\n")
 }
 
-/// A manifest that was refused, on a line of its own.
+/// A refused manifest, on its own line.
 fn refused(runner: &Status) -> Option<String> {
     let refusal = runner.manifest_refused.as_ref()?;
     let since = output::time(refusal.since_ms / 1_000 * 1_000);
@@ -179,11 +184,11 @@ fn refused(runner: &Status) -> Option<String> {
     };
     let (by, problem) = (output::plain(&runner.runner), output::plain(&refusal.problem));
     Some(format!(
-        "the manifest is refused since {since}, the one before serves ({by}): {at}{problem}{more}"
+        "the manifest is refused since {since}, the previous one is in use ({by}): {at}{problem}{more}"
     ))
 }
 
-/// A breaker that is open, on a line of its own.
+/// An open breaker, on its own line.
 fn held_back(topic: &TopicStatus, breaker: BreakerStatus, runner: &Status) -> String {
     let span = |from: u64, to: u64| {
         format_duration(Duration::from_millis(
@@ -192,8 +197,8 @@ fn held_back(topic: &TopicStatus, breaker: BreakerStatus, runner: &Status) -> St
     };
     let since = span(breaker.open_since_ms, runner.told_at_ms);
     let then = match breaker.probe_at_ms {
-        Some(at) => format!("a job is tried in {}", span(runner.told_at_ms, at)),
-        None => "a job is being tried".to_owned(),
+        Some(at) => format!("next trial in {}", span(runner.told_at_ms, at)),
+        None => "a trial job is running".to_owned(),
     };
     format!("{}: breaker open for {since}, {then} ({})", topic.topic, runner.runner)
 }
@@ -205,9 +210,9 @@ fn cells(topic: &str, module: String, sums: &Sums) -> Vec<String> {
         module,
         sums.jobs.to_string(),
         if_any(percent(sums.failed_part())),
-        if_any(took(sums.wall_mean())),
-        if_any(took(sums.wall_max)),
-        if_any(took(sums.cpu_mean())),
+        if_any(duration_text(sums.wall_mean())),
+        if_any(duration_text(sums.wall_max)),
+        if_any(duration_text(sums.cpu_mean())),
         if_any(ByteSize(sums.memory_peak).display().iec_short().to_string()),
     ]
 }
@@ -220,9 +225,9 @@ pub(in crate::cli) fn counted(runners: usize) -> String {
     format!("{runners} running {}", if runners == 1 { "daemon" } else { "daemons" })
 }
 
-/// None is told from few.
-fn percent(part: f64) -> String {
-    match part * 100.0 {
+/// A share in percent; a small share is distinct from zero.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
         0.0 => "0%".to_owned(),
         few if few < 0.1 => "0.1%".to_owned(),
         some if some < 10.0 => format!("{some:.1}%"),
@@ -230,8 +235,8 @@ fn percent(part: f64) -> String {
     }
 }
 
-/// A time in three digits or so.
-fn took(time: Duration) -> String {
+/// A duration with about three digits.
+fn duration_text(time: Duration) -> String {
     match time.as_micros() {
         us @ 0..1_000 => format!("{us}µs"),
         us @ 1_000..10_000 => format!("{:.1}ms", us as f64 / 1e3),
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_are_put_together_topic_by_topic() {
+    fn reports_are_combined_by_topic() {
         let runners = [runner("aa", 8, None), runner("bb", 4, None)];
         let mail = &by_topic(&runners)["mail"];
         assert_eq!((mail.runners, mail.total.jobs, mail.total.failed), (2, 16, 2));
@@ -295,12 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_and_what_was_rolled_back_have_their_rows() {
-        let mut told = runner("aa", 8, None);
-        let topic = &mut told.topics[0];
+    fn canaries_and_rolled_back_modules_have_rows() {
+        let mut reported = runner("aa", 8, None);
+        let topic = &mut reported.topics[0];
         topic.canary = Some(CanaryStatus { digest: "dd".into(), percent: 12.5 });
         (topic.before, topic.withdrawn) = (None, Some("cc".into()));
-        let text = describe(&[told], true);
+        let text = describe(&[reported], true);
         assert!(text.contains("canary 12.5%") && text.contains("rolled back"), "{text}");
         assert!(!text.contains("served"), "{text}");
         let mut waiting = runner("aa", 8, None);
@@ -309,25 +314,30 @@ mod tests {
     }
 
     #[test]
-    fn an_open_breaker_is_told_on_a_line_of_its_own() {
+    fn an_open_breaker_has_its_own_line() {
         let breaker = BreakerStatus { open_since_ms: 48_100, probe_at_ms: Some(78_000) };
         let text = describe(&[runner("aa", 8, Some(breaker))], false);
         let last = text.lines().last().unwrap();
-        assert_eq!(last, "mail: breaker open for 11s, a job is tried in 18s (5-a)");
+        assert_eq!(last, "mail: breaker open for 11s, next trial in 18s (5-a)");
         let trying = BreakerStatus { probe_at_ms: None, ..breaker };
-        assert!(describe(&[runner("aa", 8, Some(trying))], true).contains("is being tried"));
+        assert!(
+            describe(&[runner("aa", 8, Some(trying))], true).contains("a trial job is running")
+        );
     }
 
     #[test]
-    fn nobody_to_tell_is_told() {
+    fn missing_daemons_and_handlers_are_reported() {
         assert!(describe(&[], false).starts_with("no daemon runs"));
         let idle = Status { topics: Vec::new(), ..runner("aa", 1, None) };
-        assert_eq!(describe(&[idle], true), "1 running daemon, none serves these by a handler");
+        assert_eq!(
+            describe(&[idle], true),
+            "1 running daemon, none serves these topics with a handler"
+        );
     }
 
     #[test]
-    fn figures_take_little_room_and_rare_failures_are_no_none() {
-        let text = |us| took(Duration::from_micros(us));
+    fn numbers_are_short_and_rare_failures_are_not_zero() {
+        let text = |us| duration_text(Duration::from_micros(us));
         assert_eq!([text(0), text(999), text(1_500)], ["0µs", "999µs", "1.5ms"]);
         assert_eq!([text(12_345), text(2_500_000), text(90_000_000)], ["12ms", "2.5s", "1m30s"]);
         assert_eq!([percent(0.0), percent(0.000_01)], ["0%", "0.1%"]);

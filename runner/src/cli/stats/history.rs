@@ -1,5 +1,5 @@
-//! What became of the modules of a topic, for people: a line for what is in trouble, and all that is known
-//! as a table. Times are by the clock of the daemon that tells them.
+//! The module history of a topic as text: a line for each problem, and a table of all events. Times
+//! are by the clock of the daemon that reports them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,30 @@ use super::handlers::{counted, short};
 use crate::cli::support::output;
 use crate::deploy::history::{Event, Role};
 
-/// Characters of a reason that people see; JSON has all of it.
+/// Characters of a reason on the terminal; JSON has the full text.
 const REASON_MAX: usize = 200;
 
-/// An event, and the daemon that tells of it.
+/// An event and the daemon that reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Told {
+pub(super) struct ReportedEvent {
     /// The daemon.
     pub(super) runner: String,
-    /// What it tells.
+    /// The event.
     #[serde(flatten)]
     pub(super) event: Event,
 }
 
-/// A line for each module that was asked for and does not serve: where that is the last that a daemon tells
-/// of its role. Daemons that tell the same share a line, with what the last of them said.
-pub(super) fn troubles(topic: &str, history: &[Told]) -> Vec<String> {
+/// One line for each module that was requested and does not serve, judged by the last event of its
+/// role. Daemons with the same event share a line, with the latest reason.
+pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
     let mut last: BTreeMap<(&str, Role), &Event> = BTreeMap::new();
-    for told in history {
-        last.insert((&told.runner, told.event.role), &told.event);
+    for reported in history {
+        last.insert((&reported.runner, reported.event.role), &reported.event);
     }
-    let mut troubles: BTreeMap<_, (&Event, BTreeSet<&str>)> = BTreeMap::new();
+    let mut problems: BTreeMap<_, (&Event, BTreeSet<&str>)> = BTreeMap::new();
     for ((runner, role), event) in last.into_iter().filter(|(_, event)| event.fate.is_trouble()) {
         let key = (role, event.fate.words(), &event.digest);
-        let (newest, runners) = troubles.entry(key).or_insert_with(|| (event, BTreeSet::new()));
+        let (newest, runners) = problems.entry(key).or_insert_with(|| (event, BTreeSet::new()));
         runners.insert(runner);
         if event.at_ms > newest.at_ms {
             *newest = event;
@@ -48,20 +48,23 @@ pub(super) fn troubles(topic: &str, history: &[Told]) -> Vec<String> {
         let (role, what, when) = (event.role.word(), event.fate.words(), time(event));
         format!("{topic}: {role} {}{what} at {when} ({by}){why}", digest(event, " "))
     };
-    troubles.into_values().map(line).collect()
+    problems.into_values().map(line).collect()
 }
 
-/// What became of the modules of some topics, as a table below its title; none if nothing is known.
-pub(super) fn table<'t>(topics: impl Iterator<Item = (&'t str, &'t [Told])>) -> Option<String> {
-    let row = |topic: &str, told: &Told| {
-        let event = &told.event;
+/// The history of some topics as a titled table; `None` if it is empty.
+pub(super) fn table<'t>(
+    topics: impl Iterator<Item = (&'t str, &'t [ReportedEvent])>,
+) -> Option<String> {
+    let row = |topic: &str, reported: &ReportedEvent| {
+        let event = &reported.event;
         let (role, fate) = (event.role.word().to_owned(), event.fate.words().to_owned());
         let reason = one_line(topic, &event.reason);
-        let runner = output::plain(&told.runner);
+        let runner = output::plain(&reported.runner);
         vec![topic.to_owned(), time(event), role, digest(event, ""), fate, runner, reason]
     };
-    let rows: Vec<_> =
-        topics.flat_map(|(topic, all)| all.iter().map(move |told| row(topic, told))).collect();
+    let rows: Vec<_> = topics
+        .flat_map(|(topic, all)| all.iter().map(move |reported| row(topic, reported)))
+        .collect();
     let header = ["topic", "when", "as", "module", "", "daemon", ""];
     (!rows.is_empty()).then(|| format!("\nhistory:\n{}", output::table(&header, &rows)))
 }
@@ -70,12 +73,12 @@ fn digest(event: &Event, after: &str) -> String {
     event.digest.as_ref().map(|digest| short(digest) + after).unwrap_or_default()
 }
 
-/// To the second.
+/// The time of an event, in seconds.
 fn time(event: &Event) -> String {
     output::time(event.at_ms / 1_000 * 1_000)
 }
 
-/// The first line of a reason, without the topic that it begins with.
+/// The first line of a reason, without the topic prefix.
 fn one_line(topic: &str, reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default();
     let line = line.strip_prefix(&format!("topic {topic}: ")).unwrap_or(line);
@@ -90,21 +93,24 @@ mod tests {
     use super::*;
     use crate::deploy::history::Fate;
 
-    fn told(runner: &str, at_ms: u64, role: Role, fate: Fate, reason: &str) -> Told {
+    fn reported(runner: &str, at_ms: u64, role: Role, fate: Fate, reason: &str) -> ReportedEvent {
         let (digest, reason) = (Some("ab".repeat(32)), reason.to_owned());
-        Told { runner: runner.to_owned(), event: Event { at_ms, role, fate, digest, reason } }
+        ReportedEvent {
+            runner: runner.to_owned(),
+            event: Event { at_ms, role, fate, digest, reason },
+        }
     }
 
     #[test]
-    fn what_is_in_trouble_has_a_line_until_a_good_module_serves() {
+    fn a_problem_has_a_line_until_a_valid_module_serves() {
         let at = 1_795_262_401_000;
         let broken = "topic mail: the handler x.wasm is refused\nits log";
         let mut history = vec![
-            told("a", at, Role::Handler, Fate::Refused, broken),
-            told("b", at + 2_500, Role::Handler, Fate::Refused, broken),
-            told("b", at, Role::Canary, Fate::RolledBackByHand, ""),
+            reported("a", at, Role::Handler, Fate::Refused, broken),
+            reported("b", at + 2_500, Role::Handler, Fate::Refused, broken),
+            reported("b", at, Role::Canary, Fate::RolledBackByHand, ""),
         ];
-        let lines = troubles("mail", &history);
+        let lines = problems("mail", &history);
         assert_eq!(
             lines,
             [
@@ -112,19 +118,19 @@ mod tests {
                 "mail: canary abababababab rolled back by hand at 2026-11-21T12:00:01Z (b)",
             ]
         );
-        history.push(told("b", at + 9_000, Role::Handler, Fate::Served, ""));
-        history.push(told("b", at + 9_000, Role::Canary, Fate::Left, ""));
-        let lines = troubles("mail", &history);
+        history.push(reported("b", at + 9_000, Role::Handler, Fate::Served, ""));
+        history.push(reported("b", at + 9_000, Role::Canary, Fate::Left, ""));
+        let lines = problems("mail", &history);
         assert!(lines.len() == 1 && lines[0].contains("T12:00:01Z (a)"), "{lines:?}");
-        history.push(told("a", at + 9_500, Role::Handler, Fate::Served, ""));
-        assert!(troubles("mail", &history).is_empty());
+        history.push(reported("a", at + 9_500, Role::Handler, Fate::Served, ""));
+        assert!(problems("mail", &history).is_empty());
         let table = table([("mail", history.as_slice())].into_iter()).unwrap();
         assert_eq!(table.lines().filter(|line| line.contains("abababababab")).count(), 6);
         assert!(!table.contains("its log"), "{table}");
     }
 
     #[test]
-    fn a_long_reason_is_cut_and_cannot_steer_the_terminal() {
+    fn a_long_reason_is_cut_and_escaped() {
         let line = one_line("mail", &"\u{1b}ä".repeat(200));
         assert!(line.ends_with('…') && !line.contains('\u{1b}'), "{line}");
     }

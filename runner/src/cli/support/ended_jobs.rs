@@ -1,5 +1,5 @@
-//! Which ended jobs are meant: those of a class, or of a span of time. The same words for listing,
-//! requeueing and forgetting them.
+//! Selection of dead and done jobs by class or time range, shared by listing, requeueing and
+//! purging.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use duebox_queue::{Cursor, DeadQuery, PageOrder, PageQuery, Queue};
 use super::failure::Failure;
 use crate::cli::value;
 
-/// A span of time, counted back from now by the clock of Redis.
+/// A time range, counted back from now by the clock of Redis.
 #[derive(Args, Default)]
 pub(crate) struct SpanArgs {
-    /// Only those that ended longer ago than this, such as 90s or 7d
+    /// Only jobs that ended longer ago than this, such as 90s or 7d
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     older_than: Option<Duration>,
-    /// Only those that ended not longer ago than this
+    /// Only jobs that ended within this duration
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     newer_than: Option<Duration>,
 }
 
-/// A class, and a span of time.
+/// A class and a time range.
 #[derive(Args, Default)]
 pub(crate) struct DeadArgs {
-    /// Only those that died of this: trap, timeout, nack, drop, expired …
+    /// Only jobs with this failure class: trap, timeout, nack, drop, expired …
     #[arg(long, value_name = "CLASS", value_parser = value::class)]
     class: Option<FailureClass>,
     #[command(flatten)]
     span: SpanArgs,
 }
 
-/// The dead jobs of a topic that something is done to.
+/// The dead jobs to act on.
 #[derive(Args)]
 #[command(group = ArgGroup::new("chosen").args(["ids", "all", "class", "older_than", "newer_than"]).required(true).multiple(true))]
 pub(crate) struct ChosenArgs {
     /// The topic
     #[arg(value_parser = value::topic)]
     pub(crate) topic: TopicName,
-    /// The ids of dead jobs
+    /// Ids of dead jobs
     #[arg(value_name = "ID", value_parser = value::any_id)]
     pub(crate) ids: Vec<JobId>,
-    /// Every dead job of the topic
+    /// All dead jobs of the topic
     #[arg(long, conflicts_with_all = ["ids", "class", "older_than", "newer_than"])]
     all: bool,
     #[command(flatten)]
@@ -54,31 +54,31 @@ pub(crate) struct ChosenArgs {
 /// A page of a list.
 #[derive(Args)]
 pub(crate) struct PageArgs {
-    /// Jobs to show, 1 to 1000
+    /// Number of jobs to show, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Go on where the page before ended: what it gave as "next"
+    /// Continue after a previous page: its "next"
     #[arg(long, value_name = "PLACE", value_parser = value::cursor)]
     after: Option<Cursor>,
-    /// Show what ended first at the top, not what ended last
+    /// Show the oldest first
     #[arg(long)]
     oldest: bool,
 }
 
 impl DeadArgs {
-    /// True if they mean all.
+    /// True if nothing is filtered.
     pub(crate) fn is_empty(&self) -> bool {
         self.class.is_none() && self.span.older_than.is_none() && self.span.newer_than.is_none()
     }
 
-    /// The dead that are meant, all of them.
+    /// The query for all selected dead jobs.
     pub(crate) async fn query(&self, queue: &Queue) -> Result<DeadQuery, Failure> {
         Ok(DeadQuery { class: self.class, page: self.span.query(queue).await? })
     }
 }
 
 impl SpanArgs {
-    /// The jobs of the span, all of them.
+    /// The query for all jobs of the time range.
     pub(crate) async fn query(&self, queue: &Queue) -> Result<PageQuery, Failure> {
         let Self { older_than, newer_than } = *self;
         if older_than.is_none() && newer_than.is_none() {
@@ -88,8 +88,8 @@ impl SpanArgs {
             && older >= newer
         {
             return Err(Failure::bad_input(
-                "nothing is older and newer than that",
-                "give --older-than the shorter time, as in --older-than 1h --newer-than 2h",
+                "--older-than and --newer-than exclude each other",
+                "pass the shorter duration to --older-than, as in --older-than 1h --newer-than 2h",
             ));
         }
         let now_ms = queue.now_ms().await?;
@@ -106,7 +106,7 @@ impl SpanArgs {
 }
 
 impl PageArgs {
-    /// The page of these jobs.
+    /// This page of the query.
     pub(crate) fn of(&self, all: PageQuery) -> PageQuery {
         PageQuery {
             order: if self.oldest { PageOrder::Oldest } else { PageOrder::Newest },

@@ -1,9 +1,11 @@
-//! Why a command ends without having done what it was asked: what failed, on what, and the remedy.
+//! Why a command failed: what failed, on what, and the remedy.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use duebox_queue::QueueError;
+use duebox_sandbox::SandboxError;
 
 use crate::manifest::ManifestError;
 use crate::observe::log::colours_wanted;
@@ -14,90 +16,127 @@ pub(crate) const BAD_INPUT: u8 = 2;
 /// It failed, or was refused.
 pub(crate) const FAILED: u8 = 1;
 
-/// A command that ended early, with what stderr gets and the exit code.
+/// A command that ended early, with its exit code.
 #[derive(Debug)]
 pub struct Failure {
     exit: u8,
-    text: String,
+    report: Report,
+}
+
+/// What stderr gets.
+#[derive(Debug)]
+enum Report {
+    /// Nothing: the reader has what it wanted.
+    Silent,
+    /// What failed, on what; and the remedies.
+    Error { message: String, hints: Vec<String> },
+    /// Text that another part has rendered, with its hints.
+    Rendered(String),
 }
 
 impl Failure {
     /// The input is bad: exit code 2.
     pub(crate) fn bad_input(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(BAD_INPUT, &message.into(), &hint.into())
+        Self::with_exit(BAD_INPUT, message, hint)
     }
 
     /// It failed, or was refused: exit code 1.
     pub(crate) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(FAILED, &message.into(), &hint.into())
+        Self::with_exit(FAILED, message, hint)
     }
 
-    fn new(exit: u8, message: &str, hint: &str) -> Self {
-        Self { exit, text: format!("error: {message}\nhint: {hint}") }
-    }
-
-    /// With this exit code.
+    /// A failure with this exit code.
     pub(crate) fn with_exit(exit: u8, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(exit, &message.into(), &hint.into())
+        let (message, hints) = (message.into(), vec![hint.into()]);
+        Self { exit, report: Report::Error { message, hints } }
+    }
+
+    /// It failed, and the message states the remedy: exit code 1.
+    pub(crate) fn with_own_remedy(message: String) -> Self {
+        Self { exit: FAILED, report: Report::Error { message, hints: Vec::new() } }
+    }
+
+    fn rendered(text: String) -> Self {
+        Self { exit: BAD_INPUT, report: Report::Rendered(text) }
     }
 
     /// What is wrong, without the remedy.
-    pub(crate) fn message(&self) -> String {
-        let text = self.text.strip_prefix("error: ").unwrap_or(&self.text);
-        text.split("\nhint: ").next().unwrap_or(text).to_owned()
+    pub(crate) fn message(&self) -> &str {
+        match &self.report {
+            Report::Silent => "",
+            Report::Error { message, .. } => message,
+            Report::Rendered(text) => text,
+        }
     }
 
-    /// The command line does not say what to do.
+    /// An invalid command line.
     pub(crate) fn of_usage(error: &clap::Error) -> Self {
         let text = error.render().to_string();
         let advice = "For more information, try '--help'.";
         let text = text.trim_end().trim_end_matches(advice).trim_end();
-        let hint = "hint: duebox help shows all commands, duebox help COMMAND one of them";
-        Self { exit: BAD_INPUT, text: format!("{text}\n{hint}") }
+        let hint = "hint: see duebox help for all commands, or duebox help COMMAND for one";
+        Self::rendered(format!("{text}\n{hint}"))
     }
 
     /// Several problems of the input, each with its hint: exit code 2.
     pub(crate) fn problems(texts: impl Iterator<Item = String>) -> Self {
-        Self { exit: BAD_INPUT, text: texts.collect::<Vec<_>>().join("\n\n") }
+        Self::rendered(texts.collect::<Vec<_>>().join("\n\n"))
     }
 
-    /// A line after the first `stored` ones was bad: those before it are stored already.
-    pub(crate) fn after_lines(self, stored: u64) -> Self {
+    /// A line was invalid after the first `stored` lines were stored.
+    pub(crate) fn after_lines(mut self, stored: u64) -> Self {
         if stored == 0 {
             return self;
         }
+        self.exit = FAILED;
         let next = stored + 1;
-        let text = format!(
-            "{}\nhint: the first {stored} lines are pushed; push the rest with: tail -n +{next}",
-            self.text
-        );
-        Self { exit: FAILED, text }
+        self.with_hint(format!(
+            "the first {stored} lines are pushed; push the rest with: tail -n +{next}"
+        ))
     }
 
-    /// Redis failed while it was given these lines.
+    /// Redis failed while these lines were pushed.
     pub(crate) fn in_lines(self, first: u64, last: u64) -> Self {
-        let text = format!(
-            "{}\nhint: the lines before {first} are pushed; whether {first} to {last} are is not \
-             known. With --id the whole push can be repeated safely",
-            self.text
-        );
-        Self { exit: self.exit, text }
+        self.with_hint(format!(
+            "the lines before {first} are pushed; lines {first} to {last} may be pushed. With --id \
+             the whole push can be repeated safely"
+        ))
     }
 
-    /// Stdout cannot be written. A reader that went away has seen all it wanted.
+    fn with_hint(mut self, hint: String) -> Self {
+        if let Report::Error { hints, .. } = &mut self.report {
+            hints.push(hint);
+        }
+        self
+    }
+
+    /// Stdout cannot be written. A closed pipe is not an error: the reader has what it wanted.
     pub(crate) fn of_stdout(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self { exit: 0, text: String::new() },
+            io::ErrorKind::BrokenPipe => Self { exit: 0, report: Report::Silent },
             _ => Self::failed(format!("stdout cannot be written: {error}"), "check where it goes"),
         }
     }
 
-    /// Tells the user and gives the exit code. With stderr gone there is nobody left to tell.
+    /// Prints the failure to stderr and returns the exit code. A write error is ignored.
     pub fn report(self) -> ExitCode {
-        if !self.text.is_empty() {
-            writeln!(io::stderr(), "{}", self.text).unwrap_or_default();
+        if !matches!(self.report, Report::Silent) {
+            writeln!(io::stderr(), "{}", self.report).unwrap_or_default();
         }
         ExitCode::from(self.exit)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent => Ok(()),
+            Self::Rendered(text) => f.write_str(text),
+            Self::Error { message, hints } => {
+                write!(f, "error: {message}")?;
+                hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+            }
+        }
     }
 }
 
@@ -109,22 +148,43 @@ impl From<BadValue> for Failure {
 
 impl From<ManifestError> for Failure {
     fn from(error: ManifestError) -> Self {
-        Self { exit: BAD_INPUT, text: error.render(colours_wanted()) }
+        Self::rendered(error.render(colours_wanted()))
     }
 }
 
 impl From<QueueError> for Failure {
     fn from(error: QueueError) -> Self {
-        let (message, hint) = split_remedy(&error.to_string());
-        Self::failed(message, hint.unwrap_or_else(|| "look into the log of Redis".to_owned()))
+        Self::of_queue(&error)
     }
 }
 
-/// The errors of the queue and the sandbox end in their remedy, after the last `; `.
-pub(crate) fn split_remedy(text: &str) -> (String, Option<String>) {
-    match text.rsplit_once("; ") {
-        Some((message, remedy)) => (message.to_owned(), Some(remedy.to_owned())),
-        None => (text.to_owned(), None),
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Self {
+        Self::with_own_remedy(error.to_string())
+    }
+}
+
+impl Failure {
+    /// Redis could not be reached, or refused.
+    pub(crate) fn of_queue(error: &QueueError) -> Self {
+        match error {
+            QueueError::Address { url, reason } => Self::failed(
+                format!("{url} is not a Redis address: {reason}"),
+                "write redis://host:port/db or unix:///path/to.sock",
+            ),
+            QueueError::Unreachable { url, reason } => Self::failed(
+                format!("Redis at {url} cannot be reached: {reason}"),
+                "start it, or correct redis.url",
+            ),
+            QueueError::Login { url, reason } => Self::failed(
+                format!("Redis at {url} refuses the login: {reason}"),
+                "correct redis.password",
+            ),
+            QueueError::NoAnswer(_)
+            | QueueError::Refused(_)
+            | QueueError::BadCall(_)
+            | QueueError::Answer(_) => Self::failed(error.to_string(), "check the log of Redis"),
+        }
     }
 }
 
@@ -134,9 +194,11 @@ mod tests {
 
     #[test]
     fn a_remedy_becomes_the_hint() {
-        assert_eq!(split_remedy("a; b; c"), ("a; b".to_owned(), Some("c".to_owned())));
-        assert_eq!(split_remedy("a"), ("a".to_owned(), None));
+        let (url, reason) = ("redis://a".to_owned(), "b; c".to_owned());
+        let failure = Failure::of_queue(&QueueError::Unreachable { url, reason });
+        let text = "error: Redis at redis://a cannot be reached: b; c\nhint: start it, or correct redis.url";
+        assert_eq!(failure.report.to_string(), text);
         let failure = Failure::bad_input("x", "y");
-        assert_eq!((failure.exit, failure.text.as_str()), (2, "error: x\nhint: y"));
+        assert_eq!((failure.exit, failure.report.to_string().as_str()), (2, "error: x\nhint: y"));
     }
 }

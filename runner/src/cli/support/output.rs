@@ -16,7 +16,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::of_stdout(&error))
 }
 
-/// Prints a line of text to stderr, beside what the command prints. With stderr gone nobody reads it.
+/// Prints a line to stderr. A write error is ignored.
 pub(crate) fn print_aside(text: &str) {
     writeln!(io::stderr(), "{text}").unwrap_or_default();
 }
@@ -28,12 +28,13 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// A value as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value)
-        .map_err(|error| Failure::failed(format!("no JSON: {error}"), "leave out --json"))
+    serde_json::to_string(value).map_err(|error| {
+        Failure::failed(format!("the result cannot be written as JSON: {error}"), "omit --json")
+    })
 }
 
-/// Text of unknown origin for a terminal: control characters other than tabs and line feeds are
-/// written out, so that they change nothing but themselves.
+/// Text of unknown origin, made safe for a terminal: control characters other than tab and line
+/// feed are escaped.
 pub(crate) fn plain(text: &str) -> String {
     let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
     let mut plain = String::with_capacity(text.len());
@@ -43,13 +44,13 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// A unix time in ms, in UTC, as RFC 3339 has it.
+/// A unix time in ms as RFC 3339 in UTC.
 pub(crate) fn time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     time.map_or_else(|| format!("{ms} ms"), |time| time.to_string())
 }
 
-/// Says where the next page of a list goes on, if there is one.
+/// Prints the cursor of the next page, if there is one.
 pub(crate) fn print_next(place: Option<&str>) -> Result<ExitCode, Failure> {
     if let Some(place) = place {
         print(&format!("more: --after '{}'", plain(place)))?;
@@ -57,7 +58,7 @@ pub(crate) fn print_next(place: Option<&str>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// People need no milliseconds beside hours.
+/// Rounds a duration in ms for display: longer durations need no milliseconds.
 pub(crate) fn rounded(ms: u64) -> u64 {
     match ms {
         0..10_000 => ms,
@@ -66,7 +67,7 @@ pub(crate) fn rounded(ms: u64) -> u64 {
     }
 }
 
-/// Names and values below each other, the values aligned; lines that follow a value's first are
+/// Names and values, one pair per line, with the values aligned; further lines of a value are
 /// indented to it.
 pub(crate) fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
@@ -77,7 +78,7 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> String {
     fields.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A table with its columns aligned: the first to the left, numbers to the right.
+/// A table with aligned columns: text to the left, numbers to the right.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_cannot_steer_the_terminal() {
+    fn control_characters_are_escaped() {
         assert_eq!(plain("a\x1b[2Jb\tc\n\r"), "a\\u{1b}[2Jb\tc\n\\r");
         assert_eq!(time(1_795_262_401_000), "2026-11-21T12:00:01Z");
     }

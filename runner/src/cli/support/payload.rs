@@ -1,5 +1,5 @@
-//! Where a payload comes from: the command line, a file or stdin. Reading is bounded by the limit of
-//! the topic, so that no input however large fills the memory.
+//! Where a payload comes from: the command line, a file or stdin. Reads are bounded by the topic's
+//! limit, so a large input does not fill the memory.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -20,7 +20,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Reads `PAYLOAD|@FILE|-`; nothing is an empty payload.
+    /// Parses `PAYLOAD|@FILE|-`; absent means an empty payload.
     pub(crate) fn new(text: Option<String>) -> Self {
         match text {
             None => Self::Empty,
@@ -32,7 +32,7 @@ impl Source {
         }
     }
 
-    /// The whole payload, at most `max` bytes.
+    /// Reads the whole payload, at most `max` bytes.
     pub(crate) fn read(&self, max: usize) -> Result<Bytes, Failure> {
         let bytes = match self {
             Self::Empty => Vec::new(),
@@ -53,7 +53,7 @@ impl Source {
         Ok(Bytes::from(bytes))
     }
 
-    /// The lines of a file or of stdin; a text is a single line.
+    /// A reader over the file or stdin; a text is one line.
     pub(crate) fn open(&self) -> Result<Box<dyn BufRead>, Failure> {
         match self {
             Self::Empty => Ok(Box::new(io::empty())),
@@ -66,7 +66,7 @@ impl Source {
         }
     }
 
-    /// How many bytes there are to read, if that is known beforehand.
+    /// The number of bytes to read, if known.
     pub(crate) fn len(&self) -> Option<u64> {
         match self {
             Self::File(path) => path.metadata().ok().filter(|m| m.is_file()).map(|m| m.len()),
@@ -78,14 +78,14 @@ impl Source {
         match self {
             Self::File(path) => Failure::bad_input(
                 format!("the payload file {} cannot be read: {error}", path.display()),
-                "name a readable file after the @; a payload that starts with @ goes through -",
+                "name a readable file after the @; pass a payload that starts with @ on stdin with -",
             ),
             _ => Failure::bad_input(format!("stdin cannot be read: {error}"), "pipe a payload in"),
         }
     }
 }
 
-/// A payload is over its topic's limit.
+/// The error for a payload over its topic's limit.
 pub(crate) fn too_long(what: &str, max: usize) -> Failure {
     let limit = ByteSize(max as u64).display().iec().to_string();
     Failure::bad_input(
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_says_the_source() {
+    fn the_prefix_selects_the_source() {
         assert_eq!(Source::new(None), Source::Empty);
         assert_eq!(Source::new(Some("{}".into())), Source::Text("{}".into()));
         assert_eq!(Source::new(Some("@a/b".into())), Source::File("a/b".into()));

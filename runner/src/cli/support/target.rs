@@ -1,4 +1,4 @@
-//! What a command works on: the manifest's topic, and the queue in the manifest's Redis.
+//! The target of a command: a topic of the manifest, and the queue in its Redis.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -11,12 +11,12 @@ use crate::background::rules;
 use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
 use crate::redis_host::managed::socket_url;
 
-/// The topic of that name, which must be in the manifest, by name or by a pattern.
+/// The topic with this name; it must be in the manifest by name or by a pattern.
 pub(crate) fn topic<'m>(manifest: &'m Manifest, name: &TopicName) -> Result<&'m Topic, Failure> {
     manifest.topic_for(name).ok_or_else(|| unknown_topic(name, manifest.topics.keys()))
 }
 
-/// A topic that nobody knows, with those that are known.
+/// The error for an unknown topic; it lists the known ones.
 pub(crate) fn unknown_topic<'t>(
     name: &TopicName,
     known: impl Iterator<Item = &'t TopicName>,
@@ -24,10 +24,10 @@ pub(crate) fn unknown_topic<'t>(
     let known: BTreeSet<&str> = known.map(TopicName::as_str).collect();
     let hint = match nearest(name.as_str(), known.iter().copied()) {
         Some(like) => format!("did you mean {like}?"),
-        None if known.is_empty() => "no topic is known; add it to the manifest".to_owned(),
+        None if known.is_empty() => "there are no topics; add it to the manifest".to_owned(),
         None => format!("add it, or choose one of: {}", Vec::from_iter(known).join(", ")),
     };
-    Failure::bad_input(format!("there is no topic {name} in the manifest"), hint)
+    Failure::bad_input(format!("the manifest has no topic {name}"), hint)
 }
 
 /// Refuses a topic that neither the manifest nor Redis knows.
@@ -46,41 +46,41 @@ pub(crate) async fn known_topic(
     Err(unknown_topic(name, manifest.topics.keys().chain(&in_redis)))
 }
 
-/// Refuses ids and a filter at once: which would it be?
+/// Refuses ids combined with a filter.
 pub(crate) fn ids_or_filter(ids: &[JobId], is_unfiltered: bool) -> Result<(), Failure> {
     if ids.is_empty() || is_unfiltered {
         return Ok(());
     }
     Err(Failure::bad_input(
-        "ids and a filter are both given",
-        "name the jobs, or say which are meant by --class, --older-than and --newer-than",
+        "ids and a filter cannot be combined",
+        "pass ids, or --class, --older-than and --newer-than",
     ))
 }
 
-/// A job that should wait and does not: what it is instead, and what can be done.
+/// The error for a job that should wait and does not; it names the job's state and a remedy.
 pub(crate) fn does_not_wait(topic: &TopicName, id: &JobId, found: Option<&Job>) -> Failure {
     let Some(job) = found else {
         return Failure::failed(
-            format!("no job {id} waits or runs in {topic}"),
-            "it is done and forgotten, or was never pushed; see duebox stats",
+            format!("job {id} of {topic} neither waits nor runs"),
+            "it is done and was not kept, or was never pushed; duebox stats shows the topics",
         );
     };
     let hint = match job.state {
-        JobState::Dead => format!("give it another life with: duebox requeue {topic} {id}"),
-        JobState::Done | JobState::Held => "push it anew, under another id".to_owned(),
-        _ => "it has just changed: look at it with duebox get, and try again".to_owned(),
+        JobState::Dead => format!("requeue it with: duebox requeue {topic} {id}"),
+        JobState::Done | JobState::Held => "push it again with another id".to_owned(),
+        _ => "its state has just changed; check it with duebox get, and try again".to_owned(),
     };
     Failure::failed(
-        format!("the job {id} of {topic} is {}; nothing has changed", job.state.word()),
+        format!("job {id} of {topic} is {}; nothing was changed", job.state.word()),
         hint,
     )
 }
 
-/// How many jobs that are not what they should be are looked up, to say what they are.
+/// At most this many jobs are looked up to report their states.
 const LOOKED_UP_MAX: usize = 20;
 
-/// Says of jobs that should be dead what they are instead; of many, of the first only.
-pub(crate) async fn what_they_are(
+/// The states of jobs that should be dead; for many, only the first are looked up.
+pub(crate) async fn states_of(
     queue: &Queue,
     topic: &TopicName,
     ids: &[String],
@@ -99,8 +99,8 @@ pub(crate) async fn what_they_are(
     Ok(lines)
 }
 
-/// Connects to use a topic. One that nobody has used yet gets its rules first, so that they hold
-/// for its first jobs too.
+/// Connects and registers the limits of a topic that Redis does not know yet, so that they apply to
+/// its first jobs.
 pub(crate) async fn connect_to_topic(
     manifest: &Manifest,
     name: &TopicName,
@@ -114,7 +114,7 @@ pub(crate) async fn connect_to_topic(
     Ok(queue)
 }
 
-/// Connects to the queue that the manifest names; a managed Redis must be running already.
+/// Connects to the queue that the manifest names. A managed Redis must already be running.
 pub(crate) async fn connect(manifest: &Manifest) -> Result<Queue, Failure> {
     let url = match &manifest.redis.url {
         RedisUrl::Url(url) => url.clone(),
@@ -129,14 +129,14 @@ pub(crate) async fn connect(manifest: &Manifest) -> Result<Queue, Failure> {
     Ok(Queue::connect(&ConnectionSettings { url, password }, &manifest.redis.prefix).await?)
 }
 
-/// Runs a command's conversation with Redis to its end, on this thread.
+/// Runs a command's future to its end on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| {
             Failure::failed(
-                format!("the runtime does not start: {error}"),
+                format!("the runtime cannot be started: {error}"),
                 "raise the limits of this process (ulimit -n)",
             )
         })?

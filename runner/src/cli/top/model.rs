@@ -1,5 +1,5 @@
-//! What `duebox top` shows, and what keys do to it. It touches neither the terminal nor Redis: a key comes to a
-//! [`Wish`], and who follows it tells what came of it.
+//! The state of `duebox top`, and how keys change it. It touches neither the terminal nor Redis: a
+//! key returns an [`Action`], and the caller reports its result.
 
 use duebox_job::{JobId, TopicName};
 use duebox_queue::{DeadSummary, Job};
@@ -12,22 +12,22 @@ use crate::cli::stats::{Snapshot, TopicStats};
 /// The longest filter, in characters.
 const FILTER_MAX: usize = 64;
 
-/// What is to be done.
+/// An action for the caller to perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Action {
     Nothing,
     Quit,
-    Look,
+    Refresh,
     Pause(TopicName),
     Resume(TopicName),
     Requeue(TopicName, JobId),
     RequeueAll(TopicName),
-    Evidence(TopicName, JobId),
+    Details(TopicName, JobId),
 }
 
-/// By what topics are sorted.
+/// The column by which topics are sorted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SortBy {
     #[default]
     Name,
     Rate,
@@ -36,46 +36,46 @@ pub(super) enum Order {
     Dead,
 }
 
-/// Where keys go.
+/// What keys do.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
     Browse,
-    /// They write the filter.
+    /// They edit the filter.
     Filter,
-    /// They answer a question.
-    Ask(String, Wish),
-    /// They end the help.
+    /// They answer a question; `y` returns the action.
+    Ask(String, Action),
+    /// They close the help.
     Help,
 }
 
-/// All that is shown.
+/// Everything that is shown.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) snapshot: Option<Snapshot>,
     pub(super) rates: Rates,
-    pub(super) order: Order,
+    pub(super) order: SortBy,
     pub(super) filter: String,
     pub(super) mode: Mode,
     pub(super) topics: TableState,
-    /// What was done last, or what failed.
+    /// The last action, or the last failure.
     pub(super) notice: String,
     pub(super) open: Option<Open>,
-    /// The topic that is selected, also when others come and go around it.
+    /// The selected topic; it stays selected when others appear or disappear.
     selected: Option<TopicName>,
 }
 
-/// A topic that is looked into.
+/// An opened topic.
 pub(super) struct Open {
     pub(super) topic: TopicName,
     pub(super) dead: Vec<DeadSummary>,
     pub(super) table: TableState,
-    pub(super) evidence: Option<Job>,
-    /// How many lines of the evidence are above the screen.
+    pub(super) details: Option<Job>,
+    /// Lines of the details above the visible part.
     pub(super) scroll: u16,
 }
 
-impl Order {
+impl SortBy {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -120,7 +120,7 @@ impl Model {
             self.notice = "the job is gone".to_owned();
         }
         if let Some(open) = &mut self.open {
-            (open.evidence, open.scroll) = (job, 0);
+            (open.details, open.scroll) = (job, 0);
         }
     }
 
@@ -132,31 +132,31 @@ impl Model {
         self.notice = format!("failed: {why}");
     }
 
-    /// The topic that is looked into.
+    /// The opened topic.
     pub(super) fn opened(&self) -> Option<&TopicName> {
         self.open.as_ref().map(|open| &open.topic)
     }
 
-    /// The topics that are shown, in their order.
+    /// The visible topics, sorted.
     pub(super) fn rows(&self) -> Vec<&TopicStats> {
         let all = self.snapshot.iter().flat_map(|snapshot| &snapshot.topics);
         let mut rows: Vec<&TopicStats> =
             all.filter(|topic| topic.topic.contains(&self.filter)).collect();
         match self.order {
-            Order::Name => {}
-            Order::Rate => {
+            SortBy::Name => {}
+            SortBy::Rate => {
                 rows.sort_by(|a, b| self.rates.of(&b.topic).total_cmp(&self.rates.of(&a.topic)));
             }
-            Order::Waiting => {
+            SortBy::Waiting => {
                 rows.sort_by_key(|topic| std::cmp::Reverse(topic.ready + topic.retry))
             }
-            Order::Late => rows.sort_by_key(|topic| std::cmp::Reverse(topic.late_ms)),
-            Order::Dead => rows.sort_by_key(|topic| std::cmp::Reverse(topic.dead)),
+            SortBy::Late => rows.sort_by_key(|topic| std::cmp::Reverse(topic.late_ms)),
+            SortBy::Dead => rows.sort_by_key(|topic| std::cmp::Reverse(topic.dead)),
         }
         rows
     }
 
-    /// The topic that keys are about.
+    /// The topic that keys apply to.
     pub(super) fn current(&self) -> Option<&TopicStats> {
         if let Some(open) = &self.open {
             let all = self.snapshot.iter().flat_map(|snapshot| &snapshot.topics);
@@ -166,21 +166,21 @@ impl Model {
         self.topics.selected().and_then(|at| rows.get(at).copied())
     }
 
-    /// What a key asks for.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+    /// Applies a key.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Action {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return Wish::Quit;
+            return Action::Quit;
         }
         match std::mem::take(&mut self.mode) {
-            Mode::Help => Wish::Nothing,
+            Mode::Help => Action::Nothing,
             Mode::Filter => self.filter_key(key.code),
-            Mode::Ask(question, wish) => self.answer_key(key.code, question, wish),
+            Mode::Ask(question, action) => self.answer_key(key.code, question, action),
             Mode::Browse if self.open.is_some() => self.open_key(key.code),
             Mode::Browse => self.topics_key(key.code),
         }
     }
 
-    fn filter_key(&mut self, code: KeyCode) -> Wish {
+    fn filter_key(&mut self, code: KeyCode) -> Action {
         self.mode = Mode::Filter;
         match code {
             KeyCode::Enter => self.mode = Mode::Browse,
@@ -192,23 +192,23 @@ impl Model {
             _ => {}
         }
         self.keep_selection();
-        Wish::Nothing
+        Action::Nothing
     }
 
-    fn answer_key(&mut self, code: KeyCode, question: String, wish: Wish) -> Wish {
+    fn answer_key(&mut self, code: KeyCode, question: String, action: Action) -> Action {
         match code {
-            KeyCode::Char('y') => wish,
-            KeyCode::Char('n') | KeyCode::Esc => Wish::Nothing,
+            KeyCode::Char('y') => action,
+            KeyCode::Char('n') | KeyCode::Esc => Action::Nothing,
             _ => {
-                self.mode = Mode::Ask(question, wish);
-                Wish::Nothing
+                self.mode = Mode::Ask(question, action);
+                Action::Nothing
             }
         }
     }
 
-    fn topics_key(&mut self, code: KeyCode) -> Wish {
+    fn topics_key(&mut self, code: KeyCode) -> Action {
         match code {
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
             KeyCode::Char('?') => self.mode = Mode::Help,
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('s') => self.order = self.order.next(),
@@ -221,20 +221,20 @@ impl Model {
             _ => {}
         }
         self.keep_selection();
-        Wish::Nothing
+        Action::Nothing
     }
 
-    fn open_key(&mut self, code: KeyCode) -> Wish {
-        let Some(open) = &mut self.open else { return Wish::Nothing };
-        if open.evidence.is_some() {
+    fn open_key(&mut self, code: KeyCode) -> Action {
+        let Some(open) = &mut self.open else { return Action::Nothing };
+        if open.details.is_some() {
             match code {
-                KeyCode::Esc | KeyCode::Char('q') => open.evidence = None,
+                KeyCode::Esc | KeyCode::Char('q') => open.details = None,
                 KeyCode::Down | KeyCode::Char('j') => open.scroll = open.scroll.saturating_add(1),
                 KeyCode::Up | KeyCode::Char('k') => open.scroll = open.scroll.saturating_sub(1),
                 KeyCode::Char('r') => self.ask_requeue(),
                 _ => {}
             }
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         match code {
             KeyCode::Esc | KeyCode::Char('q') => self.open = None,
@@ -248,30 +248,30 @@ impl Model {
             KeyCode::PageUp => step(&mut open.table, open.dead.len(), -10),
             KeyCode::Enter => {
                 if let Some(job) = open.table.selected().and_then(|at| open.dead.get(at)) {
-                    return Wish::Evidence(open.topic.clone(), job.id.clone());
+                    return Action::Details(open.topic.clone(), job.id.clone());
                 }
             }
             _ => {}
         }
-        Wish::Nothing
+        Action::Nothing
     }
 
-    fn open_topic(&mut self) -> Wish {
+    fn open_topic(&mut self) -> Action {
         let topic = self.current().and_then(|topic| TopicName::new(&topic.topic).ok());
-        let Some(topic) = topic else { return Wish::Nothing };
+        let Some(topic) = topic else { return Action::Nothing };
         let table = TableState::default();
-        self.open = Some(Open { topic, dead: Vec::new(), table, evidence: None, scroll: 0 });
-        Wish::Look
+        self.open = Some(Open { topic, dead: Vec::new(), table, details: None, scroll: 0 });
+        Action::Refresh
     }
 
     fn ask_pause(&mut self) {
         let Some(current) = self.current() else { return };
         let Ok(topic) = TopicName::new(&current.topic) else { return };
         self.mode = match current.paused {
-            true => Mode::Ask(format!("Resume {topic}?"), Wish::Resume(topic)),
+            true => Mode::Ask(format!("Resume {topic}?"), Action::Resume(topic)),
             false => Mode::Ask(
                 format!("Pause {topic}? No runner starts its jobs until it is resumed."),
-                Wish::Pause(topic),
+                Action::Pause(topic),
             ),
         };
     }
@@ -280,7 +280,7 @@ impl Model {
         let Some(open) = &self.open else { return };
         let Some(job) = open.table.selected().and_then(|at| open.dead.get(at)) else { return };
         let question = format!("Requeue {}? It runs again, with all its attempts.", job.id);
-        self.mode = Mode::Ask(question, Wish::Requeue(open.topic.clone(), job.id.clone()));
+        self.mode = Mode::Ask(question, Action::Requeue(open.topic.clone(), job.id.clone()));
     }
 
     fn ask_requeue_all(&mut self) {
@@ -288,7 +288,7 @@ impl Model {
         let dead = self.current().map_or(0, |topic| topic.dead);
         if dead > 0 {
             let question = format!("Requeue all {dead} dead jobs of {topic}?");
-            self.mode = Mode::Ask(question, Wish::RequeueAll(topic));
+            self.mode = Mode::Ask(question, Action::RequeueAll(topic));
         }
     }
 
@@ -299,11 +299,11 @@ impl Model {
         self.selected = name;
     }
 
-    /// The selected topic stays selected, wherever it stands now.
+    /// Keeps the selected topic selected at its new position.
     fn keep_selection(&mut self) {
         let rows = self.rows();
-        let stands = |name: &TopicName| rows.iter().position(|row| row.topic == name.as_str());
-        let at = self.selected.as_ref().and_then(stands);
+        let position = |name: &TopicName| rows.iter().position(|row| row.topic == name.as_str());
+        let at = self.selected.as_ref().and_then(position);
         let first = if rows.is_empty() { None } else { Some(0) };
         self.topics.select(at.or(first));
     }

@@ -1,4 +1,4 @@
-//! How `duebox top` looks: one table and what belongs to the selected line, usable from 80×24 on.
+//! The screen of `duebox top`: one table, and details on the selected line. It fits 80×24.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ use crate::cli::support::output;
 
 /// Bytes of a payload that are shown.
 const PAYLOAD_MAX: usize = 4 << 10;
-/// Width from which a topic's module has a column.
+/// Width from which there is a module column.
 const WIDE: u16 = 100;
 
 const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
-const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 const DIM: Style = Style::new().fg(Color::DarkGray);
 const BAD: Style = Style::new().fg(Color::Red);
 
 const HELP: &str = "\
-↑ ↓ j k   choose             Enter   open: dead jobs, evidence
-s         sort by the next   /       filter by a part of the name
-p         pause or resume    r       requeue the chosen dead job
-R         requeue all dead   Esc q   back, or end
+↑ ↓ j k   select             Enter   open: dead jobs, details
+s         next sort column   /       filter by a part of the name
+p         pause or resume    r       requeue the selected dead job
+R         requeue all dead   Esc q   back, or quit
 
-Whatever changes something asks first: y does it, n does not.
-Rates and failures are what daemons tell, up to ten seconds old.";
+Changes ask for confirmation: y confirms, n cancels.
+Rates and failures come from daemons, up to ten seconds old.";
 
-/// Draws all of it.
+/// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     let rows =
         [Constraint::Length(1), Constraint::Min(3), Constraint::Length(3), Constraint::Length(1)];
@@ -41,7 +41,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     frame.render_widget(title_line(model), title);
     match &mut model.open {
         None => draw_topics(frame, body, model),
-        Some(Open { evidence: Some(job), scroll, .. }) => draw_evidence(frame, body, job, *scroll),
+        Some(Open { details: Some(job), scroll, .. }) => draw_details(frame, body, job, *scroll),
         Some(open) => draw_dead(frame, body, open),
     }
     frame.render_widget(Paragraph::new(about_current(model)).wrap(Wrap { trim: true }), about);
@@ -56,7 +56,7 @@ fn title_line(model: &Model) -> Line<'static> {
     let runners = handlers::counted(snapshot.runners.len());
     let by = match &model.open {
         None => format!("{} topics by {}", model.rows().len(), model.order.word()),
-        Some(open) => format!("{}: its dead jobs", open.topic),
+        Some(open) => format!("dead jobs of {}", open.topic),
     };
     Line::styled(format!("duebox top · {runners} · {by}"), HEAD)
 }
@@ -78,7 +78,7 @@ fn draw_topics(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
         widths.push(Constraint::Length(14));
     }
     let table =
-        Table::new(rows, widths).header(Row::new(head).style(HEAD)).row_highlight_style(CHOSEN);
+        Table::new(rows, widths).header(Row::new(head).style(HEAD)).row_highlight_style(SELECTED);
     frame.render_stateful_widget(table, area, &mut model.topics);
 }
 
@@ -121,7 +121,7 @@ fn module(topic: &TopicStats) -> String {
     }
 }
 
-/// What else is known of the topic that keys are about.
+/// Details on the current topic.
 fn about_current(model: &Model) -> String {
     let Some(topic) = model.current() else { return String::new() };
     let mut parts = vec![format!("{}: {}", output::plain(&topic.topic), module(topic))];
@@ -162,7 +162,7 @@ fn about_current(model: &Model) -> String {
 
 fn draw_dead(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
     if open.dead.is_empty() {
-        frame.render_widget(Paragraph::new("no job of this topic is dead"), area);
+        frame.render_widget(Paragraph::new("this topic has no dead jobs"), area);
         return;
     }
     let row = |job: &DeadSummary| {
@@ -177,18 +177,18 @@ fn draw_dead(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
         [Constraint::Max(24), Constraint::Length(24), Constraint::Length(14), Constraint::Min(12)];
     let table = Table::new(open.dead.iter().map(row), widths)
         .header(Row::new(["id", "died", "class", "reason"]).style(HEAD))
-        .row_highlight_style(CHOSEN);
+        .row_highlight_style(SELECTED);
     frame.render_stateful_widget(table, area, &mut open.table);
 }
 
-fn draw_evidence(frame: &mut Frame<'_>, area: Rect, job: &Job, scroll: u16) {
+fn draw_details(frame: &mut Frame<'_>, area: Rect, job: &Job, scroll: u16) {
     let block = Block::bordered().title(format!(" {} ", output::plain(&job.id.to_string())));
-    let text = Paragraph::new(evidence(job)).wrap(Wrap { trim: false }).scroll((scroll, 0));
+    let text = Paragraph::new(details(job)).wrap(Wrap { trim: false }).scroll((scroll, 0));
     frame.render_widget(text.block(block), area);
 }
 
-/// What a dead job left behind, a thing a line.
-fn evidence(job: &Job) -> String {
+/// The record of a dead job, one item per line.
+fn details(job: &Job) -> String {
     let mut lines = Vec::new();
     if let Some(dead) = &job.dead {
         lines.push(format!("died {}", output::time(dead.died_at_ms)));
@@ -207,7 +207,7 @@ fn evidence(job: &Job) -> String {
             lines.push(format!("log:\n  {}", log.join("\n  ")));
         }
     } else {
-        lines.push(format!("it is {} now", job.state.word()));
+        lines.push(format!("it is now {}", job.state.word()));
     }
     if let Some(payload) = &job.payload {
         let shown = &payload[..payload.len().min(PAYLOAD_MAX)];
@@ -217,7 +217,7 @@ fn evidence(job: &Job) -> String {
     lines.join("\n")
 }
 
-/// Text of a guest or a producer: its lines stay, and nothing in it steers the terminal.
+/// Text of a guest or a producer, with its lines kept and control characters escaped.
 fn plain_lines(text: &str) -> String {
     text.lines().map(output::plain).collect::<Vec<_>>().join("\n")
 }
@@ -232,7 +232,7 @@ fn bottom_line(model: &Model) -> Line<'static> {
             Line::from(output::plain(&model.notice))
         }
         Mode::Browse | Mode::Help if model.open.is_some() => {
-            Line::styled("Enter evidence  r requeue  R requeue all  p pause  Esc back  ? help", DIM)
+            Line::styled("Enter details  r requeue  R requeue all  p pause  Esc back  ? help", DIM)
         }
         Mode::Browse | Mode::Help => {
             Line::styled("Enter open  s sort  / filter  p pause  ? help  q quit", DIM)
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
     use crate::cli::stats::Snapshot;
-    use crate::cli::top::model::Wish;
+    use crate::cli::top::model::Action;
 
     fn topic(name: &str, ready: u64, dead: u64) -> TopicStats {
         TopicStats {
@@ -291,7 +291,7 @@ mod tests {
         model
     }
 
-    /// The screen as text, of 80 columns and 24 lines.
+    /// The screen as text, 80 columns by 24 lines.
     fn screen(model: &mut Model) -> String {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal.draw(|frame| draw(frame, model)).unwrap();
@@ -300,17 +300,17 @@ mod tests {
         (0..24).map(line).collect::<Vec<_>>().join("\n")
     }
 
-    fn press(model: &mut Model, keys: &str) -> Wish {
-        let mut wish = Wish::Nothing;
+    fn press(model: &mut Model, keys: &str) -> Action {
+        let mut action = Action::Nothing;
         for letter in keys.chars() {
             let code = match letter {
                 '\n' => KeyCode::Enter,
                 '\x1b' => KeyCode::Esc,
                 letter => KeyCode::Char(letter),
             };
-            wish = model.key(KeyEvent::from(code));
+            action = model.key(KeyEvent::from(code));
         }
-        wish
+        action
     }
 
     fn name(text: &str) -> TopicName {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_terminal_shows_the_topics_and_what_belongs_to_the_chosen_one() {
+    fn a_small_terminal_shows_the_topics_and_details_of_the_selected_one() {
         let mut model = model();
         let text = screen(&mut model);
         for shown in
@@ -336,18 +336,18 @@ mod tests {
         assert!(!screen(&mut model).contains("order.close"));
         press(&mut model, "?");
         assert!(screen(&mut model).contains("pause or resume"));
-        assert_eq!(press(&mut model, "q"), Wish::Nothing, "any key ends the help");
-        assert_eq!(press(&mut model, "q"), Wish::Quit);
+        assert_eq!(press(&mut model, "q"), Action::Nothing, "any key closes the help");
+        assert_eq!(press(&mut model, "q"), Action::Quit);
     }
 
     #[test]
-    fn what_changes_something_asks_first() {
+    fn changes_ask_for_confirmation() {
         let mut model = model();
-        assert_eq!(press(&mut model, "p"), Wish::Nothing);
+        assert_eq!(press(&mut model, "p"), Action::Nothing);
         assert!(screen(&mut model).contains("Pause mail?"));
-        assert_eq!(press(&mut model, "n"), Wish::Nothing);
-        assert_eq!(press(&mut model, "py"), Wish::Pause(name("mail")));
-        assert_eq!(press(&mut model, "j\n"), Wish::Look);
+        assert_eq!(press(&mut model, "n"), Action::Nothing);
+        assert_eq!(press(&mut model, "py"), Action::Pause(name("mail")));
+        assert_eq!(press(&mut model, "j\n"), Action::Refresh);
         let id = JobId::from_redis("42");
         let job = DeadSummary {
             id: id.clone(),
@@ -359,17 +359,17 @@ mod tests {
         model.saw_dead(vec![job]);
         let text = screen(&mut model);
         assert!(text.contains("trap") && text.contains("42") && !text.contains('\x1b'), "{text}");
-        assert_eq!(press(&mut model, "\n"), Wish::Evidence(name("order.close"), id.clone()));
-        assert_eq!(press(&mut model, "ry"), Wish::Requeue(name("order.close"), id));
+        assert_eq!(press(&mut model, "\n"), Action::Details(name("order.close"), id.clone()));
+        assert_eq!(press(&mut model, "ry"), Action::Requeue(name("order.close"), id));
         press(&mut model, "R");
         assert!(screen(&mut model).contains("Requeue all 4 dead jobs"));
-        assert_eq!(press(&mut model, "y"), Wish::RequeueAll(name("order.close")));
+        assert_eq!(press(&mut model, "y"), Action::RequeueAll(name("order.close")));
         press(&mut model, "\x1b");
         assert!(model.open.is_none());
     }
 
     #[test]
-    fn the_chosen_topic_stays_chosen_when_others_come() {
+    fn the_selected_topic_stays_selected_when_others_appear() {
         let mut model = model();
         press(&mut model, "j");
         let topics =

@@ -1,29 +1,29 @@
-// What the page asks of the daemon. Every request carries the header that only the page can send, and every
-// refusal is told in the daemon's own words.
+// Requests of the page to the API. Each request has the header that only the page can send. An error carries the
+// daemon's own text.
 
 const WITHIN_MS = 15_000;
 
-/** An answer that is no success, or none at all (`status` 0: the daemon was not reached). */
+/** An error response, or no response (`status` 0: the daemon was not reached). */
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem.detail ?? 'the daemon did not say why');
+    super(problem.detail ?? 'the daemon gave no reason');
     this.status = status;
     this.remedy = problem.remedy ?? '';
     this.kind = (problem.type ?? '').replace('/problems/', '');
   }
 }
 
-/** Sends a request and answers the JSON it came to. */
+/** Sends a request and returns the JSON of the response. */
 export async function ask(method, path, json) {
   const headers = { 'X-Duebox-Page': '1', Accept: 'application/json' };
   if (json !== undefined) headers['Content-Type'] = 'application/json';
   const body = json === undefined ? undefined : JSON.stringify(json);
-  let answer;
+  let response;
   let text;
   try {
     const signal = AbortSignal.timeout(WITHIN_MS);
-    answer = await fetch(path, { method, headers, body, signal, cache: 'no-store', credentials: 'same-origin' });
-    text = await answer.text();
+    response = await fetch(path, { method, headers, body, signal, cache: 'no-store', credentials: 'same-origin' });
+    text = await response.text();
   } catch {
     throw new Refused(0, { detail: 'The daemon cannot be reached.' });
   }
@@ -31,9 +31,9 @@ export async function ask(method, path, json) {
   try {
     if (text) value = JSON.parse(text);
   } catch {
-    throw new Refused(answer.status, { detail: `The answer (${answer.status}) is no JSON.` });
+    throw new Refused(response.status, { detail: `The response (${response.status}) is not JSON.` });
   }
-  if (!answer.ok) throw new Refused(answer.status, value);
+  if (!response.ok) throw new Refused(response.status, value);
   return value;
 }
 
@@ -41,7 +41,7 @@ export const get = (path) => ask('GET', path);
 export const post = (path, json) => ask('POST', path, json);
 export const remove = (path) => ask('DELETE', path);
 
-/** The path of a topic, and of what is in it. */
+/** The path of a topic, or of a resource below it. */
 export function topicPath(topic, ...rest) {
   return ['/v1/topics', ...[topic, ...rest].map(encodeURIComponent)].join('/');
 }

@@ -1,49 +1,49 @@
-// How a topic did lately, and the lines that show it. What the daemon has seen comes first; the page adds a
-// look a second, of which one each five seconds is kept.
+// Recent samples of a topic, and their sparklines. The daemon's samples come first; the page adds one sample per
+// second and keeps one of every five seconds.
 
 import { count, draw, rate, setText, span } from './dom.js';
 
 export const WINDOW_MS = 600_000;
-/** What a line shows at least. */
+/** The shortest time range of a line. */
 const LEAST_MS = 60_000;
 const KEEP_EVERY_MS = 5_000;
 const RATE_OVER_MS = 10_000;
 
-/** What is drawn of a topic: the values of a series, and how its last one is said. */
+/** The lines of a topic: the values of a series, and the text of the last value. */
 export const LINES = {
   rate: { title: 'Rate', values: (series) => series.rates(), say: rate, floor: 1 },
   depth: { title: 'Depth', values: (series) => series.points.map((point) => point.jobs), say: count, floor: 4 },
   late: { title: 'Lateness', values: (series) => series.points.map((point) => point.late), say: (ms) => (ms ? span(ms) : '–'), floor: 1_000 },
 };
 
-/** The looks at one topic, the oldest first. */
+/** The samples of one topic, the oldest first. */
 export class Series {
   constructor() {
     this.points = [];
   }
 
-  /** What the daemon saw before the page was opened. */
+  /** Adds the daemon's samples from before the page was opened. */
   seed(times, samples) {
     const first = this.points[0]?.at ?? Infinity;
     const from = times.length - samples.jobs.length;
-    const seen = samples.jobs.map((jobs, at) => ({
+    const sampled = samples.jobs.map((jobs, at) => ({
       at: times[from + at], jobs, attempts: samples.attempts[at], failed: samples.failed[at], late: samples.late_ms[at],
     }));
-    this.points = [...seen.filter((point) => point.at < first), ...this.points];
+    this.points = [...sampled.filter((point) => point.at < first), ...this.points];
   }
 
-  /** A look of now. */
+  /** Adds a sample of the current state. */
   add(at, state) {
     const jobs = state.pending + state.ready + state.blocked + state.unack + state.retry;
     const point = { at, jobs, attempts: state.attempts, failed: state.failed, late: state.late_ms ?? 0 };
     const [before, last] = this.points.slice(-2);
-    // The last point moves along until the one before it is old enough.
+    // The last point is replaced until the one before it is old enough.
     if (last && before && last.at - before.at < KEEP_EVERY_MS) this.points.pop();
     this.points.push(point);
     while (this.points[0].at < at - WINDOW_MS) this.points.shift();
   }
 
-  /** Attempts a second at each point: the mean of the ten seconds before it. */
+  /** Attempts per second at each point: the mean of the ten seconds before it. */
   rates() {
     let from = 0;
     return this.points.map((point, at) => {
@@ -80,7 +80,7 @@ export class Sparkline {
     const last = values.at(-1) ?? 0;
     const most = Math.max(this.line.floor, ...values);
     const end = series.points.at(-1)?.at ?? 0;
-    // What is known fills the width: a daemon that has just started has no ten minutes yet.
+    // The known samples fill the width: a daemon that has just started has less than ten minutes of them.
     const width = Math.min(WINDOW_MS, Math.max(LEAST_MS, end - (series.points[0]?.at ?? end)));
     const reach = `${Math.round(width / 60_000)} min`;
     setText(this.reach, `last ${reach}`);

@@ -1,6 +1,6 @@
-// Making elements, and saying numbers and times. Text only ever becomes text: there is no markup in it.
+// Makes elements, and formats numbers and times. Text always stays text and never becomes markup.
 
-/** An element with properties, `on` listeners and children; a child that is no node becomes text. */
+/** An element with properties, `on` listeners and children; a child that is not a node becomes text. */
 export function el(name, props = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(props)) {
@@ -25,12 +25,12 @@ export function draw(name, props = {}, ...children) {
   return node;
 }
 
-/** Writes a text where it is another. */
+/** Sets a text if it differs. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Puts these children into a node instead of its own, unless they would say the same. */
+/** Replaces the children of a node, unless `key` is unchanged. */
 export function fill(node, key, make) {
   if (node.filledWith === key) return;
   node.filledWith = key;
@@ -84,10 +84,10 @@ export function bytes(number) {
 export const short = (digest) => digest.slice(0, 12);
 export const many = (number, one, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
 
-/** How far Redis' clock is ahead of this one: the times that are told are by it. */
+/** How far Redis' clock is ahead of the browser's: times from the API are by Redis' clock. */
 export const clock = { ahead: 0, now: () => Date.now() + clock.ahead };
 
-/** How long ago, or how soon, a time is. */
+/** The distance of a time from now. */
 function since(atMs) {
   const away = clock.now() - atMs;
   if (Math.abs(away) < 1_000) return 'now';
@@ -96,7 +96,7 @@ function since(atMs) {
 
 const exactly = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 
-/** A time as people say it, with the exact one in its title; `tellTimes` keeps it true. */
+/** A relative time, with the exact time as its title; `updateTimes` keeps it current. */
 export function when(atMs) {
   const exact = new Date(atMs);
   const isTime = !Number.isNaN(exact.getTime());
@@ -105,13 +105,13 @@ export function when(atMs) {
   return node;
 }
 
-/** Says all times of a node anew. */
-export function tellTimes(node) {
+/** Updates all relative times in a node. */
+export function updateTimes(node) {
   for (const time of node.querySelectorAll('time')) setText(time, since(time.atMs));
 }
 
-/** The rows of a table. One whose item is as it was keeps its node, and with it the focus and a click that has
-    begun; `make` makes the row of an item that is new. */
+/** The rows of a table. A row with an unchanged item keeps its node, and so the focus and a started click; `make`
+    makes the row of a new item. */
 export class Rows {
   constructor(heads, make, className = 'plain') {
     this.make = make;
@@ -138,6 +138,6 @@ export class Rows {
     this.table.hidden = items.length === 0;
     this.empty.hidden = items.length > 0;
     setText(this.empty, emptyText);
-    tellTimes(this.body);
+    updateTimes(this.body);
   }
 }

@@ -1,5 +1,5 @@
-// The jobs of a topic one by one: those that run or come next, the last attempts, the dead; and the sheet of
-// one job with all that is known of it. Payloads, reasons and logs are somebody else's: they only become text.
+// The jobs of a topic: live jobs, recent attempts, dead jobs, and the detail sheet of one job. Payloads, reasons and
+// logs are untrusted and only ever become text.
 
 import { Refused, get, topicPath } from './api.js';
 import * as actions from './actions.js';
@@ -7,6 +7,7 @@ import { Rows, button, count, el, setText, short, span, when } from './dom.js';
 
 const PAGE = 25;
 
+/** All failure classes. A test compares them with the daemon's list. */
 const CLASSES = ['nack', 'drop', 'trap', 'timeout', 'out_of_memory', 'out_of_fuel', 'stack_overflow', 'exit',
   'bad_verdict', 'crashed', 'expired', 'bad_due', 'bad_options', 'orphan'];
 
@@ -15,11 +16,11 @@ const TIME_WORDS = { unack: 'lease ends', ready: 'due', blocked: 'due', retry: '
 
 const chip = (state) => el('span', { class: `chip s-${state}` }, STATE_WORDS[state] ?? state);
 
-/** A cell that says what it is where there is no head to say it. */
+/** A cell with a label for layouts without a table header. */
 const cell = (label, ...children) => el('td', { 'data-label': label }, ...children);
 
-/** What opens the sheet of a job. */
-const opener = (topic, id, done) => button(id, () => openJob(topic, id, done), { class: 'id', 'data-id': id, title: `All that is known of ${id}` });
+/** A button that opens the detail sheet of a job. */
+const opener = (topic, id, done) => button(id, () => openJob(topic, id, done), { class: 'id', 'data-id': id, title: `Details of ${id}` });
 
 /** The dead jobs of a topic. */
 export class DeadJobs {
@@ -62,7 +63,7 @@ export class DeadJobs {
     setText(this.purge, wanted ? `Purge ${wanted}` : 'Purge');
     for (const node of [this.requeueAll, this.purge]) node.disabled = state.dead === 0;
     this.more.hidden = !page.next || this.limit >= 1_000;
-    this.list.show(page.jobs, state.dead ? 'None of them is of this class, among the last ones.' : 'No job of it is dead.');
+    this.list.show(page.jobs, state.dead ? 'No recent dead job has this class.' : 'No dead jobs.');
   }
 
   row(job) {
@@ -73,24 +74,24 @@ export class DeadJobs {
   }
 }
 
-/** Jobs that run or come next, and the last attempts. */
-export class LatestJobs {
+/** Live jobs and recent attempts. */
+export class LiveJobs {
   constructor(topic, done) {
     this.topic = topic;
     this.done = done;
     this.live = new Rows(['Job', 'State', 'When'], (job) => this.job(job), 'plain cards lines');
-    this.attempts = new Rows(['Job', 'Came to', 'Took', 'When'], (attempt) => this.attempt(attempt), 'plain cards lines');
+    this.attempts = new Rows(['Job', 'Result', 'Took', 'When'], (attempt) => this.attempt(attempt), 'plain cards lines');
     this.live.node.id = 'live-jobs';
     this.attempts.node.id = 'attempts';
     this.node = el('div', { class: 'two' },
       el('section', { class: 'panel jobs', 'aria-label': 'Running and next' }, el('h2', {}, 'Running and next'), this.live.node),
-      el('section', { class: 'panel jobs', 'aria-label': 'Latest attempts' }, el('h2', {}, 'Latest attempts', el('small', {}, 'in this daemon')), this.attempts.node));
+      el('section', { class: 'panel jobs', 'aria-label': 'Recent attempts' }, el('h2', {}, 'Recent attempts', el('small', {}, 'in this daemon')), this.attempts.node));
   }
 
   async refresh() {
     const { jobs, latest } = await get(`${topicPath(this.topic, 'jobs')}?limit=8`);
-    this.live.show(jobs, 'No job of it waits or runs.');
-    this.attempts.show(latest, 'This daemon has run no job of it since it started.');
+    this.live.show(jobs, 'No job waits or runs.');
+    this.attempts.show(latest, 'This daemon has run no job of this topic since it started.');
   }
 
   job(job) {
@@ -109,14 +110,14 @@ export class LatestJobs {
   }
 }
 
-/** Opens the sheet of a job. */
+/** Opens the detail sheet of a job. */
 async function openJob(topic, id, done) {
   let job;
   try {
     job = await get(topicPath(topic, 'jobs', id));
   } catch (error) {
     if (error instanceof Refused && error.kind === 'unknown-job') {
-      actions.say(`${id} is done and forgotten.`, 'calm', 'done_retention keeps jobs that are done, to be looked at.');
+      actions.say(`${id} is done and was not kept.`, 'calm', 'Set done_retention to keep done jobs.');
       return;
     }
     actions.sayRefused(error);
@@ -135,18 +136,18 @@ async function openJob(topic, id, done) {
     el('div', { class: 'actions' },
       job.dead && button('Requeue', then(actions.requeue), { class: 'main', id: 'requeue' }),
       isWaiting && button('Run now', then(actions.runNow), { class: 'main', id: 'run-now' }),
-      job.dead && button('Forget', then(actions.forget), { class: 'danger quiet', id: 'forget' }),
-      ['pending', 'ready', 'blocked', 'retry', 'unack'].includes(job.state) && button('Drop', then(actions.drop), { class: 'danger quiet', id: 'drop' })),
-    ...evidence(job));
+      job.dead && button('Purge', then(actions.purgeOne), { class: 'danger quiet', id: 'forget' }),
+      ['pending', 'ready', 'blocked', 'retry', 'unack'].includes(job.state) && button('Cancel job', then(actions.cancel), { class: 'danger quiet', id: 'drop' })),
+    ...details(job));
   actions.open(dialog);
 }
 
-/** All that is known of a job, part by part. */
-function evidence(job) {
+/** The details of a job, by section. */
+function details(job) {
   const parts = [facts(job)];
   const failure = job.dead?.info ?? job.last_error;
   if (failure) {
-    parts.push(section(job.dead ? 'What it died of' : 'Its last failure', el('p', { class: 'reason', id: 'reason' },
+    parts.push(section(job.dead ? 'Failure' : 'Last failure', el('p', { class: 'reason', id: 'reason' },
       el('span', { class: 'chip s-dead' }, failure.class ?? 'unknown'), ` ${failure.reason ?? ''}`)));
     if (failure.trace) parts.push(section('Trace', el('pre', { id: 'trace' }, failure.trace)));
     if (failure.log?.length) parts.push(section('Log', el('pre', { id: 'log' }, failure.log.join('\n'))));
@@ -172,7 +173,7 @@ function facts(job) {
     ['Crashes', job.crashes || undefined],
     ['Snoozes', job.snoozes || undefined],
     ['Key', job.key],
-    ['Held by', job.lease && (job.lease.holder ?? 'nobody known')],
+    ['Held by', job.lease && (job.lease.holder ?? 'unknown')],
     ['Lease ends', job.lease && when(job.lease.expires_at_ms)],
   ];
   return el('dl', { class: 'facts' }, all.filter(([, value]) => value !== undefined && value !== false && value !== null)
@@ -181,7 +182,7 @@ function facts(job) {
 
 const section = (title, body) => el('section', {}, el('h3', {}, title), body);
 
-/** JSON with its lines, anything else as it is. */
+/** Indents JSON; returns any other text unchanged. */
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

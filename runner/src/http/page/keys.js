@@ -1,4 +1,4 @@
-// The keyboard, and what it does; and whether the page is light or dark.
+// Keyboard shortcuts and the theme.
 
 import { open } from './actions.js';
 import { button, el } from './dom.js';
@@ -6,12 +6,12 @@ import { button, el } from './dom.js';
 const KEYS = [
   ['/', 'filter the topics'],
   ['j  k', 'next, previous'],
-  ['Enter', 'open what is marked'],
+  ['Enter', 'open the selected item'],
   ['g', 'back to the topics'],
   ['p', 'push a job (in a topic)'],
-  ['t', 'light, dark, as the system'],
-  ['Esc', 'close, or back'],
-  ['?', 'these keys'],
+  ['t', 'theme: light, dark or system'],
+  ['Esc', 'close, or go back'],
+  ['?', 'show the keys'],
 ];
 
 export function showKeys() {
@@ -46,12 +46,12 @@ export function nextTheme() {
   try {
     localStorage.theme = next;
   } catch {
-    // Where nothing may be kept the choice holds for this page.
+    // Without storage, the theme applies until the page is reloaded.
   }
   applyTheme(next);
 }
 
-/** Marks the next or the previous of the links that the view has. */
+/** Focuses the next or previous link of the view. */
 function move(view, by) {
   const links = view?.links?.() ?? [];
   if (!links.length) return;
@@ -61,7 +61,7 @@ function move(view, by) {
   links[next].scrollIntoView({ block: 'nearest' });
 }
 
-/** Follows the keyboard. `view` tells which view stands there. */
+/** Handles the keyboard. `view` returns the current view. */
 export function followKeys(view) {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;

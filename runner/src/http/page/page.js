@@ -1,5 +1,5 @@
-// The page: who looks, at what, and how often. It asks once a second as long as it is seen, less often where
-// answers are slow, and says so when there is none; it goes on by itself when there is one again.
+// The page: session, views and refresh. It refreshes once a second while it is visible, less often if responses are
+// slow. It shows an outage and continues by itself after it.
 
 import { Refused, ask, get, post } from './api.js';
 import { sayRefused } from './actions.js';
@@ -11,7 +11,7 @@ import { TopicList } from './topics.js';
 
 const EVERY_MS = 1_000;
 const SLOWEST_MS = 10_000;
-/** A look may take a quarter of the time: whoever is slow is asked less. */
+/** A pause lasts at least four times as long as the last request took. */
 const REST = 4;
 
 const place = (id) => document.getElementById(id);
@@ -28,7 +28,7 @@ class App {
     return this.session.scopes.includes(scope) || this.session.scopes.includes('admin');
   }
 
-  /** How a topic did lately, as far as it is known. */
+  /** The recent samples of a topic. */
   series(topic) {
     if (!this.all.has(topic)) this.all.set(topic, new Series());
     return this.all.get(topic);
@@ -52,7 +52,7 @@ class App {
     }
     const { topics, now_ms: nowMs } = await get('/v1/topics');
     const samples = await get('/v1/samples');
-    for (const [topic, seen] of Object.entries(samples.topics)) this.series(topic).seed(samples.at_ms, seen);
+    for (const [topic, sampled] of Object.entries(samples.topics)) this.series(topic).seed(samples.at_ms, sampled);
     this.saw(topics, nowMs);
     this.route();
   }
@@ -74,7 +74,7 @@ class App {
     view.focus?.();
   }
 
-  /** Asks now, and again and again from then on. */
+  /** Refreshes now and then periodically. */
   async refresh() {
     clearTimeout(this.wait);
     this.view?.refreshLists?.();
@@ -113,14 +113,14 @@ class App {
     }
     this.fails = Math.min(this.fails + 1, 5);
     const isAway = error.status === 0 || error.kind === 'redis';
-    setText(place('banner'), sentences(error.message, isAway ? 'Trying again by itself.' : error.remedy));
+    setText(place('banner'), sentences(error.message, isAway ? 'The page retries automatically.' : error.remedy));
     place('banner').hidden = false;
     place('live').className = 'live off';
     setText(place('live'), error.status ? 'refused' : 'away');
     if (error.kind === 'redis') setText(place('live'), 'Redis is away');
   }
 
-  /** Begins anew: the session is over, or has begun. */
+  /** Restarts the page after the session ended or began. */
   again() {
     clearTimeout(this.wait);
     return this.start().catch((error) => {
@@ -140,13 +140,13 @@ class App {
   }
 }
 
-/** Texts of the daemon as sentences that stand behind each other. */
+/** Texts of the daemon joined as sentences. */
 function sentences(...texts) {
   const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.');
   return texts.filter(Boolean).map(sentence).join(' ');
 }
 
-/** Where a token is asked for. */
+/** The login form. */
 class Login {
   constructor(app) {
     this.title = 'Log in';
@@ -154,7 +154,7 @@ class Login {
     const wrong = el('p', { class: 'wrong', role: 'alert', id: 'wrong' });
     const form = el('form', { class: 'login panel' },
       el('h1', {}, 'Log in'),
-      el('p', {}, 'Show a token that ', el('code', {}, 'duebox token new'), ' made. It is sent once, and not kept: this browser gets a session for twelve hours.'),
+      el('p', {}, 'Enter a token made with ', el('code', {}, 'duebox token new'), '. It is sent once and not stored: this browser gets a session for twelve hours.'),
       el('label', {}, 'Token', this.token), wrong,
       el('button', { type: 'submit', class: 'main', id: 'login' }, 'Log in'));
     form.addEventListener('submit', async (event) => {
@@ -165,7 +165,7 @@ class Login {
         await app.again();
       } catch (error) {
         if (!(error instanceof Refused)) throw error;
-        wrong.textContent = error.status === 401 ? 'This token is not known here.' : sentences(error.message, error.remedy);
+        wrong.textContent = error.status === 401 ? 'The token is unknown.' : sentences(error.message, error.remedy);
       }
     });
     this.node = form;

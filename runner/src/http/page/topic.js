@@ -1,14 +1,13 @@
-// The page of one topic: its states, how it did lately, who serves it and what became of its modules, its
-// jobs, and its dead.
+// The page of one topic: job counts, recent samples, modules and their history, live jobs and dead jobs.
 
 import { get, topicPath } from './api.js';
 import * as actions from './actions.js';
 import { Sparkline } from './chart.js';
-import { button, bytes, clock, count, el, fill, many, short, span, tellTimes, when } from './dom.js';
-import { DeadJobs, LatestJobs } from './jobs.js';
+import { button, bytes, clock, count, el, fill, many, short, span, updateTimes, when } from './dom.js';
+import { DeadJobs, LiveJobs } from './jobs.js';
 import { STATES, badges } from './topics.js';
 
-/** How many refreshes of the topic come to one of its lists of jobs. */
+/** The job lists are refreshed at every second refresh of the topic. */
 const LISTS_EVERY = 2;
 
 const FATES = {
@@ -34,12 +33,12 @@ export class TopicPage {
     this.handler = el('div', { class: 'panel-body', id: 'handler' });
     this.history = el('div', { class: 'panel-body', id: 'history' });
     const later = () => app.refresh();
-    this.latest = app.may('admin') && new LatestJobs(name, later);
+    this.latest = app.may('admin') && new LiveJobs(name, later);
     this.dead = app.may('admin') && new DeadJobs(app, name, later);
     this.node = el('article', { class: 'topic' }, this.head(), this.states, this.mix, this.charts(),
-      el('div', { class: 'two' }, panel('Handler', this.handler), panel('Reloads', this.history)),
+      el('div', { class: 'two' }, panel('Handler', this.handler), panel('Module history', this.history)),
       this.dead && this.dead.node, this.latest && this.latest.node,
-      !this.dead && el('p', { class: 'empty' }, 'Jobs are shown to tokens with the scope admin.'));
+      !this.dead && el('p', { class: 'empty' }, 'Jobs are visible with the scope admin.'));
   }
 
   head() {
@@ -87,17 +86,17 @@ export class TopicPage {
   showButtons() {
     const { state, app, name } = this;
     const isAdmin = app.may('admin');
-    const told = state.served_by.find((served) => served.before);
-    const key = [state.paused, isAdmin, told?.before, told?.digest].join();
+    const reported = state.served_by.find((served) => served.before);
+    const key = [state.paused, isAdmin, reported?.before, reported?.digest].join();
     const later = () => app.refresh();
     fill(this.buttons, key, () => [
       app.may('push') && button('Push a job', () => this.push(), { class: 'main', id: 'push' }),
       isAdmin && (state.paused
         ? button('Resume', () => actions.resume(name, later), { id: 'resume' })
         : button('Pause', () => actions.pause(name, this.state, later), { id: 'pause' })),
-      isAdmin && !state.pulled && button('Look for changes', () => actions.reload(name, later), { id: 'reload' }),
-      isAdmin && !state.pulled && button('Roll back', () => actions.rollback(name, told?.digest ?? '', told?.before ?? '', later),
-        { id: 'rollback', disabled: !told, title: told ? '' : 'No module served before this one' }),
+      isAdmin && !state.pulled && button('Check for changes', () => actions.reload(name, later), { id: 'reload' }),
+      isAdmin && !state.pulled && button('Roll back', () => actions.rollback(name, reported?.digest ?? '', reported?.before ?? '', later),
+        { id: 'rollback', disabled: !reported, title: reported ? '' : 'There is no previous module' }),
     ]);
   }
 
@@ -121,13 +120,13 @@ export class TopicPage {
     const before = new Set(state.served_by.map((served) => served.before));
     const withdrawn = new Set(state.served_by.map((served) => served.withdrawn));
     const roles = (digest) => [now.has(digest) && 'serves', canaries.has(digest) && `canary ${canaries.get(digest)} %`,
-      before.has(digest) && 'before', withdrawn.has(digest) && 'withdrawn'].filter(Boolean);
+      before.has(digest) && 'previous', withdrawn.has(digest) && 'rolled back'].filter(Boolean);
     const shown = [...modules].map(([digest, sums]) => ({ digest, sums, roles: roles(digest) }));
     fill(this.handler, JSON.stringify([shown, state.handler, state.runners, state.pulled]), () => [
       el('p', { class: state.handler ? 'path' : 'faint' }, state.handler ?? (state.pulled ? 'None: consumers lease its jobs over HTTP or with duebox pull.' : 'Not in this daemon’s manifest.')),
       !state.pulled && el('p', { class: 'faint' }, `Served by ${many(state.runners, 'daemon')}.`),
       shown.length > 0 && el('table', { class: 'plain' },
-        el('thead', {}, el('tr', {}, ['Module', 'Attempts', 'Failed', 'Mean', 'Longest', 'Memory'].map((title, at) =>
+        el('thead', {}, el('tr', {}, ['Module', 'Attempts', 'Failed', 'Mean', 'Max', 'Memory'].map((title, at) =>
           el('th', { scope: 'col', class: at ? 'number' : '' }, title)))),
         el('tbody', {}, shown.map(({ digest, sums, roles: words }) => el('tr', {},
           el('th', { scope: 'row', title: digest }, el('code', {}, short(digest)), words.map((word) => el('span', { class: `badge ${word === 'serves' ? 'good' : 'calm'}` }, word))),
@@ -140,9 +139,9 @@ export class TopicPage {
     const events = this.state.served_by.flatMap((served) => served.history.map((event) => ({ ...event, runner: served.runner })));
     events.sort((one, other) => other.at_ms - one.at_ms);
     const isMany = new Set(this.state.served_by.map((served) => served.runner)).size > 1;
-    tellTimes(this.history);
+    updateTimes(this.history);
     fill(this.history, JSON.stringify(events), () => (events.length === 0
-      ? el('p', { class: 'faint' }, this.state.pulled ? 'It has no module.' : 'Nothing has changed since the daemons started.')
+      ? el('p', { class: 'faint' }, this.state.pulled ? 'The topic has no module.' : 'No changes since the daemons started.')
       : el('ol', { class: 'timeline' }, events.map((event) => {
         const [kind, word] = FATES[event.fate] ?? ['calm', event.fate];
         return el('li', { class: kind },

@@ -1,10 +1,10 @@
-// The list of topics: one request a second for all of them, and only the rows that are seen are drawn.
+// The list of topics: one request per second for all topics; only visible rows are drawn.
 
 import { Sparkline } from './chart.js';
 import { get } from './api.js';
 import { count, el, fill, many, rate, setText, short, span } from './dom.js';
 
-/** The states of a job, with what they are called here. */
+/** The job states and their labels. */
 export const STATES = [
   ['pending', 'Pending'],
   ['ready', 'Ready'],
@@ -23,15 +23,15 @@ const COLUMNS = [
   { key: 'handler', title: 'Handler', by: (row) => row.state.digests.join() },
 ];
 
-/** Marks of what holds a topic's jobs back, or who runs them. */
+/** Badges for what holds a topic's jobs back, and for what runs them. */
 export function badges(state) {
   const mark = (kind, text, title) => el('span', { class: `badge ${kind}`, title }, text);
   return [
-    state.paused && mark('warn', 'paused', 'No job of it is started, by any daemon'),
-    state.breakers_open > 0 && mark('bad', 'breaker open', 'Its jobs fail and fail, so they are held back'),
+    state.paused && mark('warn', 'paused', 'No daemon starts its jobs'),
+    state.breakers_open > 0 && mark('bad', 'breaker open', 'Its jobs are held back after repeated failures'),
     state.pulled && mark('calm', 'pulled', 'It has no handler here: consumers lease its jobs'),
-    !state.bound && mark('calm', 'unbound', 'This daemon’s manifest does not have it'),
-    state.bound && !state.pulled && state.runners === 0 && mark('bad', 'no runner', 'No daemon serves it: its handler was refused, or is still compiled'),
+    !state.bound && mark('calm', 'unbound', 'It is not in this daemon’s manifest'),
+    state.bound && !state.pulled && state.runners === 0 && mark('bad', 'no runner', 'No daemon serves it: its handler was refused or is still compiling'),
   ].filter(Boolean);
 }
 
@@ -91,7 +91,7 @@ export class TopicList {
     this.total();
   }
 
-  /** Which rows have come into sight, or are near it. */
+  /** Notes which rows are visible or nearly visible. */
   saw(entries) {
     for (const entry of entries) {
       const row = entry.target.row;
@@ -110,7 +110,7 @@ export class TopicList {
     this.arrange();
   }
 
-  /** Puts the rows in order, and hides those that the filter leaves out. */
+  /** Sorts the rows, and hides those that the filter excludes. */
   arrange() {
     const { order, by } = COLUMNS.find((column) => column.key === this.sorted.key);
     const name = (one, other) => one.name.localeCompare(other.name);
@@ -130,7 +130,7 @@ export class TopicList {
     this.body.replaceChildren(...sorted.map((row) => row.node));
     setText(this.shown, wanted ? `${count(shown)} of ${count(this.rows.size)}` : count(this.rows.size));
     this.empty.hidden = shown > 0;
-    setText(this.empty, this.rows.size ? 'No topic has this in its name.' : 'There is no topic yet: add one to the manifest, or push to one.');
+    setText(this.empty, this.rows.size ? 'No topic matches the filter.' : 'There are no topics: add one to the manifest, or push a job.');
   }
 
   total() {
@@ -149,7 +149,7 @@ export class TopicList {
       el('div', { class: `tile ${kind}${['0', '0/s', '–'].includes(value) ? ' none' : ''}` }, el('b', {}, value), el('span', {}, label))));
   }
 
-  /** The rows that stand there, in their order. */
+  /** The links of the visible rows, in order. */
   links() {
     return [...this.body.querySelectorAll('tr:not([hidden]) a')];
   }
@@ -164,7 +164,7 @@ export class TopicList {
   }
 }
 
-/** The row of a topic. Its name stands there from the start, the rest when it is seen. */
+/** The row of a topic. It has only the name until it becomes visible. */
 class Row {
   constructor(name, series) {
     this.name = name;
@@ -196,7 +196,7 @@ class Row {
   show() {
     if (!this.sparks) this.draw();
     const { state } = this;
-    // What consumers settle is not told from daemon to daemon.
+    // Daemons do not report what consumers settle, so there is no rate.
     this.sparks.forEach((spark, at) => spark.show(this.series, at > 0 || !state.pulled));
     STATES.filter(([name]) => name !== 'blocked').forEach(([name], at) => {
       const number = name === 'ready' ? state.ready + state.blocked : state[name];

@@ -1,9 +1,10 @@
-//! `POST /`: the command protocol of add, pop, finish and delete, for clients that speak it already.
+//! `POST /`: the command protocol of add, pop, finish and delete, for clients that already use it.
 //!
-//! Times are in seconds, and ids are global: a job is found by its id alone. A job that was popped and not
-//! finished within its TTR is given to the next. A `finish` that comes after that changes nothing: it is told
-//! from the right one by the token that came with the pop, or, where a client sends none, by who it is.
+//! Times are in seconds, and ids are global: a job is found by its id alone. A popped job that is
+//! not finished within its TTR is delivered again. A later `finish` of the first consumer changes
+//! nothing: the token of the pop identifies it or, without a token, the consumer's name.
 
+mod body;
 pub(super) mod index;
 
 use std::time::Duration;
@@ -15,170 +16,53 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use duebox_job::{DELAY_MAX_MS, JobId, Options, TopicName};
 use duebox_queue::{Cancelled, Due, JobState, NewJob, Pushed, Token};
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
+use self::body::{Add, Command, CommandHead, CommandResponse, CommandWord, Delete, Finish, Pop};
 use self::index::CommandIndex;
-use super::leases::{Taken, Wanted, give, refused, take};
+use super::leases::{PullRequest, PulledJobs, deliver, lease_jobs, pull_problem};
 use super::push::word_of;
 use crate::auth::tokens::Scope;
-use crate::http::access::{Caller, Takes};
-use crate::http::body;
+use crate::http::access::{Caller, RequiredScope};
+use crate::http::body as request_body;
 use crate::http::listener::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
 use crate::manifest::Manifest;
 use crate::observe::traces::IncomingContext;
 use crate::service::leased_job::token_text;
-use crate::service::pull_consumer::{Answer, Consumer, Said};
+use crate::service::pull_consumer::{Consumer, ConsumerVerdict, SettleResponse};
 use crate::service::written_job::bytes_of_json;
 
-/// What a job is leased for before its own TTR is known.
+/// Duration of the lease before the job's own TTR is known.
 const FIRST_LEASE: Duration = Duration::from_secs(1);
-/// The longest TTR.
+/// Maximum TTR.
 const TTR_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The header of a job whose body was JSON and no text.
+/// The header of a job whose body was JSON other than a string.
 const BODY_KIND: &str = "command-body";
 const JSON: &str = "json";
 
-/// A command.
-#[derive(Deserialize, ToSchema)]
-#[serde(tag = "command", rename_all = "lowercase")]
-#[expect(
-    dead_code,
-    reason = "bodies are read by their words, to be kept as written; this is their schema"
-)]
-enum Command<'a> {
-    /// Push a job.
-    Add(#[serde(borrow)] Add<'a>),
-    /// Take a job that is due.
-    Pop(Pop),
-    /// Say that a job is done.
-    Finish(Finish),
-    /// Remove a job.
-    Delete(Delete),
-}
-
-/// Which command it is.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Word {
-    Add,
-    Pop,
-    Finish,
-    Delete,
-}
-
-/// The word of a command; what else there is belongs to the command.
-#[derive(Deserialize)]
-struct Worded {
-    command: Word,
-}
-
-/// Push a job.
-#[derive(Deserialize, ToSchema)]
-struct Add<'a> {
-    /// The topic.
-    topic: String,
-    /// The job's id, of 1 to 256 visible ASCII characters; no other live job may have it in any topic.
-    id: Text,
-    /// Seconds until it is due; the topic's delay if it is left out.
-    delay: Option<f64>,
-    /// Seconds that it may take once it was popped; the topic's ttr if it is left out.
-    #[serde(rename = "TTR", alias = "ttr")]
-    ttr: Option<f64>,
-    /// What comes back at the pop: a text, or any JSON.
-    #[serde(borrow)]
-    #[schema(value_type = Option<serde_json::Value>)]
-    body: Option<&'a RawValue>,
-}
-
-/// Take a job that is due.
-#[derive(Deserialize, ToSchema)]
-struct Pop {
-    /// The topic.
-    topic: String,
-    /// Seconds to wait for one, up to 60; none if it is left out.
-    wait: Option<f64>,
-    /// Who takes it; the token's name or the address of the client if it is left out.
-    consumer: Option<String>,
-}
-
-/// Say that a job is done.
-#[derive(Deserialize, ToSchema)]
-struct Finish {
-    /// The job's id.
-    id: Text,
-    /// The token that came with the pop: with it, a late finish is told from the right one for sure.
-    token: Option<String>,
-    /// Who took it, as at the pop.
-    consumer: Option<String>,
-}
-
-/// Remove a job.
-#[derive(Deserialize, ToSchema)]
-struct Delete {
-    /// The job's id.
-    id: Text,
-}
-
-/// A text, or a number that stands for one.
-#[derive(Deserialize, ToSchema)]
-#[serde(untagged)]
-enum Text {
-    Text(String),
-    Number(u64),
-}
-
-/// What came of a command.
-#[derive(Default, Serialize, ToSchema)]
-pub(super) struct CommandAnswer {
-    /// Whether it was carried out.
-    success: bool,
-    /// Why it was not.
-    error: Option<String>,
-    /// The job's id.
-    id: Option<String>,
-    /// At a pop, the body as it was added.
-    #[schema(value_type = Option<serde_json::Value>)]
-    value: Option<Box<RawValue>>,
-    /// At a pop, what fences the job: to be sent with the finish.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
-}
-
-impl CommandAnswer {
-    fn done(id: &str) -> Self {
-        Self { success: true, id: Some(id.to_owned()), ..Self::default() }
-    }
-
-    fn refused(id: Option<&str>, why: impl Into<String>) -> Self {
-        Self { error: Some(why.into()), id: id.map(str::to_owned), ..Self::default() }
-    }
-}
-
-/// Whatever a command needs.
-struct Desk<'a> {
+/// The context of a command.
+struct CommandContext<'a> {
     server: &'a ServerState,
     manifest: &'a Manifest,
     caller: &'a Caller,
-    /// The client's name, if it does not give one.
+    /// The default name of the consumer.
     name: String,
-    /// The place in a trace that the request came with.
+    /// The trace context of the request.
     came: IncomingContext,
 }
 
-/// Carry out a command: add, pop, finish or delete
+/// Run a command: add, pop, finish or delete
 ///
-/// Answers 200 with `success` for every command that can be read, carried out or not. A `pop` without a job
-/// answers `success: false`. Delay and TTR are in seconds.
+/// Returns 200 with `success` for every valid command, whether it succeeded or not. A `pop` without
+/// a job returns `success: false`. Delay and TTR are in seconds.
 #[utoipa::path(
     post,
     path = "/",
     tag = "commands",
     request_body = Command,
-    responses((status = 200, body = CommandAnswer)),
+    responses((status = 200, body = CommandResponse)),
 )]
 pub(super) async fn command(
     State(server): State<ServerState>,
@@ -188,60 +72,66 @@ pub(super) async fn command(
     body: Body,
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
-    let bytes = body::json_bytes(&headers, body, manifest.server.max_body).await?;
+    let bytes = request_body::json_bytes(&headers, body, manifest.server.max_body).await?;
     let (name, came) = (caller.name(peer), IncomingContext::with(&headers));
-    let desk = Desk { server: &server, manifest: &manifest, caller: &caller, name, came };
-    let answer = match body::read::<Worded>(&bytes)?.command {
-        Word::Pop => return desk.pop(body::read(&bytes)?).await,
-        Word::Add => desk.add(body::read(&bytes)?).await?,
-        Word::Finish => desk.finish(body::read(&bytes)?).await?,
-        Word::Delete => desk.delete(&body::read::<Delete>(&bytes)?.id.text()).await?,
+    let context =
+        CommandContext { server: &server, manifest: &manifest, caller: &caller, name, came };
+    let answer = match request_body::read::<CommandHead>(&bytes)?.command {
+        CommandWord::Pop => return context.pop(request_body::read(&bytes)?).await,
+        CommandWord::Add => context.add(request_body::read(&bytes)?).await?,
+        CommandWord::Finish => context.finish(request_body::read(&bytes)?).await?,
+        CommandWord::Delete => {
+            context.delete(&request_body::read::<Delete>(&bytes)?.id.text()).await?
+        }
     };
     Ok((StatusCode::OK, Json(answer)).into_response())
 }
 
-impl Desk<'_> {
+impl CommandContext<'_> {
     fn index(&self) -> CommandIndex<'_> {
         CommandIndex { queue: &self.server.queue, prefix: &self.manifest.redis.prefix }
     }
 
     fn topic(&self, name: &str, scope: Scope) -> Result<TopicName, Problem> {
-        let name = TopicName::new(name)
-            .map_err(|error| Problem::bad(error.to_string(), "send a topic's name").of("topic"))?;
-        self.caller.check(Takes::One(scope), Some(&name))?;
+        let name = TopicName::new(name).map_err(|error| {
+            Problem::bad(error.to_string(), "send the name of a topic").of("topic")
+        })?;
+        self.caller.check(RequiredScope::One(scope), Some(&name))?;
         settings(self.manifest, &name)?;
         Ok(name)
     }
 
-    async fn add(&self, add: Add<'_>) -> Result<CommandAnswer, Problem> {
+    async fn add(&self, add: Add<'_>) -> Result<CommandResponse, Problem> {
         let name = self.topic(&add.topic, Scope::Push)?;
         let topic = settings(self.manifest, &name)?;
         let text = add.id.text();
         let id = JobId::new(text.clone())
-            .map_err(|error| Problem::bad(error.to_string(), "send another id").of("id"))?;
+            .map_err(|error| Problem::bad(error.to_string(), "send a valid id").of("id"))?;
         let delay = add.delay.map_or(Ok(topic.delay), |delay| seconds(delay, "delay"))?;
         let mut options = Options::default();
         if let Some(ttr) = add.ttr {
             let ttr = seconds(ttr, "TTR")?;
             if !(Duration::from_millis(1)..=TTR_MAX).contains(&ttr) {
-                return Err(
-                    Problem::bad("a TTR is from 0.001 to 86400 seconds", "send one").of("TTR")
-                );
+                return Err(Problem::bad(
+                    "a TTR must be from 0.001 to 86400 seconds",
+                    "send a TTR in this range",
+                )
+                .of("TTR"));
             }
             options = options.with_ttr(ttr);
         }
-        let (payload, options) = written(add.body, options)?;
+        let (payload, options) = payload_of(add.body, options)?;
         if payload.len() > topic.limits.payload {
             let why = crate::service::written_job::payload_too_long(topic.limits.payload);
-            return Err(Problem::bad(why, "send less").of("body"));
+            return Err(Problem::bad(why, "send a shorter body").of("body"));
         }
         if let Some(elsewhere) = self.index().claim(&text, &name, delay).await?
             && elsewhere != name
         {
             let job = self.server.queue.get(&elsewhere, &id).await?;
             if job.is_some_and(|job| job.state.is_live()) {
-                let why = format!("a job with the id {text} is alive in {elsewhere}");
-                return Ok(CommandAnswer::refused(Some(&text), why));
+                let why = format!("a live job in {elsewhere} has id {text}");
+                return Ok(CommandResponse::refused(Some(&text), why));
             }
         }
         self.index().note(&text, &name, delay).await?;
@@ -251,14 +141,14 @@ impl Desk<'_> {
         let pushed = self.server.push(queue, &name, vec![job], topic.if_exists, &self.came).await?;
         let pushed = pushed.first().map_or(Pushed::Exists, |(_, pushed)| *pushed);
         Ok(match word_of(pushed, topic.if_exists) {
-            (_, None) => CommandAnswer::done(&text),
-            (_, Some(why)) => CommandAnswer::refused(Some(&text), why),
+            (_, None) => CommandResponse::done(&text),
+            (_, Some(why)) => CommandResponse::refused(Some(&text), why),
         })
     }
 
     async fn pop(&self, pop: Pop) -> Result<Response, Problem> {
         let name = self.topic(&pop.topic, Scope::Consume)?;
-        let wanted = Wanted {
+        let request = PullRequest {
             consumer: pop.consumer.unwrap_or_else(|| self.name.clone()),
             jobs: 1,
             bytes_max: None,
@@ -267,12 +157,13 @@ impl Desk<'_> {
             wait: pop.wait.map_or(Ok(Duration::ZERO), |wait| seconds(wait, "wait"))?,
         };
         let server = self.server.clone();
-        give(self.server, |gone| async move {
+        deliver(self.server, |gone| async move {
             let manifest = server.manifest();
-            let Taken { mut given, paused, .. } = take(&server, &name, &wanted, gone).await?;
-            let answer = match given.leases.first_mut() {
-                None if paused => CommandAnswer::refused(None, format!("{name} is paused")),
-                None => CommandAnswer::refused(None, "no job is due"),
+            let PulledJobs { mut delivery, paused, .. } =
+                lease_jobs(&server, &name, &request, gone).await?;
+            let answer = match delivery.leases.first_mut() {
+                None if paused => CommandResponse::refused(None, format!("{name} is paused")),
+                None => CommandResponse::refused(None, "no job is due"),
                 Some(lease) => {
                     let topic = settings(&manifest, &name)?;
                     let own = lease.options.as_ref().ok().and_then(Options::ttr);
@@ -281,8 +172,8 @@ impl Desk<'_> {
                     if let Some(more) = ttr.checked_sub(FIRST_LEASE).filter(|more| !more.is_zero())
                     {
                         let extended =
-                            consumer.extend(&wanted.consumer, &lease.id, &lease.token, more).await;
-                        if let Ok(token) = extended.map_err(refused)? {
+                            consumer.extend(&request.consumer, &lease.id, &lease.token, more).await;
+                        if let Ok(token) = extended.map_err(pull_problem)? {
                             lease.token = token;
                         }
                     }
@@ -292,53 +183,53 @@ impl Desk<'_> {
                     index.note(&id, &name, ttr).await?;
                     let value = value_of(&lease.payload, lease.options.as_ref().ok());
                     let token = Some(token_text(&lease.token));
-                    CommandAnswer { value, token, ..CommandAnswer::done(&id) }
+                    CommandResponse { value, token, ..CommandResponse::done(&id) }
                 }
             };
-            // Texts and numbers: there is nothing in it that JSON could not hold.
-            Ok((Bytes::from(serde_json::to_vec(&answer).unwrap_or_default()), given))
+            // Texts and numbers: serialization to JSON cannot fail.
+            Ok((Bytes::from(serde_json::to_vec(&answer).unwrap_or_default()), delivery))
         })
         .await
     }
 
-    async fn finish(&self, finish: Finish) -> Result<CommandAnswer, Problem> {
+    async fn finish(&self, finish: Finish) -> Result<CommandResponse, Problem> {
         let text = finish.id.text();
         let Some((name, id)) = self.find(&text, &[Scope::Consume]).await? else {
-            return Ok(CommandAnswer::refused(Some(&text), "no job has this id"));
+            return Ok(CommandResponse::refused(Some(&text), "no job has this id"));
         };
         let job = self.server.queue.get(&name, &id).await?;
         let Some(lease) = job.as_ref().and_then(|job| job.lease.as_ref()) else {
             let now = match job.map(|job| job.state) {
-                None => "it is finished or deleted already",
-                Some(JobState::Done | JobState::Held) => "it is finished already",
-                Some(JobState::Dead) => "it is dead: it was given up",
-                Some(_) => "its TTR is over, and it is to be delivered again",
+                None => "it is already finished or deleted",
+                Some(JobState::Done | JobState::Held) => "it is already finished",
+                Some(JobState::Dead) => "it is dead: its attempts are spent",
+                Some(_) => "its TTR has passed, and it will be delivered again",
             };
-            return Ok(CommandAnswer::refused(Some(&text), now));
+            return Ok(CommandResponse::refused(Some(&text), now));
         };
-        let who = finish.consumer.unwrap_or_else(|| self.name.clone());
-        let is_theirs = match &finish.token {
+        let consumer_name = finish.consumer.unwrap_or_else(|| self.name.clone());
+        let is_holder = match &finish.token {
             Some(token) => *token == lease.token,
-            None => lease.holder.as_deref() == Some(who.as_str()),
+            None => lease.holder.as_deref() == Some(consumer_name.as_str()),
         };
-        let late = "too late: its TTR was over, and another consumer has the job now";
-        let token = lease.token.parse::<Token>().ok().filter(|_| is_theirs);
-        let Some(token) = token else { return Ok(CommandAnswer::refused(Some(&text), late)) };
+        let late = "too late: its TTR has passed, and another consumer has the job";
+        let token = lease.token.parse::<Token>().ok().filter(|_| is_holder);
+        let Some(token) = token else { return Ok(CommandResponse::refused(Some(&text), late)) };
         let topic = settings(self.manifest, &name)?;
         let consumer = Consumer { queue: &self.server.queue, name: &name, topic };
-        match consumer.settle(&id, &token, Said::Ack { result: None }).await? {
-            Answer::Settled(settled) => {
+        match consumer.settle(&id, &token, ConsumerVerdict::Ack { result: None }).await? {
+            SettleResponse::Settled(settled) => {
                 self.server.settled(&name, &id, settled, None);
                 self.index().forget(&text).await?;
-                Ok(CommandAnswer::done(&text))
+                Ok(CommandResponse::done(&text))
             }
-            Answer::Lost(_) => Ok(CommandAnswer::refused(Some(&text), late)),
+            SettleResponse::Lost(_) => Ok(CommandResponse::refused(Some(&text), late)),
         }
     }
 
-    async fn delete(&self, text: &str) -> Result<CommandAnswer, Problem> {
+    async fn delete(&self, text: &str) -> Result<CommandResponse, Problem> {
         let Some((name, id)) = self.find(text, &[Scope::Push, Scope::Consume]).await? else {
-            return Ok(CommandAnswer::refused(Some(text), "no job has this id"));
+            return Ok(CommandResponse::refused(Some(text), "no job has this id"));
         };
         let queue = &self.server.queue;
         let is_gone = match queue.cancel(&name, &id).await? {
@@ -347,34 +238,26 @@ impl Desk<'_> {
         };
         self.index().forget(text).await?;
         if is_gone {
-            return Ok(CommandAnswer::done(text));
+            return Ok(CommandResponse::done(text));
         }
-        Ok(CommandAnswer::refused(Some(text), "it is finished or deleted already"))
+        Ok(CommandResponse::refused(Some(text), "it is already finished or deleted"))
     }
 
-    /// Where a job is, if the caller may do this there.
+    /// The topic of a job, if the caller has one of these scopes there.
     async fn find(
         &self,
         text: &str,
         scopes: &[Scope],
     ) -> Result<Option<(TopicName, JobId)>, Problem> {
         let Some(name) = self.index().find(text).await? else {
-            self.caller.check(Takes::Any, None)?;
+            self.caller.check(RequiredScope::Any, None)?;
             return Ok(None);
         };
-        let allowed = scopes.iter().map(|scope| self.caller.check(Takes::One(*scope), Some(&name)));
+        let allowed =
+            scopes.iter().map(|scope| self.caller.check(RequiredScope::One(*scope), Some(&name)));
         allowed.reduce(Result::or).unwrap_or(Ok(()))?;
         settings(self.manifest, &name)?;
         Ok(Some((name, JobId::from_redis(text.to_owned()))))
-    }
-}
-
-impl Text {
-    fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Number(number) => number.to_string(),
-        }
     }
 }
 
@@ -382,15 +265,17 @@ fn seconds(seconds: f64, field: &str) -> Result<Duration, Problem> {
     let most = Duration::from_millis(DELAY_MAX_MS);
     let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| *span <= most);
     span.ok_or_else(|| {
-        let detail = format!("{field} is {seconds}: it is no number of seconds within ten years");
+        let detail =
+            format!("{field} is {seconds}, which is not a number of seconds within ten years");
         Problem::bad(detail, "send seconds, such as 30").of(field)
     })
 }
 
-/// A body as the job's payload, as it is written. Of JSON that is no text it is noted that it was JSON.
-fn written(body: Option<&RawValue>, options: Options) -> Result<(Bytes, Options), Problem> {
+/// A body as the job's payload, unchanged. A header marks JSON other than a string.
+fn payload_of(body: Option<&RawValue>, options: Options) -> Result<(Bytes, Options), Problem> {
     let Some(json) = body.map(RawValue::get) else { return Ok((Bytes::new(), options)) };
-    let payload = bytes_of_json(json).map_err(|no_job| Problem::bad(no_job.why, "send a text"))?;
+    let payload =
+        bytes_of_json(json).map_err(|invalid| Problem::bad(invalid.why, "send a text"))?;
     if json.starts_with('"') {
         return Ok((payload, options));
     }
@@ -399,7 +284,7 @@ fn written(body: Option<&RawValue>, options: Options) -> Result<(Bytes, Options)
     Ok((payload, options))
 }
 
-/// A payload as it was added.
+/// A payload as the body that was added.
 fn value_of(payload: &[u8], options: Option<&Options>) -> Option<Box<RawValue>> {
     let kind = options.and_then(|options| options.headers().get(BODY_KIND));
     let text = String::from_utf8_lossy(payload).into_owned();
@@ -416,12 +301,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_comes_back_as_it_was_added() {
+    fn a_body_is_returned_as_added() {
         for json in
             [r#""text""#, r#"{"b": 1.50,"a":[1,null]}"#, "17", "null", "true", r#""{\"a\":1}""#]
         {
             let body: &RawValue = serde_json::from_str(json).unwrap();
-            let (payload, options) = written(Some(body), Options::default()).unwrap();
+            let (payload, options) = payload_of(Some(body), Options::default()).unwrap();
             assert_eq!(value_of(&payload, Some(&options)).unwrap().get(), json);
         }
     }

@@ -1,4 +1,4 @@
-//! `/v1/topics/{topic}/dead`: dead jobs, looked at, given another life, or forgotten.
+//! `/v1/topics/{topic}/dead`: lists, gets, requeues and purges dead jobs.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use duebox_queue::{Cursor, DeadQuery, Job, PageOrder, PageQuery, Requeued};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::jobs::JobAnswer;
+use super::jobs::JobResponse;
 use crate::http::params::Params;
 use crate::http::path::{JobPath, TopicPath};
 use crate::http::problem::{EXISTS, NOT_DEAD, Problem, UNKNOWN_JOB};
@@ -15,49 +15,49 @@ use crate::http::state::{ServerState, known};
 use crate::service::schema::{IdText, ShownJob, TopicText};
 use crate::service::value;
 
-/// Which dead jobs are meant.
+/// Selection of dead jobs.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
-    /// Those that died of this: `trap`, `timeout`, `nack`, `drop`, `expired` …
+pub(super) struct DeadFilter {
+    /// Only jobs with this failure class: `trap`, `timeout`, `nack`, `drop`, `expired` …
     class: Option<String>,
-    /// Those that died then or later, unix ms.
+    /// Only jobs that died at this time or later, unix ms.
     since_ms: Option<u64>,
-    /// Those that died then or earlier, unix ms.
+    /// Only jobs that died at this time or earlier, unix ms.
     until_ms: Option<u64>,
-    /// All of them: to be said where nothing else is.
+    /// All dead jobs; required without another filter.
     all: Option<bool>,
 }
 
-/// A page of a list.
+/// Parameters of the list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ListParams {
-    /// Those that died of this.
+pub(super) struct DeadListParams {
+    /// Only jobs with this failure class.
     class: Option<String>,
-    /// Those that died then or later, unix ms.
+    /// Only jobs that died at this time or later, unix ms.
     since_ms: Option<u64>,
-    /// Those that died then or earlier, unix ms.
+    /// Only jobs that died at this time or earlier, unix ms.
     until_ms: Option<u64>,
-    /// Jobs at most, 1 to 1000; 50 if it is left out.
+    /// Maximum number of jobs, 1 to 1000; default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// Go on where the page before ended: what it gave as `next`.
+    /// Continue after a previous page: its `next`.
     after: Option<String>,
-    /// What died first comes first.
+    /// True for the oldest first.
     oldest: Option<bool>,
 }
 
-/// A page of dead jobs. With a class it may be short, and still have a next.
+/// A page of dead jobs. With a class it may have fewer jobs and still a next page.
 #[derive(Serialize, ToSchema)]
 pub(super) struct DeadPage {
     /// The topic.
     topic: String,
     /// The jobs.
     jobs: Vec<DeadJob>,
-    /// Where the next page goes on, if there is one.
+    /// Cursor of the next page, if there is one.
     next: Option<String>,
 }
 
@@ -68,51 +68,55 @@ struct DeadJob {
     id: String,
     /// When it died, unix ms.
     died_at_ms: u64,
-    /// Of what.
+    /// Its failure class.
     class: Option<String>,
-    /// Why, for people.
+    /// The reason, for people.
     reason: Option<String>,
-    /// At which attempt.
+    /// The attempt after which it died.
     attempt: Option<u64>,
 }
 
-/// How many were given another life.
+/// The result of a requeue.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RequeueAnswer {
-    /// How many.
+pub(super) struct RequeueResponse {
+    /// Number of jobs.
     requeued: u64,
-    /// How many were not, since a job of their id is alive.
+    /// Number of jobs that stay dead because a live job has their id.
     exists: u64,
 }
 
-/// How many were forgotten.
+/// The result of a purge.
 #[derive(Serialize, ToSchema)]
-pub(super) struct PurgeAnswer {
-    /// How many.
+pub(super) struct PurgeResponse {
+    /// Number of jobs.
     purged: u64,
 }
 
-/// List dead jobs, those that died last first
+/// List dead jobs, the latest first
 #[utoipa::path(
     get,
     path = "/v1/topics/{topic}/dead",
     tag = "dead",
-    params(("topic" = inline(TopicText), Path), ListParams),
+    params(("topic" = inline(TopicText), Path), DeadListParams),
     responses((status = 200, body = DeadPage)),
 )]
 pub(super) async fn list(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-    Params(params): Params<ListParams>,
+    Params(params): Params<DeadListParams>,
 ) -> Result<Json<DeadPage>, Problem> {
     known(&server, &name).await?;
     let limit = params.limit.unwrap_or(50);
     if !(1..=1_000).contains(&limit) {
-        return Err(Problem::bad("a page has 1 to 1000 jobs", "ask for fewer").of("limit"));
+        return Err(Problem::bad(
+            "the limit must be from 1 to 1000",
+            "send a number in this range",
+        )
+        .of("limit"));
     }
     let after = params.after.as_deref().map(str::parse::<Cursor>).transpose();
     let after = after.map_err(|error| {
-        Problem::bad(error.to_string(), "send what the page before gave as next").of("after")
+        Problem::bad(error.to_string(), "send the next of the previous page").of("after")
     })?;
     let order = match params.oldest {
         Some(true) => PageOrder::Oldest,
@@ -134,119 +138,119 @@ pub(super) async fn list(
     Ok(Json(DeadPage { topic: name.to_string(), jobs, next }))
 }
 
-/// Look at a dead job: its payload, and what it died of
+/// Get a dead job with its payload and failure
 #[utoipa::path(
     get,
     path = "/v1/topics/{topic}/dead/{id}",
     tag = "dead",
     params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
-    responses((status = 200, body = ShownJob), (status = 409, body = Problem, content_type = "application/problem+json", description = "It is not dead")),
+    responses((status = 200, body = ShownJob), (status = 409, body = Problem, content_type = "application/problem+json", description = "The job is not dead")),
 )]
 pub(super) async fn show(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
-) -> Result<Json<JobAnswer>, Problem> {
+) -> Result<Json<JobResponse>, Problem> {
     match server.queue.get(&topic, &id).await? {
-        Some(job) if job.dead.is_some() => Ok(Json(JobAnswer::new(&topic, job))),
+        Some(job) if job.dead.is_some() => Ok(Json(JobResponse::new(&topic, job))),
         job => Err(not_dead(&topic, &id, job.as_ref())),
     }
 }
 
-/// Run a dead job again
+/// Requeue a dead job
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/dead/{id}/requeue",
     tag = "dead",
     params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
-    responses((status = 200, body = RequeueAnswer), (status = 409, body = Problem, content_type = "application/problem+json", description = "It is not dead, or a job of its id is alive")),
+    responses((status = 200, body = RequeueResponse), (status = 409, body = Problem, content_type = "application/problem+json", description = "The job is not dead, or a live job has its id")),
 )]
 pub(super) async fn requeue_one(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
-) -> Result<Json<RequeueAnswer>, Problem> {
+) -> Result<Json<RequeueResponse>, Problem> {
     let words = server.queue.requeue(&topic, std::slice::from_ref(&id)).await?;
     match words.first() {
         Some(Requeued::Ok) => {
             server.events.happened(&topic, &id, "requeued");
-            Ok(Json(RequeueAnswer { requeued: 1, exists: 0 }))
+            Ok(Json(RequeueResponse { requeued: 1, exists: 0 }))
         }
         Some(Requeued::Exists) => Err(Problem::new(
             EXISTS,
-            format!("the dead job {id} of {topic} was not requeued: one of its id is alive"),
-            "wait until that has ended, or cancel it",
+            format!("dead job {id} of {topic} was not requeued: a live job has its id"),
+            "wait until that job has ended, or cancel it",
         )),
         _ => Err(not_dead(&topic, &id, server.queue.get(&topic, &id).await?.as_ref())),
     }
 }
 
-/// Run dead jobs again: those of a class or a span of time, or all
+/// Requeue dead jobs by class or time, or all
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/requeue",
     tag = "dead",
-    params(("topic" = inline(TopicText), Path), Which),
-    responses((status = 200, body = RequeueAnswer)),
+    params(("topic" = inline(TopicText), Path), DeadFilter),
+    responses((status = 200, body = RequeueResponse)),
 )]
 pub(super) async fn requeue(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-    Params(which): Params<Which>,
-) -> Result<Json<RequeueAnswer>, Problem> {
+    Params(filter): Params<DeadFilter>,
+) -> Result<Json<RequeueResponse>, Problem> {
     known(&server, &name).await?;
-    let many = server.queue.requeue_matching(&name, &which.query()?).await?;
+    let many = server.queue.requeue_matching(&name, &filter.query()?).await?;
     server.events.happened_to(&name, many.requeued, "requeued", None);
-    Ok(Json(RequeueAnswer { requeued: many.requeued, exists: many.exists }))
+    Ok(Json(RequeueResponse { requeued: many.requeued, exists: many.exists }))
 }
 
-/// Forget a dead job
+/// Purge a dead job
 #[utoipa::path(
     delete,
     path = "/v1/topics/{topic}/dead/{id}",
     tag = "dead",
     params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
-    responses((status = 200, body = PurgeAnswer), (status = 409, body = Problem, content_type = "application/problem+json", description = "It is not dead")),
+    responses((status = 200, body = PurgeResponse), (status = 409, body = Problem, content_type = "application/problem+json", description = "The job is not dead")),
 )]
 pub(super) async fn purge_one(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
-) -> Result<Json<PurgeAnswer>, Problem> {
+) -> Result<Json<PurgeResponse>, Problem> {
     match server.queue.prune(&topic, std::slice::from_ref(&id)).await? {
         0 => Err(not_dead(&topic, &id, server.queue.get(&topic, &id).await?.as_ref())),
         purged => {
             server.events.happened(&topic, &id, "purged");
-            Ok(Json(PurgeAnswer { purged }))
+            Ok(Json(PurgeResponse { purged }))
         }
     }
 }
 
-/// Forget dead jobs: those of a class or a span of time, or all
+/// Purge dead jobs by class or time, or all
 #[utoipa::path(
     delete,
     path = "/v1/topics/{topic}/dead",
     tag = "dead",
-    params(("topic" = inline(TopicText), Path), Which),
-    responses((status = 200, body = PurgeAnswer)),
+    params(("topic" = inline(TopicText), Path), DeadFilter),
+    responses((status = 200, body = PurgeResponse)),
 )]
 pub(super) async fn purge(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-    Params(which): Params<Which>,
-) -> Result<Json<PurgeAnswer>, Problem> {
+    Params(filter): Params<DeadFilter>,
+) -> Result<Json<PurgeResponse>, Problem> {
     known(&server, &name).await?;
-    let purged = server.queue.purge_matching(&name, &which.query()?).await?;
+    let purged = server.queue.purge_matching(&name, &filter.query()?).await?;
     server.events.happened_to(&name, purged, "purged", None);
-    Ok(Json(PurgeAnswer { purged }))
+    Ok(Json(PurgeResponse { purged }))
 }
 
-impl Which {
-    /// The dead that are meant.
+impl DeadFilter {
+    /// The query for the selected jobs.
     fn query(&self) -> Result<DeadQuery, Problem> {
         let is_filtered =
             self.class.is_some() || self.since_ms.is_some() || self.until_ms.is_some();
         if is_filtered == self.all.unwrap_or(false) {
             let detail = match is_filtered {
-                true => "all are meant, and some",
-                false => "it is not said which dead jobs are meant",
+                true => "all is combined with a filter",
+                false => "no filter is given",
             };
             let remedy = "send class, since_ms or until_ms, or all=true";
             return Err(Problem::bad(detail, remedy).of("all"));
@@ -259,18 +263,17 @@ impl Which {
 
 fn class(text: Option<&str>) -> Result<Option<FailureClass>, Problem> {
     let class = text.map(value::class).transpose();
-    class.map_err(|why| Problem::bad(why, "send one of them").of("class"))
+    class.map_err(|why| Problem::bad(why, "send one of these classes").of("class"))
 }
 
 fn not_dead(topic: &TopicName, id: &JobId, job: Option<&Job>) -> Problem {
-    let remedy = "GET …/dead lists those that are";
+    let remedy = "GET …/dead lists dead jobs";
     match job {
         None => {
-            Problem::new(UNKNOWN_JOB, format!("nothing is known of a job {id} in {topic}"), remedy)
-                .of("id")
+            Problem::new(UNKNOWN_JOB, format!("no job {id} is known in {topic}"), remedy).of("id")
         }
         Some(job) => {
-            let detail = format!("the job {id} of {topic} is {}, not dead", job.state.word());
+            let detail = format!("job {id} of {topic} is {}, not dead", job.state.word());
             Problem::new(NOT_DEAD, detail, remedy).now(Some(job))
         }
     }

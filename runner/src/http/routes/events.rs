@@ -1,10 +1,10 @@
-//! `GET /v1/events`: what becomes of jobs, as server-sent events while it happens, read from the stream that all
-//! daemons write (`runner.events`).
+//! `GET /v1/events`: job events as server-sent events, read from the stream that all daemons write
+//! (`runner.events`).
 //!
-//! Each reader has its own place in the stream and gets it page by page, as fast as it takes them: nothing is
-//! left out and nothing told twice, however often it comes again with the id of the last event it has. Where
-//! the stream has been shortened past its place it is told so. There are only so many readers, and one that
-//! takes nothing is cut off.
+//! Each reader has its own position in the stream and reads page by page at its own speed. No event
+//! is skipped or repeated, if the reader reconnects with the id of its last event. If the stream
+//! was trimmed past the position, the reader gets a `gap` event. The number of readers is bounded,
+//! and a reader that accepts no data is disconnected.
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
@@ -29,23 +29,23 @@ use crate::http::params::Params;
 use crate::http::problem::{EVENTS_OFF, Problem, READERS_FULL};
 use crate::http::state::ServerState;
 
-/// Readers at once.
+/// Maximum number of readers.
 const READERS_MAX: usize = 32;
-/// Events that are read together.
+/// Number of events per page.
 const PAGE: usize = 500;
-/// How often it is looked for new ones.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The wait after Redis gave no answer.
-const AGAIN: Duration = Duration::from_secs(1);
-/// How often a reader for whom there is nothing is told that all is well.
+/// Poll interval.
+const POLL_EVERY: Duration = Duration::from_millis(200);
+/// Delay after an error of Redis.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Interval of keep-alive comments to a reader without events.
 const BEAT_EVERY: Duration = Duration::from_secs(15);
-/// How long a reader may take to take what was sent.
-const TAKE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a reader may take to accept data.
+const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
-/// Where the id of the last event that a reader has stands.
+/// The header with the id of the reader's last event.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Room for so many readers.
+/// Limits the number of readers.
 pub(crate) struct Readers(Arc<Semaphore>);
 
 impl Default for Readers {
@@ -54,22 +54,22 @@ impl Default for Readers {
     }
 }
 
-/// Which events are wanted.
+/// Selection of events.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventParams {
-    /// Of which topics: a name, or a prefix with `*` at its end; of all without it.
+    /// Topics: a name, or a prefix with a final `*`; default: all.
     #[param(pattern = "^[A-Za-z0-9._-]*\\*?$", max_length = 128)]
     topic: Option<String>,
-    /// Those behind this one, by its id, as in the header `Last-Event-ID`, which beats it; `0-0` is before all
-    /// that are kept. Without either: those that happen from now on.
+    /// Events after the one with this id; the header `Last-Event-ID` overrides it. `0-0` is before
+    /// all kept events. Without either: events from now on.
     after: Option<String>,
 }
 
-/// An event as it is sent.
+/// The data of an event.
 #[derive(Serialize)]
-struct Told<'a> {
+struct EventData<'a> {
     topic: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     id: &'a str,
@@ -85,23 +85,23 @@ struct Told<'a> {
     at_ms: Option<u64>,
 }
 
-/// Watch what becomes of jobs
+/// Stream job events
 ///
-/// Server-sent events, one for each thing that happens: `event` says what, `data` is a JSON object, `id` is for
-/// `Last-Event-ID`. Of those that the token's topics cover. `gap` says that events before it are not kept any
-/// more, `end` that the connection ends, and why. See docs/guide/events.md.
+/// Server-sent events: `event` is the type, `data` a JSON object, `id` the value for
+/// `Last-Event-ID`. Only events of topics that the token covers. `gap` means that earlier events
+/// are no longer kept; `end` that the connection ends, with the reason. See docs/guide/events.md.
 #[utoipa::path(
     get,
     path = "/v1/events",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that the reader has"),
+        ("Last-Event-ID" = Option<String>, Header, description = "Id of the reader's last event"),
         EventParams,
     ),
     responses(
         (status = 200, body = String, content_type = "text/event-stream"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "Events are not kept"),
-        (status = 429, body = Problem, content_type = "application/problem+json", description = "As many read as may"),
+        (status = 429, body = Problem, content_type = "application/problem+json", description = "Too many readers"),
     ),
 )]
 pub(super) async fn stream(
@@ -113,38 +113,40 @@ pub(super) async fn stream(
     let pattern = Pattern::read(params.topic.as_deref().unwrap_or("*"))?;
     let asked = place_of(&headers, params.after.as_deref())?;
     if server.manifest().runner.events == 0 {
-        let remedy = "set runner.events in the manifest to how many are kept, such as 10000";
+        let remedy =
+            "set runner.events in the manifest to the number of kept events, such as 10000";
         return Err(Problem::new(EVENTS_OFF, "this daemon keeps no events", remedy));
     }
     let room = Arc::clone(&server.readers.0).try_acquire_owned().map_err(|_| {
-        let detail = format!("{READERS_MAX} read events from this daemon already");
-        Problem::new(READERS_FULL, detail, "read from another, or share one reader").retry_after(5)
+        let detail = format!("this daemon already has {READERS_MAX} event readers");
+        Problem::new(READERS_FULL, detail, "read from another daemon, or share one reader")
+            .retry_after(5)
     })?;
     let place = match asked {
         Some(place) => place,
         None => server.queue.last_event().await?,
     };
     let (frames, taken) = mpsc::channel(1);
-    let last_word = Arc::<OnceLock<Bytes>>::default();
-    let reader = Reader { server, caller, pattern, place, frames, _room: room };
-    tokio::spawn(reader.read(Arc::clone(&last_word)));
-    Ok(answer(taken, last_word))
+    let final_frame = Arc::<OnceLock<Bytes>>::default();
+    let reader = EventReader { server, caller, pattern, place, frames, _room: room };
+    tokio::spawn(reader.read(Arc::clone(&final_frame)));
+    Ok(answer(taken, final_frame))
 }
 
-/// The answer: what is sent as it is taken, and at the end the last word.
-fn answer(taken: mpsc::Receiver<Bytes>, last_word: Arc<OnceLock<Bytes>>) -> Response {
-    let frames = futures_util::stream::unfold(Some((taken, last_word)), |open| async move {
-        let (mut taken, last_word) = open?;
+/// The response: frames as they are accepted, and at the end the final frame.
+fn answer(taken: mpsc::Receiver<Bytes>, final_frame: Arc<OnceLock<Bytes>>) -> Response {
+    let frames = futures_util::stream::unfold(Some((taken, final_frame)), |open| async move {
+        let (mut taken, final_frame) = open?;
         match taken.recv().await {
-            Some(frame) => Some((Ok::<_, Infallible>(frame), Some((taken, last_word)))),
-            None => last_word.get().map(|frame| (Ok(frame.clone()), None)),
+            Some(frame) => Some((Ok::<_, Infallible>(frame), Some((taken, final_frame)))),
+            None => final_frame.get().map(|frame| (Ok(frame.clone()), None)),
         }
     });
     let mut answer = Response::new(Body::from_stream(frames));
     for (name, value) in [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
-        // A proxy that gathered them would tell them late.
+        // A buffering proxy would delay the events.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ] {
         answer.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -152,7 +154,7 @@ fn answer(taken: mpsc::Receiver<Bytes>, last_word: Arc<OnceLock<Bytes>>) -> Resp
     answer
 }
 
-/// Where a reader wants to go on; none for now.
+/// The position from which a reader continues; `None` for now.
 fn place_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>, Problem> {
     let (text, field) = match headers.get(LAST_EVENT_ID) {
         Some(sent) => (Some(sent.to_str().unwrap_or_default()), "Last-Event-ID"),
@@ -160,12 +162,12 @@ fn place_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>,
     };
     let place = text.map(str::parse).transpose();
     place.map_err(|error: duebox_queue::EventIdError| {
-        let remedy = "send the id of an event, 0-0 for all that are kept, or nothing";
+        let remedy = "send the id of an event, 0-0 for all kept events, or omit it";
         Problem::bad(error.to_string(), remedy).of(field)
     })
 }
 
-/// Topics that are meant: one, or all whose names begin so.
+/// A selection of topics: one name, or a prefix.
 struct Pattern {
     start: String,
     is_prefix: bool,
@@ -180,7 +182,7 @@ impl Pattern {
         if !(is_prefix && start.is_empty())
             && let Err(error) = TopicName::new(start)
         {
-            let remedy = "send a topic's name, or a prefix with * at its end";
+            let remedy = "send a topic's name, or a prefix with a final *";
             return Err(Problem::bad(error.to_string(), remedy).of("topic"));
         }
         Ok(Self { start: start.to_owned(), is_prefix })
@@ -191,41 +193,41 @@ impl Pattern {
     }
 }
 
-/// Why a reader is not read for any more.
+/// Why a reader's stream ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It is gone.
+    /// The reader disconnected.
     Gone,
     /// The daemon stops.
     Draining,
-    /// It took nothing for too long.
+    /// The reader accepted no data in time.
     Slow,
-    /// Its token holds no more.
+    /// The reader's token is no longer valid.
     Forbidden,
-    /// Events are not kept any more.
+    /// Events are no longer kept.
     Off,
 }
 
-struct Reader {
+struct EventReader {
     server: ServerState,
     caller: Caller,
     pattern: Pattern,
-    /// The last event that it has, or would have.
+    /// The position after the last event read.
     place: EventId,
     frames: mpsc::Sender<Bytes>,
     _room: OwnedSemaphorePermit,
 }
 
-impl Reader {
-    async fn read(mut self, last_word: Arc<OnceLock<Bytes>>) {
+impl EventReader {
+    async fn read(mut self, final_frame: Arc<OnceLock<Bytes>>) {
         let end = self.pages().await;
         let word = match end {
             End::Gone => return,
             End::Draining => "draining",
             End::Slow => {
                 warn!(
-                    "a reader of events took nothing for {} s; it is cut off",
-                    TAKE_WITHIN.as_secs()
+                    "an event reader accepted no data for {} s; it is disconnected",
+                    ACCEPT_WITHIN.as_secs()
                 );
                 "too_slow"
             }
@@ -233,8 +235,8 @@ impl Reader {
             End::Off => "off",
         };
         let frame = format!("event: end\ndata: {{\"reason\":\"{word}\"}}\n\n");
-        // It is the only one.
-        drop(last_word.set(Bytes::from(frame)));
+        // It is set only once.
+        drop(final_frame.set(Bytes::from(frame)));
     }
 
     async fn pages(&mut self) -> End {
@@ -249,22 +251,22 @@ impl Reader {
             }
             let page = self.server.queue.events_after(self.place, PAGE).await;
             let pause = match page {
-                Err(_) => AGAIN,
+                Err(_) => RETRY_AFTER,
                 Ok(page) => {
                     let is_full = page.events.len() == PAGE;
-                    let frame = self.take(page);
+                    let frame = self.frames_of(page);
                     if !frame.is_empty() {
                         beat_at = Instant::now() + BEAT_EVERY;
                         if let Err(end) = self.send(frame).await {
                             return end;
                         }
                     }
-                    if is_full { Duration::ZERO } else { LOOK_EVERY }
+                    if is_full { Duration::ZERO } else { POLL_EVERY }
                 }
             };
             if Instant::now() >= beat_at {
                 beat_at = Instant::now() + BEAT_EVERY;
-                let beat = Bytes::from(format!("id: {}\n: all is well\n\n", self.place));
+                let beat = Bytes::from(format!("id: {}\n: keep-alive\n\n", self.place));
                 if let Err(end) = self.send(beat).await {
                     return end;
                 }
@@ -277,7 +279,7 @@ impl Reader {
         }
     }
 
-    /// Whether the reader may not read on.
+    /// Whether the stream must end.
     fn is_over(&self) -> Option<End> {
         let manifest = self.server.manifest();
         if manifest.runner.events == 0 {
@@ -289,7 +291,7 @@ impl Reader {
 
     async fn send(&self, frame: Bytes) -> Result<(), End> {
         tokio::select! {
-            sent = timeout(TAKE_WITHIN, self.frames.send(frame)) => match sent {
+            sent = timeout(ACCEPT_WITHIN, self.frames.send(frame)) => match sent {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(_)) => Err(End::Gone),
                 Err(_) => Err(End::Slow),
@@ -298,14 +300,14 @@ impl Reader {
         }
     }
 
-    /// What the reader gets of a page, whose end is its place from now on.
-    fn take(&mut self, page: EventPage) -> Bytes {
+    /// The frames of a page for this reader; its position moves to the end of the page.
+    fn frames_of(&mut self, page: EventPage) -> Bytes {
         let mut text = String::new();
         if let Some(first) = page.first
             && first > self.place
             && !self.place.is_start()
         {
-            // What was next may be gone.
+            // Events after the position may have been trimmed.
             text.push_str(&format!(
                 "event: gap\ndata: {{\"after\":\"{}\",\"first\":\"{first}\"}}\n\n",
                 self.place
@@ -326,7 +328,7 @@ impl Reader {
 
 fn frame(event: &StoredEvent) -> String {
     let word = event.field("event");
-    let told = Told {
+    let data = EventData {
         topic: event.field("topic"),
         id: event.field("id"),
         event: word,
@@ -336,8 +338,8 @@ fn frame(event: &StoredEvent) -> String {
         jobs: event.field("jobs").parse().ok(),
         at_ms: event.field("at").parse().ok(),
     };
-    // Texts and numbers: there is nothing in it that JSON could not hold. A word has no line of its own.
-    let json = serde_json::to_string(&told).unwrap_or_default();
+    // Texts and numbers: serialization to JSON cannot fail. The event type must be one word.
+    let json = serde_json::to_string(&data).unwrap_or_default();
     let word: String = word.chars().filter(|c| c.is_ascii_graphic()).collect();
     format!("id: {}\nevent: {word}\ndata: {json}\n\n", event.place)
 }
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_a_line_each_whatever_a_producer_wrote() {
+    fn a_frame_escapes_line_breaks_of_producers() {
         let fields =
             [("topic", "mail"), ("event", "dead"), ("id", "a\nb"), ("attempt", "3"), ("at", "7")];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();

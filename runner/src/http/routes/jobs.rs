@@ -1,4 +1,4 @@
-//! `/v1/topics/{topic}/jobs/{id}`: looking at one job, taking it back, and changing when it runs.
+//! `/v1/topics/{topic}/jobs/{id}`: get, cancel and reschedule one job.
 
 use axum::Json;
 use axum::body::Body;
@@ -18,48 +18,48 @@ use crate::http::state::{ServerState, known};
 use crate::service::due::due;
 use crate::service::schema::{DurationText, IdText, ShownJob, TopicText};
 
-/// A job as JSON has it.
+/// A job; the JSON response.
 #[derive(Serialize)]
-pub(super) struct JobAnswer {
+pub(super) struct JobResponse {
     topic: String,
     #[serde(flatten)]
     job: Job,
 }
 
-impl JobAnswer {
+impl JobResponse {
     pub(super) fn new(topic: &TopicName, job: Job) -> Self {
         Self { topic: topic.to_string(), job }
     }
 }
 
-/// What became of a job.
+/// The result of a change.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ChangeAnswer {
+pub(super) struct ChangeResponse {
     /// The topic.
     topic: String,
     /// The job's id.
     id: String,
-    /// What became of it: `cancelled`, or `leased` if it runs and will not be tried again; where it waits
-    /// now: `pending`, `ready`, `retry`, `blocked`.
+    /// `cancelled`, or `leased` if it is running and will not be retried; after a reschedule its
+    /// state: `pending`, `ready`, `retry`, `blocked`.
     result: &'static str,
 }
 
-/// When the job is to run: one of the two.
+/// The new due time: exactly one of the two fields.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct When {
-    /// How long from now.
+pub(super) struct RescheduleBody {
+    /// Delay from now.
     #[serde(rename = "in")]
     #[schema(value_type = Option<DurationText>)]
     delay: Option<String>,
-    /// When: RFC 3339 with a zone or an offset, or unix ms as text.
+    /// Time: RFC 3339 with a zone or an offset, or unix ms as text.
     at: Option<String>,
 }
 
-/// Look at a job
+/// Get a job
 ///
-/// Whatever state it is in: its due time, payload and options, attempts and last error, who has it and
-/// until when, what it died of or what came out of it.
+/// In any state: due time, payload and options, attempts and last error, current lease, and the
+/// failure or the result.
 #[utoipa::path(
     get,
     path = "/v1/topics/{topic}/jobs/{id}",
@@ -70,29 +70,29 @@ pub(super) struct When {
 pub(super) async fn get(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
-) -> Result<Json<JobAnswer>, Problem> {
+) -> Result<Json<JobResponse>, Problem> {
     let job = server.queue.get(&topic, &id).await?;
     let job = job.ok_or_else(|| unknown_job(&topic, &id))?;
-    Ok(Json(JobAnswer::new(&topic, job)))
+    Ok(Json(JobResponse::new(&topic, job)))
 }
 
 /// Cancel a job before it runs
 ///
-/// One that runs right now cannot be stopped, but its verdict will not be retried.
+/// A running job is not interrupted, but it is not retried after its attempt.
 #[utoipa::path(
     delete,
     path = "/v1/topics/{topic}/jobs/{id}",
     tag = "jobs",
     params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
     responses(
-        (status = 200, body = ChangeAnswer),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It does not wait: it is dead or done"),
+        (status = 200, body = ChangeResponse),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The job does not wait: it is dead or done"),
     ),
 )]
 pub(super) async fn cancel(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
-) -> Result<Json<ChangeAnswer>, Problem> {
+) -> Result<Json<ChangeResponse>, Problem> {
     let cancelled = server.queue.cancel(&topic, &id).await?;
     if cancelled == Cancelled::None {
         return Err(does_not_wait(&server, &topic, &id).await);
@@ -100,19 +100,19 @@ pub(super) async fn cancel(
     if cancelled != Cancelled::Leased {
         server.events.happened(&topic, &id, "cancelled");
     }
-    Ok(answer(&topic, &id, cancelled.word()))
+    Ok(response(&topic, &id, cancelled.word()))
 }
 
-/// Change when a waiting job runs
+/// Change the due time of a waiting job
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/jobs/{id}/reschedule",
     tag = "jobs",
     params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
-    request_body = When,
+    request_body = RescheduleBody,
     responses(
-        (status = 200, body = ChangeAnswer),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It does not wait: it runs, or is dead or done"),
+        (status = 200, body = ChangeResponse),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The job does not wait: it is running, dead or done"),
     ),
 )]
 pub(super) async fn reschedule(
@@ -120,10 +120,12 @@ pub(super) async fn reschedule(
     JobPath { topic, id }: JobPath,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<ChangeAnswer>, Problem> {
-    let When { delay, at } = body::json(&server, &headers, body).await?;
+) -> Result<Json<ChangeResponse>, Problem> {
+    let RescheduleBody { delay, at } = body::json(&server, &headers, body).await?;
     if delay.is_some() == at.is_some() {
-        return Err(Problem::bad("one of in and at says when", "send one of them").of("in"));
+        return Err(
+            Problem::bad("exactly one of in and at is required", "send one of them").of("in")
+        );
     }
     let delay = delay.map(|text| duration(&text, "in")).transpose()?;
     let due = due(delay, at.as_deref(), std::time::Duration::ZERO, Timestamp::now())
@@ -138,14 +140,14 @@ pub(super) async fn reschedule(
     tag = "jobs",
     params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
     responses(
-        (status = 200, body = ChangeAnswer),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It does not wait: it runs, or is dead or done"),
+        (status = 200, body = ChangeResponse),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The job does not wait: it is running, dead or done"),
     ),
 )]
 pub(super) async fn run_now(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
-) -> Result<Json<ChangeAnswer>, Problem> {
+) -> Result<Json<ChangeResponse>, Problem> {
     change(&server, &topic, &id, Due::Now).await
 }
 
@@ -154,27 +156,27 @@ async fn change(
     topic: &TopicName,
     id: &JobId,
     due: Due,
-) -> Result<Json<ChangeAnswer>, Problem> {
+) -> Result<Json<ChangeResponse>, Problem> {
     let rescheduled = server.queue.reschedule(topic, id, due).await?;
     match rescheduled {
         Rescheduled::Leased | Rescheduled::None => Err(does_not_wait(server, topic, id).await),
         Rescheduled::BadDue => Err(Problem::bad(
-            format!("Redis refused the due time of {id}; nothing has changed"),
-            "compare the clock of the daemon with that of Redis",
+            format!("Redis refused the due time of {id}; nothing was changed"),
+            "compare the daemon's clock with the clock of Redis",
         )
         .of("at")),
         moved => {
             server.events.happened(topic, id, "rescheduled");
-            Ok(answer(topic, id, moved.word()))
+            Ok(response(topic, id, moved.word()))
         }
     }
 }
 
-fn answer(topic: &TopicName, id: &JobId, result: &'static str) -> Json<ChangeAnswer> {
-    Json(ChangeAnswer { topic: topic.to_string(), id: id.to_string(), result })
+fn response(topic: &TopicName, id: &JobId, result: &'static str) -> Json<ChangeResponse> {
+    Json(ChangeResponse { topic: topic.to_string(), id: id.to_string(), result })
 }
 
-/// A job that should wait and does not: what it is instead.
+/// The error for a job that should wait and does not; it names the job's state.
 async fn does_not_wait(server: &ServerState, topic: &TopicName, id: &JobId) -> Problem {
     if let Err(problem) = known(server, topic).await {
         return problem;
@@ -186,20 +188,20 @@ async fn does_not_wait(server: &ServerState, topic: &TopicName, id: &JobId) -> P
     };
     let remedy = match job.state {
         JobState::Unack => "wait for its verdict, or cancel it",
-        JobState::Dead => "give it another life: POST …/dead/{id}/requeue",
-        JobState::Done | JobState::Held => "push it anew, under another id",
-        _ => "it has just changed: look at it, and try again",
+        JobState::Dead => "requeue it: POST …/dead/{id}/requeue",
+        JobState::Done | JobState::Held => "push it again with another id",
+        _ => "its state has just changed: get it, and try again",
     };
-    let detail = format!("the job {id} of {topic} is {}; nothing has changed", job.state.word());
+    let detail = format!("job {id} of {topic} is {}; nothing was changed", job.state.word());
     Problem::new(NOT_WAITING, detail, remedy).now(Some(&job))
 }
 
-/// Nothing is known of an id.
+/// The error for an unknown id.
 pub(super) fn unknown_job(topic: &TopicName, id: &JobId) -> Problem {
     Problem::new(
         UNKNOWN_JOB,
-        format!("nothing is known of a job {id} in {topic}"),
-        "it is done and forgotten, or was never pushed",
+        format!("no job {id} is known in {topic}"),
+        "it is done and was not kept, or was never pushed",
     )
     .of("id")
 }

@@ -1,7 +1,7 @@
-//! `POST /v1/topics/{topic}/leases`: due jobs for consumers, with a wait if there are none.
+//! `POST /v1/topics/{topic}/leases`: leases due jobs to consumers, or waits for one.
 //!
-//! All who wait share the daemon's subscription to wake-ups. What was leased for somebody who has gone
-//! before the answer left is given back, and spends no attempt.
+//! All waiting requests share the daemon's subscription to wake-ups. If a client disconnects before
+//! its response is sent, its jobs are released, and no attempt is spent.
 
 use std::time::Duration;
 
@@ -24,57 +24,58 @@ use crate::http::path::TopicPath;
 use crate::http::problem::{INTERNAL, Problem};
 use crate::http::state::{ServerState, settings};
 use crate::service::leased_job::LeasedJob;
-use crate::service::pull_consumer::{Consumer, PullFailure, Wish};
+use crate::service::pull_consumer::{Consumer, ConsumerPull, PullFailure};
 use crate::service::schema::{DurationText, TopicText};
 
-/// The most payload bytes that can be asked for.
+/// Maximum value of `bytes`.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// What a consumer wants.
+/// Parameters of a pull.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PullParams {
-    /// Jobs at most, 1 to 1000; 10 if it is left out.
+    /// Maximum number of jobs, 1 to 1000; default: 10.
     #[param(minimum = 1, maximum = 1000)]
     max: Option<u32>,
-    /// How long to wait if no job is due, up to 60s; not at all if it is left out.
+    /// How long to wait if no job is due, at most 60s; default: 0s.
     #[param(value_type = Option<DurationText>)]
     wait: Option<String>,
-    /// How long the jobs are yours, 1ms to 24h; 60s if it is left out.
+    /// Duration of the leases, 1ms to 24h; default: 60s.
     #[param(value_type = Option<DurationText>)]
     lease: Option<String>,
-    /// Only jobs that have been due for so long.
+    /// Only jobs that have been due for at least this long.
     #[param(value_type = Option<DurationText>)]
     min_age: Option<String>,
-    /// Payload bytes at most; one job is always given.
+    /// Maximum total payload bytes; one job is always returned.
     #[param(minimum = 1)]
     bytes: Option<u64>,
-    /// Your name, for those who look who has a job: 1 to 128 visible ASCII characters.
+    /// The consumer's name, shown as the holder of its jobs: 1 to 128 visible ASCII characters.
     consumer: Option<String>,
 }
 
-/// Jobs that are yours now.
+/// The leased jobs.
 #[derive(Serialize, ToSchema)]
-pub(super) struct PullAnswer<'a> {
-    /// The jobs, in the order in which they are to run; none if none fell due within the wait.
+pub(super) struct PullResponse<'a> {
+    /// The jobs in order of execution; empty if none fell due within the wait.
     jobs: Vec<LeasedJob<'a>>,
-    /// Why there are none: the topic is paused.
+    /// True if there are none because the topic is paused.
     paused: bool,
-    /// Why there are none: the topic is at its rate, or at max_running.
+    /// True if there are none because the topic is at its rate or at max_running.
     limited: bool,
 }
 
 /// Pull due jobs, or wait for some
 ///
-/// Answers as soon as there is one job, with as many as are due then. Settle each with its token before
-/// its lease expires, or extend it; what is not settled in time comes back, and counts as a crash.
+/// Returns as soon as one job is due, with as many as are due then. Settle each with its token
+/// before its lease expires, or extend the lease. A job that is not settled in time becomes ready
+/// again, and counts as a crash.
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/leases",
     tag = "consumers",
     params(("topic" = inline(TopicText), Path), PullParams),
-    responses((status = 200, body = PullAnswer)),
+    responses((status = 200, body = PullResponse)),
 )]
 pub(super) async fn pull(
     State(server): State<ServerState>,
@@ -83,52 +84,53 @@ pub(super) async fn pull(
     Extension(caller): Extension<Caller>,
     Extension(Peer(peer)): Extension<Peer>,
 ) -> Result<Response, Problem> {
-    let wanted = params.wanted(caller.name(peer))?;
+    let request = params.request(caller.name(peer))?;
     let state = server.clone();
-    give(&server, |gone| async move {
+    deliver(&server, |gone| async move {
         let manifest = state.manifest();
-        let Taken { given, paused, limited } = take(&state, &name, &wanted, gone).await?;
+        let PulledJobs { delivery, paused, limited } =
+            lease_jobs(&state, &name, &request, gone).await?;
         let topic = settings(&manifest, &name)?;
-        let jobs = given.leases.iter().map(|lease| LeasedJob::of(lease, topic)).collect();
+        let jobs = delivery.leases.iter().map(|lease| LeasedJob::of(lease, topic)).collect();
         // Texts and numbers: there is nothing in it that JSON could not hold.
-        let json = serde_json::to_vec(&PullAnswer { jobs, paused, limited }).unwrap_or_default();
-        Ok((json.into(), given))
+        let json = serde_json::to_vec(&PullResponse { jobs, paused, limited }).unwrap_or_default();
+        Ok((json.into(), delivery))
     })
     .await
 }
 
-/// Takes jobs for a client, and answers with them. The work is told when the client has gone, and goes on
-/// to its end all the same, so that nothing is leased that nobody knows of.
-pub(super) async fn give<F>(
+/// Leases jobs for a client and responds with them. The receiver signals that the client has
+/// disconnected; the work still runs to its end, so that no lease is left unnoticed.
+pub(super) async fn deliver<F>(
     server: &ServerState,
     work: impl FnOnce(oneshot::Receiver<()>) -> F,
 ) -> Result<Response, Problem>
 where
-    F: Future<Output = Result<(Bytes, Given), Problem>> + Send + 'static,
+    F: Future<Output = Result<(Bytes, Delivery), Problem>> + Send + 'static,
 {
     let (_here, gone) = oneshot::channel::<()>();
-    let (json, given) = server.threads.spawn(work(gone)).await.map_err(|error| {
+    let (json, delivery) = server.threads.spawn(work(gone)).await.map_err(|error| {
         Problem::new(INTERNAL, format!("the pull broke off: {error}"), "look into the log")
     })??;
-    Ok(answer(json, given))
+    Ok(answer(json, delivery))
 }
 
-/// Leases jobs, or waits for some until the client has gone or the daemon stops.
-pub(super) async fn take(
+/// Leases jobs, or waits until the client disconnects or the daemon stops.
+pub(super) async fn lease_jobs(
     server: &ServerState,
     name: &TopicName,
-    wanted: &Wanted,
+    request: &PullRequest,
     gone: oneshot::Receiver<()>,
-) -> Result<Taken, Problem> {
+) -> Result<PulledJobs, Problem> {
     let manifest = server.manifest();
     let topic = settings(&manifest, name)?;
-    let wish = Wish {
-        consumer: &wanted.consumer,
-        jobs: wanted.jobs,
-        bytes_max: wanted.bytes_max,
-        min_age: wanted.min_age,
-        lease: wanted.lease,
-        wait: wanted.wait,
+    let options = ConsumerPull {
+        consumer: &request.consumer,
+        jobs: request.jobs,
+        bytes_max: request.bytes_max,
+        min_age: request.min_age,
+        lease: request.lease,
+        wait: request.wait,
         poll: manifest.redis.poll,
     };
     let queue = server.queue_of(name, topic).await?;
@@ -140,16 +142,16 @@ pub(super) async fn take(
         }
     });
     let consumer = Consumer { queue, name, topic };
-    let pulled = consumer.pull_with_receiver(&wish, &mut bell).await.map_err(refused)?;
-    let given = Given { server: server.clone(), topic: name.clone(), leases: pulled.leases };
-    Ok(Taken { given, paused: pulled.paused, limited: pulled.limited })
+    let pulled = consumer.pull_with_receiver(&options, &mut bell).await.map_err(pull_problem)?;
+    let delivery = Delivery { server: server.clone(), topic: name.clone(), leases: pulled.leases };
+    Ok(PulledJobs { delivery, paused: pulled.paused, limited: pulled.limited })
 }
 
-/// An answer whose jobs are the client's as soon as its body is on its way.
-fn answer(json: Bytes, mut given: Given) -> Response {
+/// A response whose jobs belong to the client once its body is being sent.
+fn answer(json: Bytes, mut delivery: Delivery) -> Response {
     let length = HeaderValue::from(json.len());
     let body = futures_util::stream::once(async move {
-        given.leases.clear();
+        delivery.leases.clear();
         Ok::<_, std::convert::Infallible>(json)
     });
     let mut answer = Response::new(Body::from_stream(body));
@@ -160,8 +162,8 @@ fn answer(json: Bytes, mut given: Given) -> Response {
     answer
 }
 
-/// What is to be taken, and for whom.
-pub(super) struct Wanted {
+/// A pull with its consumer.
+pub(super) struct PullRequest {
     pub(super) consumer: String,
     pub(super) jobs: usize,
     pub(super) bytes_max: Option<u64>,
@@ -170,21 +172,21 @@ pub(super) struct Wanted {
     pub(super) wait: Duration,
 }
 
-/// What was taken, or why nothing was.
-pub(super) struct Taken {
-    pub(super) given: Given,
+/// The leased jobs, or why there are none.
+pub(super) struct PulledJobs {
+    pub(super) delivery: Delivery,
     pub(super) paused: bool,
     pub(super) limited: bool,
 }
 
-/// Jobs on their way to a client. Dropped before they are there, they are given back.
-pub(super) struct Given {
+/// Jobs on their way to a client. Dropping it releases the jobs that were not sent.
+pub(super) struct Delivery {
     server: ServerState,
     topic: TopicName,
     pub(super) leases: Vec<Lease>,
 }
 
-impl Drop for Given {
+impl Drop for Delivery {
     fn drop(&mut self) {
         let leases = std::mem::take(&mut self.leases);
         if leases.is_empty() {
@@ -194,9 +196,9 @@ impl Drop for Given {
         self.server.threads.spawn(async move {
             for lease in leases {
                 let verdict = Verdict::Release { delay: Duration::ZERO };
-                let given = server.queue.settle_one(&topic, &lease.id, &lease.token, verdict).await;
-                if let Err(error) = given {
-                    debug!(%topic, job_id = %lease.id, %error, "not given back; its lease expires");
+                let released = server.queue.settle_one(&topic, &lease.id, &lease.token, verdict).await;
+                if let Err(error) = released {
+                    debug!(%topic, job_id = %lease.id, %error, "the job was not released; its lease expires");
                 }
             }
         });
@@ -204,15 +206,19 @@ impl Drop for Given {
 }
 
 impl PullParams {
-    fn wanted(self, caller: String) -> Result<Wanted, Problem> {
+    fn request(self, caller: String) -> Result<PullRequest, Problem> {
         let span = |text: &Option<String>, field: &str, default| match text {
             None => Ok(Duration::from_secs(default)),
             Some(text) => duration(text, field),
         };
         if self.bytes.is_some_and(|bytes| !(1..=BYTES_MAX).contains(&bytes)) {
-            return Err(Problem::bad("bytes are from 1 to 1 TiB", "ask for so many").of("bytes"));
+            return Err(Problem::bad(
+                "bytes must be from 1 to 1 TiB",
+                "send a number in this range",
+            )
+            .of("bytes"));
         }
-        Ok(Wanted {
+        Ok(PullRequest {
             jobs: self.max.unwrap_or(10) as usize,
             bytes_max: self.bytes,
             min_age: span(&self.min_age, "min_age", 0)?,
@@ -223,17 +229,17 @@ impl PullParams {
     }
 }
 
-/// A duration that stands in a field.
+/// Parses the duration of a field.
 pub(super) fn duration(text: &str, field: &str) -> Result<Duration, Problem> {
     parse_duration(text).map_err(|error| {
         Problem::bad(error.to_string(), "write numbers with units, such as 30s or 1h30m").of(field)
     })
 }
 
-/// Why nothing was pulled, or extended.
-pub(super) fn refused(failure: PullFailure) -> Problem {
+/// The problem for a failed pull or extension.
+pub(super) fn pull_problem(failure: PullFailure) -> Problem {
     match failure {
-        PullFailure::Wish(error) => {
+        PullFailure::Options(error) => {
             Problem::bad(error.to_string(), "see the parameters in /openapi.json")
         }
         PullFailure::Queue(error) => error.into(),

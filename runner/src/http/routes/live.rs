@@ -1,4 +1,5 @@
-//! `GET /v1/topics/{topic}/jobs`: the jobs of a topic that run or come next, and its last attempts here.
+//! `GET /v1/topics/{topic}/jobs`: the live jobs of a topic, and its recent attempts in this
+//! process.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,25 +14,25 @@ use crate::http::state::{ServerState, known};
 use crate::observe::recent_attempts::RecentAttempt;
 use crate::service::schema::TopicText;
 
-/// How many jobs are wanted.
+/// Parameters of the list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ListParams {
-    /// Jobs of each state at most, 1 to 1000; 20 if it is left out.
+pub(super) struct LiveListParams {
+    /// Maximum number of jobs per state, 1 to 1000; default: 20.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// Jobs of a topic, one by one.
+/// Live jobs of a topic.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LiveJobs {
     /// The topic.
     topic: String,
-    /// The first live jobs of each state, in the order of their times: `unack`, `ready`, `blocked`, `retry`,
+    /// The first live jobs of each state, sorted by time: `unack`, `ready`, `blocked`, `retry`,
     /// `pending`.
     jobs: Vec<ShownLiveJob>,
-    /// The last attempts that this daemon ran, the last one first; 20 at most.
+    /// The recent attempts of this daemon, the latest first; at most 20.
     latest: Vec<RecentAttempt>,
 }
 
@@ -40,29 +41,33 @@ pub(super) struct LiveJobs {
 struct ShownLiveJob {
     /// Its id.
     id: String,
-    /// Where it is.
+    /// Its state.
     state: &'static str,
-    /// When it falls or fell due, or is tried again; of a leased one when its lease ends. Unix ms.
+    /// Its due time or next attempt; for a leased job, the end of its lease. Unix ms.
     at_ms: u64,
 }
 
-/// List the jobs of a topic that run or come next, and its last attempts
+/// List live jobs and recent attempts of a topic
 #[utoipa::path(
     get,
     path = "/v1/topics/{topic}/jobs",
     tag = "jobs",
-    params(("topic" = inline(TopicText), Path), ListParams),
+    params(("topic" = inline(TopicText), Path), LiveListParams),
     responses((status = 200, body = LiveJobs)),
 )]
 pub(super) async fn list(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-    Params(params): Params<ListParams>,
+    Params(params): Params<LiveListParams>,
 ) -> Result<Json<LiveJobs>, Problem> {
     known(&server, &name).await?;
     let limit = params.limit.unwrap_or(20);
     if !(1..=1_000).contains(&limit) {
-        return Err(Problem::bad("a list has 1 to 1000 jobs", "ask for fewer").of("limit"));
+        return Err(Problem::bad(
+            "the limit must be from 1 to 1000",
+            "send a number in this range",
+        )
+        .of("limit"));
     }
     let jobs = server.queue.list_live(&name, limit as usize).await?;
     let watched = server.watched.borrow().clone();

@@ -1,10 +1,10 @@
-//! `/v1/samples`: how topics did in the last ten minutes, so that who opens the page sees where things come
-//! from.
+//! `/v1/samples`: the last ten minutes of all topics, so that the page can show trends when it is
+//! opened.
 //!
-//! Every ten seconds each topic is looked at over the server's own connection, off the way of the jobs; what
-//! was seen is kept in memory, for a bounded time and a bounded number of topics. Jobs are told as sums, so
-//! that a rate is the difference of any two. When nobody has asked after topics for an hour, nobody looks: an
-//! idle daemon costs Redis nothing for it.
+//! Every ten seconds all topics are sampled over the server's own connection, apart from the job
+//! path. Samples are kept in memory, bounded in time and number of topics. Attempts are totals, so
+//! that the difference of two samples is a rate. Sampling stops when no request came for an hour:
+//! an idle daemon then causes no load on Redis.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,132 +23,134 @@ use super::topics::{self, TopicState};
 use crate::http::access::Caller;
 use crate::http::state::ServerState;
 
-/// How often topics are looked at.
+/// Sampling interval.
 const EVERY: Duration = Duration::from_secs(10);
-/// How long they are looked at after somebody asked.
+/// How long sampling continues after a request.
 const WANTED_FOR: Duration = Duration::from_secs(3_600);
-/// After such a gap what was seen before is forgotten.
+/// Older samples are dropped after a gap of this length.
 const GAP_MS: u64 = 60_000;
-/// Looks that are kept.
+/// Number of samples kept per topic.
 const KEPT: usize = 60;
-/// Topics that are kept.
+/// Maximum number of topics.
 const TOPICS_MAX: usize = 1_000;
 
-/// What was seen of all topics.
+/// The samples of all topics.
 #[derive(Default)]
 pub(crate) struct Samples {
-    looks: Mutex<Looks>,
-    asked: Notify,
+    state: Mutex<SampleState>,
+    requested: Notify,
 }
 
 #[derive(Default)]
-struct Looks {
-    asked_at: Option<Instant>,
+struct SampleState {
+    requested_at: Option<Instant>,
     at_ms: VecDeque<u64>,
-    topics: BTreeMap<TopicName, VecDeque<Sample>>,
+    topics: BTreeMap<TopicName, VecDeque<TopicSample>>,
 }
 
-/// What was seen of one topic at one look.
+/// One sample of a topic.
 #[derive(Clone, Copy)]
-struct Sample {
+struct TopicSample {
     attempts: u64,
     failed: u64,
     jobs: u64,
     late_ms: u64,
 }
 
-/// How topics did lately. Lists of a topic end with the last look; a topic that is new has shorter ones.
+/// Recent samples of topics. The lists of a topic end with the latest sample; a new topic has
+/// shorter ones.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SampleList {
-    /// How far the looks lie apart.
+    /// Sampling interval in ms.
     every_ms: u64,
-    /// When each look was, the oldest first; unix ms by Redis' clock.
+    /// Time of each sample, the oldest first; unix ms by Redis' clock.
     at_ms: Vec<u64>,
-    /// What was seen of each topic.
+    /// The samples of each topic.
     topics: BTreeMap<String, TopicSamples>,
 }
 
-/// What was seen of a topic, look by look.
+/// The samples of a topic.
 #[derive(Default, Serialize, ToSchema)]
 struct TopicSamples {
-    /// Attempts that were run until then, by all daemons.
+    /// Total attempts until then, by all daemons.
     attempts: Vec<u64>,
-    /// Of these, those that failed.
+    /// Total failed attempts until then.
     failed: Vec<u64>,
     /// Live jobs.
     jobs: Vec<u64>,
-    /// How long the oldest ready job had been due; 0 if there was none.
+    /// How long the oldest ready job had been due, in ms; 0 without ready jobs.
     late_ms: Vec<u64>,
 }
 
-/// How topics did lately
+/// Get recent samples of topics
 ///
-/// A look each ten seconds, for ten minutes, as long as somebody asks after topics at least once an hour;
-/// with a token, at the topics it covers.
+/// One sample every ten seconds for ten minutes, as long as topics are requested at least once an
+/// hour. With a token, only the topics it covers.
 #[utoipa::path(get, path = "/v1/samples", tag = "topics", responses((status = 200, body = SampleList)))]
 pub(super) async fn list(
     State(server): State<ServerState>,
     Extension(caller): Extension<Caller>,
 ) -> Json<SampleList> {
-    server.samples.are_wanted();
+    server.samples.note_request();
     Json(server.samples.list(|topic| caller.sees(topic)))
 }
 
-/// Looks at all topics again and again while somebody wants to know, for ever.
+/// Samples all topics while samples are requested; never returns.
 pub(in crate::http) async fn keep(server: ServerState) -> anyhow::Result<()> {
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        server.samples.wanted().await;
+        server.samples.requested().await;
         match topics::states(&server, |_| true).await {
             Ok((now_ms, states)) => {
-                let seen = states.iter().map(|(name, state)| (name.clone(), Sample::of(state)));
-                server.samples.note(now_ms, seen);
+                let sampled =
+                    states.iter().map(|(name, state)| (name.clone(), TopicSample::of(state)));
+                server.samples.note(now_ms, sampled);
             }
-            Err(problem) => debug!("topics were not looked at: {}", problem.detail()),
+            Err(problem) => debug!("topics were not sampled: {}", problem.detail()),
         }
     }
 }
 
 impl Samples {
-    /// Somebody asks after topics.
-    pub(super) fn are_wanted(&self) {
-        let before = self.looks().asked_at.replace(Instant::now());
+    /// Notes a request, which keeps sampling active.
+    pub(super) fn note_request(&self) {
+        let before = self.lock().requested_at.replace(Instant::now());
         if before.is_none_or(|before| before.elapsed() >= WANTED_FOR) {
-            self.asked.notify_one();
+            self.requested.notify_one();
         }
     }
 
-    /// Waits until somebody has asked lately.
-    async fn wanted(&self) {
-        let is_wanted = || self.looks().asked_at.is_some_and(|at| at.elapsed() < WANTED_FOR);
+    /// Waits until there was a recent request.
+    async fn requested(&self) {
+        let is_wanted = || self.lock().requested_at.is_some_and(|at| at.elapsed() < WANTED_FOR);
         while !is_wanted() {
-            self.asked.notified().await;
+            self.requested.notified().await;
         }
     }
 
-    fn note(&self, now_ms: u64, samples: impl Iterator<Item = (TopicName, Sample)>) {
-        let mut looks = self.looks();
-        if looks.at_ms.back().is_some_and(|last| last + GAP_MS < now_ms) {
-            looks.at_ms.clear();
-            looks.topics.clear();
+    fn note(&self, now_ms: u64, samples: impl Iterator<Item = (TopicName, TopicSample)>) {
+        let mut state = self.lock();
+        if state.at_ms.back().is_some_and(|last| last + GAP_MS < now_ms) {
+            state.at_ms.clear();
+            state.topics.clear();
         }
-        push(&mut looks.at_ms, now_ms);
-        let mut before = std::mem::take(&mut looks.topics);
+        push(&mut state.at_ms, now_ms);
+        let mut before = std::mem::take(&mut state.topics);
         for (name, sample) in samples.take(TOPICS_MAX) {
-            let mut seen = before.remove(&name).unwrap_or_default();
-            push(&mut seen, sample);
-            looks.topics.insert(name, seen);
+            let mut sampled = before.remove(&name).unwrap_or_default();
+            push(&mut sampled, sample);
+            state.topics.insert(name, sampled);
         }
     }
 
-    /// Attempts a second between the last look and now, or the look before where the last is too new; none if
-    /// nobody has looked lately.
+    /// Attempts per second since the last sample, or since the one before if the last is too new;
+    /// `None` without recent samples.
     pub(super) fn rate(&self, topic: &TopicName, now_ms: u64, attempts: u64) -> Option<f64> {
-        let looks = self.looks();
-        let seen = looks.topics.get(topic)?;
-        let pairs = looks.at_ms.iter().rev().zip(seen.iter().rev());
+        let state = self.lock();
+        let sampled = state.topics.get(topic)?;
+        let pairs = state.at_ms.iter().rev().zip(sampled.iter().rev());
         let is_far = |at_ms: u64| now_ms.saturating_sub(at_ms) >= EVERY.as_millis() as u64 / 2;
         let (at_ms, sample) = pairs.take(2).find(|(at_ms, _)| is_far(**at_ms))?;
         let ms = now_ms.saturating_sub(*at_ms);
@@ -157,17 +159,19 @@ impl Samples {
     }
 
     fn list(&self, sees: impl Fn(&TopicName) -> bool) -> SampleList {
-        let looks = self.looks();
-        let seen = looks.topics.iter().filter(|(name, _)| sees(name));
+        let state = self.lock();
+        let sampled = state.topics.iter().filter(|(name, _)| sees(name));
         SampleList {
             every_ms: EVERY.as_millis() as u64,
-            at_ms: looks.at_ms.iter().copied().collect(),
-            topics: seen.map(|(name, seen)| (name.to_string(), TopicSamples::of(seen))).collect(),
+            at_ms: state.at_ms.iter().copied().collect(),
+            topics: sampled
+                .map(|(name, sampled)| (name.to_string(), TopicSamples::of(sampled)))
+                .collect(),
         }
     }
 
-    fn looks(&self) -> MutexGuard<'_, Looks> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SampleState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,7 +182,7 @@ fn push<T>(kept: &mut VecDeque<T>, new: T) {
     kept.push_back(new);
 }
 
-impl Sample {
+impl TopicSample {
     fn of(state: &TopicState) -> Self {
         Self {
             attempts: state.attempts,
@@ -190,8 +194,8 @@ impl Sample {
 }
 
 impl TopicSamples {
-    fn of(seen: &VecDeque<Sample>) -> Self {
-        let each = |number: fn(&Sample) -> u64| seen.iter().map(number).collect();
+    fn of(sampled: &VecDeque<TopicSample>) -> Self {
+        let each = |number: fn(&TopicSample) -> u64| sampled.iter().map(number).collect();
         Self {
             attempts: each(|sample| sample.attempts),
             failed: each(|sample| sample.failed),
@@ -206,21 +210,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_bounded_and_end_with_the_last_look() {
+    fn lists_are_bounded_and_end_with_the_latest_sample() {
         let samples = Samples::default();
         let (old, new) = (TopicName::new("old").unwrap(), TopicName::new("new").unwrap());
         for look in 0..70 {
-            let sample = Sample { attempts: look, failed: 0, jobs: 0, late_ms: 0 };
+            let sample = TopicSample { attempts: look, failed: 0, jobs: 0, late_ms: 0 };
             let names: &[&TopicName] = if look < 65 { &[&old] } else { &[&new, &old] };
-            let seen = names.iter().map(|name| ((*name).clone(), sample));
-            samples.note(look * 10_000, seen);
+            let sampled = names.iter().map(|name| ((*name).clone(), sample));
+            samples.note(look * 10_000, sampled);
         }
         let all = samples.list(|_| true);
         assert_eq!((all.at_ms.len(), all.at_ms[0], all.at_ms[59]), (60, 100_000, 690_000));
         assert_eq!(all.topics["old"].attempts.first(), Some(&10));
         assert_eq!(all.topics["new"].attempts, [65, 66, 67, 68, 69]);
         assert_eq!(samples.list(|name| *name == new).topics.len(), 1);
-        // From the last look, or from the one before it; and not from one of long ago.
+        // From the last sample or the one before it, not from an old one.
         let rate = |now_ms| samples.rate(&old, now_ms, 79);
         assert_eq!((rate(700_000), rate(691_000)), (Some(1.0), Some(1.0)));
         assert_eq!((rate(760_000), samples.rate(&new, 650_000, 9)), (None, None));
@@ -231,11 +235,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_looks_before_somebody_asks() {
+    async fn sampling_starts_with_the_first_request() {
         let samples = Samples::default();
-        let wanted = tokio::time::timeout(Duration::from_millis(1), samples.wanted());
+        let wanted = tokio::time::timeout(Duration::from_millis(1), samples.requested());
         assert!(wanted.await.is_err());
-        samples.are_wanted();
-        samples.wanted().await;
+        samples.note_request();
+        samples.requested().await;
     }
 }

@@ -1,9 +1,9 @@
-//! `/session`: from a token to a session of the page, and what the session may.
+//! `/session`: exchanges a token for a session of the page.
 //!
-//! The token comes in the body of one request and goes back to nobody: what the browser keeps is a cookie
-//! with a random id that no script can read and no other site has sent along. Whatever such a cookie stands
-//! for must also look like the page itself: a header that forms and foreign pages cannot send, and a browser
-//! that says that page and request are of one origin.
+//! The token is sent once, in a request body, and never returned. The browser keeps a cookie with a
+//! random id, which no script can read and no other site can send. A request with the cookie must
+//! also come from the page: it needs a header that forms and foreign pages cannot send, and the
+//! browser must state the same origin.
 
 use std::time::Instant;
 
@@ -22,12 +22,12 @@ use crate::http::body;
 use crate::http::problem::{FOREIGN, INTERNAL, Problem};
 use crate::http::state::ServerState;
 
-/// What the page sends with everything that changes something.
+/// The header that the page sends with every change.
 const FROM_PAGE: &str = "x-duebox-page";
-/// Where a browser says whose page asks.
+/// The header in which a browser states the site of the page.
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// A token, to be shown once.
+/// A token.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Login {
@@ -36,46 +36,46 @@ pub(super) struct Login {
     token: String,
 }
 
-/// Who asks, and what they may.
+/// The caller and its permissions.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SessionAnswer {
-    /// True if a token is asked for, and this request came without one and without a session.
+pub(super) struct SessionResponse {
+    /// True if a token is required, and this request has neither a token nor a session.
     login: bool,
-    /// True if this is a session that can be ended.
+    /// True if the request has a session, which can be closed.
     session: bool,
-    /// The token's name; none where nobody is asked for one.
+    /// Name of the token; null if no tokens are required.
     name: Option<String>,
-    /// What is allowed: `push`, `consume`, `admin` (everything).
+    /// Allowed scopes: `push`, `consume`, `admin` (everything).
     scopes: Vec<&'static str>,
-    /// For which topics: names, and prefixes with `*` at their ends.
+    /// Allowed topics: names, and prefixes with a final `*`.
     topics: Vec<String>,
 }
 
-/// Who am I?
+/// Get the caller's permissions
 ///
-/// What the request may do by its token, by its session, or where no token is asked for.
-#[utoipa::path(get, path = "/session", tag = "session", responses((status = 200, body = SessionAnswer)))]
+/// The permissions of the request's token or session; everything if no tokens are required.
+#[utoipa::path(get, path = "/session", tag = "session", responses((status = 200, body = SessionResponse)))]
 pub(super) async fn show(
     State(server): State<ServerState>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     uri: Uri,
-) -> Json<SessionAnswer> {
+) -> Json<SessionResponse> {
     let is_session = !headers.contains_key(header::AUTHORIZATION)
         && Cookie::of(&server, &headers, &uri).sent_id().is_some();
-    Json(SessionAnswer::of(&caller, is_session))
+    Json(SessionResponse::of(&caller, is_session))
 }
 
 /// Open a session of the page with a token
 ///
-/// Answers a cookie that stands for the token for twelve hours. With it, whatever is no GET must carry the
-/// header `X-Duebox-Page` and come from a page of this very address.
+/// Sets a cookie that replaces the token for twelve hours. With it, every request other than GET
+/// needs the header `X-Duebox-Page` and must come from a page of the same address.
 #[utoipa::path(
     post,
     path = "/session",
     tag = "session",
     request_body = Login,
-    responses((status = 200, body = SessionAnswer)),
+    responses((status = 200, body = SessionResponse)),
 )]
 pub(super) async fn open(
     State(server): State<ServerState>,
@@ -86,26 +86,26 @@ pub(super) async fn open(
     let Login { token } = body::json(&server, &headers, body).await?;
     let manifest = server.manifest();
     let Some(tokens) = &manifest.server.tokens else {
-        return Ok(Json(SessionAnswer::of(&Caller::Anybody, false)).into_response());
+        return Ok(Json(SessionResponse::of(&Caller::Open, false)).into_response());
     };
     let known = tokens.tokens.find(token.trim());
-    let known = known.ok_or_else(|| unauthorized("this is no token that is known").of("token"))?;
+    let known = known.ok_or_else(|| unauthorized("the token is unknown").of("token"))?;
     let opened = server.sessions.open(known.clone(), Instant::now());
     let id = opened.map_err(|error| {
-        let detail = format!("no session was opened: the machine gave no random bytes: {error}");
-        Problem::new(INTERNAL, detail, "look at /dev/urandom of the daemon's machine")
+        let detail = format!("no session was opened: no random bytes: {error}");
+        Problem::new(INTERNAL, detail, "check /dev/urandom on the daemon's machine")
     })?;
     let cookie = Cookie::of(&server, &headers, &uri).set(&id, LIFE.as_secs());
-    let answer = SessionAnswer::of(&Caller::Known(known), true);
+    let answer = SessionResponse::of(&Caller::Known(known), true);
     Ok(([(header::SET_COOKIE, cookie)], Json(answer)).into_response())
 }
 
-/// End the session
+/// Close the session
 #[utoipa::path(
     delete,
     path = "/session",
     tag = "session",
-    responses((status = 204, description = "There is no session now, and the cookie is taken back")),
+    responses((status = 204, description = "The session is closed, and the cookie is deleted")),
 )]
 pub(super) async fn close(
     State(server): State<ServerState>,
@@ -119,10 +119,11 @@ pub(super) async fn close(
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie.set("", 0))]).into_response()
 }
 
-/// Who sends a request without a token, where tokens are asked for: the holder of a session, or nobody.
+/// The caller of a request without a token where tokens are required: the holder of a session, or
+/// anonymous.
 ///
 /// # Errors
-/// If it comes with a session and not from the page.
+/// If it has a session but does not come from the page.
 pub(in crate::http) fn caller(
     server: &ServerState,
     tokens: &Tokens,
@@ -130,15 +131,15 @@ pub(in crate::http) fn caller(
 ) -> Result<Caller, Problem> {
     let headers = request.headers();
     let sent = Cookie::of(server, headers, request.uri()).sent_id();
-    let Some(id) = sent else { return Ok(Caller::Nobody) };
+    let Some(id) = sent else { return Ok(Caller::Anonymous) };
     let Some(token) = server.sessions.find(id, tokens, Instant::now()) else {
-        return Ok(Caller::Nobody);
+        return Ok(Caller::Anonymous);
     };
     check_page(request.method(), headers, request.uri())?;
     Ok(Caller::Known(token))
 }
 
-/// Refuses what a session's cookie came with although the page has not sent it.
+/// Refuses a request with a session cookie that the page did not send.
 fn check_page(method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     let is_reading = method == Method::GET || method == Method::HEAD;
@@ -151,22 +152,22 @@ fn check_page(method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<(), Pro
         return Ok(());
     }
     let (detail, field) = match is_own_page {
-        true => ("the request has a session and not the header of the page", "X-Duebox-Page"),
-        false => ("the request has a session and does not come from the page", "Sec-Fetch-Site"),
+        true => ("the request has a session but not the header of the page", "X-Duebox-Page"),
+        false => ("the request has a session but does not come from the page", "Sec-Fetch-Site"),
     };
     let remedy = "use the page; programs send Authorization: Bearer TOKEN and no cookie";
     Err(Problem::new(FOREIGN, detail, remedy).of(field))
 }
 
-/// True if the request says it comes from a page of the address that it is sent to. Pages of listed origins
-/// (`server.cors`) are none.
+/// True if the request states the origin of its own address. Listed origins (`server.cors`) do not
+/// count.
 fn is_own_origin(headers: &HeaderMap, uri: &Uri) -> bool {
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let site = origin.and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
     site.is_some() && site == host_of(headers, uri)
 }
 
-/// The cookie of a request's address.
+/// The session cookie of a request's address.
 struct Cookie<'r> {
     headers: &'r HeaderMap,
     uri: &'r Uri,
@@ -178,7 +179,7 @@ impl<'r> Cookie<'r> {
         Self { headers, uri, is_tls: server.manifest().server.tls.is_some() }
     }
 
-    /// What it is called. Cookies know no ports, so each port has a name of its own.
+    /// Name of the cookie. Browsers share cookies between ports, so the name contains the port.
     fn name(&self) -> String {
         let host = host_of(self.headers, self.uri).unwrap_or_default();
         let port = host.rsplit_once(':').map_or("", |(_, port)| port);
@@ -188,7 +189,7 @@ impl<'r> Cookie<'r> {
         if is_port { format!("{start}-{port}") } else { start.to_owned() }
     }
 
-    /// The id of the session that the request names.
+    /// The session id in the request.
     fn sent_id(&self) -> Option<&'r str> {
         let name = self.name();
         let lines = self.headers.get_all(header::COOKIE).into_iter();
@@ -198,7 +199,7 @@ impl<'r> Cookie<'r> {
         pairs.find(|(found, _)| found.trim() == name).map(|(_, id)| id.trim())
     }
 
-    /// What has the browser keep an id for so long; 0 takes it back.
+    /// The `Set-Cookie` value that stores an id for this time; 0 deletes the cookie.
     fn set(&self, id: &str, seconds: u64) -> String {
         let secure = if self.is_tls { "; Secure" } else { "" };
         let name = self.name();
@@ -206,10 +207,10 @@ impl<'r> Cookie<'r> {
     }
 }
 
-impl SessionAnswer {
+impl SessionResponse {
     fn of(caller: &Caller, session: bool) -> Self {
         match caller {
-            Caller::Anybody => Self {
+            Caller::Open => Self {
                 login: false,
                 session: false,
                 name: None,
@@ -217,7 +218,7 @@ impl SessionAnswer {
                 topics: vec!["*".to_owned()],
             },
             Caller::Known(token) => Self::of_token(token, session),
-            Caller::Nobody => Self {
+            Caller::Anonymous => Self {
                 login: true,
                 session: false,
                 name: None,
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_page_itself_changes_things_by_a_cookie() {
+    fn only_the_page_may_change_things_with_a_cookie() {
         const PAGE: (&str, &str) = (FROM_PAGE, "1");
         const OWN: (&str, &str) = (FETCH_SITE, "same-origin");
         let may = |method: Method, pairs: &[(&'static str, &'static str)]| {
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_has_a_cookie_of_its_own_which_is_found_among_others() {
+    fn each_port_has_its_own_cookie() {
         let uri = Uri::default();
         let here = headers(&[("host", "[::1]:7280"), ("cookie", "duebox-1=a; duebox-7280=b ;c")]);
         let plain = Cookie { headers: &here, uri: &uri, is_tls: false };

@@ -1,5 +1,6 @@
-//! What came of a leased job, and more time for it: `…/jobs/{id}/ack`, `nack`, `drop`, `release`, `extend`.
-//! The lease's token fences each of them: a stale one changes nothing, and is told who has the job now.
+//! Settle a leased job, or extend its lease: `…/jobs/{id}/ack`, `nack`, `drop`, `release`,
+//! `extend`. The lease's token fences each of them: a stale token changes nothing, and the error
+//! names the current holder.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use duebox_queue::{Job, Token};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::leases::{duration, refused};
+use super::leases::{duration, pull_problem};
 use crate::http::access::Caller;
 use crate::http::body;
 use crate::http::listener::Peer;
@@ -23,7 +24,7 @@ use crate::http::path::JobPath;
 use crate::http::problem::{LOST, Problem};
 use crate::http::state::{ServerState, settings};
 use crate::service::leased_job::token_text;
-use crate::service::pull_consumer::{Answer, Consumer, Refusal, Said};
+use crate::service::pull_consumer::{Consumer, ConsumerVerdict, InvalidVerdict, SettleResponse};
 use crate::service::schema::{DurationText, IdText, TopicText};
 
 /// The job is done.
@@ -32,9 +33,9 @@ use crate::service::schema::{DurationText, IdText, TopicText};
 pub(super) struct Ack {
     /// The lease's token.
     token: String,
-    /// What came out of it, where its topic keeps done jobs: a text, up to 64 KiB.
+    /// The result, if its topic keeps done jobs: a text, at most 64 KiB.
     result: Option<String>,
-    /// The same in base64, for bytes that are no text.
+    /// The result in base64, for bytes that are not text.
     result_base64: Option<String>,
 }
 
@@ -44,21 +45,21 @@ pub(super) struct Ack {
 pub(super) struct Nack {
     /// The lease's token.
     token: String,
-    /// When it may be tried again; after the backoff of the job or its topic if it is left out.
+    /// Delay before the next attempt; default: the backoff of the job or its topic.
     #[serde(rename = "in")]
     #[schema(value_type = Option<DurationText>)]
     delay: Option<String>,
-    /// Why, for people.
+    /// The reason, for people.
     reason: Option<String>,
 }
 
-/// The job can never be done.
+/// The job can never succeed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DropJob {
     /// The lease's token.
     token: String,
-    /// Why, for people.
+    /// The reason, for people.
     reason: Option<String>,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct DropJob {
 pub(super) struct Release {
     /// The lease's token.
     token: String,
-    /// When others may have it; at once if it is left out.
+    /// Delay before it is ready again; default: none.
     #[serde(rename = "in")]
     #[schema(value_type = Option<DurationText>)]
     delay: Option<String>,
@@ -80,42 +81,42 @@ pub(super) struct Release {
 pub(super) struct Extend {
     /// The lease's token.
     token: String,
-    /// How much longer, 1ms to 24h.
+    /// How much to add to the lease, 1ms to 24h.
     #[schema(value_type = DurationText)]
     by: String,
-    /// Your name, if it is another than at the pull.
+    /// The consumer's name; default: the token's name or the client's address.
     consumer: Option<String>,
 }
 
-/// What became of the job.
+/// The result of a settle.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SettleAnswer {
+pub(super) struct SettleResult {
     /// The topic.
     topic: String,
     /// The job's id.
     id: String,
-    /// `done`, `retry`, `dead`, `discarded`, `released`; `superseded` if a newer push of the id takes its
-    /// place; `cancelled` if it was cancelled meanwhile.
+    /// `done`, `retry`, `dead`, `discarded`, `released`; `superseded` if a newer push of the id
+    /// replaces it; `cancelled` if it was cancelled while leased.
     result: &'static str,
 }
 
-/// The lease as it is now.
+/// The extended lease.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ExtendAnswer {
+pub(super) struct ExtendResult {
     /// The topic.
     topic: String,
     /// The job's id.
     id: String,
     /// `extended`.
     result: &'static str,
-    /// The new token: the old one is of no use any more.
+    /// The new token; the old one is invalid.
     token: String,
-    /// Until when the job is yours, unix ms.
+    /// When the lease expires, unix ms.
     lease_expires_at_ms: u64,
 }
 
 macro_rules! verdict {
-    ($name:ident, $path:literal, $body:ty, $summary:literal, $said:expr) => {
+    ($name:ident, $path:literal, $body:ty, $summary:literal, $read:expr) => {
         #[doc = $summary]
         #[utoipa::path(
             post,
@@ -124,8 +125,8 @@ macro_rules! verdict {
             params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
             request_body = $body,
             responses(
-                (status = 200, body = SettleAnswer),
-                (status = 409, body = Problem, content_type = "application/problem+json", description = "The lease is lost; it says who has the job now"),
+                (status = 200, body = SettleResult),
+                (status = 409, body = Problem, content_type = "application/problem+json", description = "The lease is lost; the problem names the current holder"),
             ),
         )]
         pub(super) async fn $name(
@@ -133,38 +134,50 @@ macro_rules! verdict {
             path: JobPath,
             headers: HeaderMap,
             body: Body,
-        ) -> Result<Json<SettleAnswer>, Problem> {
-            let written: $body = body::json(&server, &headers, body).await?;
-            let said: fn($body) -> Result<(String, Said), Problem> = $said;
-            let (token, said) = said(written)?;
-            settle(&server, path, &token, said).await
+        ) -> Result<Json<SettleResult>, Problem> {
+            let request: $body = body::json(&server, &headers, body).await?;
+            let read: fn($body) -> Result<(String, ConsumerVerdict), Problem> = $read;
+            let (token, verdict) = read(request)?;
+            settle(&server, path, &token, verdict).await
         }
     };
 }
 
-verdict!(ack, "/v1/topics/{topic}/jobs/{id}/ack", Ack, "Say that a leased job is done", |body| {
-    let result = match (body.result, body.result_base64) {
-        (Some(_), Some(_)) => {
-            return Err(Problem::bad("there are result and result_base64", "keep one").of("result"));
-        }
-        (Some(text), None) => Some(Bytes::from(text)),
-        (None, Some(base64)) => Some(Bytes::from(STANDARD.decode(base64).map_err(|error| {
-            Problem::bad(format!("it is no base64: {error}"), "encode the bytes in base64")
-                .of("result_base64")
-        })?)),
-        (None, None) => None,
-    };
-    Ok((body.token, Said::Ack { result }))
-});
+verdict!(
+    ack,
+    "/v1/topics/{topic}/jobs/{id}/ack",
+    Ack,
+    "Acknowledge a leased job: it is done",
+    |body| {
+        let result = match (body.result, body.result_base64) {
+            (Some(_), Some(_)) => {
+                return Err(Problem::bad("both result and result_base64 are given", "keep one")
+                    .of("result"));
+            }
+            (Some(text), None) => Some(Bytes::from(text)),
+            (None, Some(base64)) => {
+                Some(Bytes::from(STANDARD.decode(base64).map_err(|error| {
+                    Problem::bad(
+                        format!("result_base64 is not base64: {error}"),
+                        "encode the bytes in base64",
+                    )
+                    .of("result_base64")
+                })?))
+            }
+            (None, None) => None,
+        };
+        Ok((body.token, ConsumerVerdict::Ack { result }))
+    }
+);
 
 verdict!(
     nack,
     "/v1/topics/{topic}/jobs/{id}/nack",
     Nack,
-    "Say that a leased job failed: it is tried again, while it has attempts left",
+    "Report a failure of a leased job: it is retried while attempts are left",
     |body| {
         let delay = body.delay.map(|text| duration(&text, "in")).transpose()?;
-        Ok((body.token, Said::Nack { delay, reason: body.reason.unwrap_or_default() }))
+        Ok((body.token, ConsumerVerdict::Nack { delay, reason: body.reason.unwrap_or_default() }))
     }
 );
 
@@ -172,18 +185,18 @@ verdict!(
     drop_job,
     "/v1/topics/{topic}/jobs/{id}/drop",
     DropJob,
-    "Say that a leased job can never be done: it is buried",
-    |body| Ok((body.token, Said::Drop { reason: body.reason.unwrap_or_default() }))
+    "Drop a leased job that can never succeed: it is buried",
+    |body| Ok((body.token, ConsumerVerdict::Drop { reason: body.reason.unwrap_or_default() }))
 );
 
 verdict!(
     release,
     "/v1/topics/{topic}/jobs/{id}/release",
     Release,
-    "Give a leased job back untried: no attempt is spent",
+    "Release a leased job untried: no attempt is spent",
     |body| {
         let delay = body.delay.map_or(Ok(Duration::ZERO), |text| duration(&text, "in"))?;
-        Ok((body.token, Said::Release { delay }))
+        Ok((body.token, ConsumerVerdict::Release { delay }))
     }
 );
 
@@ -191,27 +204,27 @@ async fn settle(
     server: &ServerState,
     JobPath { topic: name, id }: JobPath,
     token: &str,
-    said: Said,
-) -> Result<Json<SettleAnswer>, Problem> {
+    verdict: ConsumerVerdict,
+) -> Result<Json<SettleResult>, Problem> {
     let token = read_token(token)?;
     let manifest = server.manifest();
     let topic = settings(&manifest, &name)?;
     let consumer = Consumer { queue: &server.queue, name: &name, topic };
-    consumer.check(&said).map_err(senseless)?;
-    let class = said.class();
-    match consumer.settle(&id, &token, said).await? {
-        Answer::Settled(settled) => {
+    consumer.check(&verdict).map_err(invalid_verdict)?;
+    let class = verdict.class();
+    match consumer.settle(&id, &token, verdict).await? {
+        SettleResponse::Settled(settled) => {
             server.settled(&name, &id, settled, class);
             let (topic, id) = (name.to_string(), id.to_string());
-            Ok(Json(SettleAnswer { topic, id, result: settled.word() }))
+            Ok(Json(SettleResult { topic, id, result: settled.word() }))
         }
-        Answer::Lost(job) => Err(lost(&name, &id, job.as_deref())),
+        SettleResponse::Lost(job) => Err(lost(&name, &id, job.as_deref())),
     }
 }
 
-/// Keep a leased job for longer
+/// Extend the lease of a job
 ///
-/// Repeating it with the same token is harmless.
+/// Repeating it with the same token is safe.
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/jobs/{id}/extend",
@@ -219,8 +232,8 @@ async fn settle(
     params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
     request_body = Extend,
     responses(
-        (status = 200, body = ExtendAnswer),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "The lease is lost; it says who has the job now"),
+        (status = 200, body = ExtendResult),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The lease is lost; the problem names the current holder"),
     ),
 )]
 pub(super) async fn extend(
@@ -230,21 +243,23 @@ pub(super) async fn extend(
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<ExtendAnswer>, Problem> {
-    let written: Extend = body::json(&server, &headers, body).await?;
-    let (token, by) = (read_token(&written.token)?, duration(&written.by, "by")?);
+) -> Result<Json<ExtendResult>, Problem> {
+    let request: Extend = body::json(&server, &headers, body).await?;
+    let (token, by) = (read_token(&request.token)?, duration(&request.by, "by")?);
     if !(Duration::from_millis(1)..=Duration::from_secs(24 * 3600)).contains(&by) {
-        return Err(
-            Problem::bad("an extension is from 1ms to 24h", "extend again in time").of("by")
-        );
+        return Err(Problem::bad(
+            "an extension must be from 1ms to 24h",
+            "send a duration in this range",
+        )
+        .of("by"));
     }
     let manifest = server.manifest();
     let topic = settings(&manifest, &name)?;
     let consumer = Consumer { queue: &server.queue, name: &name, topic };
-    let own_name = written.consumer.unwrap_or_else(|| caller.name(peer));
-    let extended = consumer.extend(&own_name, &id, &token, by).await.map_err(refused)?;
+    let own_name = request.consumer.unwrap_or_else(|| caller.name(peer));
+    let extended = consumer.extend(&own_name, &id, &token, by).await.map_err(pull_problem)?;
     let token = extended.map_err(|job| lost(&name, &id, job.as_deref()))?;
-    Ok(Json(ExtendAnswer {
+    Ok(Json(ExtendResult {
         topic: name.to_string(),
         id: id.to_string(),
         result: "extended",
@@ -259,26 +274,28 @@ fn read_token(text: &str) -> Result<Token, Problem> {
     })
 }
 
-fn senseless(refusal: Refusal) -> Problem {
-    let remedy = match refusal {
-        Refusal::ResultNotKept => "leave out the result, or set done_retention in the manifest",
-        Refusal::ResultTooLong(_) => "keep it elsewhere, and give its address as the result",
+fn invalid_verdict(error: InvalidVerdict) -> Problem {
+    let remedy = match error {
+        InvalidVerdict::ResultNotKept => "omit the result, or set done_retention in the manifest",
+        InvalidVerdict::ResultTooLong(_) => {
+            "store it elsewhere, and send its address as the result"
+        }
     };
-    Problem::bad(refusal.to_string(), remedy).of("result")
+    Problem::bad(error.to_string(), remedy).of("result")
 }
 
-/// A lease that is lost, and who has the job now.
+/// The error for a lost lease; it names the current holder of the job.
 fn lost(topic: &TopicName, id: &JobId, job: Option<&Job>) -> Problem {
     let now = match job {
-        None => "it is done and forgotten, or was cancelled".to_owned(),
+        None => "it is done and was not kept, or was cancelled".to_owned(),
         Some(Job { lease: Some(lease), .. }) => format!(
-            "{} has it until {} ms, under another token",
-            lease.holder.as_deref().unwrap_or("somebody without a name"),
+            "{} holds it until {} ms with another token",
+            lease.holder.as_deref().unwrap_or("an unnamed consumer"),
             lease.expires_at_ms
         ),
-        Some(job) => format!("it is {} now", job.state.word()),
+        Some(job) => format!("it is now {}", job.state.word()),
     };
-    let detail = format!("the lease of {id} in {topic} is lost: {now}; nothing has changed");
+    let detail = format!("the lease of {id} in {topic} is lost: {now}; nothing was changed");
     Problem::new(LOST, detail, "extend leases before they expire, or pull with a longer lease")
         .now(job)
 }

@@ -1,4 +1,4 @@
-//! `/v1/topics`: how many jobs each topic has in each state, who serves it, and what holds for it.
+//! `/v1/topics`: job counts and state of topics, and commands on topics.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,24 +18,24 @@ use crate::manifest::{Manifest, Topic};
 use crate::report::status::{Status, TopicStatus, Watched};
 use crate::service::schema::TopicText;
 
-/// Topics that are asked for in one pipeline, so that none holds Redis up for more than a millisecond or so.
-const TOPICS_A_PIPELINE: usize = 50;
+/// Topics in one pipeline: none of them blocks Redis for more than about a millisecond.
+const TOPICS_PER_PIPELINE: usize = 50;
 
 /// All topics.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TopicList {
-    /// Redis' clock when it was asked, unix ms.
+    /// Redis' clock, unix ms.
     now_ms: u64,
-    /// The topics, in the order of their names.
+    /// The topics, sorted by name.
     topics: Vec<TopicState>,
 }
 
-/// How a topic is doing.
+/// The state of a topic.
 #[derive(Default, Serialize, ToSchema)]
 pub(super) struct TopicState {
     /// Its name.
     topic: String,
-    /// True if this daemon's manifest serves it, by a handler or to pull consumers.
+    /// True if this daemon's manifest serves it, with a handler or for pull consumers.
     bound: bool,
     /// True if it has no handler here: its jobs are for pull consumers.
     pulled: bool,
@@ -43,51 +43,51 @@ pub(super) struct TopicState {
     pending: u64,
     /// Jobs that are due and wait for a runner.
     ready: u64,
-    /// Jobs that are due and wait for others of their key.
+    /// Jobs that are due and wait for other jobs of their key.
     blocked: u64,
-    /// Jobs that somebody has.
+    /// Leased jobs.
     unack: u64,
     /// Jobs that failed and wait for their next attempt.
     retry: u64,
-    /// Jobs that were given up.
+    /// Dead jobs.
     dead: u64,
-    /// Jobs that are done and kept for a while.
+    /// Done jobs that are kept.
     done: u64,
-    /// True if no job of it is started.
+    /// True if the topic is paused.
     paused: bool,
-    /// How long the oldest ready job has been due; none if there is none.
+    /// How long the oldest ready job has been due, in ms; null without ready jobs.
     pub(super) late_ms: Option<u64>,
-    /// How soon the next job falls due; none if there is none.
+    /// Time until the next job falls due, in ms; null without waiting jobs.
     next_due_in_ms: Option<u64>,
-    /// Daemons that serve it by a handler.
+    /// Number of daemons that serve it with a handler.
     runners: usize,
-    /// The modules that serve it now, by their SHA-256; more than one while daemons differ.
+    /// SHA-256 of the modules that serve it now; several while daemons differ.
     digests: BTreeSet<String>,
-    /// Attempts that were run, by all daemons since they started.
+    /// Total attempts by all daemons since they started.
     pub(super) attempts: u64,
-    /// Of these, those that failed.
+    /// Total failed attempts.
     pub(super) failed: u64,
-    /// Attempts a second, over the last 5 to 20 s; none in the first seconds after nobody has asked for an
-    /// hour.
+    /// Attempts per second over the last 5 to 20 s; null in the first seconds after an hour without
+    /// requests.
     attempts_per_s: Option<f64>,
-    /// Daemons that hold its jobs back, since they fail and fail.
+    /// Number of daemons whose breaker is open.
     breakers_open: usize,
 }
 
-/// A topic, and who serves it.
+/// A topic, and the daemons that serve it.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TopicDetail {
-    /// How it is doing.
+    /// Its state.
     #[serde(flatten)]
     state: TopicState,
-    /// The module of this daemon's manifest.
+    /// The handler in this daemon's manifest.
     handler: Option<String>,
-    /// What each daemon that serves it says of its modules, their figures and their history.
+    /// What each daemon that serves it reports: its modules, their statistics and their history.
     #[schema(value_type = Vec<Object>)]
     served_by: Vec<ServedBy>,
 }
 
-/// What one daemon says of a topic.
+/// One daemon's report on a topic.
 #[derive(Serialize)]
 struct ServedBy {
     runner: String,
@@ -97,68 +97,68 @@ struct ServedBy {
 
 /// Whether a topic is paused.
 #[derive(Serialize, ToSchema)]
-pub(super) struct PauseAnswer {
+pub(super) struct PauseResponse {
     /// The topic.
     topic: String,
     /// Whether it is paused now.
     paused: bool,
-    /// Whether it was otherwise before.
+    /// Whether the request changed it.
     changed: bool,
 }
 
-/// What daemons said to an order.
+/// The replies of the daemons to a command.
 #[derive(Serialize, ToSchema)]
-pub(super) struct OrderAnswer {
+pub(super) struct CommandReplies {
     /// The topic.
     topic: String,
-    /// What each daemon answered.
+    /// The reply of each daemon.
     runners: Vec<Reply>,
 }
 
 /// List the topics
 ///
-/// Those of the manifest, and all others that Redis knows; with a token, those it covers.
+/// The topics of the manifest and all others in Redis; with a token, only those it covers.
 #[utoipa::path(get, path = "/v1/topics", tag = "topics", responses((status = 200, body = TopicList)))]
 pub(super) async fn list(
     State(server): State<ServerState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<TopicList>, Problem> {
-    server.samples.are_wanted();
+    server.samples.note_request();
     let (now_ms, states) = states(&server, |name| caller.sees(name)).await?;
     Ok(Json(TopicList { now_ms, topics: states.into_iter().map(|(_, state)| state).collect() }))
 }
 
-/// How the topics are doing that are meant, and Redis' clock when it was asked.
+/// The states of the selected topics, and Redis' clock.
 pub(super) async fn states(
     server: &ServerState,
-    are_meant: impl Fn(&TopicName) -> bool,
+    is_selected: impl Fn(&TopicName) -> bool,
 ) -> Result<(u64, Vec<(TopicName, TopicState)>), Problem> {
     let manifest = server.manifest();
     let mut names: BTreeSet<TopicName> = server.queue.topics().await?.into_iter().collect();
     names.extend(manifest.topics.keys().cloned());
-    let names: Vec<TopicName> = names.into_iter().filter(are_meant).collect();
+    let names: Vec<TopicName> = names.into_iter().filter(is_selected).collect();
     let mut depths = Vec::with_capacity(names.len());
-    for some in names.chunks(TOPICS_A_PIPELINE) {
+    for some in names.chunks(TOPICS_PER_PIPELINE) {
         depths.extend(server.queue.depths(some).await?);
     }
     let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
     let runners = statuses(server).await?;
-    let mut told: HashMap<&str, Vec<&TopicStatus>> = HashMap::new();
+    let mut reported: HashMap<&str, Vec<&TopicStatus>> = HashMap::new();
     for status in runners.iter().flat_map(|runner| &runner.topics) {
-        told.entry(&status.topic).or_default().push(status);
+        reported.entry(&status.topic).or_default().push(status);
     }
     let states = names.iter().zip(&depths).map(|(name, depths)| {
-        let told = told.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let reported = reported.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
         (
             name.clone(),
-            TopicState::of(name, manifest.topic_for(name), depths, told)
+            TopicState::of(name, manifest.topic_for(name), depths, reported)
                 .rated(server, name, now_ms),
         )
     });
     Ok((now_ms, states.collect()))
 }
 
-/// Look at a topic
+/// Get a topic
 #[utoipa::path(
     get,
     path = "/v1/topics/{topic}",
@@ -171,51 +171,51 @@ pub(super) async fn show(
     TopicPath(name): TopicPath,
 ) -> Result<Json<TopicDetail>, Problem> {
     known(&server, &name).await?;
-    server.samples.are_wanted();
+    server.samples.note_request();
     let manifest: &Manifest = &server.manifest();
     let depths = server.queue.depths(std::slice::from_ref(&name)).await?;
     let settings = manifest.topic_for(&name);
     let mut served_by = Vec::new();
     for Status { runner, topics, .. } in statuses(&server).await? {
-        let told = topics.into_iter().find(|told| told.topic == name.as_str());
-        served_by.extend(told.map(|status| ServedBy { runner, status }));
+        let reported = topics.into_iter().find(|reported| reported.topic == name.as_str());
+        served_by.extend(reported.map(|status| ServedBy { runner, status }));
     }
-    let told: Vec<&TopicStatus> = served_by.iter().map(|served| &served.status).collect();
+    let reported: Vec<&TopicStatus> = served_by.iter().map(|served| &served.status).collect();
     let depths = depths.first().cloned().unwrap_or_default();
-    let state = TopicState::of(&name, settings, &depths, &told);
+    let state = TopicState::of(&name, settings, &depths, &reported);
     let state = state.rated(&server, &name, depths.now_ms);
     let handler = settings.and_then(|topic| topic.handler.as_deref());
     let handler = handler.map(|path| path.display().to_string());
     Ok(Json(TopicDetail { state, handler, served_by }))
 }
 
-/// Start no more jobs of a topic, on any runner, until it is resumed
+/// Pause a topic: no runner starts its jobs until it is resumed
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/pause",
     tag = "topics",
     params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = PauseAnswer)),
+    responses((status = 200, body = PauseResponse)),
 )]
 pub(super) async fn pause(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-) -> Result<Json<PauseAnswer>, Problem> {
+) -> Result<Json<PauseResponse>, Problem> {
     set_paused(&server, &name, true).await
 }
 
-/// Start jobs of a paused topic again
+/// Resume a paused topic
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/resume",
     tag = "topics",
     params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = PauseAnswer)),
+    responses((status = 200, body = PauseResponse)),
 )]
 pub(super) async fn resume(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-) -> Result<Json<PauseAnswer>, Problem> {
+) -> Result<Json<PauseResponse>, Problem> {
     set_paused(&server, &name, false).await
 }
 
@@ -223,82 +223,82 @@ async fn set_paused(
     server: &ServerState,
     name: &TopicName,
     paused: bool,
-) -> Result<Json<PauseAnswer>, Problem> {
+) -> Result<Json<PauseResponse>, Problem> {
     known(server, name).await?;
     if let Some(topic) = server.manifest().topic_for(name) {
         server.queue_of(name, topic).await?;
     }
     let queue = &server.queue;
     let changed = if paused { queue.pause(name).await? } else { queue.resume(name).await? };
-    Ok(Json(PauseAnswer { topic: name.to_string(), paused, changed }))
+    Ok(Json(PauseResponse { topic: name.to_string(), paused, changed }))
 }
 
-/// Look at the files of a topic's module now, in every daemon
+/// Check a topic's module files for changes now, in every daemon
 ///
-/// They are looked at anyway when they change; this is for file systems that tell nobody. What is good of
-/// what has changed is taken, as ever.
+/// Changes are detected automatically; this is for file systems without change notifications. Valid
+/// changes are applied as usual.
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/reload",
     tag = "topics",
     params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = OrderAnswer), (status = 409, body = Problem, content_type = "application/problem+json", description = "Not every daemon followed")),
+    responses((status = 200, body = CommandReplies), (status = 409, body = Problem, content_type = "application/problem+json", description = "Not every daemon carried out the command")),
 )]
 pub(super) async fn reload(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-) -> Result<Json<OrderAnswer>, Problem> {
-    give(&server, &name, &Order::reload(name.as_str())).await
+) -> Result<Json<CommandReplies>, Problem> {
+    send(&server, &name, &Order::reload(name.as_str())).await
 }
 
-/// Take a topic's module back: the one before serves again, in every daemon
+/// Roll a topic back to its previous module, in every daemon
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/rollback",
     tag = "topics",
     params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = OrderAnswer), (status = 409, body = Problem, content_type = "application/problem+json", description = "Not every daemon followed")),
+    responses((status = 200, body = CommandReplies), (status = 409, body = Problem, content_type = "application/problem+json", description = "Not every daemon carried out the command")),
 )]
 pub(super) async fn rollback(
     State(server): State<ServerState>,
     TopicPath(name): TopicPath,
-) -> Result<Json<OrderAnswer>, Problem> {
-    give(&server, &name, &Order::rollback(name.as_str())).await
+) -> Result<Json<CommandReplies>, Problem> {
+    send(&server, &name, &Order::rollback(name.as_str())).await
 }
 
-async fn give(
+async fn send(
     server: &ServerState,
     name: &TopicName,
     order: &Order,
-) -> Result<Json<OrderAnswer>, Problem> {
+) -> Result<Json<CommandReplies>, Problem> {
     known(server, name).await?;
-    let told = Replies::collect(&server.queue, order).await?;
-    match told.trouble(name) {
+    let replies = Replies::collect(&server.queue, order).await?;
+    match replies.trouble(name) {
         Some(trouble) => Err(Problem::new(NOT_FOLLOWED, trouble.to_string(), trouble.remedy())),
-        None => Ok(Json(OrderAnswer { topic: name.to_string(), runners: told.replies })),
+        None => Ok(Json(CommandReplies { topic: name.to_string(), runners: replies.replies })),
     }
 }
 
-/// What running daemons say of themselves; of other versions, as far as it can be read. They say it every ten
-/// seconds; of this one it is known how it stands now.
+/// Reads the reports of the running daemons; reports of other versions as far as they can be
+/// parsed. Reports are up to ten seconds old; the current state replaces this daemon's own.
 async fn statuses(server: &ServerState) -> Result<Vec<Status>, Problem> {
-    let told = server.queue.statuses().await?;
+    let texts = server.queue.statuses().await?;
     let read = |(_, text): &(_, String)| serde_json::from_str::<Status>(text).ok();
-    let mut all: Vec<Status> = told.iter().filter_map(read).collect();
+    let mut all: Vec<Status> = texts.iter().filter_map(read).collect();
     let own = all.iter_mut().filter(|status| *status.runner == *server.runner_id);
     for status in own {
-        status.topics = server.watched.borrow().iter().map(Watched::told).collect();
+        status.topics = server.watched.borrow().iter().map(Watched::full_status).collect();
     }
     Ok(all)
 }
 
 impl TopicState {
-    /// Jobs that run or are to run.
+    /// Jobs that run or will run.
     pub(super) fn live(&self) -> u64 {
         self.pending + self.ready + self.blocked + self.unack + self.retry
     }
 
-    /// The same with its rate, as far as it is known.
+    /// Adds the rate, if known.
     fn rated(mut self, server: &ServerState, name: &TopicName, now_ms: u64) -> Self {
         self.attempts_per_s = server.samples.rate(name, now_ms, self.attempts);
         self
@@ -308,11 +308,11 @@ impl TopicState {
         name: &TopicName,
         settings: Option<&Topic>,
         depths: &Depths,
-        told: &[&TopicStatus],
+        reported: &[&TopicStatus],
     ) -> Self {
         let Depths { pending, ready, blocked, unack, retry, dead, done, paused, now_ms, .. } =
             *depths;
-        let digests = told.iter().filter_map(|told| told.digest.clone());
+        let digests = reported.iter().filter_map(|reported| reported.digest.clone());
         Self {
             topic: name.to_string(),
             bound: settings.is_some(),
@@ -327,12 +327,12 @@ impl TopicState {
             paused,
             late_ms: depths.oldest_ready_ms.map(|due| now_ms.saturating_sub(due)),
             next_due_in_ms: depths.next_due_ms.map(|due| due.saturating_sub(now_ms)),
-            runners: told.len(),
+            runners: reported.len(),
             digests: digests.collect(),
-            attempts: told.iter().map(|told| told.total.jobs).sum(),
-            failed: told.iter().map(|told| told.total.failed).sum(),
+            attempts: reported.iter().map(|reported| reported.total.jobs).sum(),
+            failed: reported.iter().map(|reported| reported.total.failed).sum(),
             attempts_per_s: None,
-            breakers_open: told.iter().filter(|told| told.breaker.is_some()).count(),
+            breakers_open: reported.iter().filter(|reported| reported.breaker.is_some()).count(),
         }
     }
 }

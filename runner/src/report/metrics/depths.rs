@@ -1,5 +1,5 @@
-//! How many jobs wait where, as Redis says. It is asked at a scrape, and not again within a second: whoever
-//! scrapes meanwhile gets what was seen.
+//! Job counts by topic and state, from Redis. A scrape reads them at most once a second; scrapes in
+//! between reuse the last snapshot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,89 +12,87 @@ use tracing::debug;
 
 use super::TOPICS_MAX;
 use super::page::{About, Labels, Page, topic, word};
-use super::redis::RedisFigures;
+use super::redis::RedisInfo;
 
-/// How long what was seen holds.
+/// How long a snapshot is reused.
 const FRESH_FOR: Duration = Duration::from_secs(1);
-/// How long Redis has for all of it.
-const LOOK_MAX: Duration = Duration::from_secs(2);
-/// Topics that are asked for in one pipeline, so that none holds Redis up for more than a millisecond or so.
-const TOPICS_A_PIPELINE: usize = 50;
+/// Time limit for reading a snapshot.
+const READ_WITHIN: Duration = Duration::from_secs(2);
+/// Topics in one pipeline: none of them blocks Redis for more than about a millisecond.
+const TOPICS_PER_PIPELINE: usize = 50;
 
-/// What was seen last.
+/// The last snapshot.
 #[derive(Default)]
-pub(super) struct Depths(Mutex<Option<(Instant, Arc<Seen>)>>);
+pub(super) struct Depths(Mutex<Option<(Instant, Arc<DepthsSnapshot>)>>);
 
-/// What was seen at one look.
+/// The depths at one moment.
 #[derive(Default)]
-pub(super) struct Seen {
-    /// False if Redis did not answer.
-    is_answered: bool,
-    /// Topics that were not asked for.
+pub(super) struct DepthsSnapshot {
+    /// False if Redis did not reply.
+    is_up: bool,
+    /// Number of topics that were not read.
     more: usize,
     topics: Vec<(TopicName, duebox_queue::Depths)>,
-    redis: RedisFigures,
+    redis: RedisInfo,
 }
 
 impl Depths {
-    /// The depths of these topics, or of the first so many; none if Redis does not answer in time.
-    pub(super) async fn look(&self, queue: &Queue, topics: &[TopicName]) -> Arc<Seen> {
+    /// The depths of these topics, at most [`TOPICS_MAX`]; empty if Redis does not reply in time.
+    pub(super) async fn snapshot(
+        &self,
+        queue: &Queue,
+        topics: &[TopicName],
+    ) -> Arc<DepthsSnapshot> {
         let mut last = self.0.lock().await;
-        if let Some((at, seen)) = &*last
+        if let Some((at, snapshot)) = &*last
             && at.elapsed() < FRESH_FOR
         {
-            return Arc::clone(seen);
+            return Arc::clone(snapshot);
         }
         let asked = &topics[..topics.len().min(TOPICS_MAX)];
         let more = topics.len() - asked.len();
-        let seen = match tokio::time::timeout(LOOK_MAX, ask(queue, asked)).await {
-            Ok(Ok((topics, redis))) => Seen { is_answered: true, more, topics, redis },
+        let snapshot = match tokio::time::timeout(READ_WITHIN, read(queue, asked)).await {
+            Ok(Ok((topics, redis))) => DepthsSnapshot { is_up: true, more, topics, redis },
             Ok(Err(error)) => {
-                debug!(%error, "a scrape goes without depths");
-                Seen { more, ..Seen::default() }
+                debug!(%error, "the depths could not be read for a scrape");
+                DepthsSnapshot { more, ..DepthsSnapshot::default() }
             }
-            Err(_) => Seen { more, ..Seen::default() },
+            Err(_) => DepthsSnapshot { more, ..DepthsSnapshot::default() },
         };
-        let seen = Arc::new(seen);
-        *last = Some((Instant::now(), Arc::clone(&seen)));
-        seen
+        let snapshot = Arc::new(snapshot);
+        *last = Some((Instant::now(), Arc::clone(&snapshot)));
+        snapshot
     }
 }
 
-async fn ask(
+async fn read(
     queue: &Queue,
     topics: &[TopicName],
-) -> Result<(Vec<(TopicName, duebox_queue::Depths)>, RedisFigures), QueueError> {
+) -> Result<(Vec<(TopicName, duebox_queue::Depths)>, RedisInfo), QueueError> {
     let mut all = Vec::with_capacity(topics.len());
-    for some in topics.chunks(TOPICS_A_PIPELINE) {
+    for some in topics.chunks(TOPICS_PER_PIPELINE) {
         all.extend(some.iter().cloned().zip(queue.depths(some).await?));
     }
-    // A connection without a question in it says nothing of Redis.
+    // Without topics, another command finds out whether Redis replies.
     if topics.is_empty() {
         queue.now_ms().await?;
     }
-    Ok((all, RedisFigures::ask(queue).await))
+    Ok((all, RedisInfo::read(queue).await))
 }
 
-impl Seen {
+impl DepthsSnapshot {
     pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         page.gauge(
-            &About::new(
-                "redis_up",
-                "1 if Redis answered when it was asked for the depths of this page.",
-            ),
-            u64::from(self.is_answered),
+            &About::new("redis_up", "1 if Redis replied to the queries of this scrape."),
+            u64::from(self.is_up),
         )?;
         self.redis.write(page)?;
         page.gauge(
-            &About::new(
-                "topics_untold",
-                "Topics beyond the first 1000, of which this page tells nothing.",
-            ),
+            &About::new("topics_untold", "Topics beyond the first 1000, which this page omits."),
             self.more,
         )?;
         page.gauges(
-            &About::new("queue_jobs", "Jobs in Redis by their state; every runner tells the same."),
+            &About::new("queue_jobs", "Jobs in Redis by state; every runner reports the same."),
             self.topics.iter().flat_map(|(name, depths)| {
                 by_state(depths)
                     .map(|(state, jobs)| (vec![topic(name.as_str()), word("state", state)], jobs))
@@ -103,7 +101,7 @@ impl Seen {
         page.gauges(
             &About::seconds(
                 "queue_oldest_ready_age",
-                "How long the oldest ready job has been due; 0 if none is ready.",
+                "How long the oldest ready job has been due; 0 without ready jobs.",
             ),
             self.each(|depths| {
                 let due = depths.oldest_ready_ms.unwrap_or(depths.now_ms);

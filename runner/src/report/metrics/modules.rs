@@ -1,4 +1,4 @@
-//! Which modules serve, and what became of those that were to.
+//! Metrics of modules: which serve, and what happened to the requested ones.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,34 +17,35 @@ pub(super) fn write(page: &mut Page<'_>, watched: &[Watched]) -> fmt::Result {
     page.gauge(
         &About::new(
             "topics_waiting",
-            "Entries of the manifest that wait for a good module: their jobs do not run.",
+            "Entries of the manifest without a valid module: their jobs do not run.",
         ),
         watched.len() - served,
     )?;
-    let told = &watched[..watched.len().min(TOPICS_MAX)];
+    let reported = &watched[..watched.len().min(TOPICS_MAX)];
     page.infos(
         &About::new("module", "The modules that serve a topic now."),
-        told.iter().flat_map(modules),
+        reported.iter().flat_map(modules),
     )?;
     page.gauges(
-        &About::new("canary_ratio", "The part of a topic's jobs that its canary runs, 0 to 1."),
-        told.iter()
-            .filter_map(|watched| Some((vec![topic(&watched.topic)], canary_part(watched)?))),
+        &About::new("canary_ratio", "Share of a topic's jobs that its canary runs, 0 to 1."),
+        reported
+            .iter()
+            .filter_map(|watched| Some((vec![topic(&watched.topic)], canary_share(watched)?))),
     )?;
     page.gauges(
         &About::new(
             "module_withdrawn",
-            "1 while a module that was rolled back waits for something else to be asked for.",
+            "1 while a rolled back module stays out of use, until its file or the manifest changes.",
         ),
-        told.iter()
+        reported.iter()
             .map(|watched| (vec![topic(&watched.topic)], u64::from(watched.withdrawn.is_some()))),
     )?;
     page.counters(
         &About::new(
             "module_changes",
-            "What became of modules, by the entry of the manifest that asked for them.",
+            "Outcomes of module changes, by the entry of the manifest that requested them.",
         ),
-        changes(told),
+        changes(reported),
     )
 }
 
@@ -60,12 +61,12 @@ fn modules(watched: &Watched) -> Vec<Labels<'_>> {
     all.map(labels).collect()
 }
 
-fn canary_part(watched: &Watched) -> Option<f64> {
+fn canary_share(watched: &Watched) -> Option<f64> {
     let bound = binding::current(&watched.serving.as_ref()?.bound);
     Some(percent(bound.handlers.canary.as_ref()?.share) / 100.0)
 }
 
-/// The events of each entry, once however many topics it serves.
+/// The events of each entry, counted once for all its topics.
 fn changes(watched: &[Watched]) -> impl Iterator<Item = (Labels<'_>, u64)> {
     let histories: BTreeMap<&str, &History> =
         watched.iter().map(|watched| (watched.entry.as_str(), &watched.history)).collect();

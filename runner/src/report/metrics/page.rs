@@ -1,5 +1,5 @@
-//! A page of metrics while it is written: one family after the other, each with its name, its help and its
-//! series. Names get the prefix and the endings that Prometheus wants from the encoder.
+//! Writes a page of metrics: one family after the other, each with its name, help and series. The
+//! encoder adds the prefix and the suffixes that Prometheus requires.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ pub(super) type Label<'l> = (&'static str, Cow<'l, str>);
 /// The labels of a series.
 pub(super) type Labels<'l> = Vec<Label<'l>>;
 
-/// What a family is called and what it tells.
+/// Name, help and unit of a family.
 pub(super) struct About {
     name: &'static str,
     help: &'static str,
@@ -46,7 +46,7 @@ pub(super) fn topic(name: &str) -> Label<'_> {
     ("topic", Cow::Borrowed(name))
 }
 
-/// A label whose value is one of few known words.
+/// A label whose value is a fixed word.
 pub(super) fn word(name: &'static str, value: &'static str) -> Label<'static> {
     (name, Cow::Borrowed(value))
 }
@@ -92,17 +92,17 @@ impl<'p> Page<'p> {
         Ok(())
     }
 
-    /// A gauge that has one value.
+    /// Writes a gauge without labels.
     pub(super) fn gauge(&mut self, about: &About, value: impl EncodeGaugeValue) -> fmt::Result {
         self.gauges(about, [(Labels::new(), value)])
     }
 
-    /// A counter that has one value.
+    /// Writes a counter without labels.
     pub(super) fn counter(&mut self, about: &About, value: impl EncodeCounterValue) -> fmt::Result {
         self.counters(about, [(Labels::new(), value)])
     }
 
-    /// What only labels tell; the value of each series is 1.
+    /// Writes an info metric; the value of each series is 1.
     pub(super) fn infos<'l>(
         &mut self,
         about: &About,

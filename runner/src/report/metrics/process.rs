@@ -1,15 +1,15 @@
-//! What the system says of this process, under the names that every Prometheus client gives it. Linux only:
-//! where `/proc` is not there, nothing is told.
+//! Metrics of this process under the names that Prometheus clients use. Linux only: without `/proc`
+//! they are left out.
 
 use std::fmt;
 use std::fs;
 
 use super::page::{About, Page};
 
-/// Ticks of a second in which Linux tells processor time, on every architecture.
+/// Clock ticks per second in `/proc`; the same on every architecture of Linux.
 const TICKS: f64 = 100.0;
 
-/// What was read.
+/// The values that could be read.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     cpu_seconds: Option<f64>,
@@ -41,31 +41,31 @@ impl Process {
 
     pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         if let Some(seconds) = self.cpu_seconds {
-            page.counter(
-                &About::seconds("process_cpu", "Processor time that the process took."),
-                seconds,
-            )?;
+            page.counter(&About::seconds("process_cpu", "CPU time of the process."), seconds)?;
         }
         if let Some(at) = self.started_at {
             let about =
-                About::seconds("process_start_time", "When the process started, in unix seconds.");
+                About::seconds("process_start_time", "Start time of the process, in unix seconds.");
             page.gauge(&about, at)?;
         }
         let gauges = [
             (
-                About::bytes("process_resident_memory", "Memory of the process that is in RAM."),
+                About::bytes("process_resident_memory", "Resident memory of the process."),
                 self.resident_bytes,
             ),
             (
                 About::bytes(
                     "process_virtual_memory",
-                    "Address space of the process; the sandboxes' pool is most of it.",
+                    "Address space of the process; most of it is the pool of the sandboxes.",
                 ),
                 self.virtual_bytes,
             ),
             (About::new("process_threads", "Threads of the process."), self.threads),
-            (About::new("process_open_fds", "Files and sockets that are open."), self.open_files),
-            (About::new("process_max_fds", "Files and sockets that may be open."), self.files_max),
+            (About::new("process_open_fds", "Open files and sockets."), self.open_files),
+            (
+                About::new("process_max_fds", "Maximum number of open files and sockets."),
+                self.files_max,
+            ),
         ];
         for (about, value) in gauges {
             if let Some(value) = value {
@@ -76,7 +76,8 @@ impl Process {
     }
 }
 
-/// The fields of `/proc/self/stat` behind the name, which may hold blanks; the first is number 3.
+/// A field of `/proc/self/stat` by its number. The name in field 2 may contain blanks, so the
+/// fields after it are counted from 3.
 fn stat_field(stat: &str, number: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(number.checked_sub(3)?)?.parse().ok()
@@ -90,7 +91,7 @@ fn started_at(stat: &str, booted: &str) -> Option<f64> {
     Some(number(booted, "btime ")? as f64 + stat_field(stat, 22)? as f64 / TICKS)
 }
 
-/// The number behind a name that begins a line.
+/// The number after a name at the start of a line.
 fn number(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
@@ -101,19 +102,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_read_whole() {
+    fn the_values_of_this_process_are_plausible() {
         let process = Process::read();
         assert!(process.cpu_seconds.is_some() && process.files_max > process.open_files);
         assert!(process.resident_bytes > Some(1 << 20) && process.threads >= Some(2));
         assert!(process.virtual_bytes >= process.resident_bytes);
         let now = jiff::Timestamp::now().as_second() as f64;
         let started_at = process.started_at.unwrap();
-        // The tests of one binary are over within the hour.
+        // One test binary runs for less than an hour.
         assert!(started_at <= now + 1.0 && started_at > now - 3_600.0, "{started_at} {now}");
     }
 
     #[test]
-    fn a_name_with_blanks_and_brackets_moves_no_field() {
+    fn a_name_with_blanks_and_brackets_shifts_no_field() {
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20 0 5 0 300 0";
         assert_eq!((cpu_ticks(stat), stat_field(stat, 22)), (Some(42), Some(300)));
         assert_eq!(started_at(stat, "cpu 1\nbtime 1000\n"), Some(1_003.0));

@@ -1,5 +1,4 @@
-//! How Redis itself is, as far as the queue rests on it: how much room is left, and whether it still writes
-//! what it holds to its disk.
+//! Metrics of Redis itself: its memory, evictions and persistence.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,26 +7,26 @@ use duebox_queue::Queue;
 
 use super::page::{About, Page};
 
-/// What Redis said of itself.
+/// Values from `INFO`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct RedisFigures {
+pub(super) struct RedisInfo {
     used: Option<u64>,
     max: Option<u64>,
     evicted: Option<u64>,
     persists: Option<bool>,
 }
 
-impl RedisFigures {
-    /// Asks; what Redis does not tell is left out.
-    pub(super) async fn ask(queue: &Queue) -> Self {
+impl RedisInfo {
+    /// Reads `INFO`; missing values stay `None`.
+    pub(super) async fn read(queue: &Queue) -> Self {
         let mut connection = queue.redis();
         let mut info = redis::cmd("INFO");
         info.arg("memory").arg("stats").arg("persistence");
         let text: Result<String, _> = info.query_async(&mut connection).await;
-        text.map(|text| Self::read(&text)).unwrap_or_default()
+        text.map(|text| Self::parse(&text)).unwrap_or_default()
     }
 
-    fn read(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let persists =
             ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"]
                 .map(|name| field::<String>(text, name));
@@ -35,7 +34,7 @@ impl RedisFigures {
             persists.into_iter().flatten().map(|status| status == "ok").collect();
         Self {
             used: field(text, "used_memory"),
-            // 0 is what Redis says for no bound.
+            // Redis reports 0 for no limit.
             max: field(text, "maxmemory").filter(|max| *max > 0),
             evicted: field(text, "evicted_keys"),
             persists: (!known.is_empty()).then(|| known.iter().all(|ok| *ok)),
@@ -45,7 +44,7 @@ impl RedisFigures {
     pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         if let Some(used) = self.used {
             page.gauge(
-                &About::bytes("redis_memory_used", "Memory that Redis takes for what it holds."),
+                &About::bytes("redis_memory_used", "Memory that Redis uses for its data."),
                 used,
             )?;
         }
@@ -53,7 +52,7 @@ impl RedisFigures {
             page.gauge(
                 &About::bytes(
                     "redis_memory_limit",
-                    "Memory that Redis may take (maxmemory); absent if there is no bound.",
+                    "Memory limit of Redis (maxmemory); absent without a limit.",
                 ),
                 max,
             )?;
@@ -61,7 +60,7 @@ impl RedisFigures {
         if let Some(persists) = self.persists {
             let about = About::new(
                 "redis_persistence_ok",
-                "1 if the last writes of Redis to its disk went well.",
+                "1 if the last writes of Redis to disk succeeded.",
             );
             page.gauge(&about, u64::from(persists))?;
         }
@@ -91,10 +90,10 @@ mod tests {
     fn what_is_told_is_read_and_no_bound_is_none() {
         let text = "# Memory\r\nused_memory:1048576\r\nused_memory_human:1M\r\nmaxmemory:0\r\n\
                     evicted_keys:3\r\nrdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n";
-        let figures = RedisFigures::read(text);
+        let figures = RedisInfo::parse(text);
         assert_eq!((figures.used, figures.max, figures.evicted), (Some(1 << 20), None, Some(3)));
         assert_eq!(figures.persists, Some(false));
-        assert_eq!(RedisFigures::read("maxmemory:5\r\n").max, Some(5));
-        assert_eq!(RedisFigures::read(""), RedisFigures::default());
+        assert_eq!(RedisInfo::parse("maxmemory:5\r\n").max, Some(5));
+        assert_eq!(RedisInfo::parse(""), RedisInfo::default());
     }
 }

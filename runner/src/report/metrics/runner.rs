@@ -1,4 +1,4 @@
-//! The process as a whole: what it is, how full it is, and how it stands with Redis.
+//! Metrics of the daemon as a whole: version, load, Redis, manifest, traces, events and log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,16 +11,23 @@ use crate::observe::push_counters::Source;
 
 pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let version = ("version", Cow::Borrowed(env!("CARGO_PKG_VERSION")));
-    page.infos(&About::new("build", "What runs here."), [vec![version]])?;
+    page.infos(&About::new("build", "Version of this daemon."), [vec![version]])?;
     page.gauge(
-        &About::new("draining", "1 while the runner takes no more jobs and finishes those it has."),
+        &About::new(
+            "draining",
+            "1 while the runner drains: it finishes its jobs and takes no more.",
+        ),
         u64::from(sources.health.phase() == Phase::Draining),
     )?;
-    write_room(page, sources)?;
+    write_capacity(page, sources)?;
     write_redis(page, sources)?;
     page.counters(
-        &About::new("jobs_pushed", "Jobs that this process stored, by who asked for them; other producers show in queue_jobs only."),
-        Source::ALL.map(|source| (vec![word("source", source.word())], sources.pushes.count(source))),
+        &About::new(
+            "jobs_pushed",
+            "Jobs that this process pushed, by source; other producers show in queue_jobs only.",
+        ),
+        Source::ALL
+            .map(|source| (vec![word("source", source.word())], sources.pushes.count(source))),
     )?;
     write_manifest(page, sources)?;
     write_records(page, sources)
@@ -29,27 +36,24 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
 fn write_manifest(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let (applied, refused) = sources.health.manifest_reloads();
     page.counters(
-        &About::new("manifest_reloads", "Changed manifests, by what became of them."),
+        &About::new("manifest_reloads", "Manifest reloads by outcome."),
         [("applied", applied), ("refused", refused)]
             .map(|(outcome, count)| (vec![word("outcome", outcome)], count)),
     )?;
     page.gauge(
-        &About::new(
-            "manifest_valid",
-            "1 if the manifest on disk is the one in service; 0 if it was refused.",
-        ),
+        &About::new("manifest_valid", "1 if the manifest on disk is in use; 0 if it was refused."),
         u64::from(sources.health.manifest_trouble().is_none()),
     )?;
     page.gauge(
         &About::seconds(
             "manifest_applied_timestamp",
-            "When the manifest in service was taken, in unix seconds.",
+            "When the manifest in use was applied, in unix seconds.",
         ),
         sources.health.manifest_since(),
     )
 }
 
-/// Spans, events and log lines, and how many of them were lost.
+/// Spans, events and log lines, and how many were lost.
 fn write_records(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let outcomes = |counts: &[(&'static str, u64)]| {
         counts
@@ -60,48 +64,45 @@ fn write_records(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     page.counters(
         &About::new(
             "trace_spans",
-            "Spans of traces, by what became of them; failed: the collector did not take them.",
+            "Trace spans by outcome; failed: the collector did not accept them.",
         ),
         outcomes(&sources.traces.counts()),
     )?;
     page.counters(
-        &About::new("events", "Events of jobs, by what became of them; dropped: Redis was away, or there were too many."),
+        &About::new(
+            "events",
+            "Job events by outcome; dropped: Redis was away, or there were too many.",
+        ),
         outcomes(&sources.events.counts()),
     )?;
     let left_out = sources.handler_log.left_out(TOPICS_MAX);
     page.counters(
         &About::new(
             "handler_log_lines_left_out",
-            "Lines of handlers beyond their topic's share while stderr was too slow.",
+            "Handler log lines beyond their topic's share while stderr was too slow.",
         ),
         left_out.iter().map(|(name, lines)| (vec![topic(name)], *lines)),
     )?;
     page.counter(
-        &About::new(
-            "log_lines_dropped",
-            "Lines of the daemon's log that were dropped because stderr was too slow.",
-        ),
+        &About::new("log_lines_dropped", "Daemon log lines dropped because stderr was too slow."),
         log::dropped_lines(),
     )
 }
 
-fn write_room(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
+fn write_capacity(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let slots = u64::from(sources.slots_max);
     let used = slots.saturating_sub(sources.slots.free() as u64);
     page.gauge(&About::new("slots", "Jobs that may run at once (runner.max_jobs)."), slots)?;
-    page.gauge(&About::new("slots_used", "Slots that running jobs hold."), used)?;
+    page.gauge(&About::new("slots_used", "Slots in use."), used)?;
     page.gauge(
         &About::bytes(
             "memory_limit",
-            "Linear memory that all guests may have together (runner.memory).",
+            "Limit of the linear memory of all guests together (runner.memory).",
         ),
         sources.sandbox.memory_max() as f64,
     )?;
     page.gauge(
-        &About::bytes(
-            "memory_used",
-            "Linear memory that guests have now, warm ones that wait included.",
-        ),
+        &About::bytes("memory_used", "Linear memory of all guests, including idle warm instances."),
         sources.sandbox.memory_held(),
     )
 }
@@ -116,12 +117,12 @@ fn write_redis(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     page.histograms(
         &About::seconds(
             "redis_round_trip",
-            "How long Redis took to answer, a pipeline being one question.",
+            "Round trip time to Redis; a pipeline is one round trip.",
         ),
         each().map(|(labels, traffic)| (labels, traffic.round_trips.counted())),
     )?;
     page.counters(
-        &About::new("redis_errors", "Round trips that ended without an answer."),
+        &About::new("redis_errors", "Round trips without a reply."),
         each().map(|(labels, traffic)| (labels, traffic.failed())),
     )
 }

@@ -1,17 +1,17 @@
-//! The two forms in which a page is served: OpenMetrics, as it was written, and the plain text form of
-//! Prometheus, for scrapers and people that do not ask for the other.
+//! The two formats of the page: OpenMetrics, as written, and the plain text format of Prometheus as
+//! the default.
 //!
-//! They differ in what stands above the samples: OpenMetrics names a family without the `_total` or `_info`
-//! of its samples, tells its unit, and ends with a mark.
+//! They differ in the lines above the samples. OpenMetrics names a family without the `_total` or
+//! `_info` of its samples, states the unit, and has an end marker.
 
 use std::borrow::Cow;
 
-/// What a scraper is told that it gets.
+/// Content type of OpenMetrics.
 pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The same for the plain form.
+/// Content type of the plain format.
 pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// True if a scraper's `Accept` asks for OpenMetrics.
+/// True if an `Accept` header requests OpenMetrics.
 pub(super) fn wants_open_metrics(accept: &str) -> bool {
     accept.split(',').any(|kind| {
         let mut parts = kind.split(';').map(str::trim);
@@ -20,13 +20,13 @@ pub(super) fn wants_open_metrics(accept: &str) -> bool {
     })
 }
 
-/// The plain form of a page.
+/// Converts a page to the plain format.
 pub(super) fn plain(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = "";
     for line in open_metrics.lines() {
         if line.starts_with("# HELP ") {
-            // Named as the samples are, which the next line tells.
+            // The next line has the name of the samples.
             help = line;
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap_or((rest, "untyped"));
@@ -35,8 +35,8 @@ pub(super) fn plain(open_metrics: &str) -> String {
                 "info" => (format!("{name}_info").into(), "gauge"),
                 _ => (name.into(), kind),
             };
-            let said = help.splitn(4, ' ').nth(3).unwrap_or_default();
-            text.push_str(&format!("# HELP {name} {said}\n# TYPE {name} {kind}\n"));
+            let text_of_help = help.splitn(4, ' ').nth(3).unwrap_or_default();
+            text.push_str(&format!("# HELP {name} {text_of_help}\n# TYPE {name} {kind}\n"));
         } else if !line.starts_with('#') {
             text.push_str(line);
             text.push('\n');
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_are_named_as_their_samples_are() {
+    fn families_are_named_like_their_samples() {
         let page = "# HELP a_b Said.\n# TYPE a_b counter\na_b_total{x=\"# y\"} 1\n\
                     # HELP c Said too.\n# TYPE c info\nc_info{d=\"e\"} 1\n\
                     # HELP f_seconds Long.\n# TYPE f_seconds gauge\n# UNIT f_seconds seconds\n\
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_asks_gets_open_metrics() {
+    fn open_metrics_is_sent_only_on_request() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.1";
         assert!(wants_open_metrics(prometheus));
         for other in ["", "*/*", "text/plain", "application/openmetrics-text;q=0"] {

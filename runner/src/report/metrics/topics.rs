@@ -1,4 +1,4 @@
-//! What the workers of each topic did in this process, and what its guests cost.
+//! Metrics of the workers of each topic in this process, and the costs of their guests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::observe::pull_counters::{Label, PullCounters};
 use crate::report::status::{Serving, Watched};
 
 /// A topic that a handler serves.
-struct Told<'w> {
+struct ServedTopic<'w> {
     name: &'w str,
     serving: &'w Serving,
     sums: Sums,
@@ -25,21 +25,22 @@ pub(super) fn write(
     watched: &[Watched],
     consumed: &PullCounters,
 ) -> fmt::Result {
-    let told: Vec<Told<'_>> = watched.iter().take(TOPICS_MAX).filter_map(Told::of).collect();
+    let topics: Vec<ServedTopic<'_>> =
+        watched.iter().take(TOPICS_MAX).filter_map(ServedTopic::of).collect();
     let consumed = consumed.all(TOPICS_MAX);
-    write_settled(page, &told, &consumed)?;
-    write_work(page, &told)?;
-    write_guests(page, &told)
+    write_settled(page, &topics, &consumed)?;
+    write_work(page, &topics)?;
+    write_guests(page, &topics)
 }
 
-/// What handlers and pull consumers settled; a topic may have known both.
+/// What handlers and pull consumers settled; a topic may have had both.
 fn write_settled(
     page: &mut Page<'_>,
-    told: &[Told<'_>],
+    topics: &[ServedTopic<'_>],
     consumed: &[(String, Label, u64)],
 ) -> fmt::Result {
     let mut series: BTreeMap<(&str, Label), u64> = BTreeMap::new();
-    let by_handlers = told.iter().flat_map(Told::settled);
+    let by_handlers = topics.iter().flat_map(ServedTopic::settled);
     let by_consumers =
         consumed.iter().map(|(topic, label, jobs)| ((topic.as_str(), *label), *jobs));
     for (key, jobs) in by_handlers.chain(by_consumers) {
@@ -49,91 +50,85 @@ fn write_settled(
         (vec![topic(name), word("verdict", verdict), word("class", class)], jobs)
     };
     page.counters(
-        &About::new(
-            "jobs_settled",
-            "Jobs whose lease ended with a verdict, by the verdict and what they failed of.",
-        ),
+        &About::new("jobs_settled", "Settled jobs by verdict and failure class."),
         series.into_iter().map(labelled),
     )
 }
 
-fn write_work(page: &mut Page<'_>, told: &[Told<'_>]) -> fmt::Result {
+fn write_work(page: &mut Page<'_>, topics: &[ServedTopic<'_>]) -> fmt::Result {
     page.counters(
-        &About::new("jobs_leased", "Jobs that this runner took from Redis to run."),
-        told.iter().map(|told| told.counted(|counters| read(&counters.leased))),
+        &About::new("jobs_leased", "Jobs that this runner leased."),
+        topics.iter().map(|topic| topic.counted(|counters| read(&counters.leased))),
     )?;
     page.counters(
         &About::new(
             "leases_lost",
-            "Verdicts that came when the lease was gone: another runner has the job, or had.",
+            "Verdicts after the lease was lost: another runner has or had the job.",
         ),
-        told.iter().map(|told| told.counted(|counters| read(&counters.lost))),
+        topics.iter().map(|topic| topic.counted(|counters| read(&counters.lost))),
     )?;
     page.counters(
-        &About::new("leases_reclaimed", "Expired leases, of whatever runner, that this one ended."),
-        told.iter().map(|told| told.counted(|counters| read(&counters.reclaimed))),
+        &About::new("leases_reclaimed", "Expired leases of any runner that this one reclaimed."),
+        topics.iter().map(|topic| topic.counted(|counters| read(&counters.reclaimed))),
     )?;
     page.histograms(
-        &About::seconds("job_lateness", "How long after its due time each attempt began."),
-        told.iter().map(|told| (told.labels(), told.serving.counters.late.counted())),
+        &About::seconds("job_lateness", "Time from due time to start of each attempt."),
+        topics.iter().map(|topic| (topic.labels(), topic.serving.counters.late.counted())),
     )?;
     page.histograms(
-        &About::seconds("job_run", "How long each attempt ran."),
-        told.iter().map(|told| (told.labels(), told.serving.counters.ran.counted())),
+        &About::seconds("job_run", "Duration of each attempt."),
+        topics.iter().map(|topic| (topic.labels(), topic.serving.counters.ran.counted())),
     )?;
     page.gauges(
         &About::new(
             "breaker_open",
-            "1 while the topic's jobs are held back because one after the other failed.",
+            "1 while the topic's breaker is open: its jobs are held back after repeated failures.",
         ),
-        told.iter().map(|told| {
-            let is_open = told.serving.breaker.state() != BreakerState::Closed;
-            (told.labels(), u64::from(is_open))
+        topics.iter().map(|topic| {
+            let is_open = topic.serving.breaker.state() != BreakerState::Closed;
+            (topic.labels(), u64::from(is_open))
         }),
     )
 }
 
-fn write_guests(page: &mut Page<'_>, told: &[Told<'_>]) -> fmt::Result {
+fn write_guests(page: &mut Page<'_>, topics: &[ServedTopic<'_>]) -> fmt::Result {
     page.counters(
-        &About::seconds("guest_cpu", "Processor time that attempts took."),
-        told.iter().map(|told| (told.labels(), told.sums.cpu.as_secs_f64())),
+        &About::seconds("guest_cpu", "CPU time of attempts."),
+        topics.iter().map(|topic| (topic.labels(), topic.sums.cpu.as_secs_f64())),
     )?;
     page.gauges(
+        &About::bytes("guest_memory_peak", "Largest linear memory of an attempt since the start."),
+        topics.iter().map(|topic| (topic.labels(), topic.sums.memory_peak)),
+    )?;
+    page.counters(
+        &About::new("guest_fuel", "Fuel that attempts used, if the topic limits fuel."),
+        topics.iter().map(|topic| (topic.labels(), topic.sums.fuel)),
+    )?;
+    page.counters(
+        &About::new("guest_host_calls", "Host calls of attempts."),
+        topics.iter().map(|topic| (topic.labels(), topic.sums.host_calls)),
+    )?;
+    page.counters(
         &About::bytes(
-            "guest_memory_peak",
-            "The largest linear memory of an attempt since the start.",
+            "guest_in",
+            "Bytes that the host gave to attempts: payloads, config, responses.",
         ),
-        told.iter().map(|told| (told.labels(), told.sums.memory_peak)),
+        topics.iter().map(|topic| (topic.labels(), topic.sums.bytes_in)),
     )?;
     page.counters(
-        &About::new(
-            "guest_fuel",
-            "Units of fuel that attempts burnt, where the topic has a budget of it.",
+        &About::bytes(
+            "guest_out",
+            "Bytes that the host took from attempts: logs, results, follow-ups.",
         ),
-        told.iter().map(|told| (told.labels(), told.sums.fuel)),
+        topics.iter().map(|topic| (topic.labels(), topic.sums.bytes_out)),
     )?;
     page.counters(
-        &About::new("guest_host_calls", "Calls that attempts made to the host."),
-        told.iter().map(|told| (told.labels(), told.sums.host_calls)),
-    )?;
-    page.counters(
-        &About::bytes("guest_in", "What the host gave to attempts: payloads, config, answers."),
-        told.iter().map(|told| (told.labels(), told.sums.bytes_in)),
-    )?;
-    page.counters(
-        &About::bytes("guest_out", "What the host took from attempts: logs, results, follow-ups."),
-        told.iter().map(|told| (told.labels(), told.sums.bytes_out)),
-    )?;
-    page.counters(
-        &About::new(
-            "guest_log_lines_dropped",
-            "Log lines of attempts that were over their budget.",
-        ),
-        told.iter().map(|told| (told.labels(), told.sums.log_lines_dropped)),
+        &About::new("guest_log_lines_dropped", "Log lines of attempts beyond their budget."),
+        topics.iter().map(|topic| (topic.labels(), topic.sums.log_lines_dropped)),
     )
 }
 
-impl<'w> Told<'w> {
+impl<'w> ServedTopic<'w> {
     fn of(watched: &'w Watched) -> Option<Self> {
         let serving = watched.serving.as_ref()?;
         Some(Self { name: &watched.topic, serving, sums: serving.figures.total() })
@@ -147,7 +142,7 @@ impl<'w> Told<'w> {
         (self.labels(), count(&self.serving.counters))
     }
 
-    /// Jobs by their verdict; of failures only the classes that there were.
+    /// Jobs by verdict; failures only of classes that occurred.
     fn settled(&self) -> impl Iterator<Item = ((&'w str, Label), u64)> {
         let counters = &*self.serving.counters;
         let labelled = |verdict, class: &'static str, jobs| ((self.name, (verdict, class)), jobs);
@@ -160,8 +155,8 @@ impl<'w> Told<'w> {
         for fate in Fate::ALL {
             for class in FailureClass::ALL {
                 let jobs = counters.failures(fate, class);
-                // The failure that every topic may have is told from the first scrape on, so that its
-                // first is an increase.
+                // Every topic may have nacks, so they are reported from the first scrape on: the
+                // first nack is then an increase.
                 let is_usual = class == FailureClass::Nack && fate != Fate::Discard;
                 if jobs > 0 || is_usual {
                     series.push(labelled(fate.word(), class.name(), jobs));

@@ -1,8 +1,8 @@
-//! In which topic a job is that came by the command protocol, whose ids are global: a key of Redis for each
-//! id, `PREFIX:command:ID`, that holds the name of its topic.
+//! Finds the topic of a job of the command protocol, whose ids are global: the Redis key
+//! `PREFIX:command:ID` holds the name of the topic.
 //!
-//! It is a hint and no more: who has a job, and what becomes of it, is decided by the topic's own keys. It
-//! lapses by itself, thirty days after the job fell due or was popped last.
+//! It is only a hint: the topic's own keys decide the state and the holder of a job. The key
+//! expires thirty days after the job fell due or was last popped.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use redis::AsyncCommands;
 
 use crate::http::problem::{Problem, REDIS};
 
-/// How long a job is remembered that nobody finishes.
+/// How long the entry of an unfinished job is kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The index of a queue.
@@ -22,8 +22,7 @@ pub(super) struct CommandIndex<'a> {
 }
 
 impl CommandIndex<'_> {
-    /// Notes where a job is to be. Answers where one of that id was noted before, if it was; the note stays
-    /// as it was then.
+    /// Creates the entry of a job. Returns the topic of an existing entry, which stays unchanged.
     pub(super) async fn claim(
         &self,
         id: &str,
@@ -38,7 +37,7 @@ impl CommandIndex<'_> {
         Ok(before.and_then(|name| TopicName::new(&name).ok()))
     }
 
-    /// Notes where a job is, whatever was noted before.
+    /// Writes the entry of a job, over an existing one.
     pub(super) async fn note(
         &self,
         id: &str,
@@ -50,13 +49,13 @@ impl CommandIndex<'_> {
         set.query_async(&mut self.queue.redis()).await.map_err(failed)
     }
 
-    /// Where a job is.
+    /// The topic of a job.
     pub(super) async fn find(&self, id: &str) -> Result<Option<TopicName>, Problem> {
         let found: Option<String> = self.queue.redis().get(self.key(id)).await.map_err(failed)?;
         Ok(found.and_then(|name| TopicName::new(&name).ok()))
     }
 
-    /// Forgets a job.
+    /// Deletes the entry of a job.
     pub(super) async fn forget(&self, id: &str) -> Result<(), Problem> {
         self.queue.redis().del(self.key(id)).await.map_err(failed)
     }
@@ -67,8 +66,8 @@ impl CommandIndex<'_> {
 }
 
 fn failed(error: redis::RedisError) -> Problem {
-    let remedy = "whether it was carried out is not known: try again, with the same id";
-    Problem::new(REDIS, format!("Redis did not do it: {error}"), remedy).retry_after(1)
+    let remedy = "the command may have been carried out: retry with the same id";
+    Problem::new(REDIS, format!("Redis failed: {error}"), remedy).retry_after(1)
 }
 
 fn millis(span: Duration) -> u64 {

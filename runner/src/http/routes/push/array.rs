@@ -1,4 +1,4 @@
-//! Many jobs as one JSON array: all of them good, or none is pushed.
+//! Many jobs as one JSON array: if one is invalid, none is pushed.
 
 use std::fmt;
 
@@ -8,40 +8,44 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::no_job;
+use super::invalid_job;
 use crate::http::problem::Problem;
-use crate::service::written_job::{Frame, WrittenJob};
+use crate::service::written_job::{TopicDefaults, WrittenJob};
 
-/// The most jobs of an array.
+/// Maximum number of jobs in an array.
 const JOBS_MAX: usize = 10_000;
 
-/// The jobs of an array, as they are written.
-pub(super) struct Many<'a>(Vec<&'a RawValue>);
+/// The jobs of an array, as written.
+pub(super) struct JobArray<'a>(Vec<&'a RawValue>);
 
-impl<'a> Many<'a> {
-    /// Reads an array of up to [`JOBS_MAX`].
+impl<'a> JobArray<'a> {
+    /// Reads an array of at most [`JOBS_MAX`] jobs.
     pub(super) fn read(json: &'a [u8]) -> Result<Self, Problem> {
         serde_json::from_slice(json).map_err(|error| {
             Problem::bad(
                 error.to_string(),
-                "send an array of jobs; more than 10,000 of them as application/x-ndjson",
+                "send an array of jobs; send more than 10,000 as application/x-ndjson",
             )
         })
     }
 
-    /// The jobs. Those without an id get made ones, or ones that begin with `key`.
-    pub(super) fn jobs(self, frame: Frame, key: Option<&JobId>) -> Result<Vec<NewJob>, Problem> {
+    /// The jobs. Those without an id get a generated id, or `key` with a number.
+    pub(super) fn jobs(
+        self,
+        defaults: TopicDefaults,
+        key: Option<&JobId>,
+    ) -> Result<Vec<NewJob>, Problem> {
         let mut jobs = Vec::with_capacity(self.0.len());
         for (at, json) in self.0.into_iter().enumerate() {
             let id = key.map(|key| numbered(key, at as u64 + 1)).transpose()?;
             let job = WrittenJob::read(json.get().as_bytes())
-                .and_then(|written| written.job(frame, id.as_ref()));
+                .and_then(|written| written.job(defaults, id.as_ref()));
             let job = job.map_err(|why| {
                 let field = match why.field {
                     Some(field) => format!("[{at}].{field}"),
                     None => format!("[{at}]"),
                 };
-                no_job(why).of(field)
+                invalid_job(why).of(field)
             })?;
             jobs.push(job);
         }
@@ -56,16 +60,16 @@ pub(super) fn numbered(key: &JobId, number: u64) -> Result<JobId, Problem> {
     })
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Many<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JobArray<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Reader)
+        deserializer.deserialize_seq(JobArrayVisitor)
     }
 }
 
-struct Reader;
+struct JobArrayVisitor;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Many<'de>;
+impl<'de> Visitor<'de> for JobArrayVisitor {
+    type Value = JobArray<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array of jobs")
@@ -75,11 +79,11 @@ impl<'de> Visitor<'de> for Reader {
         let mut jobs = Vec::new();
         while let Some(job) = entries.next_element()? {
             if jobs.len() == JOBS_MAX {
-                return Err(A::Error::custom("an array has 10,000 jobs at most"));
+                return Err(A::Error::custom("an array may have at most 10,000 jobs"));
             }
             jobs.push(job);
         }
-        Ok(Many(jobs))
+        Ok(JobArray(jobs))
     }
 }
 
@@ -89,22 +93,22 @@ mod tests {
 
     use super::*;
 
-    const FRAME: Frame = Frame { delay: Duration::ZERO, payload_max: 10 };
+    const DEFAULTS: TopicDefaults = TopicDefaults { delay: Duration::ZERO, payload_max: 10 };
 
     #[test]
     fn jobs_that_share_a_key_are_numbered() {
         let key = JobId::new("k").unwrap();
-        let jobs = Many::read(br#"[{}, {"id":"own"}, {}]"#).unwrap().jobs(FRAME, Some(&key));
+        let jobs = JobArray::read(br#"[{}, {"id":"own"}, {}]"#).unwrap().jobs(DEFAULTS, Some(&key));
         let ids: Vec<String> = jobs.unwrap().iter().map(|job| job.id.to_string()).collect();
         assert_eq!(ids, ["k-1", "own", "k-3"]);
     }
 
     #[test]
-    fn one_that_is_bad_refuses_all() {
-        assert!(Many::read(br#"[{}, {}"#).is_err());
-        assert!(Many::read(br#"[{}, {"in":"x"}]"#).unwrap().jobs(FRAME, None).is_err());
+    fn one_invalid_job_refuses_all() {
+        assert!(JobArray::read(br#"[{}, {}"#).is_err());
+        assert!(JobArray::read(br#"[{}, {"in":"x"}]"#).unwrap().jobs(DEFAULTS, None).is_err());
         let most = format!("[{}{{}}]", "{},".repeat(JOBS_MAX - 1));
-        assert_eq!(Many::read(most.as_bytes()).unwrap().0.len(), JOBS_MAX);
-        assert!(Many::read(format!("[{}{{}}]", "{},".repeat(JOBS_MAX)).as_bytes()).is_err());
+        assert_eq!(JobArray::read(most.as_bytes()).unwrap().0.len(), JOBS_MAX);
+        assert!(JobArray::read(format!("[{}{{}}]", "{},".repeat(JOBS_MAX)).as_bytes()).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! A stream of jobs, a JSON object a line: pushed in batches while it comes in, and answered line by line
-//! while it is pushed. What is kept in memory is one batch, however long the stream is; a client that does
-//! not read its answers is read from no further.
+//! A stream of jobs, one JSON object per line. Jobs are pushed in batches while the request
+//! arrives, and results are sent line by line. Only one batch is in memory. The request is read no
+//! further while the client does not read the response.
 //!
-//! A line that is no job, or is refused, keeps no other back. A fault of the whole, such as a Redis that
-//! has gone, ends the answer with a line that says so.
+//! An invalid or refused line does not affect the others. A general failure, such as an outage of
+//! Redis, ends the response with a line that reports it.
 
 use std::convert::Infallible;
 
@@ -16,22 +16,22 @@ use duebox_queue::{BATCH_MAX, NewJob};
 use serde::Serialize;
 
 use super::array::numbered;
-use super::{Wish, frame, word_of};
+use super::{PushSettings, defaults, word_of};
 use crate::http::body::Pieces;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
-use crate::service::written_job::{Frame, WrittenJob};
+use crate::service::written_job::{TopicDefaults, WrittenJob};
 
-/// Payload bytes of a batch.
+/// Payload bytes after which a batch is pushed.
 const BATCH_BYTES: usize = 1 << 20;
-/// What a line may have beside its payload: options with all their headers, the id, the names.
+/// Maximum bytes of a line besides its payload: options with all headers, the id, the field names.
 const LINE_OVERHEAD: usize = 128 << 10;
-/// JSON may take six characters for a byte.
+/// JSON may take six characters for one byte.
 const ESCAPED: usize = 6;
 
-/// What became of a line.
+/// The result of a line.
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct LineResult<'a> {
     line: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -40,53 +40,58 @@ struct Outcome<'a> {
     error: Option<String>,
 }
 
-/// A stream that is being pushed.
+/// A stream in progress.
 struct Stream {
     server: ServerState,
     name: TopicName,
-    wish: Wish,
+    settings_of_push: PushSettings,
     pieces: Pieces,
-    /// What came in and has not been taken yet.
+    /// Received bytes that are not processed yet.
     buffer: BytesMut,
-    /// Up to where the buffer was looked through for the end of a line.
-    looked: usize,
-    /// A line that is too long is being skipped.
+    /// Length of the buffer's start that has no line feed.
+    scanned: usize,
+    /// True while a line that is too long is skipped.
     skips: bool,
     line: u64,
-    state: Standing,
+    state: StreamState,
 }
 
 #[derive(PartialEq)]
-enum Standing {
-    /// More may come.
+enum StreamState {
+    /// More data may arrive.
     Open,
-    /// All has come.
+    /// The request is complete.
     Complete,
-    /// All was answered.
-    Over,
+    /// All results are sent.
+    Finished,
 }
 
-/// A line of a batch: a job, or why it is none.
-struct Line {
+/// A line of a batch: a job, or the reason why it is invalid.
+struct JobLine {
     number: u64,
     job: Result<NewJob, String>,
 }
 
-/// PushCounters a stream of jobs. The answer begins at once.
-pub(super) fn push(server: &ServerState, name: TopicName, wish: Wish, body: Body) -> Response {
+/// Pushes a stream of jobs. The response starts at once.
+pub(super) fn push(
+    server: &ServerState,
+    name: TopicName,
+    settings_of_push: PushSettings,
+    body: Body,
+) -> Response {
     let stream = Stream {
         server: server.clone(),
         name,
-        wish,
+        settings_of_push,
         pieces: Pieces::of(body),
         buffer: BytesMut::new(),
-        looked: 0,
+        scanned: 0,
         skips: false,
         line: 0,
-        state: Standing::Open,
+        state: StreamState::Open,
     };
     let answers = futures_util::stream::unfold(stream, |mut stream| async move {
-        let answer = stream.next_answer().await?;
+        let answer = stream.next_results().await?;
         Some((Ok::<_, Infallible>(answer), stream))
     });
     let mut response = Response::new(Body::from_stream(answers));
@@ -96,9 +101,9 @@ pub(super) fn push(server: &ServerState, name: TopicName, wish: Wish, body: Body
 }
 
 impl Stream {
-    /// The answers to the next batch; none when all is answered.
-    async fn next_answer(&mut self) -> Option<Bytes> {
-        if self.state == Standing::Over {
+    /// The results of the next batch; `None` when all results are sent.
+    async fn next_results(&mut self) -> Option<Bytes> {
+        if self.state == StreamState::Finished {
             return None;
         }
         let answered = match self.next_batch().await {
@@ -107,19 +112,19 @@ impl Stream {
             Err(problem) => Err(problem),
         };
         Some(answered.unwrap_or_else(|problem| {
-            self.state = Standing::Over;
+            self.state = StreamState::Finished;
             let error = Some(problem.detail().to_owned());
-            text_of(&[Outcome { line: self.line + 1, id: None, result: "failed", error }])
+            text_of(&[LineResult { line: self.line + 1, id: None, result: "failed", error }])
         }))
     }
 
-    /// The next lines, as many as there are or fit; none at the end.
-    async fn next_batch(&mut self) -> Result<Vec<Line>, Problem> {
+    /// The next lines, as many as have arrived or fit; empty at the end.
+    async fn next_batch(&mut self) -> Result<Vec<JobLine>, Problem> {
         let manifest = self.server.manifest();
-        let frame = frame(settings(&manifest, &self.name)?);
+        let defaults = defaults(settings(&manifest, &self.name)?);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         loop {
-            while let Some(line) = self.next_line(frame) {
+            while let Some(line) = self.next_line(defaults) {
                 let Some(line) = line else { continue };
                 bytes += line.job.as_ref().map_or(0, |job| job.payload.len());
                 batch.push(line);
@@ -127,25 +132,26 @@ impl Stream {
                     return Ok(batch);
                 }
             }
-            // What has come is pushed before more is waited for.
-            if self.state == Standing::Complete || !batch.is_empty() {
+            // Received lines are pushed before more data is awaited.
+            if self.state == StreamState::Complete || !batch.is_empty() {
                 return Ok(batch);
             }
             match self.pieces.next().await? {
                 Some(piece) => self.buffer.extend_from_slice(&piece),
-                None => self.state = Standing::Complete,
+                None => self.state = StreamState::Complete,
             }
         }
     }
 
-    /// The next line of the buffer, or nothing where it was blank; none if its end is not there yet.
-    fn next_line(&mut self, frame: Frame) -> Option<Option<Line>> {
-        let found = self.buffer[self.looked..].iter().position(|byte| *byte == b'\n');
-        let is_complete = self.state == Standing::Complete;
-        let max = frame.payload_max.saturating_mul(ESCAPED).saturating_add(LINE_OVERHEAD);
+    /// The next line of the buffer, `Some(None)` if it is blank, or `None` if its end has not
+    /// arrived.
+    fn next_line(&mut self, defaults: TopicDefaults) -> Option<Option<JobLine>> {
+        let found = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+        let is_complete = self.state == StreamState::Complete;
+        let max = defaults.payload_max.saturating_mul(ESCAPED).saturating_add(LINE_OVERHEAD);
         let line = match found {
             Some(at) => {
-                let line = self.buffer.split_to(self.looked + at).freeze();
+                let line = self.buffer.split_to(self.scanned + at).freeze();
                 self.buffer.advance(1);
                 line
             }
@@ -153,70 +159,70 @@ impl Stream {
                 self.buffer.split().freeze()
             }
             None if self.buffer.len() > max => {
-                // No more of it is kept than a job may take.
+                // Keep no more of a line than a job may have.
                 self.buffer.clear();
-                (self.looked, self.skips) = (0, true);
+                (self.scanned, self.skips) = (0, true);
                 return None;
             }
             None => {
-                self.looked = self.buffer.len();
+                self.scanned = self.buffer.len();
                 return None;
             }
         };
-        self.looked = 0;
+        self.scanned = 0;
         if std::mem::take(&mut self.skips) || line.len() > max {
             self.line += 1;
-            let why = "the line is longer than any job of this topic can be".to_owned();
-            return Some(Some(Line { number: self.line, job: Err(why) }));
+            let why = "the line is longer than any job of this topic may be".to_owned();
+            return Some(Some(JobLine { number: self.line, job: Err(why) }));
         }
         if line.trim_ascii().is_empty() {
             return Some(None);
         }
         self.line += 1;
-        Some(Some(Line { number: self.line, job: self.job(&line, frame) }))
+        Some(Some(JobLine { number: self.line, job: self.job(&line, defaults) }))
     }
 
-    fn job(&self, line: &[u8], frame: Frame) -> Result<NewJob, String> {
-        let id = self.wish.key.as_ref().map(|key| numbered(key, self.line)).transpose();
+    fn job(&self, line: &[u8], defaults: TopicDefaults) -> Result<NewJob, String> {
+        let id = self.settings_of_push.key.as_ref().map(|key| numbered(key, self.line)).transpose();
         let id = id.map_err(|problem| problem.detail().to_owned())?;
-        let job = WrittenJob::read(line).and_then(|written| written.job(frame, id.as_ref()));
-        job.map_err(|no_job| no_job.why)
+        let job = WrittenJob::read(line).and_then(|written| written.job(defaults, id.as_ref()));
+        job.map_err(|invalid| invalid.why)
     }
 
-    /// PushCounters what are jobs, and says of each line what became of it.
-    async fn push(&mut self, batch: Vec<Line>) -> Result<Bytes, Problem> {
+    /// Pushes the valid jobs, and returns the result of each line.
+    async fn push(&mut self, batch: Vec<JobLine>) -> Result<Bytes, Problem> {
         let manifest = self.server.manifest();
         let topic = settings(&manifest, &self.name)?;
         let queue = self.server.queue_of(&self.name, topic).await?;
-        let (mut said, mut places, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
-        for Line { number, job } in batch {
+        let (mut results, mut places, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+        for JobLine { number, job } in batch {
             let (result, error) = match job {
                 Ok(job) => {
-                    places.push(said.len());
+                    places.push(results.len());
                     jobs.push(job);
                     ("", None)
                 }
                 Err(why) => ("bad", Some(why)),
             };
-            said.push(Outcome { line: number, id: None, result, error });
+            results.push(LineResult { line: number, id: None, result, error });
         }
-        let Wish { if_exists, came, .. } = &self.wish;
+        let PushSettings { if_exists, came, .. } = &self.settings_of_push;
         let answers = self.server.push(queue, &self.name, jobs, *if_exists, came).await?;
         for (at, (id, pushed)) in places.into_iter().zip(answers) {
-            let (result, why) = word_of(pushed, self.wish.if_exists);
-            let outcome = &mut said[at];
+            let (result, why) = word_of(pushed, self.settings_of_push.if_exists);
+            let outcome = &mut results[at];
             (outcome.id, outcome.result) = (Some(id.to_string()), result);
             outcome.error = why.map(str::to_owned);
         }
-        Ok(text_of(&said))
+        Ok(text_of(&results))
     }
 }
 
-/// Outcomes as lines.
-fn text_of(said: &[Outcome<'_>]) -> Bytes {
-    let mut text = Vec::with_capacity(said.len() * 64);
-    for outcome in said {
-        // Texts and numbers: there is nothing in it that JSON could not hold.
+/// Results as lines.
+fn text_of(results: &[LineResult<'_>]) -> Bytes {
+    let mut text = Vec::with_capacity(results.len() * 64);
+    for outcome in results {
+        // Texts and numbers: serialization to JSON cannot fail.
         serde_json::to_writer(&mut text, outcome).unwrap_or_default();
         text.push(b'\n');
     }

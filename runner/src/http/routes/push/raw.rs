@@ -1,5 +1,5 @@
-//! A job whose payload is the body as it is, and whose options stand in headers: `Duebox-In: 30m`.
-//! A header that begins with `Duebox-` and is none of them is refused by name.
+//! A job whose payload is the raw body and whose options are headers: `Duebox-In: 30m`. An unknown
+//! header with the prefix `Duebox-` is refused by name.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
@@ -10,47 +10,52 @@ use jiff::Timestamp;
 use crate::http::problem::Problem;
 use crate::service::due::due;
 use crate::service::value;
-use crate::service::written_job::{Frame, payload_too_long};
+use crate::service::written_job::{TopicDefaults, payload_too_long};
 
 const PREFIX: &str = "duebox-";
 const OF_HANDLER: &str = "header-";
 
-/// The job of a body and the headers beside it.
+/// The job of a body and its headers.
 pub(super) fn job(
     headers: &HeaderMap,
     payload: Bytes,
-    frame: Frame,
+    defaults: TopicDefaults,
     id: Option<&JobId>,
 ) -> Result<NewJob, Problem> {
-    if payload.len() > frame.payload_max {
-        let remedy = "send less, or raise `payload` in the topic's sandbox";
-        return Err(Problem::bad(payload_too_long(frame.payload_max), remedy).of("body"));
+    if payload.len() > defaults.payload_max {
+        let remedy = "send a shorter body, or raise `payload` in the topic's sandbox";
+        return Err(Problem::bad(payload_too_long(defaults.payload_max), remedy).of("body"));
     }
-    let mut said = Said { id: id.cloned(), ..Said::default() };
+    let mut options_sent = HeaderOptions { id: id.cloned(), ..HeaderOptions::default() };
     for (name, value) in headers {
         if let Some(name) = name.as_str().strip_prefix(PREFIX) {
-            said.take(name, text(name, value)?).map_err(|why| bad(name, why))?;
+            options_sent.set(name, text(name, value)?).map_err(|why| bad(name, why))?;
         }
     }
-    if said.delay.is_some() && said.at.is_some() {
-        return Err(bad("at", "there is Duebox-In too; keep one"));
+    if options_sent.delay.is_some() && options_sent.at.is_some() {
+        return Err(bad("at", "Duebox-In is also given; keep one"));
     }
-    let due = due(said.delay, said.at.as_deref(), frame.delay, Timestamp::now())
+    let due = due(options_sent.delay, options_sent.at.as_deref(), defaults.delay, Timestamp::now())
         .map_err(|why| Problem::from(why).of("Duebox-At"))?;
-    Ok(NewJob { id: said.id.unwrap_or_else(JobId::generate), due, payload, options: said.options })
+    Ok(NewJob {
+        id: options_sent.id.unwrap_or_else(JobId::generate),
+        due,
+        payload,
+        options: options_sent.options,
+    })
 }
 
-/// What the headers say.
+/// The job settings in the headers.
 #[derive(Default)]
-struct Said {
+struct HeaderOptions {
     id: Option<JobId>,
     delay: Option<std::time::Duration>,
     at: Option<String>,
     options: Options,
 }
 
-impl Said {
-    fn take(&mut self, name: &str, text: &str) -> Result<(), String> {
+impl HeaderOptions {
+    fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
         let duration = || parse_duration(text).map_err(|error| error.to_string());
         let options = std::mem::take(&mut self.options);
         self.options = match name {
@@ -76,7 +81,7 @@ impl Said {
             "key" => options.with_key(text).map_err(|error| error.to_string())?,
             name => match name.strip_prefix(OF_HANDLER) {
                 Some(name) => options.with_header(name, text).map_err(|error| error.to_string())?,
-                None => return Err("there is no such header".to_owned()),
+                None => return Err("unknown header".to_owned()),
             },
         };
         Ok(())
@@ -85,15 +90,15 @@ impl Said {
 
 fn count(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let number = text.parse::<u32>().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("{text:?} is no number from {least} to {most}"))
+    number.ok_or_else(|| format!("{text:?} is not a number from {least} to {most}"))
 }
 
 fn text<'v>(name: &str, value: &'v HeaderValue) -> Result<&'v str, Problem> {
-    value.to_str().map_err(|_| bad(name, "it holds more than visible ASCII characters and spaces"))
+    value.to_str().map_err(|_| bad(name, "it has characters other than visible ASCII and spaces"))
 }
 
 fn bad(name: &str, why: impl std::fmt::Display) -> Problem {
-    // As it is written in the documentation.
+    // Capitalized as in the documentation.
     let name = HeaderName::try_from(format!("{PREFIX}{name}"))
         .map_or_else(|_| PREFIX.to_owned(), |name| title_case(name.as_str()));
     let remedy = "see the headers of POST /v1/topics/{topic}/jobs in /openapi.json";
@@ -118,18 +123,18 @@ mod tests {
 
     use super::*;
 
-    const FRAME: Frame = Frame { delay: Duration::ZERO, payload_max: 10 };
+    const DEFAULTS: TopicDefaults = TopicDefaults { delay: Duration::ZERO, payload_max: 10 };
 
-    fn job_of(said: &[(&'static str, &'static str)]) -> Result<NewJob, Problem> {
+    fn job_of(pairs: &[(&'static str, &'static str)]) -> Result<NewJob, Problem> {
         let mut headers = HeaderMap::new();
-        for (name, value) in said {
+        for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        job(&headers, Bytes::from_static(b"\xff"), FRAME, None)
+        job(&headers, Bytes::from_static(b"\xff"), DEFAULTS, None)
     }
 
     #[test]
-    fn options_stand_in_headers() {
+    fn options_are_read_from_headers() {
         let job = job_of(&[
             ("duebox-id", "42"),
             ("duebox-in", "30m"),
@@ -152,15 +157,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_is_refused_by_name() {
-        for (said, name) in [
+    fn unknown_and_invalid_options_are_refused_by_name() {
+        for (options_sent, name) in [
             (("duebox-speed", "1"), "Duebox-Speed"),
             (("duebox-in", "soon"), "Duebox-In"),
             (("duebox-at", "soon"), "Duebox-At"),
             (("duebox-max-attempts", "0"), "Duebox-Max-Attempts"),
             (("duebox-id", ""), "Duebox-Id"),
         ] {
-            let problem = job_of(&[said]).unwrap_err();
+            let problem = job_of(&[options_sent]).unwrap_err();
             assert!(
                 format!("{problem:?}").contains(&format!("field: Some(\"{name}\")")),
                 "{problem:?}"

@@ -1,4 +1,4 @@
-//! What these tests stand on: the binary, a manifest, and a Redis of the test's own.
+//! The fixture of these tests: the binary, a manifest, and a Redis for each test.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const NACK: &str = r#"(module (func (export "handle") (param i32) (result i32) (i32.const 1)))"#;
-/// No Redis listens there: who gets this far has accepted the input.
+/// No Redis listens there: a command that gets this far has accepted its input.
 pub(crate) const NOWHERE: &str = "redis://127.0.0.1:1/0";
 
-/// What a command said and how it ended.
-pub(crate) struct Said {
+/// The output and exit code of a command.
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl CommandOutput {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out)
             .unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
@@ -30,39 +30,39 @@ impl Said {
     }
 }
 
-/// A Redis, and a folder with a manifest that speaks to it.
-pub(crate) struct Ground {
+/// A Redis, and a folder with a manifest that uses it.
+pub(crate) struct Fixture {
     pub(crate) redis: RedisServer,
     pub(crate) folder: TempDir,
 }
 
-impl Ground {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let redis = RedisServer::start();
         let folder = folder(&redis.url());
         Self { redis, folder }
     }
 
-    pub(crate) fn say(&self, args: &[&str]) -> Said {
-        say(self.folder.path(), args, b"")
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        run(self.folder.path(), args, b"")
     }
 
-    /// What a command says that must succeed.
+    /// Runs a command that must succeed; returns its stdout.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
-        let said = self.say(args);
-        assert_eq!(said.code, 0, "{args:?}: {}{}", said.out, said.err);
-        said.out
+        let output = self.run(args);
+        assert_eq!(output.code, 0, "{args:?}: {}{}", output.out, output.err);
+        output.out
     }
 
-    /// What a command says that must be refused, on stderr.
+    /// Runs a command that must be refused; returns its stderr.
     pub(crate) fn refused(&self, args: &[&str]) -> String {
-        let said = self.say(args);
-        assert_eq!(said.code, 1, "{args:?}: {}{}", said.out, said.err);
-        assert!(said.err.contains("hint: "), "{args:?}: {}", said.err);
-        said.err
+        let output = self.run(args);
+        assert_eq!(output.code, 1, "{args:?}: {}{}", output.out, output.err);
+        assert!(output.err.contains("hint: "), "{args:?}: {}", output.err);
+        output.err
     }
 
-    /// Writes dead jobs as a runner leaves them: id, ms ago, class.
+    /// Writes dead jobs as a runner does: id, ms ago, class.
     pub(crate) fn bury(&self, dead: &[(&str, u64, &str)]) {
         let time = self.redis.cli(&["TIME"]);
         let seconds: u64 = time.lines().next().unwrap().trim().parse().unwrap();
@@ -77,7 +77,7 @@ impl Ground {
     }
 }
 
-pub(crate) fn say(folder: &Path, args: &[&str], input: &[u8]) -> Said {
+pub(crate) fn run(folder: &Path, args: &[&str], input: &[u8]) -> CommandOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
     for name in ["MANIFEST", "REDIS_URL", "LOG", "LOG_FORMAT", "LISTEN"] {
         command.env_remove(format!("DUEBOX_{name}"));
@@ -87,11 +87,11 @@ pub(crate) fn say(folder: &Path, args: &[&str], input: &[u8]) -> Said {
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A command that does not read ends with its pipe closed; that is no failure of the test.
+    // A command that does not read its stdin closes the pipe; that is not a failure of the test.
     let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
-    Said {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),

@@ -1,4 +1,4 @@
-//! What came of one run of a handler, for people and as JSON. Both say the same.
+//! The report on one run of a handler, as text and as JSON, with the same content.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use duebox_sandbox::{Digest, RunReport};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Line;
+use super::LogLine;
 
-/// The account of a run, as JSON has it.
+/// The report on a run; the JSON output.
 #[derive(Serialize)]
-pub(super) struct Account {
+pub(super) struct InvokeReport {
     verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<FailureClass>,
@@ -27,10 +27,10 @@ pub(super) struct Account {
     snooze_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<String>,
-    /// Where the result is no UTF-8.
+    /// The result in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
-    /// As the queue writes them down.
+    /// In the queue's JSON format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     follow_ups: Vec<serde_json::Value>,
     time_ms: f64,
@@ -44,15 +44,15 @@ pub(super) struct Account {
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
-    logs: Vec<Line>,
+    logs: Vec<LogLine>,
     log_lines_dropped: u32,
     #[serde(skip)]
     pushed: Vec<FollowUp>,
 }
 
-impl Account {
-    pub(super) fn new(report: RunReport, digest: Digest, logs: Vec<Line>) -> Self {
-        let mut account = Self {
+impl InvokeReport {
+    pub(super) fn new(report: RunReport, digest: Digest, logs: Vec<LogLine>) -> Self {
+        let mut run = Self {
             verdict: "ack",
             class: None,
             reason: None,
@@ -75,24 +75,24 @@ impl Account {
             pushed: report.follow_ups,
         };
         if let Some(result) = report.result {
-            account.keep(result);
+            run.set_result(result);
         }
-        account.decide(report.outcome);
-        account
+        run.set_outcome(report.outcome);
+        run
     }
 
     pub(super) fn is_ack(&self) -> bool {
         self.verdict == "ack"
     }
 
-    fn keep(&mut self, result: Bytes) {
+    fn set_result(&mut self, result: Bytes) {
         match String::from_utf8(result.into()) {
             Ok(text) => self.result = Some(text),
             Err(error) => self.result_base64 = Some(STANDARD.encode(error.as_bytes())),
         }
     }
 
-    fn decide(&mut self, outcome: Outcome) {
+    fn set_outcome(&mut self, outcome: Outcome) {
         let reason = match outcome {
             Outcome::Acked => return,
             Outcome::Snoozed { delay, reason } => {
@@ -118,58 +118,58 @@ impl Account {
         self.reason = Some(reason).filter(|reason| !reason.is_empty());
     }
 
-    /// The account for people: a line each, of a name and a value.
+    /// The report as text: one name and value per line.
     pub(super) fn describe(&self) -> String {
         let mut lines = vec![format!("verdict  {}", self.verdict)];
-        let mut say = |name: &str, value: String| {
-            // A trace has many lines; they stay below each other.
+        let mut add = |name: &str, value: String| {
+            // A trace has several lines; the later ones are indented.
             lines.push(format!("{name:<8} {}", value.replace('\n', "\n         ")));
         };
         if let Some(class) = self.class {
-            say("class", class.to_string());
+            add("class", class.to_string());
         }
         if let Some(reason) = &self.reason {
-            say("reason", reason.clone());
+            add("reason", reason.clone());
         }
         for (name, ms) in [("retry", self.retry_after_ms), ("snooze", self.snooze_ms)] {
             if let Some(ms) = ms {
-                say(name, format!("in {}", format_duration(Duration::from_millis(ms))));
+                add(name, format!("in {}", format_duration(Duration::from_millis(ms))));
             }
         }
         if let Some(result) = self.result.as_ref().or(self.result_base64.as_ref()) {
-            say("result", result.clone());
+            add("result", result.clone());
         }
-        self.pushed.iter().for_each(|follow_up| say("push", pushed(follow_up)));
+        self.pushed.iter().for_each(|follow_up| add("push", pushed(follow_up)));
         if let Some(trace) = &self.trace {
-            say("trace", trace.clone());
+            add("trace", trace.clone());
         }
-        say("time", format!("{:.3} ms, {:.3} ms of a processor", self.time_ms, self.cpu_ms));
+        add("time", format!("{:.3} ms, {:.3} ms CPU", self.time_ms, self.cpu_ms));
         let memory = ByteSize(self.memory_peak_bytes as u64).display().iec();
-        say("memory", format!("{memory} at most"));
+        add("memory", format!("{memory} peak"));
         if let Some(fuel) = self.fuel {
-            say("fuel", format!("{fuel} units"));
+            add("fuel", format!("{fuel} units"));
         }
         let (calls, bytes_in, bytes_out) = (self.host_calls, self.bytes_in, self.bytes_out);
-        say("host", format!("{calls} calls, {bytes_in} bytes in, {bytes_out} bytes out"));
-        say("digest", self.digest.clone());
-        for Line { level, text } in &self.logs {
-            say("log", format!("{level:<5} {text}"));
+        add("host", format!("{calls} calls, {bytes_in} bytes in, {bytes_out} bytes out"));
+        add("digest", self.digest.clone());
+        for LogLine { level, text } in &self.logs {
+            add("log", format!("{level:<5} {text}"));
         }
         if self.log_lines_dropped > 0 {
-            say("log", format!("{} lines over the budget dropped", self.log_lines_dropped));
+            add("log", format!("{} lines over the budget were dropped", self.log_lines_dropped));
         }
         lines.join("\n")
     }
 }
 
-/// A follow-up as the queue writes it down.
+/// A follow-up in the queue's JSON format.
 fn written(follow_up: &FollowUp) -> Option<serde_json::Value> {
     let json = FollowUp::to_json(std::slice::from_ref(follow_up));
     let all: Vec<serde_json::Value> = serde_json::from_str(&json).ok()?;
     all.into_iter().next()
 }
 
-/// A follow-up for people: where to, under which id and when; then its options and its payload.
+/// A follow-up as text: topic, id and due time, then options and payload.
 fn pushed(follow_up: &FollowUp) -> String {
     let due = match follow_up.due {
         FollowUpDue::AfterMs(0) => "at once".to_owned(),
@@ -191,7 +191,7 @@ fn pushed(follow_up: &FollowUp) -> String {
     lines.join("\n")
 }
 
-/// With three digits: whole microseconds.
+/// Milliseconds, rounded to whole microseconds.
 fn exact_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
