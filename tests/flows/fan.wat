@@ -1,10 +1,5 @@
-<<<<<<< HEAD
-;; Pushes three follow-up jobs with its own payload: two to topic kid.one, one to kid.two. With a payload
-;; that starts with n, it nacks the first attempt after the pushes.
-=======
 ;; Pushes three follow-up jobs with its own payload: two of topic kid.one, one of kid.two. If the payload
 ;; starts with n, the first attempt is a nack after the pushes.
->>>>>>> main
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))

@@ -1,16 +1,8 @@
-<<<<<<< HEAD
-;; Executes its payload letter by letter:
-;;   l  logs the payload          z  sleeps 20 ms
-;;   n  nacks its first attempt   N  nacks every attempt
-;;   s  snoozes                   r  sets the payload as its result
-;; The default verdict is ack. Other letters are ignored.
-=======
 ;; Acts on each letter of its payload:
 ;;   l  logs the payload          z  naps 20 ms
 ;;   n  nacks its first attempt   N  nacks every attempt
 ;;   s  snoozes                   r  keeps the payload as its result
 ;; Otherwise it acks. Other letters have no effect.
->>>>>>> main
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))

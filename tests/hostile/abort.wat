@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Calls AssemblyScript's abort with strings outside its memory.
-=======
 ;; Calls AssemblyScript's abort with invalid string pointers.
->>>>>>> main
 (module
   (import "env" "abort" (func $abort (param i32 i32 i32 i32)))
   (memory (export "memory") 1)

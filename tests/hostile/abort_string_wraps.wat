@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Aborts with a message whose length field is 4 GiB.
-=======
 ;; Aborts with a message whose length claims to be 4 GiB.
->>>>>>> main
 (module
   (import "env" "abort" (func $abort (param i32 i32 i32 i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Returns an address outside its memory for the payload.
-=======
 ;; Its alloc returns an address outside its memory.
->>>>>>> main
 (module
   (memory (export "memory") 1)
   (func (export "alloc") (param i32) (result i32) (i32.const -1))

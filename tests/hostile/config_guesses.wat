@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Reads config values and secrets by names that other topics or the environment may have. None
-=======
 ;; Reads configuration values and secrets of other topics, and environment variables, by guessed names. None
->>>>>>> main
 ;; exists.
 (module
   (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))

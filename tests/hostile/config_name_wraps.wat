@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Reads a config value whose name wraps around the end of the 4 GiB address space.
-=======
 ;; Reads a configuration value whose name wraps around the end of 4 GiB.
->>>>>>> main
 (module
   (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

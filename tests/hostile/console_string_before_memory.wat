@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Writes a console string whose length field would precede the first byte of memory.
-=======
 ;; Writes a string to the console whose length field would be before the first byte of memory.
->>>>>>> main
 (module
   (import "env" "console.error" (func $console (param i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Tries to forge log lines and to send terminal control sequences.
-=======
 ;; Tries to forge log lines and to control the terminal.
->>>>>>> main
 (module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

@@ -1,10 +1,6 @@
 ;; expect: ack
 ;; granted: dirs
-<<<<<<< HEAD
-;; Tries to leave a granted directory with dots, absolute paths and the link `out` in it.
-=======
 ;; Tries to leave a directory that it may read: with dots, with absolute paths, and with the link `out` in it.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

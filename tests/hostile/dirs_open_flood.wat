@@ -1,10 +1,6 @@
 ;; expect: trap
 ;; granted: dirs
-<<<<<<< HEAD
-;; Opens files of its directory endlessly; each uses a file descriptor of the daemon.
-=======
 ;; Opens a file of its directory in a loop; each open is a file descriptor of the daemon.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

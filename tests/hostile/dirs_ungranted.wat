@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Looks for directories behind every descriptor and opens paths below them. None exists.
-=======
 ;; Looks for directories behind every descriptor and opens paths below them. There are none.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

@@ -1,10 +1,6 @@
 ;; expect: ack
 ;; granted: dirs
-<<<<<<< HEAD
-;; Tries to write, create and remove files in the granted directory /granted, which contains a.txt.
-=======
 ;; Tries to write, create and remove in a directory that it may only read: /granted, which contains a.txt.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Calls the host endlessly; each call returns at once.
-=======
 ;; Calls the host in an endless loop; each call returns at once.
->>>>>>> main
 (module
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))
   (func (export "handle") (param i32) (result i32)

@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Never returns from alloc.
-=======
 ;; Its alloc never returns.
->>>>>>> main
 (module
   (memory (export "memory") 1)
   (func (export "alloc") (param i32) (result i32)

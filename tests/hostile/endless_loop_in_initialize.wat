@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Loops in _initialize, before the job.
-=======
 ;; Loops endlessly in _initialize, before there is a job.
->>>>>>> main
 (module
   (func (export "_initialize") (loop $again (br $again)))
   (func (export "handle") (param i32) (result i32) (i32.const 0)))

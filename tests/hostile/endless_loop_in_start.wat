@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Loops in its start function, before the job.
-=======
 ;; Loops endlessly in its start function, before there is a job.
->>>>>>> main
 (module
   (func $spin (loop $again (br $again)))
   (start $spin)

@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Fills 32 MiB at a time, endlessly. One fill cannot be interrupted, but the next one is.
-=======
 ;; Fills 32 MiB at a time in a loop. One fill cannot be interrupted; the next one must be.
->>>>>>> main
 (module
   (memory (export "memory") 512)
   (func (export "handle") (param i32) (result i32)

@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Lets the host fill 32 MiB with random bytes, endlessly.
-=======
 ;; Makes the host fill 32 MiB with random bytes in a loop.
->>>>>>> main
 (module
   (import "duebox_v1" "random" (func $random (param i32 i32)))
   (memory (export "memory") 512)

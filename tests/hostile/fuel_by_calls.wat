@@ -1,10 +1,6 @@
 ;; expect: out_of_fuel
 ;; fuel: 1000000
-<<<<<<< HEAD
-;; Has no loop: one function calls itself twice, with little depth.
-=======
 ;; Has no loop: a function calls itself twice, with little depth.
->>>>>>> main
 (module
   (func $tree (param $depth i32)
     (if (local.get $depth)

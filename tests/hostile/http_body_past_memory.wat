@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Sends a body that ends one byte outside its memory.
-=======
 ;; Sends a body that ends one byte past its memory.
->>>>>>> main
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Sends a head whose end wraps around before its start.
-=======
 ;; Sends a head whose end is before its start.
->>>>>>> main
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Sends a request in _initialize, outside of a job.
-=======
 ;; Sends a request in _initialize, where there is no job.
->>>>>>> main
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

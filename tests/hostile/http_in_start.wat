@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Reads a response in its start function, outside of a job.
-=======
 ;; Reads a response in its start function, where there is no job.
->>>>>>> main
 (module
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Reads a missing response to an address outside its memory.
-=======
 ;; Reads a response, which does not exist, past its memory.
->>>>>>> main
 (module
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Calls a server whose name is never resolved, with the longest timeout.
-=======
 ;; Calls a server whose name never resolves, with the maximum timeout.
->>>>>>> main
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

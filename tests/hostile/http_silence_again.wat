@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Calls the same silent server endlessly, with a short timeout.
-=======
 ;; Calls the same silent server in a loop with short timeouts.
->>>>>>> main
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,11 +1,6 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Calls servers that are not granted: similar names, its own machine in many spellings, and the
-;; metadata address of a cloud. Then sends malformed heads and reads missing parts of a response.
-=======
 ;; Calls servers that are not granted: names similar to the grant, its own machine in many notations, and a
 ;; cloud's metadata service. Then sends malformed heads, and reads parts that no response has.
->>>>>>> main
 (module
   (import "duebox_v1" "http_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "http_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -27,11 +22,7 @@
           (call $send (local.get $head) (local.get $len) (i32.const 0) (i32.const 0) (i32.const 0))
           (local.get $code))
       (then (unreachable)))
-<<<<<<< HEAD
-    ;; There is an error text, but neither a head nor a body.
-=======
     ;; There is an error text, and neither a head nor a body.
->>>>>>> main
     (if (i32.eqz (call $read (i32.const 2) (i32.const 4096) (i32.const 0) (i32.const 4096)))
       (then (unreachable)))
     (if (call $read (i32.const 0) (i32.const 4096) (i32.const 0) (i32.const 4096))
@@ -55,11 +46,7 @@
     (call $refused (i32.const 640) (i32.const 23) (i32.const -3))
     (call $refused (i32.const 704) (i32.const 25) (i32.const -3))
     (call $refused (i32.const 0) (i32.const 0) (i32.const -3))
-<<<<<<< HEAD
-    ;; An unterminated head, as long as memory.
-=======
     ;; A head as long as memory without an end.
->>>>>>> main
     (call $refused (i32.const 0) (i32.const 65536) (i32.const -4))
     (if (i32.ne (call $read (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 9)) (i32.const -1))
       (then (unreachable)))

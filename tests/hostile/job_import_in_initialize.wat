@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Sets a retry delay in _initialize, outside of a job.
-=======
 ;; Sets a retry delay in _initialize, where there is no job.
->>>>>>> main
 (module
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
   (func (export "_initialize") (call $retry_after (i64.const 1000)))

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Reads the job in its start function, outside of a job.
-=======
 ;; Reads the job in its start function, where there is no job.
->>>>>>> main
 (module
   (import "duebox_v1" "meta_int" (func $meta_int (param i32) (result i64)))
   (func $early (drop (call $meta_int (i32.const 3))))

@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Writes, reads, counts and deletes endlessly.
-=======
 ;; Writes, reads, adds and deletes in an endless loop.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))

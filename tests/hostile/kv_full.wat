@@ -1,11 +1,6 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Fills its topic's store with the largest values until a write is refused, at most 1024 times. The
-;; first value still exists.
-=======
 ;; Writes values of maximum size until it is refused, at most 1,024 times, and checks that the first one is
 ;; still there.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Uses the store before the job.
-=======
 ;; Uses the store in _initialize, where there is no job.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

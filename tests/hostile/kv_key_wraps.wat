@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Passes a key whose pointer plus length exceeds 4 GiB.
-=======
 ;; Uses a key whose pointer plus length exceeds 4 GiB.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_delete" (func $kv_delete (param i32 i32) (result i32)))
   (memory (export "memory") 1)

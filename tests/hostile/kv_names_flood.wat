@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Writes empty values with new names until a write is refused, after a hundred thousand.
-=======
 ;; Writes empty values under new names until it is refused, at 100,000 keys.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))
   (memory (export "memory") 1)

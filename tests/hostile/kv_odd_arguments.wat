@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Passes every kind of invalid key, value, ttl and mode. Each returns its error code without a trap.
-=======
 ;; Uses every kind of invalid key, value, ttl and mode. Each is refused with its code, and none traps.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Reads a value with a key that ends one byte outside its memory.
-=======
 ;; Reads a value with a key that ends one byte past its memory.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

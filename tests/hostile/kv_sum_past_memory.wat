@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Passes an address for a sum of which only seven of eight bytes are in memory.
-=======
 ;; Passes a sum buffer of which only seven of eight bytes are in its memory.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_add" (func $kv_add (param i32 i32 i64 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Reads more keys than the host remembers: "if unchanged" works only for the first thousand.
-=======
 ;; Reads more keys than the host remembers: conditional writes succeed only for the first thousand.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Writes a value that ends one byte outside its memory.
-=======
 ;; Writes a value that ends one byte past its memory.
->>>>>>> main
 (module
   (import "duebox_v1" "kv_set" (func $kv_set (param i32 i32 i32 i32 i64 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Logs a million lines; the host keeps those within the budget and counts the rest.
-=======
 ;; Logs a million lines. The host keeps those within the limit and counts the rest.
->>>>>>> main
 (module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Logs a million empty lines, which count against the budget too.
-=======
 ;; Logs a million empty lines, which count too.
->>>>>>> main
 (module
   (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

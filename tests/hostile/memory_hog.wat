@@ -1,9 +1,5 @@
 ;; expect: out_of_memory
-<<<<<<< HEAD
-;; Grows its memory until a growth is refused, and touches all of it.
-=======
 ;; Grows its memory until it is refused, and touches all of it.
->>>>>>> main
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

@@ -1,9 +1,5 @@
 ;; expect: out_of_memory
-<<<<<<< HEAD
-;; Requests 4 GiB at once.
-=======
 ;; Asks for 4 GiB at once.
->>>>>>> main
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Lets the host write the payload across the end of its memory.
-=======
 ;; Makes the host write the payload across the end of its memory.
->>>>>>> main
 (module
   (import "duebox_v1" "payload_read" (func $payload_read (param i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Pushes a hundred jobs, which are accepted, and one more, which is refused.
-=======
 ;; Pushes 100 jobs, which are accepted, and one more, which is refused.
->>>>>>> main
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Pushes jobs of 4 MiB plus one byte in total. The last one is refused and does not count.
-=======
 ;; Pushes jobs of 4 MiB plus one byte in total: the one that exceeds the limit is refused and uses no budget.
->>>>>>> main
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 65)

@@ -1,22 +1,14 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Pushes endlessly, with a head of 16 KiB whose lines are headers, the last one malformed.
-=======
 ;; Pushes in an endless loop with a head of 16 KiB in which each line is a header and the last one is
 ;; malformed.
->>>>>>> main
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
   (data (i32.const 0) "topic: granted.one\n")
   (func (export "handle") (param i32) (result i32)
     (local $at i32)
-<<<<<<< HEAD
-    ;; Lines `h.xxx: \n` of 8 bytes, each with a unique name.
-=======
     ;; Lines `h.xxx:
     ;; ` of 8 bytes, each with a distinct name.
->>>>>>> main
     (local.set $at (i32.const 19))
     (loop $next
       (i64.store (local.get $at) (i64.const 0x0a203a6161612e68))

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Pushes a job in _initialize, outside of a job.
-=======
 ;; Pushes a job in _initialize, where there is no job to commit it.
->>>>>>> main
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

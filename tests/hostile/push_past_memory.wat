@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Pushes a job whose body ends one byte outside its memory.
-=======
 ;; Pushes a job whose body ends one byte past its memory.
->>>>>>> main
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

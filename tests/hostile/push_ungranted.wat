@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Pushes to topics that are not granted: similar names, and an empty one.
-=======
 ;; Pushes to topics that are not granted: names similar to the grant, and no name.
->>>>>>> main
 (module
   (import "duebox_v1" "push" (func $push (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Requests random bytes for its whole memory plus one byte.
-=======
 ;; Asks for random bytes over all of its memory and one more.
->>>>>>> main
 (module
   (import "duebox_v1" "random" (func $random (param i32 i32)))
   (memory (export "memory") 1)

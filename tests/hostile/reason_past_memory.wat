@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Passes a reason of 4 GiB; the host keeps at most 4 KiB.
-=======
 ;; Sets a reason of 4 GiB, of which 4 KiB would be kept.
->>>>>>> main
 (module
   (import "duebox_v1" "reason" (func $reason (param i32 i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: timeout
-<<<<<<< HEAD
-;; Replaces its result endlessly.
-=======
 ;; Sets its result in an endless loop.
->>>>>>> main
 (module
   (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Sets a result of 64 KiB plus one byte, and one of its whole memory. Both are refused.
-=======
 ;; Sets a result one byte over 64 KiB, and one of all its memory. Both are refused.
->>>>>>> main
 (module
   (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
   (memory (export "memory") 1024)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Sets a result that starts inside its memory and ends outside.
-=======
 ;; Sets a result that starts in its memory and ends outside.
->>>>>>> main
 (module
   (import "duebox_v1" "result" (func $result (param i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,9 +1,5 @@
 ;; expect: nack
-<<<<<<< HEAD
-;; Sets a negative retry delay, then the longest one.
-=======
 ;; Asks for a negative delay, and then for the largest possible one.
->>>>>>> main
 (module
   (import "duebox_v1" "retry_after" (func $retry_after (param i64)))
   (func (export "handle") (param i32) (result i32)

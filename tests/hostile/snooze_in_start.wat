@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Snoozes in its start function, outside of a job.
-=======
 ;; Snoozes in its start function, where there is no job.
->>>>>>> main
 (module
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (start $early)

@@ -1,9 +1,5 @@
 ;; expect: snooze
-<<<<<<< HEAD
-;; Snoozes for a negative time; the wait becomes zero.
-=======
 ;; Snoozes for a negative delay, which is raised to zero.
->>>>>>> main
 (module
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (func (export "handle") (param i32) (result i32)

@@ -1,9 +1,5 @@
 ;; expect: stack_overflow
-<<<<<<< HEAD
-;; Calls itself endlessly.
-=======
 ;; Recurses endlessly.
->>>>>>> main
 (module
   (func $deeper (param i32) (result i32)
     (i32.add (call $deeper (i32.add (local.get 0) (i32.const 1))) (i32.const 1)))

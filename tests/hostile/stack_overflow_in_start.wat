@@ -1,9 +1,5 @@
 ;; expect: stack_overflow
-<<<<<<< HEAD
-;; Calls itself endlessly, before the job.
-=======
 ;; Recurses endlessly before there is a job.
->>>>>>> main
 (module
   (func $deeper (call $deeper) (call $deeper))
   (start $deeper)

@@ -1,9 +1,5 @@
 ;; expect: stack_overflow
-<<<<<<< HEAD
-;; Calls itself endlessly, and the host at every depth, so the host runs on the remaining stack.
-=======
 ;; Recurses endlessly and calls the host at every depth, so that the host runs on the remaining stack.
->>>>>>> main
 (module
   (import "duebox_v1" "random" (func $random (param i32 i32)))
   (import "duebox_v1" "config_read" (func $config_read (param i32 i32 i32 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Grows its table until a growth is refused, then traps; this is not out_of_memory.
-=======
 ;; Grows its table until it is refused, which is a trap and not out_of_memory.
->>>>>>> main
 (module
   (table $table 1 funcref)
   (func (export "handle") (param i32) (result i32)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Reads at the largest address plus the largest offset, 8 GiB, beyond its pool slot.
-=======
 ;; Reads at the largest address plus offset, 8 GiB, beyond its slot.
->>>>>>> main
 (module
   (memory (export "memory") 1)
   (func (export "handle") (param i32) (result i32)

@@ -1,9 +1,5 @@
 ;; expect: trap
-<<<<<<< HEAD
-;; Traps in functions whose names forge backtrace lines and contain terminal control sequences.
-=======
 ;; Traps in functions whose names forge trace lines and contain terminal controls.
->>>>>>> main
 (module
   (func $a (@name "\1b[2J\nverdict  ack\r\n  0: handle") (result i32) (unreachable))
   (func (@name "_ZN999999999999999999999E") (result i32) (call $a))

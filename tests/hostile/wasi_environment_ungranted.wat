@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Looks for arguments, an environment and stdin. All are empty.
-=======
 ;; Reads arguments, environment and stdin. All are empty.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "environ_sizes_get"

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Writes one buffer to stdout that starts in its memory and ends 4 GiB later. The write is refused.
-=======
 ;; Writes a piece to stdout that starts in its memory and ends 4 GiB later. It is refused.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "fd_write"
     (func $fd_write (param i32 i32 i32 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Polls more subscriptions than fit into its memory. The call is refused.
-=======
 ;; Polls more subscriptions at once than its memory can contain. It is refused.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "poll_oneoff"
     (func $poll (param i32 i32 i32 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Calls accept, recv, send and shutdown on every descriptor. None is a socket.
-=======
 ;; Accepts, receives, sends and shuts down on every possible descriptor. None is a socket.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "sock_accept"
     (func $accept (param i32 i32 i32) (result i32)))

@@ -1,9 +1,5 @@
 ;; expect: ack
-<<<<<<< HEAD
-;; Writes a hundred million buffers to stdout, whose list does not fit into its memory. The write is refused.
-=======
 ;; Writes 100 million pieces to stdout, whose list does not fit into its memory. It is refused.
->>>>>>> main
 (module
   (import "wasi_snapshot_preview1" "fd_write"
     (func $fd_write (param i32 i32 i32 i32) (result i32)))
