@@ -1,9 +1,5 @@
 ;; expect: snooze
-<<<<<<<< HEAD:tests/hostile/snooze_longest.wat
-;; Snoozes for the longest time; the wait is limited to 365 days.
-========
 ;; Snoozes for the largest possible delay, which is limited to 365 days.
->>>>>>>> main:tests/hostile/snooze_forever.wat
 (module
   (import "duebox_v1" "snooze" (func $snooze (param i64)))
   (func (export "handle") (param i32) (result i32)
