@@ -10,6 +10,9 @@ use tracing::{info, warn};
 
 use crate::observe::cost::Cost;
 
+/// The target of these lines, which log filters name: it does not follow the module.
+const TARGET: &str = "duebox::job";
+
 /// One attempt that is over.
 pub struct Record {
     /// The job.
@@ -68,7 +71,7 @@ impl Record {
     pub fn log(&self, topic: &TopicName, settled: Settled) {
         let (verdict, class, reason) = self.said();
         if settled == Settled::Lost {
-            warn!(%topic, job_id = %self.id, attempt = self.attempt, verdict,
+            warn!(target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, verdict,
                 "the lease was lost before the verdict; another runner has the job, or settled it");
             return;
         }
@@ -78,7 +81,7 @@ impl Record {
         let digest = self.digest.map(|digest| digest.short()).unwrap_or_default();
         let cost = &self.cost;
         info!(
-            %topic, job_id = %self.id, attempt = self.attempt, verdict, class, reason,
+            target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, verdict, class, reason,
             settled = settled.word(), digest,
             wall_ms = millis(cost.wall), late_ms = millis(self.late),
             cpu_ms = self.digest.map(|_| millis(cost.cpu)), memory_peak_bytes = if_any(cost.memory_peak),
