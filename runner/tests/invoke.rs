@@ -219,7 +219,7 @@ fn invalid_grants_are_refused() {
     refuse(&["--secret", "key=env:NO_SUCH_VARIABLE"], "NO_SUCH_VARIABLE is not set");
     refuse(&["--secret", "key=file:gone"], "gone: No such file");
     refuse(&["--secret", "key=env:PATH", "--config", "key=x"], "key is given twice");
-    refuse(&["--allow-http", "ftp://a.example"], "no scheme");
+    refuse(&["--allow-http", "ftp://a.example"], "is not a scheme");
     refuse(&["--allow-http", "http://a.example", "--allow-private", "10.1.1.1/8"], "10.0.0.0/8");
     refuse(&["--allow-private", "10.0.0.0/8"], "--allow-http");
     refuse(&["--dir", "data=."], "does not start with '/'");
@@ -337,7 +337,7 @@ fn a_topic_without_a_handler_is_refused() {
     for (arguments, word) in [
         (&["--topic", "order"][..], "has no topic order"),
         (&["--topic", "inbox"], "has no handler: pull consumers run it"),
-        (&["--topic", "paid.eu", "--manifest", "gone.toml"], "the manifest cannot be read"),
+        (&["--topic", "paid.eu", "--manifest", "gone.toml"], "cannot read the manifest"),
         (&[], "required arguments"),
     ] {
         let output = invoke(folder.path(), arguments);
