@@ -95,7 +95,8 @@ fn canaries_and_smoke_cases_are_checked_like_handlers() {
     let output = check(folder.path(), &[]);
     let problems = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{problems}");
-    for words in ["canary.wat", "smoke case 1 of 1", "ended with drop", "hint: correct the handler"] {
+    for words in ["canary.wat", "smoke case 1 of 1", "ended with drop", "hint: correct the handler"]
+    {
         assert!(problems.contains(words), "{words}: {problems}");
     }
 }
