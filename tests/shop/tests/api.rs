@@ -48,7 +48,7 @@ fn invalid_requests_are_refused_and_change_nothing() {
         ("/messages", &["-H", key, "-d", "{"], 400),
         ("/messages", &["-H", key, "-d", r#"{"recipient":"x","subject":"s","text":"t"}"#], 422),
         ("/messages", &["-H", key, "-d", r#"{"to":"a@b.example"}"#], 422),
-        ("/faults", &["-d", r#"{"on":"/","fault":{"response":{"status":99}}}"#], 400),
+        ("/faults", &["-d", r#"{"on":"/","fault":{"answer":{"status":99}}}"#], 400),
         ("/faults", &["-d", r#"{"on":"/","fault":"flood"}"#], 422),
         ("/faults", &["-d", r#"{"on":"/","fault":"hang","time":2}"#], 422),
         ("/nowhere", &[], 404),
@@ -64,7 +64,7 @@ fn a_fault_applies_as_often_as_requested_and_a_lost_response_had_its_effect() {
     let (_runtime, shop) = open(None);
     shop.books().place_order("A-1", &[]);
     let busy =
-        r#"{"on":"/orders","times":2,"fault":{"response":{"status":429,"retry_after":"3"}}}"#;
+        r#"{"on":"/orders","times":2,"fault":{"answer":{"status":429,"retry_after":"3"}}}"#;
     assert_eq!(ask(&shop, "/faults", &["-d", busy]), " 204");
     for _ in 0..2 {
         let response = ask(&shop, "/orders/A-1", &["-i"]);
