@@ -341,11 +341,9 @@ impl Worker {
             self.release_probe(*key);
             if let Some(held) = self.in_flight.take(*key) {
                 let outcome = Outcome::HostFault("not started".to_owned());
-                self.unsettled.records.push(Record::not_run(
-                    held.lease.id.clone(),
-                    held.attempt,
-                    outcome,
-                ));
+                let record = Record::not_run(held.lease.id.clone(), held.attempt, outcome);
+                let is_routine = !stall.is_zero();
+                self.unsettled.records.push(Record { is_routine, ..record });
                 let delay = Duration::ZERO;
                 self.unsettled.verdicts.push(held.lease.settle(Verdict::Release { delay }));
             }

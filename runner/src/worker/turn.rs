@@ -106,6 +106,7 @@ impl Worker {
             late: self.clock.late(held.lease.due_at_ms, ended.started_at),
             started_at: ended.started_at,
             traced,
+            is_routine: false,
         });
         self.unsettled.verdicts.push(held.lease.settle(verdict));
     }

@@ -84,7 +84,7 @@ fn a_canary_runs_its_share_and_the_same_jobs_at_each_attempt() {
     assert!(!still.is_empty() && still.len() < on_canary, "{}", still.len());
     assert!(still.iter().all(|id| second[*id].contains(&digest(&other))));
     manifest(&fixture, "0");
-    daemon.wait_for_line("the end", |line| line.message().starts_with("no canary any more"));
+    daemon.wait_for_line("the end", |line| line.message().starts_with("the canary is removed"));
     assert_eq!(count_on(&modules_of_jobs(&fixture, &daemon), &main), JOBS);
 }
 

@@ -293,7 +293,7 @@ fn a_slow_listener_is_disconnected() {
     }
     let mut quick = Listener::open(at, "/v1/events?after=0-0", None, None);
     assert_eq!(quick.take(40_000).len(), 40_000);
-    daemon.wait_for_line("the end", |line| line.message().contains("is cut off"));
+    daemon.wait_for_line("the end", |line| line.message().contains("is disconnected"));
     let mut last = None;
     while let Some(event) = slow.next() {
         last = Some(event);

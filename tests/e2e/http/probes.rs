@@ -136,7 +136,10 @@ fn health_uses_the_address_of_the_manifest() {
     drop(daemon);
     let away = health(&fixture, &["--address", &at, "--timeout", "1s"]);
     assert_eq!(away.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&away.stderr).contains("does not answer"), "{away:?}");
+    assert!(
+        String::from_utf8_lossy(&away.stderr).contains("no response from the daemon"),
+        "{away:?}"
+    );
 }
 
 #[test]

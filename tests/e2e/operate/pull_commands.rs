@@ -192,9 +192,9 @@ fn a_lost_lease_is_reported_and_changes_nothing() {
     assert_eq!(fixture.store().dump(), before);
     assert_eq!(say(&fixture, &["settle", "mail", "1", &second, "ack"]).0, 0);
     let (code, _, err) = say(&fixture, &["settle", "mail", "1", &second, "ack"]);
-    assert!(code == 1 && err.contains("it is done now"), "{err}");
+    assert!(code == 1 && err.contains("it is now done"), "{err}");
     let (code, _, err) = say(&fixture, &["settle", "mail", "nobody", &second, "ack"]);
-    assert!(code == 1 && err.contains("done and forgotten"), "{err}");
+    assert!(code == 1 && err.contains("it is done and was not kept"), "{err}");
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn invalid_commands_are_refused() {
         (&["pull", "mail", "--consumer", ""], "not a consumer name"),
         (&["extend", "mail", "1", &mail, "0s"], "1ms to 24h"),
         (&["extend", "mail", "1", &mail, "25h"], "1ms to 24h"),
-        (&["extend", "mail", "1", "x", "5m"], "no token"),
+        (&["extend", "mail", "1", "x", "5m"], "not a lease token"),
         (&["extend", "mail", "1", &mail, "5m", "--consumer", "a b"], "not a consumer name"),
         (&["settle", "mail", "1", "-1", "ack"], "-1"),
-        (&["settle", "mail", "1", "1e3", "ack"], "no token"),
+        (&["settle", "mail", "1", "1e3", "ack"], "not a lease token"),
         (&["settle", "mail", "1", &mail, "nck"], "nck"),
         (&["settle", "mail", "1", &mail, "ack", "--in", "5s"], "--in does not apply to ack"),
         (&["settle", "mail", "1", &mail, "ack", "--reason", "x"], "--reason does not apply"),

@@ -188,8 +188,9 @@ fn missing_persistence_is_only_a_warning() {
     let warned = |fixture: &Fixture| {
         with_a_good_topic(fixture);
         let daemon = fixture.start();
-        daemon
-            .count(|l| l.has("level", "WARN") && l.message().starts_with("Redis persists nothing"))
+        daemon.count(|l| {
+            l.has("level", "WARN") && l.message().starts_with("Redis does not persist data")
+        })
     };
     assert_eq!((warned(&Fixture::new()), warned(&Fixture::persistent())), (1, 0));
 }

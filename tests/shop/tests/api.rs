@@ -63,8 +63,7 @@ fn invalid_requests_are_refused_and_change_nothing() {
 fn a_fault_applies_as_often_as_requested_and_a_lost_response_had_its_effect() {
     let (_runtime, shop) = open(None);
     shop.books().place_order("A-1", &[]);
-    let busy =
-        r#"{"on":"/orders","times":2,"fault":{"answer":{"status":429,"retry_after":"3"}}}"#;
+    let busy = r#"{"on":"/orders","times":2,"fault":{"answer":{"status":429,"retry_after":"3"}}}"#;
     assert_eq!(ask(&shop, "/faults", &["-d", busy]), " 204");
     for _ in 0..2 {
         let response = ask(&shop, "/orders/A-1", &["-i"]);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use duebox_job::{FailureClass, JobId, Outcome, TopicName};
 use duebox_queue::Settled;
 use duebox_sandbox::{AttemptTrace, Digest};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::observe::cost::Cost;
 
@@ -31,13 +31,25 @@ pub struct Record {
     pub started_at: Instant,
     /// Its span and the spans of its host calls, if it is traced.
     pub traced: Option<Box<AttemptTrace>>,
+    /// It is part of normal work and is logged at level debug only: a release of a job that did not start in time.
+    pub is_routine: bool,
 }
 
 impl Record {
     /// The record of an attempt that no module has run.
     pub fn not_run(id: JobId, attempt: u32, outcome: Outcome) -> Self {
         let (cost, late, started_at) = (Cost::default(), Duration::ZERO, Instant::now());
-        Self { id, attempt, outcome, digest: None, cost, late, started_at, traced: None }
+        Self {
+            id,
+            attempt,
+            outcome,
+            digest: None,
+            cost,
+            late,
+            started_at,
+            traced: None,
+            is_routine: false,
+        }
     }
 
     /// The module, the outcome and the cost; `None` if no module ran.
@@ -73,6 +85,10 @@ impl Record {
         if settled == Settled::Lost {
             warn!(target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, verdict,
                 "the lease was lost before the verdict; another runner has the job, or settled it");
+            return;
+        }
+        if self.is_routine && settled == Settled::Released {
+            debug!(target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, "job released: it did not start in time");
             return;
         }
         if !tracing::enabled!(tracing::Level::INFO) {
