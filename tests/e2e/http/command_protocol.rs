@@ -22,7 +22,10 @@ fn a_job_goes_from_add_to_finish() {
     let other = json!({"command": "add", "topic": "fax", "id": "42", "body": ""});
     let refused = say(at, &other);
     assert_eq!(refused["success"], false);
-    assert!(refused["error"].as_str().unwrap().contains("a live job in mail has id 42"), "{refused}");
+    assert!(
+        refused["error"].as_str().unwrap().contains("a live job in mail has id 42"),
+        "{refused}"
+    );
     let pop = json!({"command": "pop", "topic": "mail", "wait": 30});
     let popped = say(at, &pop);
     assert_eq!((&popped["id"], &popped["value"]), (&"42".into(), &json!({"a": 1})), "{popped}");
