@@ -48,16 +48,20 @@ pub struct RecentAttempt {
 pub struct RecentAttempts(Mutex<VecDeque<RecentAttempt>>);
 
 impl RecentAttempts {
-    /// Adds settled attempts in the order in which they ended.
+    /// Adds settled attempts in the order in which they ended. A job released because it did not start in time has
+    /// had no attempt and is left out.
     pub fn note(&self, records: &[Record], words: &[Settled]) {
-        let settled = records.len().min(words.len());
-        if settled == 0 {
+        let attempts = records.iter().zip(words).rev().filter(|(record, _)| !record.is_routine);
+        let last: Vec<_> = attempts.take(KEPT).collect();
+        if last.is_empty() {
             return;
         }
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
-        let pairs = records.iter().zip(words).take(settled).skip(settled.saturating_sub(KEPT));
-        let noted: Vec<RecentAttempt> =
-            pairs.map(|(record, word)| RecentAttempt::of(record, *word, at_ms)).collect();
+        let noted: Vec<RecentAttempt> = last
+            .into_iter()
+            .rev()
+            .map(|(record, word)| RecentAttempt::of(record, *word, at_ms))
+            .collect();
         let mut kept = self.0.lock();
         let too_many = (kept.len() + noted.len()).saturating_sub(KEPT);
         kept.drain(..too_many);
@@ -113,5 +117,19 @@ mod tests {
         assert_eq!((kept.len(), kept[0].id.as_str(), kept[19].id.as_str()), (20, "1000", "981"));
         assert_eq!((kept[0].class, kept[0].settled, kept[0].reason.len()), ("trap", "dead", 256));
         assert_eq!((kept[1].verdict, kept[1].settled), ("ack", "done"));
+    }
+
+    #[test]
+    fn releases_of_unstarted_jobs_do_not_replace_attempts() {
+        let recent = RecentAttempts::default();
+        recent.note(&[record(0, Outcome::Acked)], &[Settled::Done]);
+        let release = |number| {
+            let record = record(number, Outcome::HostFault("not started".to_owned()));
+            Record { is_routine: true, ..record }
+        };
+        let released: Vec<Record> = (1..100).map(release).collect();
+        recent.note(&released, &vec![Settled::Released; released.len()]);
+        let kept = recent.attempts();
+        assert_eq!((kept.len(), kept[0].id.as_str()), (1, "0"));
     }
 }
