@@ -118,7 +118,7 @@ impl FollowUp {
             id: JobId::new(written.id).map_err(|error| error.to_string())?,
             due,
             payload,
-            options: Options::from_json(options.as_bytes())?,
+            options: Options::from_json(options.as_bytes()).map_err(|error| error.to_string())?,
         })
     }
 }

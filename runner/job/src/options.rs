@@ -3,11 +3,15 @@
 //! Stored as JSON without unset keys. An unknown key is an error, so that an option of a newer
 //! producer is not ignored: such a job goes to dead with class `bad_options`.
 
+mod error;
+
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::error::OptionError;
 use crate::{ATTEMPTS_MAX, Backoff, CRASHES_MAX, DELAY_MAX_MS, SNOOZES_MAX};
 
 /// The longest key of a job, in bytes.
@@ -116,25 +120,6 @@ struct WrittenExponential {
 
 fn one() -> f64 {
     1.0
-}
-
-/// An invalid option.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OptionError {
-    /// The name of a header.
-    #[error("{0:?} is not a header name; allowed are 1 to 64 of the characters a-z 0-9 . _ -")]
-    HeaderName(String),
-    /// The value of a header.
-    #[error("the header `{0}` holds a control character")]
-    HeaderValue(String),
-    /// All headers together.
-    #[error("the headers take {0} bytes; at most 16384 are allowed")]
-    HeadersTooLarge(usize),
-    /// The key.
-    #[error(
-        "{0:?} is not a valid key; allowed are 1 to 256 bytes of text without control characters"
-    )]
-    Key(String),
 }
 
 impl Options {
@@ -283,15 +268,16 @@ impl Options {
     /// Reads the stored form; empty bytes set no option.
     ///
     /// # Errors
-    /// The reason, if the bytes are not options.
-    pub fn from_json(json: &[u8]) -> Result<Self, String> {
+    /// [`OptionError`] if the bytes are not options.
+    pub fn from_json(json: &[u8]) -> Result<Self, OptionError> {
         if json.is_empty() {
             return Ok(Self::default());
         }
         if !json.trim_ascii_start().starts_with(b"{") {
-            return Err("options are a JSON object".to_owned());
+            return Err(OptionError::NotAnObject);
         }
-        let options: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        let options: Self =
+            serde_json::from_slice(json).map_err(|error| OptionError::Json(error.to_string()))?;
         options.written().check()?;
         Ok(options)
     }
@@ -321,43 +307,38 @@ impl<'de> Deserialize<'de> for Options {
 }
 
 impl Written {
-    fn check(&self) -> Result<(), String> {
-        if self.ttr_ms == Some(0) {
-            return Err("ttr_ms is 0; it must be 1 or more".to_owned());
-        }
-        if let Some(ttl) = self.ttl_ms.filter(|ttl| *ttl > DELAY_MAX_MS) {
-            return Err(format!("ttl_ms is {ttl}; it must be at most {DELAY_MAX_MS}"));
-        }
-        check_range("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX)?;
-        check_range("max_snoozes", self.max_snoozes, 0, SNOOZES_MAX)?;
-        check_range("max_crashes", self.max_crashes, 1, CRASHES_MAX)?;
+    fn check(&self) -> Result<(), OptionError> {
+        let wide = |value: Option<u32>| value.map(u64::from);
+        check_range("ttr_ms", self.ttr_ms, 1..=u64::MAX)?;
+        check_range("ttl_ms", self.ttl_ms, 0..=DELAY_MAX_MS)?;
+        check_range("max_attempts", wide(self.max_attempts), 1..=ATTEMPTS_MAX.into())?;
+        check_range("max_snoozes", wide(self.max_snoozes), 0..=SNOOZES_MAX.into())?;
+        check_range("max_crashes", wide(self.max_crashes), 1..=CRASHES_MAX.into())?;
         if let Some(backoff) = &self.backoff {
             backoff.checked()?;
         }
         if let Some(key) = &self.key {
-            check_key(key).map_err(|error| error.to_string())?;
+            check_key(key)?;
         }
-        check_headers(&self.headers).map_err(|error| error.to_string())
+        check_headers(&self.headers)
     }
 }
 
 impl WrittenBackoff {
-    fn checked(&self) -> Result<Backoff, String> {
+    fn checked(&self) -> Result<Backoff, OptionError> {
         let duration = |ms: u64| {
-            if ms > DELAY_MAX_MS {
-                return Err(format!("a backoff of {ms} ms is longer than ten years"));
-            }
+            check_range("a wait of backoff", Some(ms), 0..=DELAY_MAX_MS)?;
             Ok(Duration::from_millis(ms))
         };
         let backoff = match self {
-            Self::Schedule(waits) => {
-                Backoff::schedule(waits.iter().copied().map(duration).collect::<Result<_, _>>()?)
-            }
+            Self::Schedule(waits) => Backoff::schedule(
+                waits.iter().copied().map(duration).collect::<Result<_, OptionError>>()?,
+            ),
             Self::Exponential(WrittenExponential { base_ms, factor, max_ms, jitter }) => {
                 Backoff::exponential(duration(*base_ms)?, *factor, duration(*max_ms)?, *jitter)
             }
         };
-        backoff.map_err(|error| error.to_string())
+        Ok(backoff?)
     }
 }
 
@@ -365,10 +346,15 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(DELAY_MAX_MS)
 }
 
-fn check_range(name: &str, value: Option<u32>, least: u32, most: u32) -> Result<(), String> {
+fn check_range(
+    name: &'static str,
+    value: Option<u64>,
+    range: RangeInclusive<u64>,
+) -> Result<(), OptionError> {
     match value {
-        Some(value) if !(least..=most).contains(&value) => {
-            Err(format!("{name} is {value}; it must be from {least} to {most}"))
+        Some(value) if !range.contains(&value) => {
+            let (least, most) = range.into_inner();
+            Err(OptionError::OutOfRange { name, value, least, most })
         }
         _ => Ok(()),
     }

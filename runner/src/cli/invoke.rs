@@ -8,7 +8,7 @@ mod setup;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +17,7 @@ use duebox_sandbox::{
     HostServices, HttpClient, Interrupt, Invocation, JobContext, Level, LogSink, MemoryKv,
 };
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::runtime::Handle;
 
@@ -42,7 +43,7 @@ struct LogLine {
 impl LogSink for LogLines {
     fn line(&self, _job: &JobContext<'_>, level: Level, text: &str) {
         let line = LogLine { level: level.name(), text: text.to_owned() };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.0.lock().push(line);
     }
 }
 
@@ -145,7 +146,7 @@ pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Fail
         });
         Ok(handler.run(invocation, Interrupt::new(), world).await)
     })?;
-    let logs = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let logs = lines.0.lock().clone();
     let run_report = InvokeReport::new(report, handler.digest(), logs);
     if json {
         output::print_json(&run_report)?;

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
 
 /// A timer. Clones share its thread, which ends with the last of them.
 #[derive(Clone)]
@@ -60,36 +62,29 @@ impl Timer {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.waiting().is_over = true;
+        self.0.waiting.lock().is_over = true;
         self.0.changed.notify_one();
     }
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes the waits whose deadline has passed, until the timer is dropped.
     fn call(&self) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         while !waiting.is_over {
             let now = Instant::now();
             let due = waiting.take_due(now);
             if !due.is_empty() {
                 drop(waiting);
                 due.into_iter().for_each(Waker::wake);
-                waiting = self.waiting();
+                waiting = self.waiting.lock();
                 continue;
             }
             waiting.sleeps_until = waiting.wakers.first_key_value().map(|((when, _), _)| *when);
-            waiting = match waiting.sleeps_until {
-                None => self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
-                Some(when) => {
-                    let slept = self.changed.wait_timeout(waiting, when - now);
-                    slept.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            match waiting.sleeps_until {
+                None => self.changed.wait(&mut waiting),
+                Some(when) => drop(self.changed.wait_until(&mut waiting, when)),
+            }
         }
     }
 }
@@ -113,7 +108,7 @@ impl Future for Sleep<'_> {
         if Instant::now() >= self.when {
             return Poll::Ready(());
         }
-        let mut waiting = self.timer.waiting();
+        let mut waiting = self.timer.waiting.lock();
         let key = self.key.unwrap_or_else(|| {
             waiting.next += 1;
             (self.when, waiting.next)
@@ -134,7 +129,7 @@ impl Future for Sleep<'_> {
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.timer.waiting().wakers.remove(&key);
+            self.timer.waiting.lock().wakers.remove(&key);
         }
     }
 }
@@ -170,9 +165,9 @@ mod tests {
                 () = &mut long => unreachable!("it waits for an hour"),
                 () = timer.sleep_until(began + 2 * MS) => {}
             }
-            assert_eq!(timer.0.0.waiting().wakers.len(), 1);
+            assert_eq!(timer.0.0.waiting.lock().wakers.len(), 1);
         }
-        assert!(timer.0.0.waiting().wakers.is_empty());
+        assert!(timer.0.0.waiting.lock().wakers.is_empty());
     }
 
     #[tokio::test]

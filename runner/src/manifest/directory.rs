@@ -28,9 +28,10 @@ pub(super) fn read_dirs(section: &Section<'_>) -> BTreeMap<String, PathBuf> {
             reader.refuse(Some(guest.span()), format!("`dirs`: {path:?} {why}"), hint);
         }
         let host = reader.path(path, value)?;
-        if must_exist && let Err(why) = check_host_path(&host) {
+        if must_exist && let Err(error) = check_host_path(&host) {
             reader.await_change(&host);
-            let title = format!("`dirs`: {} {why}", host.display());
+            let title =
+                format!("`dirs`: {} cannot be read as a directory: {error}", host.display());
             reader.refuse(Some(value.span()), title, "set a directory that this user can read");
             return None;
         }
@@ -62,12 +63,9 @@ pub(crate) fn check_guest_path(path: &str) -> Result<(), &'static str> {
 /// Checks that a host directory can be read now.
 ///
 /// # Errors
-/// What is wrong, as a predicate that follows the path in a message.
-pub(crate) fn check_host_path(path: &Path) -> Result<(), String> {
-    match std::fs::read_dir(path) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(format!("cannot be read as a directory: {error}")),
-    }
+/// Those of [`std::fs::read_dir`].
+pub(crate) fn check_host_path(path: &Path) -> std::io::Result<()> {
+    std::fs::read_dir(path).map(drop)
 }
 
 #[cfg(test)]

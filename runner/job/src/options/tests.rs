@@ -52,7 +52,7 @@ fn what_is_no_options_says_why() {
         (r#"{"backoff":{"base_ms":5,"max_ms":9,"speed":1}}"#, "did not match"),
     ] {
         let error = Options::from_json(json.as_bytes()).unwrap_err();
-        assert!(error.contains(why), "{json}: {error}");
+        assert!(error.to_string().contains(why), "{json}: {error}");
     }
 }
 

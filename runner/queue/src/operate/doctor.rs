@@ -200,7 +200,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
                 // Only Rust can check options.
                 "options" => match Options::from_json(&detail) {
                     Ok(_) => continue,
-                    Err(reason) => (FindingKind::BadOptions, reason),
+                    Err(error) => (FindingKind::BadOptions, error.to_string()),
                 },
                 word => {
                     let kind = FindingKind::read(word).ok_or_else(|| unexpected(&kind))?;

@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use duebox_job::{JobId, Options, Priority};
+use duebox_job::{JobId, OptionError, Options, Priority};
 use serde::{Serialize, Serializer};
 
 /// The state of a job.
@@ -65,7 +65,7 @@ pub struct Job {
     /// successor waits, the successor's.
     pub payload: Option<Bytes>,
     /// Its own options, or why they are invalid; the successor's where one waits.
-    pub options: Result<Options, String>,
+    pub options: Result<Options, OptionError>,
     /// Attempts that have failed so far.
     pub failures: u32,
     /// Runs that ended with the death of the runner or a lost lease.
@@ -136,7 +136,7 @@ struct ShownJob<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<&'a Options>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    options_error: Option<&'a String>,
+    options_error: Option<String>,
     failures: u32,
     crashes: u32,
     snoozes: u32,
@@ -190,7 +190,7 @@ impl Serialize for Job {
             payload,
             payload_base64,
             options: options.ok(),
-            options_error: options.err(),
+            options_error: options.err().map(ToString::to_string),
             failures: self.failures,
             crashes: self.crashes,
             snoozes: self.snoozes,

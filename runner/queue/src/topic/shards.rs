@@ -4,10 +4,10 @@
 //! every earlier number, so that jobs pushed under an earlier number are still found.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use duebox_job::{JobId, Options, Shard, TopicName};
+use parking_lot::Mutex;
 use redis::Value;
 
 use crate::error::QueueError;
@@ -90,18 +90,18 @@ pub(crate) struct KnownShards(Mutex<HashMap<TopicName, (Instant, Shards)>>);
 
 impl KnownShards {
     pub(crate) fn get(&self, topic: &TopicName) -> Option<Shards> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         let (since, shards) = known.get(topic)?;
         (since.elapsed() < BELIEVED).then(|| shards.clone())
     }
 
     /// Removes a topic whose number of shards may have changed.
     pub(crate) fn forget(&self, topic: &TopicName) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(topic);
+        self.0.lock().remove(topic);
     }
 
     pub(crate) fn set(&self, shards: &Shards) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.len() >= REMEMBERED_MAX {
             known.clear();
         }

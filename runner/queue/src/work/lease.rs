@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Options};
+use duebox_job::{JobId, OptionError, Options};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
@@ -73,7 +73,7 @@ pub struct Lease {
     /// The payload as it was pushed.
     pub payload: Bytes,
     /// The job's own options, or why they are invalid.
-    pub options: Result<Options, String>,
+    pub options: Result<Options, OptionError>,
     /// Attempts that have failed so far.
     pub failures: u32,
     /// Runs that ended with the death of the runner or a lost lease.

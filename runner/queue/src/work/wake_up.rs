@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use duebox_job::TopicName;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -39,7 +40,7 @@ impl WakeUpHub {
         topic: &TopicName,
         cancelled: impl Future<Output = ()> + Send + 'static,
     ) -> WakeUpReceiver {
-        let mut topics = self.lock();
+        let mut topics = self.0.lock();
         if topics.len() >= TOPICS_MAX {
             topics.retain(|_, sender| sender.receiver_count() > 0);
         }
@@ -49,7 +50,7 @@ impl WakeUpHub {
 
     /// Wakes the receivers of a topic.
     pub fn notify(&self, topic: &TopicName) {
-        let topics = self.lock();
+        let topics = self.0.lock();
         if !topics.is_empty()
             && let Some(sender) = topics.get(topic)
         {
@@ -59,13 +60,9 @@ impl WakeUpHub {
 
     /// Wakes all receivers: wake-ups may have been lost.
     pub fn notify_all(&self) {
-        for sender in self.lock().values() {
+        for sender in self.0.lock().values() {
             sender.send_modify(|count| *count = count.wrapping_add(1));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<TopicName, watch::Sender<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,6 +122,6 @@ mod tests {
         for number in 0..3 * TOPICS_MAX {
             drop(hub.subscribe(&TopicName::new(&format!("t{number}")).unwrap(), pending()));
         }
-        assert!(hub.lock().len() <= TOPICS_MAX);
+        assert!(hub.0.lock().len() <= TOPICS_MAX);
     }
 }

@@ -153,7 +153,7 @@ async fn options_say_what_they_are_and_priorities_hide_no_due_time() {
     fixture.plain_push("odd", "payload", 0);
     fixture.on_key("HSET", "opts", &["odd", "{\"speed\":1}"]);
     let odd = fixture.get("odd").await;
-    assert!(odd.options.unwrap_err().contains("speed"));
+    assert!(odd.options.unwrap_err().to_string().contains("speed"));
 }
 
 #[tokio::test]

@@ -235,7 +235,7 @@ async fn options_that_cannot_be_read_come_with_the_reason() {
     fixture.push("a").await;
     fixture.on_key("HSET", "opts", &["a", "{"]);
     let lease = fixture.lease_only("a").await;
-    assert!(lease.options.unwrap_err().contains("EOF"));
+    assert!(lease.options.unwrap_err().to_string().contains("EOF"));
 }
 
 #[tokio::test]

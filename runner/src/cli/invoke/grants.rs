@@ -145,7 +145,8 @@ fn directory(text: &str) -> Result<(String, PathBuf), String> {
     let (guest, host) = value::pair(text)?;
     let host = PathBuf::from(host);
     check_guest_path(&guest).map_err(|why| format!("the path {guest:?} in the guest {why}"))?;
-    check_host_path(&host).map_err(|why| format!("{} {why}", host.display()))?;
+    check_host_path(&host)
+        .map_err(|error| format!("{} cannot be read as a directory: {error}", host.display()))?;
     Ok((guest, host))
 }
 

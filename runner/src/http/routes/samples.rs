@@ -7,12 +7,12 @@
 //! an idle daemon then causes no load on Redis.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::{Extension, Json};
 use duebox_job::TopicName;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
@@ -171,7 +171,7 @@ impl Samples {
     }
 
     fn lock(&self) -> MutexGuard<'_, SampleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

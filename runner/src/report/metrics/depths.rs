@@ -88,7 +88,12 @@ impl DepthsSnapshot {
         )?;
         self.redis.write(page)?;
         page.gauge(
-            &About::new("topics_untold", "Topics beyond the first 1000, which this page omits."),
+            &About::new("topics_omitted", "Topics beyond the first 1000, which this page omits."),
+            self.more,
+        )?;
+        // The name before 0.1; it goes with 0.2.
+        page.gauge(
+            &About::new("topics_untold", "Deprecated: use duebox_topics_omitted."),
             self.more,
         )?;
         page.gauges(

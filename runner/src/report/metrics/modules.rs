@@ -32,13 +32,21 @@ pub(super) fn write(page: &mut Page<'_>, watched: &[Watched]) -> fmt::Result {
             .iter()
             .filter_map(|watched| Some((vec![topic(&watched.topic)], canary_share(watched)?))),
     )?;
+    let rolled_back = || {
+        let is_rolled_back = |watched: &Watched| u64::from(watched.withdrawn.is_some());
+        reported.iter().map(move |watched| (vec![topic(&watched.topic)], is_rolled_back(watched)))
+    };
     page.gauges(
         &About::new(
-            "module_withdrawn",
+            "module_rolled_back",
             "1 while a rolled back module stays out of use, until its file or the manifest changes.",
         ),
-        reported.iter()
-            .map(|watched| (vec![topic(&watched.topic)], u64::from(watched.withdrawn.is_some()))),
+        rolled_back(),
+    )?;
+    // The name before 0.1; it goes with 0.2.
+    page.gauges(
+        &About::new("module_withdrawn", "Deprecated: use duebox_module_rolled_back."),
+        rolled_back(),
     )?;
     page.counters(
         &About::new(

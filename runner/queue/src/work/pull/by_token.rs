@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Options, Shard, TopicName};
+use duebox_job::{JobId, OptionError, Options, Shard, TopicName};
 use redis::Value;
 
 use super::PullOptionsError;
@@ -43,7 +43,7 @@ pub struct LeasedJob {
     /// The token of its lease.
     pub token: Token,
     /// Its own options, or why they are invalid.
-    pub options: Result<Options, String>,
+    pub options: Result<Options, OptionError>,
     /// Attempts that have failed so far.
     pub failures: u32,
     /// Runs that ended with the death of the runner or a lost lease.
