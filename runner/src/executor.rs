@@ -14,23 +14,25 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use duebox_job::{FollowUp, Outcome};
-use duebox_sandbox::{AttemptTrace, Digest, HostServices, Interrupt, Invocation, RunReport};
+use duebox_job::Outcome;
+use duebox_sandbox::{HostServices, Interrupt, Invocation};
 use futures_util::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use self::fair_semaphore::{FairSemaphore, Permit, PermitQueue};
 use self::threads::{TIME_SLICE, Threads};
-use crate::deploy::binding::{self, Bound};
+use crate::deploy::binding::{self, Binding, Bound};
+use crate::deploy::breaker::{self, Breaker};
 use crate::observe::cost::Cost;
 
 use self::cpu_allowance::CpuAllowance;
 use self::demotion::{Demotion, TimeSlice};
+pub use self::ended_job::{AttemptOutput, EndedJob};
 
 mod cpu_allowance;
 mod demotion;
+mod ended_job;
 pub mod fair_semaphore;
 pub(crate) mod scheduler_attributes;
 pub mod threads;
@@ -47,52 +49,6 @@ pub struct Task {
     pub invocation: Invocation,
     /// Interrupts the job.
     pub interrupt: Interrupt,
-}
-
-/// A job that has run.
-pub struct EndedJob {
-    /// The worker's key of the job.
-    pub key: u64,
-    /// Its outcome.
-    pub outcome: Outcome,
-    /// What it produced in addition to its outcome.
-    pub output: AttemptOutput,
-    /// The module that ran it.
-    pub digest: Digest,
-    /// When it was started.
-    pub started_at: Instant,
-    /// What it cost.
-    pub cost: Cost,
-}
-
-/// What an attempt produces in addition to its outcome.
-#[derive(Default)]
-pub struct AttemptOutput {
-    /// The result that its handler set.
-    pub result: Option<Bytes>,
-    /// The follow-up jobs that its handler asked for.
-    pub follow_ups: Vec<FollowUp>,
-    /// The error that ended the guest, with its backtrace.
-    pub trace: Option<String>,
-    /// The last lines of its log, if it failed.
-    pub log_tail: Vec<String>,
-    /// Its span and the spans of its host calls, if it is traced.
-    pub traced: Option<Box<AttemptTrace>>,
-}
-
-impl AttemptOutput {
-    fn of(report: RunReport) -> (Outcome, Self) {
-        let RunReport {
-            outcome,
-            result,
-            follow_ups,
-            backtrace: trace,
-            log_tail,
-            attempt_trace: traced,
-            ..
-        } = report;
-        (outcome, Self { result, follow_ups, trace, log_tail, traced })
-    }
 }
 
 /// How busy an executor is.
@@ -163,6 +119,7 @@ struct Inner {
     resources: ExecutorResources,
     share: TopicShare,
     bound: Bound,
+    breaker: Arc<Breaker>,
     state: Mutex<ExecutorState>,
     changed: Notify,
 }
@@ -184,9 +141,14 @@ struct ExecutorState {
 
 impl Executor {
     /// Creates an executor for a topic, or for one of its shards.
-    pub fn new(resources: ExecutorResources, share: TopicShare, bound: Bound) -> Self {
+    pub fn new(
+        resources: ExecutorResources,
+        share: TopicShare,
+        bound: Bound,
+        breaker: Arc<Breaker>,
+    ) -> Self {
         let state = Mutex::new(ExecutorState::default());
-        Self(Arc::new(Inner { resources, share, bound, state, changed: Notify::new() }))
+        Self(Arc::new(Inner { resources, share, bound, breaker, state, changed: Notify::new() }))
     }
 
     /// Adds jobs to run, in their order.
@@ -324,11 +286,14 @@ impl Inner {
         }
     }
 
-    /// The next job for a task. The task ends if there is none, or if a reload lowered `concurrency`.
+    /// The next job for a task. The task ends if there is none, if a reload lowered `concurrency`, or if the
+    /// breaker is open: the worker then releases the jobs that wait.
     fn next_task(&self) -> Option<Task> {
         let concurrency = self.concurrency();
+        let is_held_back = self.breaker.holds_back();
         let mut state = self.state();
-        let task = if state.tasks > concurrency { None } else { state.waiting.pop_front() };
+        let ends = state.tasks > concurrency || is_held_back;
+        let task = if ends { None } else { state.waiting.pop_front() };
         let Some((_, task)) = task else {
             state.tasks -= 1;
             // A worker whose jobs did not start in time leases again when no task is starting any more.
@@ -378,7 +343,15 @@ impl Inner {
                 (Outcome::HostFault(why), AttemptOutput::default())
             }
         };
-        (EndedJob { key, outcome, output, digest, started_at, cost }, waited)
+        let opened = self.report_to_breaker(&binding, &outcome, started_at);
+        (EndedJob { key, outcome, output, digest, started_at, cost, opened }, waited)
+    }
+
+    /// Reports an attempt to the breaker; true if that opened it.
+    fn report_to_breaker(&self, binding: &Binding, outcome: &Outcome, started_at: Instant) -> bool {
+        let rule = &binding.topic.breaker;
+        breaker::counts(rule, outcome)
+            .is_some_and(|failed| self.breaker.ended(rule, failed, started_at))
     }
 
     fn job_ended(&self, ended: EndedJob) {

@@ -40,7 +40,7 @@ use toml::de::DeTable;
 
 pub(crate) use self::directory::{check_guest_path, check_host_path};
 pub use self::environment::{Environment, Flags};
-pub use self::failures::BreakerRule;
+pub use self::failures::{BreakerRule, CountedClasses};
 pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER, SERVER};
 pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};

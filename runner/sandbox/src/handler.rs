@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Context;
 use std::time::Instant;
 
+use duebox_job::TopicName;
 use wasmtime::Trap;
 
 use crate::digest::Digest;
@@ -19,7 +20,7 @@ use crate::grants::Grants;
 use crate::imports::log::{JobContext, JobLog};
 use crate::imports::services::HostServices;
 use crate::instance::Instance;
-use crate::instance::cache::{InstanceCache, ModuleNumber};
+use crate::instance::cache::{InstanceCache, ModuleNumber, Owner};
 use crate::instance::cpu_time::CpuTime;
 use crate::instance::guest::Attempt;
 use crate::instance::interrupt::Interrupt;
@@ -121,7 +122,8 @@ impl Handler {
         if let Some(reason) = interrupt.reason() {
             return RunReport::not_started(reason.describe().to_owned());
         }
-        let mut instance = match loaded.instance(cpu_time.began, invocation, services) {
+        let owner = loaded.owner(&invocation.topic);
+        let mut instance = match loaded.instance(&owner, cpu_time.began, invocation, services) {
             Ok(instance) => instance,
             Err(error) => return RunReport::not_started(format!("no store: {error:#}")),
         };
@@ -141,7 +143,7 @@ impl Handler {
         let template = &loaded.template;
         if ended_well && template.reuses_instances() && instance.make_reusable(template) {
             instance.store.data_mut().end_job();
-            loaded.shared.cache.put(loaded.number, instance);
+            loaded.shared.cache.put(owner, instance);
         }
         (report.wall, report.cpu) = cpu_time.finish();
         report
@@ -149,9 +151,16 @@ impl Handler {
 }
 
 impl Loaded {
+    /// Whose idle instances a job of this topic may use.
+    fn owner(&self, topic: &TopicName) -> Owner {
+        let topic = self.template.is_warm().then(|| topic.clone());
+        Owner { module: self.number, topic }
+    }
+
     /// An instance for one job: an idle one from the cache, or the store for a new one.
     fn instance(
         &self,
+        owner: &Owner,
         began: Instant,
         invocation: Invocation,
         services: Arc<HostServices>,
@@ -166,7 +175,7 @@ impl Loaded {
         let log = Arc::new(JobLog::new(&context, sink, self.template.limits.log));
         let attempt = Attempt { invocation, log, services, began };
         if self.template.reuses_instances()
-            && let Some(mut instance) = self.shared.cache.take(self.number)
+            && let Some(mut instance) = self.shared.cache.take(owner)
         {
             instance.begin_job(attempt)?;
             return Ok(instance);

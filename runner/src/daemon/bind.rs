@@ -156,6 +156,7 @@ impl Supervisor {
                 services.executor.clone(),
                 siblings.share.clone(),
                 bound.clone(),
+                Arc::clone(&siblings.breaker),
             ),
             bound,
             wake_up: Arc::clone(&wake_up),

@@ -1,5 +1,5 @@
-//! The circuit breaker of a topic. After `failures` failures in a row it opens: no job starts, except one
-//! probe at a time. Waiting jobs lose no attempt meanwhile.
+//! The circuit breaker of a topic. After `failures` failures of the module in a row it opens: no job starts,
+//! except probes, one at a time. Waiting jobs lose no attempt meanwhile.
 //!
 //! ```text
 //!           a row of failures               its wait is over, one job is leased
@@ -8,11 +8,17 @@
 //!     └──── the probe did not fail, or another module serves ────────────┘
 //! ```
 //!
-//! All shard workers of a topic in this process share one breaker. Attempts that started before it was last
-//! closed ran on an earlier module or rule, and are not counted.
+//! Probes come in rounds of 1, 2, 4 … jobs, at most `failures`, so that a few jobs that fail for a reason of
+//! their own do not keep it open. The wait is between rounds.
+//!
+//! All shard workers of a topic in this process share one breaker. The executor reports each attempt when it
+//! ends, so that no job starts once the row is full. Attempts that started before it was last closed ran on
+//! an earlier module or rule, and are not counted.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use duebox_job::Outcome;
 use tokio::sync::watch;
 
 use crate::manifest::BreakerRule;
@@ -36,27 +42,54 @@ pub enum BreakerState {
     },
 }
 
-/// The end of an attempt, as the breaker sees it.
-#[derive(Debug, Clone, Copy)]
-pub struct End {
-    /// When the attempt started.
-    pub started_at: Instant,
-    /// Whether it failed.
-    pub failed: bool,
+/// What became of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probed {
+    /// It did not fail: the breaker is closed.
+    Closed,
+    /// It failed, and was the last of a round of so many; so many follow after the wait.
+    RoundFailed {
+        /// The jobs of this round.
+        jobs: u32,
+        /// The jobs of the next round.
+        next: u32,
+    },
+    /// It failed; another of its round follows at once.
+    NextOfRound,
+    /// The breaker was reset meanwhile.
+    Ignored,
+}
+
+/// Whether an attempt counts as a failure of the module; `None` for a host fault. Drops do not count, nor
+/// what the rule leaves out. A failure with a `retry_after` does not count either: the handler chose the
+/// delay, so it works.
+pub fn counts(rule: &BreakerRule, outcome: &Outcome) -> Option<bool> {
+    match outcome {
+        Outcome::HostFault(_) => None,
+        Outcome::Failed(failure) => {
+            Some(failure.retry_after.is_none() && rule.on.contains(failure.class))
+        }
+        Outcome::Acked | Outcome::Snoozed { .. } => Some(false),
+    }
 }
 
 /// The state of a breaker and its count of failures.
 #[derive(Debug)]
 pub struct BreakerTracker {
     state: BreakerState,
-    /// Failures in a row.
-    row: u32,
+    /// Jobs in the current round of probes, and how many of them are still to run.
+    round: u32,
+    left: u32,
     /// Attempts that started before this moment are not counted.
     counts_from: Instant,
 }
 
 /// The breaker of one topic in this process.
-pub struct Breaker(watch::Sender<BreakerTracker>);
+pub struct Breaker {
+    tracker: watch::Sender<BreakerTracker>,
+    /// Failures in a row. It changes only while the tracker is locked; a success reads it without the lock.
+    row: AtomicU32,
+}
 
 /// Reports changes of a breaker.
 pub type Changes = watch::Receiver<BreakerTracker>;
@@ -64,38 +97,40 @@ pub type Changes = watch::Receiver<BreakerTracker>;
 impl Breaker {
     /// Creates a closed breaker.
     pub fn new(now: Instant) -> Self {
-        Self(watch::Sender::new(BreakerTracker {
-            state: BreakerState::Closed,
-            row: 0,
-            counts_from: now,
-        }))
+        Self { tracker: watch::Sender::new(BreakerTracker::closed(now)), row: AtomicU32::new(0) }
     }
 
     /// The current state.
     pub fn state(&self) -> BreakerState {
-        self.0.borrow().state
+        self.tracker.borrow().state
+    }
+
+    /// True if no job may start that waits for a thread.
+    pub fn holds_back(&self) -> bool {
+        self.row.load(Ordering::Relaxed) > 0 && matches!(self.state(), BreakerState::Open { .. })
     }
 
     /// Subscribes to changes from now on.
     pub fn changes(&self) -> Changes {
-        self.0.subscribe()
+        self.tracker.subscribe()
     }
 
-    /// Counts ended attempts in their order; true if they opened the breaker. The end of a probe is
-    /// reported to [`probed`](Self::probed) instead.
-    pub fn ended(&self, rule: BreakerRule, ends: impl Iterator<Item = End>, now: Instant) -> bool {
-        self.0.send_if_modified(|state| {
-            for end in ends.filter(|end| end.started_at >= state.counts_from) {
-                state.row = if end.failed { state.row.saturating_add(1) } else { 0 };
-                if rule.failures > 0 && state.row >= rule.failures {
-                    break;
-                }
+    /// Counts an attempt that has ended; true if it opened the breaker. What probes do changes nothing
+    /// here: their result is reported to [`probed`](Self::probed).
+    pub fn ended(&self, rule: &BreakerRule, failed: bool, started_at: Instant) -> bool {
+        if rule.failures == 0 || (!failed && self.row.load(Ordering::Relaxed) == 0) {
+            return false;
+        }
+        self.tracker.send_if_modified(|tracker| {
+            if tracker.state != BreakerState::Closed || started_at < tracker.counts_from {
+                return false;
             }
-            let opens = rule.failures > 0
-                && state.row >= rule.failures
-                && state.state == BreakerState::Closed;
+            let row = if failed { self.row.load(Ordering::Relaxed) + 1 } else { 0 };
+            self.row.store(row, Ordering::Relaxed);
+            let opens = row >= rule.failures;
             if opens {
-                state.state = BreakerState::Open { since: now, probe_at: now + rule.probe };
+                let since = Instant::now();
+                tracker.state = BreakerState::Open { since, probe_at: since + rule.probe };
             }
             opens
         })
@@ -103,9 +138,9 @@ impl Breaker {
 
     /// Claims the probe; true for the one caller that may lease it.
     pub fn claim(&self, now: Instant) -> bool {
-        self.0.send_if_modified(|state| match state.state {
+        self.tracker.send_if_modified(|tracker| match tracker.state {
             BreakerState::Open { since, probe_at } if probe_at <= now => {
-                state.state = BreakerState::Probing { since };
+                tracker.state = BreakerState::Probing { since };
                 true
             }
             _ => false,
@@ -114,37 +149,53 @@ impl Breaker {
 
     /// Returns a claimed probe without a result; another may be leased at once.
     pub fn unclaim(&self, now: Instant) {
-        self.0.send_if_modified(|state| state.end_probe(now));
+        self.tracker.send_if_modified(|tracker| tracker.end_probe(now));
     }
 
-    /// Reports the result of the probe; true if that closes the breaker. After a failure the next probe
-    /// waits `rule.probe`.
-    pub fn probed(&self, rule: BreakerRule, failed: bool, now: Instant) -> bool {
-        let mut closes = false;
-        self.0.send_if_modified(|state| {
-            closes = !failed && matches!(state.state, BreakerState::Probing { .. });
-            if closes {
-                state.close(now);
+    /// Reports the result of the probe. After a failed round the next one waits `rule.probe`.
+    pub fn probed(&self, rule: &BreakerRule, failed: bool, now: Instant) -> Probed {
+        let mut result = Probed::Ignored;
+        self.tracker.send_if_modified(|tracker| {
+            if !matches!(tracker.state, BreakerState::Probing { .. }) {
+                return false;
+            }
+            if !failed {
+                result = Probed::Closed;
+                self.close(tracker, now);
                 return true;
             }
-            state.end_probe(now + rule.probe)
+            tracker.left -= 1;
+            if tracker.left > 0 {
+                result = Probed::NextOfRound;
+                return tracker.end_probe(now);
+            }
+            let jobs = tracker.round;
+            let next = (jobs * 2).clamp(1, rule.failures.max(1));
+            (tracker.round, tracker.left) = (next, next);
+            result = Probed::RoundFailed { jobs, next };
+            tracker.end_probe(now + rule.probe)
         });
-        closes
+        result
     }
 
     /// Closes the breaker because the module or the rule changed; true if it was not closed.
     pub fn reset(&self, now: Instant) -> bool {
-        self.0.send_if_modified(|state| {
-            let was_open = state.state != BreakerState::Closed;
-            state.close(now);
+        self.tracker.send_if_modified(|tracker| {
+            let was_open = tracker.state != BreakerState::Closed;
+            self.close(tracker, now);
             was_open
         })
+    }
+
+    fn close(&self, tracker: &mut BreakerTracker, now: Instant) {
+        self.row.store(0, Ordering::Relaxed);
+        *tracker = BreakerTracker::closed(now);
     }
 }
 
 impl BreakerTracker {
-    fn close(&mut self, now: Instant) {
-        *self = Self { state: BreakerState::Closed, row: 0, counts_from: now };
+    fn closed(now: Instant) -> Self {
+        Self { state: BreakerState::Closed, round: 1, left: 1, counts_from: now }
     }
 
     /// Returns from probing to open; false if no probe is claimed.
@@ -159,39 +210,70 @@ impl BreakerTracker {
 mod tests {
     use std::time::Duration;
 
+    use duebox_job::{Failure, FailureClass};
+
     use super::*;
+    use crate::manifest::CountedClasses;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const RULE: BreakerRule = BreakerRule { failures: 3, probe: Duration::from_secs(10) };
 
-    fn ends(started_at: Instant, outcomes: &str) -> impl Iterator<Item = End> {
-        outcomes.chars().map(move |c| End { started_at, failed: c == 'f' })
+    fn rule() -> BreakerRule {
+        BreakerRule { failures: 3, probe: 10 * SECOND, ..BreakerRule::default() }
+    }
+
+    /// Reports attempts that failed (`f`) or not; true if one of them opened the breaker.
+    fn ended(breaker: &Breaker, started_at: Instant, outcomes: &str) -> bool {
+        outcomes.chars().any(|c| breaker.ended(&rule(), c == 'f', started_at))
     }
 
     fn opened(now: Instant) -> Breaker {
         let breaker = Breaker::new(now);
-        assert!(breaker.ended(RULE, ends(now, "fff"), now));
+        assert!(ended(&breaker, now, "fff"));
         breaker
+    }
+
+    fn probe_at(breaker: &Breaker) -> Instant {
+        let BreakerState::Open { probe_at, .. } = breaker.state() else { panic!("not open") };
+        probe_at
     }
 
     #[test]
     fn only_failures_in_a_row_open_it() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
-        assert!(!breaker.ended(RULE, ends(now, "ffaff"), now));
+        assert!(!ended(&breaker, now, "ffaff") && !breaker.holds_back());
         assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(!breaker.claim(now));
-        assert!(breaker.ended(RULE, ends(now, "faaa"), now));
-        assert_eq!(breaker.state(), BreakerState::Open { since: now, probe_at: now + 10 * SECOND });
-        assert!(!breaker.ended(RULE, ends(now, "fff"), now), "it is already open");
+        assert!(ended(&breaker, now, "f") && breaker.holds_back());
+        assert!(probe_at(&breaker) >= now + 10 * SECOND);
+        assert!(!ended(&breaker, now, "afff"), "it is already open");
+    }
+
+    #[test]
+    fn failures_of_jobs_do_not_count_unless_the_rule_lists_them() {
+        let failed = |class, retry_after| {
+            Outcome::Failed(Failure { class, reason: String::new(), retry_after })
+        };
+        let of = |rule: &BreakerRule, class| counts(rule, &failed(class, None));
+        for class in FailureClass::ALL {
+            let of_module = CountedClasses::ALLOWED.contains(&class) && class != FailureClass::Nack;
+            assert_eq!(of(&rule(), class), Some(of_module), "{class}");
+        }
+        let nacks = BreakerRule { on: [FailureClass::Nack].into_iter().collect(), ..rule() };
+        assert_eq!(of(&nacks, FailureClass::Nack), Some(true));
+        assert_eq!(of(&nacks, FailureClass::Trap), Some(false));
+        let waits = failed(FailureClass::Nack, Some(SECOND));
+        assert_eq!(counts(&nacks, &waits), Some(false), "it chose its delay");
+        assert_eq!(counts(&nacks, &Outcome::Acked), Some(false));
+        assert_eq!(counts(&nacks, &Outcome::HostFault(String::new())), None);
     }
 
     #[test]
     fn with_zero_failures_it_never_opens() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
-        let off = BreakerRule { failures: 0, ..RULE };
-        assert!(!breaker.ended(off, ends(now, &"f".repeat(10_000)), now));
+        let off = BreakerRule { failures: 0, ..rule() };
+        assert!((0..10_000).all(|_| !breaker.ended(&off, true, now)));
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
@@ -199,18 +281,40 @@ mod tests {
     fn one_probe_runs_at_a_time_after_the_wait() {
         let start = Instant::now();
         let breaker = opened(start);
-        assert!(!breaker.claim(start + 9 * SECOND));
-        let at = start + 10 * SECOND;
+        let at = probe_at(&breaker);
+        assert!(!breaker.claim(at - SECOND));
         assert!(breaker.claim(at) && !breaker.claim(at));
-        assert_eq!(breaker.state(), BreakerState::Probing { since: start });
+        assert!(matches!(breaker.state(), BreakerState::Probing { .. }));
         breaker.unclaim(at);
         assert!(breaker.claim(at), "a probe without a result can be claimed again");
-        assert!(!breaker.probed(RULE, true, at));
-        let probe_at = at + 10 * SECOND;
-        assert_eq!(breaker.state(), BreakerState::Open { since: start, probe_at });
-        assert!(!breaker.claim(at + 9 * SECOND) && breaker.claim(probe_at));
-        assert!(breaker.probed(RULE, false, probe_at));
+        let first = breaker.probed(&rule(), true, at);
+        assert_eq!(first, Probed::RoundFailed { jobs: 1, next: 2 });
+        let at = at + 10 * SECOND;
+        assert!(!breaker.claim(at - SECOND) && breaker.claim(at));
+        assert_eq!(breaker.probed(&rule(), false, at), Probed::Closed);
         assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn rounds_of_probes_grow_up_to_the_row_that_opens_it() {
+        let breaker = opened(Instant::now());
+        for (jobs, next) in [(1, 2), (2, 3), (3, 3)] {
+            let at = probe_at(&breaker);
+            for number in 1..=jobs {
+                assert!(breaker.claim(at), "no wait within a round");
+                let result = breaker.probed(&rule(), true, at);
+                let last = Probed::RoundFailed { jobs, next };
+                assert_eq!(result, if number < jobs { Probed::NextOfRound } else { last });
+            }
+            assert_eq!(probe_at(&breaker), at + 10 * SECOND);
+        }
+        let at = probe_at(&breaker);
+        assert!(breaker.claim(at));
+        assert_eq!(breaker.probed(&rule(), false, at), Probed::Closed);
+        assert!(ended(&breaker, at, "fff"));
+        assert!(breaker.claim(probe_at(&breaker)));
+        let first = breaker.probed(&rule(), true, at);
+        assert_eq!(first, Probed::RoundFailed { jobs: 1, next: 2 }, "it starts with one again");
     }
 
     #[test]
@@ -219,18 +323,17 @@ mod tests {
         let breaker = opened(start);
         let later = start + SECOND;
         assert!(breaker.reset(later) && !breaker.reset(later));
-        assert!(!breaker.ended(RULE, ends(start, "ffff"), later));
+        assert!(!ended(&breaker, start, "ffff"));
         assert_eq!(breaker.state(), BreakerState::Closed);
-        assert!(breaker.ended(RULE, ends(later, "fff"), later));
+        assert!(ended(&breaker, later, "fff"));
     }
 
     #[test]
     fn a_probe_that_ends_after_a_reset_changes_nothing() {
-        let start = Instant::now();
-        let breaker = opened(start);
-        let at = start + 10 * SECOND;
+        let breaker = opened(Instant::now());
+        let at = probe_at(&breaker);
         assert!(breaker.claim(at) && breaker.reset(at));
-        assert!(!breaker.probed(RULE, true, at));
+        assert_eq!(breaker.probed(&rule(), true, at), Probed::Ignored);
         breaker.unclaim(at);
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
@@ -240,10 +343,10 @@ mod tests {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         let changes = breaker.changes();
-        breaker.ended(RULE, ends(now, "ff"), now);
+        ended(&breaker, now, "ff");
         breaker.unclaim(now);
         assert!(!changes.has_changed().unwrap());
-        breaker.ended(RULE, ends(now, "f"), now);
+        ended(&breaker, now, "f");
         assert!(changes.has_changed().unwrap());
     }
 }

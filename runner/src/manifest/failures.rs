@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use duebox_job::{Backoff, BackoffError, FailureClass, Policy, format_duration};
@@ -88,13 +89,59 @@ fn read_waits(reader: &ManifestReader<'_>, waits: &DeArray<'_>) -> Option<Vec<Du
 pub struct BreakerRule {
     /// Consecutive failures that open it; 0 = never.
     pub failures: u32,
-    /// How long it stays open before it tries one job.
+    /// How long it stays open before it tries jobs.
     pub probe: Duration,
+    /// The failures that count.
+    pub on: CountedClasses,
+}
+
+/// The failure classes that a breaker counts. The default has those that say that the module is broken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CountedClasses {
+    /// A bit for each class.
+    bits: u32,
+}
+
+impl CountedClasses {
+    /// The classes that a manifest may list: those of the module, and nack.
+    pub const ALLOWED: [FailureClass; 8] = [
+        FailureClass::Trap,
+        FailureClass::Timeout,
+        FailureClass::OutOfMemory,
+        FailureClass::OutOfFuel,
+        FailureClass::StackOverflow,
+        FailureClass::Exit,
+        FailureClass::BadVerdict,
+        FailureClass::Nack,
+    ];
+
+    /// True if a failure of this class counts.
+    pub fn contains(self, class: FailureClass) -> bool {
+        self.bits & (1 << class as u32) != 0
+    }
+}
+
+impl FromIterator<FailureClass> for CountedClasses {
+    fn from_iter<I: IntoIterator<Item = FailureClass>>(classes: I) -> Self {
+        Self { bits: classes.into_iter().fold(0, |bits, class| bits | 1 << class as u32) }
+    }
+}
+
+impl Default for CountedClasses {
+    fn default() -> Self {
+        Self::ALLOWED.into_iter().filter(|class| *class != FailureClass::Nack).collect()
+    }
+}
+
+impl fmt::Debug for CountedClasses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(FailureClass::ALL.iter().filter(|c| self.contains(**c))).finish()
+    }
 }
 
 impl Default for BreakerRule {
     fn default() -> Self {
-        Self { failures: 20, probe: Duration::from_secs(30) }
+        Self { failures: 20, probe: Duration::from_secs(30), on: CountedClasses::default() }
     }
 }
 
@@ -103,6 +150,7 @@ impl Default for BreakerRule {
 pub(super) struct BreakerSettings {
     failures: Option<u32>,
     probe: Option<Duration>,
+    on: Option<CountedClasses>,
 }
 
 impl BreakerSettings {
@@ -112,6 +160,7 @@ impl BreakerSettings {
         Self {
             failures: rule.integer("failures", 0..=FAILURES_MAX),
             probe: rule.duration("probe", PROBE_LEAST..=PROBE_LONGEST),
+            on: rule.list("on").and_then(|classes| read_counted(rule.reader(), classes)),
         }
     }
 
@@ -121,8 +170,26 @@ impl BreakerSettings {
         BreakerRule {
             failures: self.failures.or(defaults.failures).unwrap_or(base.failures),
             probe: self.probe.or(defaults.probe).unwrap_or(base.probe),
+            on: self.on.or(defaults.on).unwrap_or(base.on),
         }
     }
+}
+
+/// Reads the classes that a breaker counts, and reports every invalid one; `None` if one is invalid.
+fn read_counted(reader: &ManifestReader<'_>, classes: &DeArray<'_>) -> Option<CountedClasses> {
+    let words = CountedClasses::ALLOWED.map(|class| (class.name(), class));
+    let read = |class: &Value<'_>| {
+        let text = reader.text("breaker.on", class)?;
+        if text == FailureClass::Drop.name() {
+            let title = "`breaker.on` cannot count \"drop\"".to_owned();
+            let hint = "a drop is the handler's verdict on one job; count \"nack\" or a class of the module";
+            reader.refuse(Some(class.span()), title, hint);
+            return None;
+        }
+        reader.choice("breaker.on", &text, Some(class.span()), &words)
+    };
+    let classes: Vec<Option<FailureClass>> = classes.iter().map(read).collect();
+    classes.into_iter().collect()
 }
 
 /// Reads `on`: a policy for each listed failure class.

@@ -141,7 +141,7 @@ pub(super) const BACKOFF: Keys = Keys {
 };
 
 pub(super) const BREAKER: Keys =
-    Keys { place: "a breaker", served: &["failures", "probe"], later: &[], base: None };
+    Keys { place: "a breaker", served: &["failures", "probe", "on"], later: &[], base: None };
 
 pub(super) const ROLLBACK: Keys = Keys {
     place: "a topic's rollback",

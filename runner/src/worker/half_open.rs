@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::Worker;
 use crate::deploy::binding::Binding;
-use crate::deploy::breaker::{BreakerState, End};
+use crate::deploy::breaker::{self, BreakerState, Probed};
 use crate::executor::EndedJob;
 
 /// The probe, as far as this worker is concerned.
@@ -90,55 +90,42 @@ impl Worker {
         self.parts.breaker.unclaim(Instant::now());
     }
 
-    /// Reports the results of attempts to the breaker, in their order.
+    /// Logs that an attempt opened the breaker, and reports the result of the probe.
     pub(super) fn report_to_breaker(&mut self, ended: &[EndedJob], binding: &Binding) {
-        let (rule, now) = (binding.topic.breaker, Instant::now());
-        let probe = self.probe;
-        let is_probe = |ended: &&EndedJob| Probe::Held(ended.key) == probe;
-        if let Some(probe) = ended.iter().find(is_probe) {
+        if let Probe::Held(key) = self.probe
+            && let Some(probe) = ended.iter().find(|ended| ended.key == key)
+        {
             self.report_probe(probe, binding);
         }
-        let others = ended.iter().filter(|ended| !is_probe(ended));
-        let opened = self.parts.breaker.ended(rule, others.filter_map(end_of), now);
-        if opened {
-            self.look.more = true;
-            let last = ended.iter().rev().find_map(|ended| match &ended.outcome {
-                Outcome::Failed(failure) => Some(failure),
-                _ => None,
-            });
-            warn!(
-                topic = %self.parts.shard.topic(), digest = %binding.handlers.main.digest().short(),
-                class = last.map(|failure| failure.class.name()),
-                reason = last.map(|failure| failure.reason.as_str()),
-                "the breaker is open: {} attempts in a row failed. The topic's jobs wait and lose no attempt; \
-                a probe runs in {}, or when another module serves",
-                rule.failures, format_duration(rule.probe)
-            );
-        }
+        let Some(last) = ended.iter().find(|ended| ended.opened) else { return };
+        self.look.more = true;
+        let (class, reason) = match &last.outcome {
+            Outcome::Failed(failure) => (Some(failure.class.name()), Some(failure.reason.as_str())),
+            _ => (None, None),
+        };
+        let rule = &binding.topic.breaker;
+        warn!(
+            topic = %self.parts.shard.topic(), digest = %last.digest.short(), class, reason,
+            "the breaker is open: {} attempts in a row failed. The topic's jobs wait and lose no attempt; \
+            a probe runs in {}, or when another module serves",
+            rule.failures, format_duration(rule.probe)
+        );
     }
 
     fn report_probe(&mut self, probe: &EndedJob, binding: &Binding) {
-        let (topic, rule) = (self.parts.shard.topic(), binding.topic.breaker);
+        let (topic, rule) = (self.parts.shard.topic(), &binding.topic.breaker);
         self.probe = Probe::None;
-        let Some(End { failed, .. }) = end_of(probe) else {
-            return self.parts.breaker.unclaim(Instant::now());
+        let now = Instant::now();
+        let Some(failed) = breaker::counts(rule, &probe.outcome) else {
+            return self.parts.breaker.unclaim(now);
         };
-        if self.parts.breaker.probed(rule, failed, Instant::now()) {
-            info!(%topic, "the breaker is closed: the probe did not fail");
-        } else if failed {
-            warn!(%topic, "the breaker stays open: the probe failed; the next one runs in {}",
-                format_duration(rule.probe));
+        match self.parts.breaker.probed(rule, failed, now) {
+            Probed::Closed => info!(%topic, "the breaker is closed: the probe did not fail"),
+            Probed::RoundFailed { jobs, next } => {
+                warn!(%topic, "the breaker stays open: {jobs} of {jobs} probes failed; the next {next} run in {}",
+                    format_duration(rule.probe));
+            }
+            Probed::NextOfRound | Probed::Ignored => {}
         }
     }
-}
-
-/// What the breaker counts of an attempt; `None` for a host fault. A failure with a `retry_after` does not
-/// count: the handler chose the delay, so it works.
-fn end_of(ended: &EndedJob) -> Option<End> {
-    let failed = match &ended.outcome {
-        Outcome::HostFault(_) => return None,
-        Outcome::Failed(failure) => failure.retry_after.is_none(),
-        Outcome::Acked | Outcome::Snoozed { .. } => false,
-    };
-    Some(End { started_at: ended.started_at, failed })
 }

@@ -51,7 +51,10 @@ fn missing_keys_have_the_defaults() {
     assert_eq!((topic.per_key_concurrency, topic.order), (0, KeyOrder::Strict));
     assert_eq!((topic.shards, topic.priorities), (1, false));
     assert!(manifest.patterns.is_empty() && manifest.schedules.is_empty());
-    assert_eq!(topic.breaker, BreakerRule { failures: 20, probe: seconds(30) });
+    assert_eq!(
+        topic.breaker,
+        BreakerRule { failures: 20, probe: seconds(30), ..BreakerRule::default() }
+    );
 }
 
 #[test]
@@ -87,7 +90,14 @@ fn keys_of_a_topic_override_those_of_the_defaults() {
     assert_eq!((config("region"), config("tier"), config("price")), ("eu", "gold", "$5"));
     assert_eq!((config("retries"), config("half"), config("on")), ("3", "0.5", "true"));
     assert_eq!((config("list"), config("nested")), (r#"[1,"eu"]"#, r#"{"day":"2026-11-21"}"#));
-    assert_eq!(close.breaker, BreakerRule { failures: 5, probe: seconds(120) });
+    assert_eq!(
+        close.breaker,
+        BreakerRule {
+            failures: 5,
+            probe: seconds(120),
+            on: [FailureClass::Trap, FailureClass::Nack].into_iter().collect()
+        }
+    );
     let plain = &manifest.topics[&TopicName::new("plain").unwrap()];
     assert_eq!(plain.breaker.failures, 0);
     assert_eq!(plain.handler.as_deref(), Some(Path::new("/opt/handlers/plain.wat")));

@@ -97,7 +97,14 @@ fn a_module_that_fails_far_more_often_is_rolled_back() {
 fn a_module_that_opens_the_breaker_is_rolled_back_at_once() {
     let fixture = Fixture::new();
     fixture.write("module.wasm", good());
-    fixture.manifest("", &[topic(TOPIC, "module.wasm", "max_attempts = 1\nconcurrency = 1")]);
+    fixture.manifest(
+        "",
+        &[topic(
+            TOPIC,
+            "module.wasm",
+            "max_attempts = 1\nconcurrency = 1\nbreaker = { on = [\"nack\"] }",
+        )],
+    );
     let daemon = fixture.start();
     run_jobs(&fixture, &daemon, 60);
     // Slow enough for the breaker to open before all of them have run.

@@ -57,7 +57,7 @@ fn stats_show_the_handlers_of_all_daemons_by_module() {
     let fixture = Fixture::new();
     let (good, bad) = (Handler::logs("good").wasm(), Handler::logs("bad").nacks().wasm());
     fixture.write("work.wasm", &good);
-    let keys = "max_attempts = 1\nbreaker = { failures = 3, probe = \"1h\" }\nrollback = { min_jobs = 0 }\nconcurrency = 1";
+    let keys = "max_attempts = 1\nbreaker = { failures = 3, probe = \"1h\", on = [\"nack\"] }\nrollback = { min_jobs = 0 }\nconcurrency = 1";
     fixture.manifest("", &[topic(TOPIC, "work.wasm", keys), topic("idle", "work.wasm", "")]);
     assert!(fixture.duebox(&["stats"]).contains("no daemon runs"));
     let mut daemons = [fixture.start(), fixture.start()];

@@ -1,10 +1,12 @@
-//! The instance cache: idle instances that wait for the next job of their module.
+//! The instance cache: idle instances that wait for the next job of their owner: of their module, or of one
+//! topic of it where jobs may see what earlier jobs left in memory.
 //!
 //! The cache is small and shared by all topics. The instance that has waited longest is dropped first, so no
 //! topic keeps the pool slots of another.
 
 use std::collections::VecDeque;
 
+use duebox_job::TopicName;
 use parking_lot::Mutex;
 
 use crate::engine::IDLE_INSTANCES_MAX;
@@ -15,23 +17,31 @@ use crate::memory_budget::Reclaim;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ModuleNumber(pub(crate) u64);
 
-/// The idle instances with their modules, the one that has waited longest first.
+/// Whose jobs an idle instance may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) module: ModuleNumber,
+    /// None if instances are reset after each job: then they may run jobs of any topic.
+    pub(crate) topic: Option<TopicName>,
+}
+
+/// The idle instances with their owners, the one that has waited longest first.
 #[derive(Default)]
-pub(crate) struct InstanceCache(Mutex<VecDeque<(ModuleNumber, Box<Instance>)>>);
+pub(crate) struct InstanceCache(Mutex<VecDeque<(Owner, Box<Instance>)>>);
 
 impl InstanceCache {
-    /// Takes the instance of a module that was put back last: its data is most likely still in the CPU
+    /// Takes the instance of an owner that was put back last: its data is most likely still in the CPU
     /// caches.
-    pub(crate) fn take(&self, module: ModuleNumber) -> Option<Box<Instance>> {
+    pub(crate) fn take(&self, owner: &Owner) -> Option<Box<Instance>> {
         let mut idle = self.0.lock();
-        let at = idle.iter().rposition(|(owner, _)| *owner == module)?;
+        let at = idle.iter().rposition(|(of, _)| of == owner)?;
         idle.remove(at).map(|(_, instance)| instance)
     }
 
     /// Puts an instance back for the next job.
-    pub(crate) fn put(&self, module: ModuleNumber, instance: Box<Instance>) {
+    pub(crate) fn put(&self, owner: Owner, instance: Box<Instance>) {
         let mut idle = self.0.lock();
-        idle.push_back((module, instance));
+        idle.push_back((owner, instance));
         let oldest = if idle.len() > IDLE_INSTANCES_MAX as usize { idle.pop_front() } else { None };
         // Dropping an instance is slow, so it happens after the lock is released.
         drop(idle);
@@ -43,7 +53,7 @@ impl InstanceCache {
         let mut idle = self.0.lock();
         let all = std::mem::take(&mut *idle);
         let (removed, kept): (VecDeque<_>, VecDeque<_>) =
-            all.into_iter().partition(|(owner, _)| *owner == module);
+            all.into_iter().partition(|(owner, _)| owner.module == module);
         *idle = kept;
         drop(idle);
         drop(removed);

@@ -54,6 +54,11 @@ impl Template {
         self.limits.instances.jobs_each > 1 || self.image.is_some()
     }
 
+    /// Whether an instance runs several jobs without a reset, so that one sees what another left in memory.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.limits.instances.jobs_each > 1
+    }
+
     /// How many jobs one instance may run without a reset between them.
     pub(crate) fn jobs_each(&self) -> u32 {
         self.limits.instances.jobs_each

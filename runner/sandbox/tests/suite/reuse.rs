@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use duebox_job::{FailureClass, Outcome};
-use duebox_sandbox::{Grants, Handler, Instances, Limits, LoadError};
+use duebox_job::{FailureClass, Outcome, TopicName};
+use duebox_sandbox::{Grants, Handler, Instances, Invocation, Limits, LoadError};
 
 use crate::support::{SPINNER, job, load_with, run, sandbox};
 
@@ -48,6 +48,18 @@ async fn data_of_one_job_reaches_the_next_only_in_a_warm_instance() {
             // isolation = "warm" documents this.
             let found = i32::from(mode.jobs_each > 1);
             assert_eq!(run(&handler, job()).await.answer(), found, "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_warm_instance_serves_one_topic() {
+    for mode in [WARM, WARM_SNAPSHOT] {
+        let handler = in_mode(SECRET, mode);
+        let of = |topic: &str| Invocation { topic: TopicName::new(topic).unwrap(), ..job() };
+        for (topic, found) in [("tenant.a", 0), ("tenant.b", 0), ("tenant.a", 1), ("tenant.b", 1)] {
+            let answer = run(&handler, of(topic)).await.answer();
+            assert_eq!(answer, found, "{topic} in {mode:?}");
         }
     }
 }
