@@ -114,7 +114,7 @@ pub use crate::store::kv::{KvCondition, KvEntry, KvWrite};
 pub use crate::topic::limits::Limits;
 pub use crate::topic::shards::Shards;
 pub use crate::wire::connection::ConnectionSettings;
-pub use crate::wire::constants::{BATCH_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
+pub use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
 pub use crate::wire::latency::LatencyStats;
 #[doc(hidden)]
 pub use crate::wire::script::digest_and_keys;

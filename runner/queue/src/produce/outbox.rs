@@ -23,7 +23,8 @@ use redis::{Cmd, Value};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::spread_by;
-use crate::wire::constants::BATCH_MAX;
+use crate::wire::bounds::parts;
+use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX};
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, score, text, unexpected};
 use crate::wire::script::{self, OUTBOX, RELAY, RELAYED};
@@ -33,8 +34,6 @@ use crate::wire::script::{self, OUTBOX, RELAY, RELAYED};
 const STALE: Duration = Duration::from_secs(60);
 /// Entries in one read.
 const ENTRIES_MAX: usize = 100;
-/// Bytes in one read, unless a single entry has more.
-const BYTES_MAX: usize = 8 << 20;
 /// Follow-ups in one script call.
 const PUSHED_MAX: usize = 100;
 
@@ -94,7 +93,7 @@ impl Queue {
         }
         let parcels = self.spread(parcels).await?;
         for (target, parcels) in &parcels {
-            for some in parcels.chunks(PUSHED_MAX) {
+            for some in parts(parcels, PUSHED_MAX, Parcel::bytes) {
                 let late = self.push_parcels(target, some, not_after_ms, &mut relayed).await?;
                 if late {
                     // What was pushed is marked; the rest is read again.
@@ -188,7 +187,7 @@ impl Queue {
     /// Some entries of an outbox, and the time after which they must not be pushed, unix ms.
     async fn read_outbox(&self, topic: &TopicName) -> Result<(Vec<Entry>, u64), QueueError> {
         let mut call = OUTBOX.call(&self.keys.of(topic));
-        call.arg(ENTRIES_MAX).arg(BYTES_MAX);
+        call.arg(ENTRIES_MAX).arg(CALL_BYTES_MAX);
         let mut fields = array(script::run_one(&self.connection, call).await?)?.into_iter();
         let read_at_ms = score(text(&fields.next().unwrap_or(Value::Nil))?);
         let mut entries = Vec::with_capacity(fields.len() / 2);
@@ -251,6 +250,10 @@ impl Queue {
 }
 
 impl Parcel {
+    fn bytes(&self) -> usize {
+        self.mark.len() + self.follow_up.bytes()
+    }
+
     fn add_to(&self, call: &mut Cmd) {
         let FollowUp { id, due, payload, options, .. } = &self.follow_up;
         call.arg(&self.mark).arg(id.as_bytes()).arg(due.at_ms(self.acked_at_ms));
@@ -261,21 +264,17 @@ impl Parcel {
 impl Entry {
     /// Its follow-ups, each with a mark of its own.
     fn unpack(&self, source: &TopicName) -> Result<Vec<Parcel>, String> {
-        let (acked_at_ms, follow_ups) = std::str::from_utf8(&self.value)
-            .ok()
-            .and_then(|value| value.split_once(' '))
-            .and_then(|(time, json)| Some((time.parse().ok()?, json)))
+        let space = self.value.iter().position(|byte| *byte == b' ');
+        let (acked_at_ms, follow_ups) = space
+            .and_then(|at| Some((std::str::from_utf8(&self.value[..at]).ok()?, at + 1)))
+            .and_then(|(time, at)| Some((time.parse().ok()?, self.value.slice(at..))))
             .ok_or("it does not say when it was acked")?;
-        let parcel = |(n, follow_up): (usize, FollowUp)| {
+        let parcel = |(number, follow_up): (u64, FollowUp)| {
             let mut mark = format!("{}:", source.tag()).into_bytes();
             mark.extend_from_slice(&self.field);
-            mark.extend_from_slice(format!(":{}", n + 1).as_bytes());
+            mark.extend_from_slice(format!(":{number}").as_bytes());
             Parcel { entry: self.field.clone(), mark, acked_at_ms, follow_up }
         };
-        Ok(FollowUp::from_json(follow_ups.as_bytes())?
-            .into_iter()
-            .enumerate()
-            .map(parcel)
-            .collect())
+        Ok(FollowUp::decode(&follow_ups)?.into_iter().map(parcel).collect())
     }
 }

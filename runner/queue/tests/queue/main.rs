@@ -12,6 +12,7 @@ mod faults;
 // The faults of other queues.
 mod peers;
 // Each verb's answers, one by one.
+mod bounds;
 mod cancel;
 mod dead;
 mod follow_ups;
