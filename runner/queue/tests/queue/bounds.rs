@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use duebox_job::{FollowUp, FollowUpDue, Options, TopicName};
 use duebox_queue::{
-    CALL_BYTES_MAX, DeadQuery, Finish, IfExists, LeaseCall, Leased, NewJob, PageQuery, Settled,
-    Settlement, Verdict,
+    CALL_BYTES_MAX, DeadQuery, Finish, IfExists, LeaseCall, Leased, NewJob, PageQuery, RelayPass,
+    Settled, Settlement, Verdict,
 };
 
 use crate::fixture::{Fixture, call, id, job};
@@ -87,7 +87,7 @@ async fn one_relay_call_moves_few_large_follow_ups() {
     assert!(stored < JOBS * (TENTH + 200), "{stored}: zero bytes are stored as they are");
     let mut pushed = 0;
     while pushed < JOBS as u64 {
-        let relayed = fixture.queue.relay(&fixture.topic).await.unwrap();
+        let relayed = fixture.queue.relay(&fixture.shard, &mut RelayPass::default()).await.unwrap();
         assert!((8..=10).contains(&relayed.pushed) || pushed > 20, "{relayed:?}");
         pushed += relayed.pushed;
     }

@@ -25,6 +25,7 @@ mod list_live;
 mod pause;
 mod promote;
 mod push;
+mod relay_faults;
 mod settle;
 mod shards;
 mod spread;
