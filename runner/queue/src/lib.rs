@@ -111,6 +111,7 @@ pub use crate::produce::relay::{RelayPass, Relayed};
 pub use crate::produce::reschedule::Rescheduled;
 pub use crate::produce::ticks::{ScheduleState, Tick, Ticked};
 pub use crate::store::kv::{KvCondition, KvEntry, KvWrite};
+pub use crate::store::kv_writer::KvWriter;
 pub use crate::topic::limits::Limits;
 pub use crate::topic::shards::Shards;
 pub use crate::wire::connection::ConnectionSettings;

@@ -39,6 +39,7 @@ mod pull;
 // The store of a topic.
 mod kv;
 mod kv_faults;
+mod kv_repeats;
 // What faulty producers left, found and repaired.
 mod doctor;
 // Sleeping runners, the control channel, and the status of runners.
