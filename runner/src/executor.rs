@@ -192,13 +192,13 @@ impl Executor {
         self.0.changed.notified().await;
     }
 
-    /// Takes at most `max` ended jobs, and the time during which jobs ran or waited since the last call.
-    pub fn take_ended(&self, max: usize) -> (Vec<EndedJob>, Duration) {
+    /// Takes at most `max` ended jobs, with at most `bytes_max` of output unless the first one alone has
+    /// more, and the time during which jobs ran or waited since the last call.
+    pub fn take_ended(&self, max: usize, bytes_max: usize) -> (Vec<EndedJob>, Duration) {
         let mut state = self.0.state();
-        let ended = if state.ended.len() <= max {
-            std::mem::take(&mut state.ended)
-        } else {
-            state.ended.drain(..max).collect()
+        let ended = match state.fitting(max, bytes_max) {
+            all if all == state.ended.len() => std::mem::take(&mut state.ended),
+            some => state.ended.drain(..some).collect(),
         };
         let now = Instant::now();
         let mut busy = std::mem::take(&mut state.busy);
@@ -222,6 +222,16 @@ impl Executor {
 }
 
 impl ExecutorState {
+    /// How many of the first ended jobs to take. The leases of the others are still renewed.
+    fn fitting(&self, max: usize, bytes_max: usize) -> usize {
+        let mut bytes = 0;
+        let over = self.ended.iter().take(max).position(|ended| {
+            bytes += ended.output.bytes();
+            bytes > bytes_max
+        });
+        over.map_or(max.min(self.ended.len()), |at| at.max(1).min(max))
+    }
+
     fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running == 0
     }

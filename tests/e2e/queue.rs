@@ -5,6 +5,7 @@ mod cluster;
 mod command_line;
 mod expiry;
 mod follow_ups;
+mod heavy_follow_ups;
 mod idle;
 mod job_keys;
 mod job_options;

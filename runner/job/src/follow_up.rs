@@ -1,5 +1,15 @@
 //! A follow-up job, which a handler asks for. It is pushed if, and only if, its parent is acked.
-//! Until then it is stored as JSON in the `outbox` of the parent's topic.
+//! After the ack it is stored in the `outbox` of the parent's topic until it is pushed.
+//!
+//! The stored form of several follow-ups is binary-safe, since JSON would write a zero byte as six. Each
+//! is a line, and then its payload as it is:
+//!
+//! ```text
+//! 1 5 {"topic":"sms","id":"42.1","delay_ms":0}
+//! hello2 0 {"topic":"sms","id":"42.2","delay_ms":0}
+//! ```
+//!
+//! The line has the number of the follow-up in its ack, the bytes of its payload, and the rest as JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -42,6 +52,7 @@ impl FollowUpDue {
     }
 }
 
+/// A follow-up as JSON. The stored form has the payload apart; entries of earlier versions have it here.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -61,38 +72,89 @@ struct Written {
 }
 
 impl FollowUp {
-    /// The form in the outbox; empty for no follow-ups.
-    pub fn to_json(follow_ups: &[Self]) -> String {
-        if follow_ups.is_empty() {
-            return String::new();
-        }
-        let written: Vec<Written> = follow_ups.iter().map(Self::write).collect();
-        serde_json::to_string(&written).unwrap_or_default()
+    /// Its bytes, about: the payload, the id and the options.
+    pub fn bytes(&self) -> usize {
+        let headers = self.options.headers().iter();
+        let headers: usize = headers.map(|(name, value)| name.len() + value.len()).sum();
+        self.payload.len() + self.id.as_bytes().len() + headers + 256
     }
 
-    /// Reads the form in the outbox.
+    /// The stored form of the follow-ups of one ack, numbered from 1; empty for none.
+    pub fn encode(follow_ups: &[Self]) -> Vec<u8> {
+        let payloads: usize = follow_ups.iter().map(|follow_up| follow_up.payload.len()).sum();
+        let mut bytes = Vec::with_capacity(payloads + 128 * follow_ups.len());
+        for (at, follow_up) in follow_ups.iter().enumerate() {
+            let head = serde_json::to_string(&follow_up.head()).unwrap_or_default();
+            let line = format!("{} {} {head}\n", at + 1, follow_up.payload.len());
+            bytes.extend_from_slice(line.as_bytes());
+            bytes.extend_from_slice(&follow_up.payload);
+        }
+        bytes
+    }
+
+    /// Reads the stored form: each follow-up with its number in the ack. The JSON list of earlier
+    /// versions is read too.
     ///
     /// # Errors
     /// The reason, if the bytes are not follow-ups.
+    pub fn decode(stored: &Bytes) -> Result<Vec<(u64, Self)>, String> {
+        if stored.first() == Some(&b'[') {
+            let list = Self::from_json(stored)?;
+            return Ok((1..).zip(list).collect());
+        }
+        let mut all = Vec::new();
+        let mut at = 0;
+        while at < stored.len() {
+            let rest = &stored[at..];
+            let line = rest.iter().position(|byte| *byte == b'\n').map(|end| &rest[..end]);
+            let (number, len, head) =
+                line.and_then(read_line).ok_or("a follow-up begins with no number and length")?;
+            let from = at + line.map_or(0, <[u8]>::len) + 1;
+            at = from
+                .checked_add(len)
+                .filter(|end| *end <= stored.len())
+                .ok_or("it is cut short")?;
+            let written = serde_json::from_slice(head).map_err(|error| error.to_string())?;
+            let follow_up = Self { payload: stored.slice(from..at), ..Self::read(written)? };
+            all.push((number, follow_up));
+        }
+        Ok(all)
+    }
+
+    /// The whole follow-up as JSON, for people. A payload that is not UTF-8 is in base64.
+    pub fn to_json(&self) -> serde_json::Value {
+        let text = std::str::from_utf8(&self.payload).ok();
+        let written = Written {
+            payload: text.map(str::to_owned),
+            payload_base64: text.is_none().then(|| STANDARD.encode(&self.payload)),
+            ..self.head()
+        };
+        serde_json::to_value(written).unwrap_or_default()
+    }
+
+    /// Reads a JSON list of follow-ups.
+    ///
+    /// # Errors
+    /// The reason, if the bytes are not such a list.
     pub fn from_json(json: &[u8]) -> Result<Vec<Self>, String> {
         let written: Vec<Written> =
             serde_json::from_slice(json).map_err(|error| error.to_string())?;
         written.into_iter().map(Self::read).collect()
     }
 
-    fn write(&self) -> Written {
+    /// All but the payload.
+    fn head(&self) -> Written {
         let (delay_ms, due_at_ms) = match self.due {
             FollowUpDue::AfterMs(delay) => (Some(delay), None),
             FollowUpDue::AtMs(at) => (None, Some(at)),
         };
-        let text = std::str::from_utf8(&self.payload).ok();
         Written {
             topic: self.topic.to_string(),
             id: self.id.to_string(),
             delay_ms,
             due_at_ms,
-            payload: text.map(str::to_owned),
-            payload_base64: text.is_none().then(|| STANDARD.encode(&self.payload)),
+            payload: None,
+            payload_base64: None,
             options: serde_json::to_value(&self.options).ok().filter(|_| !self.options.is_empty()),
         }
     }
@@ -123,38 +185,88 @@ impl FollowUp {
     }
 }
 
+/// The number, the length of the payload, and the JSON of the line before a payload.
+fn read_line(line: &[u8]) -> Option<(u64, usize, &[u8])> {
+    let mut words = line.splitn(3, |byte| *byte == b' ');
+    let (number, len, head) = (words.next()?, words.next()?, words.next()?);
+    let digits = |word: &[u8]| word.iter().all(u8::is_ascii_digit);
+    let whole = |word| std::str::from_utf8(word).ok().filter(|_| digits(word));
+    Some((whole(number)?.parse().ok()?, whole(len)?.parse().ok()?, head))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn follow_ups_survive_the_outbox() {
-        let follow_up = |id: &str, due, payload: &'static [u8]| FollowUp {
+    fn follow_up(id: &str, due: FollowUpDue, payload: &[u8]) -> FollowUp {
+        FollowUp {
             topic: TopicName::new("sms.eu").unwrap(),
             id: JobId::new(id).unwrap(),
             due,
-            payload: Bytes::from_static(payload),
+            payload: Bytes::copy_from_slice(payload),
             options: Options::default().with_max_attempts(2),
-        };
+        }
+    }
+
+    fn decode(stored: impl Into<Vec<u8>>) -> Result<Vec<(u64, FollowUp)>, String> {
+        FollowUp::decode(&Bytes::from(stored.into()))
+    }
+
+    #[test]
+    fn follow_ups_survive_the_outbox() {
         let all = vec![
-            follow_up("42.1", FollowUpDue::AfterMs(0), b"{\"n\":1}"),
+            follow_up("42.1", FollowUpDue::AfterMs(0), b"{\"n\":1}\n2 2 {}\n"),
             follow_up("42.2", FollowUpDue::AtMs(1_763_740_800_000), b"\xff\x00"),
+            follow_up("42.3", FollowUpDue::AfterMs(9), b""),
         ];
-        assert_eq!(FollowUp::from_json(FollowUp::to_json(&all).as_bytes()), Ok(all));
-        assert_eq!(FollowUp::to_json(&[]), "");
+        let numbered: Vec<_> = (1..).zip(all.clone()).collect();
+        assert_eq!(decode(FollowUp::encode(&all)), Ok(numbered));
+        assert_eq!(FollowUp::encode(&[]), b"");
+        assert_eq!(decode(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn any_payload_is_stored_in_its_own_size() {
+        for byte in [0, b'\n', b'"', 0xff] {
+            let zeros = follow_up("42.1", FollowUpDue::AfterMs(0), &vec![byte; 1 << 20]);
+            let stored = FollowUp::encode(&[zeros]).len();
+            assert!(stored < (1 << 20) + 200, "byte {byte}: {stored}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_earlier_versions_is_read() {
+        let list = r#"[{"topic":"sms.eu","id":"1","delay_ms":0,"payload":"a","options":{"max_attempts":2}},
+            {"topic":"sms.eu","id":"2","delay_ms":0,"payload_base64":"/wA=","options":{"max_attempts":2}}]"#;
+        let follow_up = |id, payload| follow_up(id, FollowUpDue::AfterMs(0), payload);
+        let expected = vec![(1, follow_up("1", b"a")), (2, follow_up("2", b"\xff\x00"))];
+        assert_eq!(decode(list), Ok(expected));
+    }
+
+    #[test]
+    fn json_for_people_has_the_payload() {
+        let text = follow_up("1", FollowUpDue::AfterMs(0), b"hi").to_json();
+        assert_eq!((text["payload"].as_str(), text["id"].as_str()), (Some("hi"), Some("1")));
+        let bytes = follow_up("1", FollowUpDue::AfterMs(0), b"\xff\x00").to_json();
+        assert_eq!(bytes["payload_base64"].as_str(), Some("/wA="));
     }
 
     #[test]
     fn what_is_no_follow_up_says_why() {
-        for (json, why) in [
-            ("{}", "sequence"),
-            (r#"[{"topic":"a b","id":"1"}]"#, "topic name"),
-            (r#"[{"topic":"a","id":""}]"#, "empty"),
-            (r#"[{"topic":"a","id":"1","due_at_ms":5}]"#, "due time"),
+        for (stored, why) in [
+            ("{}", "number and length"),
+            ("1 0 {}", "number and length"),
+            ("1 +0 {}\n", "number and length"),
+            ("1 9 {}\nshort", "cut short"),
+            ("1 18446744073709551615 {}\n", "cut short"),
+            ("1 0 {\"topic\":\"a b\",\"id\":\"1\"}\n", "topic name"),
+            ("1 0 {\"topic\":\"a\",\"id\":\"\"}\n", "empty"),
+            ("1 0 {\"topic\":\"a\",\"id\":\"1\",\"due_at_ms\":5}\n", "due time"),
+            ("[{}]", "topic"),
             (r#"[{"topic":"a","id":"1","payload":"x","payload_base64":"eA=="}]"#, "two payloads"),
         ] {
-            let error = FollowUp::from_json(json.as_bytes()).unwrap_err();
-            assert!(error.contains(why), "{json}: {error}");
+            let error = decode(stored).unwrap_err();
+            assert!(error.contains(why), "{stored}: {error}");
         }
     }
 }

@@ -48,6 +48,11 @@ impl QueueError {
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Address { .. } | Self::BadCall(_))
     }
+
+    /// True if Redis answered and did not carry out the call. Calls on other keys may succeed.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::BadCall(_) | Self::Answer(_))
+    }
 }
 
 impl QueueError {

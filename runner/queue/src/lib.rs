@@ -106,15 +106,16 @@ pub use crate::operate::list_live::LiveJob;
 pub use crate::operate::retention::{Pruned, PrunedMarks, RetentionLimits};
 pub use crate::operate::scan::KeyScan;
 pub use crate::produce::cancel::Cancelled;
-pub use crate::produce::outbox::Relayed;
 pub use crate::produce::push::{Due, IfExists, NewJob, Pushed};
+pub use crate::produce::relay::{RelayPass, Relayed};
 pub use crate::produce::reschedule::Rescheduled;
 pub use crate::produce::ticks::{ScheduleState, Tick, Ticked};
 pub use crate::store::kv::{KvCondition, KvEntry, KvWrite};
+pub use crate::store::kv_writer::KvWriter;
 pub use crate::topic::limits::Limits;
 pub use crate::topic::shards::Shards;
 pub use crate::wire::connection::ConnectionSettings;
-pub use crate::wire::constants::{BATCH_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
+pub use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
 pub use crate::wire::latency::LatencyStats;
 #[doc(hidden)]
 pub use crate::wire::script::digest_and_keys;

@@ -3,5 +3,6 @@
 pub(crate) mod cancel;
 pub(crate) mod outbox;
 pub(crate) mod push;
+pub(crate) mod relay;
 pub(crate) mod reschedule;
 pub(crate) mod ticks;

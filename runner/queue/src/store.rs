@@ -1,3 +1,4 @@
 //! The key-value store of a topic.
 
 pub(crate) mod kv;
+pub(crate) mod kv_writer;

@@ -1,6 +1,7 @@
 //! What passes over the connection: commands, scripts, keys and replies.
 
 pub(crate) mod attempts;
+pub(crate) mod bounds;
 pub(crate) mod connection;
 pub(crate) mod constants;
 pub(crate) mod keys;

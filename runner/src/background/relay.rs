@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duebox_job::Shard;
-use duebox_queue::{Queue, QueueError};
+use duebox_queue::{Queue, QueueError, RelayPass};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
@@ -66,6 +66,10 @@ impl Relay {
                 match relay(&queue, &shard, &push_counters).await {
                     Ok(rest) if rest => self.due(&shard),
                     Ok(_) => retry = RETRY_FIRST,
+                    // The other outboxes do not wait for this one; the next tick finds it again.
+                    Err(error) if error.is_refusal() && !outage.lasts() => {
+                        warn!(topic = %shard.topic(), %error, "the follow-up jobs of the topic wait: its outbox cannot be relayed");
+                    }
                     Err(error) => {
                         outage.noticed(&error);
                         self.due(&shard);
@@ -107,8 +111,9 @@ async fn relay(
     shard: &Shard,
     push_counters: &PushCounters,
 ) -> Result<bool, QueueError> {
+    let mut pass = RelayPass::default();
     for _ in 0..ROUNDS_PER_TOPIC {
-        let relayed = queue.relay(shard).await?;
+        let relayed = queue.relay(shard, &mut pass).await?;
         push_counters.pushed(Source::FollowUp, relayed.pushed as usize);
         for fault in &relayed.faults {
             warn!(topic = %shard.topic(), "{fault}");

@@ -42,6 +42,12 @@ pub struct AttemptOutput {
 }
 
 impl AttemptOutput {
+    /// The bytes of what is stored in Redis, about.
+    pub(super) fn bytes(&self) -> usize {
+        let follow_ups: usize = self.follow_ups.iter().map(FollowUp::bytes).sum();
+        self.result.as_ref().map_or(0, Bytes::len) + follow_ups
+    }
+
     pub(super) fn of(report: RunReport) -> (Outcome, Self) {
         let RunReport {
             outcome,

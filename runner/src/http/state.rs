@@ -15,7 +15,7 @@ use super::routes::samples::Samples;
 use crate::auth::sessions::Sessions;
 use crate::background::topic_discovery::Finder;
 use crate::manifest::{Manifest, Topic, nearest};
-use crate::observe::events::Events;
+use crate::observe::events::{Events, Moment};
 use crate::observe::pull_counters::PullCounters;
 use crate::observe::push_counters::{PushCounters, Source};
 use crate::observe::traces::{IncomingContext, Traces};
@@ -76,6 +76,7 @@ impl ServerState {
         if_exists: IfExists,
         came: &IncomingContext,
     ) -> Result<Vec<(JobId, Pushed)>, QueueError> {
+        let began = Moment::now();
         let pushing = self.traces.pushing(came);
         pushing.mark(&mut jobs);
         let answer = queue.push(topic, &jobs, if_exists).await;
@@ -88,9 +89,8 @@ impl ServerState {
         let words = answer?;
         let stored = words.iter().filter(|word| word.is_stored()).count();
         self.pushes.pushed(Source::Http, stored);
-        for (job, _) in jobs.iter().zip(&words).filter(|(_, word)| word.is_stored()) {
-            self.events.happened(topic, &job.id, "pushed");
-        }
+        let stored = jobs.iter().zip(&words).filter(|(_, word)| word.is_stored());
+        self.events.pushed(topic, stored.map(|(job, _)| &job.id), began);
         Ok(jobs.into_iter().map(|job| job.id).zip(words).collect())
     }
 

@@ -1,13 +1,15 @@
 //! Events: what became of jobs, published to a stream in Redis (`runner.events`).
 //!
 //! An event is published after the fact: by a worker when its verdicts are settled, by the API when its
-//! caller has the reply. Events wait in a bounded queue, and a task with a connection of its own sends
+//! caller has the reply. Each has the moment at which it happened at the earliest: a push before it was
+//! sent, a verdict after it was settled. Events are sent in the order of these moments, so that a job is
+//! pushed before it is acked. Events wait in a bounded queue, and a task with a connection of its own sends
 //! them, so that no job waits. A lost verdict is no event. Events are dropped and counted if the queue is
 //! full or Redis is away. If the runner dies, its unsent events are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use duebox_job::{FailureClass, JobId, TopicName};
 use duebox_queue::{BATCH_MAX, ConnectionSettings, Event, Queue, Settled};
@@ -20,7 +22,7 @@ use super::log::attempt_log::Record;
 
 /// The most events that wait to be sent.
 const QUEUE_MAX: usize = 32_768;
-/// How long an event waits for others in its batch.
+/// How long an event waits for others in its batch, and for events of earlier moments.
 const GATHER: Duration = Duration::from_millis(20);
 /// How long a stop waits for the last events.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,7 +36,7 @@ pub struct Events(Arc<EventsInner>);
 struct EventsInner {
     /// The length of the stream; 0 turns events off.
     keep: AtomicU32,
-    queue: mpsc::Sender<Event>,
+    queue: mpsc::Sender<(Instant, Event)>,
     over: watch::Sender<bool>,
     counts: EventCounts,
 }
@@ -88,7 +90,7 @@ impl Events {
     /// Reports an event of a job outside of an attempt.
     pub(crate) fn happened(&self, topic: &TopicName, id: &JobId, event: &'static str) {
         if self.are_on() {
-            self.give(Event { id: Some(id.clone()), ..of(topic, event) });
+            self.give(Event { id: Some(id.clone()), ..of_now(topic, event) });
         }
     }
 
@@ -101,7 +103,7 @@ impl Events {
         class: FailureClass,
     ) {
         if self.are_on() {
-            self.give(Event { id: Some(id.clone()), class: Some(class), ..of(topic, event) });
+            self.give(Event { id: Some(id.clone()), class: Some(class), ..of_now(topic, event) });
         }
     }
 
@@ -114,7 +116,7 @@ impl Events {
         class: Option<FailureClass>,
     ) {
         if jobs > 0 && self.are_on() {
-            self.give(Event { jobs, class, ..of(topic, event) });
+            self.give(Event { jobs, class, ..of_now(topic, event) });
         }
     }
 
@@ -126,12 +128,31 @@ impl Events {
             attempt: Some(record.attempt),
             class: record.class(),
             digest: record.digest.map(|digest| digest.to_string()),
-            ..of(topic, event)
+            ..of_now(topic, event)
         });
     }
 
+    /// Reports that jobs were pushed by a call that began at this moment.
+    pub(crate) fn pushed<'i>(
+        &self,
+        topic: &TopicName,
+        ids: impl Iterator<Item = &'i JobId>,
+        began: Moment,
+    ) {
+        if self.are_on() {
+            for id in ids {
+                let event = of(topic, "pushed", began);
+                self.give_at(Event { id: Some(id.clone()), ..event }, began.0);
+            }
+        }
+    }
+
     fn give(&self, event: Event) {
-        if self.0.queue.try_send(event).is_err() {
+        self.give_at(event, Instant::now());
+    }
+
+    fn give_at(&self, event: Event, at: Instant) {
+        if self.0.queue.try_send((at, event)).is_err() {
             add(&self.0.counts.dropped, 1);
         }
     }
@@ -147,9 +168,23 @@ pub(crate) fn word(settled: Settled) -> Option<&'static str> {
     })
 }
 
-/// An event of one job without further details.
-fn of(topic: &TopicName, event: &'static str) -> Event {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+/// A moment on both clocks: one never jumps, the other is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment(Instant, SystemTime);
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+}
+
+/// An event of one job that happened just now, without further details.
+fn of_now(topic: &TopicName, event: &'static str) -> Event {
+    of(topic, event, Moment::now())
+}
+
+fn of(topic: &TopicName, event: &'static str, at: Moment) -> Event {
+    let at = at.1.duration_since(UNIX_EPOCH).unwrap_or_default();
     Event {
         topic: topic.clone(),
         id: None,
@@ -157,9 +192,20 @@ fn of(topic: &TopicName, event: &'static str) -> Event {
         attempt: None,
         class: None,
         digest: None,
-        at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        at_us: u64::try_from(at.as_micros()).unwrap_or(u64::MAX),
         jobs: 1,
     }
+}
+
+/// Takes the events before which no other is expected, in the order of their moments. A full batch is taken
+/// whole.
+fn take_ready(batch: &mut Vec<(Instant, Event)>, now: Instant) -> Vec<Event> {
+    batch.sort_by_key(|(at, _)| *at);
+    let ready = match batch.len() < BATCH_MAX {
+        true => batch.partition_point(|(at, _)| *at + GATHER <= now),
+        false => BATCH_MAX,
+    };
+    batch.drain(..ready).map(|(_, event)| event).collect()
 }
 
 struct EventWriter {
@@ -171,12 +217,18 @@ struct EventWriter {
 }
 
 impl EventWriter {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Event>, mut ends: watch::Receiver<bool>) {
+    async fn run(
+        mut self,
+        mut waiting: mpsc::Receiver<(Instant, Event)>,
+        mut ends: watch::Receiver<bool>,
+    ) {
         let mut batch = Vec::new();
         loop {
-            tokio::select! {
-                _ = waiting.recv_many(&mut batch, BATCH_MAX) => {}
-                _ = ends.wait_for(|ends| *ends) => break,
+            if batch.is_empty() {
+                tokio::select! {
+                    _ = waiting.recv_many(&mut batch, BATCH_MAX) => {}
+                    _ = ends.wait_for(|ends| *ends) => break,
+                }
             }
             if batch.len() < BATCH_MAX {
                 // Wait for further events of this batch.
@@ -190,7 +242,13 @@ impl EventWriter {
                     batch.push(event);
                 }
             }
-            self.write_batch(&mut batch).await;
+            let mut ready = take_ready(&mut batch, Instant::now());
+            if !ready.is_empty() {
+                self.write_batch(&mut ready).await;
+            }
+            if *ends.borrow() {
+                break;
+            }
             if self.is_failing {
                 tokio::select! {
                     () = tokio::time::sleep(RETRY_AFTER) => {}
@@ -200,11 +258,13 @@ impl EventWriter {
         }
         while let Ok(event) = waiting.try_recv() {
             batch.push(event);
-            if batch.len() == BATCH_MAX {
-                self.write_batch(&mut batch).await;
-            }
         }
-        self.write_batch(&mut batch).await;
+        batch.sort_by_key(|(at, _)| *at);
+        let mut rest: Vec<Event> = batch.into_iter().map(|(_, event)| event).collect();
+        while !rest.is_empty() {
+            let mut some: Vec<Event> = rest.drain(..rest.len().min(BATCH_MAX)).collect();
+            self.write_batch(&mut some).await;
+        }
     }
 
     async fn write_batch(&mut self, batch: &mut Vec<Event>) {
@@ -245,6 +305,24 @@ impl EventWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_taken_in_the_order_of_their_moments() {
+        let (now, topic) = (Instant::now(), TopicName::new("mail").unwrap());
+        let ms = Duration::from_millis;
+        let given = |word, ago: u64| (now - ms(ago), of_now(&topic, word));
+        // The push was answered after its job was acked.
+        let mut batch = vec![given("acked", 29), given("pushed", 30), given("retried", 5)];
+        let words = |batch: &mut _, now| -> Vec<&str> {
+            take_ready(batch, now).iter().map(|event| event.event).collect()
+        };
+        assert_eq!(words(&mut batch, now), ["pushed", "acked"]);
+        assert_eq!(words(&mut batch, now), [""; 0], "an earlier one may still come");
+        batch.push(given("snoozed", 6));
+        assert_eq!(words(&mut batch, now + GATHER), ["snoozed", "retried"]);
+        let mut batch: Vec<_> = (0..BATCH_MAX).map(|_| given("acked", 0)).collect();
+        assert_eq!(take_ready(&mut batch, now).len(), BATCH_MAX, "a full batch waits for nothing");
+    }
 
     #[test]
     fn a_lost_verdict_is_no_event() {

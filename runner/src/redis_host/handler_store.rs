@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::TopicName;
-use duebox_queue::{KvCondition, KvWrite, LatencyStats, Queue, QueueError};
+use duebox_queue::{KvCondition, KvWrite, KvWriter, LatencyStats, Queue, QueueError};
 use duebox_sandbox::{KeyValue, KvCondition as Condition, KvEntry as Entry, KvError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -16,17 +16,20 @@ const _: () = assert!(duebox_queue::KV_NAMES_MAX == duebox_sandbox::KV_KEYS_MAX)
 const _: () = assert!(duebox_queue::KV_BYTES_MAX == duebox_sandbox::KV_BYTES_MAX);
 
 /// The stores of all topics, in Redis.
-pub struct RedisKv(Queue);
+pub struct RedisKv {
+    queue: Queue,
+    writer: KvWriter,
+}
 
 impl RedisKv {
     /// Creates the stores on a queue handle that nothing else should use.
     pub fn new(queue: Queue) -> Self {
-        Self(queue)
+        Self { writer: KvWriter::new(queue.clone()), queue }
     }
 
     /// The Redis traffic of the stores so far.
     pub fn traffic(&self) -> Arc<LatencyStats> {
-        self.0.latency_stats()
+        self.queue.latency_stats()
     }
 }
 
@@ -37,7 +40,7 @@ impl KeyValue for RedisKv {
         key: &'a [u8],
     ) -> BoxFuture<'a, Result<Option<Entry>, KvError>> {
         async move {
-            let found = self.0.kv_get(topic, key).await.map_err(unavailable)?;
+            let found = self.queue.kv_get(topic, key).await.map_err(unavailable)?;
             Ok(found.map(|found| Entry { value: found.value, revision: found.revision }))
         }
         .boxed()
@@ -58,7 +61,7 @@ impl KeyValue for RedisKv {
         };
         async move {
             let wrote =
-                self.0.kv_set(topic, key, &value, ttl, condition).await.map_err(unavailable)?;
+                self.writer.set(topic, key, &value, ttl, condition).await.map_err(unavailable)?;
             Ok(written(wrote)?.is_some())
         }
         .boxed()
@@ -69,7 +72,7 @@ impl KeyValue for RedisKv {
         topic: &'a TopicName,
         key: &'a [u8],
     ) -> BoxFuture<'a, Result<bool, KvError>> {
-        async move { self.0.kv_delete(topic, key).await.map_err(unavailable) }.boxed()
+        async move { self.writer.delete(topic, key).await.map_err(unavailable) }.boxed()
     }
 
     fn add<'a>(
@@ -79,7 +82,7 @@ impl KeyValue for RedisKv {
         delta: i64,
     ) -> BoxFuture<'a, Result<i64, KvError>> {
         async move {
-            let added = self.0.kv_add(topic, key, delta).await.map_err(unavailable)?;
+            let added = self.writer.add(topic, key, delta).await.map_err(unavailable)?;
             let conflict = || {
                 KvError::Unavailable(
                     "Redis reported a conflict for an unconditional write".to_owned(),

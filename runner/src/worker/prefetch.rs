@@ -14,8 +14,9 @@ const WINDOW: Duration = Duration::from_millis(20);
 pub const START_WITHIN: Duration = Duration::from_millis(40);
 /// The most jobs leased ahead: one batch runs while a turn leases another.
 const AHEAD_MAX: usize = 2 * BATCH_MAX;
-/// The most payload bytes leased in one call, which bounds memory.
-const BYTES_MAX: usize = 16 << 20;
+/// The most payload bytes leased in one call, unless a single job has more. It bounds memory, and the time
+/// for which other topics wait for Redis and the connection.
+pub const LEASED_BYTES_MAX: u64 = 4 << 20;
 /// A job counts as recent for one to two of these spans.
 const SPAN: Duration = Duration::from_millis(500);
 /// The weight of the newest payload in the moving average of sizes.
@@ -85,7 +86,7 @@ impl Prefetch {
 
     /// The most jobs to lease in one call, given the size of their payloads.
     pub fn call_max(&self) -> usize {
-        let jobs = BYTES_MAX as f64 / self.payload_bytes.max(1.0);
+        let jobs = LEASED_BYTES_MAX as f64 / self.payload_bytes.max(1.0);
         (jobs as usize).clamp(1, BATCH_MAX)
     }
 }
@@ -143,7 +144,7 @@ mod tests {
         let mut prefetch = Prefetch::default();
         assert_eq!(prefetch.call_max(), BATCH_MAX);
         (0..1_000).for_each(|_| prefetch.record_payload(1 << 20));
-        assert!((15..=17).contains(&prefetch.call_max()), "{}", prefetch.call_max());
+        assert!((4..=5).contains(&prefetch.call_max()), "{}", prefetch.call_max());
     }
 
     /// Simulates a worker with one executor task and a turn of 1 ms. No job may start, or still wait, later

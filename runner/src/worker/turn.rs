@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use duebox_job::{FailureClass, JobId, Outcome, Policy};
 use duebox_queue::{
-    BATCH_MAX, Extension, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule, Reclaimed,
-    Settled, Settlement, Turn, TurnReply, Verdict,
+    BATCH_MAX, CALL_BYTES_MAX, Extension, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule,
+    Reclaimed, Settled, Settlement, Turn, TurnReply, Verdict,
 };
 use tracing::{error, info, warn};
 
+use super::prefetch::LEASED_BYTES_MAX;
 use super::verdict::{Attempt, buried_info};
 use super::{DRAIN_GRACE, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
@@ -57,7 +58,7 @@ impl Worker {
     fn take_ended(&mut self, now: Instant) {
         let room =
             self.parts.batch_limits.batch_max(now).saturating_sub(self.unsettled.verdicts.len());
-        let (ended, busy) = self.parts.executor.take_ended(room);
+        let (ended, busy) = self.parts.executor.take_ended(room, CALL_BYTES_MAX);
         let slowest = ended.iter().map(|ended| ended.cost.wall).max().unwrap_or_default();
         self.prefetch.record_ended(ended.len(), slowest, busy, now);
         self.unsettled.settle_at = None;
@@ -116,7 +117,7 @@ impl Worker {
         let wanted = self.wanted(self.parts.executor.load(), now);
         let binding = binding::current(&self.parts.bound);
         let batch_max = self.parts.batch_limits.batch_max(now);
-        let rest = self.unsettled.verdicts.len().min(batch_max);
+        let rest = Settlement::fitting(&self.unsettled.verdicts).min(batch_max);
         let later =
             (self.unsettled.verdicts.split_off(rest), self.unsettled.records.split_off(rest));
         let settle = std::mem::replace(&mut self.unsettled.verdicts, later.0);
@@ -129,7 +130,7 @@ impl Worker {
                 at_once: wanted.at_once,
                 lease: binding.lease,
                 call_id,
-                bytes_max: None,
+                bytes_max: Some(LEASED_BYTES_MAX),
                 min_age: Duration::ZERO,
                 expired_info: buried_info(&binding.topic, FailureClass::Expired),
             }

@@ -115,6 +115,29 @@ fn events_are_off_by_default_and_the_response_says_so() {
 }
 
 #[test]
+fn a_job_is_pushed_before_it_is_acked() {
+    const JOBS: usize = 300;
+    let (_fixture, _daemon, at) = fixture("events = 1000");
+    let mut listener = Listener::open(at, "/v1/events", None, None);
+    (0..JOBS).for_each(|n| push(at, "work", &n.to_string(), ""));
+    let mut pushed = BTreeMap::new();
+    for event in listener.take(2 * JOBS) {
+        let id = event.data["id"].as_str().unwrap().to_owned();
+        let at_us = event.data["at_us"].as_u64().unwrap();
+        assert_eq!(Some(at_us / 1_000), event.data["at_ms"].as_u64());
+        match event.event.as_str() {
+            "pushed" => drop(pushed.insert(id, at_us)),
+            "acked" => {
+                let pushed_at = pushed.get(&id).copied();
+                assert!(pushed_at.is_some_and(|before| before < at_us), "{id}: {pushed_at:?}");
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(pushed.len(), JOBS);
+}
+
+#[test]
 fn events_cover_a_job_from_push_to_end() {
     let (_fixture, _daemon, at) = fixture("events = 1000");
     let mut listener = Listener::open(at, "/v1/events", None, None);
@@ -334,7 +357,8 @@ fn the_example_prints_what_its_page_shows() {
     curl.wait().unwrap();
     let fields = |json: &str| -> BTreeSet<String> {
         let data: serde_json::Map<String, Value> = serde_json::from_str(json).unwrap();
-        let named = data.iter().filter(|(name, _)| !matches!(name.as_str(), "digest" | "at_ms"));
+        let named =
+            data.iter().filter(|(name, _)| !matches!(name.as_str(), "digest" | "at_ms" | "at_us"));
         named.map(|(name, value)| format!("{name}={value}")).collect()
     };
     let printed: BTreeSet<_> =

@@ -196,7 +196,8 @@ impl Life<'_> {
         let found = &mut |finding| panic!("{finding:?}");
         let unseen = self.queue.examine(&self.shard, Checkup::LOOK, found).await.unwrap();
         assert!(unseen.is_empty(), "{unseen:?}");
-        let relayed = self.queue.relay(&self.shard).await.unwrap();
+        let relayed =
+            self.queue.relay(&self.shard, &mut duebox_queue::RelayPass::default()).await.unwrap();
         assert_eq!((relayed.entries, relayed.pushed), (1, 2), "{relayed:?}");
         let until = self.queue.now_ms().await.unwrap();
         let tick = Tick {

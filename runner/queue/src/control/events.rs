@@ -28,8 +28,8 @@ pub struct Event {
     pub class: Option<FailureClass>,
     /// The SHA-256 of the module that ran it, in hex; none if no module did.
     pub digest: Option<String>,
-    /// The time, unix ms.
-    pub at_ms: u64,
+    /// The time, in µs since the epoch.
+    pub at_us: u64,
     /// How many jobs.
     pub jobs: u64,
 }
@@ -94,7 +94,7 @@ impl Queue {
         if event.jobs != 1 {
             add.arg("jobs").arg(event.jobs);
         }
-        add.arg("at").arg(event.at_ms);
+        add.arg("at").arg(event.at_us / 1_000).arg("at_us").arg(event.at_us);
         add
     }
 

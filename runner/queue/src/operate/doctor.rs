@@ -263,7 +263,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         field: bytes::Bytes,
         value: bytes::Bytes,
     ) -> Result<(), QueueError> {
-        let Err(detail) = read_outbox(&field, &value) else { return Ok(()) };
+        let Err(detail) = check_outbox(&field, &value) else { return Ok(()) };
         let mut done = String::new();
         if self.checkup.repair {
             let mut call = DOCTOR_OUTBOX.call(&self.keys);
@@ -280,19 +280,19 @@ impl<F: FnMut(Finding)> Look<'_, F> {
 }
 
 /// An outbox entry: field `<token>:<id>`, value `<unix ms of the ack> <follow-ups>`.
-fn read_outbox(field: &[u8], value: &[u8]) -> Result<(), String> {
+fn check_outbox(field: &[u8], value: &bytes::Bytes) -> Result<(), String> {
     let token = field.split(|byte| *byte == b':').next().unwrap_or_default();
     if token.is_empty() || !token.iter().all(u8::is_ascii_digit) || token.len() == field.len() {
         return Err("its name is no token and id".to_owned());
     }
     let space = value.iter().position(|byte| *byte == b' ');
-    let Some((acked, follow_ups)) = space.map(|at| value.split_at(at)) else {
+    let Some((acked, from)) = space.map(|at| (&value[..at], at + 1)) else {
         return Err("it has no time".to_owned());
     };
     if acked.is_empty() || !acked.iter().all(u8::is_ascii_digit) {
         return Err("its time is no unix time".to_owned());
     }
-    FollowUp::from_json(&follow_ups[1..]).map(drop)
+    FollowUp::decode(&value.slice(from..)).map(drop)
 }
 
 #[cfg(test)]
@@ -301,8 +301,13 @@ mod tests {
 
     #[test]
     fn outbox_entries_are_read_as_the_relay_does() {
-        let good = br#"1763740800000 [{"topic":"a","id":"1"}]"#;
-        assert_eq!(read_outbox(b"1763740800000000:4:2", good), Ok(()));
+        let check = |field: &str, value: &'static [u8]| {
+            check_outbox(field.as_bytes(), &bytes::Bytes::from_static(value))
+        };
+        let field = "1763740800000000:4:2";
+        let good = b"1763740800000 1 2 {\"topic\":\"a\",\"id\":\"1\"}\n\x00\n";
+        assert_eq!(check(field, good), Ok(()));
+        assert_eq!(check(field, br#"1763740800000 [{"topic":"a","id":"1"}]"#), Ok(()));
         for (field, value, why) in [
             ("42", "1 []", "token and id"),
             ("x:1", "1 []", "token and id"),
@@ -310,7 +315,7 @@ mod tests {
             ("1:1", "soon []", "unix time"),
             ("1:1", "1 [{}]", "topic"),
         ] {
-            let error = read_outbox(field.as_bytes(), value.as_bytes()).unwrap_err();
+            let error = check(field, value.as_bytes()).unwrap_err();
             assert!(error.contains(why), "{field} {value}: {error}");
         }
     }

@@ -2,7 +2,7 @@
 //! the topic's first shard, whatever shard a job is in. A verb is one script. An expired value is
 //! invisible at once; writes and maintenance delete expired values, a bounded number a call.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::TopicName;
@@ -17,6 +17,10 @@ use crate::wire::script::{self, KV_ADD, KV_DELETE, KV_GET, KV_PRUNE, KV_SET, Lua
 
 /// Calls that one write makes at most to free space: after the last, every expired name is deleted.
 const ROUNDS_MAX: usize = 1 + KV_NAMES_MAX / BATCH_MAX;
+/// The wait before a write without a reply is repeated; it doubles each time.
+const REPEAT_FIRST: Duration = Duration::from_millis(20);
+/// How long after the first try a write is repeated.
+const REPEAT_WITHIN: Duration = Duration::from_secs(3);
 
 /// A value and its revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +54,14 @@ pub enum KvWrite<T> {
     Full,
     /// The value or the sum is not a 64-bit integer; nothing was written.
     NotANumber,
+}
+
+/// Who makes a write, and which one of its writes this is: repeating it after a lost reply is the same
+/// write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KvCall<'a> {
+    pub(super) caller: &'a str,
+    pub(super) number: u64,
 }
 
 impl Queue {
@@ -86,6 +98,17 @@ impl Queue {
         ttl: Option<Duration>,
         condition: KvCondition,
     ) -> Result<KvWrite<()>, QueueError> {
+        self.kv_set_by(topic, name, value, (ttl, condition), None).await
+    }
+
+    pub(super) async fn kv_set_by(
+        &self,
+        topic: &TopicName,
+        name: &[u8],
+        value: &[u8],
+        (ttl, condition): (Option<Duration>, KvCondition),
+        by: Option<KvCall<'_>>,
+    ) -> Result<KvWrite<()>, QueueError> {
         let mut call = self.kv_call(&KV_SET, topic);
         call.arg(name).arg(value).arg(ttl.map_or(0, |ttl| millis(ttl).max(1)));
         match condition {
@@ -94,7 +117,7 @@ impl Queue {
             KvCondition::IfRevision(revision) => call.arg(revision),
         };
         for _ in 0..ROUNDS_MAX {
-            let answer = script::run_one(&self.connection, call.clone()).await?;
+            let answer = self.kv_write(&call, by).await?;
             match text(&answer)? {
                 "ok" => return Ok(KvWrite::Done(())),
                 "conflict" => return Ok(KvWrite::Conflict),
@@ -111,9 +134,23 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn kv_delete(&self, topic: &TopicName, name: &[u8]) -> Result<bool, QueueError> {
+        self.kv_delete_by(topic, name, None).await
+    }
+
+    pub(super) async fn kv_delete_by(
+        &self,
+        topic: &TopicName,
+        name: &[u8],
+        by: Option<KvCall<'_>>,
+    ) -> Result<bool, QueueError> {
         let mut call = self.kv_call(&KV_DELETE, topic);
         call.arg(name);
-        Ok(count(&script::run_one(&self.connection, call).await?)? > 0)
+        let answer = self.kv_write(&call, by).await?;
+        match text(&answer)? {
+            "1" => Ok(true),
+            "0" => Ok(false),
+            _ => Err(unexpected(&answer)),
+        }
     }
 
     /// Adds to a number and returns the sum. A missing value counts as 0. The number is stored as
@@ -127,10 +164,20 @@ impl Queue {
         name: &[u8],
         delta: i64,
     ) -> Result<KvWrite<i64>, QueueError> {
+        self.kv_add_by(topic, name, delta, None).await
+    }
+
+    pub(super) async fn kv_add_by(
+        &self,
+        topic: &TopicName,
+        name: &[u8],
+        delta: i64,
+        by: Option<KvCall<'_>>,
+    ) -> Result<KvWrite<i64>, QueueError> {
         let mut call = self.kv_call(&KV_ADD, topic);
         call.arg(name).arg(delta);
         for _ in 0..ROUNDS_MAX {
-            let answer = array(script::run_one(&self.connection, call.clone()).await?)?;
+            let answer = array(self.kv_write(&call, by).await?)?;
             match (answer.first().map(text).transpose()?, answer.get(1)) {
                 (Some("ok"), Some(sum)) => {
                     let sum = text(sum)?.parse().map_err(|_| unexpected(sum))?;
@@ -153,6 +200,27 @@ impl Queue {
         let mut call = self.kv_call(&KV_PRUNE, topic);
         call.arg(BATCH_MAX);
         count(&script::run_one(&self.connection, call).await?)
+    }
+
+    /// Sends a write. With a caller it is repeated while its reply is lost, for at most
+    /// [`REPEAT_WITHIN`].
+    async fn kv_write(&self, call: &Cmd, by: Option<KvCall<'_>>) -> Result<Value, QueueError> {
+        let mut call = call.clone();
+        let Some(KvCall { caller, number }) = by else {
+            return script::run_one(&self.connection, call).await;
+        };
+        call.arg(caller).arg(number);
+        let first = Instant::now();
+        let mut wait = REPEAT_FIRST;
+        loop {
+            let answer = script::run_one(&self.connection, call.clone()).await;
+            let is_lost = matches!(answer, Err(QueueError::NoAnswer(_)));
+            if !is_lost || first.elapsed() + wait > REPEAT_WITHIN {
+                return answer;
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
     }
 
     fn kv_call(&self, script: &LuaScript, topic: &TopicName) -> Cmd {

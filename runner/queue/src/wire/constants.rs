@@ -6,6 +6,10 @@ use duebox_job::{ATTEMPTS_MAX, DELAY_MAX_MS, DUE_MS_RANGE, SNOOZES_MAX};
 /// Jobs or ids that one script call handles at most, so that a backlog never blocks Redis.
 pub const BATCH_MAX: usize = 1_000;
 
+/// Bytes of payloads and of what is kept of jobs that one settle or relay call sends at most, unless a
+/// single job has more: a few milliseconds of Redis' time.
+pub const CALL_BYTES_MAX: usize = 1 << 20;
+
 /// Names that the key-value store of one topic holds at most.
 pub const KV_NAMES_MAX: usize = 100_000;
 /// Bytes that the names and values of one topic's store take at most, together.

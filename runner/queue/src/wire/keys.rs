@@ -19,7 +19,7 @@ pub(crate) struct ShardKeys {
 impl ShardKeys {
     /// The names of all keys of a topic (docs/reference/queue.md).
     #[cfg(test)]
-    pub(crate) const NAMES: [&'static str; 29] = [
+    pub(crate) const NAMES: [&'static str; 30] = [
         "jobs",
         "opts",
         "pending",
@@ -47,6 +47,7 @@ impl ShardKeys {
         "kv",
         "kv:rev",
         "kv:at",
+        "kv:calls",
         "meta",
         "holders",
     ];

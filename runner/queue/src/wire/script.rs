@@ -43,6 +43,7 @@ scripts! {
     REQUEUE = "operate/requeue",
     RELAY = "produce/relay",
     OUTBOX = "produce/outbox",
+    TRIM_OUTBOX = "produce/trim_outbox",
     RELAYED = "produce/relayed",
     CONFIGURE = "topic/configure",
     GET = "operate/get",

@@ -15,8 +15,9 @@ macro_rules! includes {
 }
 
 /// The files that scripts may include, by name.
-static INCLUDES: [(&str, &str); 18] = includes![
+static INCLUDES: [(&str, &str); 19] = includes![
     "bury",
+    "calls",
     "doctor",
     "doctor_job",
     "due",

@@ -70,8 +70,10 @@ pub struct Lease {
     pub token: Token,
     /// When the job fell due, unix ms.
     pub due_at_ms: u64,
-    /// The payload as it was pushed.
+    /// The payload as it was pushed. It may be taken.
     pub payload: Bytes,
+    /// The bytes of the payload.
+    pub payload_bytes: usize,
     /// The job's own options, or why they are invalid.
     pub options: Result<Options, OptionError>,
     /// Attempts that have failed so far.
@@ -196,11 +198,15 @@ impl Leased {
         }
         let mut leases = Vec::with_capacity(values / width);
         for i in 0..values / width {
+            let id = JobId::from_redis(bytes(next()?)?);
+            let due_at_ms = score(text(&next()?)?);
+            let payload = bytes(next()?)?;
             leases.push(Lease {
-                id: JobId::from_redis(bytes(next()?)?),
+                id,
                 token: if i < at_once { token.clone() } else { ahead.clone() },
-                due_at_ms: score(text(&next()?)?),
-                payload: bytes(next()?)?,
+                due_at_ms,
+                payload_bytes: payload.len(),
+                payload,
                 options: Ok(Options::default()),
                 failures: 0,
                 crashes: 0,

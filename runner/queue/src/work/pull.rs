@@ -355,6 +355,7 @@ mod tests {
             token: crate::Token::expiring_at_us(1),
             due_at_ms: 0,
             payload: bytes::Bytes::new(),
+            payload_bytes: 0,
             options: Ok(duebox_job::Options::default()),
             failures: 0,
             crashes: 0,

@@ -7,6 +7,8 @@ use duebox_job::{FailureClass, FollowUp, JobId};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
+use crate::wire::bounds::fitting;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{text, unexpected};
@@ -91,6 +93,7 @@ pub struct Settlement {
     id: JobId,
     token: Token,
     due_at_ms: u64,
+    payload_bytes: usize,
     verdict: Verdict,
 }
 
@@ -98,8 +101,8 @@ impl Lease {
     /// Pairs the lease with a verdict; [`Queue::settle`](crate::Queue::settle) or a turn carries it
     /// out.
     pub fn settle(self, verdict: Verdict) -> Settlement {
-        let Self { id, token, due_at_ms, .. } = self;
-        Settlement { id, token, due_at_ms, verdict }
+        let Self { id, token, due_at_ms, payload_bytes, .. } = self;
+        Settlement { id, token, due_at_ms, payload_bytes, verdict }
     }
 }
 
@@ -191,6 +194,24 @@ impl Settlement {
         &self.id
     }
 
+    /// How many of the first settlements fit into one turn: at most [`BATCH_MAX`], and at most
+    /// [`CALL_BYTES_MAX`](crate::CALL_BYTES_MAX) bytes unless the first one alone has more.
+    pub fn fitting(settlements: &[Self]) -> usize {
+        fitting(settlements, BATCH_MAX, Self::bytes)
+    }
+
+    /// The bytes that Redis receives or copies for it, about.
+    fn bytes(&self) -> usize {
+        self.id.as_bytes().len()
+            + match &self.verdict {
+                Verdict::Ack | Verdict::Release { .. } => 0,
+                Verdict::Finish(finish) => finish.bytes(self.payload_bytes),
+                Verdict::Snooze { info, .. }
+                | Verdict::Nack { info, .. }
+                | Verdict::Drop { info } => info.len() + self.payload_bytes,
+            }
+    }
+
     pub(crate) fn token(&self) -> &Token {
         &self.token
     }
@@ -207,7 +228,7 @@ impl Settlement {
     pub(crate) fn command(keys: &ShardKeys, settlements: &[Self]) -> Cmd {
         let mut call = SETTLE.call(keys);
         for entry in Self::entries(settlements) {
-            let Self { id, token, due_at_ms, verdict } = &entry[0];
+            let Self { id, token, due_at_ms, verdict, .. } = &entry[0];
             match verdict {
                 Verdict::Ack => call.arg(entry.len()),
                 _ => call.arg(id.as_bytes()),
@@ -237,10 +258,16 @@ impl Settlement {
 }
 
 impl Finish {
+    fn bytes(&self, payload_bytes: usize) -> usize {
+        let kept = self.info.as_ref().map_or(0, |info| info.len() + payload_bytes);
+        let follow_ups: usize = self.follow_ups.iter().map(FollowUp::bytes).sum();
+        kept + self.result.as_ref().map_or(0, Bytes::len) + follow_ups
+    }
+
     fn add_to<'c>(&self, call: &'c mut Cmd) -> &'c mut Cmd {
         call.arg("finish").arg(millis(self.unique_for));
         call.arg(self.info.as_deref().unwrap_or_default());
         call.arg(self.result.as_deref().unwrap_or_default());
-        call.arg(FollowUp::to_json(&self.follow_ups))
+        call.arg(FollowUp::encode(&self.follow_ups))
     }
 }

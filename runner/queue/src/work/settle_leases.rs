@@ -5,16 +5,15 @@ use redis::Value;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, text};
 use crate::wire::script;
 use crate::work::settle::{Settled, Settlement};
 use crate::work::turn::Turn;
 
 impl Queue {
-    /// Ends leases with their verdicts and reports what became of each job, in their order. Every
-    /// [`BATCH_MAX`] of a shard are one atomic transition. Takes one round trip for each of them; one
-    /// more where the topic has several shards.
+    /// Ends leases with their verdicts and reports what became of each job, in their order. As
+    /// many of a shard as [`Settlement::fitting`] allows are one atomic transition. Takes one round trip
+    /// for each of them; one more where the topic has several shards.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused. Without an answer the verdicts may have been
@@ -26,7 +25,10 @@ impl Queue {
     ) -> Result<Vec<Settled>, QueueError> {
         let shards: Vec<Shard> = self.shards(topic).await?.all().collect();
         let mut settled = Vec::with_capacity(settlements.len());
-        for batch in settlements.chunks(BATCH_MAX) {
+        let mut rest = settlements;
+        while !rest.is_empty() {
+            let batch;
+            (batch, rest) = rest.split_at(Settlement::fitting(rest));
             if let [shard] = shards.as_slice() {
                 settled.extend(self.settle_in(shard, batch).await?);
             } else {

@@ -318,6 +318,7 @@ pub(crate) fn twin(lease: &Lease) -> Lease {
         token: lease.token.clone(),
         due_at_ms: lease.due_at_ms,
         payload: lease.payload.clone(),
+        payload_bytes: lease.payload_bytes,
         options: lease.options.clone(),
         failures: lease.failures,
         crashes: lease.crashes,

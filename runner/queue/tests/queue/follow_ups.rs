@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{FollowUp, FollowUpDue, Options, TopicName};
-use duebox_queue::{Finish, IfExists, Lease, Limits, NewJob, Relayed, Settled, Token, Verdict};
+use duebox_queue::{
+    Finish, IfExists, Lease, Limits, NewJob, RelayPass, Relayed, Settled, Token, Verdict,
+};
 
 use crate::fixture::{BACKOFF, Fixture, drop_it, id, job, nack, release, twin};
 use crate::parcel::{Parcel, Word};
@@ -40,7 +42,7 @@ async fn acked(follow_ups: Vec<FollowUp>) -> (Fixture, Fixture) {
 }
 
 async fn relay(fixture: &Fixture) -> Relayed {
-    fixture.queue.relay(&fixture.shard).await.unwrap()
+    fixture.queue.relay(&fixture.shard, &mut RelayPass::default()).await.unwrap()
 }
 
 /// What somebody reads of the outbox.

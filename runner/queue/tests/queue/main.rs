@@ -12,6 +12,7 @@ mod faults;
 // The faults of other queues.
 mod peers;
 // Each verb's answers, one by one.
+mod bounds;
 mod cancel;
 mod dead;
 mod follow_ups;
@@ -24,6 +25,7 @@ mod list_live;
 mod pause;
 mod promote;
 mod push;
+mod relay_faults;
 mod settle;
 mod shards;
 mod spread;
@@ -37,6 +39,7 @@ mod pull;
 // The store of a topic.
 mod kv;
 mod kv_faults;
+mod kv_repeats;
 // What faulty producers left, found and repaired.
 mod doctor;
 // Sleeping runners, the control channel, and the status of runners.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use duebox_job::{FollowUp, TopicName};
 
 use crate::fixture::Fixture;
@@ -37,16 +38,17 @@ pub(crate) enum Word {
 impl Parcel {
     /// The follow-ups of an outbox entry.
     pub(crate) fn unpack(source: &TopicName, field: &[u8], value: &[u8]) -> Vec<Self> {
-        let (acked_at, follow_ups) = std::str::from_utf8(value).unwrap().split_once(' ').unwrap();
-        let parcel = |(n, follow_up): (usize, FollowUp)| {
+        let space = value.iter().position(|byte| *byte == b' ').unwrap();
+        let acked_at = std::str::from_utf8(&value[..space]).unwrap();
+        let parcel = |(n, follow_up): (u64, FollowUp)| {
             let mut mark = format!("{source}:").into_bytes();
             mark.extend(field);
-            mark.extend(format!(":{}", n + 1).bytes());
+            mark.extend(format!(":{n}").bytes());
             let (entry, acked_at_ms) = (field.to_vec(), acked_at.parse().unwrap());
             Self { entry, mark, acked_at_ms, follow_up }
         };
-        let follow_ups = FollowUp::from_json(follow_ups.as_bytes()).unwrap();
-        follow_ups.into_iter().enumerate().map(parcel).collect()
+        let follow_ups = Bytes::copy_from_slice(&value[space + 1..]);
+        FollowUp::decode(&follow_ups).unwrap().into_iter().map(parcel).collect()
     }
 
     pub(crate) fn due_ms(&self) -> u64 {

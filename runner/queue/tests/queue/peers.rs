@@ -307,6 +307,7 @@ fn fake() -> duebox_queue::Lease {
         token: Token::expiring_at_us(1),
         due_at_ms: 0,
         payload: Bytes::new(),
+        payload_bytes: 0,
         options: Ok(Options::default()),
         failures: 0,
         crashes: 0,

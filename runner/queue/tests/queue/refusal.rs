@@ -3,7 +3,7 @@
 use crate::fixture::{Fixture, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
     CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PRUNE_MARKS,
-    PUSH, RECLAIM, RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE,
+    PUSH, RECLAIM, RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE, TRIM_OUTBOX,
 };
 use duebox_job::Options;
 use duebox_queue::{IfExists, Limits, NewJob};
@@ -359,6 +359,10 @@ async fn the_relay() {
     let reads = "1 to 1000 entries";
     let bad: [&[&str]; 5] = [&[], &["0", "1"], &["1001", "1"], &["1"], &["1", "0"]];
     refuses(&OUTBOX, &bad.map(|args| (args, reads))).await;
+    let skips: Vec<&str> = ["1", "1"].into_iter().chain(std::iter::repeat_n("f", 1_001)).collect();
+    refuses(&OUTBOX, &[(&skips, "skips at most 1000")]).await;
+    let over = ["1:a"; 202];
+    refuses(&TRIM_OUTBOX, &[(&[], "1 to 100"), (&["1:a"], "1 to 100"), (&over, "1 to 100")]).await;
 }
 
 #[tokio::test]

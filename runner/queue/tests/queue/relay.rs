@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use duebox_job::JobId;
-use duebox_queue::{Settled, Verdict};
+use duebox_queue::{RelayPass, Settled, Verdict};
 
 use crate::life::{Outcome, Side, World, moments, quietly};
 use crate::model::Model;
@@ -55,7 +55,7 @@ impl World {
     pub(crate) async fn relay(&mut self, source: usize) -> Outcome {
         let entries = self.parcels(source);
         let Side { fixture, .. } = &self.sides[source];
-        let relayed = fixture.queue.relay(&fixture.shard).await.unwrap();
+        let relayed = fixture.queue.relay(&fixture.shard, &mut RelayPass::default()).await.unwrap();
         self.tell(format!("relay from {}\n    -> {relayed:?}", self.sides[source].fixture.topic));
         let now = self.sides.each_ref().map(|side| side.fixture.snapshot());
         let first = self.sides.iter().map(|side| side.last.now_us).min().unwrap();

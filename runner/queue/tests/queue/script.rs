@@ -18,6 +18,7 @@ pub(crate) static RESCHEDULE: RawScript = RawScript("produce/reschedule");
 pub(crate) static REQUEUE: RawScript = RawScript("operate/requeue");
 pub(crate) static RELAY: RawScript = RawScript("produce/relay");
 pub(crate) static RELAYED: RawScript = RawScript("produce/relayed");
+pub(crate) static TRIM_OUTBOX: RawScript = RawScript("produce/trim_outbox");
 pub(crate) static OUTBOX: RawScript = RawScript("produce/outbox");
 pub(crate) static CONFIGURE: RawScript = RawScript("topic/configure");
 pub(crate) static GET: RawScript = RawScript("operate/get");

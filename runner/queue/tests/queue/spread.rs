@@ -319,7 +319,11 @@ async fn follow_ups_go_to_their_shards() {
         fixture.settle_in(&parent.first_shard(), lease, Verdict::Finish(finish)).await,
         Settled::Done
     );
-    let relayed = fixture.queue.relay(&parent.first_shard()).await.unwrap();
+    let relayed = fixture
+        .queue
+        .relay(&parent.first_shard(), &mut duebox_queue::RelayPass::default())
+        .await
+        .unwrap();
     assert_eq!((relayed.pushed, relayed.kept, relayed.faults.len()), (60, 0, 0));
     for name in &children {
         assert_eq!(fixture.shard_of(name).await, Some(crc32(name.as_bytes()) % 4), "{name}");

@@ -275,6 +275,7 @@ impl Claim {
             token: Token::expiring_at_us(self.token_us),
             due_at_ms: self.due_ms,
             payload: Bytes::new(),
+            payload_bytes: 0,
             options: Ok(Options::default()),
             failures: 0,
             crashes: 0,

@@ -60,7 +60,7 @@ impl InvokeReport {
             snooze_ms: None,
             result: None,
             result_base64: None,
-            follow_ups: report.follow_ups.iter().filter_map(written).collect(),
+            follow_ups: report.follow_ups.iter().map(FollowUp::to_json).collect(),
             time_ms: exact_millis(report.wall),
             cpu_ms: exact_millis(report.cpu),
             memory_peak_bytes: report.memory_peak,
@@ -160,13 +160,6 @@ impl InvokeReport {
         }
         lines.join("\n")
     }
-}
-
-/// A follow-up in the queue's JSON format.
-fn written(follow_up: &FollowUp) -> Option<serde_json::Value> {
-    let json = FollowUp::to_json(std::slice::from_ref(follow_up));
-    let all: Vec<serde_json::Value> = serde_json::from_str(&json).ok()?;
-    all.into_iter().next()
 }
 
 /// A follow-up as text: topic, id and due time, then options and payload.

@@ -83,6 +83,8 @@ struct EventData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs: Option<u64>,
     at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_us: Option<u64>,
 }
 
 /// Stream job events
@@ -337,6 +339,7 @@ fn frame(event: &StoredEvent) -> String {
         digest: event.field("digest"),
         jobs: event.field("jobs").parse().ok(),
         at_ms: event.field("at").parse().ok(),
+        at_us: event.field("at_us").parse().ok(),
     };
     // Texts and numbers: serialization to JSON cannot fail. The event type must be one word.
     let json = serde_json::to_string(&data).unwrap_or_default();

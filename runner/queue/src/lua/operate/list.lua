@@ -4,11 +4,14 @@
 -- KEYS  dead dead:info done done:info
 -- ARGV  list (dead, done), order (newest, oldest), class or '', since and until in ms (0 to TIME_MAX),
 --       time and id of the last entry seen (or '' and ''), n (1 to 1000)
+-- A page ends early when its infos have 4 MiB.
 -- Returns more (0 or 1), time and id of the last entry looked at (or '' and ''), and id, time, info
 -- or '' for each of at most n that are of the class
 -- @include now
 -- @include number
 local LOOKED_AT_MAX = 1000
+-- Bytes of infos that one call reads, unless the first one alone has more; and infos read at once.
+local BYTES_MAX, PART = 4194304, 32
 local lists = { dead = { DEAD, DEAD_INFO }, done = { DONE, DONE_INFO } }
 local list, newest, class = lists[ARGV[1] or ''], ARGV[2] == 'newest', ARGV[3] or ' '
 local since, latest = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, TIME_MAX)
@@ -72,11 +75,17 @@ for i = 1, count do
   local at = newest and count - i + 1 or i
   ids[i], times[i] = found[2 * at - 1], found[2 * at]
 end
-local found_infos = redis.call('HMGET', infos, unpack(ids))
-local answer, listed, looked_at = { 0, '', '' }, 0, 0
+local part
+local function info_at(i)
+  if i % PART == 1 then part = redis.call('HMGET', infos, unpack(ids, i, math.min(i + PART - 1, count))) end
+  return part[(i - 1) % PART + 1] or ''
+end
+local answer, listed, looked_at, bytes = { 0, '', '' }, 0, 0, 0
 for i = 1, count do
+  local info = info_at(i)
+  bytes = bytes + #info
+  if bytes > BYTES_MAX and i > 1 then break end
   looked_at = i
-  local info = found_infos[i] or ''
   if class == '' or string.find(info, '"class"%s*:%s*"' .. class .. '"') then
     answer[#answer + 1] = ids[i]
     answer[#answer + 1] = times[i]

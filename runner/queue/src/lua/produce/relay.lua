@@ -13,15 +13,12 @@
 -- @include place
 local not_after = read_whole(ARGV[1], 0, TIME_MAX)
 local count = (#ARGV - 1) / 5
-local WEEK_MS = 604800000
+local WEEK_MS, RELEASED_MS = 604800000, 120000
 
 if not not_after or count < 1 or count > 100 or count ~= math.floor(count) then
   return refuse('relay takes a time and 1 to 100 jobs of mark, id, due, payload and options')
 end
 if now_ms > not_after then return 'late' end
-
-local over = redis.call('ZRANGEBYSCORE', INBOX, '-inf', whole(now_ms), 'LIMIT', 0, BATCH_MAX)
-if #over > 0 then redis.call('ZREM', INBOX, unpack(over)) end
 
 local function push(id, due, payload, options)
   local leased = redis.call('ZSCORE', UNACK, id)
@@ -40,11 +37,21 @@ local function push(id, due, payload, options)
   return 'pushed'
 end
 
+-- True if a mark says that this follow-up was pushed. Unless the mark was released, its entry is still in
+-- the outbox: then it is kept for a week from now, even if it has expired.
+local function is_known(mark)
+  local expiry = redis.call('ZSCORE', INBOX, mark)
+  if not expiry then return false end
+  local left = tonumber(expiry) - now_ms
+  if left > RELEASED_MS or left <= 0 then redis.call('ZADD', INBOX, whole(now_ms + WEEK_MS), mark) end
+  return true
+end
+
 local words = {}
 for i = 1, count do
   local at = 5 * i - 3
   local due = read_due(ARGV[at + 2])
-  if redis.call('ZSCORE', INBOX, ARGV[at]) then
+  if is_known(ARGV[at]) then
     words[i] = 'known'
   elseif not due then
     words[i] = 'bad_due'
@@ -53,4 +60,6 @@ for i = 1, count do
     redis.call('ZADD', INBOX, whole(now_ms + WEEK_MS), ARGV[at])
   end
 end
+local over = redis.call('ZRANGEBYSCORE', INBOX, '-inf', whole(now_ms), 'LIMIT', 0, BATCH_MAX)
+if #over > 0 then redis.call('ZREM', INBOX, unpack(over)) end
 return words

@@ -1,15 +1,19 @@
 -- Deletes a value of the store.
 --
--- KEYS  kv kv:rev kv:at meta
--- ARGV  name (1 to 256 bytes)
--- Returns 1, or 0 if there was no value
+-- KEYS  kv kv:rev kv:at kv:calls meta
+-- ARGV  name (1 to 256 bytes), and the caller and its number, or neither
+-- Returns 1, or 0 if there was no value, as text
 -- @include now
 -- @include expiry
 -- @include kv
-local name = ARGV[1]
+-- @include calls
+local name, caller, number = ARGV[1], ARGV[2], ARGV[3]
 
 if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
+if not is_caller(caller, number) then return refuse('a caller has a name and a number') end
+local earlier = earlier_answer(caller, number)
+if earlier then return earlier end
 prune_values(PRUNED)
 local there = redis.call('HEXISTS', KV, name) == 1 and not has_expired(name)
 forget_values({ name })
-return there and 1 or 0
+return answer_write(caller, number, there and '1' or '0')

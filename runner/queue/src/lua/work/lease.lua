@@ -59,10 +59,10 @@ end
 local has_pending = redis.call('EXISTS', PENDING) == 1
 local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
 local width = is_bare and 3 or 5
-local function sort_out(answer, ids, dues, had)
+local function sort_out(answer, ids, dues, had, payloads)
   local superseded, missing, expired, kept, suspects = {}, {}, {}, {}, {}
   local newer = has_pending and redis.call('ZMSCORE', PENDING, unpack(ids)) or {}
-  local payloads = redis.call('HMGET', JOBS, unpack(ids))
+  payloads = payloads or redis.call('HMGET', JOBS, unpack(ids))
   local options = not is_bare and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local attempts = not is_bare and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
   local may_expire = not had and (limits.ttl > 0 or #options > 0)
@@ -228,22 +228,27 @@ local wait = ''
 if min_age > 0 and #found < room then wait = wait_for_age() end
 if #found == 0 then return { 'empty', wait } end
 
-local ids, dues, bytes = {}, {}, 0
-for i, id in ipairs(found) do
-  if bytes_max > 0 then
-    bytes = bytes + redis.call('HSTRLEN', JOBS, id)
-    if bytes > bytes_max and i > 1 then
-      wait = '0'
-      break
+-- Takes the jobs whose payloads are within the bound. With a bound the payloads are read in parts, so that
+-- not many more bytes are read than returned; to ask for each length first would take longer.
+local ids, dues, payloads, bytes = {}, {}, {}, 0
+local part_max = bytes_max > 0 and 32 or #found
+local function read_payloads()
+  for before = 0, #found - 1, part_max do
+    local part = { unpack(found, before + 1, math.min(before + part_max, #found)) }
+    for i, payload in ipairs(redis.call('HMGET', JOBS, unpack(part))) do
+      bytes = bytes + (payload and #payload or 0)
+      if bytes_max > 0 and bytes > bytes_max and before + i > 1 then return false end
+      ids[before + i], dues[before + i], payloads[before + i] = part[i], due_of(scores[before + i]), payload
     end
   end
-  ids[i], dues[i] = id, due_of(scores[i])
+  return true
 end
+if not read_payloads() then wait = '0' end
 true_dues(ids, dues)
 local token = whole(token_at(now_us + lease_ms * 1000))
 local token_ahead = whole(tonumber(token) + 1)
 local answer = { 'ok', token, 0, 0, '', 0, 0, width }
-local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues, false)
+local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues, false, payloads)
 answer[6], answer[7] = math.min(at_once, #kept), #suspects
 
 -- 3. Write.

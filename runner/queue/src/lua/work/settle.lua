@@ -6,7 +6,7 @@
 -- ARGV  for each job id, token, verdict, and then what it takes; but acks under one token that follow each
 --       other, which is what most verdicts are, stand together: how many, token, ack, their ids
 --         finish   an ack that leaves something: ms its id is held, info to keep it in done or '',
---                  its result or '', its follow-ups as JSON or ''
+--                  its result or '', its follow-ups or ''
 --         release  delay in ms (0: to ready at its old due time), due in ms
 --         nack     delay in ms, attempts in all (1 to 999999), info
 --         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info

@@ -115,6 +115,7 @@ impl Queue {
             token: token.clone(),
             due_at_ms,
             payload: Bytes::new(),
+            payload_bytes: 0,
             options: Ok(Options::default()),
             failures: 0,
             crashes: 0,

@@ -38,7 +38,7 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
             3 => drop(queue.cancel(topic, &some_id).await.unwrap()),
             4 => drop(queue.reschedule(topic, &some_id, some_job().due).await.unwrap()),
             5 => drop(queue.requeue(topic, &[some_id]).await.unwrap()),
-            12 => drop(queue.relay(&shard).await.unwrap()),
+            12 => drop(queue.relay(&shard, &mut duebox_queue::RelayPass::default()).await.unwrap()),
             13 => drop(queue.prune(topic, &[some_id]).await.unwrap()),
             6..9 => {
                 calls += 1;

@@ -118,14 +118,20 @@ impl Model {
         if now as u64 > not_after_ms {
             return None;
         }
+        let words = parcels.iter().map(|parcel| self.take_in_one(parcel)).collect();
         self.state.inbox.retain(|_, until| *until > now);
-        Some(parcels.iter().map(|parcel| self.take_in_one(parcel)).collect())
+        Some(words)
     }
 
     fn take_in_one(&mut self, parcel: &Parcel) -> Word {
         let until = self.now() + UNMARKED.as_millis() as f64;
         let id = parcel.follow_up.id.as_bytes().to_vec();
-        if self.state.inbox.contains_key(&parcel.mark) {
+        if let Some(expiry) = self.state.inbox.get(&parcel.mark).copied() {
+            // A mark that was not released lasts while its entry is in the outbox.
+            let left = expiry - self.now();
+            if left > KEPT.as_millis() as f64 || left <= 0.0 {
+                self.state.inbox.insert(parcel.mark.clone(), until);
+            }
             return Word::Known;
         }
         let Some(due) = self.due(Due::At(parcel.due_ms())) else { return Word::BadDue };

@@ -162,9 +162,10 @@ impl Model {
             self.state.unique.insert(id.to_vec(), now + unique_for.as_millis() as f64);
         }
         if !follow_ups.is_empty() {
-            let entry = format!("{now} {}", duebox_job::FollowUp::to_json(follow_ups));
+            let mut entry = format!("{now} ").into_bytes();
+            entry.extend(duebox_job::FollowUp::encode(follow_ups));
             let field = format!("{}:{}", claim.token_us, claim.id);
-            self.state.outbox.insert(field.into_bytes(), entry.into_bytes());
+            self.state.outbox.insert(field.into_bytes(), entry);
         }
         let Some(info) = info else { return };
         self.state.done.insert(id.to_vec(), now);
