@@ -81,8 +81,11 @@ impl Daemon {
         file_limit::raise();
         let threads = AllThreads::start(&config.manifest.runner)?;
         let built = threads.control.block_on(async {
-            let signals = Signals::listen()?;
-            let (supervisor, startup) = build::build(config, &threads).await?;
+            let mut signals = Signals::listen()?;
+            let (supervisor, startup) = tokio::select! {
+                built = build::build(config, &threads) => built?,
+                () = signals.stop() => anyhow::bail!("stopped by a signal before any job ran"),
+            };
             Ok((signals, supervisor, startup))
         });
         match built {

@@ -31,8 +31,6 @@ mod topic_settings;
 mod topics;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use duebox_job::TopicName;
@@ -58,6 +56,7 @@ pub use self::server::{Server, TokenFile};
 pub use self::smoke::{Expected, SmokeCase};
 pub use self::topic::{KeyOrder, Topic};
 use self::topics::Topics;
+use crate::regular_file;
 use crate::schedule::Schedule;
 
 /// The largest manifest that is read, in bytes.
@@ -176,10 +175,8 @@ fn read_bounded(path: &Path) -> Result<String, ManifestError> {
         };
         ManifestError::of_file(path, format!("cannot read the manifest: {error}"), hint)
     };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| unreadable(&error))?;
-    let mut bounded = file.take(MANIFEST_BYTES_MAX + 1);
-    bounded.read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    let bytes = regular_file::read(path, MANIFEST_BYTES_MAX + 1);
+    let bytes = bytes.map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > MANIFEST_BYTES_MAX {
         return Err(ManifestError::of_file(
             path,

@@ -3,8 +3,7 @@
 
 use std::error::Error;
 use std::fmt::{self, Display};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use tracing::warn;
 
 use super::smoke::{self, SmokeError};
 use crate::manifest::{Runner, Topic};
+use crate::regular_file;
 
 /// Why a topic has no module.
 #[derive(Debug)]
@@ -197,7 +197,5 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
 /// # Errors
 /// The error of the system.
 pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    regular_file::read(path, bytes_max as u64 + 1)
 }
