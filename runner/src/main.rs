@@ -8,6 +8,7 @@ use duebox::daemon::{Config, Daemon};
 fn main() -> ExitCode {
     let ended = match cli::parse() {
         Ok(Request::Daemon(common)) => run_daemon(&common),
+        Ok(Request::Compiler) => Ok(duebox_sandbox::run_compiler()),
         Ok(Request::Client(command)) => command.run(),
         Err(failure) => Err(failure),
     };

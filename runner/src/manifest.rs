@@ -48,7 +48,7 @@ pub use self::problem::{LocatedProblem, ManifestError, Warnings};
 use self::reader::{Findings, ManifestReader};
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::rollout::{Canary, PARTS, Rollback, percent};
-pub use self::runner::{CacheFolder, LogFormat, Runner, check_log_filter};
+pub use self::runner::{CacheFolder, CompileLimits, LogFormat, Runner, check_log_filter};
 use self::schedules::read_schedules;
 pub use self::secret::SecretSource;
 use self::section::Section;
