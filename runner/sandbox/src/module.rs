@@ -12,6 +12,7 @@ pub(crate) mod compiler_process;
 pub(crate) mod engine_context;
 mod error;
 pub(crate) mod exports;
+mod program;
 mod segments;
 mod snapshot;
 

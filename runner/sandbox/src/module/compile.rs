@@ -10,7 +10,7 @@ use super::codegen::{CodeGenerator, CompileTask, deserialize, invalid};
 use super::compiler_process::CompilerProcesses;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
-use super::{check, code, snapshot};
+use super::{check, code, program, snapshot};
 use crate::digest::Digest;
 use crate::error::SandboxError;
 use crate::grants::Grants;
@@ -97,7 +97,8 @@ impl Compiler {
         Ok(Compiled { module, image })
     }
 
-    /// The cache, and the key of the module. A snapshot may contain data of the environment or of a granted
+    /// The cache, and the key of the module. A snapshot depends on the imports that `_initialize` calls, so its
+    /// key contains the program that took it. A snapshot may contain data of the environment or of a granted
     /// file, which may be secret or change. With one of them it is not written to disk.
     fn cache_entry(
         &self,
@@ -110,8 +111,8 @@ impl Compiler {
         let form = match takes_snapshot {
             false => "plain".to_owned(),
             true if grants.env.is_empty() && grants.dirs.is_empty() => {
-                let fuel = limits.fuel.map_or(0, u64::from);
-                format!("exporting snapshot {} {} {fuel}", limits.memory, limits.tables)
+                let (fuel, program) = (limits.fuel.map_or(0, u64::from), program::fingerprint()?);
+                format!("snapshot {} {} {fuel} {program}", limits.memory, limits.tables)
             }
             true => return None,
         };
