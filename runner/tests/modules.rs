@@ -146,19 +146,18 @@ fn a_configured_cache_must_be_private_and_the_default_is_optional() {
     assert_eq!(count(&default), 0);
 }
 
-/// A handler whose one function merges thousands of locals at thousands of blocks. Compiling it takes seconds
+/// A handler with functions that merge thousands of locals at thousands of blocks. Compiling it takes seconds
 /// and hundreds of MiB.
 fn bomb() -> String {
     let block = |at: usize| {
         let (to, from) = (at % 4_900 + 1, at * 7 % 4_900 + 1);
         format!("(block (br_if 0 (local.get 0)) (local.set {to} (local.get {from})))")
     };
-    let blocks: String = (0..4_990).map(block).collect();
-    format!(
-        "(module (func (export \"handle\") (param i32) (result i32) (local {}) \
-         (loop $top {blocks} (br_if $top (local.get 0))) (i32.const 0)))",
-        "i32 ".repeat(4_900)
-    )
+    let (locals, blocks) = ("i32 ".repeat(4_900), (0..4_990).map(block).collect::<String>());
+    let body = format!("(local {locals}) (loop (br_if 0 (local.get 0)) {blocks} (br 0))");
+    let function = format!("(func (param i32) (result i32) {body} (i32.const 0))");
+    let handle = "(func (export \"handle\") (param i32) (result i32) (i32.const 0))";
+    format!("(module {handle} {})", function.repeat(3))
 }
 
 /// The refusal of the handler under these keys of `[runner]`.

@@ -81,7 +81,7 @@ fn a_start_can_be_stopped_while_a_module_is_being_checked() {
     daemon.wait_for_line("the start", |line| line.message().starts_with("starting"));
     duebox_harness::eventually("the case runs", || cpu_ticks(daemon.pid()) > 60);
     let asked_at = Instant::now();
-    daemon.terminate();
+    assert!(daemon.terminate().success());
     assert!(asked_at.elapsed() < Duration::from_secs(6), "it took {:?}", asked_at.elapsed());
 }
 
