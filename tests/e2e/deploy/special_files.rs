@@ -66,10 +66,10 @@ fn a_stop_does_not_wait_for_a_module_that_is_being_checked() {
     // Its smoke case ends after 10 s.
     fixture.write("module.wat", hostile("endless_loop"));
     // The case runs when a thread of the daemon uses the processor; nothing else does.
-    duebox_harness::eventually("the case runs", || cpu_ticks(daemon.pid()) > 60);
+    duebox_harness::eventually("the case runs", || cpu_ticks(daemon.pid()) > 40);
     let asked_at = Instant::now();
     assert!(daemon.terminate().success());
-    assert!(asked_at.elapsed() < Duration::from_secs(6), "it took {:?}", asked_at.elapsed());
+    assert!(asked_at.elapsed() < Duration::from_secs(4), "it took {:?}", asked_at.elapsed());
 }
 
 #[test]
@@ -79,10 +79,10 @@ fn a_start_can_be_stopped_while_a_module_is_being_checked() {
     fixture.manifest("", &[endless_cases()]);
     let mut daemon = duebox_harness::Daemon::start(&fixture.path("duebox.toml"));
     daemon.wait_for_line("the start", |line| line.message().starts_with("starting"));
-    duebox_harness::eventually("the case runs", || cpu_ticks(daemon.pid()) > 60);
+    duebox_harness::eventually("the case runs", || cpu_ticks(daemon.pid()) > 40);
     let asked_at = Instant::now();
     assert!(daemon.terminate().success());
-    assert!(asked_at.elapsed() < Duration::from_secs(6), "it took {:?}", asked_at.elapsed());
+    assert!(asked_at.elapsed() < Duration::from_secs(4), "it took {:?}", asked_at.elapsed());
 }
 
 /// The CPU time of a process in ticks of 10 ms.
