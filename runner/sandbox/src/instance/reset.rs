@@ -27,6 +27,9 @@ const MEMORY: &str = "__wizer_memory_0";
 /// instance keeps its private memory.
 const PRIVATE_MAX: usize = 1 << 20;
 
+/// The smallest page of any machine, in bytes.
+const PAGE: usize = 4 << 10;
+
 /// The state in which all instances of one snapshot start.
 pub(crate) struct SnapshotImage {
     pages: PageMap,
@@ -113,8 +116,11 @@ impl InitialState {
         for range in private.zero {
             // Most pages of zeros were zero from the start. Writing to one would make it private.
             let used = range.start..range.end.min(self.memory.len());
-            if self.memory.get(used).is_some_and(|initial| initial.iter().any(|byte| *byte != 0)) {
-                self.restore(memory, range);
+            let Some(initial) = self.memory.get(used.clone()) else { continue };
+            for (at, page) in used.step_by(PAGE).zip(initial.chunks(PAGE)) {
+                if page.iter().any(|byte| *byte != 0) {
+                    memory[at..at + page.len()].copy_from_slice(page);
+                }
             }
         }
         for range in private.own {
@@ -135,8 +141,6 @@ impl InitialState {
 mod tests {
     use super::*;
     use crate::instance::page_map::tests::untouched;
-
-    const PAGE: usize = 4096;
 
     #[test]
     fn a_page_that_was_merged_with_the_page_of_zeros_is_restored() {
