@@ -46,6 +46,7 @@ use self::rollback::RollbackArgs;
 pub use self::run::StartedLog;
 use self::settle::SettleArgs;
 pub use self::support::failure::Failure;
+use crate::deploy::module_file::COMPILE_MODULE;
 use crate::manifest::{Environment, Flags, Manifest};
 use crate::service::value;
 
@@ -120,6 +121,9 @@ enum Command {
     /// running jobs may finish within `runner.drain_timeout`; the others are released.
     #[command(after_help = RUN_EXAMPLES)]
     Run,
+    /// Compile one module for another process of this program
+    #[command(name = COMPILE_MODULE, hide = true)]
+    CompileModule,
     #[command(flatten)]
     Client(Box<ClientCommand>),
 }
@@ -228,6 +232,8 @@ struct CancelArgs {
 pub enum Request {
     /// `duebox run`: the daemon, with the manifest that these options name.
     Daemon(Common),
+    /// Compile one module for another process of this program.
+    Compiler,
     /// A command that runs once and exits.
     Client(Client),
 }
@@ -250,6 +256,7 @@ pub fn parse() -> Result<Request, Failure> {
     };
     Ok(match command {
         Command::Run => Request::Daemon(common),
+        Command::CompileModule => Request::Compiler,
         Command::Client(command) => Request::Client(Client { common, command }),
     })
 }

@@ -45,6 +45,7 @@ use duebox_job::TopicName;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Interval;
+use tracing::info;
 
 use self::published::Published;
 use self::served::Topics;
@@ -73,21 +74,29 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Compiles the modules, connects to Redis and binds the addresses. No job runs yet.
+    /// Compiles the modules, connects to Redis and binds the addresses. No job runs yet. `None` if a signal
+    /// stopped it before it was done.
     ///
     /// # Errors
     /// What prevents the start, for people.
-    pub fn build(config: Config) -> anyhow::Result<Self> {
+    pub fn build(config: Config) -> anyhow::Result<Option<Self>> {
         file_limit::raise();
         let threads = AllThreads::start(&config.manifest.runner)?;
         let built = threads.control.block_on(async {
-            let signals = Signals::listen()?;
-            let (supervisor, startup) = build::build(config, &threads).await?;
-            Ok((signals, supervisor, startup))
+            let mut signals = Signals::listen()?;
+            tokio::select! {
+                built = build::build(config, &threads) => built.map(|built| Some((built, signals))),
+                () = signals.stop() => Ok(None),
+            }
         });
         match built {
-            Ok((signals, supervisor, startup)) => {
-                Ok(Self { threads, signals, supervisor, startup })
+            Ok(Some(((supervisor, startup), signals))) => {
+                Ok(Some(Self { threads, signals, supervisor, startup }))
+            }
+            Ok(None) => {
+                info!("stopped before it served");
+                threads.shutdown();
+                Ok(None)
             }
             Err(error) => {
                 threads.shutdown();

@@ -2,7 +2,7 @@
 //!
 //! Imports between these modules point one way:
 //! `cli → daemon → http → report → service → worker → executor → deploy → background → observe →
-//! manifest → auth · schedule · redis_host`.
+//! manifest → auth · schedule · redis_host → regular_file`.
 //!
 //! The path of a job: `background::poller` wakes the `worker` of its topic. The worker leases the
 //! job, runs it on the `executor`, and settles it by `worker::verdict`. `background::scheduler`
@@ -19,6 +19,7 @@ mod http;
 pub mod manifest;
 pub mod observe;
 pub mod redis_host;
+mod regular_file;
 pub mod report;
 pub mod schedule;
 pub mod service;

@@ -31,8 +31,6 @@ mod topic_settings;
 mod topics;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use duebox_job::TopicName;
@@ -50,7 +48,9 @@ pub use self::problem::{LocatedProblem, ManifestError, Warnings};
 use self::reader::{Findings, ManifestReader};
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::rollout::{Canary, PARTS, Rollback, percent};
-pub use self::runner::{CacheFolder, LogFilterError, LogFormat, Runner, check_log_filter};
+pub use self::runner::{
+    CacheFolder, CompileLimits, LogFilterError, LogFormat, Runner, check_log_filter,
+};
 use self::schedules::read_schedules;
 pub use self::secret::SecretSource;
 use self::section::Section;
@@ -58,6 +58,7 @@ pub use self::server::{Server, TokenFile};
 pub use self::smoke::{Expected, SmokeCase};
 pub use self::topic::{KeyOrder, Topic};
 use self::topics::Topics;
+use crate::regular_file;
 use crate::schedule::Schedule;
 
 /// The largest manifest that is read, in bytes.
@@ -176,10 +177,8 @@ fn read_bounded(path: &Path) -> Result<String, ManifestError> {
         };
         ManifestError::of_file(path, format!("cannot read the manifest: {error}"), hint)
     };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| unreadable(&error))?;
-    let mut bounded = file.take(MANIFEST_BYTES_MAX + 1);
-    bounded.read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    let bytes = regular_file::read(path, MANIFEST_BYTES_MAX + 1);
+    let bytes = bytes.map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > MANIFEST_BYTES_MAX {
         return Err(ManifestError::of_file(
             path,

@@ -100,7 +100,8 @@ fn manifest(folder: &Path, runner: &str, variables: &[(&str, &Path)]) -> Manifes
 
 fn load_by(manifest: &Manifest) -> Result<(), SandboxError> {
     let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100_000 };
-    let sandbox = module_file::sandbox(&config, &manifest.runner)?;
+    let sandbox =
+        module_file::sandbox(&config, &manifest.runner, env!("CARGO_BIN_EXE_duebox").into())?;
     let topic = &manifest.topics[&TopicName::new("t").unwrap()];
     module_file::load(&sandbox, &"t", topic).unwrap();
     Ok(())
@@ -143,4 +144,91 @@ fn a_configured_cache_must_be_private_and_the_default_is_optional() {
     assert!(text.contains("shared") && text.contains("can be written by others"), "{text}");
     load_by(&manifest(folder.path(), "", &[("XDG_CACHE_HOME", &shared)])).unwrap();
     assert_eq!(count(&default), 0);
+}
+
+/// A handler with functions that merge thousands of locals at thousands of blocks. Compiling it takes seconds
+/// and hundreds of MiB.
+fn bomb() -> String {
+    let block = |at: usize| {
+        let (to, from) = (at % 4_900 + 1, at * 7 % 4_900 + 1);
+        format!("(block (br_if 0 (local.get 0)) (local.set {to} (local.get {from})))")
+    };
+    let (locals, blocks) = ("i32 ".repeat(4_900), (0..4_990).map(block).collect::<String>());
+    let body = format!("(local {locals}) (loop (br_if 0 (local.get 0)) {blocks} (br 0))");
+    let function = format!("(func (param i32) (result i32) {body} (i32.const 0))");
+    let handle = "(func (export \"handle\") (param i32) (result i32) (i32.const 0))";
+    format!("(module {handle} {})", function.repeat(3))
+}
+
+/// The refusal of the handler under these keys of `[runner]`.
+fn refusal_by(manifest: &Manifest) -> String {
+    let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100_000 };
+    let program = env!("CARGO_BIN_EXE_duebox").into();
+    let sandbox = module_file::sandbox(&config, &manifest.runner, program).unwrap();
+    let topic = &manifest.topics[&TopicName::new("t").unwrap()];
+    module_file::load(&sandbox, &"t", topic).unwrap_err().to_string()
+}
+
+#[test]
+fn a_module_that_is_too_expensive_to_compile_is_refused_with_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("acks.wat"), bomb()).unwrap();
+    for (limits, reason) in [
+        ("compile_memory = \"64MiB\"", "needs more than 64 MiB to compile"),
+        ("compile_memory = \"8GiB\"\ncompile_time = \"1s\"", "needs more than 1 s to compile"),
+    ] {
+        let keys = format!("cache = \"\"\n{limits}");
+        let refused = refusal_by(&manifest(folder.path(), &keys, &[]));
+        for part in ["topic t", "acks.wat", reason, "runner.compile_"] {
+            assert!(refused.contains(part), "{part} is missing: {refused}");
+        }
+    }
+}
+
+#[test]
+fn a_cached_module_needs_no_compiler_process() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("acks.wat"), ACKS).unwrap();
+    let manifest = manifest(folder.path(), "cache = \"here\"", &[]);
+    let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100_000 };
+    let load = |program: &str| {
+        let sandbox = module_file::sandbox(&config, &manifest.runner, program.into()).unwrap();
+        let topic = &manifest.topics[&TopicName::new("t").unwrap()];
+        module_file::load(&sandbox, &"t", topic).map_err(|error| error.to_string())
+    };
+    let refused = load("/no/such/program").unwrap_err();
+    assert!(refused.contains("the compiler /no/such/program does not start"), "{refused}");
+    load(env!("CARGO_BIN_EXE_duebox")).unwrap();
+    load("/no/such/program").unwrap();
+}
+
+/// `_initialize` stores the verdict, and the first byte of an environment variable.
+const INITIALIZES: &str = r#"(module
+  (import "wasi_snapshot_preview1" "environ_get" (func $environ (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "_initialize")
+    (drop (call $environ (i32.const 64) (i32.const 128)))
+    (i32.store8 (i32.const 0) (i32.load8_u (i32.const 130))))
+  (func (export "handle") (param i32) (result i32)
+    (i32.sub (i32.load8_u (i32.const 0)) (i32.const 48))))"#;
+
+#[test]
+fn a_snapshot_is_taken_in_the_compiler_process() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("acks.wat"), INITIALIZES).unwrap();
+    let manifest = |value: &str, verdict: &str| {
+        let topic = format!(
+            "[runner]\ncache = \"\"\n[topics.t]\nhandler = \"acks.wat\"\nsnapshot = true\n\
+             sandbox = {{ env = {{ V = \"{value}\" }} }}\nsmoke = [{{ payload = \"\", expect = \"{verdict}\" }}]\n"
+        );
+        let environment = Environment::new(Flags::default(), []);
+        Manifest::parse(&folder.path().join("duebox.toml"), topic, &environment).unwrap()
+    };
+    load_by(&manifest("0", "ack")).unwrap();
+    load_by(&manifest("2", "drop")).unwrap();
+    let traps = "(module (func (export \"_initialize\") unreachable) \
+                   (func (export \"handle\") (param i32) (result i32) (i32.const 0)))";
+    std::fs::write(folder.path().join("acks.wat"), traps).unwrap();
+    let refused = refusal_by(&manifest("0", "ack"));
+    assert!(refused.contains("its _initialize failed") && refused.contains("trap"), "{refused}");
 }

@@ -6,3 +6,4 @@ mod manifest_reload;
 mod module_reload;
 mod rollback;
 mod smoke;
+mod special_files;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use duebox_job::TopicName;
@@ -193,7 +193,7 @@ impl Loaded {
                 tokio::select! {
                     biased;
                     reason = interrupt.raised() => End::Interrupted(reason),
-                    () = tokio::time::sleep_until(deadline.into()) => End::TimedOut,
+                    () = reached(deadline) => End::TimedOut,
                 }
             });
             tokio::select! {
@@ -208,6 +208,17 @@ impl Loaded {
             Err(error) => End::Error(error),
         }
     }
+}
+
+/// Waits for a deadline. The timers of a busy thread fire late, so the clock is read whenever the guest has
+/// yielded.
+async fn reached(deadline: Instant) {
+    let mut timer = pin!(tokio::time::sleep_until(deadline.into()));
+    std::future::poll_fn(|context| match Instant::now() >= deadline {
+        true => Poll::Ready(()),
+        false => timer.as_mut().poll(context),
+    })
+    .await;
 }
 
 impl Drop for Loaded {

@@ -15,6 +15,7 @@ pub(crate) mod job;
 pub(crate) mod kv;
 pub(crate) mod log;
 pub(crate) mod output;
+mod pieces;
 pub(crate) mod push;
 pub(crate) mod services;
 pub(crate) mod spans;

@@ -110,6 +110,8 @@ pub use instance::cpu_time::thread_cpu_time;
 pub use instance::interrupt::{Interrupt, InterruptReason};
 pub use invocation::{AttemptSpan, Invocation};
 pub use limits::{Instances, Limits};
-pub use module::{Capability, LoadError, MissingCapabilities, SnapshotError};
+pub use module::{
+    Capability, CompilerProcess, LoadError, MissingCapabilities, SnapshotError, run_compiler,
+};
 pub use outcome::report::RunReport;
 pub use sandbox::Sandbox;

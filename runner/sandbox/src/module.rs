@@ -3,12 +3,20 @@
 pub(crate) mod cache;
 mod capabilities;
 mod check;
+mod code;
+mod codegen;
 pub(crate) mod compile;
+mod compile_request;
+mod compiler_main;
+pub(crate) mod compiler_process;
 pub(crate) mod engine_context;
 mod error;
 pub(crate) mod exports;
+mod program;
 mod segments;
 mod snapshot;
 
 pub use capabilities::{Capability, MissingCapabilities};
+pub use compiler_main::run_compiler;
+pub use compiler_process::CompilerProcess;
 pub use error::{LoadError, SnapshotError};

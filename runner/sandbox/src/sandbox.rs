@@ -13,11 +13,11 @@ use crate::imports::wasi;
 use crate::instance::template::Template;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryAccount;
-use crate::module::LoadError;
 use crate::module::cache::ModuleCache;
 use crate::module::compile::{Compiled, Compiler, Source};
+use crate::module::compiler_process::CompilerProcesses;
 use crate::module::engine_context::{EngineContext, EngineContexts};
-use crate::module::exports;
+use crate::module::{CompilerProcess, LoadError, exports};
 
 /// Bytes of a page of linear memory.
 const PAGE: usize = 64 << 10;
@@ -58,6 +58,12 @@ impl Sandbox {
     pub fn use_cache_dir(&mut self, path: &Path) -> Result<(), SandboxError> {
         self.compiler.use_cache(ModuleCache::open(path)?);
         Ok(())
+    }
+
+    /// Compiles modules in another process with limits on memory and time. Initially they are compiled in
+    /// this process, without limits: a hostile module can then use all of its memory.
+    pub fn use_compiler_process(&mut self, process: CompilerProcess) {
+        self.compiler.use_process(CompilerProcesses::new(process));
     }
 
     /// Limits the linear memory of all guests together, in bytes. Initially there is no limit. The guests of

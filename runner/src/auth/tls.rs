@@ -9,8 +9,13 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::regular_file;
+
 /// The ALPN protocols, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The largest file of certificates or of a key that is read, in bytes.
+const PEM_BYTES_MAX: u64 = 1 << 20;
 
 /// A valid certificate with its key. Two pairs are equal if the contents of their files are equal.
 #[derive(Clone)]
@@ -30,7 +35,8 @@ impl TlsPair {
     /// Which file is invalid, and why.
     pub fn load(cert: &Path, key: &Path) -> Result<Self, String> {
         let read = |path: &Path| {
-            std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+            regular_file::read(path, PEM_BYTES_MAX)
+                .map_err(|error| format!("{}: {error}", path.display()))
         };
         let contents = [read(cert)?, read(key)?];
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&contents[0]).collect();

@@ -17,6 +17,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use crate::regular_file;
+
 /// The largest token file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 /// The prefix of every token, by which scanners recognize a leaked one.
@@ -90,7 +92,7 @@ impl Tokens {
     /// What is wrong with the file.
     pub fn load(path: &Path) -> Result<Self, String> {
         let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+        let file = regular_file::open(path).map_err(|error| error.to_string())?;
         file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
         if text.len() as u64 > FILE_MAX {
             return Err("it is larger than 1 MiB".to_owned());

@@ -171,7 +171,8 @@ fn sandbox_for(manifest: &Manifest) -> Result<Sandbox, Failure> {
         config.memory_max = config.memory_max.max(topic.limits.memory);
         config.tables_max = config.tables_max.max(topic.limits.tables);
     }
-    module_file::sandbox(&config, &manifest.runner).map_err(Failure::from)
+    let program = module_file::program();
+    module_file::sandbox(&config, &manifest.runner, program).map_err(Failure::from)
 }
 
 /// Adds a valid canary to its topic's entry, if the handler is valid too.

@@ -38,7 +38,8 @@ pub(super) async fn build(
     let addresses = Addresses::bind(&config.manifest.server)?;
     let topics = entries(&config.manifest).count();
     info!(manifest = %config.manifest.path.display(), topics, "starting: compiling the handlers");
-    let sandbox = Arc::new(module_file::sandbox(&config.sandbox(), &config.manifest.runner)?);
+    let (size, program) = (config.sandbox(), module_file::program());
+    let sandbox = Arc::new(module_file::sandbox(&size, &config.manifest.runner, program)?);
     let Config { manifest, environment } = config;
     // Before the modules are read, so that a later change is found.
     let reloader = Reloader::new(&manifest, environment);

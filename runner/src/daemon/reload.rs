@@ -75,6 +75,9 @@ fn needs_restart(before: &Manifest, after: &Manifest) -> Vec<String> {
     if before.runner.cache != after.runner.cache {
         keys.push("runner.cache".to_owned());
     }
+    if before.runner.compile != after.runner.compile {
+        keys.push("runner.compile_memory, runner.compile_time".to_owned());
+    }
     if before.server.listen != after.server.listen {
         keys.push("server.listen".to_owned());
     }

@@ -47,11 +47,23 @@ impl Supervisor {
 
     /// Finds the changed files; `None` if the daemon is to stop.
     async fn changes(&mut self, signals: &mut Signals) -> Option<Changes> {
-        let look = self.reloader.look(&self.services.sandbox, &self.manifest, &self.deployments);
-        let mut look = Box::pin(look);
+        let look = self.reloader.look(&self.manifest);
+        let look = self.supervise_to_end(look, signals).await?;
+        let (reloader, sandbox) = (&self.reloader, &self.services.sandbox);
+        let load = reloader.load(look, sandbox, &self.manifest, &self.deployments);
+        self.supervise_to_end(load, signals).await
+    }
+
+    /// Handles events until `work` is ready; `None` if the daemon is to stop.
+    async fn supervise_to_end<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        signals: &mut Signals,
+    ) -> Option<T> {
+        let mut work = Box::pin(work);
         loop {
-            match self.supervise_until(&mut look, signals).await {
-                Ok(changes) => return Some(changes),
+            match self.supervise_until(&mut work, signals).await {
+                Ok(value) => return Some(value),
                 Err(Signal::Stop) => return None,
                 // A look is already running; a later change is found by the next one.
                 Err(Signal::Reload) => systemd::reloading(),

@@ -36,9 +36,11 @@ impl AllThreads {
         })
     }
 
-    /// Stops the threads, without waiting for the network and HTTP threads.
+    /// Stops the threads. It waits for no call that blocks: reading a file, compiling a module and resolving
+    /// a name may take long, and nothing needs their results any more.
     pub(super) fn shutdown(self) {
         self.guests.shutdown();
+        self.control.shutdown_background();
         self.network.shutdown_background();
         self.http.shutdown_background();
     }

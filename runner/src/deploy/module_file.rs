@@ -3,16 +3,18 @@
 
 use std::error::Error;
 use std::fmt::{self, Display};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use duebox_sandbox::{Digest, Handler, LoadError, Sandbox, SandboxConfig, SandboxError};
+use duebox_sandbox::{
+    CompilerProcess, Digest, Handler, LoadError, Sandbox, SandboxConfig, SandboxError,
+};
 use tracing::warn;
 
 use super::smoke::{self, SmokeError};
-use crate::manifest::{Runner, Topic};
+use crate::manifest::{CompileLimits, Runner, Topic};
+use crate::regular_file;
 
 /// Why a topic has no module.
 #[derive(Debug)]
@@ -120,13 +122,29 @@ impl fmt::Display for ModuleError {
 
 impl Error for ModuleError {}
 
-/// A sandbox of this size, with the memory and the cache that the manifest gives it.
+/// The hidden command that compiles a module.
+pub const COMPILE_MODULE: &str = "compile-module";
+
+/// The program of this process, which also compiles modules. On Linux the name stays valid when the file is
+/// replaced.
+pub fn program() -> PathBuf {
+    let link = PathBuf::from("/proc/self/exe");
+    if link.exists() { link } else { std::env::current_exe().unwrap_or(link) }
+}
+
+/// A sandbox of this size, with the memory and the cache that the manifest gives it. `program` is the
+/// `duebox` binary that compiles its modules.
 ///
 /// # Errors
 /// [`SandboxError`] if the sandbox does not start, or the cache that the manifest names is unusable.
-pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, SandboxError> {
+pub fn sandbox(
+    config: &SandboxConfig,
+    runner: &Runner,
+    program: PathBuf,
+) -> Result<Sandbox, SandboxError> {
     let mut sandbox = Sandbox::new(config)?;
     sandbox.limit_memory(runner.memory);
+    sandbox.use_compiler_process(compiler_process(runner.compile, program));
     if let Some(cache) = &runner.cache {
         match sandbox.use_cache_dir(&cache.path) {
             Err(error) if cache.is_named => return Err(error),
@@ -137,6 +155,13 @@ pub fn sandbox(config: &SandboxConfig, runner: &Runner) -> Result<Sandbox, Sandb
         }
     }
     Ok(sandbox)
+}
+
+/// The process that compiles modules within these limits.
+pub fn compiler_process(limits: CompileLimits, program: PathBuf) -> CompilerProcess {
+    let args = vec![COMPILE_MODULE.to_owned()];
+    let CompileLimits { memory, time } = limits;
+    CompilerProcess { program, args, memory_max: memory as u64, time_max: time }
 }
 
 /// Tells versions of a file apart without reading it.
@@ -197,7 +222,5 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
 /// # Errors
 /// The error of the system.
 pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    regular_file::read(path, bytes_max as u64 + 1)
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use duebox_sandbox::Sandbox;
+use tracing::warn;
 
 use super::deployments::Deployments;
 use super::module_file::{Fingerprint, fingerprint};
@@ -13,6 +14,7 @@ use super::modules::{self, Files, Loaded, ModuleRequest, ModuleSlot, Recipe};
 use crate::manifest::{Environment, Manifest, ManifestError};
 
 /// Looks for changed files.
+#[derive(Clone)]
 pub(crate) struct Reloader {
     environment: Environment,
     /// The files as they were when they were last applied.
@@ -21,7 +23,13 @@ pub(crate) struct Reloader {
     awaited: Vec<PathBuf>,
 }
 
-/// What a look at the files found.
+/// What is known of the files after a look at them.
+pub(crate) struct Look {
+    manifest: Option<Result<Manifest, ManifestError>>,
+    seen: Files,
+}
+
+/// What has changed, with the modules compiled.
 pub(crate) struct Changes {
     /// The manifest, if it changed.
     pub(crate) manifest: Option<Result<Manifest, ManifestError>>,
@@ -42,15 +50,30 @@ impl Reloader {
         &self.seen
     }
 
-    /// Looks at the files, and compiles what changed.
-    pub(crate) fn look(
+    /// Looks at the files, and reads the manifest if it has changed. It runs on a blocking thread, because a
+    /// file system may not respond.
+    pub(crate) fn look(&self, current: &Arc<Manifest>) -> impl Future<Output = Look> + use<> {
+        let (reloader, current) = (self.clone(), Arc::clone(current));
+        let unchanged = Look { manifest: None, seen: self.seen.clone() };
+        async move {
+            let look = tokio::task::spawn_blocking(move || reloader.look_now(&current));
+            look.await.unwrap_or_else(|error| {
+                warn!(%error, "looking at the files failed; nothing is reloaded");
+                unchanged
+            })
+        }
+    }
+
+    /// Compiles the modules that have changed.
+    pub(crate) fn load(
         &self,
+        look: Look,
         sandbox: &Arc<Sandbox>,
-        manifest: &Manifest,
+        current: &Manifest,
         deployments: &Deployments,
     ) -> impl Future<Output = Changes> + use<> {
-        let (manifest, wanted, seen) = self.find_changes(manifest, deployments);
-        let sandbox = Arc::clone(sandbox);
+        let wanted = self.changed_modules(&look, current, deployments);
+        let (Look { manifest, seen }, sandbox) = (look, Arc::clone(sandbox));
         async move { Changes { manifest, modules: modules::load(&sandbox, wanted).await, seen } }
     }
 
@@ -74,12 +97,7 @@ impl Reloader {
         true
     }
 
-    /// Finds the changes, and the modules to compile for them.
-    fn find_changes(
-        &self,
-        current: &Manifest,
-        deployments: &Deployments,
-    ) -> (Option<Result<Manifest, ManifestError>>, Vec<ModuleRequest>, Files) {
+    fn look_now(&self, current: &Manifest) -> Look {
         let mut seen = modules::fingerprints(current);
         seen.extend(self.awaited.iter().map(|file| (file.clone(), fingerprint(file))));
         let manifest = self.read_manifest(current, &seen);
@@ -91,6 +109,21 @@ impl Reloader {
         for (file, now) in modules::fingerprints(next) {
             seen.entry(file).or_insert(now);
         }
+        Look { manifest, seen }
+    }
+
+    /// The modules whose file or recipe has changed.
+    fn changed_modules(
+        &self,
+        look: &Look,
+        current: &Manifest,
+        deployments: &Deployments,
+    ) -> Vec<ModuleRequest> {
+        let Look { manifest, seen } = look;
+        let next = match manifest {
+            Some(Ok(manifest)) => manifest,
+            _ => current,
+        };
         let before: BTreeMap<ModuleSlot, Recipe> = modules::wanted(current)
             .into_iter()
             .map(|wanted| (wanted.place, wanted.recipe))
@@ -103,10 +136,9 @@ impl Reloader {
                 None => before.get(&wanted.place) != Some(&wanted.recipe),
                 Some(deployment) => !deployment.fits(&wanted.recipe),
             };
-            self.is_new(&wanted.recipe.file, &seen) || (manifest_is_new && serves_otherwise)
+            self.is_new(&wanted.recipe.file, seen) || (manifest_is_new && serves_otherwise)
         };
-        let wanted = modules::wanted(next).into_iter().filter(is_wanted).collect();
-        (manifest, wanted, seen)
+        modules::wanted(next).into_iter().filter(is_wanted).collect()
     }
 
     /// Reads the manifest again if it, or a file that is read with it, has changed.

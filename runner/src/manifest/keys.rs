@@ -46,6 +46,8 @@ pub(super) const RUNNER: Keys = Keys {
         "log_format",
         "memory",
         "cache",
+        "compile_memory",
+        "compile_time",
         "otlp",
         "events",
     ],

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::redis_host::managed::Fsync;
+use crate::regular_file;
 
 use super::environment::Setting;
 use super::keys::{MANAGED, PASSWORD};
@@ -237,7 +238,7 @@ fn record(
 /// Reads a password file without its final line ending.
 fn password_of_file(path: &Path) -> Result<Secret, String> {
     let unreadable = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let file = regular_file::open(path).map_err(unreadable)?;
     let mut text = String::new();
     file.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     let password = text.trim_end_matches(['\r', '\n']);

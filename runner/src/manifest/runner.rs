@@ -26,6 +26,8 @@ pub struct Runner {
     pub memory: usize,
     /// The directory of compiled modules; `None` disables the cache.
     pub cache: Option<CacheFolder>,
+    /// What compiling one module may cost.
+    pub compile: CompileLimits,
     /// How long a lease holds without a heartbeat; 1 s to 10 minutes.
     pub lease: Duration,
     /// How long a stop waits for running jobs; 0 to 1 hour.
@@ -38,6 +40,21 @@ pub struct Runner {
     pub otlp: Option<Url>,
     /// Job events that Redis keeps; 0 (none) to 10,000,000.
     pub events: u32,
+}
+
+/// What compiling one module may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompileLimits {
+    /// Memory of the process that compiles, in bytes; 64 MiB to 1 TiB.
+    pub memory: usize,
+    /// Its CPU time; 1 s to 1 hour.
+    pub time: Duration,
+}
+
+impl Default for CompileLimits {
+    fn default() -> Self {
+        Self { memory: 1 << 30, time: Duration::from_secs(60) }
+    }
 }
 
 /// A directory for compiled modules.
@@ -74,6 +91,7 @@ impl Runner {
             max_jobs: section.integer("max_jobs", 1..=10_000).unwrap_or(256),
             memory: section.size("memory", MIB..=16 * TIB).unwrap_or(1 << 30),
             cache: read_cache(section),
+            compile: read_compile(section),
             lease: section.duration("lease", second..=600 * second).unwrap_or(15 * second),
             drain_timeout: section
                 .duration("drain_timeout", Duration::ZERO..=3600 * second)
@@ -104,6 +122,15 @@ fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
         return None;
     }
     Some(CacheFolder { path: reader.folder().join(text), is_named: true })
+}
+
+/// Reads `compile_memory` and `compile_time`.
+fn read_compile(section: &Section<'_>) -> CompileLimits {
+    let (base, second) = (CompileLimits::default(), Duration::from_secs(1));
+    CompileLimits {
+        memory: section.size("compile_memory", 64 * MIB..=TIB).unwrap_or(base.memory),
+        time: section.duration("compile_time", second..=3600 * second).unwrap_or(base.time),
+    }
 }
 
 /// Reads `otlp`: the URL of a collector, or the empty string for none.

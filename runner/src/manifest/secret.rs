@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use super::environment::Environment;
 use super::keys::SECRET;
 use super::reader::ManifestReader;
 use super::section::{Section, Value};
+use crate::regular_file;
 
 /// The largest secret, in bytes.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
@@ -74,14 +74,8 @@ impl fmt::Display for SecretSource {
 fn read_file(path: &Path) -> Result<String, String> {
     let named = path.display();
     let unreadable = |error: std::io::Error| format!("{named}: {error}");
-    // Opening a pipe would block, and its content could be read only once.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(format!("{named} is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
     // Up to two bytes of a line ending are removed; a third one shows that the file is too long.
-    file.take(SECRET_BYTES_MAX + 3).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = regular_file::read(path, SECRET_BYTES_MAX + 3).map_err(unreadable)?;
     let mut text = String::from_utf8(bytes).map_err(|_| format!("{named} is not UTF-8 text"))?;
     if text.ends_with('\n') {
         text.pop();

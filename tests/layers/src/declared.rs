@@ -42,6 +42,7 @@ pub const CRATES: &[Crate] = &[
             &["observe"],
             &["manifest"],
             &["auth", "schedule", "redis_host"],
+            &["regular_file"],
         ],
         exceptions: &[],
     },

@@ -15,21 +15,22 @@ pub(crate) const UNAVAILABLE: i32 = -6;
 pub(crate) const CONFLICT: i32 = -7;
 
 /// Copies as much as fits and returns the number of bytes copied.
-pub(crate) fn copy(io: &HostIo, target: &mut [u8], source: &[u8]) -> i32 {
+fn copy(io: &HostIo, target: &mut [u8], source: &[u8]) -> i32 {
     let count = target.len().min(source.len());
     target[..count].copy_from_slice(&source[..count]);
     io.count_in(count);
-    length(count)
+    copied(count)
+}
+
+/// The number of bytes copied, as a guest receives it.
+pub(crate) fn copied(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
 /// Copies as much as fits and returns the full length: `=n` in docs/reference/abi.md.
 pub(crate) fn fill(io: &HostIo, target: &mut [u8], source: &[u8]) -> i32 {
     copy(io, target, source);
-    length(source.len())
-}
-
-fn length(bytes: usize) -> i32 {
-    i32::try_from(bytes).unwrap_or(i32::MAX)
+    copied(source.len())
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! A string of AssemblyScript is UTF-16LE. Its length in bytes is stored in the four bytes before it. A
 //! string outside the guest's memory is a fault of the guest, like any invalid range.
 
+use std::sync::Arc;
+
 use rand::RngExt as _;
 use wasmtime::{Caller, Linker};
 
@@ -41,7 +43,9 @@ pub(crate) trait HasInstanceClock: GuestState {
 /// Links the imports.
 pub(crate) fn link<T: HasLog + HasInstanceClock>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     linker.func_wrap(NAMESPACE, "abort", abort::<T>)?;
-    linker.func_wrap(NAMESPACE, "trace", trace::<T>)?;
+    linker.func_wrap_async(NAMESPACE, "trace", |caller, (message, count, a, b, c, d, e)| {
+        Box::new(trace::<T>(caller, message, count, [a, b, c, d, e]))
+    })?;
     linker.func_wrap(NAMESPACE, "seed", |caller: Caller<'_, T>| {
         caller.data().calls().io.count_call();
         rand::rng().random::<f64>()
@@ -54,11 +58,18 @@ pub(crate) fn link<T: HasLog + HasInstanceClock>(linker: &mut Linker<T>) -> wasm
         ("console.error", Level::Error),
     ];
     for (name, level) in consoles {
-        linker.func_wrap(NAMESPACE, name, move |mut caller: Caller<'_, T>, text: u32| {
-            let view = view(&mut caller, name)?;
-            view.guest.log().write(level, string(&view, text)?.as_bytes());
-            wasmtime::Result::Ok(())
-        })?;
+        linker.func_wrap_async(
+            NAMESPACE,
+            name,
+            move |mut caller: Caller<'_, T>, (text,): (u32,)| {
+                Box::new(async move {
+                    let view = view(&mut caller, name)?;
+                    let (text, log) = (string(&view, text)?, Arc::clone(view.guest.log()));
+                    log.write_in_pieces(level, text.as_bytes()).await;
+                    wasmtime::Result::Ok(())
+                })
+            },
+        )?;
     }
     linker.func_wrap(NAMESPACE, "Date.now", |caller: Caller<'_, T>| {
         caller.data().calls().io.count_call();
@@ -89,24 +100,20 @@ fn abort<T: HasLog>(
     .into())
 }
 
-#[expect(clippy::too_many_arguments, reason = "AssemblyScript defines the signature")]
-fn trace<T: HasLog>(
+async fn trace<T: HasLog>(
     mut caller: Caller<'_, T>,
     message: u32,
     count: u32,
-    a: f64,
-    b: f64,
-    c: f64,
-    d: f64,
-    e: f64,
+    values: [f64; 5],
 ) -> wasmtime::Result<()> {
     let view = view(&mut caller, "trace")?;
     let mut line = string(&view, message)?;
-    for (index, value) in [a, b, c, d, e].iter().take(count as usize).enumerate() {
+    for (index, value) in values.iter().take(count as usize).enumerate() {
         line.push_str(if index == 0 { " " } else { ", " });
         line.push_str(&value.to_string());
     }
-    view.guest.log().write(Level::Trace, line.as_bytes());
+    let log = Arc::clone(view.guest.log());
+    log.write_in_pieces(Level::Trace, line.as_bytes()).await;
     Ok(())
 }
 

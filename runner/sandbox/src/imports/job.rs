@@ -3,13 +3,12 @@
 //! Each import checks its arguments first and writes last, so a call that faults has had no effect.
 
 use bytes::Bytes;
-use rand::Rng as _;
 use wasmtime::{Caller, Linker};
 
-use crate::imports::abi::{INVALID, NAMESPACE, NOT_FOUND, copy, fill};
-use crate::imports::blocks;
+use crate::imports::abi::{INVALID, NAMESPACE, NOT_FOUND, copied, fill};
 use crate::imports::call::{GuestState, View, in_job, job_view, view};
 use crate::imports::clock::{AttemptClock, millis, unix_ms};
+use crate::imports::{blocks, pieces};
 use crate::invocation::Invocation;
 
 /// The imports, and whether each takes a pointer.
@@ -20,6 +19,9 @@ pub(crate) const IMPORTS: [(&str, bool); 5] = [
     ("config_read", true),
     ("random", true),
 ];
+
+/// The longest name of a setting, in bytes. A longer one is not looked up.
+const NAME_MAX: usize = 64 << 10;
 
 /// The state of a guest that runs a job.
 pub(crate) trait HasJob: GuestState {
@@ -62,15 +64,19 @@ impl JobState {
 
 /// Links the imports.
 pub(crate) fn link<T: HasJob>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
-    linker.func_wrap(NAMESPACE, "payload_read", payload_read::<T>)?;
+    linker.func_wrap_async(NAMESPACE, "payload_read", |caller, (dst, off, len)| {
+        Box::new(payload_read::<T>(caller, dst, off, len))
+    })?;
     linker.func_wrap(NAMESPACE, "meta_read", meta_read::<T>)?;
     linker.func_wrap(NAMESPACE, "meta_int", meta_int::<T>)?;
     linker.func_wrap(NAMESPACE, "config_read", config_read::<T>)?;
-    linker.func_wrap(NAMESPACE, "random", random::<T>)?;
+    linker.func_wrap_async(NAMESPACE, "random", |caller, (dst, len)| {
+        Box::new(random::<T>(caller, dst, len))
+    })?;
     Ok(())
 }
 
-fn payload_read<T: HasJob>(
+async fn payload_read<T: HasJob>(
     mut caller: Caller<'_, T>,
     dst: u32,
     off: u32,
@@ -80,7 +86,11 @@ fn payload_read<T: HasJob>(
     let target = view.range(dst, len)?;
     let View { bytes, guest, .. } = view;
     let rest = guest.job().invocation.payload.get(off as usize..).unwrap_or_default();
-    Ok(copy(&guest.calls().io, &mut bytes[target], rest))
+    let target = &mut bytes[target];
+    let count = target.len().min(rest.len());
+    guest.calls().io.count_in(count);
+    pieces::copy(target, rest).await;
+    Ok(copied(count))
 }
 
 fn meta_read<T: HasJob>(
@@ -123,6 +133,9 @@ fn config_read<T: HasJob>(
 ) -> wasmtime::Result<i32> {
     let view = job_view(&mut caller, "config_read")?;
     let (key, target) = (view.range(kp, kl)?, view.range(dst, cap)?);
+    if key.len() > NAME_MAX {
+        return Ok(NOT_FOUND);
+    }
     let View { bytes, guest, .. } = view;
     let Ok(key) = std::str::from_utf8(&bytes[key]) else {
         return Ok(INVALID);
@@ -133,10 +146,10 @@ fn config_read<T: HasJob>(
     })
 }
 
-fn random<T: HasJob>(mut caller: Caller<'_, T>, dst: u32, len: u32) -> wasmtime::Result<()> {
+async fn random<T: HasJob>(mut caller: Caller<'_, T>, dst: u32, len: u32) -> wasmtime::Result<()> {
     let view = view(&mut caller, "random")?;
     let target = view.range(dst, len)?;
     view.guest.calls().io.count_in(target.len());
-    rand::rng().fill_bytes(&mut view.bytes[target]);
+    pieces::fill_random(&mut view.bytes[target]).await;
     Ok(())
 }

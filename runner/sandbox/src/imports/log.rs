@@ -1,7 +1,8 @@
 //! The import `log`, and the log of one job.
 //!
 //! Every line that leaves the sandbox is one line of text without control characters. The lines of a job
-//! stay within its budget of bytes and lines. Lines over the budget are dropped and counted.
+//! stay within its budget of bytes and lines. Lines over the budget are dropped and counted. A line of more
+//! than 64 KiB is split.
 
 mod tail;
 
@@ -17,6 +18,7 @@ use self::tail::LogTail;
 use crate::digest::Digest;
 use crate::imports::abi::NAMESPACE;
 use crate::imports::call::{GuestState, view};
+use crate::imports::pieces;
 
 /// The import, and whether it takes a pointer.
 pub(crate) const IMPORTS: [(&str, bool); 1] = [(LOG, true)];
@@ -86,13 +88,20 @@ pub trait LogSink: Send + Sync {
 
 /// The state of a guest that writes a log.
 pub(crate) trait HasLog: GuestState {
-    fn log(&self) -> &JobLog;
+    fn log(&self) -> &Arc<JobLog>;
 }
 
 /// Lines that a job may write whatever its budget is.
 const LINES_MIN: usize = 64;
 /// Bytes of budget for each further line. A line costs the daemon far more than its text.
 const BYTES_PER_LINE: usize = 16;
+
+/// The longest line, in bytes.
+const LINE_MAX: usize = 64 << 10;
+/// A guest yields after it has written lines that cost as much as this many bytes of text.
+const COST_MAX: usize = 256 << 10;
+/// What a line costs apart from its text.
+const LINE_COST: usize = 512;
 
 /// The log of one job.
 pub(crate) struct JobLog {
@@ -123,29 +132,57 @@ impl JobLog {
         }
     }
 
-    /// Writes a text, with invalid UTF-8 replaced. Each line break begins a new line. If the budget is too
-    /// small for the text, the whole text is dropped.
+    /// Writes a text of the host, or one that the host has cut. Each line break begins a new line. If the
+    /// budget is too small for the text, the whole text is dropped.
     pub(crate) fn write(&self, level: Level, text: &[u8]) {
-        if !take(&self.bytes_left, text.len().max(1)) {
+        if !self.take_bytes(text) {
+            return;
+        }
+        for line in Lines::of(text) {
+            self.line(level, line);
+        }
+    }
+
+    /// Like [`write`](Self::write), for a text of any length: the guest yields between the lines.
+    pub(crate) async fn write_in_pieces(&self, level: Level, text: &[u8]) {
+        if !self.take_bytes(text) {
+            return;
+        }
+        let mut cost = 0;
+        for line in Lines::of(text) {
+            if cost > COST_MAX {
+                pieces::pause().await;
+                cost = 0;
+            }
+            self.line(level, line);
+            cost += line.len() + LINE_COST;
+        }
+    }
+
+    /// Takes the budget of a text. Without one it counts the text as dropped.
+    fn take_bytes(&self, text: &[u8]) -> bool {
+        let has_room = take(&self.bytes_left, text.len().max(1));
+        if !has_room {
+            self.count_dropped();
+        }
+        has_room
+    }
+
+    /// Writes one line, with invalid UTF-8 replaced.
+    fn line(&self, level: Level, line: &[u8]) {
+        if !take(&self.lines_left, 1) {
             return self.count_dropped();
         }
-        let text = String::from_utf8_lossy(text);
+        let text = String::from_utf8_lossy(line);
+        let line = printable(&text);
         let job = JobContext {
             id: &self.id,
             topic: &self.topic,
             attempt: self.attempt,
             digest: self.digest,
         };
-        let mut tail = self.tail.lock();
-        for line in text.strip_suffix('\n').unwrap_or(&text).split('\n') {
-            if take(&self.lines_left, 1) {
-                let line = printable(line);
-                tail.push(level.name(), &line);
-                self.sink.line(&job, level, &line);
-            } else {
-                self.count_dropped();
-            }
-        }
+        self.tail.lock().push(level.name(), &line);
+        self.sink.line(&job, level, &line);
     }
 
     /// Takes the last lines within the budget, each with its level.
@@ -161,6 +198,37 @@ impl JobLog {
     /// How many lines, or calls of `log`, were dropped.
     pub(crate) fn dropped(&self) -> u32 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// The lines of a text; at least one. A line that is too long is split between characters.
+struct Lines<'a>(Option<&'a [u8]>);
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a [u8]) -> Self {
+        Self(Some(text.strip_suffix(b"\n").unwrap_or(text)))
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.0?;
+        let window = &rest[..rest.len().min(LINE_MAX + 1)];
+        let (line, next) = match window.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (&rest[..end], Some(&rest[end + 1..])),
+            None if rest.len() <= LINE_MAX => (rest, None),
+            None => {
+                // At most three bytes of a character follow its first one.
+                let is_inside = |at: &usize| rest[*at] & 0xc0 == 0x80;
+                let back = (LINE_MAX - 3..=LINE_MAX).rev().find(|at| !is_inside(at));
+                let (line, next) = rest.split_at(back.unwrap_or(LINE_MAX));
+                (line, Some(next))
+            }
+        };
+        self.0 = next;
+        Some(line)
     }
 }
 
@@ -188,12 +256,42 @@ fn printable(line: &str) -> Cow<'_, str> {
 
 /// Links the import.
 pub(crate) fn link<T: HasLog>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
-    linker.func_wrap(NAMESPACE, LOG, log::<T>)?;
+    linker.func_wrap_async(NAMESPACE, LOG, |caller, (level, p, l)| {
+        Box::new(log::<T>(caller, level, p, l))
+    })?;
     Ok(())
 }
 
-fn log<T: HasLog>(mut caller: Caller<'_, T>, level: u32, p: u32, l: u32) -> wasmtime::Result<()> {
+async fn log<T: HasLog>(
+    mut caller: Caller<'_, T>,
+    level: u32,
+    p: u32,
+    l: u32,
+) -> wasmtime::Result<()> {
     let view = view(&mut caller, LOG)?;
-    view.guest.log().write(Level::from_abi(level), view.read(p, l)?);
+    let (text, log) = (view.read(p, l)?, Arc::clone(view.guest.log()));
+    log.write_in_pieces(Level::from_abi(level), text).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8]) -> Vec<usize> {
+        Lines::of(text).map(<[u8]>::len).collect()
+    }
+
+    #[test]
+    fn a_text_has_at_least_one_line_and_long_lines_are_split_between_characters() {
+        assert_eq!(lines(b""), [0]);
+        assert_eq!(lines(b"\n"), [0]);
+        assert_eq!(lines(b"a\n\nbc"), [1, 0, 2]);
+        assert_eq!(lines(&[b'x'; LINE_MAX]), [LINE_MAX]);
+        assert_eq!(lines(&[b'x'; LINE_MAX + 1]), [LINE_MAX, 1]);
+        let wide = format!("x{}", "\u{20ac}".repeat(LINE_MAX / 3));
+        assert_eq!(lines(wide.as_bytes()).iter().sum::<usize>(), wide.len());
+        assert!(Lines::of(wide.as_bytes()).all(|line| std::str::from_utf8(line).is_ok()));
+        assert_eq!(lines(&[0x80; LINE_MAX + 9]), [LINE_MAX, 9], "not UTF-8 at all");
+    }
 }

@@ -15,9 +15,14 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::imports::log::{JobLog, Level};
+use crate::imports::pieces;
 
 /// The longest line, in bytes. A longer one is split.
 const LINE_MAX: usize = 8 << 10;
+/// A guest yields after it has written output of this cost.
+const COST_MAX: usize = 256 << 10;
+/// What a line costs apart from its text.
+const LINE_COST: usize = 512;
 /// Bytes that the guest can write in one call.
 const WRITE_MAX: usize = 64 << 10;
 
@@ -38,11 +43,13 @@ struct OutputState {
     unfinished: [Vec<u8>; 2],
     /// Bytes that the guest wrote in this job.
     written: usize,
+    /// What the output since the last pause has cost: its bytes, and a surcharge for each line.
+    cost: usize,
 }
 
 impl Output {
     pub(crate) fn new(log: Arc<JobLog>) -> Self {
-        let state = OutputState { log, unfinished: Default::default(), written: 0 };
+        let state = OutputState { log, unfinished: Default::default(), written: 0, cost: 0 };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -62,7 +69,7 @@ impl Output {
     /// Writes the unfinished lines of a job that has ended. Returns how many bytes the job wrote in total.
     pub(crate) fn finish(&self) -> usize {
         let mut state = self.0.lock();
-        let OutputState { log, unfinished, written } = &mut *state;
+        let OutputState { log, unfinished, written, .. } = &mut *state;
         for (line, level) in unfinished.iter_mut().zip([Level::Info, Level::Warn]) {
             if !line.is_empty() {
                 log.write(level, line);
@@ -76,9 +83,10 @@ impl Output {
 impl LineStream {
     fn append(&self, mut bytes: &[u8]) {
         let mut state = self.output.0.lock();
-        let OutputState { log, unfinished: [stdout, stderr], written } = &mut *state;
+        let OutputState { log, unfinished: [stdout, stderr], written, cost } = &mut *state;
         let line = if self.level == Level::Info { stdout } else { stderr };
         *written = written.saturating_add(bytes.len());
+        *cost = cost.saturating_add(bytes.len());
         while !bytes.is_empty() {
             let fits = &bytes[..bytes.len().min(LINE_MAX - line.len())];
             let end = fits.iter().position(|byte| *byte == b'\n');
@@ -88,8 +96,19 @@ impl LineStream {
             if end.is_some() || line.len() == LINE_MAX {
                 log.write(self.level, line);
                 line.clear();
+                *cost = cost.saturating_add(LINE_COST);
             }
         }
+    }
+
+    /// Whether the guest must yield before it writes more.
+    fn must_pause(&self) -> bool {
+        let mut state = self.output.0.lock();
+        let must = state.cost > COST_MAX;
+        if must {
+            state.cost = 0;
+        }
+        must
     }
 }
 
@@ -111,7 +130,12 @@ impl StdoutStream for LineStream {
 
 #[async_trait]
 impl Pollable for LineStream {
-    async fn ready(&mut self) {}
+    /// WASI waits here before each 4 KiB of a write.
+    async fn ready(&mut self) {
+        if self.must_pause() {
+            pieces::pause().await;
+        }
+    }
 }
 
 impl OutputStream for LineStream {

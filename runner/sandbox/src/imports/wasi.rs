@@ -5,6 +5,7 @@
 //! async, so a guest that sleeps or reads occupies no thread.
 
 mod path_open;
+mod random_get;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,8 +32,7 @@ pub(crate) const PROC_EXIT: &str = "proc_exit";
 /// Bytes that a guest may pass to the host in one call.
 pub(crate) const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// How many resources a guest with directories may hold: the directories, open files, and what it waits
-/// for. A guest that exceeds it traps. Each open file is a file descriptor of the daemon.
+/// How many resources a guest may hold: directories, open files, and what it waits for. A guest that exceeds it traps. Each open file is a file descriptor of the daemon.
 const RESOURCES_MAX: usize = 64;
 /// The streams of every guest: standard input, output and error.
 const STREAMS: usize = 3;
@@ -148,9 +148,7 @@ impl Wasi {
             }
         }
         let mut context = builder.build_p1();
-        if !grants.dirs.is_empty() {
-            context.ctx().table.set_max_capacity(RESOURCES_MAX);
-        }
+        context.ctx().table.set_max_capacity(RESOURCES_MAX);
         Self { context, output, dirs }
     }
 
@@ -199,6 +197,7 @@ pub(crate) fn link<T: HasWasi>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
         Err::<(), _>(wasmtime::Error::new(I32Exit(code)))
     })?;
     path_open::link(linker)?;
+    random_get::link(linker)?;
     linker.allow_shadowing(false);
     Ok(())
 }

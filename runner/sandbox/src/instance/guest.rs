@@ -144,7 +144,7 @@ impl HasJob for Guest {
 }
 
 impl HasLog for Guest {
-    fn log(&self) -> &JobLog {
+    fn log(&self) -> &Arc<JobLog> {
         &self.log
     }
 }

@@ -1,5 +1,7 @@
-//! Which pages of a memory are private to this process, as the kernel reports them (PAGEMAP_SCAN, since
-//! Linux 6.7). A page that is not private has not been written since it was mapped.
+//! Which pages of a memory differ from the file that it maps, as the kernel reports them (PAGEMAP_SCAN, since
+//! Linux 6.7). A page of the file has not been written since it was mapped. The shared page of zeros is where
+//! a page without a file was only read, or where the kernel has merged a page that was written with zeros
+//! (KSM with `use_zero_pages`).
 
 use std::fs::File;
 use std::ops::Range;
@@ -43,6 +45,15 @@ struct Region {
 
 const PAGEMAP_SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 
+/// The pages that are not those of the file, as ascending ranges of the memory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PrivatePages {
+    /// Pages with their own content.
+    pub(crate) own: Vec<Range<usize>>,
+    /// Pages that are the shared page of zeros.
+    pub(crate) zero: Vec<Range<usize>>,
+}
+
 /// The kernel's view of this process's memory.
 pub(crate) struct PageMap(File);
 
@@ -53,12 +64,12 @@ impl PageMap {
         map.scan(0, 0, &mut [Region::default(); REGIONS_PER_CALL]).is_some().then_some(map)
     }
 
-    /// The private pages of `memory`, as ascending ranges of it. `memory` must begin and end at a page
-    /// boundary. `None` if they have more than `most` bytes together, or if the kernel reports an error.
-    pub(crate) fn private(&self, memory: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
+    /// The private pages of `memory`, which must begin and end at a page boundary. `None` if those with their
+    /// own content have more than `most` bytes together, or if the kernel reports an error.
+    pub(crate) fn private(&self, memory: &[u8], most: usize) -> Option<PrivatePages> {
         let base = memory.as_ptr().addr();
         let end = (base + memory.len()) as u64;
-        let (mut found, mut bytes) = (Vec::new(), 0);
+        let (mut found, mut bytes) = (PrivatePages::default(), 0);
         let mut next = base as u64;
         while next < end {
             let mut regions = [Region::default(); REGIONS_PER_CALL];
@@ -66,8 +77,12 @@ impl PageMap {
             for region in regions.iter().take_while(|region| region.end > 0) {
                 let start = usize::try_from(region.start).ok()?.checked_sub(base)?;
                 let end = usize::try_from(region.end).ok()?.checked_sub(base)?;
-                bytes += end - start;
-                found.push(start..end);
+                if region.categories & ZERO != 0 {
+                    found.zero.push(start..end);
+                } else {
+                    bytes += end - start;
+                    found.own.push(start..end);
+                }
             }
             if bytes > most || walked_to <= next {
                 return None;
@@ -90,10 +105,10 @@ impl PageMap {
             regions: regions.as_mut_ptr().expose_provenance() as u64,
             regions_len: REGIONS_PER_CALL as u64,
             max_pages: 0,
-            category_inverted: FILE | ZERO,
-            category_mask: FILE | ZERO,
+            category_inverted: FILE,
+            category_mask: FILE,
             category_anyof_mask: PRESENT | SWAPPED,
-            return_mask: 0,
+            return_mask: ZERO,
         };
         // SAFETY: the request number and the layout are those of linux/fs.h. The kernel writes `walk_end`
         // and at most `regions_len` entries of `regions`. Without flags it changes no page.
@@ -103,14 +118,14 @@ impl PageMap {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const PAGE: usize = 4096;
 
     /// Whole pages that were never touched.
     #[expect(unsafe_code, reason = "maps memory as the instance pool does")]
-    fn untouched(pages: usize) -> &'static mut [u8] {
+    pub(crate) fn untouched(pages: usize) -> &'static mut [u8] {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let length = pages * PAGE;
@@ -126,15 +141,17 @@ mod tests {
     fn only_written_pages_are_private() {
         let Some(map) = PageMap::open() else { return };
         let memory = untouched(1_000);
-        assert_eq!(map.private(memory, 0), Some(Vec::new()));
-        // A page that is only read stays the shared page of zeros.
+        assert_eq!(map.private(memory, 0), Some(PrivatePages::default()));
+        // A page that is only read is the shared page of zeros.
         assert_eq!(memory.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 0);
-        assert_eq!(map.private(memory, 0), Some(Vec::new()));
+        let found = map.private(memory, 0).unwrap();
+        assert_eq!((found.own.len(), found.zero), (0, vec![0..1_000 * PAGE]));
         memory[PAGE] = 1;
         memory[2 * PAGE] = 0;
         memory[1_000 * PAGE - 1] = 1;
         let wanted = vec![PAGE..3 * PAGE, 999 * PAGE..1_000 * PAGE];
-        assert_eq!(map.private(memory, 3 * PAGE), Some(wanted));
+        let found = map.private(memory, 3 * PAGE).unwrap();
+        assert_eq!((found.own, found.zero), (wanted, vec![0..PAGE, 3 * PAGE..999 * PAGE]));
         assert_eq!(map.private(memory, 3 * PAGE - 1), None);
     }
 
@@ -148,6 +165,6 @@ mod tests {
         let found = map.private(memory, usize::MAX).unwrap();
         let wanted: Vec<_> =
             (0..1_000).step_by(2).map(|page| page * PAGE..(page + 1) * PAGE).collect();
-        assert_eq!(found, wanted);
+        assert_eq!(found.own, wanted);
     }
 }

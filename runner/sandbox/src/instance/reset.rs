@@ -5,7 +5,8 @@
 //!
 //! A module with a snapshot can change only its memory and its mutable globals: one that writes tables or
 //! drops segments is refused at load. A reset writes all globals, and all pages that are private to the
-//! instance; every other page still is the page of the image. If a reset is not certain to be complete, or
+//! instance; every other page still is the page of the image. A page that the kernel has merged with the
+//! shared page of zeros counts as private where the image is not zero. If a reset is not certain to be complete, or
 //! the memory has grown, the instance runs no further job.
 
 use std::ops::Range;
@@ -14,7 +15,7 @@ use std::sync::OnceLock;
 use wasmtime::{Extern, Global, Memory, Module, ModuleExport, Store, Val};
 
 use crate::instance::guest::Guest;
-use crate::instance::page_map::PageMap;
+use crate::instance::page_map::{PageMap, PrivatePages};
 
 /// The prefix of the names under which the module of a snapshot exports its mutable globals. Wizer chooses
 /// these names, and refuses a module that uses them itself.
@@ -25,6 +26,9 @@ const MEMORY: &str = "__wizer_memory_0";
 /// Instances with more private memory than this are discarded instead of reset, in bytes. A waiting
 /// instance keeps its private memory.
 const PRIVATE_MAX: usize = 1 << 20;
+
+/// The smallest page of any machine, in bytes.
+const PAGE: usize = 4 << 10;
 
 /// The state in which all instances of one snapshot start.
 pub(crate) struct SnapshotImage {
@@ -92,7 +96,7 @@ impl SnapshotImage {
                 return false;
             }
             let Some(private) = self.pages.private(memory, PRIVATE_MAX) else { return false };
-            private.into_iter().for_each(|range| initial.restore(memory, range));
+            initial.restore_all(memory, private);
         }
         let mut globals = parts.globals.iter().zip(&initial.globals);
         globals.all(|(global, value)| global.set(&mut *store, *value).is_ok())
@@ -107,11 +111,51 @@ impl InitialState {
         Self { memory: memory[..used].to_vec(), size: memory.len(), globals }
     }
 
+    /// Writes the initial content of the private pages.
+    fn restore_all(&self, memory: &mut [u8], private: PrivatePages) {
+        for range in private.zero {
+            // Most pages of zeros were zero from the start. Writing to one would make it private.
+            let used = range.start..range.end.min(self.memory.len());
+            let Some(initial) = self.memory.get(used.clone()) else { continue };
+            for (at, page) in used.step_by(PAGE).zip(initial.chunks(PAGE)) {
+                if page.iter().any(|byte| *byte != 0) {
+                    memory[at..at + page.len()].copy_from_slice(page);
+                }
+            }
+        }
+        for range in private.own {
+            self.restore(memory, range);
+        }
+    }
+
     /// Writes the initial content of a range.
     fn restore(&self, memory: &mut [u8], range: Range<usize>) {
         let used = self.memory.len().clamp(range.start, range.end);
         let initial = self.memory.get(range.start..used).unwrap_or_default();
         memory[range.start..used].copy_from_slice(initial);
         memory[used..range.end].fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::page_map::tests::untouched;
+
+    #[test]
+    fn a_page_that_was_merged_with_the_page_of_zeros_is_restored() {
+        let Some(map) = PageMap::open() else { return };
+        let image = [vec![7; PAGE], vec![0; PAGE], vec![9; 10]].concat();
+        let initial = InitialState { memory: image, size: 8 * PAGE, globals: Vec::new() };
+        // What KSM leaves of an instance that has zeroed its image: all pages are the page of zeros.
+        let memory = untouched(8);
+        assert!(memory.iter().all(|byte| *byte == 0));
+        let private = map.private(memory, 0).unwrap();
+        initial.restore_all(memory, private);
+        assert!(memory[..PAGE].iter().all(|byte| *byte == 7));
+        assert!(memory[PAGE..2 * PAGE].iter().all(|byte| *byte == 0));
+        assert_eq!(memory[2 * PAGE..][..12], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0]);
+        let own = map.private(memory, usize::MAX).unwrap().own;
+        assert!(own.iter().all(|range| range.end <= 3 * PAGE), "{own:?}");
     }
 }

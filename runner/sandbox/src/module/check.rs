@@ -14,6 +14,8 @@ use crate::limits::{Limits, TABLES_PER_MODULE};
 /// How many functions a module may have. Large handlers of Go have some ten thousand. Each function costs
 /// the compiler about 100 µs and 5 KiB.
 const FUNCTIONS_MAX: u32 = 100_000;
+/// How many imports a module may have, several times as many as exist.
+const IMPORTS_MAX: u32 = 1_000;
 
 /// What the sections contain, as far as the check uses it.
 #[derive(Default)]
@@ -65,6 +67,9 @@ fn read(binary: &[u8], grants: &Grants) -> Result<Outline, LoadError> {
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
                     outline.add_import(import.map_err(malformed)?, grants)?;
+                    if outline.imported_functions > IMPORTS_MAX {
+                        return Err(LoadError::Imports { max: IMPORTS_MAX });
+                    }
                 }
             }
             Payload::FunctionSection(section) => outline.functions = section.count(),

@@ -1,21 +1,17 @@
-//! Compiles modules.
-//!
-//! A short-lived engine compiles, and only the finished code enters the engine that runs jobs. Wasmtime 48
-//! keeps the allocations of its compiler for the lifetime of the engine, so an engine that both compiles and
-//! runs would grow with every reload. With a cache, a module is compiled only once.
+//! From a module's file to a compiled module: from the cache, or by compiling it.
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io;
 
 use wasmtime::{Engine, Module};
 
 use super::cache::{CacheKey, ModuleCache};
+use super::codegen::{CodeGenerator, CompileTask, deserialize, invalid};
+use super::compiler_process::CompilerProcesses;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
-use super::{check, snapshot};
+use super::{check, code, program, snapshot};
 use crate::digest::Digest;
-use crate::engine;
 use crate::error::SandboxError;
 use crate::grants::Grants;
 use crate::instance::reset::SnapshotImage;
@@ -23,10 +19,8 @@ use crate::limits::Limits;
 
 /// The longest line of an error in a module's text that is shown, in characters.
 const TEXT_LINE_MAX: usize = 120;
-
-/// What compile threads add to the nice value of the daemon.
-const COMPILE_NICE: i32 = 5;
-const NICE_MAX: i32 = 19;
+/// The longest text module, in bytes. Its parser takes about a hundred times as much memory.
+const TEXT_MAX: usize = 1 << 20;
 
 /// A module's file with the limits and grants of its topic.
 #[derive(Clone, Copy)]
@@ -44,31 +38,27 @@ pub(crate) struct Compiled {
     pub(crate) image: Option<SnapshotImage>,
 }
 
-/// Compiles modules on a bounded number of threads, however many are loaded at the same time.
+/// Compiles modules, in this process or in another one, and keeps them in a cache.
 pub(crate) struct Compiler {
-    threads: rayon::ThreadPool,
+    generator: CodeGenerator,
+    process: Option<CompilerProcesses>,
     cache: Option<ModuleCache>,
 }
 
 impl Compiler {
-    /// Starts one thread for each core. The threads have a lower priority than jobs.
+    /// A compiler in this process.
     pub(crate) fn new() -> Result<Self, SandboxError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(cores)
-            .thread_name(|index| format!("compile-{index}"))
-            .start_handler(|_| lower_priority())
-            .build()
-            .map_err(|error| SandboxError::Thread {
-                thread: "compile",
-                source: io::Error::other(error),
-            })?;
-        Ok(Self { threads, cache: None })
+        Ok(Self { generator: CodeGenerator::start()?, process: None, cache: None })
     }
 
     /// Stores compiled modules in a cache, and takes them from there.
     pub(crate) fn use_cache(&mut self, cache: ModuleCache) {
         self.cache = Some(cache);
+    }
+
+    /// Compiles in another process from now on.
+    pub(crate) fn use_process(&mut self, process: CompilerProcesses) {
+        self.process = Some(process);
     }
 
     /// Checks and compiles a module.
@@ -88,7 +78,13 @@ impl Compiler {
         let module = match found {
             Some(module) => module,
             None => {
-                let code = self.code(context, source, &binary, takes_snapshot)?;
+                code::check(&binary)?;
+                let Source { limits, grants, .. } = source;
+                let task = CompileTask { binary: &binary, takes_snapshot, limits, grants };
+                let code = match &self.process {
+                    None => self.generator.generate(context, &task)?,
+                    Some(process) => process.compile(&task)?,
+                };
                 if let Some((cache, key)) = &cached {
                     cache.insert(key, &code);
                 }
@@ -101,28 +97,8 @@ impl Compiler {
         Ok(Compiled { module, image })
     }
 
-    /// Compiles a module, or its snapshot.
-    fn code(
-        &self,
-        context: &EngineContext,
-        source: Source<'_>,
-        binary: &[u8],
-        takes_snapshot: bool,
-    ) -> Result<Vec<u8>, LoadError> {
-        let counts_fuel = context.kind.counts_fuel;
-        if !takes_snapshot {
-            return self.precompile(binary, counts_fuel).map_err(invalid);
-        }
-        let running = context.ticker.run();
-        let image = snapshot::take(binary, source.limits, source.grants, |instrumented| {
-            let code = self.precompile(instrumented, counts_fuel).map_err(invalid)?;
-            context.link(&deserialize(&context.engine, &code).map_err(invalid)?)
-        })?;
-        drop(running);
-        self.precompile(&image, counts_fuel).map_err(invalid)
-    }
-
-    /// The cache, and the key of the module. A snapshot may contain data of the environment or of a granted
+    /// The cache, and the key of the module. A snapshot depends on the imports that `_initialize` calls, so its
+    /// key contains the program that took it. A snapshot may contain data of the environment or of a granted
     /// file, which may be secret or change. With one of them it is not written to disk.
     fn cache_entry(
         &self,
@@ -135,37 +111,12 @@ impl Compiler {
         let form = match takes_snapshot {
             false => "plain".to_owned(),
             true if grants.env.is_empty() && grants.dirs.is_empty() => {
-                let fuel = limits.fuel.map_or(0, u64::from);
-                format!("exporting snapshot {} {} {fuel}", limits.memory, limits.tables)
+                let (fuel, program) = (limits.fuel.map_or(0, u64::from), program::fingerprint()?);
+                format!("snapshot {} {} {fuel} {program}", limits.memory, limits.tables)
             }
             true => return None,
         };
         Some((cache, CacheKey::new(&context.engine, digest, &form)))
-    }
-
-    fn precompile(&self, binary: &[u8], counts_fuel: bool) -> wasmtime::Result<Vec<u8>> {
-        self.threads.install(|| {
-            let compiler = Engine::new(&engine::on_demand(counts_fuel))?;
-            compiler.precompile_module(binary)
-        })
-    }
-}
-
-fn invalid(error: wasmtime::Error) -> LoadError {
-    LoadError::Invalid { reason: format!("{error:#}") }
-}
-
-/// Gives this thread about a third of the CPU share of a thread that runs jobs. Only Linux has a priority
-/// for single threads. If the system refuses it, compiling delays jobs more.
-fn lower_priority() {
-    let lower = || {
-        let nice = rustix::process::getpriority_process(None)?;
-        rustix::process::setpriority_process(None, (nice + COMPILE_NICE).min(NICE_MAX))
-    };
-    if cfg!(target_os = "linux")
-        && let Err(error) = lower()
-    {
-        tracing::debug!("compile threads run at the priority of jobs: {error}");
     }
 }
 
@@ -182,6 +133,9 @@ fn to_binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, Load
         return Ok(Cow::Borrowed(bytes));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| LoadError::NotWasm)?;
+    if bytes.len() > TEXT_MAX {
+        return Err(LoadError::TextTooLarge { size: bytes.len(), max: TEXT_MAX });
+    }
     if text.contains('\0') {
         return Err(LoadError::NotWasm);
     }
@@ -197,12 +151,6 @@ fn describe(error: &wat::Error) -> String {
     text.lines().map(short).collect::<Vec<String>>().join("\n")
 }
 
-#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this process has compiled it")]
-fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
-    // SAFETY: `code` comes from `precompile_module` of this process, and has not left its memory.
-    unsafe { Module::deserialize(engine, code) }
-}
-
 #[expect(
     unsafe_code,
     reason = "wasmtime trusts precompiled code; the cache contains only code that this user has compiled"
@@ -212,20 +160,4 @@ fn deserialize_file(engine: &Engine, file: File) -> wasmtime::Result<Module> {
     // this user has written and no other user can write. Such a file never changes: a new file replaces its
     // name, and the old one stays as it is for those that have it open.
     unsafe { Module::deserialize_open_file(engine, file) }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::process::getpriority_process;
-
-    use super::*;
-
-    #[test]
-    fn only_compile_threads_have_a_lower_priority() {
-        let before = getpriority_process(None).unwrap();
-        let compiler = Compiler::new().unwrap();
-        let inside = compiler.threads.install(|| getpriority_process(None)).unwrap();
-        assert_eq!(inside, (before + COMPILE_NICE).min(NICE_MAX));
-        assert_eq!(getpriority_process(None).unwrap(), before);
-    }
 }

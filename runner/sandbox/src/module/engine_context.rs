@@ -25,7 +25,18 @@ pub(crate) struct EngineContext {
 
 impl EngineContext {
     fn start(config: &SandboxConfig, kind: EngineKind) -> Result<Self, SandboxError> {
-        let JobEngine { engine, is_pooling } = engine::start(config, kind)?;
+        Self::with(engine::start(config, kind)?, kind)
+    }
+
+    /// A context that creates each instance on demand, for the few of a snapshot.
+    pub(super) fn on_demand(kind: EngineKind) -> Result<Self, SandboxError> {
+        let engine = Engine::new(&engine::on_demand(kind.counts_fuel))
+            .map_err(|error| SandboxError::Engine { reason: format!("{error:#}") })?;
+        Self::with(JobEngine { engine, is_pooling: false }, kind)
+    }
+
+    fn with(job_engine: JobEngine, kind: EngineKind) -> Result<Self, SandboxError> {
+        let JobEngine { engine, is_pooling } = job_engine;
         let mut linker = Linker::new(&engine);
         imports::link(&mut linker)
             .map_err(|error| SandboxError::Engine { reason: format!("{error:#}") })?;

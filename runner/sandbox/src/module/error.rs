@@ -133,6 +133,68 @@ pub enum LoadError {
         /// The limit.
         max: u32,
     },
+    /// The module has too many imports.
+    #[error("the module has more than {max} imports; import each function once")]
+    Imports {
+        /// The limit.
+        max: u32,
+    },
+    /// The text of a text module is too long.
+    #[error(
+        "the module's text has {size} bytes; at most {max} are allowed for text. Convert it to a .wasm file"
+    )]
+    TextTooLarge {
+        /// Its size in bytes.
+        size: usize,
+        /// The limit in bytes.
+        max: usize,
+    },
+    /// A function of the module is too complex for the compiler.
+    #[error(
+        "function {function} of the module has {size} {what}; at most {max} are allowed. Split it, or build with optimisation"
+    )]
+    Function {
+        /// Its number among the functions that the module defines, from 0.
+        function: u32,
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there is, as far as it was counted.
+        size: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The code of the module is too complex for the compiler.
+    #[error("the module has {size} {what}; at most {max} are allowed. Build it smaller")]
+    Code {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there is.
+        size: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The module needs too much memory to compile.
+    #[error(
+        "the module needs more than {mib} MiB to compile; build it smaller, or raise runner.compile_memory"
+    )]
+    CompileMemory {
+        /// The limit in MiB.
+        mib: usize,
+    },
+    /// The module needs too much time to compile.
+    #[error(
+        "the module needs more than {seconds} s to compile; build it smaller, or raise runner.compile_time"
+    )]
+    CompileTime {
+        /// The limit in seconds.
+        seconds: u64,
+    },
+    /// The process that compiles modules did not start, or ended without a result.
+    #[error("the module could not be compiled: {reason}")]
+    CompilerProcess {
+        /// What failed, and the remedy.
+        reason: String,
+    },
     /// The topic's table limit exceeds the size of the pool.
     #[error(
         "the topic's limit of {wanted} table elements exceeds the {max} that this daemon started with; restart the daemon to raise it"
@@ -215,7 +277,7 @@ impl From<DirError> for LoadError {
 }
 
 /// Why no snapshot of a module can be taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum SnapshotError {
     /// The module uses a feature that a snapshot cannot contain.
     #[error("{reason}")]

@@ -320,3 +320,26 @@ fn a_handler_has_the_digest_of_its_file() {
     let handler = sandbox().load(wat.as_bytes(), limits, Grants::default()).unwrap();
     assert_eq!(handler.payload_max(), 17);
 }
+
+#[test]
+fn a_function_that_is_too_complex_is_refused_before_it_is_compiled() {
+    // Each block passes a hundred operands on twice: 21 kB that would take gigabytes to compile.
+    let (consts, drops) = ("i32.const 1 ".repeat(100), "drop ".repeat(100));
+    let types = "i32 ".repeat(100);
+    let block = "block (type $wide) local.get 0 br_if 0 end ".repeat(3_000);
+    let bomb = format!(
+        r#"(module (type $wide (func (param {types}) (result {types})))
+          (func (export "handle") (param i32) (result i32) {consts} {block} {drops} (i32.const 0)))"#
+    );
+    let refused = refusal(&binary(&bomb));
+    assert!(matches!(refused, LoadError::Function { function: 0, .. }), "{refused}");
+    let text = refused.to_string();
+    assert!(text.starts_with("function 0 of the module has 200100 "), "{text}");
+    assert!(text.contains("operands of blocks and branches; at most 200000 are allowed"), "{text}");
+}
+
+#[test]
+fn a_long_text_is_refused_before_it_is_parsed() {
+    let long = format!("{};; {}", with(""), "x".repeat(1 << 20));
+    assert!(matches!(refusal(long.as_bytes()), LoadError::TextTooLarge { .. }));
+}

@@ -11,6 +11,7 @@ mod evidence;
 mod failures;
 mod follow_ups;
 mod host_state;
+mod host_work;
 mod hostile;
 mod http;
 mod http_guest;

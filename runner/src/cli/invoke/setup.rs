@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duebox_job::TopicName;
-use duebox_sandbox::{Grants, Handler, Limits, LoadError, SandboxConfig};
+use duebox_sandbox::{Grants, Handler, Limits, LoadError, Sandbox, SandboxConfig};
 
 use super::InvokeArgs;
 use super::grants::flags_for;
 use crate::cli::Common;
 use crate::cli::support::failure::Failure;
 use crate::deploy::module_file;
-use crate::manifest::{Manifest, Runner, Topic};
+use crate::manifest::{CompileLimits, Manifest, Runner, Topic};
 
 /// Wall clock of an attempt and attempts of a job without a topic.
 const TTR: Duration = Duration::from_secs(30);
@@ -104,8 +104,13 @@ impl InvokeSetup {
         let config =
             SandboxConfig { max_jobs: 1, memory_max: limits.memory, tables_max: limits.tables };
         let sandbox = match &self.runner {
-            Some(runner) => module_file::sandbox(&config, runner),
-            None => duebox_sandbox::Sandbox::new(&config),
+            Some(runner) => module_file::sandbox(&config, runner, module_file::program()),
+            None => Sandbox::new(&config).map(|mut sandbox| {
+                let process =
+                    module_file::compiler_process(CompileLimits::default(), module_file::program());
+                sandbox.use_compiler_process(process);
+                sandbox
+            }),
         };
         let sandbox = sandbox.map_err(Failure::from)?;
         sandbox.load(&bytes, limits.clone(), self.grants.clone()).map_err(|error| {

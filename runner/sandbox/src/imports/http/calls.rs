@@ -11,9 +11,10 @@ use super::job_headers;
 use super::request::Request;
 use super::response::Response;
 use crate::grants::Grants;
-use crate::imports::abi::{NAMESPACE, NOT_FOUND, copy};
+use crate::imports::abi::{NAMESPACE, NOT_FOUND, copied};
 use crate::imports::call::{Fault, View, job_view};
 use crate::imports::job::HasJob;
+use crate::imports::pieces;
 use crate::imports::spans::{CallIndex, CallTarget, HasSpans};
 use crate::imports::trace_context::TraceContext;
 use crate::memory_budget::MemoryReservation;
@@ -89,7 +90,7 @@ pub(crate) fn link<T: HasHttp>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
         SEND,
         |mut caller: Caller<'_, T>, arguments: Arguments| {
             Box::new(async move {
-                let result = match prepare(&mut caller, arguments)? {
+                let result = match prepare(&mut caller, arguments).await? {
                     Ok(prepared) => {
                         let call = prepared.call;
                         let result = prepared.send().await;
@@ -102,22 +103,26 @@ pub(crate) fn link<T: HasHttp>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
             })
         },
     )?;
-    linker.func_wrap(NAMESPACE, READ, read::<T>)?;
+    linker.func_wrap_async(NAMESPACE, READ, |caller, (part, dst, off, len)| {
+        Box::new(read::<T>(caller, part, (dst, off, len)))
+    })?;
     Ok(())
 }
 
 /// Checks a call and copies the request out of the guest's memory. Drops the previous response.
-fn prepare<T: HasHttp>(
+async fn prepare<T: HasHttp>(
     caller: &mut Caller<'_, T>,
     (hp, hl, bp, bl, timeout_ms): Arguments,
 ) -> Result<Result<Prepared, HttpError>, Fault> {
     let view = job_view(caller, SEND)?;
     let (head, body) = (view.read(hp, hl)?, view.read(bp, bl)?);
     let mut memory = view.guest.reserve_memory();
-    let request = Request::parse(head, timeout_ms).and_then(|request| {
-        memory.grow(body.len())?;
-        Ok(request.with_body(body))
-    });
+    let request = Request::parse(head, timeout_ms)
+        .and_then(|request| memory.grow(body.len()).map(|()| request).map_err(HttpError::from));
+    let request = match request {
+        Ok(request) => Ok(request.with_body(pieces::copied(body).await.into())),
+        Err(error) => Err(error),
+    };
     let guest = view.guest;
     guest.http_mut().last = None;
     Ok(request.map(|request| prepare_for_job(guest, request, memory)))
@@ -180,21 +185,18 @@ fn record<T: HasSpans>(
     }
 }
 
-fn read<T: HasHttp>(
+async fn read<T: HasHttp>(
     mut caller: Caller<'_, T>,
     part: u32,
-    dst: u32,
-    off: u32,
-    len: u32,
+    (dst, off, len): (u32, u32, u32),
 ) -> wasmtime::Result<i32> {
     let view = job_view(&mut caller, READ)?;
     let target = view.range(dst, len)?;
     let View { bytes, guest, .. } = view;
-    Ok(match guest.http().part(part) {
-        Some(part) => {
-            let rest = part.get(off as usize..).unwrap_or_default();
-            copy(&guest.calls().io, &mut bytes[target], rest)
-        }
-        None => NOT_FOUND,
-    })
+    let Some(part) = guest.http().part(part) else { return Ok(NOT_FOUND) };
+    let (target, rest) = (&mut bytes[target], part.get(off as usize..).unwrap_or_default());
+    let count = target.len().min(rest.len());
+    guest.calls().io.count_in(count);
+    pieces::copy(target, rest).await;
+    Ok(copied(count))
 }

@@ -29,7 +29,8 @@ pub(crate) struct Request {
 impl Request {
     /// Parses a head. A timeout of 0 ms means no time limit.
     pub(super) fn parse(head: &[u8], timeout_ms: u32) -> Result<Self, HttpError> {
-        let end = head.iter().position(|byte| *byte == b'\n');
+        let first = &head[..head.len().min(LINE_MAX + 1)];
+        let end = first.iter().position(|byte| *byte == b'\n');
         if end.unwrap_or(head.len()) > LINE_MAX {
             return Err(HttpError::LineTooLong { max: LINE_MAX });
         }
@@ -49,8 +50,8 @@ impl Request {
         })
     }
 
-    pub(super) fn with_body(self, body: &[u8]) -> Self {
-        Self { body: Bytes::copy_from_slice(body), ..self }
+    pub(super) fn with_body(self, body: Bytes) -> Self {
+        Self { body, ..self }
     }
 
     /// The request for the HTTP library. With an empty body, methods that usually have one get a
