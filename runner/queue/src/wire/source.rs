@@ -15,7 +15,7 @@ macro_rules! includes {
 }
 
 /// The files that scripts may include, by name.
-static INCLUDES: [(&str, &str); 18] = includes![
+static INCLUDES: [(&str, &str); 19] = includes![
     "bury",
     "doctor",
     "doctor_job",
@@ -32,6 +32,7 @@ static INCLUDES: [(&str, &str); 18] = includes![
     "ready",
     "scores",
     "tokens",
+    "types",
     "waiting",
     "wake",
 ];

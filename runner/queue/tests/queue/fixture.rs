@@ -112,6 +112,11 @@ impl Fixture {
         commands.exec(&mut *self.redis.borrow_mut()).unwrap();
     }
 
+    /// Runs a pipeline of plain commands and reads its replies.
+    pub(crate) fn query<T: redis::FromRedisValue>(&self, commands: &redis::Pipeline) -> T {
+        commands.query(&mut *self.redis.borrow_mut()).unwrap()
+    }
+
     pub(crate) fn try_redis(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
         command.query(&mut *self.redis.borrow_mut())
     }

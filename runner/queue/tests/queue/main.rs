@@ -30,6 +30,8 @@ mod spread;
 mod spread_life;
 // Invalid arguments change nothing.
 mod refusal;
+// A key that cannot be written stops a script before it has changed anything.
+mod whole;
 // The jobs of schedules.
 mod tick;
 // Consumers that wait, and settle by id and token.

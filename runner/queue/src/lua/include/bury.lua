@@ -1,6 +1,11 @@
 -- Writes jobs to dead: payload, options if any, and the cause. A death has the fields id, payload, options,
 -- info.
 -- @include now
+-- @include types
+local function expect_dead()
+  expect_hashes(DEAD_JOBS, DEAD_OPTS, DEAD_INFO)
+  expect_zsets(DEAD)
+end
 local function bury(deaths)
   if #deaths == 0 then return end
   local now = whole(now_ms)

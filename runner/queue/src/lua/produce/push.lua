@@ -10,6 +10,7 @@
 -- @include ready
 -- @include wake
 -- @include permits
+-- @include types
 local mode = ARGV[1]
 local count = (#ARGV - 1) / 4
 
@@ -102,6 +103,8 @@ for i, write in ipairs(writes) do
   if not (is_due and leased) and (not earliest or due < earliest) then earliest = due end
 end
 
+expect_hashes(OPTS, ATTEMPTS, ERRORS)
+if has_permits or #keyed > 0 then expect_permits() end
 -- The first write adds: if Redis is out of memory it refuses, and nothing has changed.
 redis.call('HSET', JOBS, unpack(to_jobs))
 if #withdrawn > 0 then

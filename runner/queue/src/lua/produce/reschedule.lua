@@ -10,6 +10,7 @@
 -- @include failures
 -- @include wake
 -- @include permits
+-- @include types
 local id, due = ARGV[1], read_due(ARGV[2] or '')
 
 if not due then return 'bad_due' end
@@ -20,6 +21,9 @@ local tried = redis.call('ZSCORE', RETRY, id) or redis.call('ZSCORE', READY, id)
 if not newer and leased then return 'leased' end
 if not newer and not tried then return 'none' end
 
+expect_hashes(OPTS, ATTEMPTS, ERRORS)
+expect_zsets(READY, RETRY)
+expect_permits()
 redis.call('ZREM', PENDING, id)
 redis.call('ZREM', READY, id)
 redis.call('ZREM', RETRY, id)

@@ -12,6 +12,7 @@ local name, delta = ARGV[1], ARGV[2]
 
 if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
 if not string.find(delta or '', '^%-?%d+$') or #delta > 20 then return refuse('a delta is a whole number') end
+expect_store()
 prune_values(PRUNED)
 if has_expired(name) then forget_values({ name }) end
 local before = redis.call('HGET', KV, name)

@@ -9,6 +9,7 @@
 local name = ARGV[1]
 
 if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
+expect_store()
 prune_values(PRUNED)
 local there = redis.call('HEXISTS', KV, name) == 1 and not has_expired(name)
 forget_values({ name })

@@ -17,6 +17,7 @@ if not ttl then return refuse('a value is kept for 0 to 315360000000 ms') end
 if condition ~= 'always' and condition ~= 'absent' and not read_whole(condition, 0, 2 ^ 53) then
   return refuse('set knows no condition ' .. tostring(condition))
 end
+expect_store()
 prune_values(PRUNED)
 local there = redis.call('HEXISTS', KV, name) == 1 and not has_expired(name)
 if condition == 'absent' then

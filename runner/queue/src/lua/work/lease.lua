@@ -22,6 +22,7 @@
 -- @include bury
 -- @include scores
 -- @include tokens
+-- @include types
 
 -- 1. Parse.
 local n, lease_ms, call = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
@@ -40,7 +41,7 @@ if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at onc
 local function true_dues(ids, dues)
   if not has_permits then return end
   for i, turn in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
-    if turn then dues[i] = string.sub(turn, 1, string.find(turn, ' ', 1, true) - 1) end
+    dues[i] = turn and string.match(turn, '^(%d+) ') or dues[i]
   end
 end
 
@@ -91,10 +92,13 @@ local function return_permits(ids)
   for _, id in ipairs(ids) do return_permit(id) end
 end
 
+local function forget_expired_calls() redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us)) end
+
 -- A repeated call.
-redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 local held = redis.call('ZSCORE', HOLDERS, call)
-if held then
+if held and tonumber(held) > now_us then
+  expect_failures()
+  expect_permits()
   local answer = { 'again', held, 0, 0, '', 0, 0, width }
   for ahead = 0, 1 do
     local token = whole(tonumber(held) + ahead)
@@ -112,21 +116,28 @@ if held then
       end
     end
   end
+  forget_expired_calls()
   if admitted > 0 then wake(now_ms) end
   return answer
 end
 
--- 2. Decide.
-if limits.paused then return { 'paused' } end
-if redis.call('EXISTS', READY) == 0 then return { 'empty', '' } end
+-- 2. Decide. A call that leases nothing writes nothing but these.
+local room_was_short = false
+local function lease_nothing(answer)
+  forget_expired_calls()
+  if room_was_short then redis.call('HSET', META, 'waiting', 1) end
+  return answer
+end
+if limits.paused then return lease_nothing({ 'paused' }) end
+if redis.call('EXISTS', READY) == 0 then return lease_nothing({ 'empty', '' }) end
 
 -- How many jobs the limits of the topic let this call have.
 local room = n
 if limits.max_running > 0 then
   room = math.min(room, limits.max_running - redis.call('ZCARD', UNACK))
   -- The end of a lease then wakes sleeping runners.
-  if room < n then redis.call('HSET', META, 'waiting', 1) end
-  if room < 1 then return { 'limited', '' } end
+  room_was_short = room < n
+  if room < 1 then return lease_nothing({ 'limited', '' }) end
 end
 -- The generic cell rate algorithm (ITU-T I.371) on the clock of Redis. `tat` is when the next job would
 -- start at an even pace; it may run ahead of the clock by a burst. A clock that was set back delays
@@ -140,7 +151,7 @@ if limits.rate_us then
     room, wait_us = allowed, limits.rate_us
   end
   if room < 1 then
-    return { 'limited', whole(math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)) }
+    return lease_nothing({ 'limited', whole(math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)) })
   end
 end
 
@@ -163,7 +174,7 @@ local function choose()
   for class, range in ipairs(RANGES) do
     found[class] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
   end
-  local lane = limits.shares_out and (tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
+  local lane = limits.shares_out and math.floor(tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
   local ids, scores = {}, {}
   while #ids < room do
     local class = limits.shares_out and SHARES[lane % #SHARES + 1] or 1
@@ -226,7 +237,7 @@ local function wait_for_age()
 end
 local wait = ''
 if min_age > 0 and #found < room then wait = wait_for_age() end
-if #found == 0 then return { 'empty', wait } end
+if #found == 0 then return lease_nothing({ 'empty', wait }) end
 
 local ids, dues, bytes = {}, {}, 0
 for i, id in ipairs(found) do
@@ -247,6 +258,14 @@ local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues,
 answer[6], answer[7] = math.min(at_once, #kept), #suspects
 
 -- 3. Write.
+expect_zsets(UNACK)
+if #superseded + #missing + #expired > 0 then
+  expect_hashes(OPTS, ATTEMPTS, ERRORS)
+  expect_permits()
+  if #expired > 0 then expect_dead() end
+end
+forget_expired_calls()
+if room_was_short then redis.call('HSET', META, 'waiting', 1) end
 if next_lane then redis.call('HSET', META, 'lane', next_lane) end
 if by_rank and #suspects == 0 then
   redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)

@@ -16,6 +16,7 @@
 -- @include permits
 -- @include bury
 -- @include scores
+-- @include types
 
 -- 1. Parse.
 local n, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
@@ -30,6 +31,15 @@ end
 -- one before has left, and each step reads everything it needs before it writes.
 local now = whole(now_ms)
 local moved, skipped, more, bad = 0, 0, 0, 0
+
+local are_expected = false
+local function expect_types()
+  if are_expected then return end
+  are_expected = true
+  expect_hashes(OPTS, ATTEMPTS, ERRORS)
+  expect_zsets(READY, UNACK, RETRY)
+  expect_permits()
+end
 
 -- Buries jobs whose due time is not unix milliseconds: below, between or above the valid ranges; 0 means
 -- now. Each range is read even if the ones before it are full, so that none hides another.
@@ -53,6 +63,8 @@ local function bury_bad_dues(from, to)
     end
   end
   if #ids == 0 then return end
+  expect_types()
+  expect_dead()
   redis.call('ZREM', PENDING, unpack(ids))
   redis.call('ZREM', READY, unpack(ids))
   redis.call('ZREM', RETRY, unpack(ids))
@@ -111,6 +123,7 @@ local left = math.max(1, n - bad)
 local retry_max = math.max(1, math.floor(left / 2))
 local ids, dues = due_in(RETRY, retry_at, 0, retry_max)
 if #ids > 0 then
+  expect_types()
   redis.call('ZREM', RETRY, unpack(ids))
   make_ready(ids, dues)
   moved = #ids
@@ -139,6 +152,7 @@ if #ids > 0 then
       due_of_promoted[#promoted] = due
     end
   end
+  if #promoted > 0 then expect_types() end
   if #promoted == #ids then
     redis.call('ZREMRANGEBYRANK', PENDING, skip, skip + #ids - 1)
   elseif #promoted > 0 then

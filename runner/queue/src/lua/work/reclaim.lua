@@ -16,6 +16,7 @@
 -- @include permits
 -- @include bury
 -- @include tokens
+-- @include types
 local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
 
@@ -77,6 +78,10 @@ for i, id in ipairs(ids) do
   answer[2 * i], answer[2 * i + 1] = id, word
 end
 
+expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS)
+expect_zsets(RETRY, HOLDERS)
+expect_permits()
+if #deaths > 0 then expect_dead() end
 redis.call('ZREM', UNACK, unpack(ids))
 bury(deaths)
 forget_failures(forgotten)

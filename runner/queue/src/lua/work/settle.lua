@@ -21,6 +21,7 @@
 -- @include wake
 -- @include permits
 -- @include bury
+-- @include types
 
 -- 1. Parse: check every verdict before anything is written.
 local EXTRAS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
@@ -223,12 +224,28 @@ end
 if #ended == 0 then return table.concat(letters) end
 
 -- 3. Write.
+local has_options = false
+if #finished > 0 then
+  expect_hashes(JOBS)
+  has_options = redis.call('HLEN', OPTS) > 0
+end
+expect_failures()
+if #deaths > 0 then expect_dead() end
+if #to_ready > 0 then expect_zsets(READY) end
+if #to_retry > 0 then expect_zsets(RETRY) end
+if #to_unique > 0 then expect_zsets(UNIQUE) end
+if #to_outbox > 0 then expect_hashes(OUTBOX) end
+if #to_done > 0 then
+  expect_hashes(DONE_JOBS, DONE_INFO, DONE_RESULT)
+  expect_zsets(DONE)
+end
+if #leaving > 0 then expect_permits() end
 redis.call('ZREM', UNACK, unpack(ended))
 bury(deaths)
 forget_failures(forgotten)
 if #finished > 0 then
   redis.call('HDEL', JOBS, unpack(finished))
-  if redis.call('EXISTS', OPTS) == 1 then redis.call('HDEL', OPTS, unpack(finished)) end
+  if has_options then redis.call('HDEL', OPTS, unpack(finished)) end
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
 if #to_errors > 0 then redis.call('HSET', ERRORS, unpack(to_errors)) end
