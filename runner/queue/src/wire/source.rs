@@ -15,7 +15,7 @@ macro_rules! includes {
 }
 
 /// The files that scripts may include, by name.
-static INCLUDES: [(&str, &str); 19] = includes![
+static INCLUDES: [(&str, &str); 20] = includes![
     "bury",
     "doctor",
     "doctor_job",
@@ -27,6 +27,7 @@ static INCLUDES: [(&str, &str); 19] = includes![
     "now",
     "number",
     "option",
+    "order",
     "permits",
     "place",
     "ready",

@@ -350,6 +350,7 @@ mod tests {
             id: duebox_job::JobId::new("1").unwrap(),
             token: crate::Token::expiring_at_us(1),
             due_at_ms: 0,
+            place: 0.0,
             payload: bytes::Bytes::new(),
             options: Ok(duebox_job::Options::default()),
             failures: 0,

@@ -317,6 +317,7 @@ pub(crate) fn twin(lease: &Lease) -> Lease {
         id: lease.id.clone(),
         token: lease.token.clone(),
         due_at_ms: lease.due_at_ms,
+        place: lease.place,
         payload: lease.payload.clone(),
         options: lease.options.clone(),
         failures: lease.failures,

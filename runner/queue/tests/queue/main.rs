@@ -21,6 +21,7 @@ mod lease;
 mod limits;
 mod list;
 mod list_live;
+mod order;
 mod pause;
 mod promote;
 mod push;

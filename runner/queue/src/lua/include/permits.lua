@@ -26,7 +26,7 @@ end
 
 local function take_permit(id, due, key)
   redis.call('HSET', TURNS, key, whole(permits_of(key) + 1))
-  redis.call('HSET', TURNS_OF, id, whole(due) .. ' ' .. key)
+  redis.call('HSET', TURNS_OF, id, whole(math.floor(due)) .. ' ' .. key)
 end
 
 -- The first job in a key's queue: member, due, id.
@@ -49,7 +49,8 @@ local function advance(key)
     redis.call('ZREM', BLOCKED, member)
     redis.call('HDEL', BLOCKED_AT, id)
     take_permit(id, due, key)
-    redis.call('ZADD', READY, ready_score(now_ms, redis.call('HGET', OPTS, id)), id)
+    local since = now_ms + priority_shift(redis.call('HGET', OPTS, id))
+    redis.call('ZADD', READY, score_in(READY, since, id), id)
     taken, admitted = taken + 1, admitted + 1
   end
 end
@@ -78,21 +79,22 @@ end
 local function join_queue(id, due, key)
   local seq = (tonumber(redis.call('HGET', META, 'seq') or '') or 0) + 1
   redis.call('HSET', META, 'seq', whole(seq))
-  local member = key .. '\0' .. string.format('%015.0f', due) .. '\0' .. string.format('%016.0f', seq)
+  local member = key .. '\0' .. string.format('%015.0f', math.floor(due)) .. '\0' .. string.format('%016.0f', seq)
     .. '\0' .. id
   redis.call('ZADD', BLOCKED, 0, member)
   redis.call('HSET', BLOCKED_AT, id, member)
 end
 
--- Puts a due job that is in no state into ready, or into its key's queue. Returns the state.
-local function admit(id, due, options)
+-- Puts a due job that is in no state into ready, or into its key's queue. Returns the state. Without a
+-- score it goes behind the other jobs of its millisecond.
+local function admit(id, due, options, score)
   local key = limits.per_key > 0 and option(options, 'key', 'string')
   if has_permits or key then
     local turn = redis.call('HGET', TURNS_OF, id)
     local keeps = key and key_of_permit(turn) == key
     if turn and not keeps then return_permit(id) end
     if keeps then
-      redis.call('HSET', TURNS_OF, id, whole(due) .. ' ' .. key)
+      redis.call('HSET', TURNS_OF, id, whole(math.floor(due)) .. ' ' .. key)
     elseif key then
       if permits_of(key) >= limits.per_key or first_in_queue(key) then
         join_queue(id, due, key)
@@ -102,6 +104,6 @@ local function admit(id, due, options)
       take_permit(id, due, key)
     end
   end
-  redis.call('ZADD', READY, ready_score(due, options), id)
+  redis.call('ZADD', READY, score or score_in(READY, due + priority_shift(options), id), id)
   return 'ready'
 end

@@ -8,6 +8,7 @@
 -- @include limits
 -- @include failures
 -- @include ready
+-- @include order
 -- @include wake
 -- @include permits
 -- @include types
@@ -74,7 +75,17 @@ if #writes == 0 then return words end
 
 local withdrawn, fresh, plain, keyed = {}, {}, {}, {}
 local to_jobs, to_opts, to_ready, to_pending = {}, {}, {}, {}
-local earliest, last_due, score
+local earliest
+-- The tails of the milliseconds into which this call pushes. They are read before anything is written.
+local tails = { [PENDING] = {}, [READY] = {} }
+local function score_of(stage, ms, id)
+  local tail = tails[stage][ms]
+  if not tail then
+    tail = tail_of(stage, ms)
+    tails[stage][ms] = tail
+  end
+  return score_behind(tail, ms, id)
+end
 for i, write in ipairs(writes) do
   local id, due, leased = write.id, write.due, write.leased
   local payload, options = ARGV[4 * write.job], ARGV[4 * write.job + 1]
@@ -88,15 +99,13 @@ for i, write in ipairs(writes) do
   if write.staged then withdrawn[#withdrawn + 1] = id end
   if not leased then fresh[#fresh + 1] = id end
   local is_due = due <= now_ms
-  -- Jobs of a batch often fall due together.
-  if due ~= last_due then last_due, score = due, whole(due) end
   if not is_due or leased then
-    to_pending[#to_pending + 1] = score
+    to_pending[#to_pending + 1] = due < DUE_MAX - 2 * BATCH_MAX and score_of(PENDING, due, id) or whole(due)
     to_pending[#to_pending + 1] = id
   elseif limits.per_key > 0 and options ~= '' then
     keyed[#keyed + 1] = write
   else
-    to_ready[#to_ready + 1] = options == '' and score or ready_score(due, options)
+    to_ready[#to_ready + 1] = score_of(READY, due + (options == '' and 0 or priority_shift(options)), id)
     to_ready[#to_ready + 1] = id
   end
   -- A due successor waits for the end of a lease: no runner need wake.

@@ -36,7 +36,7 @@ local function push(id, due, payload, options)
   if options == '' then redis.call('HDEL', OPTS, id) else redis.call('HSET', OPTS, id, options) end
   if leased then
     -- The job was cancelled while it runs: this one follows it.
-    redis.call('ZADD', PENDING, whole(due), id)
+    redis.call('ZADD', PENDING, pending_score(due, id), id)
   else
     forget_failures({ id })
     place(id, due, options)

@@ -10,6 +10,7 @@
 -- @include failures
 -- @include wake
 -- @include permits
+-- @include place
 -- @include types
 local id, due = ARGV[1], read_due(ARGV[2] or '')
 
@@ -32,7 +33,7 @@ if has_permits then leave_queue(id) end
 if newer and not leased then forget_failures({ id }) end
 
 if leased or (due > now_ms and redis.call('HEXISTS', ATTEMPTS, id) == 0) then
-  redis.call('ZADD', PENDING, whole(due), id)
+  redis.call('ZADD', PENDING, pending_score(due, id), id)
   if has_permits and not leased then return_permit(id) end
   if not leased or due > now_ms then wake(due) end
   if admitted > 0 then wake(now_ms) end

@@ -9,12 +9,14 @@
 -- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
 --         counts withdrawn and expired, the ms after which more may be leased or '', how many jobs start at
 --         once, how many suspects stay in ready, how many values are given for each job, and those: id, due,
---         payload, and, unless no job of the topic has any, options or '' and attempts or ''
+--         payload, and, unless no job of the topic has any, options or '' and attempts or ''. The fraction
+--         of a due time is at most its place within the millisecond
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
 -- @include now
 -- @include number
 -- @include option
+-- @include order
 -- @include limits
 -- @include failures
 -- @include wake
@@ -158,9 +160,9 @@ end
 local newest = min_age > 0 and now_ms - min_age or DUE_MAX
 -- The score range of each priority, highest first.
 local RANGES = {
-  { '-inf', whole(newest - PRIORITY_STEP) },
-  { '(' .. whole(-DUE_MAX), whole(newest) },
-  { '(' .. whole(DUE_MAX), min_age > 0 and whole(newest + PRIORITY_STEP) or '+inf' },
+  { '-inf', '(' .. whole(newest + 1 - PRIORITY_STEP) },
+  { '(' .. whole(-DUE_MAX), '(' .. whole(newest + 1) },
+  { '(' .. whole(DUE_MAX), min_age > 0 and '(' .. whole(newest + 1 + PRIORITY_STEP) or '+inf' },
 }
 -- Of ten jobs, six are high, three normal and one low if all three wait.
 local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
@@ -205,12 +207,13 @@ local function first_in_ready()
   end)
 end
 
--- The due time behind a score; times up to the year 5138 have 14 digits.
+-- The due time behind a score, with its place within the millisecond; times up to the year 5138 have 14
+-- digits.
 local function due_of(score)
   if #score <= 14 and string.byte(score) ~= 45 then return score end
   local number = tonumber(score)
-  if number < -DUE_MAX then return whole(number + PRIORITY_STEP) end
-  if number > DUE_MAX then return whole(number - PRIORITY_STEP) end
+  if number < -DUE_MAX then return exact(number + PRIORITY_STEP) end
+  if number > DUE_MAX then return exact(number - PRIORITY_STEP) end
   return score
 end
 
@@ -226,10 +229,10 @@ end
 local function wait_for_age()
   local wait = ''
   for _, shift in ipairs({ -PRIORITY_STEP, 0, PRIORITY_STEP }) do
-    local first = redis.call('ZRANGEBYSCORE', READY, '(' .. whole(newest + shift), whole(DUE_MAX + shift),
+    local first = redis.call('ZRANGEBYSCORE', READY, whole(newest + 1 + shift), whole(DUE_MAX + shift),
       'WITHSCORES', 'LIMIT', 0, 1)
     if first[2] then
-      local ms = tonumber(first[2]) - shift + min_age - now_ms
+      local ms = math.floor(tonumber(first[2])) - shift + min_age - now_ms
       if wait == '' or ms < tonumber(wait) then wait = whole(ms) end
     end
   end

@@ -7,7 +7,7 @@
 --       other, which is what most verdicts are, stand together: how many, token, ack, their ids
 --         finish   an ack that leaves something: ms its id is held, info to keep it in done or '',
 --                  its result or '', its follow-ups as JSON or ''
---         release  delay in ms (0: to ready at its old due time), due in ms
+--         release  delay in ms (0: to ready at its old place), due in ms as lease gave it
 --         nack     delay in ms, attempts in all (1 to 999999), info
 --         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
 --         drop     info
@@ -42,8 +42,8 @@ local function fault(at)
   if extras > 1 and not delay_at(at + 3) then
     return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
   end
-  if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+$') then
-    return 'its due time is no whole number of ms'
+  if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+%.?%d*$') then
+    return 'its due time is no number of ms'
   end
   local nack = verdict == 'nack' and at + 3 or verdict == 'snooze' and at + 5
   if nack and not (delay_at(nack) and read_whole(ARGV[nack + 1], 1, ATTEMPTS_MAX)) then

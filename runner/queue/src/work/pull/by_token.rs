@@ -114,6 +114,7 @@ impl Queue {
             id: id.clone(),
             token: token.clone(),
             due_at_ms,
+            place: due_at_ms as f64,
             payload: Bytes::new(),
             options: Ok(Options::default()),
             failures: 0,

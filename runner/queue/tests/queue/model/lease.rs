@@ -120,7 +120,7 @@ impl Model {
             } else {
                 let token_us = if starts { token_us } else { token_us + 1 };
                 self.state.unack.insert(id.clone(), token_us as f64);
-                granted.jobs.push(self.give(&id, token_us, due as u64));
+                granted.jobs.push(self.give(&id, token_us, due));
             }
         }
         self.wake_if_through();
@@ -143,7 +143,7 @@ impl Model {
     /// The jobs to lease, of those that have been due for so long.
     fn choose(&mut self, room: usize, min_age: Duration) -> Vec<Vec<u8>> {
         let newest = self.now() - min_age.as_millis() as f64;
-        let old = |score: f64| min_age.is_zero() || class_and_time(score).1 <= newest;
+        let old = |score: f64| min_age.is_zero() || class_and_time(score).1.floor() <= newest;
         let mut waiting = in_order(&self.state.ready, old);
         if self.rule("priorities") == 0 {
             waiting.truncate(room);
@@ -218,17 +218,17 @@ impl Model {
             } else if self.state.jobs.contains_key(&id) {
                 let of_call = (token_us / 1_000 - lease.as_millis() as u64) as f64;
                 let due = self.turn_of(&id).map_or(of_call, |(due, _)| due);
-                granted.jobs.push(self.give(&id, own_us, due as u64));
+                granted.jobs.push(self.give(&id, own_us, due));
             }
         }
         self.wake_if_through();
         Reply::Leased(granted)
     }
 
-    fn give(&self, id: &[u8], token_us: u64, due_ms: u64) -> Given {
+    fn give(&self, id: &[u8], token_us: u64, due: f64) -> Given {
         let attempts = self.attempts(id);
         Given {
-            claim: Claim { id: JobId::from_redis(id.to_vec()), token_us, due_ms },
+            claim: Claim { id: JobId::from_redis(id.to_vec()), token_us, due },
             payload: Bytes::from(self.state.jobs[id].clone()),
             options: self.options(id),
             failures: attempts % CRASH,
