@@ -26,6 +26,8 @@ pub(crate) struct Model {
     now_us: u64,
     /// Jobs that lines let through in the step.
     through: usize,
+    /// Jobs that give back their turns at the end of the step.
+    leaving: Vec<Vec<u8>>,
 }
 
 impl Model {
@@ -83,6 +85,7 @@ impl Model {
             Step::Settle(claims) => {
                 let words = claims.iter().map(|(claim, verdict)| self.settle(claim, verdict));
                 let words: Vec<Settled> = words.collect();
+                self.let_leave();
                 if words.iter().any(|word| *word != Settled::Lost) {
                     self.leases_ended();
                     if self.is_empty() {
@@ -98,6 +101,7 @@ impl Model {
             }
             Step::Reclaim { delay, discard } => {
                 let ended = self.reclaim(*delay, *discard);
+                self.let_leave();
                 if !ended.is_empty() {
                     self.leases_ended();
                 }

@@ -57,7 +57,7 @@ impl Topic {
         fixture.on_key("ZADD", "unack", &[&token, "held", "5", "expired"]);
         fixture.on_key("HSET", "turns", &["k", "1"]);
         fixture.on_key("HSET", "turns:of", &["held", "1763740800000 k"]);
-        let place = "k\0001763740800000\00000000000000007\0waits";
+        let place = "k\x00001763740800000\x000000000000000007\x00waits";
         fixture.on_key("ZADD", "blocked", &["0", place]);
         fixture.on_key("HSET", "blocked:at", &["waits", place]);
         // Due, and to be removed: without a payload, and not started within its ttl.

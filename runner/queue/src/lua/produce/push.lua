@@ -78,11 +78,15 @@ local to_jobs, to_opts, to_ready, to_pending = {}, {}, {}, {}
 local earliest
 -- The tails of the milliseconds into which this call pushes. They are read before anything is written.
 local tails = { [PENDING] = {}, [READY] = {} }
+local last_stage, last_ms, tail
 local function score_of(stage, ms, id)
-  local tail = tails[stage][ms]
-  if not tail then
-    tail = tail_of(stage, ms)
-    tails[stage][ms] = tail
+  -- Jobs of a batch often fall due together.
+  if ms ~= last_ms or stage ~= last_stage then
+    last_stage, last_ms, tail = stage, ms, tails[stage][ms]
+    if not tail then
+      tail = tail_of(stage, ms)
+      tails[stage][ms] = tail
+    end
   end
   return score_behind(tail, ms, id)
 end
@@ -124,8 +128,8 @@ end
 forget_failures(fresh)
 if #plain > 0 then redis.call('HDEL', OPTS, unpack(plain)) end
 if #to_opts > 0 then redis.call('HSET', OPTS, unpack(to_opts)) end
-if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
-if #to_pending > 0 then redis.call('ZADD', PENDING, unpack(to_pending)) end
+if #to_ready > 0 then add_in_order(READY, to_ready) end
+if #to_pending > 0 then add_in_order(PENDING, to_pending) end
 if has_permits then
   -- All jobs leave their queues before the first permit is returned, which could admit one of them.
   for _, write in ipairs(writes) do leave_queue(write.id) end

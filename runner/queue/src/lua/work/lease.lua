@@ -115,6 +115,8 @@ if held and tonumber(held) > now_us then
         redis.call('ZREM', UNACK, unpack(superseded))
         forget_failures(superseded)
         return_permits(superseded)
+        -- Their successors need wait no longer.
+        wake(now_ms)
       end
     end
   end

@@ -99,25 +99,28 @@ local function make_ready(ids, dues)
   local has_options = has_permits or limits.per_key > 0 or redis.call('EXISTS', OPTS) == 1
   local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local to_ready, tails = {}, {}
-  local text, due
+  local text, due, shift, tail
   for i, id in ipairs(ids) do
     if dues[i] ~= text then
       text = dues[i]
       local before = due
       due = tonumber(text)
       -- 0 comes first in pending and means now: what follows it is due earlier.
-      if before and due < before then tails = {} end
+      if before and due < before then tails, shift = {}, nil end
     end
-    local shift = options[i] and priority_shift(options[i]) or 0
-    tails[shift] = tails[shift] or {}
-    local score = score_behind(tails[shift], due + shift, id)
+    local own_shift = options[i] and priority_shift(options[i]) or 0
+    if own_shift ~= shift then
+      shift, tail = own_shift, tails[own_shift] or {}
+      tails[shift] = tail
+    end
+    local score = score_behind(tail, due + shift, id)
     if has_permits or limits.per_key > 0 then
       admit(id, due, options[i], score)
     else
       to_ready[2 * i - 1], to_ready[2 * i] = score, id
     end
   end
-  if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
+  if #to_ready > 0 then add_in_order(READY, to_ready) end
 end
 
 -- Up to `most` due ids of a state, without the first of them, and their due times.

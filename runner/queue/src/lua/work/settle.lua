@@ -108,8 +108,19 @@ local function finish(i, id, at)
   if result ~= '' then add(to_done_result, id, result) else without_result[#without_result + 1] = id end
 end
 
+-- The earliest time at which a job can run that could not while it was leased: sleeping runners do not know
+-- of it. A due successor is one of them.
+local earliest
+local function falls_due(due)
+  if not earliest or due < earliest then earliest = due end
+end
+local function succeeds(due)
+  if due and math.floor(tonumber(due)) <= now_ms then falls_due(now_ms) end
+end
+
 local function retry_in(id, delay)
   add(to_retry, whole(now_ms + delay), id)
+  falls_due(now_ms + delay)
   if limits.relaxed then leaving[#leaving + 1] = id end
 end
 
@@ -140,6 +151,7 @@ local function put_back(id, at)
     if delay > 0 then
       retry_in(id, delay)
     else
+      falls_due(now_ms)
       add(to_ready, ready_score(tonumber(ARGV[at + 4]), redis.call('HGET', OPTS, id)), id)
     end
     return 'released'
@@ -182,7 +194,8 @@ local function settle_acks(ack)
       ended[#ended + 1] = id
       forgotten[#forgotten + 1] = id
       if has_permits then leaving[#leaving + 1] = id end
-      if not (successors and successors[at - ack.first + 1]) then finished[#finished + 1] = id end
+      local successor = successors and successors[at - ack.first + 1]
+      if successor then succeeds(successor) else finished[#finished + 1] = id end
     else
       letters[#letters + 1] = 'l'
     end
@@ -213,6 +226,7 @@ local function settle_one(i)
   if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
     forgotten[#forgotten + 1] = id
     if has_permits then leaving[#leaving + 1] = id end
+    succeeds(newer[i])
     -- Payload and options of a superseded job are its successor's.
     if not newer[i] then finished[#finished + 1] = id end
   end
@@ -266,7 +280,8 @@ if has_permits then
   for _, id in ipairs(leaving) do return_permit(id) end
 end
 if limits.waiting then redis.call('HDEL', META, 'waiting') end
-if limits.waiting or admitted > 0 then wake(now_ms) end
+if limits.waiting or admitted > 0 then falls_due(now_ms) end
+if earliest then wake(earliest) end
 -- The topic is empty: no lease call can be repeated for a lost reply, and a late repetition finds nothing
 -- to lease.
 if redis.call('EXISTS', UNACK, READY, RETRY, PENDING) == 0 then redis.call('DEL', HOLDERS) end

@@ -101,6 +101,7 @@ impl Model {
         let held_back = held_back && chosen.len() == room;
         let token_us = even_from(self.now_us + call.lease.as_micros() as u64);
         let mut granted = Granted { wait, ..Granted::default() };
+        let mut superseded = Vec::new();
         for id in chosen {
             let due = self.fell_due(&id, self.state.ready[&id]);
             let is_superseded = self.state.pending.contains_key(&id);
@@ -112,7 +113,7 @@ impl Model {
             self.state.ready.remove(&id);
             if self.state.pending.contains_key(&id) {
                 self.forget_failures(&id);
-                self.leave_turn(&id);
+                superseded.push(id);
                 granted.withdrawn += 1;
             } else if self.is_expired(&id, due) {
                 self.expire(&id, call.expired_info.as_deref().unwrap_or_default());
@@ -123,6 +124,8 @@ impl Model {
                 granted.jobs.push(self.give(&id, token_us, due));
             }
         }
+        superseded.iter().for_each(|id| self.leave_turn(id));
+        self.let_leave();
         self.wake_if_through();
         if !granted.jobs.is_empty() {
             self.state.holders.insert(call.call_id.clone().into_bytes(), token_us as f64);
@@ -203,7 +206,7 @@ impl Model {
         } else {
             self.bury(id, info);
         }
-        self.leave_turn(id);
+        self.leaving.push(id.to_vec());
     }
 
     fn lease_again(&mut self, token_us: u64, lease: Duration) -> Reply {
@@ -215,6 +218,7 @@ impl Model {
                 self.state.unack.remove(&id);
                 self.forget_failures(&id);
                 self.leave_turn(&id);
+                self.wake(self.now());
             } else if self.state.jobs.contains_key(&id) {
                 let of_call = (token_us / 1_000 - lease.as_millis() as u64) as f64;
                 let due = self.turn_of(&id).map_or(of_call, |(due, _)| due);

@@ -90,6 +90,13 @@ impl Model {
         self.advance(&key);
     }
 
+    /// Lets the jobs of the step give back their turns, after all of them have left their stages.
+    pub(super) fn let_leave(&mut self) {
+        for id in std::mem::take(&mut self.leaving) {
+            self.leave_turn(&id);
+        }
+    }
+
     /// Takes a job out of its line, if it stands in one.
     pub(super) fn leave_line(&mut self, id: &[u8]) -> bool {
         let Some(member) = self.state.blocked_at.remove(id) else { return false };

@@ -99,7 +99,7 @@ impl Model {
             }
             before = *due;
             let score = self.ranked(id, *due);
-            let tail = tails.entry((score - due).signum() as i64).or_default();
+            let tail = tails.entry((score - due).round() as i64).or_default();
             let score = tail.behind(score, id);
             self.admit(id, *due, Some(score));
         }

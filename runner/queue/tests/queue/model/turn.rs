@@ -118,6 +118,7 @@ impl Model {
                 self.state.unack.remove(&id);
                 let score = self.ranked(&id, claim.due);
                 self.state.ready.insert(id, score);
+                self.wake(self.now());
                 Settled::Released
             }
             Verdict::Release { delay } => {
@@ -235,12 +236,13 @@ impl Model {
     /// Ends a lease and forgets its job. What a successor has is not the job's.
     fn end(&mut self, id: &[u8]) {
         self.state.unack.remove(id);
+        self.wake_for_successor(id);
         self.forget_failures(id);
         if !self.state.pending.contains_key(id) {
             self.state.jobs.remove(id);
             self.state.opts.remove(id);
         }
-        self.leave_turn(id);
+        self.leaving.push(id.to_vec());
     }
 
     pub(super) fn attempts(&self, id: &[u8]) -> u64 {
@@ -266,13 +268,25 @@ impl Model {
         let due = self.now() + delay.as_millis() as f64;
         self.state.unack.remove(id);
         self.state.retry.insert(id.to_vec(), due);
+        self.wake(due);
         if self.is_relaxed() {
-            self.leave_turn(id);
+            self.leaving.push(id.to_vec());
+        }
+    }
+
+    /// A due successor need wait no longer.
+    fn wake_for_successor(&mut self, id: &[u8]) {
+        if self.state.pending.get(id).is_some_and(|due| due.floor() <= self.now()) {
+            self.wake(self.now());
         }
     }
 
     /// Moves payload and options to dead.
     pub(super) fn bury(&mut self, id: &[u8], info: &str) {
+        let info = match self.state.dead_info.get(id) {
+            Some(earlier) => with_deaths(info, deaths(earlier) + 1),
+            None => info.to_owned(),
+        };
         let payload = self.state.jobs.remove(id).unwrap();
         self.state.dead.insert(id.to_vec(), self.now());
         self.state.dead_jobs.insert(id.to_vec(), payload);
@@ -296,6 +310,18 @@ impl Model {
         }
         Some(later)
     }
+}
+
+/// How many jobs of an id have died, as the info of the last one says.
+fn deaths(info: &[u8]) -> u64 {
+    let info: serde_json::Value = serde_json::from_slice(info).unwrap();
+    info["deaths"].as_u64().unwrap_or(1)
+}
+
+fn with_deaths(info: &str, deaths: u64) -> String {
+    let fields = info.strip_suffix('}').unwrap();
+    let comma = if fields == "{" { "" } else { "," };
+    format!("{fields}{comma}\"deaths\":{deaths}}}")
 }
 
 /// A score as Redis writes it.
