@@ -118,7 +118,7 @@ pub use crate::wire::connection::ConnectionSettings;
 pub use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
 pub use crate::wire::latency::LatencyStats;
 #[doc(hidden)]
-pub use crate::wire::script::digest_and_keys;
+pub use crate::wire::script::{digest_and_keys, script_paths};
 pub use crate::work::dead_info::DeadInfo;
 pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use crate::work::listen::{Listener, Notification};

@@ -24,6 +24,15 @@ const BATCHES_PER_TOPIC: usize = 20;
 /// The runner deaths allowed to a job of a topic that this manifest does not describe.
 const UNBOUND_CRASHES_MAX: u32 = 3;
 
+/// The retention of an unbound topic: another daemon knows how long its dead and done jobs are kept. What has
+/// an expiry of its own is pruned: reserved ids, dedup records of follow-ups, and values of the store.
+const KEEP_ALL: RetentionLimits = RetentionLimits {
+    dead_for: Duration::from_secs(10_000 * 86_400),
+    dead_most: 1_000_000_000_000,
+    done_for: Duration::from_secs(10_000 * 86_400),
+    done_most: 1_000_000_000_000,
+};
+
 /// What maintenance knows of a bound topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
@@ -84,6 +93,10 @@ pub async fn run(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
 async fn prune(queue: &Queue, bound: &BTreeMap<Shard, Retention>) -> Result<(), QueueError> {
     let all: Vec<(Shard, RetentionLimits)> =
         bound.iter().map(|(shard, retention)| (shard.clone(), retention.limits())).collect();
+    prune_all(queue, &all).await
+}
+
+async fn prune_all(queue: &Queue, all: &[(Shard, RetentionLimits)]) -> Result<(), QueueError> {
     for some in all.chunks(TOPICS_PER_PIPELINE) {
         for ((shard, limits), pruned) in some.iter().zip(queue.prune_ended_all(some).await?) {
             prune_rest(queue, shard, limits, pruned).await?;
@@ -166,7 +179,7 @@ async fn maintain_pull_topics(
 }
 
 /// Reclaims expired leases of topics that Redis knows but no handler here serves. Their jobs wait in retry
-/// for the next runner of the topic. Expired keys of their handlers' stores are pruned.
+/// for the next runner of the topic. Their expired marks and values are pruned.
 async fn reclaim_unbound(
     queue: &Queue,
     bound: &BTreeMap<Shard, Retention>,
@@ -185,6 +198,8 @@ async fn reclaim_unbound(
             shards.extend(all.all());
         }
     }
+    let kept: Vec<_> = shards.iter().map(|shard| (shard.clone(), KEEP_ALL)).collect();
+    prune_all(queue, &kept).await?;
     for shard in &with_work(queue, shards).await? {
         let rule = ReclaimRule {
             max_crashes: UNBOUND_CRASHES_MAX,
@@ -200,19 +215,6 @@ async fn reclaim_unbound(
             return Err(error);
         }
     }
-    for topic in &unbound {
-        prune_store(queue, topic).await?;
-    }
     *before = unbound;
-    Ok(())
-}
-
-/// Prunes expired keys in the store of an unbound topic. For a bound topic [`prune`] does it.
-async fn prune_store(queue: &Queue, topic: &TopicName) -> Result<(), QueueError> {
-    for _ in 0..BATCHES_PER_TOPIC {
-        if queue.kv_prune(topic).await? < BATCH_MAX as u64 {
-            break;
-        }
-    }
     Ok(())
 }

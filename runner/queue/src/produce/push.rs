@@ -192,7 +192,8 @@ impl Queue {
             seen.arg(self.keys.topics_key()).arg(topic.as_str());
             calls.push(seen);
             let mut answers = script::run(&self.connection, calls).await?;
-            answers.pop().transpose()?;
+            // The set of topics is advisory: without it the jobs are stored all the same.
+            answers.truncate(some.len());
             for (batch, answer) in some.iter().zip(answers) {
                 for (&at, value) in batch.at.iter().zip(array(answer?)?) {
                     words[at] = Some(Pushed::read(&value)?);

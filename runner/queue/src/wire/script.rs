@@ -114,6 +114,12 @@ pub fn digest_and_keys(path: &str) -> Option<(String, Vec<&'static str>)> {
     Some((digest.clone(), source.keys.clone()))
 }
 
+/// The paths of all scripts, for tests that walk them.
+#[doc(hidden)]
+pub fn script_paths() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(path, _)| *path)
+}
+
 /// Loads every script.
 pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
     let mut loads = Pipeline::with_capacity(ALL.len());

@@ -15,7 +15,7 @@ macro_rules! includes {
 }
 
 /// The files that scripts may include, by name.
-static INCLUDES: [(&str, &str); 19] = includes![
+static INCLUDES: [(&str, &str); 21] = includes![
     "bury",
     "calls",
     "doctor",
@@ -28,11 +28,13 @@ static INCLUDES: [(&str, &str); 19] = includes![
     "now",
     "number",
     "option",
+    "order",
     "permits",
     "place",
     "ready",
     "scores",
     "tokens",
+    "types",
     "waiting",
     "wake",
 ];

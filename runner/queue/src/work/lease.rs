@@ -4,12 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, OptionError, Options};
+use duebox_job::{JobId, OptionError, Options, Priority};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
 use crate::wire::attempts::Attempts;
-use crate::wire::constants::BATCH_MAX;
+use crate::wire::constants::{BATCH_MAX, PRIORITY_STEP};
 use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
@@ -70,6 +70,9 @@ pub struct Lease {
     pub token: Token,
     /// When the job fell due, unix ms.
     pub due_at_ms: u64,
+    /// The same with its place among the jobs of that millisecond as the fraction, to which a release
+    /// returns it.
+    pub place: f64,
     /// The payload as it was pushed. It may be taken.
     pub payload: Bytes,
     /// The bytes of the payload.
@@ -175,12 +178,13 @@ impl Leased {
             Some("empty") => Ok(Self::Empty { wait: wait()? }),
             Some("limited") => Ok(Self::Limited { wait: wait()? }),
             Some("paused") => Ok(Self::Paused),
-            Some("ok" | "again") => Self::read_jobs(fields),
+            Some("ok") => Self::read_jobs(fields, true),
+            Some("again") => Self::read_jobs(fields, false),
             _ => Err(unexpected(&Value::Array(fields))),
         }
     }
 
-    fn read_jobs(fields: Vec<Value>) -> Result<Self, QueueError> {
+    fn read_jobs(fields: Vec<Value>, is_new: bool) -> Result<Self, QueueError> {
         let count_of_values = fields.len();
         let mut fields = fields.into_iter().skip(1);
         let mut next = || fields.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()));
@@ -199,12 +203,13 @@ impl Leased {
         let mut leases = Vec::with_capacity(values / width);
         for i in 0..values / width {
             let id = JobId::from_redis(bytes(next()?)?);
-            let due_at_ms = score(text(&next()?)?);
+            let place = place(text(&next()?)?);
             let payload = bytes(next()?)?;
             leases.push(Lease {
                 id,
                 token: if i < at_once { token.clone() } else { ahead.clone() },
-                due_at_ms,
+                due_at_ms: 0,
+                place,
                 payload_bytes: payload.len(),
                 payload,
                 options: Ok(Options::default()),
@@ -219,7 +224,45 @@ impl Leased {
             lease.crashes = attempts.crashes;
             lease.snoozes = attempts.snoozes;
         }
+        if is_new {
+            keep_order(&mut leases);
+        }
+        for lease in &mut leases {
+            lease.due_at_ms = lease.place as u64;
+        }
         Ok(Self::Jobs(LeasedJobs { leases, withdrawn, expired, wait, suspects }))
+    }
+}
+
+/// A due time with its place within the millisecond.
+fn place(text: &str) -> f64 {
+    text.parse().unwrap_or_default()
+}
+
+/// Gives each job a place that keeps the order of the reply. The script reads few of the scores: a place may
+/// be that of an earlier job. Jobs are in the order of their scores, and ids ascend where these are equal, so
+/// an id that does not ascend has a later score.
+fn keep_order(leases: &mut [Lease]) {
+    let mut last: [Option<(JobId, f64)>; 3] = [None, None, None];
+    for lease in leases {
+        let options = lease.options.as_ref().ok();
+        // Its due time is that of its permit, which says nothing of the order.
+        if options.is_some_and(|options| options.key().is_some()) {
+            continue;
+        }
+        let priority = options.map_or(Priority::Normal, Options::priority);
+        let (class, shift) = match priority {
+            Priority::High => (0, -(PRIORITY_STEP as f64)),
+            Priority::Normal => (1, 0.0),
+            Priority::Low => (2, PRIORITY_STEP as f64),
+        };
+        if let Some((id, place)) = &last[class]
+            && lease.place <= *place
+        {
+            let ascends = id.as_bytes() < lease.id.as_bytes();
+            lease.place = if ascends { *place } else { (place + shift).next_up() - shift };
+        }
+        last[class] = Some((lease.id.clone(), lease.place));
     }
 }
 

@@ -354,6 +354,7 @@ mod tests {
             id: duebox_job::JobId::new("1").unwrap(),
             token: crate::Token::expiring_at_us(1),
             due_at_ms: 0,
+            place: 0.0,
             payload: bytes::Bytes::new(),
             payload_bytes: 0,
             options: Ok(duebox_job::Options::default()),

@@ -92,7 +92,7 @@ pub struct Finish {
 pub struct Settlement {
     id: JobId,
     token: Token,
-    due_at_ms: u64,
+    place: f64,
     payload_bytes: usize,
     verdict: Verdict,
 }
@@ -101,8 +101,8 @@ impl Lease {
     /// Pairs the lease with a verdict; [`Queue::settle`](crate::Queue::settle) or a turn carries it
     /// out.
     pub fn settle(self, verdict: Verdict) -> Settlement {
-        let Self { id, token, due_at_ms, payload_bytes, .. } = self;
-        Settlement { id, token, due_at_ms, payload_bytes, verdict }
+        let Self { id, token, place, payload_bytes, .. } = self;
+        Settlement { id, token, place, payload_bytes, verdict }
     }
 }
 
@@ -228,7 +228,7 @@ impl Settlement {
     pub(crate) fn command(keys: &ShardKeys, settlements: &[Self]) -> Cmd {
         let mut call = SETTLE.call(keys);
         for entry in Self::entries(settlements) {
-            let Self { id, token, due_at_ms, verdict, .. } = &entry[0];
+            let Self { id, token, place, verdict, .. } = &entry[0];
             match verdict {
                 Verdict::Ack => call.arg(entry.len()),
                 _ => call.arg(id.as_bytes()),
@@ -249,7 +249,7 @@ impl Settlement {
                 }
                 Verdict::Drop { info } => call.arg("drop").arg(info),
                 Verdict::Release { delay } => {
-                    call.arg("release").arg(millis(*delay)).arg(*due_at_ms)
+                    call.arg("release").arg(millis(*delay)).arg(place.to_string())
                 }
             };
         }

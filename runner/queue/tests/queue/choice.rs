@@ -246,7 +246,7 @@ impl World {
     /// One to three known claims, the same twice now and then, or one that no runner holds.
     fn some_claims(&mut self, at: usize) -> Vec<Claim> {
         if self.sides[at].claims.is_empty() {
-            return vec![Claim { id: self.id(), token_us: self.sides[at].last.now_us, due_ms: 0 }];
+            return vec![Claim { id: self.id(), token_us: self.sides[at].last.now_us, due: 0.0 }];
         }
         let count = self.rng.usize(1..4);
         let claims = &self.sides[at].claims;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use duebox_job::Options;
 use duebox_queue::Requeued::{Exists, None, Ok};
-use duebox_queue::{IfExists, NewJob, Settled};
+use duebox_queue::{IfExists, NewJob, Settled, Verdict};
 
 use crate::fixture::{BACKOFF, Fixture, drop_it, id, job, job_in, nack};
-use crate::snapshot::ids;
+use crate::snapshot::{Snapshot, ids};
 
 /// Jobs that were dropped a second apart, the first of them longest ago.
 async fn dead(fixture: &Fixture, names: &[&str]) {
@@ -119,4 +119,27 @@ async fn the_dead_of_right_now_are_not_older_than_now() {
         0
     );
     assert_eq!(fixture.queue.prune_older(&fixture.shard, Duration::ZERO).await.unwrap(), 1);
+}
+
+/// The info of a second death says that there was a first, which it replaces.
+#[tokio::test]
+async fn deaths_of_an_id_are_counted() {
+    let fixture = Fixture::new().await;
+    let empty = || Verdict::Drop { info: "{}".to_owned() };
+    let counted = [
+        (drop_it(), r#"{"class":"drop"}"#),
+        (drop_it(), r#"{"class":"drop","deaths":2}"#),
+        (empty(), r#"{"deaths":3}"#),
+        (drop_it(), r#"{"class":"drop","deaths":4}"#),
+    ];
+    for (verdict, info) in counted {
+        fixture.push("a").await;
+        let lease = fixture.lease_only("a").await;
+        fixture.settle(lease, verdict).await;
+        assert_eq!(Snapshot::text(&fixture.snapshot().dead_info, "a"), info);
+    }
+    fixture.queue.requeue(&fixture.topic, &[id("a")]).await.unwrap();
+    let lease = fixture.lease_only("a").await;
+    fixture.settle(lease, drop_it()).await;
+    assert_eq!(Snapshot::text(&fixture.snapshot().dead_info, "a"), r#"{"class":"drop"}"#);
 }

@@ -56,7 +56,7 @@ fn finish() -> Verdict {
 }
 
 /// A topic with a job in every state, made by verbs alone.
-async fn sound() -> Fixture {
+pub(crate) async fn sound() -> Fixture {
     let fixture = Fixture::new().await;
     let rules = Limits { per_key: NonZero::new(1), ..Limits::default() };
     fixture.queue.configure(&fixture.topic, &rules).await.unwrap();

@@ -117,6 +117,11 @@ impl Fixture {
         commands.exec(&mut *self.redis.borrow_mut()).unwrap();
     }
 
+    /// Runs a pipeline of plain commands and reads its replies.
+    pub(crate) fn query<T: redis::FromRedisValue>(&self, commands: &redis::Pipeline) -> T {
+        commands.query(&mut *self.redis.borrow_mut()).unwrap()
+    }
+
     pub(crate) fn try_redis(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
         command.query(&mut *self.redis.borrow_mut())
     }
@@ -317,6 +322,7 @@ pub(crate) fn twin(lease: &Lease) -> Lease {
         id: lease.id.clone(),
         token: lease.token.clone(),
         due_at_ms: lease.due_at_ms,
+        place: lease.place,
         payload: lease.payload.clone(),
         payload_bytes: lease.payload_bytes,
         options: lease.options.clone(),

@@ -209,7 +209,7 @@ impl World {
             (Step::Advance(by), _) => {
                 for claim in &mut side.claims {
                     claim.token_us -= by.as_micros() as u64;
-                    claim.due_ms = claim.due_ms.saturating_sub(by.as_millis() as u64);
+                    claim.due = (claim.due - by.as_millis() as f64).max(0.0);
                 }
             }
             _ => {}
@@ -339,7 +339,7 @@ impl Side {
         let claim = |(id, token): (&Vec<u8>, &f64)| Claim {
             id: JobId::from_redis(id.clone()),
             token_us: *token as u64,
-            due_ms: 0,
+            due: 0.0,
         };
         self.last.unack.iter().map(claim).collect()
     }

@@ -192,7 +192,7 @@ async fn a_full_topic_refuses_pushes_by_name_and_takes_them_when_there_is_room()
 async fn a_job_that_was_not_started_in_time_is_dead_by_name_or_forgotten() {
     let fixture = ground_with(Limits { ttl: Some(HOUR), ..Limits::default() }).await;
     let own = |name: &str, ttl| NewJob { options: Options::default().with_ttl(ttl), ..job(name) };
-    let all = [job("topic"), own("shorter", HOUR / 2), own("never", Duration::ZERO)];
+    let all = [own("never", Duration::ZERO), own("shorter", HOUR / 2), job("topic")];
     fixture.push_many(&all, IfExists::Reject).await;
     fixture.push_job(job_in("later", 7_200), IfExists::Reject).await;
     fixture.advance(HOUR * 3 / 4, &mut []);

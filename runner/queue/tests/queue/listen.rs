@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use duebox_harness::patience;
 use duebox_job::TopicName;
-use duebox_queue::{Due, IfExists, Listener, Notification};
+use duebox_queue::{Due, IfExists, Lease, Leased, Listener, Notification, Verdict};
 
-use crate::fixture::{BACKOFF, Fixture, LEASE, drop_it, id, job, job_in, nack};
+use crate::fixture::{BACKOFF, Fixture, LEASE, call, drop_it, id, job, job_in, nack, release};
 
 async fn next(listener: &mut Listener) -> Notification {
     tokio::time::timeout(patience(), listener.next()).await.unwrap()
@@ -102,6 +102,62 @@ async fn a_due_successor_wakes_nobody() {
     silent(&fixture, &mut listener).await;
     // One due later does: by then the lease may have ended.
     fixture.push_job(job_in("a", 60), IfExists::Replace).await;
+    assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.shard.clone()));
+}
+
+/// A runner leases what is ready and promotes. Then only the end of the lease can wake a sleeping one.
+async fn leased(fixture: &Fixture, name: &str) -> (Lease, Listener) {
+    fixture.push(name).await;
+    let lease = fixture.lease_only(name).await;
+    fixture.promote().await;
+    (lease, fixture.queue.listen().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_released_or_failed_job_wakes_for_its_next_attempt() {
+    let later = Verdict::Release { delay: Duration::from_secs(60) };
+    for verdict in [release(), later, nack()] {
+        let fixture = Fixture::new().await;
+        let (lease, mut listener) = leased(&fixture, "a").await;
+        fixture.settle(lease, verdict).await;
+        assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.shard.clone()));
+        let after = fixture.snapshot();
+        let due = after.retry.get(b"a".as_slice()).copied();
+        assert!(after.wake().unwrap() <= due.unwrap_or((after.now_us / 1_000) as f64));
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_lease_wakes_for_the_due_successor() {
+    for end in ["ack", "nack", "reclaim", "again"] {
+        let fixture = Fixture::new().await;
+        fixture.push("a").await;
+        let leased_by = call(1);
+        let Leased::Jobs(mut jobs) = fixture.lease(&leased_by).await else { panic!("a is ready") };
+        fixture.promote().await;
+        let mut listener = fixture.queue.listen().await.unwrap();
+        fixture.push_job(job("a"), IfExists::Replace).await;
+        let mut lease = jobs.leases.remove(0);
+        match end {
+            "ack" => drop(fixture.settle(lease, Verdict::Ack).await),
+            "nack" => drop(fixture.settle(lease, nack()).await),
+            "again" => drop(fixture.lease(&leased_by).await),
+            _ => {
+                fixture.advance(LEASE, &mut [&mut lease]);
+                fixture.reclaim().await;
+            }
+        }
+        assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.shard.clone()), "{end}");
+        assert_eq!(fixture.promote().await.moved, 1, "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_reclaimed_job_wakes_for_its_next_attempt() {
+    let fixture = Fixture::new().await;
+    let (mut lease, mut listener) = leased(&fixture, "a").await;
+    fixture.advance(LEASE, &mut [&mut lease]);
+    fixture.reclaim().await;
     assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.shard.clone()));
 }
 

@@ -22,6 +22,7 @@ mod lease;
 mod limits;
 mod list;
 mod list_live;
+mod order;
 mod pause;
 mod promote;
 mod push;
@@ -32,6 +33,8 @@ mod spread;
 mod spread_life;
 // Invalid arguments change nothing.
 mod refusal;
+// A key that cannot be written stops a script before it has changed anything.
+mod whole;
 // The jobs of schedules.
 mod tick;
 // Consumers that wait, and settle by id and token.

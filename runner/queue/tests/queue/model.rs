@@ -12,7 +12,10 @@ use crate::step::{Claim, Reply, Step};
 mod flow;
 mod lease;
 mod line;
+mod order;
 mod turn;
+
+use order::{Stage, Tails};
 
 const LEAST_DUE: f64 = 1e11;
 const LAST_DUE: f64 = 1e14;
@@ -23,6 +26,8 @@ pub(crate) struct Model {
     now_us: u64,
     /// Jobs that lines let through in the step.
     through: usize,
+    /// Jobs that give back their turns at the end of the step.
+    leaving: Vec<Vec<u8>>,
 }
 
 impl Model {
@@ -80,6 +85,7 @@ impl Model {
             Step::Settle(claims) => {
                 let words = claims.iter().map(|(claim, verdict)| self.settle(claim, verdict));
                 let words: Vec<Settled> = words.collect();
+                self.let_leave();
                 if words.iter().any(|word| *word != Settled::Lost) {
                     self.leases_ended();
                     if self.is_empty() {
@@ -95,6 +101,7 @@ impl Model {
             }
             Step::Reclaim { delay, discard } => {
                 let ended = self.reclaim(*delay, *discard);
+                self.let_leave();
                 if !ended.is_empty() {
                     self.leases_ended();
                 }
@@ -230,6 +237,7 @@ impl Model {
     }
 
     fn write(&mut self, written: &[(Vec<u8>, f64, &NewJob)]) {
+        let before = self.state.clone();
         let mut left = Vec::new();
         for (id, _, job) in written {
             let staged = self.waits(id);
@@ -244,13 +252,29 @@ impl Model {
                 json => self.state.opts.insert(id.clone(), json.into_bytes()),
             };
         }
-        left.into_iter().for_each(|id| self.leave_turn(id));
-        for (id, due, _) in written {
-            let (is_due, leased) = (*due <= self.now(), self.is_leased(id));
-            if is_due && !leased {
-                self.admit(id, *due);
+        let has_options = |job: &NewJob| !job.options.to_json().is_empty();
+        let is_keyed = |model: &Self, id: &[u8], due: f64, job: &NewJob| {
+            let is_ready = due <= model.now() && !model.is_leased(id);
+            is_ready && model.rule("per_key") > 0 && has_options(job)
+        };
+        let mut tails = Tails::of(&before);
+        for (id, due, job) in written {
+            if is_keyed(self, id, *due, job) {
+                continue;
+            }
+            if *due <= self.now() && !self.is_leased(id) {
+                let score = tails.behind(Stage::Ready, self.ranked(id, *due), id);
+                self.state.ready.insert(id.clone(), score);
             } else {
-                self.state.pending.insert(id.clone(), *due);
+                let score = tails.behind(Stage::Pending, *due, id);
+                self.state.pending.insert(id.clone(), score);
+            }
+        }
+        left.into_iter().for_each(|id| self.leave_turn(id));
+        for (id, due, job) in written {
+            let (is_due, leased) = (*due <= self.now(), self.is_leased(id));
+            if is_keyed(self, id, *due, job) {
+                self.admit(id, *due, None);
             }
             // No runner need wake for a due successor: it waits for the end of a lease.
             if !(is_due && leased) {
@@ -290,13 +314,16 @@ impl Model {
         let is_due = due <= self.now();
         let stage = match (is_due, leased, self.state.attempts.contains_key(&id)) {
             (_, true, _) => {
-                self.state.pending.insert(id, due);
+                self.put_in_pending(&id, due);
                 Rescheduled::Pending
             }
-            (true, false, _) => self.admit(&id, due),
+            (true, false, _) => self.admit(&id, due, None),
             (false, false, tried) => {
-                let later = if tried { &mut self.state.retry } else { &mut self.state.pending };
-                later.insert(id.clone(), due);
+                if tried {
+                    self.state.retry.insert(id.clone(), due);
+                } else {
+                    self.put_in_pending(&id, due);
+                }
                 if !tried || self.is_relaxed() {
                     self.leave_turn(&id);
                 }

@@ -306,6 +306,7 @@ fn fake() -> duebox_queue::Lease {
         id: id("nobody"),
         token: Token::expiring_at_us(1),
         due_at_ms: 0,
+        place: 0.0,
         payload: Bytes::new(),
         payload_bytes: 0,
         options: Ok(Options::default()),

@@ -216,3 +216,12 @@ async fn topics_are_remembered() {
     fixture.queue.register(&known).await.unwrap();
     assert_eq!(fixture.queue.topics().await.unwrap().len(), 1);
 }
+
+/// The set of topics is advisory: that it cannot be written makes no stored push an error.
+#[tokio::test]
+async fn a_push_is_stored_though_the_set_of_topics_is_broken() {
+    let fixture = Fixture::new().await;
+    let () = fixture.redis(redis::cmd("SET").arg(fixture.whole_key("topics")).arg("text"));
+    fixture.push("a").await;
+    assert_eq!(fixture.snapshot().jobs.len(), 1);
+}

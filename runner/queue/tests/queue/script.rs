@@ -5,7 +5,7 @@ use redis::{Cmd, RedisResult, Value};
 use crate::fixture::Fixture;
 
 /// A script by its path under `lua/`.
-pub(crate) struct RawScript(&'static str);
+pub(crate) struct RawScript(pub(crate) &'static str);
 
 pub(crate) static PUSH: RawScript = RawScript("produce/push");
 pub(crate) static PROMOTE: RawScript = RawScript("work/promote");

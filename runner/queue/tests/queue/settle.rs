@@ -289,6 +289,6 @@ async fn a_job_that_dies_again_shows_only_its_last_death() {
     let after = fixture.snapshot();
     assert!(after.dead[b"a".as_slice()] > first);
     assert_eq!(Snapshot::text(&after.dead_jobs, "a"), "second");
-    assert_eq!(Snapshot::text(&after.dead_info, "a"), r#"{"class":"trap"}"#);
+    assert_eq!(Snapshot::text(&after.dead_info, "a"), r#"{"class":"trap","deaths":2}"#);
     assert!(after.dead_opts.is_empty(), "the first death's options are not the second's");
 }

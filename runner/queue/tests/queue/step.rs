@@ -20,7 +20,8 @@ pub(crate) const CRASH_INFO: &str = r#"{"class":"crashed"}"#;
 pub(crate) struct Claim {
     pub(crate) id: JobId,
     pub(crate) token_us: u64,
-    pub(crate) due_ms: u64,
+    /// The due time in ms, with the job's place within the millisecond.
+    pub(crate) due: f64,
 }
 
 /// True if a lease with this token was made for a job that would not start at once.
@@ -258,7 +259,7 @@ impl Given {
     fn of(lease: Lease) -> Self {
         let token_us = lease.token.expires_at_us();
         Self {
-            claim: Claim { id: lease.id, token_us, due_ms: lease.due_at_ms },
+            claim: Claim { id: lease.id, token_us, due: lease.place },
             payload: lease.payload,
             options: lease.options.unwrap(),
             failures: lease.failures.into(),
@@ -273,7 +274,8 @@ impl Claim {
         Lease {
             id: self.id.clone(),
             token: Token::expiring_at_us(self.token_us),
-            due_at_ms: self.due_ms,
+            due_at_ms: self.due as u64,
+            place: self.due,
             payload: Bytes::new(),
             payload_bytes: 0,
             options: Ok(Options::default()),

@@ -85,6 +85,9 @@ local function look_at_entry(id, member)
   end
 end
 
+expect_job_keys()
+expect_hashes(TURNS, TURNS_OF, BLOCKED_AT)
+expect_zsets(BLOCKED)
 if part == 'blocked' then
   local page = read_page('ZSCAN', BLOCKED)
   for i = 1, #page, 2 do

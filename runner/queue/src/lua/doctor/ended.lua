@@ -5,6 +5,7 @@
 -- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
 -- @include now
 -- @include doctor
+-- @include types
 local part, info = ARGV[4], ARGV[5]
 local KEY = ({
   ['dead'] = DEAD, ['dead:jobs'] = DEAD_JOBS, ['dead:opts'] = DEAD_OPTS, ['dead:info'] = DEAD_INFO,
@@ -50,6 +51,8 @@ local function look_at_part(id)
   end
 end
 
+expect_hashes(unpack(parts))
+expect_zsets(INDEX)
 local is_index = KEY == INDEX
 local page = read_page(is_index and 'ZSCAN' or 'HSCAN', KEY)
 for i = 1, #page, 2 do

@@ -12,6 +12,7 @@
 local orphan_info = ARGV[4]
 
 if not count or not orphan_info then return refuse('the doctor looks at 1 to 1000 payloads') end
+expect_job_keys()
 local page = read_page('HSCAN', JOBS)
 for i = 1, #page, 2 do
   local id = page[i]

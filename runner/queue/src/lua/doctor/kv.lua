@@ -8,6 +8,7 @@
 -- @include now
 -- @include number
 -- @include doctor
+-- @include types
 local part, most = ARGV[4], read_whole(ARGV[5], 0, 1e6)
 -- The longest ttl is ten years; this is a little more.
 local TTL_MAX_MS = 3.2e11
@@ -53,6 +54,8 @@ look['kv:at'] = function(name, at)
   end
 end
 
+expect_hashes(KV, KV_REV, META)
+expect_zsets(KV_AT)
 if part == 'bytes' then
   count_bytes()
   return answer

@@ -9,10 +9,13 @@
 -- @include wake
 -- @include permits
 -- @include doctor
+-- @include types
 local most = read_whole(ARGV[4], 1, 100000)
 
 if not most then return refuse('the doctor counts 1 to 100000 turns') end
 if redis.call('HLEN', TURNS_OF) > most or redis.call('HLEN', TURNS) > most then return { 'many' } end
+expect_hashes(OPTS, BLOCKED_AT)
+expect_zsets(READY, BLOCKED)
 local held, keys = {}, {}
 local turns = redis.call('HGETALL', TURNS_OF)
 for i = 2, #turns, 2 do

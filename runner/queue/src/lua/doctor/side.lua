@@ -9,6 +9,7 @@
 -- @include wake
 -- @include permits
 -- @include doctor
+-- @include types
 local part = ARGV[4]
 
 if not count then return refuse('the doctor looks at 1 to 1000 ids') end
@@ -65,6 +66,8 @@ local KEY = ({
   opts = OPTS, attempts = ATTEMPTS, errors = ERRORS, ['turns:of'] = TURNS_OF, unique = UNIQUE,
 })[part]
 if not KEY then return refuse('the doctor knows no part ' .. tostring(part)) end
+expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS, BLOCKED_AT, TURNS, TURNS_OF)
+expect_zsets(READY, UNACK, RETRY, BLOCKED)
 local page = read_page(KEY == UNIQUE and 'ZSCAN' or 'HSCAN', KEY)
 for i = 1, #page, 2 do
   if not seen[page[i]] then look[part](page[i], page[i + 1]) end

@@ -75,6 +75,7 @@ function look.unack(id, score, expiry)
   end
 end
 
+expect_job_keys()
 local page = read_page('ZSCAN', KEY)
 for i = 1, #page, 2 do
   local id, score = page[i], page[i + 1]

@@ -1,8 +1,29 @@
 -- Writes jobs to dead: payload, options if any, and the cause. A death has the fields id, payload, options,
 -- info.
 -- @include now
+-- @include types
+local function expect_dead()
+  expect_hashes(DEAD_JOBS, DEAD_OPTS, DEAD_INFO)
+  expect_zsets(DEAD)
+end
+
+-- A dead job replaces an earlier one of its id. Its info then says how many have died.
+local function count_deaths(deaths)
+  local ids = {}
+  for i, death in ipairs(deaths) do ids[i] = death.id end
+  for i, earlier in ipairs(redis.call('HMGET', DEAD_INFO, unpack(ids))) do
+    local fields = earlier and string.match(deaths[i].info, '^{(.*)}$')
+    if fields then
+      local number = tonumber(string.match(earlier, '[{,]"deaths":(%d+)}$') or 1) + 1
+      local comma = fields == '' and '' or ','
+      deaths[i].info = '{' .. fields .. comma .. '"deaths":' .. whole(number) .. '}'
+    end
+  end
+end
+
 local function bury(deaths)
   if #deaths == 0 then return end
+  count_deaths(deaths)
   local now = whole(now_ms)
   local times, payloads, infos, options, without = {}, {}, {}, {}, {}
   for i, death in ipairs(deaths) do

@@ -2,6 +2,13 @@
 -- @include failures
 -- @include permits
 -- @include bury
+-- @include types
+local function expect_job_keys()
+  expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS)
+  expect_zsets(PENDING, READY, UNACK, RETRY)
+  expect_dead()
+  expect_permits()
+end
 
 -- Removes an id from every state in which it waits. What a lease needs stays.
 local function remove_job(id)

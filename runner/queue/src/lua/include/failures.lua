@@ -1,6 +1,8 @@
 -- Attempts of a job, in one number: failures + CRASH × crashes + SNOOZE × snoozes, + SUSPECT if it is a
 -- suspect: its lease ended without a verdict before the job was known to have started. `errors` holds its
 -- last failure.
+-- @include types
+local function expect_failures() expect_hashes(ATTEMPTS, ERRORS) end
 local function failures_of(id)
   return tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
 end

@@ -1,13 +1,23 @@
 -- Writes to the key-value store of a topic. `kv` holds the values, `kv:rev` their revisions, `kv:at` the
 -- expiry of some; `kv_bytes` of `meta` counts the bytes of names and values.
 -- @include now
+-- @include types
 -- Expired values that one call deletes: with every write, and to free space.
 local PRUNED, PRUNED_FOR_SPACE = 100, 900
 
 local function add_bytes(more)
-  if more ~= 0 and redis.call('HINCRBY', META, 'kv_bytes', whole(more)) <= 0 then
+  if more == 0 then return end
+  local bytes = (tonumber(redis.call('HGET', META, 'kv_bytes') or '') or 0) + more
+  if bytes > 0 then
+    redis.call('HSET', META, 'kv_bytes', whole(bytes))
+  else
     redis.call('HDEL', META, 'kv_bytes')
   end
+end
+
+local function expect_store()
+  expect_hashes(KV, KV_REV, KV_CALLS, META)
+  expect_zsets(KV_AT)
 end
 
 -- Bytes that count for a name; nil if it has no value.

@@ -5,12 +5,28 @@
 -- @include option
 -- @include limits
 -- @include ready
+-- @include types
 local has_permits = limits.per_key > 0 or redis.call('EXISTS', TURNS_OF) == 1
 local admitted = 0
 
+local function expect_permits()
+  if not has_permits and limits.per_key == 0 then return end
+  expect_hashes(OPTS, BLOCKED_AT, TURNS, TURNS_OF)
+  expect_zsets(READY, BLOCKED)
+end
+
+-- How many permits of a key are held; a text that is not a number, written by hand, counts as 0.
+local function permits_of(key) return tonumber(redis.call('HGET', TURNS, key) or '') or 0 end
+
+-- The key of the permit that a job holds; nil if it holds none, or its text is unreadable.
+local function key_of_permit(turn)
+  local space = turn and string.find(turn, ' ', 1, true)
+  return space and string.sub(turn, space + 1)
+end
+
 local function take_permit(id, due, key)
-  redis.call('HINCRBY', TURNS, key, 1)
-  redis.call('HSET', TURNS_OF, id, whole(due) .. ' ' .. key)
+  redis.call('HSET', TURNS, key, whole(permits_of(key) + 1))
+  redis.call('HSET', TURNS_OF, id, whole(math.floor(due)) .. ' ' .. key)
 end
 
 -- The first job in a key's queue: member, due, id.
@@ -25,7 +41,7 @@ end
 -- already, so that a busy key does not delay other jobs.
 local function advance(key)
   local most = limits.per_key > 0 and limits.per_key or math.huge
-  local taken = tonumber(redis.call('HGET', TURNS, key) or 0)
+  local taken = permits_of(key)
   for _ = 1, 100 do
     if taken >= most then return end
     local member, due, id = first_in_queue(key)
@@ -33,7 +49,8 @@ local function advance(key)
     redis.call('ZREM', BLOCKED, member)
     redis.call('HDEL', BLOCKED_AT, id)
     take_permit(id, due, key)
-    redis.call('ZADD', READY, ready_score(now_ms, redis.call('HGET', OPTS, id)), id)
+    local since = now_ms + priority_shift(redis.call('HGET', OPTS, id))
+    redis.call('ZADD', READY, score_in(READY, since, id), id)
     taken, admitted = taken + 1, admitted + 1
   end
 end
@@ -42,9 +59,11 @@ end
 local function return_permit(id)
   local turn = redis.call('HGET', TURNS_OF, id)
   if not turn then return end
-  local key = string.sub(turn, string.find(turn, ' ', 1, true) + 1)
   redis.call('HDEL', TURNS_OF, id)
-  if redis.call('HINCRBY', TURNS, key, -1) <= 0 then redis.call('HDEL', TURNS, key) end
+  local key = key_of_permit(turn)
+  if not key then return end
+  local left = permits_of(key) - 1
+  if left > 0 then redis.call('HSET', TURNS, key, whole(left)) else redis.call('HDEL', TURNS, key) end
   advance(key)
 end
 
@@ -58,25 +77,26 @@ local function leave_queue(id)
 end
 
 local function join_queue(id, due, key)
-  local seq = redis.call('HINCRBY', META, 'seq', 1)
-  local member = key .. '\0' .. string.format('%015.0f', due) .. '\0' .. string.format('%016.0f', seq)
+  local seq = (tonumber(redis.call('HGET', META, 'seq') or '') or 0) + 1
+  redis.call('HSET', META, 'seq', whole(seq))
+  local member = key .. '\0' .. string.format('%015.0f', math.floor(due)) .. '\0' .. string.format('%016.0f', seq)
     .. '\0' .. id
   redis.call('ZADD', BLOCKED, 0, member)
   redis.call('HSET', BLOCKED_AT, id, member)
 end
 
--- Puts a due job that is in no state into ready, or into its key's queue. Returns the state.
-local function admit(id, due, options)
+-- Puts a due job that is in no state into ready, or into its key's queue. Returns the state. Without a
+-- score it goes behind the other jobs of its millisecond.
+local function admit(id, due, options, score)
   local key = limits.per_key > 0 and option(options, 'key', 'string')
   if has_permits or key then
     local turn = redis.call('HGET', TURNS_OF, id)
-    local keeps = turn and key and string.sub(turn, string.find(turn, ' ', 1, true) + 1) == key
+    local keeps = key and key_of_permit(turn) == key
     if turn and not keeps then return_permit(id) end
     if keeps then
-      redis.call('HSET', TURNS_OF, id, whole(due) .. ' ' .. key)
+      redis.call('HSET', TURNS_OF, id, whole(math.floor(due)) .. ' ' .. key)
     elseif key then
-      local taken = tonumber(redis.call('HGET', TURNS, key) or 0)
-      if taken >= limits.per_key or first_in_queue(key) then
+      if permits_of(key) >= limits.per_key or first_in_queue(key) then
         join_queue(id, due, key)
         advance(key)
         return redis.call('HEXISTS', BLOCKED_AT, id) == 1 and 'blocked' or 'ready'
@@ -84,6 +104,6 @@ local function admit(id, due, options)
       take_permit(id, due, key)
     end
   end
-  redis.call('ZADD', READY, ready_score(due, options), id)
+  redis.call('ZADD', READY, score or score_in(READY, due + priority_shift(options), id), id)
   return 'ready'
 end

@@ -1,11 +1,20 @@
--- Puts a job that is in no state where its due time says, and wakes sleeping runners. The caller writes
--- payload and options. Returns the state.
+-- Puts jobs that are in no state where their due times say.
 -- @include now
 -- @include wake
 -- @include permits
+-- @include order
+
+-- The score in pending of a job behind the others of its millisecond. The last milliseconds are not ordered:
+-- a score after them would be invalid.
+local function pending_score(due, id)
+  return due < DUE_MAX - 2 * BATCH_MAX and score_in(PENDING, due, id) or whole(due)
+end
+
+-- Puts a job into its state, and wakes sleeping runners. The caller writes payload and options. Returns the
+-- state.
 local function place(id, due, options)
   if due > now_ms then
-    redis.call('ZADD', PENDING, whole(due), id)
+    redis.call('ZADD', PENDING, pending_score(due, id), id)
     wake(due)
     return 'pending'
   end

@@ -1,12 +1,8 @@
 -- `ready` holds three priorities in one zset: a job's score is its due time, moved by its priority.
--- @include now
 -- @include option
-local function ready_score(due, options)
+-- @include order
+local function priority_shift(options)
   local priority = option(options, 'priority', 'string')
-  if priority == 'high' then
-    due = due - PRIORITY_STEP
-  elseif priority == 'low' then
-    due = due + PRIORITY_STEP
-  end
-  return whole(due)
+  return priority == 'high' and -PRIORITY_STEP or priority == 'low' and PRIORITY_STEP or 0
 end
+local function ready_score(due, options) return exact(due + priority_shift(options)) end

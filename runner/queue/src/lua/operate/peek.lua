@@ -15,7 +15,7 @@ local paused = redis.call('HGET', META, 'paused')
 if redis.call('EXISTS', READY) == 1 and (not paused or paused == '0') then consider(0) end
 for _, stage in ipairs({ PENDING, RETRY }) do
   local first = redis.call('ZRANGE', stage, 0, 0, 'WITHSCORES')
-  if first[2] then consider(tonumber(first[2]) - now_ms) end
+  if first[2] then consider(math.floor(tonumber(first[2])) - now_ms) end
 end
 local last = redis.call('ZRANGE', PENDING, -1, -1, 'WITHSCORES')
 if last[2] and tonumber(last[2]) > DUE_MAX then consider(0) end

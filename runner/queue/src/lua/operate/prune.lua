@@ -6,6 +6,7 @@
 -- Returns the number of deleted jobs
 -- @include now
 -- @include number
+-- @include types
 local lists = {
   dead = { entries = DEAD, parts = { DEAD_JOBS, DEAD_OPTS, DEAD_INFO } },
   done = { entries = DONE, parts = { DONE_JOBS, DONE_INFO, DONE_RESULT } },
@@ -31,6 +32,7 @@ else
   return refuse('prune knows no way ' .. tostring(by))
 end
 if #ids == 0 then return 0 end
+expect_hashes(unpack(list.parts))
 local removed = redis.call('ZREM', list.entries, unpack(ids))
 for _, part in ipairs(list.parts) do redis.call('HDEL', part, unpack(ids)) end
 return removed

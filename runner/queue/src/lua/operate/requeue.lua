@@ -8,7 +8,12 @@
 -- @include failures
 -- @include waiting
 -- @include place
+-- @include bury
 if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('requeue takes 1 to 1000 ids') end
+expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS, BLOCKED_AT)
+expect_zsets(PENDING, READY, UNACK, RETRY)
+expect_dead()
+expect_permits()
 local words = {}
 for i, id in ipairs(ARGV) do
   local payload = redis.call('HGET', DEAD_JOBS, id)

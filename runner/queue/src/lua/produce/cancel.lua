@@ -8,7 +8,11 @@
 -- @include failures
 -- @include wake
 -- @include permits
+-- @include types
 if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('cancel takes 1 to 1000 ids') end
+expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS)
+expect_zsets(PENDING, READY, UNACK, RETRY)
+expect_permits()
 local words, idle = {}, {}
 for i, id in ipairs(ARGV) do
   local removed = redis.call('ZREM', PENDING, id) + redis.call('ZREM', READY, id)

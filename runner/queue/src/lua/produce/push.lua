@@ -8,8 +8,10 @@
 -- @include limits
 -- @include failures
 -- @include ready
+-- @include order
 -- @include wake
 -- @include permits
+-- @include types
 local mode = ARGV[1]
 local count = (#ARGV - 1) / 4
 
@@ -73,7 +75,21 @@ if #writes == 0 then return words end
 
 local withdrawn, fresh, plain, keyed = {}, {}, {}, {}
 local to_jobs, to_opts, to_ready, to_pending = {}, {}, {}, {}
-local earliest, last_due, score
+local earliest
+-- The tails of the milliseconds into which this call pushes. They are read before anything is written.
+local tails = { [PENDING] = {}, [READY] = {} }
+local last_stage, last_ms, tail
+local function score_of(stage, ms, id)
+  -- Jobs of a batch often fall due together.
+  if ms ~= last_ms or stage ~= last_stage then
+    last_stage, last_ms, tail = stage, ms, tails[stage][ms]
+    if not tail then
+      tail = tail_of(stage, ms)
+      tails[stage][ms] = tail
+    end
+  end
+  return score_behind(tail, ms, id)
+end
 for i, write in ipairs(writes) do
   local id, due, leased = write.id, write.due, write.leased
   local payload, options = ARGV[4 * write.job], ARGV[4 * write.job + 1]
@@ -87,21 +103,21 @@ for i, write in ipairs(writes) do
   if write.staged then withdrawn[#withdrawn + 1] = id end
   if not leased then fresh[#fresh + 1] = id end
   local is_due = due <= now_ms
-  -- Jobs of a batch often fall due together.
-  if due ~= last_due then last_due, score = due, whole(due) end
   if not is_due or leased then
-    to_pending[#to_pending + 1] = score
+    to_pending[#to_pending + 1] = due < DUE_MAX - 2 * BATCH_MAX and score_of(PENDING, due, id) or whole(due)
     to_pending[#to_pending + 1] = id
   elseif limits.per_key > 0 and options ~= '' then
     keyed[#keyed + 1] = write
   else
-    to_ready[#to_ready + 1] = options == '' and score or ready_score(due, options)
+    to_ready[#to_ready + 1] = score_of(READY, due + (options == '' and 0 or priority_shift(options)), id)
     to_ready[#to_ready + 1] = id
   end
   -- A due successor waits for the end of a lease: no runner need wake.
   if not (is_due and leased) and (not earliest or due < earliest) then earliest = due end
 end
 
+expect_hashes(OPTS, ATTEMPTS, ERRORS)
+if has_permits or #keyed > 0 then expect_permits() end
 -- The first write adds: if Redis is out of memory it refuses, and nothing has changed.
 redis.call('HSET', JOBS, unpack(to_jobs))
 if #withdrawn > 0 then
@@ -112,8 +128,8 @@ end
 forget_failures(fresh)
 if #plain > 0 then redis.call('HDEL', OPTS, unpack(plain)) end
 if #to_opts > 0 then redis.call('HSET', OPTS, unpack(to_opts)) end
-if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
-if #to_pending > 0 then redis.call('ZADD', PENDING, unpack(to_pending)) end
+if #to_ready > 0 then add_in_order(READY, to_ready) end
+if #to_pending > 0 then add_in_order(PENDING, to_pending) end
 if has_permits then
   -- All jobs leave their queues before the first permit is returned, which could admit one of them.
   for _, write in ipairs(writes) do leave_queue(write.id) end

@@ -11,6 +11,7 @@
 -- @include failures
 -- @include waiting
 -- @include place
+-- @include types
 local not_after = read_whole(ARGV[1], 0, TIME_MAX)
 local count = (#ARGV - 1) / 5
 local WEEK_MS, RELEASED_MS = 604800000, 120000
@@ -19,6 +20,9 @@ if not not_after or count < 1 or count > 100 or count ~= math.floor(count) then
   return refuse('relay takes a time and 1 to 100 jobs of mark, id, due, payload and options')
 end
 if now_ms > not_after then return 'late' end
+expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS, BLOCKED_AT)
+expect_zsets(PENDING, READY, UNACK, RETRY, UNIQUE, INBOX)
+expect_permits()
 
 local function push(id, due, payload, options)
   local leased = redis.call('ZSCORE', UNACK, id)
@@ -29,7 +33,7 @@ local function push(id, due, payload, options)
   if options == '' then redis.call('HDEL', OPTS, id) else redis.call('HSET', OPTS, id, options) end
   if leased then
     -- The job was cancelled while it runs: this one follows it.
-    redis.call('ZADD', PENDING, whole(due), id)
+    redis.call('ZADD', PENDING, pending_score(due, id), id)
   else
     forget_failures({ id })
     place(id, due, options)

@@ -10,6 +10,8 @@
 -- @include failures
 -- @include wake
 -- @include permits
+-- @include place
+-- @include types
 local id, due = ARGV[1], read_due(ARGV[2] or '')
 
 if not due then return 'bad_due' end
@@ -20,6 +22,9 @@ local tried = redis.call('ZSCORE', RETRY, id) or redis.call('ZSCORE', READY, id)
 if not newer and leased then return 'leased' end
 if not newer and not tried then return 'none' end
 
+expect_hashes(OPTS, ATTEMPTS, ERRORS)
+expect_zsets(READY, RETRY)
+expect_permits()
 redis.call('ZREM', PENDING, id)
 redis.call('ZREM', READY, id)
 redis.call('ZREM', RETRY, id)
@@ -28,7 +33,7 @@ if has_permits then leave_queue(id) end
 if newer and not leased then forget_failures({ id }) end
 
 if leased or (due > now_ms and redis.call('HEXISTS', ATTEMPTS, id) == 0) then
-  redis.call('ZADD', PENDING, whole(due), id)
+  redis.call('ZADD', PENDING, pending_score(due, id), id)
   if has_permits and not leased then return_permit(id) end
   if not leased or due > now_ms then wake(due) end
   if admitted > 0 then wake(now_ms) end

@@ -9,6 +9,7 @@
 -- @include now
 -- @include number
 -- @include wake
+-- @include types
 local schedule, line, payload = ARGV[1], ARGV[2], ARGV[5]
 local expected, until_text = ARGV[3], ARGV[4]
 local count = #ARGV - 5
@@ -62,6 +63,7 @@ if count > 0 then
   end
 end
 
+if #fresh > 0 then expect_hashes(JOBS, OPTS, META) end
 -- The first write adds: if Redis is out of memory it refuses, and nothing has changed.
 redis.call('HSET', TICKS, schedule, until_text, schedule .. ':line', line)
 if #fresh > 0 then

@@ -14,6 +14,7 @@ local name, delta, caller, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
 if not string.find(delta or '', '^%-?%d+$') or #delta > 20 then return refuse('a delta is a whole number') end
 if not is_caller(caller, number) then return refuse('a caller has a name and a number') end
+expect_store()
 local earlier = earlier_answer(caller, number)
 if earlier then return { string.match(earlier, '^(%S+) ?(.*)$') } end
 prune_values(PRUNED)

@@ -9,4 +9,5 @@
 local n = read_whole(ARGV[1], 1, BATCH_MAX)
 
 if not n then return refuse('prune takes 1 to 1000 values') end
+expect_store()
 return prune_values(n)

@@ -21,6 +21,7 @@ if condition ~= 'always' and condition ~= 'absent' and not read_whole(condition,
   return refuse('set knows no condition ' .. tostring(condition))
 end
 if not is_caller(caller, number) then return refuse('a caller has a name and a number') end
+expect_store()
 local earlier = earlier_answer(caller, number)
 if earlier then return earlier end
 prune_values(PRUNED)

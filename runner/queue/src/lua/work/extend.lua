@@ -7,6 +7,7 @@
 -- @include now
 -- @include number
 -- @include tokens
+-- @include types
 local holder = ARGV[1]
 local count = (#ARGV - 1) / 3
 
@@ -37,6 +38,7 @@ for i, id in ipairs(ids) do
   answers[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
 end
 if #extended > 0 then
+  expect_zsets(HOLDERS)
   redis.call('ZADD', UNACK, 'XX', unpack(extended))
   for later, name in pairs(held) do redis.call('ZADD', HOLDERS, later, name) end
 end

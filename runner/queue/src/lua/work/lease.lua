@@ -9,12 +9,14 @@
 -- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
 --         counts withdrawn and expired, the ms after which more may be leased or '', how many jobs start at
 --         once, how many suspects stay in ready, how many values are given for each job, and those: id, due,
---         payload, and, unless no job of the topic has any, options or '' and attempts or ''
+--         payload, and, unless no job of the topic has any, options or '' and attempts or ''. The fraction
+--         of a due time is at most its place within the millisecond
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
 -- @include now
 -- @include number
 -- @include option
+-- @include order
 -- @include limits
 -- @include failures
 -- @include wake
@@ -22,6 +24,7 @@
 -- @include bury
 -- @include scores
 -- @include tokens
+-- @include types
 
 -- 1. Parse.
 local n, lease_ms, call = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
@@ -40,7 +43,7 @@ if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at onc
 local function true_dues(ids, dues)
   if not has_permits then return end
   for i, turn in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
-    if turn then dues[i] = string.sub(turn, 1, string.find(turn, ' ', 1, true) - 1) end
+    dues[i] = turn and string.match(turn, '^(%d+) ') or dues[i]
   end
 end
 
@@ -91,10 +94,13 @@ local function return_permits(ids)
   for _, id in ipairs(ids) do return_permit(id) end
 end
 
+local function forget_expired_calls() redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us)) end
+
 -- A repeated call.
-redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 local held = redis.call('ZSCORE', HOLDERS, call)
-if held then
+if held and tonumber(held) > now_us then
+  expect_failures()
+  expect_permits()
   local answer = { 'again', held, 0, 0, '', 0, 0, width }
   for ahead = 0, 1 do
     local token = whole(tonumber(held) + ahead)
@@ -109,24 +115,33 @@ if held then
         redis.call('ZREM', UNACK, unpack(superseded))
         forget_failures(superseded)
         return_permits(superseded)
+        -- Their successors need wait no longer.
+        wake(now_ms)
       end
     end
   end
+  forget_expired_calls()
   if admitted > 0 then wake(now_ms) end
   return answer
 end
 
--- 2. Decide.
-if limits.paused then return { 'paused' } end
-if redis.call('EXISTS', READY) == 0 then return { 'empty', '' } end
+-- 2. Decide. A call that leases nothing writes nothing but these.
+local room_was_short = false
+local function lease_nothing(answer)
+  forget_expired_calls()
+  if room_was_short then redis.call('HSET', META, 'waiting', 1) end
+  return answer
+end
+if limits.paused then return lease_nothing({ 'paused' }) end
+if redis.call('EXISTS', READY) == 0 then return lease_nothing({ 'empty', '' }) end
 
 -- How many jobs the limits of the topic let this call have.
 local room = n
 if limits.max_running > 0 then
   room = math.min(room, limits.max_running - redis.call('ZCARD', UNACK))
   -- The end of a lease then wakes sleeping runners.
-  if room < n then redis.call('HSET', META, 'waiting', 1) end
-  if room < 1 then return { 'limited', '' } end
+  room_was_short = room < n
+  if room < 1 then return lease_nothing({ 'limited', '' }) end
 end
 -- The generic cell rate algorithm (ITU-T I.371) on the clock of Redis. `tat` is when the next job would
 -- start at an even pace; it may run ahead of the clock by a burst. A clock that was set back delays
@@ -140,16 +155,16 @@ if limits.rate_us then
     room, wait_us = allowed, limits.rate_us
   end
   if room < 1 then
-    return { 'limited', whole(math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)) }
+    return lease_nothing({ 'limited', whole(math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)) })
   end
 end
 
 local newest = min_age > 0 and now_ms - min_age or DUE_MAX
 -- The score range of each priority, highest first.
 local RANGES = {
-  { '-inf', whole(newest - PRIORITY_STEP) },
-  { '(' .. whole(-DUE_MAX), whole(newest) },
-  { '(' .. whole(DUE_MAX), min_age > 0 and whole(newest + PRIORITY_STEP) or '+inf' },
+  { '-inf', '(' .. whole(newest + 1 - PRIORITY_STEP) },
+  { '(' .. whole(-DUE_MAX), '(' .. whole(newest + 1) },
+  { '(' .. whole(DUE_MAX), min_age > 0 and '(' .. whole(newest + 1 + PRIORITY_STEP) or '+inf' },
 }
 -- Of ten jobs, six are high, three normal and one low if all three wait.
 local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
@@ -163,7 +178,7 @@ local function choose()
   for class, range in ipairs(RANGES) do
     found[class] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
   end
-  local lane = limits.shares_out and (tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
+  local lane = limits.shares_out and math.floor(tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
   local ids, scores = {}, {}
   while #ids < room do
     local class = limits.shares_out and SHARES[lane % #SHARES + 1] or 1
@@ -194,12 +209,13 @@ local function first_in_ready()
   end)
 end
 
--- The due time behind a score; times up to the year 5138 have 14 digits.
+-- The due time behind a score, with its place within the millisecond; times up to the year 5138 have 14
+-- digits.
 local function due_of(score)
   if #score <= 14 and string.byte(score) ~= 45 then return score end
   local number = tonumber(score)
-  if number < -DUE_MAX then return whole(number + PRIORITY_STEP) end
-  if number > DUE_MAX then return whole(number - PRIORITY_STEP) end
+  if number < -DUE_MAX then return exact(number + PRIORITY_STEP) end
+  if number > DUE_MAX then return exact(number - PRIORITY_STEP) end
   return score
 end
 
@@ -215,10 +231,10 @@ end
 local function wait_for_age()
   local wait = ''
   for _, shift in ipairs({ -PRIORITY_STEP, 0, PRIORITY_STEP }) do
-    local first = redis.call('ZRANGEBYSCORE', READY, '(' .. whole(newest + shift), whole(DUE_MAX + shift),
+    local first = redis.call('ZRANGEBYSCORE', READY, whole(newest + 1 + shift), whole(DUE_MAX + shift),
       'WITHSCORES', 'LIMIT', 0, 1)
     if first[2] then
-      local ms = tonumber(first[2]) - shift + min_age - now_ms
+      local ms = math.floor(tonumber(first[2])) - shift + min_age - now_ms
       if wait == '' or ms < tonumber(wait) then wait = whole(ms) end
     end
   end
@@ -226,7 +242,7 @@ local function wait_for_age()
 end
 local wait = ''
 if min_age > 0 and #found < room then wait = wait_for_age() end
-if #found == 0 then return { 'empty', wait } end
+if #found == 0 then return lease_nothing({ 'empty', wait }) end
 
 -- Takes the jobs whose payloads are within the bound. With a bound the payloads are read in parts, so that
 -- not many more bytes are read than returned; to ask for each length first would take longer.
@@ -252,6 +268,14 @@ local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues,
 answer[6], answer[7] = math.min(at_once, #kept), #suspects
 
 -- 3. Write.
+expect_zsets(UNACK)
+if #superseded + #missing + #expired > 0 then
+  expect_hashes(OPTS, ATTEMPTS, ERRORS)
+  expect_permits()
+  if #expired > 0 then expect_dead() end
+end
+forget_expired_calls()
+if room_was_short then redis.call('HSET', META, 'waiting', 1) end
 if next_lane then redis.call('HSET', META, 'lane', next_lane) end
 if by_rank and #suspects == 0 then
   redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)

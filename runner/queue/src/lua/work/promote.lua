@@ -13,9 +13,11 @@
 -- @include limits
 -- @include failures
 -- @include ready
+-- @include order
 -- @include permits
 -- @include bury
 -- @include scores
+-- @include types
 
 -- 1. Parse.
 local n, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
@@ -28,8 +30,17 @@ if ARGV[3] ~= 'dead' and ARGV[3] ~= 'discard' then
 end
 -- 2. Decide and write, in three steps: invalid due times, then retry, then pending. A step reads what the
 -- one before has left, and each step reads everything it needs before it writes.
-local now = whole(now_ms)
+local now, after_now = whole(now_ms), whole(now_ms + 1)
 local moved, skipped, more, bad = 0, 0, 0, 0
+
+local are_expected = false
+local function expect_types()
+  if are_expected then return end
+  are_expected = true
+  expect_hashes(OPTS, ATTEMPTS, ERRORS)
+  expect_zsets(READY, UNACK, RETRY)
+  expect_permits()
+end
 
 -- Buries jobs whose due time is not unix milliseconds: below, between or above the valid ranges; 0 means
 -- now. Each range is read even if the ones before it are full, so that none hides another.
@@ -53,6 +64,8 @@ local function bury_bad_dues(from, to)
     end
   end
   if #ids == 0 then return end
+  expect_types()
+  expect_dead()
   redis.call('ZREM', PENDING, unpack(ids))
   redis.call('ZREM', READY, unpack(ids))
   redis.call('ZREM', RETRY, unpack(ids))
@@ -81,27 +94,40 @@ if earliest and (earliest < DUE_MIN or score_at(PENDING, -1) > DUE_MAX) then
 end
 local retry_at, retry_text = score_at(RETRY, 0)
 
--- Puts due jobs into ready; ids and due times have the same order.
+-- Puts due jobs into ready; ids and due times are in the order of their states, which they keep.
 local function make_ready(ids, dues)
   local has_options = has_permits or limits.per_key > 0 or redis.call('EXISTS', OPTS) == 1
   local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
-  local to_ready = {}
+  local to_ready, tails = {}, {}
+  local text, due, shift, tail
   for i, id in ipairs(ids) do
+    if dues[i] ~= text then
+      text = dues[i]
+      local before = due
+      due = tonumber(text)
+      -- 0 comes first in pending and means now: what follows it is due earlier.
+      if before and due < before then tails, shift = {}, nil end
+    end
+    local own_shift = options[i] and priority_shift(options[i]) or 0
+    if own_shift ~= shift then
+      shift, tail = own_shift, tails[own_shift] or {}
+      tails[shift] = tail
+    end
+    local score = score_behind(tail, due + shift, id)
     if has_permits or limits.per_key > 0 then
-      admit(id, tonumber(dues[i]), options[i])
+      admit(id, due, options[i], score)
     else
-      to_ready[2 * i - 1] = options[i] and ready_score(tonumber(dues[i]), options[i]) or dues[i]
-      to_ready[2 * i] = id
+      to_ready[2 * i - 1], to_ready[2 * i] = score, id
     end
   end
-  if #to_ready > 0 then redis.call('ZADD', READY, unpack(to_ready)) end
+  if #to_ready > 0 then add_in_order(READY, to_ready) end
 end
 
 -- Up to `most` due ids of a state, without the first of them, and their due times.
 local function due_in(stage, score, first, most)
-  if not score or score > now_ms then return {} end
+  if not score or math.floor(score) > now_ms then return {} end
   local function read(...)
-    return redis.call('ZRANGEBYSCORE', stage, '-inf', now, 'LIMIT', first, most, ...)
+    return redis.call('ZRANGEBYSCORE', stage, '-inf', '(' .. after_now, 'LIMIT', first, most, ...)
   end
   local ids = read()
   return ids, scores_in_order(stage, ids, function() return read('WITHSCORES') end)
@@ -111,6 +137,7 @@ local left = math.max(1, n - bad)
 local retry_max = math.max(1, math.floor(left / 2))
 local ids, dues = due_in(RETRY, retry_at, 0, retry_max)
 if #ids > 0 then
+  expect_types()
   redis.call('ZREM', RETRY, unpack(ids))
   make_ready(ids, dues)
   moved = #ids
@@ -139,6 +166,7 @@ if #ids > 0 then
       due_of_promoted[#promoted] = due
     end
   end
+  if #promoted > 0 then expect_types() end
   if #promoted == #ids then
     redis.call('ZREMRANGEBYRANK', PENDING, skip, skip + #ids - 1)
   elseif #promoted > 0 then
@@ -164,13 +192,14 @@ end
 -- 3. Report what comes next.
 local next_due = ''
 local function consider(due)
-  if due and (next_due == '' or tonumber(due) < tonumber(next_due)) then next_due = due end
+  local ms = due and math.floor(tonumber(due))
+  if ms and (next_due == '' or ms < tonumber(next_due)) then next_due = whole(ms) end
 end
 -- The first valid time that is not due yet.
 local function look_ahead(stage, score, text, latest)
   if not score then return end
-  if score <= now_ms then
-    consider(redis.call('ZRANGEBYSCORE', stage, '(' .. now, latest == math.huge and '+inf' or whole(latest), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  if score < now_ms + 1 then
+    consider(redis.call('ZRANGEBYSCORE', stage, after_now, latest == math.huge and '+inf' or whole(latest), 'WITHSCORES', 'LIMIT', 0, 1)[2])
   elseif score <= latest then
     consider(text)
   end

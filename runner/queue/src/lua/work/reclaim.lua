@@ -16,6 +16,7 @@
 -- @include permits
 -- @include bury
 -- @include tokens
+-- @include types
 local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
 
@@ -38,6 +39,7 @@ local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
 local forgotten, finished, deaths = {}, {}, {}
 local to_retry, to_attempts = {}, {}
 local answer = { '' }
+local has_due_successor = false
 
 -- The result for a job that has a payload and no successor.
 local function crash(id, token)
@@ -65,6 +67,7 @@ for i, id in ipairs(ids) do
   local word
   if newer[i] then
     word = 'superseded'
+    if math.floor(tonumber(newer[i])) <= now_ms then has_due_successor = true end
   elseif redis.call('HEXISTS', JOBS, id) == 0 then
     word = 'cancelled'
   else
@@ -77,6 +80,10 @@ for i, id in ipairs(ids) do
   answer[2 * i], answer[2 * i + 1] = id, word
 end
 
+expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS)
+expect_zsets(RETRY, HOLDERS)
+expect_permits()
+if #deaths > 0 then expect_dead() end
 redis.call('ZREM', UNACK, unpack(ids))
 bury(deaths)
 forget_failures(forgotten)
@@ -90,7 +97,8 @@ if has_permits then
   for _, id in ipairs(limits.relaxed and ids or forgotten) do return_permit(id) end
 end
 if limits.waiting then redis.call('HDEL', META, 'waiting') end
-if limits.waiting or admitted > 0 then wake(now_ms) end
+if limits.waiting or admitted > 0 or has_due_successor then wake(now_ms) end
+if #to_retry > 0 then wake(now_ms + delay) end
 -- An expired lease call is a new call when it is repeated: it need not be remembered.
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
 answer[1] = next_expiry()

@@ -7,7 +7,7 @@
 --       other, which is what most verdicts are, stand together: how many, token, ack, their ids
 --         finish   an ack that leaves something: ms its id is held, info to keep it in done or '',
 --                  its result or '', its follow-ups or ''
---         release  delay in ms (0: to ready at its old due time), due in ms
+--         release  delay in ms (0: to ready at its old place), due in ms as lease gave it
 --         nack     delay in ms, attempts in all (1 to 999999), info
 --         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
 --         drop     info
@@ -21,6 +21,7 @@
 -- @include wake
 -- @include permits
 -- @include bury
+-- @include types
 
 -- 1. Parse: check every verdict before anything is written.
 local EXTRAS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
@@ -41,8 +42,8 @@ local function fault(at)
   if extras > 1 and not delay_at(at + 3) then
     return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
   end
-  if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+$') then
-    return 'its due time is no whole number of ms'
+  if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+%.?%d*$') then
+    return 'its due time is no number of ms'
   end
   local nack = verdict == 'nack' and at + 3 or verdict == 'snooze' and at + 5
   if nack and not (delay_at(nack) and read_whole(ARGV[nack + 1], 1, ATTEMPTS_MAX)) then
@@ -107,8 +108,19 @@ local function finish(i, id, at)
   if result ~= '' then add(to_done_result, id, result) else without_result[#without_result + 1] = id end
 end
 
+-- The earliest time at which a job can run that could not while it was leased: sleeping runners do not know
+-- of it. A due successor is one of them.
+local earliest
+local function falls_due(due)
+  if not earliest or due < earliest then earliest = due end
+end
+local function succeeds(due)
+  if due and math.floor(tonumber(due)) <= now_ms then falls_due(now_ms) end
+end
+
 local function retry_in(id, delay)
   add(to_retry, whole(now_ms + delay), id)
+  falls_due(now_ms + delay)
   if limits.relaxed then leaving[#leaving + 1] = id end
 end
 
@@ -139,6 +151,7 @@ local function put_back(id, at)
     if delay > 0 then
       retry_in(id, delay)
     else
+      falls_due(now_ms)
       add(to_ready, ready_score(tonumber(ARGV[at + 4]), redis.call('HGET', OPTS, id)), id)
     end
     return 'released'
@@ -181,7 +194,8 @@ local function settle_acks(ack)
       ended[#ended + 1] = id
       forgotten[#forgotten + 1] = id
       if has_permits then leaving[#leaving + 1] = id end
-      if not (successors and successors[at - ack.first + 1]) then finished[#finished + 1] = id end
+      local successor = successors and successors[at - ack.first + 1]
+      if successor then succeeds(successor) else finished[#finished + 1] = id end
     else
       letters[#letters + 1] = 'l'
     end
@@ -212,6 +226,7 @@ local function settle_one(i)
   if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
     forgotten[#forgotten + 1] = id
     if has_permits then leaving[#leaving + 1] = id end
+    succeeds(newer[i])
     -- Payload and options of a superseded job are its successor's.
     if not newer[i] then finished[#finished + 1] = id end
   end
@@ -223,12 +238,28 @@ end
 if #ended == 0 then return table.concat(letters) end
 
 -- 3. Write.
+local has_options = false
+if #finished > 0 then
+  expect_hashes(JOBS)
+  has_options = redis.call('HLEN', OPTS) > 0
+end
+expect_failures()
+if #deaths > 0 then expect_dead() end
+if #to_ready > 0 then expect_zsets(READY) end
+if #to_retry > 0 then expect_zsets(RETRY) end
+if #to_unique > 0 then expect_zsets(UNIQUE) end
+if #to_outbox > 0 then expect_hashes(OUTBOX) end
+if #to_done > 0 then
+  expect_hashes(DONE_JOBS, DONE_INFO, DONE_RESULT)
+  expect_zsets(DONE)
+end
+if #leaving > 0 then expect_permits() end
 redis.call('ZREM', UNACK, unpack(ended))
 bury(deaths)
 forget_failures(forgotten)
 if #finished > 0 then
   redis.call('HDEL', JOBS, unpack(finished))
-  if redis.call('EXISTS', OPTS) == 1 then redis.call('HDEL', OPTS, unpack(finished)) end
+  if has_options then redis.call('HDEL', OPTS, unpack(finished)) end
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
 if #to_errors > 0 then redis.call('HSET', ERRORS, unpack(to_errors)) end
@@ -249,7 +280,8 @@ if has_permits then
   for _, id in ipairs(leaving) do return_permit(id) end
 end
 if limits.waiting then redis.call('HDEL', META, 'waiting') end
-if limits.waiting or admitted > 0 then wake(now_ms) end
+if limits.waiting or admitted > 0 then falls_due(now_ms) end
+if earliest then wake(earliest) end
 -- The topic is empty: no lease call can be repeated for a lost reply, and a late repetition finds nothing
 -- to lease.
 if redis.call('EXISTS', UNACK, READY, RETRY, PENDING) == 0 then redis.call('DEL', HOLDERS) end

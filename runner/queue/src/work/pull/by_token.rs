@@ -62,7 +62,22 @@ impl Queue {
         topic: &TopicName,
         id: &JobId,
     ) -> Result<Option<LeasedJob>, QueueError> {
-        let keys = self.keys.of(&self.shard_of_lease(topic, id, None).await?);
+        let mut tried = Vec::new();
+        while let Some(shard) = self.next_shard_of_lease(topic, id, None, &tried).await? {
+            if let Some(job) = self.leased_job_in(&shard, id).await? {
+                return Ok(Some(job));
+            }
+            tried.push(shard);
+        }
+        Ok(None)
+    }
+
+    async fn leased_job_in(
+        &self,
+        shard: &Shard,
+        id: &JobId,
+    ) -> Result<Option<LeasedJob>, QueueError> {
+        let keys = self.keys.of(shard);
         let asked = [("ZSCORE", "unack"), ("HGET", "opts"), ("HGET", "attempts")];
         let asked = asked.map(|(command, name)| {
             let mut ask = redis::cmd(command);
@@ -105,7 +120,24 @@ impl Queue {
         token: &Token,
         verdict: Verdict,
     ) -> Result<Settled, QueueError> {
-        let shard = &self.shard_of_lease(topic, id, Some(token)).await?;
+        let mut tried = Vec::new();
+        while let Some(shard) = self.next_shard_of_lease(topic, id, Some(token), &tried).await? {
+            let settled = self.settle_one_in(&shard, id, token, verdict.clone()).await?;
+            if settled != Settled::Lost {
+                return Ok(settled);
+            }
+            tried.push(shard);
+        }
+        Ok(Settled::Lost)
+    }
+
+    async fn settle_one_in(
+        &self,
+        shard: &Shard,
+        id: &JobId,
+        token: &Token,
+        verdict: Verdict,
+    ) -> Result<Settled, QueueError> {
         let due_at_ms = match verdict {
             Verdict::Release { .. } => self.due_of_leased(shard, id).await?,
             _ => 0,
@@ -114,6 +146,7 @@ impl Queue {
             id: id.clone(),
             token: token.clone(),
             due_at_ms,
+            place: due_at_ms as f64,
             payload: Bytes::new(),
             payload_bytes: 0,
             options: Ok(Options::default()),
@@ -142,24 +175,52 @@ impl Queue {
     ) -> Result<Option<Token>, QueueError> {
         check_consumer(consumer)
             .map_err(|error: PullOptionsError| QueueError::BadCall(error.to_string()))?;
-        let shard = &self.shard_of_lease(topic, id, Some(token)).await?;
         let extend = &[Extension { id: id.clone(), token: token.clone(), by }];
-        let reply = self.turn(shard, &Turn { holder: consumer, extend, ..Turn::default() }).await?;
-        let answer = reply.extended.and_then(|tokens| tokens.into_iter().next());
-        answer.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
+        let turn = Turn { holder: consumer, extend, ..Turn::default() };
+        let mut tried = Vec::new();
+        while let Some(shard) = self.next_shard_of_lease(topic, id, Some(token), &tried).await? {
+            let reply = self.turn(&shard, &turn).await?;
+            let answer = reply.extended.and_then(|tokens| tokens.into_iter().next());
+            match answer.ok_or_else(|| reply.error.unwrap_or_else(cut_short))? {
+                None => tried.push(shard),
+                extended => return Ok(extended),
+            }
+        }
+        Ok(None)
     }
 
-    /// The shard in which an id is leased: under this token if any, else under any token.
-    async fn shard_of_lease(
+    /// A shard that may hold this lease and was not tried: the one with this token, else one in which the id
+    /// is leased. The number of shards may have changed since it was cached, so it is read again before the
+    /// answer is none. Where there is one shard only, the verb itself finds out.
+    async fn next_shard_of_lease(
         &self,
         topic: &TopicName,
         id: &JobId,
         token: Option<&Token>,
-    ) -> Result<Shard, QueueError> {
-        let shards: Vec<Shard> = self.shards(topic).await?.all().collect();
-        if shards.len() < 2 {
-            return Ok(topic.first_shard());
+        tried: &[Shard],
+    ) -> Result<Option<Shard>, QueueError> {
+        for is_cached in [true, false] {
+            let shards =
+                if is_cached { self.shards(topic).await? } else { self.shards_now(topic).await? };
+            let left: Vec<Shard> = shards.all().filter(|shard| !tried.contains(shard)).collect();
+            let found = match left.as_slice() {
+                [only] if tried.is_empty() => Some(only.clone()),
+                _ => self.leased_in(left, id, token).await?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
         }
+        Ok(None)
+    }
+
+    /// The shard in which an id is leased: under this token if any, else under any token.
+    async fn leased_in(
+        &self,
+        shards: Vec<Shard>,
+        id: &JobId,
+        token: Option<&Token>,
+    ) -> Result<Option<Shard>, QueueError> {
         let ask = |shard| {
             let mut ask = redis::cmd("ZSCORE");
             ask.arg(self.keys.of(shard).key("unack")).arg(id.as_bytes());
@@ -168,17 +229,16 @@ impl Queue {
         let answers = script::run(&self.connection, shards.iter().map(ask).collect()).await?;
         let mut found = None;
         for (shard, answer) in shards.into_iter().zip(answers) {
-            match answer? {
-                Value::Nil => {}
-                score_of
-                    if token.is_some_and(|token| text(&score_of).ok() == token_text(token)) =>
-                {
-                    return Ok(shard);
-                }
-                _ => found = Some(shard),
+            let answer = answer?;
+            if answer == Value::Nil {
+                continue;
             }
+            if token.is_some_and(|token| text(&answer).ok() == token_text(token)) {
+                return Ok(Some(shard));
+            }
+            found = Some(shard);
         }
-        Ok(found.unwrap_or_else(|| topic.first_shard()))
+        Ok(found)
     }
 
     async fn due_of_leased(&self, shard: &Shard, id: &JobId) -> Result<u64, QueueError> {

@@ -146,7 +146,7 @@ impl Model {
         };
         if self.is_leased(&id) {
             // It was cancelled while it runs: this one follows it.
-            self.state.pending.insert(id, due);
+            self.put_in_pending(&id, due);
         } else {
             self.place(&id, due);
         }

@@ -101,6 +101,7 @@ impl Model {
         let held_back = held_back && chosen.len() == room;
         let token_us = even_from(self.now_us + call.lease.as_micros() as u64);
         let mut granted = Granted { wait, ..Granted::default() };
+        let mut superseded = Vec::new();
         for id in chosen {
             let due = self.fell_due(&id, self.state.ready[&id]);
             let is_superseded = self.state.pending.contains_key(&id);
@@ -112,7 +113,7 @@ impl Model {
             self.state.ready.remove(&id);
             if self.state.pending.contains_key(&id) {
                 self.forget_failures(&id);
-                self.leave_turn(&id);
+                superseded.push(id);
                 granted.withdrawn += 1;
             } else if self.is_expired(&id, due) {
                 self.expire(&id, call.expired_info.as_deref().unwrap_or_default());
@@ -120,9 +121,11 @@ impl Model {
             } else {
                 let token_us = if starts { token_us } else { token_us + 1 };
                 self.state.unack.insert(id.clone(), token_us as f64);
-                granted.jobs.push(self.give(&id, token_us, due as u64));
+                granted.jobs.push(self.give(&id, token_us, due));
             }
         }
+        superseded.iter().for_each(|id| self.leave_turn(id));
+        self.let_leave();
         self.wake_if_through();
         if !granted.jobs.is_empty() {
             self.state.holders.insert(call.call_id.clone().into_bytes(), token_us as f64);
@@ -143,7 +146,7 @@ impl Model {
     /// The jobs to lease, of those that have been due for so long.
     fn choose(&mut self, room: usize, min_age: Duration) -> Vec<Vec<u8>> {
         let newest = self.now() - min_age.as_millis() as f64;
-        let old = |score: f64| min_age.is_zero() || class_and_time(score).1 <= newest;
+        let old = |score: f64| min_age.is_zero() || class_and_time(score).1.floor() <= newest;
         let mut waiting = in_order(&self.state.ready, old);
         if self.rule("priorities") == 0 {
             waiting.truncate(room);
@@ -203,7 +206,7 @@ impl Model {
         } else {
             self.bury(id, info);
         }
-        self.leave_turn(id);
+        self.leaving.push(id.to_vec());
     }
 
     fn lease_again(&mut self, token_us: u64, lease: Duration) -> Reply {
@@ -215,20 +218,21 @@ impl Model {
                 self.state.unack.remove(&id);
                 self.forget_failures(&id);
                 self.leave_turn(&id);
+                self.wake(self.now());
             } else if self.state.jobs.contains_key(&id) {
                 let of_call = (token_us / 1_000 - lease.as_millis() as u64) as f64;
                 let due = self.turn_of(&id).map_or(of_call, |(due, _)| due);
-                granted.jobs.push(self.give(&id, own_us, due as u64));
+                granted.jobs.push(self.give(&id, own_us, due));
             }
         }
         self.wake_if_through();
         Reply::Leased(granted)
     }
 
-    fn give(&self, id: &[u8], token_us: u64, due_ms: u64) -> Given {
+    fn give(&self, id: &[u8], token_us: u64, due: f64) -> Given {
         let attempts = self.attempts(id);
         Given {
-            claim: Claim { id: JobId::from_redis(id.to_vec()), token_us, due_ms },
+            claim: Claim { id: JobId::from_redis(id.to_vec()), token_us, due },
             payload: Bytes::from(self.state.jobs[id].clone()),
             options: self.options(id),
             failures: attempts % CRASH,

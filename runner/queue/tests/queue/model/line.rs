@@ -28,16 +28,17 @@ impl Model {
     /// Puts a job that waits nowhere where its due time says.
     pub(super) fn place(&mut self, id: &[u8], due: f64) {
         if due > self.now() {
-            self.state.pending.insert(id.to_vec(), due);
+            self.put_in_pending(id, due);
             self.wake(due);
-        } else if self.admit(id, due) == Rescheduled::Ready {
+        } else if self.admit(id, due, None) == Rescheduled::Ready {
             self.wake(self.now());
         }
         self.wake_if_through();
     }
 
-    /// Puts a due job that is in no stage into ready, or into its key's line.
-    pub(super) fn admit(&mut self, id: &[u8], due: f64) -> Rescheduled {
+    /// Puts a due job that is in no stage into ready, or into its key's line. Without a score it goes
+    /// behind the others of its millisecond.
+    pub(super) fn admit(&mut self, id: &[u8], due: f64, score: Option<f64>) -> Rescheduled {
         let limit = self.rule("per_key");
         let key = self.options(id).key().map(|key| key.as_bytes().to_vec()).filter(|_| limit > 0);
         let held = self.turn_of(id);
@@ -60,7 +61,7 @@ impl Model {
             Some(key) => self.take_turn(id, due, &key),
             None => {}
         }
-        let score = self.ranked(id, due);
+        let score = score.unwrap_or_else(|| self.last_in_ready(id, due));
         self.state.ready.insert(id.to_vec(), score);
         Rescheduled::Ready
     }
@@ -75,7 +76,7 @@ impl Model {
             let Some((place, id)) = self.first_in_line(key) else { return };
             self.leave_line(&id);
             self.take_turn(&id, place.due, key);
-            let score = self.ranked(&id, self.now());
+            let score = self.last_in_ready(&id, self.now());
             self.state.ready.insert(id, score);
             self.through += 1;
         }
@@ -89,6 +90,13 @@ impl Model {
         self.advance(&key);
     }
 
+    /// Lets the jobs of the step give back their turns, after all of them have left their stages.
+    pub(super) fn let_leave(&mut self) {
+        for id in std::mem::take(&mut self.leaving) {
+            self.leave_turn(&id);
+        }
+    }
+
     /// Takes a job out of its line, if it stands in one.
     pub(super) fn leave_line(&mut self, id: &[u8]) -> bool {
         let Some(member) = self.state.blocked_at.remove(id) else { return false };
@@ -99,6 +107,7 @@ impl Model {
     fn join_line(&mut self, id: &[u8], due: f64, key: Vec<u8>) {
         let seq = self.state.number("seq").unwrap_or(0.0) + 1.0;
         self.state.set_number("seq", Some(seq));
+        let due = due.floor();
         let member = Place { key, due, seq }.member(id);
         self.state.blocked.insert(member.clone(), 0.0);
         self.state.blocked_at.insert(id.to_vec(), member);
@@ -123,7 +132,7 @@ impl Model {
     }
 
     fn note_turn(&mut self, id: &[u8], due: f64, key: &[u8]) {
-        let mut turn = format!("{due} ").into_bytes();
+        let mut turn = format!("{} ", due.floor()).into_bytes();
         turn.extend(key);
         self.state.turns_of.insert(id.to_vec(), turn);
     }

@@ -22,14 +22,13 @@ impl Model {
         let now = self.now();
         let bad = self.bury_bad_dues(n, discard);
         let left = n.saturating_sub(bad).max(1);
-        let mut due = in_order(&self.state.retry, |due| due <= now);
+        let mut due = in_order(&self.state.retry, |due| due.floor() <= now);
         due.truncate((left / 2).max(1));
-        for id in &due {
-            let score = self.state.retry.remove(id).unwrap();
-            self.admit(id, score);
-        }
+        let retried: Vec<_> =
+            due.iter().map(|id| (id.clone(), self.state.retry.remove(id).unwrap())).collect();
+        self.make_ready(&retried);
         let mut moved = due.len();
-        let candidates = in_order(&self.state.pending, |due| due <= now);
+        let candidates = in_order(&self.state.pending, |due| due.floor() <= now);
         let mut skipped = 0;
         let mut promoted = Vec::new();
         for id in candidates.into_iter().skip(skip).take(left.saturating_sub(moved).max(1)) {
@@ -46,9 +45,7 @@ impl Model {
             promoted.push((id, if due == 0.0 { now } else { due }));
         }
         // What they supersede is out of every line before the first of them comes to one.
-        for (id, due) in &promoted {
-            self.admit(id, *due);
-        }
+        self.make_ready(&promoted);
         moved += promoted.len();
         let next = self.next_due();
         self.state.set_number("wake", next);
@@ -63,8 +60,8 @@ impl Model {
         let Snapshot { pending, retry, unack, .. } = &self.state;
         let movable = |id: &Vec<u8>| !unack.contains_key(id);
         pending.values().any(|due| is_bad(*due))
-            || retry.values().any(|due| *due <= now)
-            || in_order(pending, |due| due <= now).iter().skip(skip).any(movable)
+            || retry.values().any(|due| due.floor() <= now)
+            || in_order(pending, |due| due.floor() <= now).iter().skip(skip).any(movable)
     }
 
     fn bury_bad_dues(&mut self, n: usize, discard: bool) -> usize {
@@ -97,8 +94,8 @@ impl Model {
     fn next_due(&self) -> Option<f64> {
         let now = self.now();
         let pending = self.state.pending.values().filter(|due| **due <= LAST_DUE);
-        let waiting = pending.chain(self.state.retry.values()).filter(|due| **due > now);
-        waiting.copied().reduce(f64::min)
+        let times = pending.chain(self.state.retry.values()).map(|due| due.floor());
+        times.filter(|due| *due > now).reduce(f64::min)
     }
 
     pub(super) fn settle(&mut self, claim: &Claim, verdict: &Verdict) -> Settled {
@@ -119,8 +116,9 @@ impl Model {
         match verdict {
             Verdict::Release { delay } if delay.is_zero() => {
                 self.state.unack.remove(&id);
-                let score = self.ranked(&id, claim.due_ms as f64);
+                let score = self.ranked(&id, claim.due);
                 self.state.ready.insert(id, score);
+                self.wake(self.now());
                 Settled::Released
             }
             Verdict::Release { delay } => {
@@ -239,12 +237,13 @@ impl Model {
     /// Ends a lease and forgets its job. What a successor has is not the job's.
     fn end(&mut self, id: &[u8]) {
         self.state.unack.remove(id);
+        self.wake_for_successor(id);
         self.forget_failures(id);
         if !self.state.pending.contains_key(id) {
             self.state.jobs.remove(id);
             self.state.opts.remove(id);
         }
-        self.leave_turn(id);
+        self.leaving.push(id.to_vec());
     }
 
     pub(super) fn attempts(&self, id: &[u8]) -> u64 {
@@ -270,13 +269,25 @@ impl Model {
         let due = self.now() + delay.as_millis() as f64;
         self.state.unack.remove(id);
         self.state.retry.insert(id.to_vec(), due);
+        self.wake(due);
         if self.is_relaxed() {
-            self.leave_turn(id);
+            self.leaving.push(id.to_vec());
+        }
+    }
+
+    /// A due successor need wait no longer.
+    fn wake_for_successor(&mut self, id: &[u8]) {
+        if self.state.pending.get(id).is_some_and(|due| due.floor() <= self.now()) {
+            self.wake(self.now());
         }
     }
 
     /// Moves payload and options to dead.
     pub(super) fn bury(&mut self, id: &[u8], info: &str) {
+        let info = match self.state.dead_info.get(id) {
+            Some(earlier) => with_deaths(info, deaths(earlier) + 1),
+            None => info.to_owned(),
+        };
         let payload = self.state.jobs.remove(id).unwrap();
         self.state.dead.insert(id.to_vec(), self.now());
         self.state.dead_jobs.insert(id.to_vec(), payload);
@@ -300,6 +311,18 @@ impl Model {
         }
         Some(later)
     }
+}
+
+/// How many jobs of an id have died, as the info of the last one says.
+fn deaths(info: &[u8]) -> u64 {
+    let info: serde_json::Value = serde_json::from_slice(info).unwrap();
+    info["deaths"].as_u64().unwrap_or(1)
+}
+
+fn with_deaths(info: &str, deaths: u64) -> String {
+    let fields = info.strip_suffix('}').unwrap();
+    let comma = if fields == "{" { "" } else { "," };
+    format!("{fields}{comma}\"deaths\":{deaths}}}")
 }
 
 /// A score as Redis writes it.

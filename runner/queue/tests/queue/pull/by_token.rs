@@ -113,3 +113,53 @@ async fn the_jobs_of_all_shards_are_pulled_and_settled() {
         assert_eq!(pulled.leases[0].id, id(name));
     }
 }
+
+/// A consumer that still counts with one shard finds a lease in another one.
+#[tokio::test]
+async fn a_lease_is_found_though_the_number_of_shards_has_changed() {
+    for verb in ["settle", "extend", "look"] {
+        let fixture = Fixture::new().await;
+        let (queue, topic) = (&fixture.queue, &fixture.topic);
+        // Caches that there is one shard.
+        assert!(queue.leased_job(topic, &id("a")).await.unwrap().is_none());
+        fixture.on_key("HSET", "meta", &["shards", "3", "shards_seen", "1 3"]);
+        let third = fixture.in_shard(topic.shard(2)).await;
+        third.on_key("HSET", "jobs", &["a", "p"]);
+        let token = (third.snapshot().now_us + 60_000_000).to_string();
+        third.on_key("ZADD", "unack", &[&token, "a"]);
+        let token: Token = token.parse().unwrap();
+        match verb {
+            "settle" => {
+                let settled = queue.settle_one(topic, &id("a"), &token, Verdict::Ack).await;
+                assert_eq!(settled.unwrap(), Settled::Done);
+            }
+            "extend" => {
+                let by = Duration::from_secs(5);
+                let extended = queue.extend_one(topic, "me", &id("a"), &token, by).await;
+                assert!(extended.unwrap().is_some());
+            }
+            _ => assert!(queue.leased_job(topic, &id("a")).await.unwrap().is_some()),
+        }
+    }
+}
+
+/// An id that is leased in several shards has several leases. Each was extended, and the replies were lost.
+#[tokio::test]
+async fn a_lease_is_found_though_its_id_is_leased_in_other_shards_too() {
+    let fixture = Fixture::new().await;
+    let (queue, topic) = (&fixture.queue, &fixture.topic);
+    fixture.on_key("HSET", "meta", &["shards", "3", "shards_seen", "3"]);
+    let mut tokens = Vec::new();
+    for number in 0..3 {
+        let shard = fixture.in_shard(topic.shard(number)).await;
+        let token = shard.snapshot().now_us / 2 * 2 + 60_000_000;
+        shard.on_key("HSET", "jobs", &["a", "p"]);
+        shard.on_key("ZADD", "unack", &[&(token + 5_000_000).to_string(), "a"]);
+        tokens.push(token.to_string().parse::<Token>().unwrap());
+    }
+    for token in &tokens {
+        let by = Duration::from_secs(5);
+        let extended = queue.extend_one(topic, "me", &id("a"), token, by).await.unwrap();
+        assert!(extended.is_some(), "{token:?}");
+    }
+}
