@@ -33,7 +33,8 @@ impl Queue {
             }
             call
         };
-        let answers = script::run(&self.connection, rules.iter().map(configure).collect()).await?;
+        let answers =
+            script::run_safe(&self.connection, rules.iter().map(configure).collect()).await?;
         for (topic, _) in rules {
             self.known_shards.forget(topic);
         }

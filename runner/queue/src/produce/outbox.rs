@@ -112,7 +112,7 @@ impl Queue {
                 for parcel in some {
                     call.arg(&parcel.mark);
                 }
-                script::run_one(&self.connection, call).await?;
+                script::run_one_safe(&self.connection, call).await?;
             }
         }
         Ok(relayed)
@@ -128,7 +128,8 @@ impl Queue {
             length.arg(self.keys.of(topic).key("outbox"));
             length
         };
-        let answers = script::run(&self.connection, topics.iter().map(length).collect()).await?;
+        let answers =
+            script::run_safe(&self.connection, topics.iter().map(length).collect()).await?;
         answers.into_iter().map(|answer| count(&answer?)).collect()
     }
 
@@ -174,7 +175,7 @@ impl Queue {
                 for &at in some {
                     call.arg(&parcels[at].mark);
                 }
-                let scores = array(script::run_one(&self.connection, call).await?)?;
+                let scores = array(script::run_one_safe(&self.connection, call).await?)?;
                 for (&at, score) in some.iter().zip(&scores) {
                     if *score != Value::Nil {
                         places[at] = shard.clone();
@@ -189,7 +190,7 @@ impl Queue {
     async fn read_outbox(&self, topic: &TopicName) -> Result<(Vec<Entry>, u64), QueueError> {
         let mut call = OUTBOX.call(&self.keys.of(topic));
         call.arg(ENTRIES_MAX).arg(BYTES_MAX);
-        let mut fields = array(script::run_one(&self.connection, call).await?)?.into_iter();
+        let mut fields = array(script::run_one_safe(&self.connection, call).await?)?.into_iter();
         let read_at_ms = score(text(&fields.next().unwrap_or(Value::Nil))?);
         let mut entries = Vec::with_capacity(fields.len() / 2);
         while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
@@ -213,7 +214,7 @@ impl Queue {
         }
         let mut seen = redis::cmd("SADD");
         seen.arg(self.keys.topics_key()).arg(target.as_str());
-        let mut answers = script::run(&self.connection, vec![seen, call]).await?;
+        let mut answers = script::run_safe(&self.connection, vec![seen, call]).await?;
         let words = match answers.pop().unwrap_or(Ok(Value::Nil))? {
             Value::Array(words) => words,
             late if text(&late)? == "late" => return Ok(true),
@@ -245,7 +246,7 @@ impl Queue {
         for entry in entries {
             delete.arg(&entry[..]);
         }
-        script::run_one(&self.connection, delete).await?;
+        script::run_one_safe(&self.connection, delete).await?;
         Ok(entries.len() as u64)
     }
 }

@@ -64,7 +64,7 @@ impl Queue {
     ) -> Result<Option<KvEntry>, QueueError> {
         let mut call = self.kv_call(&KV_GET, topic);
         call.arg(name);
-        let mut found = array(script::run_one(&self.connection, call).await?)?.into_iter();
+        let mut found = array(script::run_one_safe(&self.connection, call).await?)?.into_iter();
         let (Some(value), Some(revision)) = (found.next(), found.next()) else {
             return Ok(None);
         };
@@ -94,7 +94,10 @@ impl Queue {
             KvCondition::IfRevision(revision) => call.arg(revision),
         };
         for _ in 0..ROUNDS_MAX {
-            let answer = script::run_one(&self.connection, call.clone()).await?;
+            let answer = match condition {
+                KvCondition::Always => script::run_one_safe(&self.connection, call.clone()).await?,
+                _ => script::run_one(&self.connection, call.clone()).await?,
+            };
             match text(&answer)? {
                 "ok" => return Ok(KvWrite::Done(())),
                 "conflict" => return Ok(KvWrite::Conflict),

@@ -132,7 +132,7 @@ impl Queue {
         if calls.is_empty() {
             return Ok(reply);
         }
-        let answers = script::run(&self.connection, calls).await?;
+        let answers = script::run_safe(&self.connection, calls).await?;
         for (part, answer) in parts.into_iter().zip(answers) {
             if let Err(error) = answer.and_then(|value| reply.read(part, value, turn)) {
                 reply.error.get_or_insert(error);

@@ -64,12 +64,16 @@ impl Fixture {
 
     /// On a server of the test's own, which must outlive the fixture.
     pub(crate) async fn on(server: &RedisServer) -> Self {
+        Self::through(&server.url(), server).await
+    }
+
+    /// The same, with a queue that reaches the server at this address.
+    pub(crate) async fn through(url: &str, server: &RedisServer) -> Self {
         let number = TOPICS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("due[{number}]");
-        let url = server.url();
-        let client = redis::Client::open(url.as_str()).unwrap();
+        let client = redis::Client::open(server.url()).unwrap();
         let redis = client.get_connection().unwrap();
-        let settings = ConnectionSettings { url, password: None };
+        let settings = ConnectionSettings { url: url.to_owned(), password: None };
         Self {
             queue: Queue::connect(&settings, &prefix).await.unwrap(),
             topic: TopicName::new("order.close").unwrap(),
