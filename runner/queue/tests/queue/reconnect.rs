@@ -134,7 +134,8 @@ async fn scripts_that_are_forgotten_all_the_time_run() {
     let server = RedisServer::start();
     let fixture = Fixture::on(&server).await;
     let over = AtomicBool::new(false);
-    let (queue, topic) = (fixture.queue.clone(), fixture.topic.clone());
+    let (queue, topic, shard) =
+        (fixture.queue.clone(), fixture.topic.clone(), fixture.shard.clone());
     let runtime = tokio::runtime::Handle::current();
     let ran = thread::scope(|scope| {
         scope.spawn(|| {
@@ -150,13 +151,13 @@ async fn scripts_that_are_forgotten_all_the_time_run() {
                     assert_eq!(pushed.unwrap(), [Pushed::Pushed]);
                     let call = duebox_queue::LeaseCall::new(9, LEASE, format!("test:{n}"));
                     let turn = Turn { lease: Some(&call), ..Turn::default() };
-                    let reply = queue.turn(&topic, &turn).await.unwrap();
+                    let reply = queue.turn(&shard, &turn).await.unwrap();
                     assert!(reply.error.is_none(), "{:?}", reply.error);
                     let Some(duebox_queue::Leased::Jobs(leased)) = reply.leased else { panic!() };
                     for lease in leased.leases {
                         let settle = [lease.settle(Verdict::Ack)];
                         let turn = Turn { settle: &settle, ..Turn::default() };
-                        let reply = queue.turn(&topic, &turn).await.unwrap();
+                        let reply = queue.turn(&shard, &turn).await.unwrap();
                         assert!(reply.error.is_none(), "{:?}", reply.error);
                     }
                 }
