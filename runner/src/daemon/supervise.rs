@@ -30,7 +30,7 @@ impl Supervisor {
         loop {
             match self.supervise_until(changed(&watch), &mut signals).await {
                 Err(Signal::Stop) => break,
-                Err(Signal::Reload) => systemd::reloading(),
+                Err(Signal::Reload) => self.reloading(),
                 Ok(()) => {}
             }
             let Some(changes) = self.changes(&mut signals).await else { break };
@@ -45,6 +45,12 @@ impl Supervisor {
         }
     }
 
+    /// A signal asks for a reload, which also writes all limits to Redis again.
+    fn reloading(&self) {
+        systemd::reloading();
+        self.services.outage.data_may_be_lost();
+    }
+
     /// Finds the changed files; `None` if the daemon is to stop.
     async fn changes(&mut self, signals: &mut Signals) -> Option<Changes> {
         let look = self.reloader.look(&self.services.sandbox, &self.manifest, &self.deployments);
@@ -54,7 +60,7 @@ impl Supervisor {
                 Ok(changes) => return Some(changes),
                 Err(Signal::Stop) => return None,
                 // A look is already running; a later change is found by the next one.
-                Err(Signal::Reload) => systemd::reloading(),
+                Err(Signal::Reload) => self.reloading(),
             }
         }
     }

@@ -203,7 +203,7 @@ impl Queue {
                     words[at] = Some(Pushed::read(&value)?);
                 }
                 if are_repeated {
-                    self.recognize(batch, jobs, &mut words).await?;
+                    self.recognize_pushed(batch, jobs, &mut words).await?;
                 }
             }
         }
@@ -215,7 +215,7 @@ impl Queue {
 impl Queue {
     /// Recognizes the jobs of a batch that an earlier try has stored: a repeated push answers that their
     /// ids are live, and they have the payloads that were pushed.
-    async fn recognize(
+    async fn recognize_pushed(
         &self,
         batch: &Batch,
         jobs: &[NewJob],

@@ -188,7 +188,8 @@ impl Connection {
         Err(QueueError::NoAnswer("no connection".to_owned()))
     }
 
-    /// The current link, or the next one if `lost` is the number of the current one.
+    /// The current link, or the next one if `lost` is the number of the current one. Without one it waits for
+    /// the next try to connect.
     async fn link(&self, lost: Option<u64>) -> Result<Link, QueueError> {
         if lost.is_none()
             && let State::Up(link) = &*self.state.borrow()
@@ -202,7 +203,14 @@ impl Connection {
             State::Down(_) => true,
         };
         let no_connection = || QueueError::NoAnswer("no connection".to_owned());
-        let decided = tokio::time::timeout(ANSWER_MAX, state.wait_for(is_decided)).await;
+        let is_down = matches!(&*state.borrow_and_update(), State::Down(_));
+        let decide = async {
+            if is_down {
+                state.changed().await?;
+            }
+            state.wait_for(is_decided).await
+        };
+        let decided = tokio::time::timeout(ANSWER_MAX, decide).await;
         let decided = decided.ok().and_then(Result::ok).ok_or_else(no_connection)?;
         match &*decided {
             State::Up(link) => Ok(link.clone()),

@@ -91,6 +91,8 @@ pub struct Settlement {
     id: JobId,
     token: Token,
     due_at_ms: u64,
+    failures: u32,
+    snoozes: u32,
     verdict: Verdict,
 }
 
@@ -98,8 +100,8 @@ impl Lease {
     /// Pairs the lease with a verdict; [`Queue::settle`](crate::Queue::settle) or a turn carries it
     /// out.
     pub fn settle(self, verdict: Verdict) -> Settlement {
-        let Self { id, token, due_at_ms, .. } = self;
-        Settlement { id, token, due_at_ms, verdict }
+        let Self { id, token, due_at_ms, failures, snoozes, .. } = self;
+        Settlement { id, token, due_at_ms, failures, snoozes, verdict }
     }
 }
 
@@ -195,6 +197,27 @@ impl Settlement {
         &self.token
     }
 
+    /// The result, unless the job was cancelled or superseded meanwhile.
+    pub(crate) fn expected(&self) -> Settled {
+        let nacked = |max_attempts: u32| match self.failures + 1 >= max_attempts {
+            true => Settled::Dead,
+            false => Settled::Retry,
+        };
+        match &self.verdict {
+            Verdict::Ack | Verdict::Finish(_) => Settled::Done,
+            Verdict::Release { .. } => Settled::Released,
+            Verdict::Drop { .. } => Settled::Dead,
+            Verdict::Nack { max_attempts, .. } => nacked(*max_attempts),
+            Verdict::Snooze { max_snoozes, max_attempts, .. } => {
+                if self.snoozes < *max_snoozes {
+                    Settled::Snoozed
+                } else {
+                    nacked(*max_attempts)
+                }
+            }
+        }
+    }
+
     /// Groups settlements as the script takes them: consecutive acks under one token, any other
     /// verdict alone.
     fn entries(settlements: &[Self]) -> impl Iterator<Item = &[Self]> {
@@ -207,7 +230,7 @@ impl Settlement {
     pub(crate) fn command(keys: &ShardKeys, settlements: &[Self]) -> Cmd {
         let mut call = SETTLE.call(keys);
         for entry in Self::entries(settlements) {
-            let Self { id, token, due_at_ms, verdict } = &entry[0];
+            let Self { id, token, due_at_ms, verdict, .. } = &entry[0];
             match verdict {
                 Verdict::Ack => call.arg(entry.len()),
                 _ => call.arg(id.as_bytes()),

@@ -250,6 +250,7 @@ impl Fixture {
             max_crashes: CRASHES,
             delay: BACKOFF,
             info: Some(info).filter(|info| !info.is_empty()),
+            outage_until_us: 0,
         });
         self.turn(&Turn { reclaim, ..Turn::default() }).await.reclaimed.unwrap()
     }

@@ -1,13 +1,17 @@
 //! Connections to Redis that close, idle or under load. What was not sent is sent over the next one.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use duebox_harness::{Proxy, RedisServer, eventually};
-use duebox_queue::{IfExists, KvCondition, NewJob, Pushed, Turn, Verdict};
+use duebox_queue::{
+    IfExists, KvCondition, LeaseCall, Leased, Limits, NewJob, Pushed, ReclaimRule, Settled, Turn,
+    Verdict,
+};
 
-use crate::fixture::{Fixture, LEASE, id, job};
+use crate::fixture::{Fixture, LEASE, call, drop_it, id, job, nack, release};
 
 const ROUNDS: usize = 60;
 
@@ -149,11 +153,11 @@ async fn scripts_that_are_forgotten_all_the_time_run() {
                 for n in 0..100 {
                     let pushed = queue.push(&topic, &[job(&n.to_string())], IfExists::Reject).await;
                     assert_eq!(pushed.unwrap(), [Pushed::Pushed]);
-                    let call = duebox_queue::LeaseCall::new(9, LEASE, format!("test:{n}"));
+                    let call = LeaseCall::new(9, LEASE, format!("test:{n}"));
                     let turn = Turn { lease: Some(&call), ..Turn::default() };
                     let reply = queue.turn(&shard, &turn).await.unwrap();
                     assert!(reply.error.is_none(), "{:?}", reply.error);
-                    let Some(duebox_queue::Leased::Jobs(leased)) = reply.leased else { panic!() };
+                    let Some(Leased::Jobs(leased)) = reply.leased else { panic!() };
                     for lease in leased.leases {
                         let settle = [lease.settle(Verdict::Ack)];
                         let turn = Turn { settle: &settle, ..Turn::default() };
@@ -169,4 +173,77 @@ async fn scripts_that_are_forgotten_all_the_time_run() {
     });
     ran.unwrap();
     assert!(fixture.snapshot().jobs.is_empty());
+}
+
+#[tokio::test]
+async fn verdicts_whose_reply_is_lost_are_recognized() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    let fixture = behind(&proxy, &server).await;
+    let mut given = Vec::new();
+    for (name, verdict) in [
+        ("acked", Verdict::Ack),
+        ("dropped", drop_it()),
+        ("nacked", nack()),
+        ("released", release()),
+    ] {
+        fixture.push(name).await;
+        let lease = fixture.lease_only(name).await;
+        proxy.lose_reply_to(name, 0);
+        given.push((name, fixture.settle(lease, verdict).await));
+    }
+    let expected = [
+        ("acked", Settled::Done),
+        ("dropped", Settled::Dead),
+        ("nacked", Settled::Retry),
+        ("released", Settled::Released),
+    ];
+    assert_eq!((given.as_slice(), proxy.lost()), (expected.as_slice(), 4));
+    // Another runner has the job: its lease ended before, and the verdict is late.
+    fixture.push("taken").await;
+    let mut lease = fixture.lease_up_to(9).await.into_iter().find(|l| l.id == id("taken")).unwrap();
+    fixture.advance(LEASE * 2, &mut [&mut lease]);
+    fixture.reclaim().await;
+    let settle = [lease.settle(Verdict::Ack)];
+    let turn = Turn { settle: &settle, is_repeated: true, ..Turn::default() };
+    assert_eq!(fixture.turn(&turn).await.settled.unwrap(), [Settled::Lost]);
+}
+
+/// Leases that expired in an outage are given to another runner, and nothing is counted.
+#[tokio::test]
+async fn a_lease_that_expires_in_an_outage_is_no_crash() {
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let mut lease = fixture.lease_only("a").await;
+    fixture.advance(LEASE * 2, &mut [&mut lease]);
+    let reclaim = |outage_until_us| {
+        Some(ReclaimRule {
+            max_crashes: 1,
+            delay: Duration::ZERO,
+            info: Some("{}"),
+            outage_until_us,
+        })
+    };
+    let expired_us = lease.token.expires_at_us();
+    let reply = fixture.turn(&Turn { reclaim: reclaim(expired_us), ..Turn::default() }).await;
+    assert_eq!(reply.reclaimed.unwrap().jobs, [(id("a"), Settled::Retry)]);
+    fixture.promote().await;
+    let mut lease = fixture.lease_only("a").await;
+    assert_eq!((lease.crashes, lease.failures), (0, 0));
+    fixture.advance(LEASE * 2, &mut [&mut lease]);
+    let before = lease.token.expires_at_us() - 1;
+    let reply = fixture.turn(&Turn { reclaim: reclaim(before), ..Turn::default() }).await;
+    assert_eq!(reply.reclaimed.unwrap().jobs, [(id("a"), Settled::Dead)]);
+}
+
+#[tokio::test]
+async fn a_lease_that_needs_limits_is_refused_without_them() {
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let needs = LeaseCall { needs_limits: true, ..call(9) };
+    assert!(matches!(fixture.lease(&needs).await, Leased::NoLimits));
+    let limits = Limits { max_running: NonZero::new(3), ..Limits::default() };
+    assert!(limits.hold_for_leases() && !Limits::default().hold_for_leases());
+    fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
+    assert!(matches!(fixture.lease(&needs).await, Leased::Jobs(_)));
 }
