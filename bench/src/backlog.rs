@@ -7,7 +7,7 @@
 //! The judged drains therefore start after the move; one drain before it shows the difference.
 
 use anyhow::ensure;
-use redis::aio::ConnectionManager;
+use redis::aio::ConnectionLike;
 
 use crate::drain::{self, RUST};
 use crate::fixture::Fixture;
@@ -99,7 +99,7 @@ async fn finish_rehash(fixture: &Fixture, backlog: u64) -> anyhow::Result<()> {
 
 async fn push_with_plain_commands(
     fixture: &Fixture,
-    connection: &mut ConnectionManager,
+    connection: &mut (impl ConnectionLike + Send + Sync),
     numbers: std::ops::Range<u64>,
     payload: &str,
     far_ms: u64,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use duebox_harness::{Daemon, RedisServer};
 use duebox_job::{JobId, Options, TopicName};
 use duebox_queue::{ConnectionSettings, Due, IfExists, NewJob, Pushed, Queue};
-use redis::aio::ConnectionManager;
+use redis::aio::ConnectionLike;
 use tempfile::TempDir;
 
 use crate::redis_load::RedisLoad;
@@ -174,7 +174,7 @@ impl Fixture {
 
     async fn sample(
         &self,
-        connection: &mut ConnectionManager,
+        connection: &mut (impl ConnectionLike + Send + Sync),
         started: Instant,
     ) -> anyhow::Result<Sample> {
         let (live, leased, (s, us)): (u64, u64, (u64, u64)) = redis::pipe()

@@ -1,7 +1,7 @@
 //! What Redis was asked and what that cost, from its own INFO.
 
 use anyhow::Context;
-use redis::aio::ConnectionManager;
+use redis::aio::ConnectionLike;
 
 /// Counters of a Redis since its start.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,7 +18,9 @@ pub(crate) struct RedisLoad {
 
 impl RedisLoad {
     /// Queries INFO. The next query counts this one: one read and one command.
-    pub(crate) async fn of(connection: &mut ConnectionManager) -> anyhow::Result<Self> {
+    pub(crate) async fn of(
+        connection: &mut (impl ConnectionLike + Send + Sync),
+    ) -> anyhow::Result<Self> {
         let mut info = redis::cmd("INFO");
         info.arg("cpu").arg("stats").arg("commandstats").arg("memory");
         let text: String = info.query_async(connection).await?;
@@ -67,7 +69,7 @@ mod tests {
     async fn commands_inside_scripts_count_and_queries_do_not() {
         let server = RedisServer::start();
         let client = redis::Client::open(server.url()).unwrap();
-        let mut connection = ConnectionManager::new(client).await.unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let before = RedisLoad::of(&mut connection).await.unwrap();
         let script = "for n = 1, 10 do redis.call('SET', 'k' .. n, n) end";
         for _ in 0..5 {

@@ -4,6 +4,7 @@ pub mod control_channel;
 pub(crate) mod limits;
 pub mod maintenance;
 pub mod poller;
+pub(crate) mod recovery;
 pub mod relay;
 pub mod scheduler;
 pub mod topic_discovery;

@@ -57,8 +57,8 @@ const VERDICTS_ENOUGH: usize = BATCH_MAX / 2;
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);
 /// How often a turn looks for expired leases. A lease with a known expiry is reclaimed at its expiry.
 const RECLAIM_EVERY: Duration = Duration::from_millis(500);
-/// How long after its deadline a drain may still settle interrupted jobs.
-const DRAIN_GRACE: Duration = Duration::from_secs(3);
+/// How long after its deadline a drain may still settle interrupted jobs, unless Redis fails.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// A command from the daemon to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,7 +321,25 @@ impl Worker {
         let load = self.parts.executor.load();
         let settled =
             self.in_flight.is_empty() && self.unsettled.verdicts.is_empty() && load.ended == 0;
-        settled || Instant::now() >= until + DRAIN_GRACE
+        settled || Instant::now() >= self.give_up_at(until)
+    }
+
+    /// When a drain with this deadline ends, whatever is left.
+    fn give_up_at(&self, until: Instant) -> Instant {
+        if self.parts.services.outage.lasts() { until } else { until + DRAIN_GRACE }
+    }
+
+    /// When the drain ends that the daemon has ordered, if any.
+    fn ordered_end(&self) -> Option<Instant> {
+        match *self.parts.commands.borrow() {
+            Command::Work => None,
+            Command::Drain(until) => Some(self.give_up_at(until)),
+        }
+    }
+
+    /// The longest wait before a retry: each lease is renewed within the other two thirds.
+    fn retry_max(&self) -> Duration {
+        self.parts.bound.borrow().lease / 3
     }
 
     /// Releases jobs that did not start in time, so that other runners can run them.

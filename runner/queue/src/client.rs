@@ -52,11 +52,17 @@ impl Queue {
         Arc::clone(self.connection.latency_stats())
     }
 
-    /// The connection, for questions that are not about jobs (INFO, CONFIG). Its type belongs to the
-    /// redis crate and may change with that crate's version.
+    /// The connection, for commands that are not about jobs (INFO, CONFIG), one by one. The trait belongs
+    /// to the redis crate and may change with that crate's version.
     #[cfg(feature = "redis-connection")]
-    pub fn redis(&self) -> redis::aio::ConnectionManager {
-        self.connection.manager()
+    pub fn redis(&self) -> impl redis::aio::ConnectionLike + Clone + Send + Sync + use<> {
+        self.connection.clone()
+    }
+
+    /// Waits until the connection was lost and made again, counted from `known`: 0 at first, and set by
+    /// each call.
+    pub async fn reconnected(&self, known: &mut u64) {
+        self.connection.reconnected(known).await;
     }
 
     /// The clock of Redis, unix ms.
@@ -64,6 +70,6 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn now_ms(&self) -> Result<u64, QueueError> {
-        read_time(script::run_one(&self.connection, redis::cmd("TIME")).await?)
+        read_time(script::run_one_safe(&self.connection, redis::cmd("TIME")).await?)
     }
 }

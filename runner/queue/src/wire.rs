@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod constants;
 pub(crate) mod keys;
 pub(crate) mod latency;
+mod link;
 pub(crate) mod millis;
 pub(crate) mod reply;
 pub(crate) mod score;

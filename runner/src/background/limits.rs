@@ -1,5 +1,6 @@
 //! Writes the limits of topics, which every client must respect, from the manifest to Redis. It writes them
-//! on each change of the manifest, and again each minute in case Redis lost them.
+//! on each change of the manifest, when Redis may have lost them (an outage, another server, a worker that
+//! finds none, SIGHUP), and again each minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -50,6 +51,7 @@ pub(crate) async fn run(
     outage: Arc<Outage>,
 ) {
     let mut written = BTreeMap::new();
+    let mut losses = outage.losses();
     let mut retry = RETRY_FIRST;
     let mut all_at = Instant::now() + EVERY;
     loop {
@@ -71,6 +73,10 @@ pub(crate) async fn run(
         };
         tokio::select! {
             changed = limits.changed() => if changed.is_err() { return },
+            () = outage.lost_data_again(losses) => {
+                losses = outage.losses();
+                all_at = Instant::now();
+            }
             () = tokio::time::sleep_until(again_at) => {}
         }
     }

@@ -163,6 +163,7 @@ async fn maintain_pull_topics(
             max_crashes: pulled.max_crashes,
             delay: Duration::ZERO,
             info: pulled.crashed_info.as_deref(),
+            outage_until_us: 0,
         };
         let promote = Promotion { jobs: BATCH_MAX, skip: 0, discards_bad: pulled.discards_bad };
         let turn = Turn { reclaim: Some(reclaim), promote: Some(promote), ..Turn::default() };
@@ -205,6 +206,7 @@ async fn reclaim_unbound(
             max_crashes: UNBOUND_CRASHES_MAX,
             delay: Duration::ZERO,
             info: Some(&crashed),
+            outage_until_us: 0,
         };
         let reply = queue.turn(shard, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());

@@ -59,6 +59,7 @@ pub async fn listen(
     wake_up_hub: WakeUpHub,
     finder: Finder,
     orders: mpsc::Sender<String>,
+    outage: Arc<Outage>,
 ) {
     let mut retry = RETRY_FIRST;
     loop {
@@ -81,7 +82,7 @@ pub async fn listen(
             }
         }
         retry = outage::next_retry(retry);
-        tokio::time::sleep(retry).await;
+        outage.wait(retry).await;
     }
 }
 

@@ -74,7 +74,7 @@ impl Relay {
                         outage.noticed(&error);
                         self.due(&shard);
                         retry = outage::next_retry(retry);
-                        tokio::time::sleep(retry).await;
+                        outage.wait(retry).await;
                     }
                 }
             }

@@ -9,8 +9,11 @@ use super::served::Leaving;
 use super::{Owned, Supervisor, redis, systemd};
 use crate::observe::health::Phase;
 
-/// How long a drain waits for Redis to remove this daemon's status.
-const FORGET_MAX: Duration = Duration::from_secs(1);
+/// How long after its deadline a drain may still send what the daemon has recorded. During an outage of
+/// Redis it is not sent.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+/// How long it may do so in any case.
+const CLOSE_MIN: Duration = Duration::from_millis(100);
 
 impl Supervisor {
     /// Drains, and stops everything that the supervisor owns.
@@ -35,12 +38,19 @@ impl Supervisor {
             }
         };
         tokio::join!(close, end);
+        let is_outage = services.outage.lasts();
         let records = &services.records;
-        tokio::join!(records.traces.stop(export_task), records.events.stop(events_task));
-        background.shutdown().await;
-        // Without a reply the status expires by itself.
-        let forget = services.queue.remove_status(&services.runner_id);
-        drop(tokio::time::timeout(FORGET_MAX, forget).await);
+        let close = async {
+            tokio::join!(records.traces.stop(export_task), records.events.stop(events_task));
+            background.shutdown().await;
+            // Without a reply the status expires by itself.
+            if !is_outage {
+                drop(services.queue.remove_status(&services.runner_id).await);
+            }
+        };
+        let close_by = if is_outage { until } else { until + CLOSE_MAX };
+        let close_by = close_by.max(Instant::now() + CLOSE_MIN);
+        drop(tokio::time::timeout_at(close_by.into(), close).await);
         redis::stop(managed).await;
         // Probes are answered until here.
         drop(server);

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use super::{Supervisor, redis, systemd};
-use crate::background::{limits, maintenance, poller, scheduler};
+use crate::background::{limits, maintenance, poller, recovery, scheduler};
 use crate::http::{self, Addresses, HttpServer, ServerSetup};
 use crate::observe::health::Phase;
 use crate::report::status;
@@ -57,7 +57,9 @@ impl Supervisor {
             services.wake_up_hub.clone(),
             finder(),
             orders,
+            outage(),
         ));
+        loops.spawn(recovery::run(queue(), outage()));
         loops.spawn(maintenance::run(queue(), Arc::clone(&published.retentions), outage()));
         loops.spawn(services.relay.clone().run(queue(), wake_ups(), pushes(), outage()));
         loops.spawn(limits::run(queue(), published.limits.subscribe(), finder(), outage()));

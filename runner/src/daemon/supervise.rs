@@ -30,7 +30,7 @@ impl Supervisor {
         loop {
             match self.supervise_until(changed(&watch), &mut signals).await {
                 Err(Signal::Stop) => break,
-                Err(Signal::Reload) => systemd::reloading(),
+                Err(Signal::Reload) => self.reloading(),
                 Ok(()) => {}
             }
             let Some(changes) = self.changes(&mut signals).await else { break };
@@ -43,6 +43,12 @@ impl Supervisor {
             () = self.drain() => {}
             () = signals.stop() => warn!("stopped at once; the leases expire by themselves"),
         }
+    }
+
+    /// A signal asks for a reload, which also writes all limits to Redis again.
+    fn reloading(&self) {
+        systemd::reloading();
+        self.services.outage.data_may_be_lost();
     }
 
     /// Finds the changed files; `None` if the daemon is to stop.
@@ -66,7 +72,7 @@ impl Supervisor {
                 Ok(value) => return Some(value),
                 Err(Signal::Stop) => return None,
                 // A look is already running; a later change is found by the next one.
-                Err(Signal::Reload) => systemd::reloading(),
+                Err(Signal::Reload) => self.reloading(),
             }
         }
     }

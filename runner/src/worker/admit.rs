@@ -14,6 +14,9 @@ use crate::executor::{AttemptOutput, Task};
 use crate::observe::counters::{Fate, add};
 use crate::observe::log::attempt_log::Record;
 
+/// The wait for the limits of a topic that Redis has lost.
+const LIMITS_WRITTEN_IN: Duration = Duration::from_millis(50);
+
 impl Worker {
     /// Takes the reply to a lease call that was sent at `sent_at`, which is `asked_at_us` on Redis' clock.
     /// If the reply to an earlier try was lost, the leases are older than this try.
@@ -30,6 +33,12 @@ impl Worker {
                 LeasedJobs { wait, ..LeasedJobs::default() }
             }
             // Jobs that have not started wait for the end of the pause.
+            Leased::NoLimits => {
+                // They are written again, before anything is leased.
+                self.parts.services.outage.data_may_be_lost();
+                self.look.at = self.look.at.min(Instant::now() + LIMITS_WRITTEN_IN);
+                return;
+            }
             Leased::Paused => {
                 self.give_back(Duration::ZERO);
                 return;

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 use super::prefetch::LEASED_BYTES_MAX;
 use super::verdict::{Attempt, buried_info};
-use super::{DRAIN_GRACE, RECLAIM_EVERY, SLEEP_MAX, Worker};
+use super::{RECLAIM_EVERY, SLEEP_MAX, Worker, next_command};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
 use crate::observe::counters::{Fate, add};
@@ -33,6 +33,7 @@ struct Plan {
     batch_max: usize,
     skip: u64,
     max_crashes: u32,
+    outage_until_us: u64,
     crashed_info: Option<String>,
     discards_bad: bool,
     follow_ups: bool,
@@ -133,6 +134,7 @@ impl Worker {
                 bytes_max: Some(LEASED_BYTES_MAX),
                 min_age: Duration::ZERO,
                 expired_info: buried_info(&binding.topic, FailureClass::Expired),
+                needs_limits: binding.topic.limits().hold_for_leases(),
             }
         });
         let looks = lease.is_some();
@@ -150,17 +152,26 @@ impl Worker {
             batch_max,
             skip: self.look.skip,
             max_crashes: binding.topic.max_crashes,
+            outage_until_us: self.outage_until_us(),
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
             discards_bad: binding.topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
             follow_ups,
         }
     }
 
+    /// Up to when leases may expire because a runner could not reach Redis, in µs on the clock of Redis. Once
+    /// Redis is back, each runner renews its leases within a third of their length.
+    fn outage_until_us(&self) -> u64 {
+        let restored_at = self.parts.services.outage.restored_at();
+        let renewed_at = restored_at.map(|at| at + self.retry_max());
+        renewed_at.and_then(|at| self.clock.us_at(at)).unwrap_or_default()
+    }
+
     /// Sends a turn until Redis replies, and interrupts guests whose lease runs out meanwhile. Returns the
     /// reply and when the successful try was sent.
     async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
         let runner_id = Arc::clone(&self.parts.services.runner_id);
-        let turn = plan.turn(&runner_id);
+        let mut turn = plan.turn(&runner_id);
         let mut wait = RETRY_FIRST;
         loop {
             let sent_at = Instant::now();
@@ -169,9 +180,12 @@ impl Worker {
                     std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
                 loop {
                     let first_end = self.in_flight.first_end(Instant::now());
+                    let ends_at = self.ordered_end();
                     tokio::select! {
                         answer = &mut asked => break answer,
                         () = sleep_until(first_end) => self.interrupt_ended(),
+                        () = sleep_until(ends_at) => return None,
+                        () = next_command(&mut self.parts.commands) => {}
                     }
                 }
             };
@@ -180,17 +194,30 @@ impl Worker {
                 Err(error) => error,
             };
             self.parts.services.outage.noticed(&error);
-            let given_up = |until: Instant| Instant::now() >= until + DRAIN_GRACE;
-            self.follow_commands();
-            if self.drain_until.is_some_and(given_up) {
+            turn.is_repeated = true;
+            wait = outage::next_retry(wait).min(self.retry_max());
+            if !self.wait_for_redis(wait).await {
                 return None;
             }
-            wait = outage::next_retry(wait);
-            let again_at = Instant::now() + wait;
-            while Instant::now() < again_at {
-                let first_end = self.in_flight.first_end(Instant::now()).unwrap_or(again_at);
-                sleep_until(Some(first_end.min(again_at))).await;
-                self.interrupt_ended();
+        }
+    }
+
+    /// Waits before a retry, and interrupts guests whose lease runs out meanwhile. False if the drain ends.
+    async fn wait_for_redis(&mut self, longest: Duration) -> bool {
+        let outage = Arc::clone(&self.parts.services.outage);
+        let mut over = std::pin::pin!(outage.wait(longest));
+        loop {
+            self.follow_commands();
+            let (first_end, ends_at) =
+                (self.in_flight.first_end(Instant::now()), self.ordered_end());
+            if ends_at.is_some_and(|at| Instant::now() >= at) {
+                return false;
+            }
+            tokio::select! {
+                () = &mut over => return true,
+                () = sleep_until(first_end) => self.interrupt_ended(),
+                () = sleep_until(ends_at) => {}
+                () = next_command(&mut self.parts.commands) => {}
             }
         }
     }
@@ -347,7 +374,7 @@ impl Worker {
 
     fn refused(&mut self, error: &QueueError, now: Instant) {
         self.parts.services.outage.noticed(error);
-        self.retry = outage::next_retry(self.retry);
+        self.retry = outage::next_retry(self.retry).min(self.retry_max());
         self.not_before = now + self.retry;
         self.look.at = self.look.at.min(self.not_before);
     }
@@ -359,6 +386,7 @@ impl Plan {
             max_crashes: self.max_crashes,
             delay: Duration::ZERO,
             info: self.crashed_info.as_deref(),
+            outage_until_us: self.outage_until_us,
         };
         Turn {
             holder,
@@ -371,6 +399,7 @@ impl Plan {
                 discards_bad: self.discards_bad,
             }),
             lease: self.lease.as_ref(),
+            is_repeated: false,
         }
     }
 }

@@ -183,7 +183,12 @@ impl Life<'_> {
         assert_eq!(self.settle(second, drop).await, Settled::Dead);
         // The runner of the third job dies.
         assert_eq!(self.lease_for(1, Duration::from_millis(1)).await[0].id, id("third"));
-        let rule = || ReclaimRule { max_crashes: 1, delay: Duration::ZERO, info: Some(BURIED) };
+        let rule = || ReclaimRule {
+            max_crashes: 1,
+            delay: Duration::ZERO,
+            info: Some(BURIED),
+            outage_until_us: 0,
+        };
         duebox_harness::eventually!({
             let reclaim = Turn { reclaim: Some(rule()), ..Turn::default() };
             let reclaimed = self.turn(reclaim).await.reclaimed.unwrap();

@@ -7,10 +7,12 @@
 
 mod daemon;
 mod eventually;
+mod proxy;
 mod redis_server;
 mod signal;
 
 pub use daemon::{Daemon, LogLine, duebox_binary};
 pub use eventually::{eventually, patience};
+pub use proxy::Proxy;
 pub use redis_server::RedisServer;
 pub use signal::send_signal;

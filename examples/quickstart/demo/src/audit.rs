@@ -6,7 +6,7 @@ use std::fmt;
 
 use anyhow::Context;
 use duebox_shop::Entry;
-use redis::aio::ConnectionManager;
+use redis::aio::ConnectionLike;
 use serde_json::Value;
 
 use crate::ledger::Ledger;
@@ -66,7 +66,7 @@ impl Audit {
     /// Reads Redis and compares it with the ledgers.
     pub(crate) async fn make(
         ledger: &Ledger,
-        connection: &mut ConnectionManager,
+        connection: &mut (impl ConnectionLike + Send + Sync),
         effects: &Effects,
     ) -> anyhow::Result<Self> {
         let repeated = effects.0.values().map(|count| count.repeated).sum();
@@ -148,7 +148,7 @@ fn known(class: &str) -> Result<(), String> {
 impl RedisState {
     pub(crate) async fn read(
         topic: Topic,
-        connection: &mut ConnectionManager,
+        connection: &mut (impl ConnectionLike + Send + Sync),
     ) -> anyhow::Result<Self> {
         let key = |name: &str| format!("duebox:{{{}}}:{name}", topic.name());
         let mut state = Self::default();

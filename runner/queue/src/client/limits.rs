@@ -61,7 +61,8 @@ impl Queue {
             }
             call
         };
-        let answers = script::run(&self.connection, limits.iter().map(configure).collect()).await?;
+        let answers =
+            script::run_safe(&self.connection, limits.iter().map(configure).collect()).await?;
         for (shard, _) in limits {
             self.known_shards.forget(shard.topic());
         }

@@ -38,7 +38,7 @@ impl Queue {
             topics.iter().map(|topic| self.known_shards.get(topic)).collect();
         let unknown = topics.iter().zip(&known).filter(|(_, known)| known.is_none());
         let calls = unknown.map(|(topic, _)| self.shards_call(topic)).collect();
-        let mut answers = script::run(&self.connection, calls).await?.into_iter();
+        let mut answers = script::run_safe(&self.connection, calls).await?.into_iter();
         let mut all = Vec::with_capacity(topics.len());
         for (topic, known) in topics.iter().zip(known) {
             all.push(match known {
@@ -74,7 +74,7 @@ impl Queue {
             for some in at.chunks(BATCH_MAX) {
                 let ids = some.iter().map(|&at| jobs[at].1);
                 let call = self.locate(&shard, ids);
-                let answers = array(script::run_one(&self.connection, call).await?)?;
+                let answers = array(script::run_one_safe(&self.connection, call).await?)?;
                 for (&at, found) in some.iter().zip(&answers) {
                     if count(found)? > 0 {
                         places[at] = shard.clone();
@@ -101,7 +101,7 @@ impl Queue {
             exist.arg(KEPT.map(|name| keys.key(name)).as_slice());
             exist
         };
-        for answer in script::run(&self.connection, shards.all().map(exist).collect()).await? {
+        for answer in script::run_safe(&self.connection, shards.all().map(exist).collect()).await? {
             if count(&answer?)? > 0 {
                 return Ok(false);
             }
@@ -109,7 +109,7 @@ impl Queue {
         let seen: Vec<String> = shards.seen.iter().map(u32::to_string).collect();
         let mut call = FORGET_SHARDS.call(&self.keys.of_first(topic));
         call.arg(shards.count).arg(seen.join(" "));
-        let is_done = count(&script::run_one(&self.connection, call).await?)? > 0;
+        let is_done = count(&script::run_one_safe(&self.connection, call).await?)? > 0;
         self.known_shards.forget(topic);
         Ok(is_done)
     }
@@ -122,7 +122,7 @@ impl Queue {
     ) -> Result<Vec<bool>, QueueError> {
         let calls = shards.all().map(|shard| self.locate(&shard, ids.iter()));
         let mut live = vec![false; ids.len()];
-        for answer in script::run(&self.connection, calls.collect()).await? {
+        for answer in script::run_safe(&self.connection, calls.collect()).await? {
             for (live, found) in live.iter_mut().zip(&array(answer?)?) {
                 *live |= count(found)? == LIVE;
             }
@@ -147,7 +147,7 @@ impl Queue {
     }
 
     async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
-        let answer = script::run_one(&self.connection, self.shards_call(topic)).await?;
+        let answer = script::run_one_safe(&self.connection, self.shards_call(topic)).await?;
         self.learn_shards(topic, answer)
     }
 

@@ -31,7 +31,7 @@ impl Queue {
         set.arg(self.keys.runner_key(runner_id)).arg(status).arg("PX").arg(score(STANDS));
         list.arg(self.keys.runners_key()).arg(score(now + STANDS)).arg(runner_id);
         tidy.arg(self.keys.runners_key()).arg("-inf").arg(score(now.saturating_sub(LISTED)));
-        all_done(script::run(&self.connection, vec![set, list, tidy]).await?)
+        all_done(script::run_safe(&self.connection, vec![set, list, tidy]).await?)
     }
 
     /// Removes the status of a runner that ends.
@@ -42,7 +42,7 @@ impl Queue {
         let (mut forget, mut unlist) = (redis::cmd("DEL"), redis::cmd("ZREM"));
         forget.arg(self.keys.runner_key(runner_id));
         unlist.arg(self.keys.runners_key()).arg(runner_id);
-        all_done(script::run(&self.connection, vec![forget, unlist]).await?)
+        all_done(script::run_safe(&self.connection, vec![forget, unlist]).await?)
     }
 
     /// The statuses of live runners, by their names; the latest 1,000 of them.
@@ -52,7 +52,7 @@ impl Queue {
     pub async fn statuses(&self) -> Result<Vec<(String, String)>, QueueError> {
         let mut range = redis::cmd("ZREVRANGE");
         range.arg(self.keys.runners_key()).arg(0).arg(RUNNERS_MAX - 1);
-        let names = array(script::run_one(&self.connection, range).await?)?;
+        let names = array(script::run_one_safe(&self.connection, range).await?)?;
         let names = names.iter().map(|name| Ok(text(name)?.to_owned()));
         let mut names = names.collect::<Result<Vec<String>, QueueError>>()?;
         if names.is_empty() {
@@ -65,7 +65,7 @@ impl Queue {
             get.arg(self.keys.runner_key(name));
             get
         };
-        let answers = script::run(&self.connection, names.iter().map(get).collect()).await?;
+        let answers = script::run_safe(&self.connection, names.iter().map(get).collect()).await?;
         let mut statuses = Vec::with_capacity(names.len());
         for (name, answer) in names.into_iter().zip(answers) {
             match answer? {

@@ -185,7 +185,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
     ) -> Result<Vec<Value>, QueueError> {
         let mut call = script.call(&self.keys);
         call.arg(cursor).arg(self.page).arg(u8::from(self.checkup.repair)).arg(extra);
-        array(script::run_one(&self.queue.connection, call).await?)
+        array(script::run_one_safe(&self.queue.connection, call).await?)
     }
 
     /// Reports the findings of a reply, which follow its first field.
@@ -230,7 +230,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
             ask
         };
         let asked = vec![ask("HLEN"), ask("MEMORY")];
-        let mut answers = script::run(&self.queue.connection, asked).await?.into_iter();
+        let mut answers = script::run_safe(&self.queue.connection, asked).await?.into_iter();
         let mut number = || match answers.next() {
             Some(Ok(Value::Nil)) | None => Ok(0),
             Some(answer) => count(&answer?),
@@ -246,7 +246,8 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         loop {
             let mut scan = redis::cmd("HSCAN");
             scan.arg(self.keys.key("outbox")).arg(&cursor).arg("COUNT").arg(OUTBOX_PAGE);
-            let mut page = array(script::run_one(&self.queue.connection, scan).await?)?.into_iter();
+            let mut page =
+                array(script::run_one_safe(&self.queue.connection, scan).await?)?.into_iter();
             cursor = text(&page.next().unwrap_or(Value::Nil))?.to_owned();
             let mut entries = array(page.next().unwrap_or(Value::Nil))?.into_iter();
             while let (Some(field), Some(value)) = (entries.next(), entries.next()) {
@@ -268,7 +269,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         if self.checkup.repair {
             let mut call = DOCTOR_OUTBOX.call(&self.keys);
             call.arg(&field[..]).arg(&value[..]);
-            let answer = array(script::run_one(&self.queue.connection, call).await?)?;
+            let answer = array(script::run_one_safe(&self.queue.connection, call).await?)?;
             if let [broken, Value::Int(1)] = answer.as_slice() {
                 done = format!("moved to {}", text(broken)?);
             }

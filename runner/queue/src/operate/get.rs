@@ -26,7 +26,7 @@ impl Queue {
             call.arg(id.as_bytes());
             call
         };
-        let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
+        let answers = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
         let mut found: Option<Job> = None;
         for answer in answers {
             let mut reply = Reply::read(array(answer?)?)?;

@@ -63,7 +63,7 @@ impl Queue {
         let mut members = redis::cmd("SMEMBERS");
         members.arg(self.keys.topics_key());
         let mut topics = Vec::new();
-        for name in array(script::run_one(&self.connection, members).await?)? {
+        for name in array(script::run_one_safe(&self.connection, members).await?)? {
             if let Some(topic) = text(&name).ok().and_then(|name| TopicName::new(name).ok()) {
                 topics.push(topic);
             }
@@ -85,7 +85,7 @@ impl Queue {
         for topic in topics {
             add.arg(topic.as_str());
         }
-        script::run_one(&self.connection, add).await.map(drop)
+        script::run_one_safe(&self.connection, add).await.map(drop)
     }
 
     /// True if a topic is in `duebox:topics`: a runner served it, or a script pushed to it.
@@ -95,7 +95,7 @@ impl Queue {
     pub async fn is_registered(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let mut member = redis::cmd("SISMEMBER");
         member.arg(self.keys.topics_key()).arg(topic.as_str());
-        Ok(count(&script::run_one(&self.connection, member).await?)? > 0)
+        Ok(count(&script::run_one_safe(&self.connection, member).await?)? > 0)
     }
 
     /// How soon each shard has work for a runner, in one pipeline; none if nothing is known to come.
@@ -104,7 +104,7 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn peek(&self, shards: &[Shard]) -> Result<Vec<Option<Duration>>, QueueError> {
         let peek = |shard: &Shard| PEEK.call(&self.keys.of(shard));
-        let answers = script::run(&self.connection, shards.iter().map(peek).collect()).await?;
+        let answers = script::run_safe(&self.connection, shards.iter().map(peek).collect()).await?;
         let read = |answer: Result<Value, QueueError>| {
             Ok(optional_score(&answer?)?.map(Duration::from_millis))
         };
@@ -129,7 +129,7 @@ impl Queue {
             }
         }
         calls.push(redis::cmd("TIME"));
-        let mut answers = script::run(&self.connection, calls).await?;
+        let mut answers = script::run_safe(&self.connection, calls).await?;
         let now_ms = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
         let mut values = answers.into_iter();
         let mut depths = Vec::with_capacity(topics.len());

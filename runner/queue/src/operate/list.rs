@@ -204,7 +204,7 @@ impl Queue {
             call.arg(query.limit.clamp(1, BATCH_MAX));
             call
         };
-        let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
+        let answers = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
         let mut pages = Vec::with_capacity(answers.len());
         for answer in answers {
             pages.push(Page::read(array(answer?)?)?);

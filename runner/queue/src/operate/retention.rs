@@ -89,7 +89,7 @@ impl Queue {
                 for id in batch {
                     call.arg(id.as_bytes());
                 }
-                pruned += count(&script::run_one(&self.connection, call).await?)?;
+                pruned += count(&script::run_one_safe(&self.connection, call).await?)?;
             }
         }
         Ok(pruned)
@@ -106,7 +106,7 @@ impl Queue {
         keep: &RetentionLimits,
     ) -> Result<Pruned, QueueError> {
         let calls = self.tidy_calls(shard, keep, BATCH_MAX);
-        Pruned::read(&mut script::run(&self.connection, calls).await?.into_iter(), BATCH_MAX)
+        Pruned::read(&mut script::run_safe(&self.connection, calls).await?.into_iter(), BATCH_MAX)
     }
 
     /// The same for several shards, at most 100 of each kind a shard. Takes one round trip and one
@@ -126,7 +126,7 @@ impl Queue {
             exist
         };
         let (mut asked, mut calls) = (Vec::new(), Vec::new());
-        let found = script::run(&self.connection, shards.iter().map(exist).collect()).await?;
+        let found = script::run_safe(&self.connection, shards.iter().map(exist).collect()).await?;
         for (found, ((shard, keep), tidied)) in
             found.into_iter().zip(shards.iter().zip(&mut tidied))
         {
@@ -135,7 +135,7 @@ impl Queue {
                 asked.push(tidied);
             }
         }
-        let mut answers = script::run(&self.connection, calls).await?.into_iter();
+        let mut answers = script::run_safe(&self.connection, calls).await?.into_iter();
         for tidied in asked {
             *tidied = Pruned::read(&mut answers, TOGETHER_MAX)?;
         }
@@ -171,13 +171,13 @@ impl Queue {
     pub async fn prune_marks(&self, shard: &Shard) -> Result<PrunedMarks, QueueError> {
         let mut call = PRUNE_MARKS.call(&self.keys.of(shard));
         call.arg(BATCH_MAX);
-        PrunedMarks::read(script::run_one(&self.connection, call).await?)
+        PrunedMarks::read(script::run_one_safe(&self.connection, call).await?)
     }
 
     async fn prune_by(&self, shard: &Shard, by: &str, bound: u64) -> Result<u64, QueueError> {
         let mut call = PRUNE.call(&self.keys.of(shard));
         call.arg("dead").arg(by).arg(bound).arg(BATCH_MAX);
-        count(&script::run_one(&self.connection, call).await?)
+        count(&script::run_one_safe(&self.connection, call).await?)
     }
 }
 

@@ -39,7 +39,7 @@ impl Queue {
         let mut step = redis::cmd("SCAN");
         step.arg(&scan.cursor).arg("MATCH").arg(self.keys.pending_pattern());
         step.arg("COUNT").arg(SCAN_COUNT);
-        let mut page = array(script::run_one(&self.connection, step).await?)?.into_iter();
+        let mut page = array(script::run_one_safe(&self.connection, step).await?)?.into_iter();
         let cursor = text(&page.next().unwrap_or(redis::Value::Nil))?.to_owned();
         let mut shards = Vec::new();
         for key in array(page.next().unwrap_or(redis::Value::Nil))? {

@@ -53,7 +53,8 @@ impl Queue {
             length.arg(self.keys.of(shard).key("outbox"));
             length
         };
-        let answers = script::run(&self.connection, shards.iter().map(length).collect()).await?;
+        let answers =
+            script::run_safe(&self.connection, shards.iter().map(length).collect()).await?;
         answers.into_iter().map(|answer| count(&answer?)).collect()
     }
 
@@ -68,7 +69,7 @@ impl Queue {
         for field in skip {
             call.arg(&field[..]);
         }
-        let mut fields = array(script::run_one(&self.connection, call).await?)?.into_iter();
+        let mut fields = array(script::run_one_safe(&self.connection, call).await?)?.into_iter();
         let read_at_ms = score(text(&fields.next().unwrap_or(Value::Nil))?);
         let mut entries = Vec::with_capacity(fields.len() / 2);
         while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
@@ -91,7 +92,7 @@ impl Queue {
         for entry in entries {
             delete.arg(&entry[..]);
         }
-        script::run_one(&self.connection, delete).await.map(drop)
+        script::run_one_safe(&self.connection, delete).await.map(drop)
     }
 
     /// Removes these follow-ups from their entries. Returns for each entry whether they are out of it:

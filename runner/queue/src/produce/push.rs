@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::spread_by;
+use crate::wire::connection::Repeat;
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
-use crate::wire::reply::{array, text, unexpected};
-use crate::wire::script::{self, PUSH};
+use crate::wire::reply::{array, bytes, text, unexpected};
+use crate::wire::script::{self, PUSH, Replies};
 
 /// Batches in one pipeline: bounds what is in flight however many jobs are pushed.
 const PIPELINE_BATCHES: usize = 16;
@@ -169,6 +170,9 @@ impl Queue {
     /// (fewer where payloads are large) are one atomic transition in each shard of the topic; batches
     /// share pipelines.
     ///
+    /// A push whose reply is lost with the connection is repeated. If the id is live then, and its job
+    /// has the same payload, the answer is `pushed`.
+    ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; batches before the one that failed are
     /// stored, and pushing them again answers `exists`.
@@ -191,17 +195,50 @@ impl Queue {
             let mut seen = redis::cmd("SADD");
             seen.arg(self.keys.topics_key()).arg(topic.as_str());
             calls.push(seen);
-            let mut answers = script::run(&self.connection, calls).await?;
+            let Replies { values: mut answers, are_repeated } =
+                script::send(&self.connection, calls, Repeat::Always).await?;
             // The set of topics is advisory: without it the jobs are stored all the same.
             answers.truncate(some.len());
             for (batch, answer) in some.iter().zip(answers) {
                 for (&at, value) in batch.at.iter().zip(array(answer?)?) {
                     words[at] = Some(Pushed::read(&value)?);
                 }
+                if are_repeated {
+                    self.recognize_pushed(batch, jobs, &mut words).await?;
+                }
             }
         }
         let cut_short = || QueueError::Answer("not every push was answered".to_owned());
         words.into_iter().map(|word| word.ok_or_else(cut_short)).collect()
+    }
+}
+
+impl Queue {
+    /// Recognizes the jobs of a batch that an earlier try has stored: a repeated push answers that their
+    /// ids are live, and they have the payloads that were pushed.
+    async fn recognize_pushed(
+        &self,
+        batch: &Batch,
+        jobs: &[NewJob],
+        words: &mut [Option<Pushed>],
+    ) -> Result<(), QueueError> {
+        let is_live = |at: &usize| matches!(words[*at], Some(Pushed::Exists | Pushed::Kept));
+        let live: Vec<usize> = batch.at.iter().copied().filter(is_live).collect();
+        if live.is_empty() {
+            return Ok(());
+        }
+        let mut payloads = redis::cmd("HMGET");
+        payloads.arg(self.keys.of(&batch.shard).key("jobs"));
+        for at in &live {
+            payloads.arg(jobs[*at].id.as_bytes());
+        }
+        let payloads = array(script::run_one_safe(&self.connection, payloads).await?)?;
+        for (at, payload) in live.into_iter().zip(payloads) {
+            if payload != Value::Nil && bytes(payload)? == jobs[at].payload {
+                words[at] = Some(Pushed::Pushed);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -184,7 +184,7 @@ impl Queue {
                 for &at in some {
                     call.arg(&parcels[at].mark);
                 }
-                let scores = array(script::run_one(&self.connection, call).await?)?;
+                let scores = array(script::run_one_safe(&self.connection, call).await?)?;
                 for (&at, score) in some.iter().zip(&scores) {
                     if *score != Value::Nil {
                         places[at] = shard.clone();
@@ -234,7 +234,7 @@ impl Queue {
         }
         let mut seen = redis::cmd("SADD");
         seen.arg(self.keys.topics_key()).arg(shard.topic().as_str());
-        let mut answers = script::run(&self.connection, vec![seen, call]).await?;
+        let mut answers = script::run_safe(&self.connection, vec![seen, call]).await?;
         let words = match answers.pop().unwrap_or(Ok(Value::Nil))? {
             Value::Array(words) => words,
             late if text(&late)? == "late" => {
@@ -301,7 +301,7 @@ impl Queue {
             for parcel in some {
                 call.arg(&parcel.mark);
             }
-            script::run_one(&self.connection, call).await?;
+            script::run_one_safe(&self.connection, call).await?;
         }
         Ok(())
     }

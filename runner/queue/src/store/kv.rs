@@ -76,7 +76,7 @@ impl Queue {
     ) -> Result<Option<KvEntry>, QueueError> {
         let mut call = self.kv_call(&KV_GET, topic);
         call.arg(name);
-        let mut found = array(script::run_one(&self.connection, call).await?)?.into_iter();
+        let mut found = array(script::run_one_safe(&self.connection, call).await?)?.into_iter();
         let (Some(value), Some(revision)) = (found.next(), found.next()) else {
             return Ok(None);
         };
@@ -117,7 +117,12 @@ impl Queue {
             KvCondition::IfRevision(revision) => call.arg(revision),
         };
         for _ in 0..ROUNDS_MAX {
-            let answer = self.kv_write(&call, by).await?;
+            let answer = match (condition, by) {
+                (KvCondition::Always, None) => {
+                    script::run_one_safe(&self.connection, call.clone()).await?
+                }
+                _ => self.kv_write(&call, by).await?,
+            };
             match text(&answer)? {
                 "ok" => return Ok(KvWrite::Done(())),
                 "conflict" => return Ok(KvWrite::Conflict),
@@ -213,7 +218,7 @@ impl Queue {
         let first = Instant::now();
         let mut wait = REPEAT_FIRST;
         loop {
-            let answer = script::run_one(&self.connection, call.clone()).await;
+            let answer = script::run_one_safe(&self.connection, call.clone()).await;
             let is_lost = matches!(answer, Err(QueueError::NoAnswer(_)));
             if !is_lost || first.elapsed() + wait > REPEAT_WITHIN {
                 return answer;

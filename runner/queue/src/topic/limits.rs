@@ -47,6 +47,13 @@ impl Limits {
         }
     }
 
+    /// True if a limit holds for leases.
+    pub fn hold_for_leases(&self) -> bool {
+        let Self { per_key, max_running, rate, ttl, priorities, .. } = self;
+        let has_ttl = ttl.is_some_and(|ttl| millis(ttl) > 0);
+        per_key.is_some() || max_running.is_some() || rate.is_some() || has_ttl || *priorities
+    }
+
     pub(crate) fn fields(&self) -> [(&'static str, String); 9] {
         let number =
             |number: Option<NonZero<u32>>| number.map_or_else(String::new, |n| n.to_string());

@@ -64,9 +64,14 @@ pub(crate) fn info_value(info: &[u8]) -> serde_json::Value {
 
 /// The answer to TIME, in unix ms.
 pub(crate) fn read_time(time: Value) -> Result<u64, QueueError> {
+    Ok(read_time_us(time)? / 1_000)
+}
+
+/// The answer to TIME, in µs since the epoch.
+pub(crate) fn read_time_us(time: Value) -> Result<u64, QueueError> {
     let fields = array(time)?;
     let [seconds, micros] = fields.as_slice() else {
         return Err(unexpected(&Value::Array(fields)));
     };
-    Ok(score(text(seconds)?) * 1_000 + score(text(micros)?) / 1_000)
+    Ok(score(text(seconds)?) * 1_000_000 + score(text(micros)?))
 }

@@ -1,15 +1,15 @@
 //! The Lua scripts, and how a pipeline of calls is sent.
 //!
 //! A script is called by its digest. Where Redis has forgotten the scripts (a restart, SCRIPT FLUSH, a
-//! failover), they are loaded, and only the calls that were not carried out are sent again, in their
-//! old order.
+//! failover), only the calls that were not carried out are sent again, in their old order and with the
+//! texts of their scripts.
 
 use std::sync::OnceLock;
 
-use redis::{Cmd, Pipeline, Script, ServerErrorKind, Value};
+use redis::{Arg, Cmd, Pipeline, Script, ServerErrorKind, Value};
 
 use crate::error::QueueError;
-use crate::wire::connection::Connection;
+use crate::wire::connection::{Answers, Connection, Repeat};
 use crate::wire::keys::ShardKeys;
 use crate::wire::source::{self, Source};
 
@@ -126,10 +126,18 @@ pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
     for (_, script) in ALL {
         loads.cmd("SCRIPT").arg("LOAD").arg(&script.assembled().source.text);
     }
-    for answer in connection.send(&loads).await? {
+    for answer in connection.send(&loads, Repeat::Always).await?.values {
         refuse_error(answer)?;
     }
     Ok(())
+}
+
+/// The replies to calls.
+pub(crate) struct Replies {
+    /// One for each call: its value, or the error that Redis gave it.
+    pub(crate) values: Vec<Result<Value, QueueError>>,
+    /// The calls were sent more than once, and an earlier try may have been carried out.
+    pub(crate) are_repeated: bool,
 }
 
 /// Sends calls in one pipeline; none costs nothing. Each is answered by its value or by the error that
@@ -138,28 +146,78 @@ pub(crate) async fn run(
     connection: &Connection,
     calls: Vec<Cmd>,
 ) -> Result<Vec<Result<Value, QueueError>>, QueueError> {
+    Ok(send(connection, calls, Repeat::Unsent).await?.values)
+}
+
+/// Sends calls that have the same effect if they are carried out twice; they are repeated by themselves
+/// if the connection is lost.
+pub(crate) async fn run_safe(
+    connection: &Connection,
+    calls: Vec<Cmd>,
+) -> Result<Vec<Result<Value, QueueError>>, QueueError> {
+    Ok(send(connection, calls, Repeat::Always).await?.values)
+}
+
+/// Sends calls in one pipeline, and repeats them as the caller says.
+pub(crate) async fn send(
+    connection: &Connection,
+    calls: Vec<Cmd>,
+    repeat: Repeat,
+) -> Result<Replies, QueueError> {
     if calls.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Replies { values: Vec::new(), are_repeated: false });
     }
     let calls = pipeline(calls);
-    let mut answers = connection.send(&calls).await?;
+    let Answers { mut values, is_repeated } = connection.send(&calls, repeat).await?;
     let forgotten: Vec<usize> =
-        (0..answers.len()).filter(|&i| is_forgotten_script(&answers[i])).collect();
+        (0..values.len()).filter(|&i| is_forgotten_script(&values[i])).collect();
+    let mut are_repeated = is_repeated;
     if !forgotten.is_empty() {
-        load(connection).await?;
-        let calls = calls.cmd_iter().enumerate().filter(|(i, _)| forgotten.contains(i));
-        let again = connection.send(&pipeline(calls.map(|(_, call)| call.clone()))).await?;
-        for (i, answer) in forgotten.into_iter().zip(again) {
-            answers[i] = answer;
+        // By their texts, which also loads them. Loaded scripts may be forgotten before they are called.
+        let again = calls.cmd_iter().enumerate().filter(|(i, _)| forgotten.contains(i));
+        let again = pipeline(again.map(|(_, call)| with_text(call)));
+        let again = connection.send(&again, repeat).await?;
+        are_repeated |= again.is_repeated;
+        for (i, value) in forgotten.into_iter().zip(again.values) {
+            values[i] = value;
         }
     }
-    Ok(answers.into_iter().map(refuse_error).collect())
+    Ok(Replies { values: values.into_iter().map(refuse_error).collect(), are_repeated })
 }
 
 /// Sends one call.
 pub(crate) async fn run_one(connection: &Connection, call: Cmd) -> Result<Value, QueueError> {
-    let mut answers = run(connection, vec![call]).await?;
-    answers.pop().unwrap_or_else(|| Err(QueueError::Answer("none".to_owned())))
+    one(run(connection, vec![call]).await?)
+}
+
+/// Sends one call that has the same effect if it is carried out twice.
+pub(crate) async fn run_one_safe(connection: &Connection, call: Cmd) -> Result<Value, QueueError> {
+    one(run_safe(connection, vec![call]).await?)
+}
+
+fn one(mut values: Vec<Result<Value, QueueError>>) -> Result<Value, QueueError> {
+    values.pop().unwrap_or_else(|| Err(QueueError::Answer("none".to_owned())))
+}
+
+/// The same call, with the text of its script instead of the digest.
+fn with_text(call: &Cmd) -> Cmd {
+    let args: Vec<&[u8]> = call
+        .args_iter()
+        .filter_map(|arg| match arg {
+            Arg::Simple(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect();
+    let is_called = |script: &LuaScript| {
+        args.get(1).is_some_and(|digest| *digest == script.assembled().digest.as_bytes())
+    };
+    let Some((_, script)) = ALL.iter().find(|(_, script)| is_called(script)) else {
+        return call.clone();
+    };
+    let mut again = redis::cmd("EVAL");
+    again.arg(&script.assembled().source.text);
+    args.iter().skip(2).fold(&mut again, |again, arg| again.arg(*arg));
+    again
 }
 
 fn pipeline(calls: impl IntoIterator<Item = Cmd>) -> Pipeline {

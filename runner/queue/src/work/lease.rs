@@ -107,6 +107,8 @@ pub struct LeaseCall {
     pub min_age: Duration,
     /// What a job keeps that was not started within its ttl, as JSON; empty forgets such jobs.
     pub expired_info: Option<String>,
+    /// The topic has limits that hold for leases: nothing is leased if Redis has lost them.
+    pub needs_limits: bool,
 }
 
 /// The result of a lease call.
@@ -126,6 +128,8 @@ pub enum Leased {
     },
     /// The topic is paused.
     Paused,
+    /// Redis has no limits, although the call needs some.
+    NoLimits,
 }
 
 /// The jobs of a lease call.
@@ -154,6 +158,7 @@ impl LeaseCall {
             bytes_max: None,
             min_age: Duration::ZERO,
             expired_info: Some(EXPIRED_INFO.to_owned()),
+            needs_limits: false,
         }
     }
 
@@ -164,7 +169,7 @@ impl LeaseCall {
         call.arg(self.bytes_max.unwrap_or(0))
             .arg(millis(self.min_age))
             .arg(self.expired_info.as_deref().unwrap_or_default());
-        call.arg(self.at_once.min(BATCH_MAX));
+        call.arg(self.at_once.min(BATCH_MAX)).arg(u8::from(self.needs_limits));
         call
     }
 }
@@ -178,6 +183,7 @@ impl Leased {
             Some("empty") => Ok(Self::Empty { wait: wait()? }),
             Some("limited") => Ok(Self::Limited { wait: wait()? }),
             Some("paused") => Ok(Self::Paused),
+            Some("no limits") => Ok(Self::NoLimits),
             Some("ok") => Self::read_jobs(fields, true),
             Some("again") => Self::read_jobs(fields, false),
             _ => Err(unexpected(&Value::Array(fields))),

@@ -187,6 +187,7 @@ impl Queue {
                 max_crashes: pull.max_crashes,
                 delay: Duration::ZERO,
                 info: pull.crashed_info.as_deref(),
+                outage_until_us: 0,
             }),
             promote: Some(Promotion {
                 jobs: BATCH_MAX,
@@ -282,6 +283,8 @@ impl Look {
                 look.wait = wait;
             }
             Some(Leased::Paused) => look.pulled.paused = true,
+            // Only a call that asks for limits is answered so.
+            Some(Leased::NoLimits) => look.pulled.limited = true,
             None => {}
         }
         let next_expiry = reclaimed.and_then(|reclaimed| reclaimed.next_expiry_in);

@@ -94,6 +94,8 @@ pub struct Settlement {
     token: Token,
     place: f64,
     payload_bytes: usize,
+    failures: u32,
+    snoozes: u32,
     verdict: Verdict,
 }
 
@@ -101,8 +103,8 @@ impl Lease {
     /// Pairs the lease with a verdict; [`Queue::settle`](crate::Queue::settle) or a turn carries it
     /// out.
     pub fn settle(self, verdict: Verdict) -> Settlement {
-        let Self { id, token, place, payload_bytes, .. } = self;
-        Settlement { id, token, place, payload_bytes, verdict }
+        let Self { id, token, place, payload_bytes, failures, snoozes, .. } = self;
+        Settlement { id, token, place, payload_bytes, failures, snoozes, verdict }
     }
 }
 
@@ -214,6 +216,27 @@ impl Settlement {
 
     pub(crate) fn token(&self) -> &Token {
         &self.token
+    }
+
+    /// The result, unless the job was cancelled or superseded meanwhile.
+    pub(crate) fn expected(&self) -> Settled {
+        let nacked = |max_attempts: u32| match self.failures + 1 >= max_attempts {
+            true => Settled::Dead,
+            false => Settled::Retry,
+        };
+        match &self.verdict {
+            Verdict::Ack | Verdict::Finish(_) => Settled::Done,
+            Verdict::Release { .. } => Settled::Released,
+            Verdict::Drop { .. } => Settled::Dead,
+            Verdict::Nack { max_attempts, .. } => nacked(*max_attempts),
+            Verdict::Snooze { max_snoozes, max_attempts, .. } => {
+                if self.snoozes < *max_snoozes {
+                    Settled::Snoozed
+                } else {
+                    nacked(*max_attempts)
+                }
+            }
+        }
     }
 
     /// Groups settlements as the script takes them: consecutive acks under one token, any other

@@ -1,7 +1,8 @@
 //! One turn of a worker at a shard: extend, settle, reclaim, promote and lease, in one pipeline.
 //!
-//! A turn without an answer is repeated as it was. Extending and leasing answer the same again,
-//! promoting and reclaiming continue, and settlements that were carried out answer `lost`.
+//! A turn without an answer is repeated as it was. Extending and leasing answer the same again, and
+//! promoting and reclaiming continue. The script answers `lost` for settlements that were carried out;
+//! while their leases would last, they are told apart from those of other runners.
 
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
+use crate::wire::connection::Repeat;
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
-use crate::wire::reply::{array, bytes, count, optional_score, unexpected};
-use crate::wire::script::{self, EXTEND, PROMOTE, RECLAIM};
+use crate::wire::reply::{array, bytes, count, optional_score, read_time_us, unexpected};
+use crate::wire::script::{self, EXTEND, PROMOTE, RECLAIM, Replies};
 use crate::work::lease::{LeaseCall, Leased, Token};
 use crate::work::settle::{Settled, Settlement};
 
@@ -33,6 +35,8 @@ pub struct Turn<'a> {
     pub promote: Option<Promotion>,
     /// How to lease; none does not.
     pub lease: Option<&'a LeaseCall>,
+    /// The same turn was sent before, and its reply was lost.
+    pub is_repeated: bool,
 }
 
 /// A lease to extend.
@@ -55,6 +59,9 @@ pub struct ReclaimRule<'a> {
     /// What a buried job keeps, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes the job
     /// instead.
     pub info: Option<&'a str>,
+    /// Leases that expired up to this time, in µs on the clock of Redis, may have expired because their
+    /// runners could not reach Redis: that is no crash. 0 excuses none.
+    pub outage_until_us: u64,
 }
 
 /// How to promote.
@@ -132,13 +139,37 @@ impl Queue {
         if calls.is_empty() {
             return Ok(reply);
         }
-        let answers = script::run(&self.connection, calls).await?;
-        for (part, answer) in parts.into_iter().zip(answers) {
+        let Replies { values, are_repeated } =
+            script::send(&self.connection, calls, Repeat::Always).await?;
+        for (part, answer) in parts.into_iter().zip(values) {
             if let Err(error) = answer.and_then(|value| reply.read(part, value, turn)) {
                 reply.error.get_or_insert(error);
             }
         }
+        if (turn.is_repeated || are_repeated)
+            && let Some(settled) = &mut reply.settled
+            && settled.contains(&Settled::Lost)
+        {
+            self.recognize_settled(turn.settle, settled).await?;
+        }
         Ok(reply)
+    }
+
+    /// Recognizes verdicts that an earlier try of the same turn has settled. Before a lease expires only
+    /// its holder can end it: a verdict that is answered `lost` before that was settled by an earlier try.
+    async fn recognize_settled(
+        &self,
+        settle: &[Settlement],
+        settled: &mut [Settled],
+    ) -> Result<(), QueueError> {
+        let now_us =
+            read_time_us(script::run_one_safe(&self.connection, redis::cmd("TIME")).await?)?;
+        for (settlement, settled) in settle.iter().zip(settled) {
+            if *settled == Settled::Lost && settlement.token().expires_at_us() > now_us {
+                *settled = settlement.expected();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -211,7 +242,8 @@ impl ReclaimRule<'_> {
         call.arg(BATCH_MAX)
             .arg(self.max_crashes)
             .arg(millis(self.delay))
-            .arg(self.info.unwrap_or_default());
+            .arg(self.info.unwrap_or_default())
+            .arg(self.outage_until_us);
         call
     }
 }

@@ -65,12 +65,16 @@ impl Fixture {
 
     /// On a server of the test's own, which must outlive the fixture.
     pub(crate) async fn on(server: &RedisServer) -> Self {
+        Self::through(&server.url(), server).await
+    }
+
+    /// The same, with a queue that reaches the server at this address.
+    pub(crate) async fn through(url: &str, server: &RedisServer) -> Self {
         let number = TOPICS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("due[{number}]");
-        let url = server.url();
-        let client = redis::Client::open(url.as_str()).unwrap();
+        let client = redis::Client::open(server.url()).unwrap();
         let redis = client.get_connection().unwrap();
-        let settings = ConnectionSettings { url, password: None };
+        let settings = ConnectionSettings { url: url.to_owned(), password: None };
         let topic = TopicName::new("order.close").unwrap();
         Self {
             queue: Queue::connect(&settings, &prefix).await.unwrap(),
@@ -251,6 +255,7 @@ impl Fixture {
             max_crashes: CRASHES,
             delay: BACKOFF,
             info: Some(info).filter(|info| !info.is_empty()),
+            outage_until_us: 0,
         });
         self.turn(&Turn { reclaim, ..Turn::default() }).await.reclaimed.unwrap()
     }

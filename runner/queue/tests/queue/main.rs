@@ -51,6 +51,8 @@ mod listen;
 mod runners;
 // A Redis that forgets, goes away, freezes or is full.
 mod outage;
+// Connections that close while idle or under load.
+mod reconnect;
 // Many jobs, odd bytes, and nothing left behind.
 mod volume;
 // Random lives of jobs against a model of the queue.

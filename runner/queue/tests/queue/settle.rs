@@ -260,7 +260,7 @@ async fn a_reclaimed_job_waits_for_its_delay() {
     leased(&fixture, &["a"]).await;
     fixture.advance(LEASE, &mut []);
     let delay = Duration::from_secs(7);
-    let reclaim = Some(ReclaimRule { max_crashes: 2, delay, info: Some("{}") });
+    let reclaim = Some(ReclaimRule { max_crashes: 2, delay, info: Some("{}"), outage_until_us: 0 });
     let promote = Some(duebox_queue::Promotion { jobs: 9, skip: 0, discards_bad: false });
     let reply = fixture.turn(&Turn { reclaim, promote, ..Turn::default() }).await;
     assert_eq!(reply.reclaimed.unwrap().jobs.len(), 1);

@@ -217,7 +217,7 @@ impl Step {
             Self::Reclaim { delay, discard } => {
                 let info = (!*discard).then_some(CRASH_INFO);
                 let (max_crashes, delay) = (CRASHES_MAX, *delay);
-                let reclaim = Some(ReclaimRule { max_crashes, delay, info });
+                let reclaim = Some(ReclaimRule { max_crashes, delay, info, outage_until_us: 0 });
                 let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;
                 Reply::Reclaimed(reply.reclaimed.unwrap().jobs)
             }
@@ -236,6 +236,7 @@ impl Reply {
             Leased::Empty { wait } => Self::Empty(wait),
             Leased::Limited { wait } => Self::Limited(wait),
             Leased::Paused => Self::Paused,
+            Leased::NoLimits => panic!("no call of a life needs limits"),
         }
     }
 }

@@ -5,7 +5,8 @@
 --
 -- KEYS  ready unack pending jobs opts attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  n (1 to 1000), lease in ms, call id, payload bytes (0: any; one job is always leased), least
---       age since the due time in ms, info of expired jobs ('' forgets them), jobs that start at once
+--       age since the due time in ms, info of expired jobs ('' forgets them), jobs that start at once, 1 if
+--       the topic must have limits
 -- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
 --         counts withdrawn and expired, the ms after which more may be leased or '', how many jobs start at
 --         once, how many suspects stay in ready, how many values are given for each job, and those: id, due,
@@ -13,6 +14,7 @@
 --         of a due time is at most its place within the millisecond
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
+--         no limits: the topic must have some, so Redis has lost them
 -- @include now
 -- @include number
 -- @include option
@@ -133,6 +135,9 @@ local function lease_nothing(answer)
   return answer
 end
 if limits.paused then return lease_nothing({ 'paused' }) end
+local has_limits = limits.per_key > 0 or limits.max_running > 0 or limits.rate_us or limits.ttl > 0
+  or limits.shares_out
+if ARGV[8] == '1' and not has_limits then return lease_nothing({ 'no limits' }) end
 if redis.call('EXISTS', READY) == 0 then return lease_nothing({ 'empty', '' }) end
 
 -- How many jobs the limits of the topic let this call have.

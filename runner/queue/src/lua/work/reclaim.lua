@@ -4,7 +4,8 @@
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of
 -- ARGV  n (1 to 1000), crashes allowed (the job's own option goes first), delay in ms, info of buried jobs
---       ('' deletes them)
+--       ('' deletes them), the time in µs up to which a lease may have expired because of an outage: that is
+--       no crash
 -- Returns ms until the next lease expires or '', then id, word (retry, dead, discarded, superseded,
 --         cancelled)
 -- @include now
@@ -19,10 +20,11 @@
 -- @include types
 local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
+local outage_until = read_whole(ARGV[5] or '0', 0, 9e15)
 
 if not n then return refuse('reclaim takes 1 to 1000 leases') end
-if not crashes_max or not delay or not info then
-  return refuse('reclaim needs the crashes allowed, a delay and an info')
+if not crashes_max or not delay or not info or not outage_until then
+  return refuse('reclaim needs the crashes allowed, a delay, an info and a time')
 end
 
 local function next_expiry()
@@ -45,12 +47,15 @@ local has_due_successor = false
 local function crash(id, token)
   local attempts = failures_of(id)
   local function retry_with(counted)
-    to_attempts[#to_attempts + 1] = id
-    to_attempts[#to_attempts + 1] = whole(counted)
+    if counted ~= attempts then
+      to_attempts[#to_attempts + 1] = id
+      to_attempts[#to_attempts + 1] = whole(counted)
+    end
     to_retry[#to_retry + 1] = whole(now_ms + delay)
     to_retry[#to_retry + 1] = id
     return 'retry'
   end
+  if tonumber(token) <= outage_until then return retry_with(attempts) end
   if is_ahead(token) then return retry_with(attempts % SUSPECT + SUSPECT) end
   local options = redis.call('HGET', OPTS, id)
   if crashes_in(attempts) + 1 < (option(options, 'max_crashes', 'number') or crashes_max) then

@@ -49,6 +49,7 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
                         max_crashes: 9,
                         delay: Duration::from_millis(5),
                         info: Some(r#"{"class":"crashed"}"#),
+                        outage_until_us: 0,
                     }),
                     promote: Some(Promotion { jobs: 1_000, skip: 0, discards_bad: false }),
                     lease: Some(&call),
