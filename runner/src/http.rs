@@ -10,6 +10,7 @@
 //! | `state.rs` | the state shared by the routes |
 //! | `problem.rs` · `openapi.rs` | errors; the OpenAPI document |
 //! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | bounded parsing of requests |
+//! | `body_memory.rs` | the memory of all request bodies |
 //! | `access.rs` · `cors.rs` | authentication and authorization; pages of other sites |
 //! | `probes.rs` | liveness, readiness, startup and metrics |
 //! | `page.rs` | the page for people |
@@ -17,6 +18,7 @@
 mod accept;
 mod access;
 mod body;
+mod body_memory;
 mod cors;
 mod exchange;
 mod listener;
@@ -46,6 +48,7 @@ use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
 
 pub(crate) use self::listener::{BindError, Listening};
+use self::body_memory::BodyMemory;
 use self::problem::{INTERNAL, METHOD, Problem, UNKNOWN_PATH};
 use self::routes::events::Readers;
 use self::routes::samples::{self, Samples};
@@ -166,6 +169,7 @@ impl HttpServer {
             consumed,
             traces,
             events,
+            bodies: BodyMemory::default(),
             readers: Readers::default(),
             stops: stops.clone(),
             threads: threads.clone(),
@@ -244,7 +248,10 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let authenticate = middleware::from_fn_with_state(state.clone(), access::authenticate);
     let cors = middleware::from_fn_with_state(state.clone(), cors::cors);
     let accept = middleware::from_fn(accept::accept);
-    let router = router.with_state(state.clone()).layer(accept).layer(authenticate);
+    // A body is decompressed only after its sender is known.
+    let decompress = RequestDecompressionLayer::new();
+    let router =
+        router.with_state(state.clone()).layer(decompress).layer(accept).layer(authenticate);
     Ok(with_middleware(
         with_fallbacks(router.merge(contract).merge(page::router()).merge(probes)).layer(cors),
     ))
@@ -260,7 +267,6 @@ fn with_fallbacks(router: Router) -> Router {
 /// Adds the middleware of every route.
 fn with_middleware(router: Router) -> Router {
     router
-        .layer(RequestDecompressionLayer::new())
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(exchange::exchange))
         .layer(CompressionLayer::new().compress_when(

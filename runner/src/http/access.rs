@@ -50,6 +50,11 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may use any of the API.
+    pub(super) fn is_known(&self) -> bool {
+        !matches!(self, Self::Anonymous)
+    }
+
     /// Whether the caller is still authorized under these tokens.
     pub(super) fn holds(&self, tokens: Option<&Tokens>) -> bool {
         match (self, tokens) {

@@ -78,6 +78,8 @@ pub(super) const HEADERS: Kind = kind(
 );
 pub(super) const INTERNAL: Kind =
     kind("internal", StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+pub(super) const BUSY: Kind =
+    kind("busy", StatusCode::SERVICE_UNAVAILABLE, "the server has too much in progress");
 pub(super) const REDIS: Kind = kind("redis", StatusCode::SERVICE_UNAVAILABLE, "Redis failed");
 
 /// An error for programs and people. Boxed, because many results carry it.

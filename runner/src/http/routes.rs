@@ -53,7 +53,7 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .routes(routes!(dead::requeue_one))
         .routes(routes!(dead::requeue))
         .routes(routes!(schedules::run));
-    // A command names its topic in its body, so it checks the scope itself.
+    // A command names its topic in its body, so it checks the scope and the topic itself.
     let commands = OpenApiRouter::new().routes(routes!(command::command));
     // A request that opens a session has its token in the body.
     let sessions =
@@ -63,6 +63,6 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .merge(requiring(RequiredScope::One(Scope::Push), push))
         .merge(requiring(RequiredScope::One(Scope::Consume), consume))
         .merge(requiring(RequiredScope::One(Scope::Admin), admin))
-        .merge(commands)
+        .merge(requiring(RequiredScope::Any, commands))
         .merge(sessions)
 }

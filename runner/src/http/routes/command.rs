@@ -9,7 +9,7 @@ pub(super) mod index;
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ use super::leases::{PullRequest, PulledJobs, deliver, lease_jobs, pull_problem};
 use super::push::word_of;
 use crate::auth::tokens::Scope;
 use crate::http::access::{Caller, RequiredScope};
-use crate::http::body as request_body;
+use crate::http::body::{self as request_body, RequestBody};
 use crate::http::listener::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
@@ -69,7 +69,7 @@ pub(super) async fn command(
     Extension(caller): Extension<Caller>,
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
     let bytes = request_body::json_bytes(&headers, body, manifest.server.max_body).await?;

@@ -1,7 +1,6 @@
 //! `/v1/topics/{topic}/jobs/{id}`: get, cancel and reschedule one job.
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use duebox_job::{JobId, TopicName};
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::leases::duration;
-use crate::http::body;
+use crate::http::body::{self, RequestBody};
 use crate::http::path::JobPath;
 use crate::http::problem::{NOT_WAITING, Problem, UNKNOWN_JOB};
 use crate::http::state::{ServerState, known};
@@ -119,7 +118,7 @@ pub(super) async fn reschedule(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
     headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Json<ChangeResponse>, Problem> {
     let RescheduleBody { delay, at } = body::json(&server, &headers, body).await?;
     if delay.is_some() == at.is_some() {

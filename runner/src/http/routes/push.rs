@@ -10,7 +10,6 @@ pub(super) mod lines;
 pub(super) mod raw;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use self::array::JobArray;
-use crate::http::body;
+use crate::http::body::{self, RequestBody};
 use crate::http::params::Params;
 use crate::http::path::TopicPath;
 use crate::http::problem::{EXISTS, FULL, HELD, INTERNAL, Problem};
@@ -159,7 +158,7 @@ pub(super) async fn push(
     TopicPath(name): TopicPath,
     Params(params): Params<PushParams>,
     headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
     let topic = settings(&manifest, &name)?;
@@ -167,7 +166,7 @@ pub(super) async fn push(
     let kind = body::media_type(&headers);
     match kind.as_deref() {
         Some("application/json") => {
-            let json = body::whole(body, manifest.server.max_body).await?;
+            let json = body.whole(manifest.server.max_body).await?;
             if json.trim_ascii_start().starts_with(b"[") {
                 let jobs = JobArray::read(&json)?.jobs(defaults(topic), push.key.as_ref())?;
                 return push_many(&server, &name, topic, jobs, &push).await;
@@ -177,8 +176,8 @@ pub(super) async fn push(
             push_one(&server, &name, topic, job.map_err(invalid_job)?, &push).await
         }
         Some("application/octet-stream") => {
-            let payload = body::whole(body, manifest.server.max_body).await?;
-            let job = raw::job(&headers, payload, defaults(topic), push.key.as_ref())?;
+            let payload = body.whole(manifest.server.max_body).await?;
+            let job = raw::job(&headers, payload.bytes.clone(), defaults(topic), push.key.as_ref())?;
             push_one(&server, &name, topic, job, &push).await
         }
         Some("application/x-ndjson" | "application/jsonl") => {

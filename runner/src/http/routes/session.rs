@@ -7,7 +7,6 @@
 
 use std::time::Instant;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -18,10 +17,12 @@ use utoipa::ToSchema;
 use crate::auth::sessions::LIFE;
 use crate::auth::tokens::{Scope, Token, Tokens};
 use crate::http::access::{Caller, host_of, unauthorized};
-use crate::http::body;
+use crate::http::body::{self, RequestBody};
 use crate::http::problem::{FOREIGN, INTERNAL, Problem};
 use crate::http::state::ServerState;
 
+/// Maximum size of the body that opens a session, in bytes. Anyone can send one.
+const LOGIN_MAX: usize = 4 << 10;
 /// The header that the page sends with every change.
 const FROM_PAGE: &str = "x-duebox-page";
 /// The header in which a browser states the site of the page.
@@ -81,9 +82,10 @@ pub(super) async fn open(
     State(server): State<ServerState>,
     headers: HeaderMap,
     uri: Uri,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, Problem> {
-    let Login { token } = body::json(&server, &headers, body).await?;
+    let json = body::json_bytes(&headers, body, LOGIN_MAX).await?;
+    let Login { token } = body::read(&json)?;
     let manifest = server.manifest();
     let Some(tokens) = &manifest.server.tokens else {
         return Ok(Json(SessionResponse::of(&Caller::Open, false)).into_response());

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::array::numbered;
 use super::{PushSettings, defaults, word_of};
-use crate::http::body::Pieces;
+use crate::http::body::RequestBody;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
 use crate::service::written_job::{TopicDefaults, WrittenJob};
@@ -45,7 +45,7 @@ struct Stream {
     server: ServerState,
     name: TopicName,
     settings_of_push: PushSettings,
-    pieces: Pieces,
+    body: RequestBody,
     /// Received bytes that are not processed yet.
     buffer: BytesMut,
     /// Length of the buffer's start that has no line feed.
@@ -77,13 +77,13 @@ pub(super) fn push(
     server: &ServerState,
     name: TopicName,
     settings_of_push: PushSettings,
-    body: Body,
+    body: RequestBody,
 ) -> Response {
     let stream = Stream {
         server: server.clone(),
         name,
         settings_of_push,
-        pieces: Pieces::of(body),
+        body,
         buffer: BytesMut::new(),
         scanned: 0,
         skips: false,
@@ -136,8 +136,11 @@ impl Stream {
             if self.state == StreamState::Complete || !batch.is_empty() {
                 return Ok(batch);
             }
-            match self.pieces.next().await? {
-                Some(piece) => self.buffer.extend_from_slice(&piece),
+            match self.body.next().await? {
+                Some(piece) => {
+                    self.body.hold(self.buffer.len() + piece.len())?;
+                    self.buffer.extend_from_slice(&piece);
+                }
                 None => self.state = StreamState::Complete,
             }
         }
