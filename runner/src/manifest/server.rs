@@ -51,6 +51,8 @@ pub struct Server {
     pub insecure: bool,
     /// The largest request body, in bytes, also after decompression; 1 KiB to 1 GiB.
     pub max_body: usize,
+    /// Most connections from one peer, 1 to 1,024.
+    pub max_peer_connections: usize,
 }
 
 impl Server {
@@ -72,6 +74,8 @@ impl Server {
             cors: read_each(section, "cors", SITE_HINT, parse_site).unwrap_or_default(),
             insecure: section.boolean("insecure").unwrap_or(false),
             max_body: section.size("max_body", 1 << 10..=1 << 30).unwrap_or(2 << 20),
+            max_peer_connections: section.integer("max_peer_connections", 1..=1_024).unwrap_or(512)
+                as usize,
         };
         let at = setting.and_then(|setting| setting.at);
         server.refuse_open(section, at);

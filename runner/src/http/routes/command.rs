@@ -25,7 +25,7 @@ use super::push::word_of;
 use crate::auth::tokens::Scope;
 use crate::http::access::{Caller, RequiredScope};
 use crate::http::body::{self as request_body, RequestBody};
-use crate::http::listener::Peer;
+use crate::http::connection::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
 use crate::manifest::Manifest;

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::leases::{duration, pull_problem};
 use crate::http::access::Caller;
 use crate::http::body::{self, RequestBody};
-use crate::http::listener::Peer;
+use crate::http::connection::Peer;
 use crate::http::path::JobPath;
 use crate::http::problem::{LOST, Problem};
 use crate::http::state::{ServerState, settings};
