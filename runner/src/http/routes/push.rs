@@ -27,6 +27,7 @@ use crate::http::problem::{EXISTS, FULL, HELD, INTERNAL, Problem};
 use crate::http::state::{ServerState, settings};
 use crate::manifest::Topic;
 use crate::observe::traces::IncomingContext;
+use crate::service::due::DueCheck;
 use crate::service::schema::{IdText, IfExistsWord, TopicText};
 use crate::service::written_job::{InvalidJob, TopicDefaults, WrittenJob};
 
@@ -169,15 +170,21 @@ pub(super) async fn push(
             let json = body.whole(manifest.server.max_body).await?;
             if json.trim_ascii_start().starts_with(b"[") {
                 let jobs = JobArray::read(&json)?.jobs(defaults(topic), push.key.as_ref())?;
+                let check = DueCheck::of(&server.queue, jobs.iter().map(|job| job.due)).await?;
+                array::check_dues(&jobs, &check)?;
                 return push_many(&server, &name, topic, jobs, &push).await;
             }
             let job =
                 WrittenJob::read(&json).and_then(|job| job.job(defaults(topic), push.key.as_ref()));
-            push_one(&server, &name, topic, job.map_err(invalid_job)?, &push).await
+            let job = job.map_err(invalid_job)?;
+            check_due(&server, &job, "at").await?;
+            push_one(&server, &name, topic, job, &push).await
         }
         Some("application/octet-stream") => {
             let payload = body.whole(manifest.server.max_body).await?;
-            let job = raw::job(&headers, payload.bytes.clone(), defaults(topic), push.key.as_ref())?;
+            let job =
+                raw::job(&headers, payload.bytes.clone(), defaults(topic), push.key.as_ref())?;
+            check_due(&server, &job, "Duebox-At").await?;
             push_one(&server, &name, topic, job, &push).await
         }
         Some("application/x-ndjson" | "application/jsonl") => {
@@ -212,6 +219,12 @@ fn push_settings(
             .of("Idempotency-Key")
     })?;
     Ok(PushSettings { if_exists: if_exists.unwrap_or(IfExists::Keep), key: Some(key), came })
+}
+
+/// Checks the due time of a job, which this field or header sets.
+async fn check_due(server: &ServerState, job: &NewJob, field: &str) -> Result<(), Problem> {
+    let check = DueCheck::of(&server.queue, std::iter::once(job.due)).await?;
+    check.check(job.due).map_err(|bad| Problem::from(bad).of(field))
 }
 
 async fn push_one(

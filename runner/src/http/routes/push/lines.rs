@@ -20,6 +20,7 @@ use super::{PushSettings, defaults, word_of};
 use crate::http::body::RequestBody;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
+use crate::service::due::DueCheck;
 use crate::service::written_job::{TopicDefaults, WrittenJob};
 
 /// Payload bytes after which a batch is pushed.
@@ -198,7 +199,13 @@ impl Stream {
         let topic = settings(&manifest, &self.name)?;
         let queue = self.server.queue_of(&self.name, topic).await?;
         let (mut results, mut places, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+        let dues = batch.iter().flat_map(|line| &line.job).map(|job| job.due);
+        let check = DueCheck::of(queue, dues).await?;
         for JobLine { number, job } in batch {
+            let job = job.and_then(|job| match check.check(job.due) {
+                Ok(()) => Ok(job),
+                Err(bad) => Err(bad.message),
+            });
             let (result, error) = match job {
                 Ok(job) => {
                     places.push(results.len());
