@@ -95,7 +95,7 @@ fn parse_time(text: &str) -> Result<u64, BadValue> {
     let instant = instant
         .map_err(|error| BadValue::new(format!("{text:?} is not a time: {error}"), TIME_HINT))?;
     in_range(instant.as_millisecond()).ok_or_else(|| {
-        let message = format!("the time {text} is in the distant past or future");
+        let message = format!("the time {text} is in the past or more than ten years away");
         BadValue::new(message, "give a time within ten years")
     })
 }
