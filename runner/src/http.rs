@@ -188,7 +188,10 @@ impl HttpServer {
         if let Some(listening) = addresses.api {
             sampler.spawn_on(samples::keep(state.clone()), &threads);
             info!(address = %listening.address(), "HTTP is served");
-            let served = Served { app: app(&state, probes.clone())?, extra: extra(probes.clone()) };
+            // Probes on an address of their own are for those who can reach it.
+            let withhold = middleware::from_fn_with_state(state.clone(), access::withhold);
+            let probes = probes.clone().layer(withhold);
+            let served = Served { app: app(&state, probes.clone())?, extra: extra(probes) };
             acceptor.accept(&mut serving, listening, true, served, stops);
         }
         if let Some(listening) = addresses.probes {

@@ -74,7 +74,8 @@ impl Drop for Share {
 
 fn busy() -> Problem {
     let detail = "the bodies of the requests in progress take all the memory for bodies";
-    Problem::new(BUSY, detail, "retry later, with fewer or smaller requests at a time").retry_after(1)
+    Problem::new(BUSY, detail, "retry later, with fewer or smaller requests at a time")
+        .retry_after(1)
 }
 
 #[cfg(test)]

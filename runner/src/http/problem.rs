@@ -223,6 +223,11 @@ impl Problem {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
+    /// True if the client has to send less at a time.
+    pub(super) fn is_busy(&self) -> bool {
+        self.0.title == BUSY.title
+    }
+
     /// The detail, for the log.
     pub(super) fn detail(&self) -> &str {
         &self.0.detail

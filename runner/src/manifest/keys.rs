@@ -64,7 +64,9 @@ pub(super) const SERVER: Keys = Keys {
         "cors",
         "max_body",
         "max_peer_connections",
-                    ],
+        "public_url",
+        "open_metrics",
+    ],
     later: &[],
     base: None,
 };

@@ -71,7 +71,10 @@ fn a_time_is_judged_by_the_clock_of_redis() {
         command.args(words).args(["--manifest"]).arg(fixture.path("duebox.toml"));
         command.env("LD_PRELOAD", &ahead).env_remove("DUEBOX_REDIS_URL").output().unwrap()
     };
-    for words in [["push", "mail", "--id", "e", "--at", &time], ["reschedule", "mail", "a", "--at", &time, "--json"]] {
+    for words in [
+        ["push", "mail", "--id", "e", "--at", &time],
+        ["reschedule", "mail", "a", "--at", &time, "--json"],
+    ] {
         let output = run(&words);
         assert!(output.status.success(), "{output:?}");
     }
