@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_job::{Outcome, TopicName};
+use duebox_job::{Outcome, Shard};
 use duebox_queue::{BATCH_MAX, Queue, Settlement, Verdict};
 use tokio::sync::watch;
 use tracing::warn;
@@ -72,8 +72,8 @@ pub enum Command {
 
 /// What the daemon gives to a worker.
 pub struct WorkerParts {
-    /// The topic, or one of its shards.
-    pub topic: TopicName,
+    /// The shard it serves.
+    pub shard: Shard,
     /// The settings and the module of the topic.
     pub bound: Bound,
     /// Runs its jobs.
@@ -222,7 +222,7 @@ impl Worker {
         }
         if !self.in_flight.is_empty() {
             let left = self.in_flight.len();
-            warn!(topic = %self.parts.topic, left, "the drain ended with leases left; they expire by themselves");
+            warn!(topic = %self.parts.shard.topic(), left, "the drain ended with leases left; they expire by themselves");
         }
     }
 

@@ -30,7 +30,7 @@ pub use id::{IdError, JobId};
 pub use options::{OptionError, Options, Priority};
 pub use outcome::{Failure, FailureClass, Outcome, Policy};
 pub use rate::{Rate, RateError};
-pub use topic::{TopicError, TopicName};
+pub use topic::{Shard, TopicError, TopicName};
 
 /// The most attempts of a job; the failure counter in Redis holds no more (docs/reference/queue.md,
 /// "Keys").

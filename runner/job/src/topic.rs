@@ -1,18 +1,21 @@
-//! The name of a topic, or of one of its shards. It stands inside `{…}` in every key, so it contains
-//! no brace. Only the topic's name is shown; the tag of a shard adds `#` and its number, and `#` is
-//! not allowed in names.
+//! The name of a topic, and its shards. A name stands inside `{…}` in every key, so it contains no brace.
+//! The tag of a shard adds `#` and its number, and `#` is not allowed in names.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of a topic: 1 to 128 of `A-Z a-z 0-9 . _ -`; or one of its shards. Shard 0 has the name
-/// of the topic itself. `Display` shows the topic's name for every shard. Cloning copies no text.
+/// The name of a topic: 1 to 128 of `A-Z a-z 0-9 . _ -`. Cloning copies no text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TopicName {
-    /// The name; for shards other than 0 also `#` and their number.
+pub struct TopicName(Arc<str>);
+
+/// One shard of a topic: the keys that lie in one hash slot of Redis. A topic that is not split has the
+/// first shard alone. `Display` shows its tag: the topic's name, for shards 1 to 63 followed by `#` and
+/// the number. Cloning copies no text.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shard {
     tag: Arc<str>,
-    /// Bytes of the tag that are the topic's name.
-    base_len: usize,
+    topic: TopicName,
+    number: u32,
 }
 
 /// An invalid topic name.
@@ -56,54 +59,59 @@ impl TopicName {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         match name.chars().find(|c| !allowed(*c)) {
             Some(found) => Err(TopicError::Character { name: name.to_owned(), found }),
-            None => Ok(Self { tag: Arc::from(name), base_len: name.len() }),
+            None => Ok(Self(Arc::from(name))),
         }
     }
 
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The shard that every topic has.
+    pub fn first_shard(&self) -> Shard {
+        Shard { tag: Arc::clone(&self.0), topic: self.clone(), number: 0 }
+    }
+
+    /// A shard of this topic, 0 to 63; larger numbers count as 63.
+    pub fn shard(&self, number: u32) -> Shard {
+        match number.min(Self::SHARDS_MAX - 1) {
+            0 => self.first_shard(),
+            number => Shard { tag: format!("{self}#{number}").into(), topic: self.clone(), number },
+        }
+    }
+}
+
+impl Shard {
     /// Parses the tag in the braces of a key: a topic's name, for shards 1 to 63 followed by `#` and
     /// the number.
     ///
     /// # Errors
     /// [`TopicError`] if the tag is invalid.
     pub fn from_tag(tag: &str) -> Result<Self, TopicError> {
-        let shard = tag.split_once('#').and_then(|(base, number)| {
-            let shard = Self::new(base).ok()?.shard(number.parse().ok()?);
+        let shard = tag.split_once('#').and_then(|(topic, number)| {
+            let shard = TopicName::new(topic).ok()?.shard(number.parse().ok()?);
             (shard.tag() == tag).then_some(shard)
         });
-        shard.map_or_else(|| Self::new(tag), Ok)
+        match shard {
+            Some(shard) => Ok(shard),
+            None => Ok(TopicName::new(tag)?.first_shard()),
+        }
     }
 
-    /// The topic's name as text, for any shard.
-    pub fn as_str(&self) -> &str {
-        &self.tag[..self.base_len]
+    /// The topic of this shard.
+    pub fn topic(&self) -> &TopicName {
+        &self.topic
+    }
+
+    /// The number of this shard, 0 to 63.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// The tag in the braces of this shard's keys.
     pub fn tag(&self) -> &str {
         &self.tag
-    }
-
-    /// A shard of this topic, 0 to 63; larger numbers count as 63.
-    pub fn shard(&self, number: u32) -> Self {
-        match number.min(Self::SHARDS_MAX - 1) {
-            0 => self.base(),
-            number => {
-                Self { tag: format!("{}#{number}", self.as_str()).into(), base_len: self.base_len }
-            }
-        }
-    }
-
-    /// The number of this shard; 0 for the first, which has the topic's own name.
-    pub fn shard_number(&self) -> u32 {
-        self.tag.get(self.base_len + 1..).and_then(|number| number.parse().ok()).unwrap_or(0)
-    }
-
-    /// The topic of this shard.
-    pub fn base(&self) -> Self {
-        if self.tag.len() == self.base_len {
-            return self.clone();
-        }
-        Self { tag: self.as_str().into(), base_len: self.base_len }
     }
 }
 
@@ -114,6 +122,18 @@ impl fmt::Display for TopicName {
 }
 
 impl fmt::Debug for TopicName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.tag())
+    }
+}
+
+impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.tag())
     }
@@ -131,26 +151,23 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_shown_as_its_topic() {
+    fn a_shard_is_shown_by_its_tag() {
         let topic = TopicName::new("order.close").unwrap();
         let third = topic.shard(2);
-        assert_eq!((third.to_string(), third.as_str()), ("order.close".into(), "order.close"));
-        assert_eq!((third.tag(), third.shard_number()), ("order.close#2", 2));
-        assert_eq!((topic.tag(), topic.shard_number()), ("order.close", 0));
-        assert_eq!(
-            (third.base(), third.shard(0), topic.shard(0)),
-            (topic.clone(), topic.clone(), topic.clone())
-        );
-        assert_ne!(third, topic);
-        for shard in [topic.clone(), third, topic.shard(63)] {
-            assert_eq!(TopicName::from_tag(shard.tag()), Ok(shard));
+        assert_eq!((third.to_string().as_str(), third.number()), ("order.close#2", 2));
+        assert_eq!((third.topic(), third.tag()), (&topic, "order.close#2"));
+        let first = topic.first_shard();
+        assert_eq!((first.tag(), first.number()), ("order.close", 0));
+        assert_eq!((&first, &topic.shard(64)), (&topic.shard(0), &topic.shard(63)));
+        for shard in [first, third, topic.shard(63)] {
+            assert_eq!(Shard::from_tag(shard.tag()), Ok(shard));
         }
     }
 
     #[test]
     fn what_is_no_tag_of_a_shard_is_refused() {
         for tag in ["a#", "a#0", "a#01", "a#64", "a#-1", "a#1#1", "#1", "a#x", ""] {
-            assert!(TopicName::from_tag(tag).is_err(), "{tag}");
+            assert!(Shard::from_tag(tag).is_err(), "{tag}");
         }
         assert!(TopicName::new("a#1").is_err());
     }

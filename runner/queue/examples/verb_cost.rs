@@ -103,7 +103,7 @@ impl Bench {
         let release = || Verdict::Release { delay: Duration::ZERO };
         let (lease_retry, release) = self.lease_and_settle(release).await;
         let (_, drop) = self.lease_and_settle(|| Verdict::Drop { info: info() }).await;
-        while self.queue.prune_above(&self.topic, 0).await.unwrap() > 0 {}
+        while self.queue.prune_above(&self.topic.first_shard(), 0).await.unwrap() > 0 {}
         vec![
             push_now,
             lease,
@@ -137,7 +137,8 @@ impl Bench {
         while moved < JOBS as u64 {
             let promote = Some(Promotion { jobs: 1_000, skip: 0, discards_bad: false });
             let turn = Turn { promote, ..Turn::default() };
-            let promoted = self.queue.turn(&self.topic, &turn);
+            let shard = self.topic.first_shard();
+            let promoted = self.queue.turn(&shard, &turn);
             let (usec, reply) = spent_by(&mut self.redis, promoted).await;
             let promoted = reply.unwrap().promoted.unwrap();
             if promoted.moved > 0 {
@@ -160,7 +161,7 @@ impl Bench {
             let call = LeaseCall::new(BATCH, Duration::from_secs(15), call_id);
             let turn = Turn { lease: Some(&call), ..Turn::default() };
             let (usec, reply) =
-                spent_by(&mut self.redis, self.queue.turn(&self.topic, &turn)).await;
+                spent_by(&mut self.redis, self.queue.turn(&self.topic.first_shard(), &turn)).await;
             leasing.push(usec / BATCH as f64);
             let Some(Leased::Jobs(LeasedJobs { leases, .. })) = reply.unwrap().leased else {
                 panic!("{BATCH} jobs were to be ready")
@@ -169,7 +170,7 @@ impl Bench {
             let settle: Vec<_> = leases.into_iter().map(|lease| lease.settle(verdict())).collect();
             let turn = Turn { settle: &settle, ..Turn::default() };
             let (usec, reply) =
-                spent_by(&mut self.redis, self.queue.turn(&self.topic, &turn)).await;
+                spent_by(&mut self.redis, self.queue.turn(&self.topic.first_shard(), &turn)).await;
             settling.push(usec / BATCH as f64);
             assert!(reply.unwrap().error.is_none());
         }

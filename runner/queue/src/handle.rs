@@ -162,8 +162,7 @@ impl Topic {
     }
 
     /// Sets the limits of the topic for all its runners and producers. True if they were others before.
-    ///
-    /// Use it for topics without shards: where a topic has several, each needs its part of the limits.
+    /// See [`Queue::configure`].
     pub async fn set_limits(&self, limits: &Limits) -> Result<bool, QueueError> {
         self.queue.configure(&self.name, limits).await
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use duebox_job::{FailureClass, TopicName};
+use duebox_job::{FailureClass, Shard, TopicName};
 use duebox_queue::{
     BATCH_MAX, DeadInfo, Promotion, Pruned, Queue, QueueError, ReclaimRule, RetentionLimits, Turn,
 };
@@ -60,7 +60,7 @@ pub struct Pulled {
 }
 
 /// The shards of the topics bound here, with their retention.
-pub type Retentions = Arc<ArcSwap<BTreeMap<TopicName, Retention>>>;
+pub type Retentions = Arc<ArcSwap<BTreeMap<Shard, Retention>>>;
 
 /// Runs maintenance until the task is aborted.
 pub async fn run(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
@@ -81,12 +81,12 @@ pub async fn run(queue: Queue, retentions: Retentions, outage: Arc<Outage>) {
     }
 }
 
-async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<(), QueueError> {
-    let all: Vec<(TopicName, RetentionLimits)> =
-        bound.iter().map(|(topic, retention)| (topic.clone(), retention.limits())).collect();
+async fn prune(queue: &Queue, bound: &BTreeMap<Shard, Retention>) -> Result<(), QueueError> {
+    let all: Vec<(Shard, RetentionLimits)> =
+        bound.iter().map(|(shard, retention)| (shard.clone(), retention.limits())).collect();
     for some in all.chunks(TOPICS_PER_PIPELINE) {
-        for ((topic, limits), pruned) in some.iter().zip(queue.prune_ended_all(some).await?) {
-            prune_rest(queue, topic, limits, pruned).await?;
+        for ((shard, limits), pruned) in some.iter().zip(queue.prune_ended_all(some).await?) {
+            prune_rest(queue, shard, limits, pruned).await?;
         }
     }
     Ok(())
@@ -95,7 +95,7 @@ async fn prune(queue: &Queue, bound: &BTreeMap<TopicName, Retention>) -> Result<
 /// Prunes further batches of a topic that has more.
 async fn prune_rest(
     queue: &Queue,
-    topic: &TopicName,
+    shard: &Shard,
     limits: &RetentionLimits,
     mut last: Pruned,
 ) -> Result<(), QueueError> {
@@ -104,34 +104,34 @@ async fn prune_rest(
         if !last.more {
             break;
         }
-        last = queue.prune_ended(topic, limits).await?;
+        last = queue.prune_ended(shard, limits).await?;
         dead += last.dead;
         done += last.done;
     }
     if dead > 0 {
-        info!(%topic, jobs = dead, "pruned dead jobs past retention or max_dead");
+        info!(topic = %shard.topic(), jobs = dead, "pruned dead jobs past retention or max_dead");
     }
     if done > 0 {
-        debug!(%topic, jobs = done, "pruned done jobs past done_retention or max_dead");
+        debug!(topic = %shard.topic(), jobs = done, "pruned done jobs past done_retention or max_dead");
     }
     Ok(())
 }
 
-/// Of these topics, the ones that have work now.
+/// Of these shards, the ones that have work now.
 async fn with_work(
     queue: &Queue,
-    topics: impl IntoIterator<Item = TopicName>,
-) -> Result<Vec<TopicName>, QueueError> {
-    let topics: Vec<TopicName> = topics.into_iter().collect();
+    shards: impl IntoIterator<Item = Shard>,
+) -> Result<Vec<Shard>, QueueError> {
+    let shards: Vec<Shard> = shards.into_iter().collect();
     let mut found = Vec::new();
-    for some in topics.chunks(TOPICS_PER_PIPELINE) {
+    for some in shards.chunks(TOPICS_PER_PIPELINE) {
         let waits = queue.peek(some).await?;
         let has_work = |wait: &Option<Duration>| wait.is_some_and(|wait| wait.is_zero());
         found.extend(
             some.iter()
                 .zip(waits)
                 .filter(|(_, wait)| has_work(wait))
-                .map(|(topic, _)| topic.clone()),
+                .map(|(shard, _)| shard.clone()),
         );
     }
     Ok(found)
@@ -140,12 +140,12 @@ async fn with_work(
 /// Reclaims expired leases of topics that pull consumers serve, and promotes due jobs there.
 async fn maintain_pull_topics(
     queue: &Queue,
-    bound: &BTreeMap<TopicName, Retention>,
+    bound: &BTreeMap<Shard, Retention>,
 ) -> Result<(), QueueError> {
     let pulled = bound.iter().filter(|(_, kept)| kept.pulled.is_some());
-    let pulled = pulled.map(|(topic, _)| topic.clone());
-    for topic in &with_work(queue, pulled).await? {
-        let Some(pulled) = bound.get(topic).and_then(|kept| kept.pulled.as_ref()) else { continue };
+    let pulled = pulled.map(|(shard, _)| shard.clone());
+    for shard in &with_work(queue, pulled).await? {
+        let Some(pulled) = bound.get(shard).and_then(|kept| kept.pulled.as_ref()) else { continue };
         let reclaim = ReclaimRule {
             max_crashes: pulled.max_crashes,
             delay: Duration::ZERO,
@@ -153,10 +153,10 @@ async fn maintain_pull_topics(
         };
         let promote = Promotion { jobs: BATCH_MAX, skip: 0, discards_bad: pulled.discards_bad };
         let turn = Turn { reclaim: Some(reclaim), promote: Some(promote), ..Turn::default() };
-        let reply = queue.turn(topic, &turn).await?;
+        let reply = queue.turn(shard, &turn).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
         if jobs > 0 {
-            info!(%topic, jobs, "reclaimed from pull consumers: their leases expired");
+            info!(topic = %shard.topic(), jobs, "reclaimed from pull consumers: their leases expired");
         }
         if let Some(error) = reply.error {
             return Err(error);
@@ -169,11 +169,12 @@ async fn maintain_pull_topics(
 /// for the next runner of the topic. Expired keys of their handlers' stores are pruned.
 async fn reclaim_unbound(
     queue: &Queue,
-    bound: &BTreeMap<TopicName, Retention>,
+    bound: &BTreeMap<Shard, Retention>,
     before: &mut Vec<TopicName>,
 ) -> Result<(), QueueError> {
     let known = queue.topics().await?;
-    let unbound: Vec<_> = known.into_iter().filter(|topic| !bound.contains_key(topic)).collect();
+    let unbound: Vec<_> =
+        known.into_iter().filter(|topic| !bound.contains_key(&topic.first_shard())).collect();
     for topic in unbound.iter().filter(|topic| !before.contains(topic)) {
         info!(%topic, "unbound: Redis has jobs of this topic, the manifest does not contain it; its jobs wait");
     }
@@ -184,16 +185,16 @@ async fn reclaim_unbound(
             shards.extend(all.all());
         }
     }
-    for topic in &with_work(queue, shards).await? {
+    for shard in &with_work(queue, shards).await? {
         let rule = ReclaimRule {
             max_crashes: UNBOUND_CRASHES_MAX,
             delay: Duration::ZERO,
             info: Some(&crashed),
         };
-        let reply = queue.turn(topic, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;
+        let reply = queue.turn(shard, &Turn { reclaim: Some(rule), ..Turn::default() }).await?;
         let jobs = reply.reclaimed.map_or(0, |reclaimed| reclaimed.jobs.len());
         if jobs > 0 {
-            warn!(%topic, jobs, "reclaimed from a dead runner; no handler here serves the topic");
+            warn!(topic = %shard.topic(), jobs, "reclaimed from a dead runner; no handler here serves the topic");
         }
         if let Some(error) = reply.error {
             return Err(error);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use duebox_job::TopicName;
+use duebox_job::Shard;
 use duebox_queue::{Notification, Queue, QueueError, WakeUpHub};
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -17,7 +17,7 @@ use crate::background::topic_discovery::Finder;
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
 /// The wake-up of each worker, sorted by the name of its shard.
-pub type WakeUps = Arc<ArcSwap<Vec<(TopicName, Arc<WakeUp>)>>>;
+pub type WakeUps = Arc<ArcSwap<Vec<(Shard, Arc<WakeUp>)>>>;
 
 /// Topics in one pipeline: about 0.9 ms of Redis' time, during which all other clients wait.
 const TOPICS_PER_PIPELINE: usize = 125;
@@ -38,8 +38,8 @@ pub async fn poll(queue: Queue, wake_ups: WakeUps, poll: Duration, outage: Arc<O
 async fn poll_once(queue: &Queue, wake_ups: &WakeUps, poll: Duration) -> Result<(), QueueError> {
     let wake_ups = wake_ups.load_full();
     for some in wake_ups.chunks(TOPICS_PER_PIPELINE) {
-        let topics: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
-        let waits = queue.peek(&topics).await?;
+        let shards: Vec<Shard> = some.iter().map(|(shard, _)| shard.clone()).collect();
+        let waits = queue.peek(&shards).await?;
         let now = Instant::now();
         for ((_, wake_up), wait) in some.iter().zip(waits) {
             // The next poll finds jobs that are due later.
@@ -70,9 +70,9 @@ pub async fn listen(
                 wake_up_hub.notify_all();
                 loop {
                     match listener.next().await {
-                        Notification::WakeUp(topic) => {
-                            wake_up_hub.notify(&topic);
-                            wake_one(&wake_ups, &topic, &finder);
+                        Notification::WakeUp(shard) => {
+                            wake_up_hub.notify(shard.topic());
+                            wake_one(&wake_ups, &shard, &finder);
                         }
                         Notification::Control(order) => drop(orders.try_send(order)),
                         Notification::Lost => break,
@@ -85,11 +85,11 @@ pub async fn listen(
     }
 }
 
-fn wake_one(wake_ups: &WakeUps, topic: &TopicName, finder: &Finder) {
+fn wake_one(wake_ups: &WakeUps, shard: &Shard, finder: &Finder) {
     let wake_ups = wake_ups.load();
-    match wake_ups.binary_search_by(|(name, _)| name.cmp(topic)) {
+    match wake_ups.binary_search_by(|(name, _)| name.cmp(shard)) {
         Ok(at) => wake_ups[at].1.notify_at(Instant::now()),
-        Err(_) => finder.met(topic),
+        Err(_) => finder.met(shard),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duebox_job::TopicName;
+use duebox_job::Shard;
 use duebox_queue::{Queue, QueueError};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -28,18 +28,18 @@ pub struct Relay(Arc<DueOutboxes>);
 
 #[derive(Default)]
 struct DueOutboxes {
-    due: Mutex<BTreeSet<TopicName>>,
+    due: Mutex<BTreeSet<Shard>>,
     notify: Notify,
 }
 
 impl Relay {
-    /// The outbox of this topic has entries.
-    pub fn due(&self, topic: &TopicName) {
-        self.0.due.lock().insert(topic.clone());
+    /// The outbox of this shard has entries.
+    pub fn due(&self, shard: &Shard) {
+        self.0.due.lock().insert(shard.clone());
         self.0.notify.notify_one();
     }
 
-    fn take(&self) -> BTreeSet<TopicName> {
+    fn take(&self) -> BTreeSet<Shard> {
         std::mem::take(&mut *self.0.due.lock())
     }
 
@@ -62,13 +62,13 @@ impl Relay {
             if is_tick && let Err(error) = self.find_due(&queue, &wake_ups).await {
                 outage.noticed(&error);
             }
-            for topic in self.take() {
-                match relay(&queue, &topic, &push_counters).await {
-                    Ok(rest) if rest => self.due(&topic),
+            for shard in self.take() {
+                match relay(&queue, &shard, &push_counters).await {
+                    Ok(rest) if rest => self.due(&shard),
                     Ok(_) => retry = RETRY_FIRST,
                     Err(error) => {
                         outage.noticed(&error);
-                        self.due(&topic);
+                        self.due(&shard);
                         retry = outage::next_retry(retry);
                         tokio::time::sleep(retry).await;
                     }
@@ -79,21 +79,21 @@ impl Relay {
 
     /// Finds the outboxes that have entries.
     async fn find_due(&self, queue: &Queue, wake_ups: &WakeUps) -> Result<(), QueueError> {
-        let mut topics: BTreeSet<TopicName> =
+        let mut shards: BTreeSet<Shard> =
             wake_ups.load().iter().map(|(shard, _)| shard.clone()).collect();
         // Topics without a worker here have outboxes too.
         let mut others = queue.topics().await?;
-        others.retain(|topic| !topics.contains(topic));
+        others.retain(|topic| !shards.contains(&topic.first_shard()));
         for some in others.chunks(TOPICS_PER_PIPELINE) {
-            for shards in queue.shards_of_all(some).await? {
-                topics.extend(shards.all());
+            for all in queue.shards_of_all(some).await? {
+                shards.extend(all.all());
             }
         }
-        let topics: Vec<TopicName> = topics.into_iter().collect();
-        for some in topics.chunks(TOPICS_PER_PIPELINE) {
-            for (topic, entries) in some.iter().zip(queue.outbox_lengths(some).await?) {
+        let shards: Vec<Shard> = shards.into_iter().collect();
+        for some in shards.chunks(TOPICS_PER_PIPELINE) {
+            for (shard, entries) in some.iter().zip(queue.outbox_lengths(some).await?) {
                 if entries > 0 {
-                    self.due(topic);
+                    self.due(shard);
                 }
             }
         }
@@ -104,16 +104,16 @@ impl Relay {
 /// Empties an outbox, within a limit. True if entries are left that can be relayed.
 async fn relay(
     queue: &Queue,
-    topic: &TopicName,
+    shard: &Shard,
     push_counters: &PushCounters,
 ) -> Result<bool, QueueError> {
     for _ in 0..ROUNDS_PER_TOPIC {
-        let relayed = queue.relay(topic).await?;
+        let relayed = queue.relay(shard).await?;
         push_counters.pushed(Source::FollowUp, relayed.pushed as usize);
         for fault in &relayed.faults {
-            warn!(%topic, "{fault}");
+            warn!(topic = %shard.topic(), "{fault}");
         }
-        debug!(%topic, entries = relayed.entries, pushed = relayed.pushed, kept = relayed.kept, "relayed follow-up jobs");
+        debug!(topic = %shard.topic(), entries = relayed.entries, pushed = relayed.pushed, kept = relayed.kept, "relayed follow-up jobs");
         if !relayed.more {
             return Ok(false);
         }

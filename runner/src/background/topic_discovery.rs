@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 use duebox_queue::{KeyScan, Queue, QueueError};
 use tokio::sync::{Notify, mpsc};
 
@@ -55,11 +55,11 @@ impl Finder {
         self.restart.notify_one();
     }
 
-    /// Reports a topic, or a shard, that was seen. If it should be served and is not, its name goes to the
+    /// Reports a shard that was seen. If it should be served and is not, its topic goes to the
     /// daemon. It is dropped while the channel is full, and found again later.
-    pub fn met(&self, topic: &TopicName) {
-        if is_unserved(&self.known.load(), topic) {
-            drop(self.found.try_send(topic.base()));
+    pub fn met(&self, shard: &Shard) {
+        if is_unserved(&self.known.load(), shard) {
+            drop(self.found.try_send(shard.topic().clone()));
         }
     }
 
@@ -93,7 +93,8 @@ impl Finder {
     }
 
     async fn scan_once(&self, queue: &Queue, scan: &mut KeyScan) -> Result<(), QueueError> {
-        self.send_new(queue.topics().await?).await;
+        let topics = queue.topics().await?;
+        self.send_new(topics.iter().map(TopicName::first_shard).collect()).await;
         for _ in 0..STEPS_PER_SCAN {
             self.send_new(queue.scan_pending(scan).await?).await;
             if scan.is_at_start() {
@@ -103,24 +104,24 @@ impl Finder {
         Ok(())
     }
 
-    async fn send_new(&self, topics: Vec<TopicName>) {
-        for topic in topics {
-            let is_unserved = is_unserved(&self.known.load(), &topic);
-            if is_unserved && self.found.send(topic.base()).await.is_err() {
+    async fn send_new(&self, shards: Vec<Shard>) {
+        for shard in shards {
+            let is_unserved = is_unserved(&self.known.load(), &shard);
+            if is_unserved && self.found.send(shard.topic().clone()).await.is_err() {
                 return;
             }
         }
     }
 }
 
-fn is_unserved(known: &Known, topic: &TopicName) -> bool {
-    let base = topic.base();
-    match known.served.get(&base) {
+fn is_unserved(known: &Known, shard: &Shard) -> bool {
+    let topic = shard.topic();
+    match known.served.get(topic) {
         // A runner with another manifest has split it into more shards.
-        Some(shards) => topic.shard_number() >= *shards,
+        Some(shards) => shard.number() >= *shards,
         None => {
-            !known.manifest.topics.contains_key(&base)
-                && known.manifest.patterns.find(&base).is_some()
+            !known.manifest.topics.contains_key(topic)
+                && known.manifest.patterns.find(topic).is_some()
         }
     }
 }

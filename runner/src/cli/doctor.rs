@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::Args;
-use duebox_job::{FailureClass, Policy, TopicName};
+use duebox_job::{FailureClass, Policy, Shard, TopicName};
 use duebox_queue::{Checkup, Finding, Queue, Unexamined};
 use serde::Serialize;
 
@@ -66,8 +66,8 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Fai
     target::block_on(async {
         let queue = target::connect(&manifest).await?;
         let is_served = |topic: &TopicName| manifest.topic_for(topic).is_some();
-        for topic in &topics(&queue, &manifest, args).await? {
-            examine(&queue, &manifest, topic, args.repair, &report).await?;
+        for shard in &shards(&queue, &manifest, args).await? {
+            examine(&queue, &manifest, shard, args.repair, &report).await?;
         }
         // The repair may have removed the last keys of a topic.
         if args.topics.is_empty() {
@@ -97,35 +97,36 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Fai
     }
 }
 
-/// The topics to check with all their shards: those named, or all that are known.
-async fn topics(
+/// The shards to check: those of the topics named, or all that are known.
+async fn shards(
     queue: &Queue,
     manifest: &Manifest,
     args: &DoctorArgs,
-) -> Result<BTreeSet<TopicName>, Failure> {
-    let mut topics: BTreeSet<TopicName> = args.topics.iter().cloned().collect();
+) -> Result<BTreeSet<Shard>, Failure> {
+    let mut shards: BTreeSet<Shard> = args.topics.iter().map(TopicName::first_shard).collect();
     for name in &args.topics {
         target::known_topic(manifest, queue, name).await?;
     }
-    if topics.is_empty() {
-        topics.extend(queue.examine_topics(false, |_| true, &mut drop).await?);
-        topics.extend(manifest.topics.keys().cloned());
+    if shards.is_empty() {
+        shards.extend(queue.examine_topics(false, |_| true, &mut drop).await?);
+        shards.extend(manifest.topics.keys().map(TopicName::first_shard));
     }
-    for topic in topics.clone() {
-        topics.extend(queue.shards(&topic).await?.all());
+    let topics: BTreeSet<TopicName> = shards.iter().map(|shard| shard.topic().clone()).collect();
+    for topic in topics {
+        shards.extend(queue.shards(&topic).await?.all());
     }
-    Ok(topics)
+    Ok(shards)
 }
 
 async fn examine(
     queue: &Queue,
     manifest: &Manifest,
-    topic: &TopicName,
+    shard: &Shard,
     repair: bool,
     report: &RefCell<Findings>,
 ) -> Result<(), Failure> {
     let discards = |class| {
-        let bound = manifest.topic_for(&topic.base());
+        let bound = manifest.topic_for(shard.topic());
         bound.is_some_and(|topic| topic.on.get(&class) == Some(&Policy::Discard))
     };
     let checkup = Checkup {
@@ -134,15 +135,15 @@ async fn examine(
         bury_bad_dues: !discards(FailureClass::BadDue),
     };
     let mut add = |finding| report.borrow_mut().add(&finding);
-    let unexamined = queue.examine(topic, checkup, &mut add).await?;
+    let unexamined = queue.examine(shard, checkup, &mut add).await?;
     let mut report = report.borrow_mut();
-    report.sum.topics += 1;
-    report.sum.unexamined.extend(unexamined.into_iter().map(|what| not_examined(topic, what)));
+    report.sum.topics += u64::from(shard.number() == 0);
+    report.sum.unexamined.extend(unexamined.into_iter().map(|what| not_examined(shard, what)));
     std::mem::replace(&mut report.printed, Ok(()))
 }
 
-fn not_examined(topic: &TopicName, what: Unexamined) -> String {
-    format!("{topic}: {}", what.reason())
+fn not_examined(shard: &Shard, what: Unexamined) -> String {
+    format!("{shard}: {}", what.reason())
 }
 
 impl Findings {
@@ -217,11 +218,11 @@ mod tests {
     fn the_totals_list_what_was_not_checked() {
         let sum = Totals { topics: 2, ..Totals::default() };
         assert_eq!(sum.describe(), "2 topics, no findings");
-        let topic = TopicName::new("a").unwrap();
-        let unexamined = vec![not_examined(&topic, Unexamined::Turns)];
+        let shard = TopicName::new("a").unwrap().shard(3);
+        let unexamined = vec![not_examined(&shard, Unexamined::Turns)];
         let sum = Totals { findings: 3, repaired: 1, unexamined, ..sum };
         let text = sum.describe();
-        assert!(text.starts_with("not checked: a: more than 10000"), "{text}");
+        assert!(text.starts_with("not checked: a#3: more than 10000"), "{text}");
         assert!(text.ends_with("2 topics, 3 findings, 1 repaired"), "{text}");
     }
 }

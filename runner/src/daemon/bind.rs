@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 use duebox_queue::{Queue, QueueError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Supervisor;
 use super::served::{Served, ShardWorker, Workers, binding, log_canary};
-use crate::background::rules;
 use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::{Binding, Handlers};
 use crate::deploy::breaker::Breaker;
@@ -114,7 +113,7 @@ impl Supervisor {
         &mut self,
         name: &TopicName,
         topic: Topic,
-        shards: Vec<TopicName>,
+        shards: Vec<Shard>,
         handlers: Option<Handlers>,
     ) {
         let workers = handlers.map(|handlers| {
@@ -129,7 +128,7 @@ impl Supervisor {
         self.topics.served.insert(name.clone(), Served { topic, shards, workers });
     }
 
-    fn start_workers(&self, shards: &[TopicName], bound: Binding) -> Workers {
+    fn start_workers(&self, shards: &[Shard], bound: Binding) -> Workers {
         let concurrency = bound.topic.concurrency as usize * shards.len();
         let mut workers = Workers {
             share: self.services.executor.share(concurrency),
@@ -147,12 +146,12 @@ impl Supervisor {
     }
 
     /// Starts one more worker of a topic.
-    fn start_worker(&self, shard: &TopicName, siblings: &Workers) -> ShardWorker {
+    fn start_worker(&self, shard: &Shard, siblings: &Workers) -> ShardWorker {
         let bound = siblings.binding.subscribe();
         let wake_up = Arc::new(WakeUp::default());
         let services = &self.services;
         let worker = Worker::new(WorkerParts {
-            topic: shard.clone(),
+            shard: shard.clone(),
             executor: Executor::new(
                 services.executor.clone(),
                 siblings.share.clone(),
@@ -171,13 +170,13 @@ impl Supervisor {
 
     /// Serves shards that a runner with another manifest has added to a topic.
     async fn widen(&mut self, name: &TopicName) {
-        let shards: Vec<TopicName> = match self.services.queue.shards_now(name).await {
+        let shards: Vec<Shard> = match self.services.queue.shards_now(name).await {
             Ok(shards) => shards.all().collect(),
             Err(error) => return self.services.outage.noticed(&error),
         };
         let Some(mut served) = self.topics.served.remove(name) else { return };
         for shard in shards.into_iter().skip(served.shards.len()) {
-            info!(topic = %name, shard = shard.shard_number(), "serving one more shard: another manifest splits the topic into more shards");
+            info!(topic = %name, shard = shard.number(), "serving one more shard: another manifest splits the topic into more shards");
             if let Some(workers) = &mut served.workers {
                 let worker = self.start_worker(&shard, workers);
                 workers.each.push(worker);
@@ -194,13 +193,9 @@ impl Supervisor {
 }
 
 /// Prepares a topic in Redis before its first job runs, and returns its shards.
-async fn prepare(
-    queue: &Queue,
-    name: &TopicName,
-    topic: &Topic,
-) -> Result<Vec<TopicName>, QueueError> {
+async fn prepare(queue: &Queue, name: &TopicName, topic: &Topic) -> Result<Vec<Shard>, QueueError> {
     queue.forget_old_shards(name).await?;
-    rules::write(queue, &[(name.clone(), topic.rules())]).await?;
+    queue.configure(name, &topic.limits()).await?;
     queue.register(std::slice::from_ref(name)).await?;
     Ok(queue.shards(name).await?.all().collect())
 }

@@ -9,9 +9,9 @@ use duebox_job::{FailureClass, Policy, TopicName};
 use tokio::sync::watch;
 
 use super::served::{Served, Topics};
+use crate::background::limits::AllLimits;
 use crate::background::maintenance::{Pulled, Retention, Retentions};
 use crate::background::poller::WakeUps;
-use crate::background::rules::AllRules;
 use crate::background::scheduler::Schedules;
 use crate::background::topic_discovery::Finder;
 use crate::manifest::{Manifest, Topic};
@@ -23,7 +23,7 @@ pub(super) struct Published {
     pub(super) finder: Finder,
     pub(super) wake_ups: WakeUps,
     pub(super) retentions: Retentions,
-    pub(super) rules: watch::Sender<AllRules>,
+    pub(super) limits: watch::Sender<AllLimits>,
     pub(super) schedules: watch::Sender<Schedules>,
     pub(super) watched: watch::Sender<AllWatched>,
     /// The names of all topics that are served, for metrics of their depths.
@@ -39,7 +39,7 @@ impl Published {
             finder,
             wake_ups: WakeUps::default(),
             retentions: Retentions::default(),
-            rules: watch::Sender::new(Arc::new([])),
+            limits: watch::Sender::new(Arc::new([])),
             schedules: watch::Sender::new(manifest.schedules.clone().into()),
             watched: watch::Sender::new(Arc::new([])),
             names: Arc::default(),
@@ -50,25 +50,25 @@ impl Published {
     /// Publishes the topics and how they are served.
     pub(super) fn publish(&self, manifest: &Arc<Manifest>, topics: &Topics, watched: AllWatched) {
         let mut retentions = BTreeMap::new();
-        let mut rules = Vec::new();
+        let mut limits = Vec::new();
         for (name, served) in &topics.served {
-            rules.push((name.clone(), served.topic.rules()));
+            limits.push((name.clone(), served.topic.limits()));
             let retention = retention(&served.topic);
             retentions.extend(served.shards.iter().map(|shard| (shard.clone(), retention.clone())));
         }
         // Topics that wait for a valid module or for Redis belong to the manifest too.
         let waiting = manifest.topics.iter().filter(|(name, _)| !topics.served.contains_key(*name));
         for (name, topic) in waiting {
-            rules.push((name.clone(), topic.rules()));
-            retentions.insert(name.clone(), retention(topic));
+            limits.push((name.clone(), topic.limits()));
+            retentions.insert(name.first_shard(), retention(topic));
         }
         self.wake_ups.store(Arc::new(topics.wake_ups()));
         self.retentions.store(Arc::new(retentions));
         let shards = |served: &Served| u32::try_from(served.shards.len()).unwrap_or(u32::MAX);
         let served = topics.served.iter().map(|(name, served)| (name.clone(), shards(served)));
         self.finder.update(Arc::clone(manifest), served.collect());
-        self.names.store(Arc::new(rules.iter().map(|(name, _)| name.clone()).collect()));
-        self.rules.send_replace(rules.into());
+        self.names.store(Arc::new(limits.iter().map(|(name, _)| name.clone()).collect()));
+        self.limits.send_replace(limits.into());
         self.watched.send_replace(watched);
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -40,7 +40,7 @@ pub(super) struct Served {
     /// The settings in effect.
     pub(super) topic: Topic,
     /// The shards: those that receive pushes, and those of earlier counts.
-    pub(super) shards: Vec<TopicName>,
+    pub(super) shards: Vec<Shard>,
     /// The workers; `None` if pull consumers serve it.
     pub(super) workers: Option<Workers>,
 }
@@ -83,7 +83,7 @@ impl Topics {
     }
 
     /// The wake-up of each shard's worker, sorted by shard.
-    pub(super) fn wake_ups(&self) -> Vec<(TopicName, Arc<WakeUp>)> {
+    pub(super) fn wake_ups(&self) -> Vec<(Shard, Arc<WakeUp>)> {
         let mut wake_ups = Vec::new();
         for served in self.served.values() {
             let Some(workers) = &served.workers else { continue };

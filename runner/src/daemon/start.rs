@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use super::{Supervisor, redis, systemd};
-use crate::background::{maintenance, poller, rules, scheduler};
+use crate::background::{limits, maintenance, poller, scheduler};
 use crate::http::{self, Addresses, HttpServer, ServerSetup};
 use crate::observe::health::Phase;
 use crate::report::status;
@@ -60,7 +60,7 @@ impl Supervisor {
         ));
         loops.spawn(maintenance::run(queue(), Arc::clone(&published.retentions), outage()));
         loops.spawn(services.relay.clone().run(queue(), wake_ups(), pushes(), outage()));
-        loops.spawn(rules::run(queue(), published.rules.subscribe(), finder(), outage()));
+        loops.spawn(limits::run(queue(), published.limits.subscribe(), finder(), outage()));
         loops.spawn(finder().run(queue(), outage()));
         let schedules = published.schedules.subscribe();
         loops.spawn(scheduler::run(queue(), schedules, pushes(), outage()));

@@ -14,7 +14,6 @@ use super::problem::{Problem, UNKNOWN_TOPIC};
 use super::routes::events::Readers;
 use super::routes::samples::Samples;
 use crate::auth::sessions::Sessions;
-use crate::background::rules;
 use crate::background::topic_discovery::Finder;
 use crate::manifest::{Manifest, Topic, nearest};
 use crate::observe::events::Events;
@@ -132,7 +131,7 @@ impl ServerState {
         topic: &Topic,
     ) -> Result<&Queue, Problem> {
         if !self.finder.serves(name) && !self.queue.is_registered(name).await? {
-            rules::write(&self.queue, &[(name.clone(), topic.rules())]).await?;
+            self.queue.configure(name, &topic.limits()).await?;
         }
         Ok(&self.queue)
     }

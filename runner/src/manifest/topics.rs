@@ -66,7 +66,7 @@ pub(super) fn find<'t>(
     patterns: &'t Patterns,
     name: &TopicName,
 ) -> Option<&'t Topic> {
-    named.get(&name.base()).or_else(|| patterns.find(name).map(|(_, topic)| topic))
+    named.get(name).or_else(|| patterns.find(name).map(|(_, topic)| topic))
 }
 
 fn read_name(reader: &ManifestReader<'_>, key: &Key<'_>) -> Option<NameOrPattern> {

@@ -151,7 +151,7 @@ pub(crate) fn word(settled: Settled) -> Option<&'static str> {
 fn of(topic: &TopicName, event: &'static str) -> Event {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Event {
-        topic: topic.base(),
+        topic: topic.clone(),
         id: None,
         event,
         attempt: None,

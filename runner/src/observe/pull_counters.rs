@@ -31,7 +31,7 @@ impl PullCounters {
         let has_failed = matches!(settled, Settled::Retry | Settled::Dead | Settled::Discarded);
         let class = class.filter(|_| has_failed).map_or("", FailureClass::name);
         let mut counts = self.0.lock();
-        *counts.entry(topic.base()).or_default().entry((verdict, class)).or_default() += 1;
+        *counts.entry(topic.clone()).or_default().entry((verdict, class)).or_default() += 1;
     }
 
     /// The counts of at most `topics` topics, sorted by name.

@@ -91,7 +91,7 @@ impl Worker {
         let headers = options.headers().clone();
         let invocation = Invocation {
             id: lease.id.clone(),
-            topic: self.parts.topic.clone(),
+            topic: self.parts.shard.topic().clone(),
             // Settling does not need the payload.
             payload: std::mem::take(&mut lease.payload),
             attempt,
@@ -122,8 +122,13 @@ impl Worker {
             self.parts.stats.counters.failed(fate, FailureClass::Expired, jobs as usize);
             add(&self.parts.stats.counters.expired, jobs as usize);
             let class = Some(FailureClass::Expired);
-            self.parts.services.events.happened_to(&self.parts.topic, jobs, "expired", class);
-            warn!(topic = %self.parts.topic, jobs, class = FailureClass::Expired.name(),
+            self.parts.services.events.happened_to(
+                self.parts.shard.topic(),
+                jobs,
+                "expired",
+                class,
+            );
+            warn!(topic = %self.parts.shard.topic(), jobs, class = FailureClass::Expired.name(),
                 "expired: not started within their ttl after the due time");
         }
     }

@@ -107,7 +107,7 @@ impl Worker {
                 _ => None,
             });
             warn!(
-                topic = %self.parts.topic, digest = %binding.handlers.main.digest().short(),
+                topic = %self.parts.shard.topic(), digest = %binding.handlers.main.digest().short(),
                 class = last.map(|failure| failure.class.name()),
                 reason = last.map(|failure| failure.reason.as_str()),
                 "the breaker is open: {} attempts in a row failed. The topic's jobs wait and lose no attempt; \
@@ -118,7 +118,7 @@ impl Worker {
     }
 
     fn report_probe(&mut self, probe: &EndedJob, binding: &Binding) {
-        let (topic, rule) = (&self.parts.topic, binding.topic.breaker);
+        let (topic, rule) = (self.parts.shard.topic(), binding.topic.breaker);
         self.probe = Probe::None;
         let Some(End { failed, .. }) = end_of(probe) else {
             return self.parts.breaker.unclaim(Instant::now());

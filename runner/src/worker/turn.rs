@@ -165,7 +165,7 @@ impl Worker {
             let sent_at = Instant::now();
             let answer = {
                 let mut asked =
-                    std::pin::pin!(self.parts.services.queue.turn(&self.parts.topic, &turn));
+                    std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
                 loop {
                     let first_end = self.in_flight.first_end(Instant::now());
                     tokio::select! {
@@ -197,7 +197,7 @@ impl Worker {
     fn interrupt_ended(&self) {
         let ended = self.in_flight.interrupt_ended(Instant::now());
         if ended > 0 {
-            warn!(topic = %self.parts.topic, jobs = ended,
+            warn!(topic = %self.parts.shard.topic(), jobs = ended,
                 "leases expired without renewal; their guests are interrupted");
         }
     }
@@ -219,7 +219,7 @@ impl Worker {
             Some(words) => {
                 self.settled(&plan.records, &words);
                 if plan.follow_ups {
-                    self.parts.services.relay.due(&self.parts.topic);
+                    self.parts.services.relay.due(&self.parts.shard);
                 }
             }
             None if plan.settle.is_empty() => {}
@@ -258,14 +258,14 @@ impl Worker {
         let is_pressed = log::is_pressed();
         for (record, settled) in records.iter().zip(words) {
             self.parts.stats.counters.settled(*settled, record.class());
-            self.parts.services.events.settled(&self.parts.topic, record, *settled);
-            self.parts.services.traces.settled(&self.parts.topic, record, *settled);
+            self.parts.services.events.settled(self.parts.shard.topic(), record, *settled);
+            self.parts.services.traces.settled(self.parts.shard.topic(), record, *settled);
             if self.sampler.should_log(*settled, is_pressed) {
-                record.log(&self.parts.topic, *settled);
+                record.log(self.parts.shard.topic(), *settled);
             }
         }
         if let Some(jobs) = self.sampler.left_out(Instant::now()) {
-            warn!(topic = %self.parts.topic, jobs,
+            warn!(topic = %self.parts.shard.topic(), jobs,
                 "acks were not logged: stderr is read too slowly");
         }
     }
@@ -278,7 +278,7 @@ impl Worker {
         error: Option<&QueueError>,
     ) {
         if error.is_some_and(QueueError::is_final) {
-            error!(topic = %self.parts.topic, jobs = settle.len(), error = ?error,
+            error!(topic = %self.parts.shard.topic(), jobs = settle.len(), error = ?error,
                 "Redis refused verdicts with a permanent error; their leases expire and the jobs run again");
             return;
         }
@@ -300,7 +300,7 @@ impl Worker {
                 _ => {}
             }
             self.log_reclaimed(&id, became);
-            let (topic, events) = (&self.parts.topic, &self.parts.services.events);
+            let (topic, events) = (self.parts.shard.topic(), &self.parts.services.events);
             match became {
                 Settled::Dead | Settled::Discarded => {
                     events.failed(topic, &id, became.word(), FailureClass::Crashed);
@@ -311,7 +311,7 @@ impl Worker {
     }
 
     fn log_reclaimed(&self, id: &JobId, became: Settled) {
-        let topic = &self.parts.topic;
+        let topic = self.parts.shard.topic();
         if matches!(became, Settled::Dead | Settled::Discarded) {
             warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
                 "job {}: its runners died or lost the lease more than max_crashes times", became.word());
@@ -338,8 +338,8 @@ impl Worker {
             self.parts.stats.counters.failed(fate, FailureClass::BadDue, jobs as usize);
             let event = if are_discarded { "discarded" } else { "dead" };
             let class = Some(FailureClass::BadDue);
-            self.parts.services.events.happened_to(&self.parts.topic, jobs, event, class);
-            warn!(topic = %self.parts.topic, jobs, class = FailureClass::BadDue.name(),
+            self.parts.services.events.happened_to(self.parts.shard.topic(), jobs, event, class);
+            warn!(topic = %self.parts.shard.topic(), jobs, class = FailureClass::BadDue.name(),
                 "dead: their due time is not a unix time in milliseconds");
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_harness::{RedisServer, eventually};
-use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Priority, Rate, TopicName};
+use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Priority, Rate, Shard, TopicName};
 use duebox_queue::{
     Cancelled, Checkup, ConnectionSettings, DeadQuery, Due, Extension, Finding, Finish, IfExists,
     KvCondition, KvWrite, Lease, LeaseCall, Leased, Limits, NewJob, PageQuery, Promotion, Pushed,
@@ -65,12 +65,13 @@ fn job(name: &str, due: Due, options: Options) -> NewJob {
 struct Life<'q> {
     queue: &'q Queue,
     topic: TopicName,
+    shard: Shard,
     calls: u32,
 }
 
 impl Life<'_> {
     async fn turn(&self, turn: Turn<'_>) -> TurnReply {
-        let reply = self.queue.turn(&self.topic, &turn).await.unwrap();
+        let reply = self.queue.turn(&self.shard, &turn).await.unwrap();
         assert!(reply.error.is_none(), "{:?}", reply.error);
         reply
     }
@@ -137,8 +138,9 @@ impl Life<'_> {
         assert!(self.queue.pause(topic).await.unwrap());
         assert!(self.lease_for(1, LEASE).await.is_empty());
         assert!(self.queue.resume(&self.topic).await.unwrap());
-        let asked = std::slice::from_ref(&self.topic);
+        let asked = std::slice::from_ref(&self.shard);
         assert!(self.queue.peek(asked).await.unwrap()[0].is_some());
+        let asked = std::slice::from_ref(&self.topic);
         assert_eq!(self.queue.depths(asked).await.unwrap()[0].blocked, 2);
     }
 
@@ -192,9 +194,9 @@ impl Life<'_> {
     /// Follow-ups, ticks, the dead and the done, and the doctor.
     async fn is_kept_and_forgotten(&mut self) {
         let found = &mut |finding| panic!("{finding:?}");
-        let unseen = self.queue.examine(&self.topic, Checkup::LOOK, found).await.unwrap();
+        let unseen = self.queue.examine(&self.shard, Checkup::LOOK, found).await.unwrap();
         assert!(unseen.is_empty(), "{unseen:?}");
-        let relayed = self.queue.relay(&self.topic).await.unwrap();
+        let relayed = self.queue.relay(&self.shard).await.unwrap();
         assert_eq!((relayed.entries, relayed.pushed), (1, 2), "{relayed:?}");
         let until = self.queue.now_ms().await.unwrap();
         let tick = Tick {
@@ -218,10 +220,10 @@ impl Life<'_> {
         assert_eq!(self.queue.prune(&self.topic, &[id("third")]).await.unwrap(), 1);
         let day = Duration::from_secs(86_400);
         let keep = RetentionLimits { dead_for: day, dead_most: 10, done_for: day, done_most: 0 };
-        assert_eq!(self.queue.prune_ended(&self.topic, &keep).await.unwrap().done, 1);
+        assert_eq!(self.queue.prune_ended(&self.shard, &keep).await.unwrap().done, 1);
         self.queue.shards(&self.topic).await.unwrap();
         assert_eq!(
-            self.queue.outbox_lengths(std::slice::from_ref(&self.topic)).await.unwrap(),
+            self.queue.outbox_lengths(std::slice::from_ref(&self.shard)).await.unwrap(),
             [0]
         );
     }
@@ -254,7 +256,7 @@ impl Life<'_> {
         let () = spoil.query_async(&mut redis).await.unwrap();
         let mut repaired = 0;
         let found = &mut |finding: Finding| repaired += usize::from(finding.is_repaired());
-        self.queue.examine(&self.topic, Checkup::REPAIR, found).await.unwrap();
+        self.queue.examine(&self.shard, Checkup::REPAIR, found).await.unwrap();
         assert_eq!(repaired, 2);
     }
 }
@@ -269,9 +271,7 @@ async fn is_split(redis: &RedisServer) {
     assert_eq!(words, [Pushed::Pushed]);
     let rules = Limits { shards: NonZero::new(2), ..Limits::default() };
     let shards = [topic.shard(0), topic.shard(1)];
-    for shard in &shards {
-        queue.configure(shard, &rules).await.unwrap();
-    }
+    queue.configure(&topic, &rules).await.unwrap();
     // A client that does not know the topic yet.
     let queue = connect(redis).await;
     let words = queue.push(&topic, &jobs, IfExists::Reject).await.unwrap();
@@ -281,7 +281,7 @@ async fn is_split(redis: &RedisServer) {
     );
     let mut ran = 0;
     for shard in shards {
-        let mut life = Life { queue: &queue, topic: shard, calls: 0 };
+        let mut life = Life { queue: &queue, topic: topic.clone(), shard, calls: 0 };
         let leases = life.lease_for(20, LEASE).await;
         assert!(!leases.is_empty(), "all jobs went into one shard");
         for lease in leases {
@@ -337,7 +337,8 @@ async fn every_verb_uses_one_slot_and_its_declared_keys() {
     let monitor = Monitor::start(&redis);
     let queue = connect(&redis).await;
     for topic in TOPICS {
-        let mut life = Life { queue: &queue, topic: name(topic), calls: 0 };
+        let mut life =
+            Life { queue: &queue, topic: name(topic), shard: name(topic).first_shard(), calls: 0 };
         life.waits_and_moves().await;
         life.runs_and_ends().await;
         life.is_kept_and_forgotten().await;

@@ -197,12 +197,13 @@ async fn ack_and_die(fixture: &Fixture, parent: &str) {
     let settings = ConnectionSettings { url: fixture.redis.url(), password: None };
     let queue = Queue::connect(&settings, "duebox").await.unwrap();
     let topic = TopicName::new(PARENTS).unwrap();
+    let shard = topic.first_shard();
     let id = JobId::new(parent).unwrap();
     let (payload, options) = (Bytes::new(), Options::default());
     let job = NewJob { id, due: Due::Now, payload, options };
     queue.push(&topic, &[job], IfExists::Reject).await.unwrap();
     let call = LeaseCall::new(1, Duration::from_secs(15), format!("dies:{parent}"));
-    let leased = queue.turn(&topic, &Turn { lease: Some(&call), ..Turn::default() }).await.unwrap();
+    let leased = queue.turn(&shard, &Turn { lease: Some(&call), ..Turn::default() }).await.unwrap();
     let Some(Leased::Jobs(mut jobs)) = leased.leased else { panic!("{leased:?}") };
     let follow_ups = children(parent).map(|(id, topic)| FollowUp {
         topic: TopicName::new(topic).unwrap(),
@@ -213,7 +214,7 @@ async fn ack_and_die(fixture: &Fixture, parent: &str) {
     });
     let finish = Finish { follow_ups: follow_ups.into(), ..Finish::default() };
     let settle = &[jobs.leases.remove(0).settle(Verdict::Finish(finish))];
-    let settled = queue.turn(&topic, &Turn { settle, ..Turn::default() }).await.unwrap();
+    let settled = queue.turn(&shard, &Turn { settle, ..Turn::default() }).await.unwrap();
     assert_eq!(settled.settled, Some(vec![Settled::Done]));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{JobId, Shard, TopicName};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
@@ -18,15 +18,11 @@ const KEPT: [&str; 7] = ["jobs", "unack", "dead", "done", "unique", "outbox", "i
 const LIVE: u64 = 2;
 
 impl Queue {
-    /// The shards of a topic, as of at most a second ago. A shard other than the first counts as a
-    /// topic of one shard.
+    /// The shards of a topic, as of at most a second ago.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
-        if topic.shard_number() > 0 {
-            return Ok(Shards::one(topic));
-        }
         match self.known_shards.get(topic) {
             Some(shards) => Ok(shards),
             None => self.ask_shards(topic).await,
@@ -38,11 +34,8 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn shards_of_all(&self, topics: &[TopicName]) -> Result<Vec<Shards>, QueueError> {
-        let known = |topic: &TopicName| match topic.shard_number() {
-            0 => self.known_shards.get(topic),
-            _ => Some(Shards::one(topic)),
-        };
-        let known: Vec<Option<Shards>> = topics.iter().map(known).collect();
+        let known: Vec<Option<Shards>> =
+            topics.iter().map(|topic| self.known_shards.get(topic)).collect();
         let unknown = topics.iter().zip(&known).filter(|(_, known)| known.is_none());
         let calls = unknown.map(|(topic, _)| self.shards_call(topic)).collect();
         let mut answers = script::run(&self.connection, calls).await?.into_iter();
@@ -64,14 +57,14 @@ impl Queue {
         &self,
         topic: &TopicName,
         jobs: Vec<(&[u8], &JobId)>,
-    ) -> Result<Vec<TopicName>, QueueError> {
+    ) -> Result<Vec<Shard>, QueueError> {
         let shards = self.shards(topic).await?;
         if shards.is_one() {
-            return Ok(vec![topic.clone(); jobs.len()]);
+            return Ok(vec![topic.first_shard(); jobs.len()]);
         }
-        let mut places: Vec<TopicName> =
+        let mut places: Vec<Shard> =
             jobs.iter().map(|(spread_by, _)| shards.home(spread_by)).collect();
-        let mut asked: BTreeMap<TopicName, Vec<usize>> = BTreeMap::new();
+        let mut asked: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
         for (at, (spread_by, _)) in jobs.iter().enumerate() {
             for old in shards.old_homes(spread_by) {
                 asked.entry(old).or_default().push(at);
@@ -102,7 +95,7 @@ impl Queue {
         if shards.seen == [shards.count] {
             return Ok(true);
         }
-        let exist = |shard: TopicName| {
+        let exist = |shard: Shard| {
             let keys = self.keys.of(&shard);
             let mut exist = redis::cmd("EXISTS");
             exist.arg(KEPT.map(|name| keys.key(name)).as_slice());
@@ -114,7 +107,7 @@ impl Queue {
             }
         }
         let seen: Vec<String> = shards.seen.iter().map(u32::to_string).collect();
-        let mut call = FORGET_SHARDS.call(&self.keys.of(topic));
+        let mut call = FORGET_SHARDS.call(&self.keys.of_first(topic));
         call.arg(shards.count).arg(seen.join(" "));
         let is_done = count(&script::run_one(&self.connection, call).await?)? > 0;
         self.known_shards.forget(topic);
@@ -137,7 +130,7 @@ impl Queue {
         Ok(live)
     }
 
-    fn locate<'i>(&self, shard: &TopicName, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
+    fn locate<'i>(&self, shard: &Shard, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
         let mut call = LOCATE.call(&self.keys.of(shard));
         for id in ids {
             call.arg(id.as_bytes());
@@ -150,9 +143,6 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn shards_now(&self, topic: &TopicName) -> Result<Shards, QueueError> {
-        if topic.shard_number() > 0 {
-            return Ok(Shards::one(topic));
-        }
         self.ask_shards(topic).await
     }
 
@@ -163,7 +153,7 @@ impl Queue {
 
     fn shards_call(&self, topic: &TopicName) -> Cmd {
         let mut call = redis::cmd("HMGET");
-        call.arg(self.keys.of(topic).key("meta")).arg("shards").arg("shards_seen");
+        call.arg(self.keys.of_first(topic).key("meta")).arg("shards").arg("shards_seen");
         call
     }
 

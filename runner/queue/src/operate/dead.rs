@@ -9,7 +9,7 @@ use crate::error::QueueError;
 use crate::operate::list::{DeadQuery, PageOrder, PageQuery};
 use crate::topic::shards::Shards;
 use crate::wire::constants::BATCH_MAX;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, REQUEUE};
 
@@ -188,7 +188,7 @@ impl Queue {
     }
 }
 
-fn requeue_command<'i>(keys: &TopicKeys, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
+fn requeue_command<'i>(keys: &ShardKeys, ids: impl Iterator<Item = &'i JobId>) -> Cmd {
     let mut call = REQUEUE.call(keys);
     for id in ids {
         call.arg(id.as_bytes());

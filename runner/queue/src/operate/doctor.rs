@@ -9,12 +9,12 @@ mod topics;
 
 pub use finding::{Finding, FindingKind};
 
-use duebox_job::{FollowUp, Options, TopicName};
+use duebox_job::{FollowUp, Options, Shard, TopicName};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
 use crate::wire::script::{
     self, DOCTOR_BLOCKED, DOCTOR_ENDED, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_OUTBOX, DOCTOR_PERMITS,
@@ -89,12 +89,12 @@ impl Queue {
     /// call can be repeated.
     pub async fn examine(
         &self,
-        topic: &TopicName,
+        shard: &Shard,
         checkup: Checkup,
         found: &mut impl FnMut(Finding),
     ) -> Result<Vec<Unexamined>, QueueError> {
-        let keys = self.keys.of(topic);
-        let mut look = Look { queue: self, topic, keys, checkup, found, page: PAGE };
+        let keys = self.keys.of(shard);
+        let mut look = Look { queue: self, topic: shard.topic(), keys, checkup, found, page: PAGE };
         if look.step(&DOCTOR_TYPES).await? > 0 && !checkup.repair {
             return Ok(vec![Unexamined::AllButTypes]);
         }
@@ -134,7 +134,7 @@ impl Queue {
 struct Look<'q, F> {
     queue: &'q Queue,
     topic: &'q TopicName,
-    keys: TopicKeys,
+    keys: ShardKeys,
     checkup: Checkup,
     found: &'q mut F,
     /// Ids on a page.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Options, TopicName};
+use duebox_job::{JobId, Options, Shard, TopicName};
 
 use crate::client::Queue;
 use crate::error::QueueError;
@@ -21,7 +21,7 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn get(&self, topic: &TopicName, id: &JobId) -> Result<Option<Job>, QueueError> {
         let shards = self.shards(topic).await?;
-        let call = |shard: TopicName| {
+        let call = |shard: Shard| {
             let mut call = GET.call(&self.keys.of(&shard));
             call.arg(id.as_bytes());
             call

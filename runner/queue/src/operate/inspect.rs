@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 use redis::{Cmd, Value};
 use serde::Serialize;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::reply::{array, count, optional_score, read_time, score, text};
 use crate::wire::score::due_of_ready;
 use crate::wire::script::{self, PEEK};
@@ -102,9 +102,9 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn peek(&self, topics: &[TopicName]) -> Result<Vec<Option<Duration>>, QueueError> {
-        let peek = |topic: &TopicName| PEEK.call(&self.keys.of(topic));
-        let answers = script::run(&self.connection, topics.iter().map(peek).collect()).await?;
+    pub async fn peek(&self, shards: &[Shard]) -> Result<Vec<Option<Duration>>, QueueError> {
+        let peek = |shard: &Shard| PEEK.call(&self.keys.of(shard));
+        let answers = script::run(&self.connection, shards.iter().map(peek).collect()).await?;
         let read = |answer: Result<Value, QueueError>| {
             Ok(optional_score(&answer?)?.map(Duration::from_millis))
         };
@@ -145,7 +145,7 @@ impl Queue {
     }
 }
 
-fn depth_commands(keys: &TopicKeys) -> Vec<Cmd> {
+fn depth_commands(keys: &ShardKeys) -> Vec<Cmd> {
     let mut calls = Vec::with_capacity(DEPTH_COMMANDS);
     let mut ask = |command: &str, name: &str, args: &[&str]| {
         let mut call = redis::cmd(command);

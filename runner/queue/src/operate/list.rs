@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use duebox_job::{FailureClass, JobId, TopicName};
+use duebox_job::{FailureClass, JobId, Shard, TopicName};
 use redis::Value;
 use serde::Serialize;
 
@@ -192,7 +192,7 @@ impl Queue {
         query: &PageQuery,
     ) -> Result<Page<Entry>, QueueError> {
         let shards = self.shards(topic).await?;
-        let call = |shard: TopicName| {
+        let call = |shard: Shard| {
             let mut call = LIST.call(&self.keys.of(&shard));
             call.arg(list).arg(query.order.word()).arg(class);
             call.arg(query.since_ms.unwrap_or(0).min(TIME_MAX));

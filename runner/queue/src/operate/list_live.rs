@@ -2,7 +2,7 @@
 //! reads at a cost of O(log n) and the reply. A job that moves meanwhile may be listed twice, or not
 //! at all.
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{JobId, Shard, TopicName};
 use redis::Value;
 
 use crate::client::Queue;
@@ -45,7 +45,7 @@ impl Queue {
         limit: usize,
     ) -> Result<Vec<LiveJob>, QueueError> {
         let limit = limit.clamp(1, BATCH_MAX);
-        let shards: Vec<TopicName> = self.shards(topic).await?.all().collect();
+        let shards: Vec<Shard> = self.shards(topic).await?.all().collect();
         let mut calls = Vec::with_capacity(STAGES.len() * shards.len());
         for (stage, _) in STAGES {
             for shard in &shards {

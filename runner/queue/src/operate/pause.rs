@@ -1,7 +1,7 @@
 //! Pauses a topic for all runners. The pause is stored in Redis, so it survives their restarts.
 
-use duebox_job::TopicName;
-use redis::Value;
+use duebox_job::{Shard, TopicName};
+use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
@@ -33,21 +33,28 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn is_paused(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let mut get = redis::cmd("HGET");
-        get.arg(self.keys.of(topic).key("meta")).arg("paused");
+        get.arg(self.keys.of_first(topic).key("meta")).arg("paused");
         match script::run_one(&self.connection, get).await? {
             Value::Nil => Ok(false),
             value => Ok(text(&value)? != "0"),
         }
     }
 
+    /// Pauses a shard that was added to a paused topic.
+    pub(crate) async fn pause_shard(&self, shard: &Shard) -> Result<(), QueueError> {
+        script::run_one(&self.connection, self.pause_call(shard, "pause")).await.map(drop)
+    }
+
+    fn pause_call(&self, shard: &Shard, action: &str) -> Cmd {
+        let mut call = PAUSE.call(&self.keys.of(shard));
+        call.arg(action);
+        call
+    }
+
     async fn set_paused(&self, topic: &TopicName, action: &str) -> Result<bool, QueueError> {
         let shards = self.shards(topic).await?;
-        let call = |shard: TopicName| {
-            let mut call = PAUSE.call(&self.keys.of(&shard));
-            call.arg(action);
-            call
-        };
-        let answers = script::run(&self.connection, shards.all().map(call).collect()).await?;
+        let calls = shards.all().map(|shard| self.pause_call(&shard, action)).collect();
+        let answers = script::run(&self.connection, calls).await?;
         let mut changed = 0;
         for answer in answers {
             changed += count(&answer?)?;

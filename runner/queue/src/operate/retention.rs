@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{JobId, Shard, TopicName};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
@@ -62,16 +62,16 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_older(&self, topic: &TopicName, age: Duration) -> Result<u64, QueueError> {
-        self.prune_by(topic, "before", millis(age)).await
+    pub async fn prune_older(&self, shard: &Shard, age: Duration) -> Result<u64, QueueError> {
+        self.prune_by(shard, "before", millis(age)).await
     }
 
     /// Deletes the oldest dead jobs above `kept`, at most [`BATCH_MAX`]; returns their number.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_above(&self, topic: &TopicName, kept: u64) -> Result<u64, QueueError> {
-        self.prune_by(topic, "above", kept).await
+    pub async fn prune_above(&self, shard: &Shard, kept: u64) -> Result<u64, QueueError> {
+        self.prune_by(shard, "above", kept).await
     }
 
     /// Deletes these dead jobs; every [`BATCH_MAX`] of a shard are one atomic transition. Returns how
@@ -102,10 +102,10 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune_ended(
         &self,
-        topic: &TopicName,
+        shard: &Shard,
         keep: &RetentionLimits,
     ) -> Result<Pruned, QueueError> {
-        let calls = self.tidy_calls(topic, keep, BATCH_MAX);
+        let calls = self.tidy_calls(shard, keep, BATCH_MAX);
         Pruned::read(&mut script::run(&self.connection, calls).await?.into_iter(), BATCH_MAX)
     }
 
@@ -116,22 +116,22 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune_ended_all(
         &self,
-        topics: &[(TopicName, RetentionLimits)],
+        shards: &[(Shard, RetentionLimits)],
     ) -> Result<Vec<Pruned>, QueueError> {
-        let mut tidied = vec![Pruned::default(); topics.len()];
-        let exist = |(topic, _): &(TopicName, RetentionLimits)| {
-            let keys = self.keys.of(topic);
+        let mut tidied = vec![Pruned::default(); shards.len()];
+        let exist = |(shard, _): &(Shard, RetentionLimits)| {
+            let keys = self.keys.of(shard);
             let mut exist = redis::cmd("EXISTS");
             exist.arg(FORGETTABLE.map(|name| keys.key(name)).as_slice());
             exist
         };
         let (mut asked, mut calls) = (Vec::new(), Vec::new());
-        let found = script::run(&self.connection, topics.iter().map(exist).collect()).await?;
-        for (found, ((topic, keep), tidied)) in
-            found.into_iter().zip(topics.iter().zip(&mut tidied))
+        let found = script::run(&self.connection, shards.iter().map(exist).collect()).await?;
+        for (found, ((shard, keep), tidied)) in
+            found.into_iter().zip(shards.iter().zip(&mut tidied))
         {
             if count(&found?)? > 0 {
-                calls.extend(self.tidy_calls(topic, keep, TOGETHER_MAX));
+                calls.extend(self.tidy_calls(shard, keep, TOGETHER_MAX));
                 asked.push(tidied);
             }
         }
@@ -142,8 +142,8 @@ impl Queue {
         Ok(tidied)
     }
 
-    fn tidy_calls(&self, topic: &TopicName, keep: &RetentionLimits, most: usize) -> Vec<Cmd> {
-        let keys = self.keys.of(topic);
+    fn tidy_calls(&self, shard: &Shard, keep: &RetentionLimits, most: usize) -> Vec<Cmd> {
+        let keys = self.keys.of(shard);
         let prune = |list: &str, by: &str, bound: u64| {
             let mut call = PRUNE.call(&keys);
             call.arg(list).arg(by).arg(bound).arg(most);
@@ -168,14 +168,14 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_marks(&self, topic: &TopicName) -> Result<PrunedMarks, QueueError> {
-        let mut call = PRUNE_MARKS.call(&self.keys.of(topic));
+    pub async fn prune_marks(&self, shard: &Shard) -> Result<PrunedMarks, QueueError> {
+        let mut call = PRUNE_MARKS.call(&self.keys.of(shard));
         call.arg(BATCH_MAX);
         PrunedMarks::read(script::run_one(&self.connection, call).await?)
     }
 
-    async fn prune_by(&self, topic: &TopicName, by: &str, bound: u64) -> Result<u64, QueueError> {
-        let mut call = PRUNE.call(&self.keys.of(topic));
+    async fn prune_by(&self, shard: &Shard, by: &str, bound: u64) -> Result<u64, QueueError> {
+        let mut call = PRUNE.call(&self.keys.of(shard));
         call.arg("dead").arg(by).arg(bound).arg(BATCH_MAX);
         count(&script::run_one(&self.connection, call).await?)
     }

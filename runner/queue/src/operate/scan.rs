@@ -1,6 +1,6 @@
 //! Finds topics by their keys: plain producers do not list theirs.
 
-use duebox_job::TopicName;
+use duebox_job::Shard;
 
 use crate::client::Queue;
 use crate::error::QueueError;
@@ -30,22 +30,22 @@ impl KeyScan {
 }
 
 impl Queue {
-    /// Takes one step, about 1,000 keys, and returns the topics with waiting jobs that it met. A
-    /// topic may be met more than once.
+    /// Takes one step, about 1,000 keys, and returns the shards with waiting jobs that it met. A
+    /// shard may be met more than once.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; the next step is the same one then.
-    pub async fn scan_pending(&self, scan: &mut KeyScan) -> Result<Vec<TopicName>, QueueError> {
+    pub async fn scan_pending(&self, scan: &mut KeyScan) -> Result<Vec<Shard>, QueueError> {
         let mut step = redis::cmd("SCAN");
         step.arg(&scan.cursor).arg("MATCH").arg(self.keys.pending_pattern());
         step.arg("COUNT").arg(SCAN_COUNT);
         let mut page = array(script::run_one(&self.connection, step).await?)?.into_iter();
         let cursor = text(&page.next().unwrap_or(redis::Value::Nil))?.to_owned();
-        let mut topics = Vec::new();
+        let mut shards = Vec::new();
         for key in array(page.next().unwrap_or(redis::Value::Nil))? {
-            topics.extend(text(&key).ok().and_then(|key| self.keys.topic_of_key(key)));
+            shards.extend(text(&key).ok().and_then(|key| self.keys.shard_of_key(key)));
         }
         scan.cursor = cursor;
-        Ok(topics)
+        Ok(shards)
     }
 }

@@ -1,6 +1,6 @@
 //! Cancels jobs before they run.
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{JobId, Shard, TopicName};
 use redis::Value;
 
 use crate::client::Queue;
@@ -54,7 +54,7 @@ impl Queue {
         let shards = self.shards(topic).await?;
         let mut words = Vec::with_capacity(ids.len());
         for batch in ids.chunks(BATCH_MAX) {
-            let call = |shard: TopicName| {
+            let call = |shard: Shard| {
                 let mut call = CANCEL.call(&self.keys.of(&shard));
                 for id in batch {
                     call.arg(id.as_bytes());

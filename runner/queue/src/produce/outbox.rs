@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{FollowUp, TopicName};
+use duebox_job::{FollowUp, Shard, TopicName};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
@@ -73,13 +73,13 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused. What was not relayed is still there.
-    pub async fn relay(&self, topic: &TopicName) -> Result<Relayed, QueueError> {
+    pub async fn relay(&self, shard: &Shard) -> Result<Relayed, QueueError> {
         let mut relayed = Relayed::default();
-        let (entries, not_after_ms) = self.read_outbox(topic).await?;
+        let (entries, not_after_ms) = self.read_outbox(shard).await?;
         let mut whole = Vec::with_capacity(entries.len());
         let mut parcels: BTreeMap<TopicName, Vec<Parcel>> = BTreeMap::new();
         for entry in entries {
-            match entry.unpack(topic) {
+            match entry.unpack(shard) {
                 Ok(unpacked) => {
                     whole.push(entry.field);
                     for parcel in unpacked {
@@ -87,7 +87,7 @@ impl Queue {
                     }
                 }
                 Err(reason) => relayed.faults.push(format!(
-                    "the outbox entry {} of {topic} cannot be read: {reason}",
+                    "the outbox entry {} of {shard} cannot be read: {reason}",
                     String::from_utf8_lossy(&entry.field)
                 )),
             }
@@ -102,7 +102,7 @@ impl Queue {
                 }
             }
         }
-        relayed.entries = self.delete_entries(topic, &whole).await?;
+        relayed.entries = self.delete_entries(shard, &whole).await?;
         relayed.more = relayed.entries > 0;
         for (target, parcels) in &parcels {
             let gone: Vec<_> =
@@ -118,17 +118,17 @@ impl Queue {
         Ok(relayed)
     }
 
-    /// Outbox entries of each topic, in one pipeline.
+    /// Outbox entries of each shard, in one pipeline.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn outbox_lengths(&self, topics: &[TopicName]) -> Result<Vec<u64>, QueueError> {
-        let length = |topic: &TopicName| {
+    pub async fn outbox_lengths(&self, shards: &[Shard]) -> Result<Vec<u64>, QueueError> {
+        let length = |shard: &Shard| {
             let mut length = redis::cmd("HLEN");
-            length.arg(self.keys.of(topic).key("outbox"));
+            length.arg(self.keys.of(shard).key("outbox"));
             length
         };
-        let answers = script::run(&self.connection, topics.iter().map(length).collect()).await?;
+        let answers = script::run(&self.connection, shards.iter().map(length).collect()).await?;
         answers.into_iter().map(|answer| count(&answer?)).collect()
     }
 
@@ -136,8 +136,8 @@ impl Queue {
     async fn spread(
         &self,
         by_topic: BTreeMap<TopicName, Vec<Parcel>>,
-    ) -> Result<BTreeMap<TopicName, Vec<Parcel>>, QueueError> {
-        let mut by_shard: BTreeMap<TopicName, Vec<Parcel>> = BTreeMap::new();
+    ) -> Result<BTreeMap<Shard, Vec<Parcel>>, QueueError> {
+        let mut by_shard: BTreeMap<Shard, Vec<Parcel>> = BTreeMap::new();
         for (topic, parcels) in by_topic {
             let jobs = parcels.iter().map(|Parcel { follow_up, .. }| {
                 (spread_by(&follow_up.id, &follow_up.options), &follow_up.id)
@@ -158,10 +158,10 @@ impl Queue {
         &self,
         topic: &TopicName,
         parcels: &[Parcel],
-        places: &mut [TopicName],
+        places: &mut [Shard],
     ) -> Result<(), QueueError> {
         let shards = self.shards(topic).await?;
-        let mut asked: BTreeMap<TopicName, Vec<usize>> = BTreeMap::new();
+        let mut asked: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
         for (at, Parcel { follow_up, .. }) in parcels.iter().enumerate() {
             for old in shards.old_homes(spread_by(&follow_up.id, &follow_up.options)) {
                 asked.entry(old).or_default().push(at);
@@ -186,8 +186,8 @@ impl Queue {
     }
 
     /// Some entries of an outbox, and the time after which they must not be pushed, unix ms.
-    async fn read_outbox(&self, topic: &TopicName) -> Result<(Vec<Entry>, u64), QueueError> {
-        let mut call = OUTBOX.call(&self.keys.of(topic));
+    async fn read_outbox(&self, shard: &Shard) -> Result<(Vec<Entry>, u64), QueueError> {
+        let mut call = OUTBOX.call(&self.keys.of(shard));
         call.arg(ENTRIES_MAX).arg(BYTES_MAX);
         let mut fields = array(script::run_one(&self.connection, call).await?)?.into_iter();
         let read_at_ms = score(text(&fields.next().unwrap_or(Value::Nil))?);
@@ -201,7 +201,7 @@ impl Queue {
     /// Pushes follow-ups to one shard. True if it was too late for them.
     async fn push_parcels(
         &self,
-        target: &TopicName,
+        target: &Shard,
         parcels: &[Parcel],
         not_after_ms: u64,
         relayed: &mut Relayed,
@@ -212,7 +212,7 @@ impl Queue {
             parcel.add_to(&mut call);
         }
         let mut seen = redis::cmd("SADD");
-        seen.arg(self.keys.topics_key()).arg(target.as_str());
+        seen.arg(self.keys.topics_key()).arg(target.topic().as_str());
         let mut answers = script::run(&self.connection, vec![seen, call]).await?;
         let words = match answers.pop().unwrap_or(Ok(Value::Nil))? {
             Value::Array(words) => words,
@@ -224,24 +224,21 @@ impl Queue {
                 "pushed" => relayed.pushed += 1,
                 "kept" | "known" => relayed.kept += 1,
                 _ => relayed.faults.push(format!(
-                    "the follow-up {} to {target} has no due time that can be; it is dropped",
-                    parcel.follow_up.id
+                    "the follow-up {} to {} has no due time that can be; it is dropped",
+                    parcel.follow_up.id,
+                    target.topic()
                 )),
             }
         }
         Ok(false)
     }
 
-    async fn delete_entries(
-        &self,
-        topic: &TopicName,
-        entries: &[Bytes],
-    ) -> Result<u64, QueueError> {
+    async fn delete_entries(&self, shard: &Shard, entries: &[Bytes]) -> Result<u64, QueueError> {
         if entries.is_empty() {
             return Ok(0);
         }
         let mut delete = redis::cmd("HDEL");
-        delete.arg(self.keys.of(topic).key("outbox"));
+        delete.arg(self.keys.of(shard).key("outbox"));
         for entry in entries {
             delete.arg(&entry[..]);
         }
@@ -260,7 +257,7 @@ impl Parcel {
 
 impl Entry {
     /// Its follow-ups, each with a mark of its own.
-    fn unpack(&self, source: &TopicName) -> Result<Vec<Parcel>, String> {
+    fn unpack(&self, source: &Shard) -> Result<Vec<Parcel>, String> {
         let (acked_at_ms, follow_ups) = std::str::from_utf8(&self.value)
             .ok()
             .and_then(|value| value.split_once(' '))

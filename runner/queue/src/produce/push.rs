@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Options, TopicName};
+use duebox_job::{JobId, Options, Shard, TopicName};
 use redis::{Cmd, Value};
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::spread_by;
 use crate::wire::constants::BATCH_MAX;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, PUSH};
@@ -159,7 +159,7 @@ impl IfExists {
 
 /// Jobs of one script call, by their places in the slice that is pushed.
 struct Batch {
-    shard: TopicName,
+    shard: Shard,
     at: Vec<usize>,
     bytes: usize,
 }
@@ -205,9 +205,9 @@ impl Queue {
 }
 
 /// Groups jobs by shard, in their order.
-fn batches(jobs: &[NewJob], places: Vec<TopicName>) -> Vec<Batch> {
+fn batches(jobs: &[NewJob], places: Vec<Shard>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
-    let mut open: BTreeMap<TopicName, usize> = BTreeMap::new();
+    let mut open: BTreeMap<Shard, usize> = BTreeMap::new();
     for (at, (job, shard)) in jobs.iter().zip(places).enumerate() {
         let bytes = job.payload.len();
         let fits = |batch: &Batch| batch.at.len() < BATCH_MAX && batch.bytes + bytes <= BATCH_BYTES;
@@ -226,7 +226,7 @@ fn batches(jobs: &[NewJob], places: Vec<TopicName>) -> Vec<Batch> {
 }
 
 fn push_command<'j>(
-    keys: &TopicKeys,
+    keys: &ShardKeys,
     jobs: impl Iterator<Item = &'j NewJob>,
     if_exists: IfExists,
 ) -> Cmd {

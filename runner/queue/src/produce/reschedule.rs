@@ -1,6 +1,6 @@
 //! Changes when a waiting job falls due.
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{JobId, Shard, TopicName};
 use redis::Value;
 
 use crate::client::Queue;
@@ -56,7 +56,7 @@ impl Queue {
         due: Due,
     ) -> Result<Rescheduled, QueueError> {
         let shards = self.shards(topic).await?;
-        let call = |shard: TopicName| {
+        let call = |shard: Shard| {
             let mut call = RESCHEDULE.call(&self.keys.of(&shard));
             call.arg(id.as_bytes()).arg(due.argument());
             call

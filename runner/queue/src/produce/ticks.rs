@@ -65,7 +65,7 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer (repeating the call is harmless: it answers
     /// [`Ticked::Taken`] if it was carried out) or refused.
     pub async fn tick(&self, topic: &TopicName, tick: &Tick<'_>) -> Result<Ticked, QueueError> {
-        let mut call = TICK.call(&self.keys.of(topic));
+        let mut call = TICK.call(&self.keys.of_first(topic));
         call.arg(tick.schedule).arg(tick.line);
         call.arg(tick.expected.map(|ms| ms.to_string()).unwrap_or_default());
         call.arg(tick.until).arg(tick.payload);
@@ -95,7 +95,7 @@ impl Queue {
     ) -> Result<(Vec<ScheduleState>, u64), QueueError> {
         let mut calls = Vec::with_capacity(2 * schedules.len() + 1);
         for (topic, name) in schedules {
-            let keys = self.keys.of(topic);
+            let keys = self.keys.of_first(topic);
             let mut ticks = redis::cmd("HMGET");
             ticks.arg(keys.key("ticks")).arg(name).arg(format!("{name}:run"));
             let mut paused = redis::cmd("HGET");

@@ -156,6 +156,6 @@ impl Queue {
     }
 
     fn kv_call(&self, script: &LuaScript, topic: &TopicName) -> Cmd {
-        script.call(&self.keys.of(&topic.base()))
+        script.call(&self.keys.of_first(topic))
     }
 }

@@ -8,7 +8,7 @@ use duebox_job::Rate;
 
 use crate::wire::millis::millis;
 
-/// The limits of a topic. The default sets no limit.
+/// The limits of a topic as a whole. The default sets no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Jobs of one key that run at once; none ignores keys.
@@ -32,6 +32,21 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The part of one shard, rounded up.
+    pub(crate) fn part(&self) -> Self {
+        let shards = self.shards.unwrap_or(NonZero::<u32>::MIN);
+        let of = |limit: NonZero<u32>| NonZero::new(limit.get().div_ceil(shards.get()));
+        Self {
+            max_pending: self
+                .max_pending
+                .and_then(|limit| NonZero::new(limit.get().div_ceil(shards.get().into()))),
+            max_running: self.max_running.and_then(of),
+            rate: self.rate.map(|rate| Rate::part(rate, shards.get())),
+            burst: self.burst.and_then(of),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn fields(&self) -> [(&'static str, String); 9] {
         let number =
             |number: Option<NonZero<u32>>| number.map_or_else(String::new, |n| n.to_string());

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use duebox_job::{JobId, Options, TopicName};
+use duebox_job::{JobId, Options, Shard, TopicName};
 use redis::Value;
 
 use crate::error::QueueError;
@@ -29,11 +29,6 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// A topic with one shard, or one shard on its own.
-    pub(crate) fn one(topic: &TopicName) -> Self {
-        Self { topic: topic.clone(), count: 1, seen: vec![1] }
-    }
-
     pub(crate) fn read(topic: &TopicName, answer: Value) -> Result<Self, QueueError> {
         let number = |text: &str| {
             text.parse().ok().filter(|count| (1..=TopicName::SHARDS_MAX).contains(count))
@@ -57,17 +52,9 @@ impl Shards {
     }
 
     /// Every shard that may hold jobs, those of earlier numbers included.
-    pub fn all(&self) -> impl Iterator<Item = TopicName> + '_ {
+    pub fn all(&self) -> impl Iterator<Item = Shard> + '_ {
         let most = self.seen.iter().copied().max().unwrap_or(1);
-        (0..most).map(|number| self.shard(number))
-    }
-
-    /// The shard with this number. A shard on its own is its only shard.
-    fn shard(&self, number: u32) -> TopicName {
-        if self.topic.shard_number() > 0 {
-            return self.topic.clone();
-        }
-        self.topic.shard(number)
+        (0..most).map(|number| self.topic.shard(number))
     }
 
     /// True if the topic has one shard and never had more.
@@ -76,19 +63,19 @@ impl Shards {
     }
 
     /// The shard of new jobs with this key, or with this id if they have no key.
-    pub fn home(&self, key_or_id: &[u8]) -> TopicName {
-        self.shard(crc32fast::hash(key_or_id) % self.count)
+    pub fn home(&self, key_or_id: &[u8]) -> Shard {
+        self.topic.shard(crc32fast::hash(key_or_id) % self.count)
     }
 
     /// The shards where earlier numbers put jobs of this key or id, without their current home.
-    pub(crate) fn old_homes(&self, key_or_id: &[u8]) -> Vec<TopicName> {
+    pub(crate) fn old_homes(&self, key_or_id: &[u8]) -> Vec<Shard> {
         let hash = crc32fast::hash(key_or_id);
         let home = hash % self.count;
         let mut old: Vec<u32> =
             self.seen.iter().map(|count| hash % count).filter(|number| *number != home).collect();
         old.sort_unstable();
         old.dedup();
-        old.into_iter().map(|number| self.shard(number)).collect()
+        old.into_iter().map(|number| self.topic.shard(number)).collect()
     }
 }
 
@@ -134,7 +121,7 @@ mod tests {
     #[test]
     fn a_job_goes_where_zlib_says() {
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
-        let home = |count, id: &[u8]| shards(count, &[count]).home(id).shard_number();
+        let home = |count, id: &[u8]| shards(count, &[count]).home(id).number();
         // The example of docs/guide/topics.md.
         assert_eq!(home(7, b"123456789"), 5);
         assert_eq!(home(1, b"anything"), 0);
@@ -146,21 +133,12 @@ mod tests {
         let now = shards(5, &[1, 4, 2, 5]);
         let wanted: std::collections::BTreeSet<u32> =
             [1, 4, 2].iter().map(|count| 0xcbf4_3926 % count).collect();
-        let old: Vec<u32> = now.old_homes(id).iter().map(TopicName::shard_number).collect();
-        let home = now.home(id).shard_number();
+        let old: Vec<u32> = now.old_homes(id).iter().map(Shard::number).collect();
+        let home = now.home(id).number();
         let wanted: Vec<u32> = wanted.into_iter().filter(|number| *number != home).collect();
         assert_eq!(old, wanted);
         assert_eq!(now.all().count(), 5);
         assert!(shards(5, &[5]).old_homes(id).is_empty());
-    }
-
-    #[test]
-    fn a_shard_by_itself_is_its_own_only_one() {
-        let third = TopicName::new("t").unwrap().shard(2);
-        let alone = Shards::one(&third);
-        assert_eq!(alone.all().collect::<Vec<_>>(), std::slice::from_ref(&third));
-        assert_eq!(alone.home(b"any"), third);
-        assert!(alone.is_one());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 
 /// The keys of all topics that share a prefix.
 #[derive(Clone)]
@@ -11,12 +11,12 @@ pub(crate) struct Keys {
     prefix: Arc<str>,
 }
 
-/// The keys of one topic.
-pub(crate) struct TopicKeys {
+/// The keys of one shard.
+pub(crate) struct ShardKeys {
     base: String,
 }
 
-impl TopicKeys {
+impl ShardKeys {
     /// The names of all keys of a topic (docs/reference/queue.md).
     #[cfg(test)]
     pub(crate) const NAMES: [&'static str; 29] = [
@@ -62,9 +62,14 @@ impl Keys {
         Self { prefix: prefix.into() }
     }
 
-    /// The keys of a topic's shard.
-    pub(crate) fn of(&self, topic: &TopicName) -> TopicKeys {
-        TopicKeys { base: format!("{}:{{{}}}:", self.prefix, topic.tag()) }
+    /// The keys of a shard.
+    pub(crate) fn of(&self, shard: &Shard) -> ShardKeys {
+        ShardKeys { base: format!("{}:{{{}}}:", self.prefix, shard.tag()) }
+    }
+
+    /// The keys of a topic's first shard, which has what belongs to the topic as a whole.
+    pub(crate) fn of_first(&self, topic: &TopicName) -> ShardKeys {
+        self.of(&topic.first_shard())
     }
 
     /// The set of known topics; advisory, in a slot of its own.
@@ -112,17 +117,17 @@ impl Keys {
         format!("{}:{{*}}:pending", glob_escaped(&self.prefix))
     }
 
-    /// The topic or shard that a key belongs to.
-    pub(crate) fn topic_of_key(&self, key: &str) -> Option<TopicName> {
+    /// The shard that a key belongs to.
+    pub(crate) fn shard_of_key(&self, key: &str) -> Option<Shard> {
         let (tag, _) = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.split_once("}:")?;
-        TopicName::from_tag(tag).ok()
+        Shard::from_tag(tag).ok()
     }
 
-    /// The topic or shard that a wake-up channel belongs to.
-    pub(crate) fn topic_of_channel(&self, channel: &str) -> Option<TopicName> {
+    /// The shard that a wake-up channel belongs to.
+    pub(crate) fn shard_of_channel(&self, channel: &str) -> Option<Shard> {
         let tag =
             channel.strip_prefix(&*self.prefix)?.strip_prefix(":{")?.strip_suffix("}:wake")?;
-        TopicName::from_tag(tag).ok()
+        Shard::from_tag(tag).ok()
     }
 }
 
@@ -142,14 +147,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_channel_names_its_topic() {
+    fn a_channel_names_its_shard() {
         let keys = Keys::new("due:box");
-        let topic = keys.topic_of_channel("due:box:{order.close}:wake");
-        let name = TopicName::new("order.close").unwrap();
-        assert_eq!(topic, Some(name.clone()));
-        let shard = keys.topic_of_channel("due:box:{order.close#3}:wake");
-        assert_eq!(shard, Some(name.shard(3)));
-        assert_eq!(keys.topic_of_channel("other:{a}:wake"), None);
+        let topic = TopicName::new("order.close").unwrap();
+        let first = keys.shard_of_channel("due:box:{order.close}:wake");
+        assert_eq!(first, Some(topic.first_shard()));
+        let fourth = keys.shard_of_channel("due:box:{order.close#3}:wake");
+        assert_eq!(fourth, Some(topic.shard(3)));
+        assert_eq!(keys.shard_of_channel("other:{a}:wake"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use redis::{Cmd, Pipeline, Script, ServerErrorKind, Value};
 
 use crate::error::QueueError;
 use crate::wire::connection::Connection;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::source::{self, Source};
 
 /// Declares the scripts by their files.
@@ -83,7 +83,7 @@ struct Assembled {
 
 impl LuaScript {
     /// Starts a call on a topic's keys; arguments are added to what it returns.
-    pub(crate) fn call(&self, keys: &TopicKeys) -> Cmd {
+    pub(crate) fn call(&self, keys: &ShardKeys) -> Cmd {
         let Assembled { source, digest } = self.assembled();
         let mut call = redis::cmd("EVALSHA");
         call.arg(digest).arg(source.keys.len());

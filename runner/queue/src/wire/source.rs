@@ -117,7 +117,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::wire::keys::TopicKeys;
+    use crate::wire::keys::ShardKeys;
     use crate::wire::script::BODIES;
 
     /// The lines of a Lua file without its comments.
@@ -192,7 +192,7 @@ mod tests {
             let Source { text, keys } = assemble(body).unwrap();
             assert!(!keys.is_empty() && !text.contains("KEYS["), "{file}");
             for key in keys {
-                assert!(TopicKeys::NAMES.contains(&key), "{file}: {key}");
+                assert!(ShardKeys::NAMES.contains(&key), "{file}: {key}");
                 let local = key_local(key);
                 let uses = words(&text).filter(|word| *word == local).count();
                 assert!(uses > 1, "{file}: {local} is declared and not used");

@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 use crate::error::QueueError;
 use crate::wire::attempts::Attempts;
 use crate::wire::constants::BATCH_MAX;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
 use crate::wire::script::LEASE;
@@ -152,7 +152,7 @@ impl LeaseCall {
         }
     }
 
-    pub(crate) fn command(&self, keys: &TopicKeys) -> Cmd {
+    pub(crate) fn command(&self, keys: &ShardKeys) -> Cmd {
         let mut call = LEASE.call(keys);
         let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
         call.arg(self.jobs.min(BATCH_MAX)).arg(lease_ms).arg(&self.call_id);

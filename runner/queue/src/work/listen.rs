@@ -3,7 +3,7 @@
 //! Redis publishes a wake-up when a push makes a topic's earliest due time earlier. Messages are lost
 //! while the connection is down. The listener reports that, and its owner then looks at every topic.
 
-use duebox_job::TopicName;
+use duebox_job::Shard;
 use futures_util::StreamExt;
 use redis::aio::PubSub;
 
@@ -14,15 +14,15 @@ use crate::wire::keys::Keys;
 /// What a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notification {
-    /// A job of this topic falls due earlier than was known.
-    WakeUp(TopicName),
+    /// A job of this shard falls due earlier than was known.
+    WakeUp(Shard),
     /// A message to all daemons.
     Control(String),
     /// The connection is gone, and wake-ups with it: listen again, and look at every topic.
     Lost,
 }
 
-/// A subscription to the wake-ups of every topic, or of some.
+/// A subscription to the wake-ups of every topic, or of some shards.
 pub struct Listener {
     subscription: PubSub,
     keys: Keys,
@@ -41,15 +41,15 @@ impl Queue {
         Ok(Listener { subscription, keys: self.keys.clone() })
     }
 
-    /// Subscribes to the wake-ups of some topics; at least one.
+    /// Subscribes to the wake-ups of some shards; at least one.
     ///
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
-    pub async fn listen_to(&self, topics: &[TopicName]) -> Result<Listener, QueueError> {
+    pub async fn listen_to(&self, shards: &[Shard]) -> Result<Listener, QueueError> {
         let client = self.connection.settings().client()?;
         let mut subscription = client.get_async_pubsub().await.map_err(QueueError::of_redis)?;
         let channels: Vec<String> =
-            topics.iter().map(|topic| self.keys.of(topic).key("wake")).collect();
+            shards.iter().map(|shard| self.keys.of(shard).key("wake")).collect();
         subscription.subscribe(channels).await.map_err(QueueError::of_redis)?;
         Ok(Listener { subscription, keys: self.keys.clone() })
     }
@@ -68,7 +68,7 @@ impl Listener {
                 if let Ok(text) = message.get_payload() {
                     return Notification::Control(text);
                 }
-            } else if let Some(topic) = self.keys.topic_of_channel(channel) {
+            } else if let Some(topic) = self.keys.shard_of_channel(channel) {
                 return Notification::WakeUp(topic);
             }
         }

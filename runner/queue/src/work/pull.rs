@@ -13,7 +13,7 @@ pub use options::{PullOptions, PullOptionsError, check_consumer};
 
 use std::time::Duration;
 
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::client::Queue;
@@ -62,8 +62,8 @@ struct Look {
 }
 
 /// One shard, and how far promotion has come there.
-struct Shard {
-    topic: TopicName,
+struct PulledShard {
+    shard: Shard,
     skip: u64,
 }
 
@@ -107,7 +107,7 @@ impl Queue {
         // A random shard goes first, so that the shards take turns.
         let first = fastrand::usize(..shards.len().max(1));
         shards.rotate_left(first);
-        let topics: Vec<TopicName> = shards.iter().map(|shard| shard.topic.clone()).collect();
+        let all: Vec<Shard> = shards.iter().map(|pulled| pulled.shard.clone()).collect();
         loop {
             let look = self.look(&mut shards, pull, end).await?;
             let now = Instant::now();
@@ -130,7 +130,7 @@ impl Queue {
                         waker = Waker::Own(None);
                     }
                 }
-                Waker::Own(none) => match self.listen_to(&topics).await {
+                Waker::Own(none) => match self.listen_to(&all).await {
                     Ok(subscribed) => *none = Some(subscribed),
                     // Without wake-ups the poll finds new jobs.
                     Err(_) => sleep_until(until).await,
@@ -139,12 +139,16 @@ impl Queue {
         }
     }
 
-    async fn shards_of(&self, topic: &TopicName, end: Instant) -> Result<Vec<Shard>, QueueError> {
+    async fn shards_of(
+        &self,
+        topic: &TopicName,
+        end: Instant,
+    ) -> Result<Vec<PulledShard>, QueueError> {
         let mut retries = Retries::until(end);
         loop {
             match self.shards(topic).await {
                 Ok(shards) => {
-                    return Ok(shards.all().map(|topic| Shard { topic, skip: 0 }).collect());
+                    return Ok(shards.all().map(|shard| PulledShard { shard, skip: 0 }).collect());
                 }
                 Err(error) => retries.wait_out(error).await?,
             }
@@ -154,7 +158,7 @@ impl Queue {
     /// Looks at one shard after the other until there are enough jobs.
     async fn look(
         &self,
-        shards: &mut [Shard],
+        shards: &mut [PulledShard],
         pull: &PullOptions,
         end: Instant,
     ) -> Result<Look, QueueError> {
@@ -173,7 +177,7 @@ impl Queue {
 
     async fn look_at(
         &self,
-        shard: &mut Shard,
+        pulled: &mut PulledShard,
         pull: &PullOptions,
         call: &LeaseCall,
         end: Instant,
@@ -186,7 +190,7 @@ impl Queue {
             }),
             promote: Some(Promotion {
                 jobs: BATCH_MAX,
-                skip: shard.skip,
+                skip: pulled.skip,
                 discards_bad: pull.discards_bad_dues,
             }),
             lease: Some(call),
@@ -194,14 +198,14 @@ impl Queue {
         };
         let mut retries = Retries::until(end);
         let reply = loop {
-            match self.turn(&shard.topic, &turn).await {
+            match self.turn(&pulled.shard, &turn).await {
                 Ok(reply) => break reply,
                 // The same call returns the same jobs.
                 Err(error) => retries.wait_out(error).await?,
             }
         };
         if let Some(promoted) = &reply.promoted {
-            shard.skip = if promoted.more { shard.skip + promoted.skipped } else { 0 };
+            pulled.skip = if promoted.more { pulled.skip + promoted.skipped } else { 0 };
         }
         Look::of(reply, call)
     }

@@ -7,7 +7,7 @@ use duebox_job::{FailureClass, FollowUp, JobId};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{text, unexpected};
 use crate::wire::script::SETTLE;
@@ -204,7 +204,7 @@ impl Settlement {
         })
     }
 
-    pub(crate) fn command(keys: &TopicKeys, settlements: &[Self]) -> Cmd {
+    pub(crate) fn command(keys: &ShardKeys, settlements: &[Self]) -> Cmd {
         let mut call = SETTLE.call(keys);
         for entry in Self::entries(settlements) {
             let Self { id, token, due_at_ms, verdict } = &entry[0];

@@ -1,6 +1,6 @@
 //! Settles leases of a topic without knowing their shards.
 
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 use redis::Value;
 
 use crate::client::Queue;
@@ -24,7 +24,7 @@ impl Queue {
         topic: &TopicName,
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, QueueError> {
-        let shards: Vec<TopicName> = self.shards(topic).await?.all().collect();
+        let shards: Vec<Shard> = self.shards(topic).await?.all().collect();
         let mut settled = Vec::with_capacity(settlements.len());
         for batch in settlements.chunks(BATCH_MAX) {
             if let [shard] = shards.as_slice() {
@@ -38,7 +38,7 @@ impl Queue {
 
     async fn settle_in(
         &self,
-        shard: &TopicName,
+        shard: &Shard,
         settle: &[Settlement],
     ) -> Result<Vec<Settled>, QueueError> {
         let reply = self.turn(shard, &Turn { settle, ..Turn::default() }).await?;
@@ -48,10 +48,10 @@ impl Queue {
 
     async fn settle_spread(
         &self,
-        shards: &[TopicName],
+        shards: &[Shard],
         batch: &[Settlement],
     ) -> Result<Vec<Settled>, QueueError> {
-        let ask = |shard: &TopicName| {
+        let ask = |shard: &Shard| {
             let mut ask = redis::cmd("ZMSCORE");
             ask.arg(self.keys.of(shard).key("unack"));
             for settlement in batch {

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{JobId, Shard};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::constants::BATCH_MAX;
-use crate::wire::keys::TopicKeys;
+use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, unexpected};
 use crate::wire::script::{self, EXTEND, PROMOTE, RECLAIM};
@@ -125,8 +125,8 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer: repeat the same turn, since parts of it may have been
     /// carried out. What Redis refused is in [`TurnReply::error`].
-    pub async fn turn(&self, topic: &TopicName, turn: &Turn<'_>) -> Result<TurnReply, QueueError> {
-        let keys = self.keys.of(topic);
+    pub async fn turn(&self, shard: &Shard, turn: &Turn<'_>) -> Result<TurnReply, QueueError> {
+        let keys = self.keys.of(shard);
         let (parts, calls) = turn.commands(&keys);
         let mut reply = TurnReply::default();
         if calls.is_empty() {
@@ -143,7 +143,7 @@ impl Queue {
 }
 
 impl Turn<'_> {
-    fn commands(&self, keys: &TopicKeys) -> (Vec<Part>, Vec<Cmd>) {
+    fn commands(&self, keys: &ShardKeys) -> (Vec<Part>, Vec<Cmd>) {
         let mut parts = Vec::with_capacity(5);
         let mut calls = Vec::with_capacity(5);
         let mut add = |part, call| {
@@ -187,7 +187,7 @@ impl TurnReply {
 }
 
 impl Extension {
-    fn command(keys: &TopicKeys, holder: &str, extensions: &[Self]) -> Cmd {
+    fn command(keys: &ShardKeys, holder: &str, extensions: &[Self]) -> Cmd {
         let mut call = EXTEND.call(keys);
         call.arg(holder);
         for Self { id, token, by } in extensions {
@@ -206,7 +206,7 @@ fn read_extended(answer: Value) -> Result<Vec<Option<Token>>, QueueError> {
 }
 
 impl ReclaimRule<'_> {
-    fn command(&self, keys: &TopicKeys) -> Cmd {
+    fn command(&self, keys: &ShardKeys) -> Cmd {
         let mut call = RECLAIM.call(keys);
         call.arg(BATCH_MAX)
             .arg(self.max_crashes)
@@ -230,7 +230,7 @@ impl Reclaimed {
 }
 
 impl Promotion {
-    fn command(&self, keys: &TopicKeys) -> Cmd {
+    fn command(&self, keys: &ShardKeys) -> Cmd {
         let mut call = PROMOTE.call(keys);
         call.arg(self.jobs.min(BATCH_MAX)).arg(self.skip);
         call.arg(if self.discards_bad { "discard" } else { "dead" });

@@ -43,7 +43,7 @@ impl WakeUpHub {
         if topics.len() >= TOPICS_MAX {
             topics.retain(|_, sender| sender.receiver_count() > 0);
         }
-        let notified = topics.entry(topic.base()).or_default().subscribe();
+        let notified = topics.entry(topic.clone()).or_default().subscribe();
         WakeUpReceiver { notified, cancelled: Box::pin(cancelled) }
     }
 
@@ -51,7 +51,7 @@ impl WakeUpHub {
     pub fn notify(&self, topic: &TopicName) {
         let topics = self.lock();
         if !topics.is_empty()
-            && let Some(sender) = topics.get(&topic.base())
+            && let Some(sender) = topics.get(topic)
         {
             sender.send_modify(|count| *count = count.wrapping_add(1));
         }
@@ -102,7 +102,7 @@ mod tests {
     async fn a_notification_before_the_sleep_ends_it() {
         let (hub, topic) = (WakeUpHub::default(), TopicName::new("a").unwrap());
         let mut receiver = hub.subscribe(&topic, pending());
-        hub.notify(&topic.shard(3));
+        hub.notify(&topic);
         assert!(matches!(receiver.sleep(far()).await, SleepEnd::Look));
         hub.notify_all();
         assert!(matches!(receiver.sleep(far()).await, SleepEnd::Look));

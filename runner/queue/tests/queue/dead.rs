@@ -85,13 +85,13 @@ async fn pruning_goes_by_age_by_count_or_by_id() {
     let live = fixture.snapshot();
     // a died five seconds ago, e one second ago.
     let age = Duration::from_millis(3_500);
-    assert_eq!(fixture.queue.prune_older(&fixture.topic, age).await.unwrap(), 2);
+    assert_eq!(fixture.queue.prune_older(&fixture.shard, age).await.unwrap(), 2);
     assert_eq!(ids(&fixture.snapshot().dead), ["c", "d", "e"]);
-    assert_eq!(fixture.queue.prune_older(&fixture.topic, age).await.unwrap(), 0);
+    assert_eq!(fixture.queue.prune_older(&fixture.shard, age).await.unwrap(), 0);
 
-    assert_eq!(fixture.queue.prune_above(&fixture.topic, 2).await.unwrap(), 1);
+    assert_eq!(fixture.queue.prune_above(&fixture.shard, 2).await.unwrap(), 1);
     assert_eq!(ids(&fixture.snapshot().dead), ["d", "e"]);
-    assert_eq!(fixture.queue.prune_above(&fixture.topic, 2).await.unwrap(), 0);
+    assert_eq!(fixture.queue.prune_above(&fixture.shard, 2).await.unwrap(), 0);
 
     let named = ["e", "a", "nobody"].map(id);
     assert_eq!(fixture.queue.prune(&fixture.topic, &named).await.unwrap(), 1);
@@ -106,7 +106,7 @@ async fn pruning_goes_by_age_by_count_or_by_id() {
         (&live.jobs, &live.pending),
         "no live key is touched"
     );
-    assert_eq!(fixture.queue.prune_above(&fixture.topic, 0).await.unwrap(), 1);
+    assert_eq!(fixture.queue.prune_above(&fixture.shard, 0).await.unwrap(), 1);
     assert!(fixture.snapshot().dead_jobs.is_empty());
 }
 
@@ -115,8 +115,8 @@ async fn the_dead_of_right_now_are_not_older_than_now() {
     let fixture = Fixture::new().await;
     dead(&fixture, &["a"]).await;
     assert_eq!(
-        fixture.queue.prune_older(&fixture.topic, Duration::from_secs(60)).await.unwrap(),
+        fixture.queue.prune_older(&fixture.shard, Duration::from_secs(60)).await.unwrap(),
         0
     );
-    assert_eq!(fixture.queue.prune_older(&fixture.topic, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(fixture.queue.prune_older(&fixture.shard, Duration::ZERO).await.unwrap(), 1);
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::time::Duration;
 
-use duebox_job::{FollowUp, FollowUpDue, Options, Priority, TopicName};
+use duebox_job::{FollowUp, FollowUpDue, Options, Priority, Shard, TopicName};
 use duebox_queue::{
     Checkup, Finding, FindingKind as Kind, Finish, IfExists, Limits, NewJob, Unexamined, Verdict,
 };
@@ -19,7 +19,7 @@ use crate::snapshot::Snapshot;
 async fn examine(fixture: &Fixture, checkup: Checkup) -> Vec<Finding> {
     let mut findings = Vec::new();
     let unexamined =
-        fixture.queue.examine(&fixture.topic, checkup, &mut |finding| findings.push(finding)).await;
+        fixture.queue.examine(&fixture.shard, checkup, &mut |finding| findings.push(finding)).await;
     assert_eq!(unexamined.unwrap(), []);
     findings
 }
@@ -169,7 +169,7 @@ async fn keys_of_a_wrong_type_are_put_aside() {
     fixture.on_key("RPUSH", "unique", &["a", "b"]);
     let mut found = Vec::new();
     let mut tell = |finding| found.push(finding);
-    let unexamined = fixture.queue.examine(&fixture.topic, Checkup::LOOK, &mut tell).await.unwrap();
+    let unexamined = fixture.queue.examine(&fixture.shard, Checkup::LOOK, &mut tell).await.unwrap();
     assert_eq!(unexamined, [Unexamined::AllButTypes]);
     let keys = [fixture.key("attempts"), fixture.key("unique")].map(|key| (Kind::WrongType, key));
     assert_eq!(named(&found), keys);
@@ -254,9 +254,9 @@ async fn topics_and_their_set_are_compared() {
     let served = |topic: &TopicName| topic.as_str() == "served";
     let compare = async |repair| {
         let mut findings = Vec::new();
-        let topics =
+        let shards =
             fixture.queue.examine_topics(repair, served, &mut |f| findings.push(f)).await.unwrap();
-        (named(&findings), topics.iter().map(TopicName::to_string).collect::<Vec<_>>())
+        (named(&findings), shards.iter().map(Shard::to_string).collect::<Vec<_>>())
     };
     let members = || fixture.redis::<BTreeSet<String>>(redis::cmd("SMEMBERS").arg(&set));
     let wrong =

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_harness::RedisServer;
-use duebox_job::{JobId, Options, TopicName};
+use duebox_job::{JobId, Options, Shard, TopicName};
 use duebox_queue::{
     BATCH_MAX, ConnectionSettings, DeadQuery, Due, Extension, IfExists, Lease, LeaseCall, Leased,
     NewJob, PageQuery, Promoted, Promotion, Pushed, Queue, ReclaimRule, Reclaimed, Settled,
@@ -47,6 +47,7 @@ fn shared_server() -> Arc<RedisServer> {
 pub(crate) struct Fixture {
     pub(crate) queue: Queue,
     pub(crate) topic: TopicName,
+    pub(crate) shard: Shard,
     prefix: String,
     client: redis::Client,
     redis: RefCell<redis::Connection>,
@@ -70,9 +71,11 @@ impl Fixture {
         let client = redis::Client::open(url.as_str()).unwrap();
         let redis = client.get_connection().unwrap();
         let settings = ConnectionSettings { url, password: None };
+        let topic = TopicName::new("order.close").unwrap();
         Self {
             queue: Queue::connect(&settings, &prefix).await.unwrap(),
-            topic: TopicName::new("order.close").unwrap(),
+            topic: topic.clone(),
+            shard: topic.first_shard(),
             prefix,
             client,
             redis: RefCell::new(redis),
@@ -82,14 +85,16 @@ impl Fixture {
 
     /// Another topic of the same queue.
     pub(crate) async fn beside(&self, topic: &str) -> Self {
-        self.beside_as(TopicName::new(topic).unwrap()).await
+        self.in_shard(TopicName::new(topic).unwrap().first_shard()).await
     }
 
-    pub(crate) async fn beside_as(&self, topic: TopicName) -> Self {
+    /// A shard of a topic of the same queue.
+    pub(crate) async fn in_shard(&self, shard: Shard) -> Self {
         let redis = self.client.get_connection().unwrap();
         Self {
             queue: self.queue.clone(),
-            topic,
+            topic: shard.topic().clone(),
+            shard,
             prefix: self.prefix.clone(),
             client: self.client.clone(),
             redis: RefCell::new(redis),
@@ -100,7 +105,7 @@ impl Fixture {
     // ---- plain Redis, as anybody may use it
 
     pub(crate) fn key(&self, name: &str) -> String {
-        format!("{}:{{{}}}:{name}", self.prefix, self.topic.tag())
+        format!("{}:{{{}}}:{name}", self.prefix, self.shard.tag())
     }
 
     pub(crate) fn redis<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
@@ -264,7 +269,7 @@ impl Fixture {
 
     /// Takes a turn that Redis must not refuse.
     pub(crate) async fn turn(&self, turn: &Turn<'_>) -> duebox_queue::TurnReply {
-        let reply = self.queue.turn(&self.topic, turn).await.unwrap();
+        let reply = self.queue.turn(&self.shard, turn).await.unwrap();
         assert!(reply.error.is_none(), "{:?}", reply.error);
         reply
     }

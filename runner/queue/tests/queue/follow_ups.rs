@@ -40,7 +40,7 @@ async fn acked(follow_ups: Vec<FollowUp>) -> (Fixture, Fixture) {
 }
 
 async fn relay(fixture: &Fixture) -> Relayed {
-    fixture.queue.relay(&fixture.topic).await.unwrap()
+    fixture.queue.relay(&fixture.shard).await.unwrap()
 }
 
 /// What somebody reads of the outbox.
@@ -134,7 +134,7 @@ async fn a_relay_that_died_before_the_number_of_shards_changed_is_repeated_witho
     let relayed = relay(&fixture).await;
     assert_eq!((relayed.entries, relayed.pushed, relayed.kept), (1, 0, 20), "doubled");
     for number in 0..4 {
-        let shard = sms.beside_as(sms.topic.shard(number)).await;
+        let shard = sms.in_shard(sms.topic.shard(number)).await;
         assert!(shard.snapshot().jobs.is_empty());
     }
 }

@@ -97,7 +97,7 @@ async fn a_done_job_is_kept_with_its_result_and_its_id_is_held() {
 
     let day = Duration::from_secs(86_400);
     let keep = RetentionLimits { dead_for: day, dead_most: 9, done_for: day, done_most: 0 };
-    assert_eq!(fixture.queue.prune_ended(&fixture.topic, &keep).await.unwrap().done, 1);
+    assert_eq!(fixture.queue.prune_ended(&fixture.shard, &keep).await.unwrap().done, 1);
     let held = fixture.get("a").await;
     assert_eq!((held.state, held.payload), (JobState::Held, None));
     fixture.advance(Duration::from_secs(601), &mut []);

@@ -263,7 +263,7 @@ async fn a_topic_that_is_tidied_loses_what_is_over() {
         done_for: HOUR,
         done_most: 9,
     };
-    let tidy = async || fixture.queue.prune_ended(&fixture.topic, &keep).await.unwrap().values;
+    let tidy = async || fixture.queue.prune_ended(&fixture.shard, &keep).await.unwrap().values;
     assert_eq!(tidy().await, 0);
     fixture.pass(2 * HOUR);
     assert_eq!((tidy().await, fixture.keys().len()), (1, 0));
@@ -272,7 +272,7 @@ async fn a_topic_that_is_tidied_loses_what_is_over() {
 #[tokio::test]
 async fn all_shards_of_a_topic_share_one_store() {
     let fixture = Fixture::new().await;
-    let third = fixture.beside_as(fixture.topic.shard(2)).await;
+    let third = fixture.in_shard(fixture.topic.shard(2)).await;
     third.set("a", "v", KvCondition::Always).await;
     assert_eq!(fixture.value("a").await, third.value("a").await);
     assert_eq!((third.keys().len(), fixture.snapshot().kv.len()), (0, 1));
@@ -385,12 +385,12 @@ async fn the_doctor_says_what_of_a_large_store_it_does_not_count() {
     fixture.fill(10_001, 5);
     let mut found = Vec::new();
     let mut tell = |finding: duebox_queue::Finding| found.push(finding.kind);
-    let left_out = fixture.queue.examine(&fixture.topic, Checkup::LOOK, &mut tell).await.unwrap();
+    let left_out = fixture.queue.examine(&fixture.shard, Checkup::LOOK, &mut tell).await.unwrap();
     assert_eq!((left_out, found), (vec![Unexamined::Values], vec![]));
     fixture.on_key("HDEL", "kv", &["fill-1"]);
     let mut found = Vec::new();
     let mut tell = |finding: duebox_queue::Finding| found.push(finding.kind);
-    let left_out = fixture.queue.examine(&fixture.topic, Checkup::REPAIR, &mut tell).await.unwrap();
+    let left_out = fixture.queue.examine(&fixture.shard, Checkup::REPAIR, &mut tell).await.unwrap();
     assert_eq!((left_out, found), (vec![], vec![Kind::WrongBytes]));
     let names: usize = (0..10_001).filter(|n| *n != 1).map(|n| format!("fill-{n}").len()).sum();
     assert_eq!(fixture.counted_bytes(), names);

@@ -308,7 +308,7 @@ async fn a_bad_wish_is_the_callers_fault_and_spoils_no_other_part_of_the_turn() 
     let bad = LeaseCall { jobs: 0, ..call(0) };
     let settle = [lease.settle(Verdict::Ack)];
     let turn = Turn { settle: &settle, lease: Some(&bad), ..Turn::default() };
-    let reply = fixture.queue.turn(&fixture.topic, &turn).await.unwrap();
+    let reply = fixture.queue.turn(&fixture.shard, &turn).await.unwrap();
     assert_eq!(reply.settled.unwrap(), [Settled::Done]);
     assert!(reply.leased.is_none());
     match reply.error {

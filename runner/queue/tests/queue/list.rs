@@ -204,7 +204,7 @@ async fn done_jobs_are_listed_and_pruned_by_age_and_by_count() {
         ..ALL
     };
     let tidied = |done| Pruned { done, ..Pruned::default() };
-    let tidy = async |keep| fixture.queue.prune_ended(&fixture.topic, &keep).await.unwrap();
+    let tidy = async |keep| fixture.queue.prune_ended(&fixture.shard, &keep).await.unwrap();
     assert_eq!(tidy(keep(35, 10)).await, tidied(1));
     assert_eq!(tidy(keep(60, 2)).await, tidied(1));
     assert_eq!(tidy(ALL).await, tidied(0));
@@ -231,7 +231,7 @@ async fn marks_are_forgotten_when_their_time_is_over_a_thousand_a_call() {
         ..Pruned::default()
     };
     for expected in [swept(1_000, 1, true), swept(100, 0, false), swept(0, 0, false)] {
-        assert_eq!(fixture.queue.prune_ended(&fixture.topic, &ALL).await.unwrap(), expected);
+        assert_eq!(fixture.queue.prune_ended(&fixture.shard, &ALL).await.unwrap(), expected);
     }
     let after = fixture.snapshot();
     assert_eq!(

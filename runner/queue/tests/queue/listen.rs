@@ -16,19 +16,23 @@ async fn next(listener: &mut Listener) -> Notification {
 async fn silent(fixture: &Fixture, listener: &mut Listener) {
     let other = TopicName::new("other").unwrap();
     fixture.queue.push(&other, &[job("marker")], IfExists::Keep).await.unwrap();
-    assert_eq!(next(listener).await, Notification::WakeUp(other.clone()), "this topic was silent");
+    assert_eq!(
+        next(listener).await,
+        Notification::WakeUp(other.first_shard()),
+        "this topic was silent"
+    );
     // Its job and its wake go, so that the next marker wakes again.
     fixture.queue.cancel(&other, &id("marker")).await.unwrap();
     let promote = Some(duebox_queue::Promotion { jobs: 1, skip: 0, discards_bad: false });
     let turn = duebox_queue::Turn { promote, ..Default::default() };
-    fixture.queue.turn(&other, &turn).await.unwrap();
+    fixture.queue.turn(&other.first_shard(), &turn).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_earlier_push_wakes_and_a_later_one_does_not() {
     let fixture = Fixture::new().await;
     let mut listener = fixture.queue.listen().await.unwrap();
-    let this = Notification::WakeUp(fixture.topic.clone());
+    let this = Notification::WakeUp(fixture.shard.clone());
     fixture.push_job(job_in("first", 60), IfExists::Reject).await;
     assert_eq!(next(&mut listener).await, this);
     fixture.push_job(job_in("later", 90), IfExists::Reject).await;
@@ -49,7 +53,7 @@ async fn one_wake_a_batch_with_its_earliest() {
     let mut listener = fixture.queue.listen().await.unwrap();
     let batch = [job_in("a", 60), job_in("b", 20), job_in("c", 40)];
     fixture.push_many(&batch, IfExists::Reject).await;
-    assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.topic.clone()));
+    assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.shard.clone()));
     silent(&fixture, &mut listener).await;
     assert_eq!(fixture.snapshot().wake(), Some(fixture.snapshot().pending[b"b".as_slice()]));
 }
@@ -60,7 +64,7 @@ async fn after_promoting_the_next_push_wakes_again() {
     let mut listener = fixture.queue.listen().await.unwrap();
     for name in ["a", "b", "c"] {
         fixture.push(name).await;
-        assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.topic.clone()));
+        assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.shard.clone()));
         fixture.promote().await;
     }
 }
@@ -75,7 +79,7 @@ async fn requeue_and_reschedule_wake_too() {
     fixture.promote().await;
 
     let mut listener = fixture.queue.listen().await.unwrap();
-    let this = Notification::WakeUp(fixture.topic.clone());
+    let this = Notification::WakeUp(fixture.shard.clone());
     let sooner = Due::In(Duration::from_secs(300));
     fixture.queue.reschedule(&fixture.topic, &id("pending"), sooner).await.unwrap();
     assert_eq!(next(&mut listener).await, this);
@@ -98,11 +102,11 @@ async fn a_due_successor_wakes_nobody() {
     silent(&fixture, &mut listener).await;
     // One due later does: by then the lease may have ended.
     fixture.push_job(job_in("a", 60), IfExists::Replace).await;
-    assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.topic.clone()));
+    assert_eq!(next(&mut listener).await, Notification::WakeUp(fixture.shard.clone()));
 }
 
 async fn peek(fixture: &Fixture) -> Option<Duration> {
-    fixture.queue.peek(std::slice::from_ref(&fixture.topic)).await.unwrap()[0]
+    fixture.queue.peek(std::slice::from_ref(&fixture.shard)).await.unwrap()[0]
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ async fn forgotten_scripts_are_loaded_again() {
     flush_scripts(&fixture);
     fixture.queue.cancel(&fixture.topic, &lease.id).await.unwrap();
     flush_scripts(&fixture);
-    fixture.queue.peek(std::slice::from_ref(&fixture.topic)).await.unwrap();
+    fixture.queue.peek(std::slice::from_ref(&fixture.shard)).await.unwrap();
     flush_scripts(&fixture);
     // A whole turn, in which every script is forgotten.
     let settle = [lease.settle(Verdict::Ack)];
@@ -82,7 +82,7 @@ async fn after_a_restart_the_queue_goes_on() {
     eventually!(
         {
             // A try may meet the old connection; repeating it is what a runner does.
-            settled = fixture.queue.turn(&fixture.topic, &turn).await.ok();
+            settled = fixture.queue.turn(&fixture.shard, &turn).await.ok();
             settled.is_some()
         },
         "the connection comes back by itself"
@@ -94,7 +94,7 @@ async fn after_a_restart_the_queue_goes_on() {
     fixture
         .queue
         .turn(
-            &fixture.topic,
+            &fixture.shard,
             &Turn {
                 promote: Some(Promotion { jobs: 1, skip: 0, discards_bad: false }),
                 ..Turn::default()
@@ -104,7 +104,7 @@ async fn after_a_restart_the_queue_goes_on() {
         .unwrap();
     fixture.queue.push(&fixture.topic, &[job("c")], IfExists::Reject).await.unwrap();
     let heard = tokio::time::timeout(LEASE, listener.next()).await.unwrap();
-    assert_eq!(heard, Notification::WakeUp(fixture.topic.clone()));
+    assert_eq!(heard, Notification::WakeUp(fixture.shard.clone()));
 }
 
 #[tokio::test]
@@ -139,13 +139,13 @@ async fn a_lease_call_whose_answer_was_lost_is_answered_again() {
     let lost = call(1);
     let turn = Turn { lease: Some(&lost), ..Turn::default() };
     server.pause();
-    let error = fixture.queue.turn(&fixture.topic, &turn).await.unwrap_err();
+    let error = fixture.queue.turn(&fixture.shard, &turn).await.unwrap_err();
     assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
     server.resume();
     let mut leased;
     eventually!(
         {
-            leased = fixture.queue.turn(&fixture.topic, &turn).await.ok().and_then(|r| r.leased);
+            leased = fixture.queue.turn(&fixture.shard, &turn).await.ok().and_then(|r| r.leased);
             leased.is_some()
         },
         "the frozen server answers again"

@@ -27,7 +27,11 @@ async fn a_paused_topic_leases_nothing_until_it_is_resumed() {
 
     let mut listener = queue.listen().await.unwrap();
     assert!(queue.resume(topic).await.unwrap());
-    assert_eq!(listener.next().await, Notification::WakeUp(topic.clone()), "sleepers are woken");
+    assert_eq!(
+        listener.next().await,
+        Notification::WakeUp(fixture.shard.clone()),
+        "sleepers are woken"
+    );
     assert!(!queue.resume(topic).await.unwrap(), "it was not paused");
     assert_eq!(fixture.lease_up_to(10).await.len(), 2);
     assert!(!fixture.depths().await.paused);

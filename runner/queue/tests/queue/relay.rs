@@ -55,7 +55,7 @@ impl World {
     pub(crate) async fn relay(&mut self, source: usize) -> Outcome {
         let entries = self.parcels(source);
         let Side { fixture, .. } = &self.sides[source];
-        let relayed = fixture.queue.relay(&fixture.topic).await.unwrap();
+        let relayed = fixture.queue.relay(&fixture.shard).await.unwrap();
         self.tell(format!("relay from {}\n    -> {relayed:?}", self.sides[source].fixture.topic));
         let now = self.sides.each_ref().map(|side| side.fixture.snapshot());
         let first = self.sides.iter().map(|side| side.last.now_us).min().unwrap();

@@ -1,6 +1,6 @@
 //! A topic that is split over hash slots of Redis looks like one topic.
 
-use duebox_job::TopicName;
+use duebox_job::Shard;
 use duebox_queue::{DeadQuery, JobState, Limits, Notification, PageOrder, PageQuery, Requeued};
 use std::num::NonZero;
 
@@ -87,10 +87,10 @@ async fn a_pause_holds_in_every_shard_and_its_end_wakes_each() {
     }
     let mut listener = fixture.queue.listen().await.unwrap();
     assert!(fixture.queue.resume(&fixture.topic).await.unwrap());
-    let mut woken: Vec<TopicName> = Vec::new();
+    let mut woken: Vec<Shard> = Vec::new();
     for _ in 0..SHARDS {
         match listener.next().await {
-            Notification::WakeUp(topic) => woken.push(topic),
+            Notification::WakeUp(shard) => woken.push(shard),
             Notification::Control(order) => panic!("nothing sent {order}"),
             Notification::Lost => panic!("the connection is gone"),
         }
@@ -155,4 +155,27 @@ async fn dead_jobs_of_all_shards_are_requeued_and_purged() {
     let many = fixture.queue.requeue_matching(&fixture.topic, &rest).await.unwrap();
     assert_eq!((many.requeued, many.exists), (3, 0));
     assert_eq!(fixture.queue.purge_matching(&fixture.topic, &rest).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn each_shard_gets_its_part_of_the_limits() {
+    let fixture = Fixture::new().await;
+    let limits = Limits {
+        shards: NonZero::new(SHARDS),
+        max_pending: NonZero::new(10),
+        max_running: NonZero::new(2),
+        per_key: NonZero::new(1),
+        ..Limits::default()
+    };
+    let topic = fixture.queue.topic(fixture.topic.as_str()).unwrap();
+    assert!(topic.set_limits(&limits).await.unwrap());
+    assert!(!topic.set_limits(&limits).await.unwrap(), "the same again");
+    let fields = ["max_pending", "max_running", "per_key"];
+    for shard in 0..SHARDS as usize {
+        let found = fixture.on_shard(shard, "HMGET", "meta", &fields);
+        let part = 10_u32.div_ceil(SHARDS).to_string();
+        let wanted = [part.as_str(), "1", "1"].map(|text| text.as_bytes().to_vec());
+        let wanted = wanted.map(redis::Value::BulkString);
+        assert_eq!(found, redis::Value::Array(wanted.into()), "{shard}");
+    }
 }

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{FollowUp, FollowUpDue, Options, TopicName};
+use duebox_job::{FollowUp, FollowUpDue, Options, Shard, TopicName};
 use duebox_queue::{
     Cancelled, Due, Finish, IfExists, JobState, Leased, Limits, NewJob, Pushed, Requeued,
     Rescheduled, Settled, Turn, Verdict,
@@ -21,12 +21,12 @@ impl Fixture {
         self.queue.configure(&self.topic, &rules).await.unwrap();
     }
 
-    async fn shards(&self) -> Vec<TopicName> {
+    async fn shards(&self) -> Vec<Shard> {
         self.queue.shards(&self.topic).await.unwrap().all().collect()
     }
 
     /// Leases what is ready in a shard.
-    async fn lease_in(&self, shard: &TopicName) -> Vec<duebox_queue::Lease> {
+    async fn lease_in(&self, shard: &Shard) -> Vec<duebox_queue::Lease> {
         let call = call(1_000);
         let turn = Turn { lease: Some(&call), ..Turn::default() };
         match self.queue.turn(shard, &turn).await.unwrap().leased {
@@ -38,7 +38,7 @@ impl Fixture {
 
     async fn settle_in(
         &self,
-        shard: &TopicName,
+        shard: &Shard,
         lease: duebox_queue::Lease,
         verdict: Verdict,
     ) -> Settled {
@@ -74,7 +74,7 @@ impl Fixture {
         for shard in self.shards().await {
             let key = self.key("jobs").replace(self.topic.as_str(), shard.tag());
             if self.redis(redis::cmd("HEXISTS").arg(key).arg(name)) {
-                found.push(shard.shard_number());
+                found.push(shard.number());
             }
         }
         assert!(found.len() < 2, "{name} is in the shards {found:?}");
@@ -236,7 +236,7 @@ async fn a_push_meets_its_id_in_the_old_shard() {
     fixture.push(&name).await;
     fixture.split(3).await;
     let old = fixture.topic.shard(fixture.shard_of(&name).await.unwrap());
-    assert_ne!(old.shard_number(), 2);
+    assert_ne!(old.number(), 2);
     let lease = fixture.lease_in(&old).await.remove(0);
     let successor = fixture.push_job(job(&name), IfExists::Replace).await;
     assert_eq!(successor, Pushed::Successor);
@@ -296,7 +296,7 @@ async fn earlier_numbers_are_forgotten_once_nothing_is_left() {
     assert_eq!((forgets().await, seen().as_deref()), (false, Some("2 1")));
     assert_eq!(fixture.queue.prune(&fixture.topic, &[id(&name)]).await.unwrap(), 1);
     assert_eq!((forgets().await, seen()), (true, None));
-    assert_eq!(fixture.shards().await, std::slice::from_ref(&fixture.topic));
+    assert_eq!(fixture.shards().await, std::slice::from_ref(&fixture.shard));
 }
 
 #[tokio::test]
@@ -313,10 +313,13 @@ async fn follow_ups_go_to_their_shards() {
         options: Options::default(),
     });
     fixture.queue.push(&parent, &[job("p")], IfExists::Reject).await.unwrap();
-    let lease = fixture.lease_in(&parent).await.remove(0);
+    let lease = fixture.lease_in(&parent.first_shard()).await.remove(0);
     let finish = Finish { follow_ups: follow_ups.collect(), ..Finish::default() };
-    assert_eq!(fixture.settle_in(&parent, lease, Verdict::Finish(finish)).await, Settled::Done);
-    let relayed = fixture.queue.relay(&parent).await.unwrap();
+    assert_eq!(
+        fixture.settle_in(&parent.first_shard(), lease, Verdict::Finish(finish)).await,
+        Settled::Done
+    );
+    let relayed = fixture.queue.relay(&parent.first_shard()).await.unwrap();
     assert_eq!((relayed.pushed, relayed.kept, relayed.faults.len()), (60, 0, 0));
     for name in &children {
         assert_eq!(fixture.shard_of(name).await, Some(crc32(name.as_bytes()) % 4), "{name}");

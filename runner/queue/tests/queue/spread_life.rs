@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_harness::RedisServer;
-use duebox_job::{JobId, Options, TopicName};
+use duebox_job::{JobId, Options, Shard};
 use duebox_queue::{Due, IfExists, LeaseCall, Limits, NewJob, Verdict};
 use fastrand::Rng;
 
@@ -31,12 +31,12 @@ const IDS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 struct Spread {
     /// The topic as a whole, which is also its first shard.
     fixture: Fixture,
-    shards: BTreeMap<TopicName, Fixture>,
+    shards: BTreeMap<Shard, Fixture>,
     ledger: Ledger,
     rng: Rng,
     serial: u64,
     now_us: u64,
-    claims: Vec<(TopicName, Claim)>,
+    claims: Vec<(Shard, Claim)>,
     past: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Spread {
         let mut shards = BTreeMap::new();
         for number in 0..SHARDS_MAX {
             let shard = fixture.topic.shard(number);
-            shards.insert(shard.clone(), fixture.beside_as(shard).await);
+            shards.insert(shard.clone(), fixture.in_shard(shard).await);
         }
         let now_us = fixture.snapshot().now_us;
         Self {
@@ -111,7 +111,7 @@ impl Spread {
         self.note(&step, &reply, &none, &none);
     }
 
-    async fn in_shard(&mut self, shard: &TopicName, step: Step) -> Reply {
+    async fn in_shard(&mut self, shard: &Shard, step: Step) -> Reply {
         let fixture = &self.shards[shard];
         let before = fixture.snapshot();
         let reply = step.perform(fixture).await;
@@ -144,7 +144,7 @@ impl Spread {
     }
 
     /// The shards that runners look at.
-    async fn looked_at(&self) -> Vec<TopicName> {
+    async fn looked_at(&self) -> Vec<Shard> {
         self.fixture.queue.shards(&self.fixture.topic).await.unwrap().all().collect()
     }
 

@@ -158,8 +158,12 @@ impl Step {
                 Reply::Rescheduled(queue.reschedule(topic, id, *due).await.unwrap())
             }
             Self::Requeue(ids) => Reply::Requeued(queue.requeue(topic, ids).await.unwrap()),
-            Self::PruneOlder(age) => Reply::Pruned(queue.prune_older(topic, *age).await.unwrap()),
-            Self::PruneAbove(kept) => Reply::Pruned(queue.prune_above(topic, *kept).await.unwrap()),
+            Self::PruneOlder(age) => {
+                Reply::Pruned(queue.prune_older(&fixture.shard, *age).await.unwrap())
+            }
+            Self::PruneAbove(kept) => {
+                Reply::Pruned(queue.prune_above(&fixture.shard, *kept).await.unwrap())
+            }
             Self::Prune(ids) => Reply::Pruned(queue.prune(topic, ids).await.unwrap()),
             Self::Pause(true) => Reply::Changed(queue.pause(topic).await.unwrap()),
             Self::Pause(false) => Reply::Changed(queue.resume(topic).await.unwrap()),

@@ -83,8 +83,8 @@ async fn two_thousand_dead_jobs_are_requeued_and_pruned_in_batches() {
     assert_eq!(dead.len(), 2_500);
     let requeued = fixture.queue.requeue(&fixture.topic, &dead[..1_200]).await.unwrap();
     assert!(requeued.len() == 1_200 && requeued.iter().all(|word| word.word() == "ok"));
-    assert_eq!(fixture.queue.prune_above(&fixture.topic, 200).await.unwrap(), 1_000);
-    assert_eq!(fixture.queue.prune_above(&fixture.topic, 200).await.unwrap(), 100);
+    assert_eq!(fixture.queue.prune_above(&fixture.shard, 200).await.unwrap(), 1_000);
+    assert_eq!(fixture.queue.prune_above(&fixture.shard, 200).await.unwrap(), 100);
     assert_eq!(fixture.queue.prune(&fixture.topic, &dead).await.unwrap(), 200);
     assert_eq!(drain(&fixture, 9).await, 1_200);
     promote_all(&fixture, 1).await;
@@ -99,13 +99,13 @@ async fn of_many_runners_one_has_each_job() {
     fixture.push_many(&jobs, IfExists::Reject).await;
     let mut runners = Vec::new();
     for _ in 0..8 {
-        let (queue, topic) = (fixture.queue.clone(), fixture.topic.clone());
+        let (queue, shard) = (fixture.queue.clone(), fixture.shard.clone());
         runners.push(tokio::spawn(async move {
             let (mut had, mut settle) = (Vec::new(), Vec::new());
             loop {
                 let call = call(7);
                 let turn = Turn { settle: &settle, lease: Some(&call), ..Turn::default() };
-                let reply = queue.turn(&topic, &turn).await.unwrap();
+                let reply = queue.turn(&shard, &turn).await.unwrap();
                 let settled = reply.settled.unwrap_or_default();
                 assert!(settled.iter().all(|word| *word == Settled::Done));
                 let Some(Leased::Jobs(LeasedJobs { leases, .. })) = reply.leased else {

@@ -7,7 +7,6 @@ use duebox_job::{JobId, TopicName};
 use duebox_queue::{ConnectionSettings, Due, Job, JobState, Queue};
 
 use super::failure::Failure;
-use crate::background::rules;
 use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
 use crate::redis_host::managed::socket_url;
 use crate::service::due::DueCheck;
@@ -110,7 +109,7 @@ pub(crate) async fn connect_to_topic(
     if let Some(topic) = manifest.topic_for(name)
         && !queue.is_registered(name).await?
     {
-        rules::write(&queue, &[(name.clone(), topic.rules())]).await?;
+        queue.configure(name, &topic.limits()).await?;
     }
     Ok(queue)
 }

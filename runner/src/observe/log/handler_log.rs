@@ -77,10 +77,10 @@ impl HandlerLog {
         }
         let now = Instant::now();
         let mut by_topic = self.by_topic();
-        if by_topic.len() >= TOPICS_MAX && !by_topic.contains_key(&topic.base()) {
+        if by_topic.len() >= TOPICS_MAX && !by_topic.contains_key(topic) {
             return false;
         }
-        let lines = by_topic.entry(topic.base()).or_insert_with(|| TopicLines::new(now));
+        let lines = by_topic.entry(topic.clone()).or_insert_with(|| TopicLines::new(now));
         let unreported = lines.take_unreported(now);
         let has_line = lines.take(now);
         drop(by_topic);

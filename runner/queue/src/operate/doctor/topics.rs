@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use duebox_job::TopicName;
+use duebox_job::{Shard, TopicName};
 use redis::Value;
 
 use super::{Finding, FindingKind};
@@ -17,8 +17,8 @@ use crate::wire::script;
 const SCAN_COUNT: u64 = 1_000;
 
 impl Queue {
-    /// Compares the set of topics with the keys, and returns all topics: those with keys, shard by
-    /// shard, and those of the set. A topic for which `is_served` holds may have no keys.
+    /// Compares the set of topics with the keys, and returns all shards that have keys, and the first
+    /// shard of each topic in the set. A topic for which `is_served` holds may have no keys.
     ///
     /// Reads all keys of the database with SCAN, in steps of 1,000: O(keys), and no step blocks
     /// Redis.
@@ -30,8 +30,8 @@ impl Queue {
         repair: bool,
         is_served: impl Fn(&TopicName) -> bool,
         found: &mut impl FnMut(Finding),
-    ) -> Result<Vec<TopicName>, QueueError> {
-        let mut topics = self.scan_topics().await?;
+    ) -> Result<Vec<Shard>, QueueError> {
+        let mut shards = self.scan_shards().await?;
         let mut tell = |topic: Option<&TopicName>, kind, subject: Bytes, detail: &str, done| {
             let topic = topic.map(TopicName::to_string).unwrap_or_default();
             found(Finding { topic, kind, subject, detail: detail.to_owned(), done });
@@ -41,7 +41,7 @@ impl Queue {
             let done = if repair { self.set_aside().await? } else { String::new() };
             tell(None, FindingKind::WrongType, set, &format!("a {of_type}, not a set"), done);
             if !repair {
-                return Ok(topics.into_iter().collect());
+                return Ok(shards.into_iter().collect());
             }
         }
         let mut listed = BTreeSet::new();
@@ -55,7 +55,8 @@ impl Queue {
             tell(None, FindingKind::BadTopic, name, "no name of a topic", done.to_owned());
         }
         // A topic with shards may have keys in some of them only.
-        let with_keys: BTreeSet<TopicName> = topics.iter().map(TopicName::base).collect();
+        let with_keys: BTreeSet<TopicName> =
+            shards.iter().map(|shard| shard.topic().clone()).collect();
         for topic in listed.iter().filter(|topic| !with_keys.contains(*topic) && !is_served(topic))
         {
             let done = if repair { self.unlist_empty(topic).await? } else { "" };
@@ -72,13 +73,13 @@ impl Queue {
             let detail = "it has keys, and is not in the set of topics";
             tell(Some(topic), FindingKind::UnlistedTopic, subject, detail, done.to_owned());
         }
-        topics.extend(listed);
-        Ok(topics.into_iter().collect())
+        shards.extend(listed.iter().map(TopicName::first_shard));
+        Ok(shards.into_iter().collect())
     }
 
-    /// The topics, and shards, that have keys.
-    async fn scan_topics(&self) -> Result<BTreeSet<TopicName>, QueueError> {
-        let mut topics = BTreeSet::new();
+    /// The shards that have keys.
+    async fn scan_shards(&self) -> Result<BTreeSet<Shard>, QueueError> {
+        let mut shards = BTreeSet::new();
         let mut cursor = "0".to_owned();
         loop {
             let mut scan = redis::cmd("SCAN");
@@ -90,10 +91,10 @@ impl Queue {
             let mut page = array(script::run_one(&self.connection, scan).await?)?.into_iter();
             cursor = text(&page.next().unwrap_or(Value::Nil))?.to_owned();
             for key in array(page.next().unwrap_or(Value::Nil))? {
-                topics.extend(text(&key).ok().and_then(|key| self.keys.topic_of_key(key)));
+                shards.extend(text(&key).ok().and_then(|key| self.keys.shard_of_key(key)));
             }
             if cursor == "0" {
-                return Ok(topics);
+                return Ok(shards);
             }
         }
     }
@@ -132,7 +133,7 @@ impl Queue {
     /// push lists its topic after its job, so one of the two sees the other.
     async fn unlist_empty(&self, topic: &TopicName) -> Result<&'static str, QueueError> {
         self.unlist(topic.as_str().as_bytes()).await?;
-        let keys = self.keys.of(topic);
+        let keys = self.keys.of_first(topic);
         let mut exist = redis::cmd("EXISTS");
         for name in ["jobs", "pending", "ready", "unack", "retry", "dead", "meta", "kv"] {
             exist.arg(keys.key(name));

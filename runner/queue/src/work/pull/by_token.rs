@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Options, TopicName};
+use duebox_job::{JobId, Options, Shard, TopicName};
 use redis::Value;
 
 use super::PullOptionsError;
@@ -105,9 +105,9 @@ impl Queue {
         token: &Token,
         verdict: Verdict,
     ) -> Result<Settled, QueueError> {
-        let topic = &self.shard_of_lease(topic, id, Some(token)).await?;
+        let shard = &self.shard_of_lease(topic, id, Some(token)).await?;
         let due_at_ms = match verdict {
-            Verdict::Release { .. } => self.due_of_leased(topic, id).await?,
+            Verdict::Release { .. } => self.due_of_leased(shard, id).await?,
             _ => 0,
         };
         let lease = Lease {
@@ -121,7 +121,7 @@ impl Queue {
             snoozes: 0,
         };
         let settle = &[lease.settle(verdict)];
-        let reply = self.turn(topic, &Turn { settle, ..Turn::default() }).await?;
+        let reply = self.turn(shard, &Turn { settle, ..Turn::default() }).await?;
         let word = reply.settled.and_then(|words| words.first().copied());
         word.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
     }
@@ -141,9 +141,9 @@ impl Queue {
     ) -> Result<Option<Token>, QueueError> {
         check_consumer(consumer)
             .map_err(|error: PullOptionsError| QueueError::BadCall(error.to_string()))?;
-        let topic = &self.shard_of_lease(topic, id, Some(token)).await?;
+        let shard = &self.shard_of_lease(topic, id, Some(token)).await?;
         let extend = &[Extension { id: id.clone(), token: token.clone(), by }];
-        let reply = self.turn(topic, &Turn { holder: consumer, extend, ..Turn::default() }).await?;
+        let reply = self.turn(shard, &Turn { holder: consumer, extend, ..Turn::default() }).await?;
         let answer = reply.extended.and_then(|tokens| tokens.into_iter().next());
         answer.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
     }
@@ -154,10 +154,10 @@ impl Queue {
         topic: &TopicName,
         id: &JobId,
         token: Option<&Token>,
-    ) -> Result<TopicName, QueueError> {
-        let shards: Vec<TopicName> = self.shards(topic).await?.all().collect();
+    ) -> Result<Shard, QueueError> {
+        let shards: Vec<Shard> = self.shards(topic).await?.all().collect();
         if shards.len() < 2 {
-            return Ok(topic.clone());
+            return Ok(topic.first_shard());
         }
         let ask = |shard| {
             let mut ask = redis::cmd("ZSCORE");
@@ -177,12 +177,12 @@ impl Queue {
                 _ => found = Some(shard),
             }
         }
-        Ok(found.unwrap_or_else(|| topic.clone()))
+        Ok(found.unwrap_or_else(|| topic.first_shard()))
     }
 
-    async fn due_of_leased(&self, topic: &TopicName, id: &JobId) -> Result<u64, QueueError> {
+    async fn due_of_leased(&self, shard: &Shard, id: &JobId) -> Result<u64, QueueError> {
         let mut turn = redis::cmd("HGET");
-        turn.arg(self.keys.of(topic).key("turns:of")).arg(id.as_bytes());
+        turn.arg(self.keys.of(shard).key("turns:of")).arg(id.as_bytes());
         let turn = script::run_one(&self.connection, turn).await?;
         let due = match &turn {
             Value::Nil => None,

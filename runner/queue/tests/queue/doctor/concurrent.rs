@@ -27,6 +27,7 @@ fn some_job() -> NewJob {
 
 /// Does what producers and runners do, in any order, until the test ends.
 async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &AtomicBool) {
+    let shard = topic.first_shard();
     let mut held = Vec::new();
     let mut calls = 0;
     while !over.load(Ordering::Relaxed) {
@@ -37,7 +38,7 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
             3 => drop(queue.cancel(topic, &some_id).await.unwrap()),
             4 => drop(queue.reschedule(topic, &some_id, some_job().due).await.unwrap()),
             5 => drop(queue.requeue(topic, &[some_id]).await.unwrap()),
-            12 => drop(queue.relay(topic).await.unwrap()),
+            12 => drop(queue.relay(&shard).await.unwrap()),
             13 => drop(queue.prune(topic, &[some_id]).await.unwrap()),
             6..9 => {
                 calls += 1;
@@ -53,7 +54,7 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
                     lease: Some(&call),
                     ..Turn::default()
                 };
-                let reply = queue.turn(topic, &turn).await.unwrap();
+                let reply = queue.turn(&shard, &turn).await.unwrap();
                 if let Some(Leased::Jobs(jobs)) = reply.leased {
                     held.extend(jobs.leases);
                 }
@@ -79,7 +80,7 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
                     _ => Verdict::Ack,
                 };
                 let settle = &[lease.settle(verdict)];
-                queue.turn(topic, &Turn { settle, ..Turn::default() }).await.unwrap();
+                queue.turn(&shard, &Turn { settle, ..Turn::default() }).await.unwrap();
             }
         }
     }
@@ -108,7 +109,10 @@ async fn beside_those_who_work_it_finds_nothing() {
         let doctor = async {
             let mut found = Vec::new();
             for _ in 0..ROUNDS {
-                queue.examine(topic, Checkup::REPAIR, &mut |f| found.push(f)).await.unwrap();
+                queue
+                    .examine(&fixture.shard, Checkup::REPAIR, &mut |f| found.push(f))
+                    .await
+                    .unwrap();
             }
             over.store(true, Ordering::Relaxed);
             found

@@ -203,7 +203,7 @@ mod tests {
         assert!(set("3", KvCondition::IfRevision(first.revision)).await);
         assert!(!set("4", KvCondition::IfRevision(first.revision)).await);
         assert!(set("5", KvCondition::Always).await);
-        assert_eq!(kv.get(&topic.shard(3), b"k").await.unwrap().unwrap().value, "5");
+        assert_eq!(kv.get(&topic, b"k").await.unwrap().unwrap().value, "5");
         assert_eq!(kv.get(&TopicName::new("b").unwrap(), b"k").await, Ok(None));
         assert_eq!(
             (kv.delete(&topic, b"k").await, kv.delete(&topic, b"k").await),

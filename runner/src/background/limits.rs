@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duebox_job::{Rate, TopicName};
+use duebox_job::TopicName;
 use duebox_queue::{Limits, Queue, QueueError};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -23,19 +23,18 @@ const EVERY: Duration = Duration::from_secs(60);
 const TOPICS_PER_PIPELINE: usize = 200;
 
 /// The limits of every topic.
-pub(crate) type AllRules = Arc<[(TopicName, Limits)]>;
+pub(crate) type AllLimits = Arc<[(TopicName, Limits)]>;
 
 impl Topic {
-    /// The limits that every client of the topic must know. Each shard gets its part of them, rounded up.
-    pub fn rules(&self) -> Limits {
-        let shards = self.shards.max(1);
+    /// The limits that every client of the topic must know.
+    pub fn limits(&self) -> Limits {
         Limits {
             per_key: NonZero::new(self.per_key_concurrency),
             relaxed: self.order == KeyOrder::Relaxed,
-            max_pending: NonZero::new(self.max_pending.div_ceil(shards.into())),
-            max_running: NonZero::new(self.max_running.div_ceil(shards)),
-            rate: self.rate.map(|rate| Rate::part(rate, shards)),
-            burst: NonZero::new(self.burst.div_ceil(shards)),
+            max_pending: NonZero::new(self.max_pending),
+            max_running: NonZero::new(self.max_running),
+            rate: self.rate,
+            burst: NonZero::new(self.burst),
             ttl: Some(self.ttl).filter(|ttl| !ttl.is_zero()),
             priorities: self.priorities,
             shards: NonZero::new(self.shards),
@@ -43,35 +42,10 @@ impl Topic {
     }
 }
 
-/// Writes the limits of topics into all their shards, including shards of earlier counts. This takes two
-/// pipelines if no topic has several shards. Returns for each topic whether its limits in Redis changed.
-pub(crate) async fn write(
-    queue: &Queue,
-    wanted: &[(TopicName, Limits)],
-) -> Result<Vec<bool>, QueueError> {
-    let first: Vec<_> = wanted.iter().map(|(topic, rules)| (topic, rules)).collect();
-    let mut changed = queue.configure_all(&first).await?;
-    let topics: Vec<TopicName> = wanted.iter().map(|(topic, _)| topic.clone()).collect();
-    let mut others = Vec::new();
-    for (at, shards) in queue.shards_of_all(&topics).await?.iter().enumerate() {
-        others.extend(shards.all().skip(1).map(|shard| (at, shard)));
-    }
-    let further: Vec<_> = others.iter().map(|(at, shard)| (shard, &wanted[*at].1)).collect();
-    let new = queue.configure_all(&further).await?;
-    for ((at, shard), is_new) in others.iter().zip(new) {
-        // A new shard is paused if its topic is.
-        if is_new && queue.is_paused(&topics[*at]).await? {
-            queue.pause(shard).await?;
-        }
-        changed[*at] |= is_new;
-    }
-    Ok(changed)
-}
-
 /// Keeps the limits in Redis up to date until the sender is gone. Failed writes are retried.
 pub(crate) async fn run(
     queue: Queue,
-    mut rules: watch::Receiver<AllRules>,
+    mut limits: watch::Receiver<AllLimits>,
     finder: Finder,
     outage: Arc<Outage>,
 ) {
@@ -79,7 +53,7 @@ pub(crate) async fn run(
     let mut retry = RETRY_FIRST;
     let mut all_at = Instant::now() + EVERY;
     loop {
-        let wanted = Arc::clone(&rules.borrow_and_update());
+        let wanted = Arc::clone(&limits.borrow_and_update());
         let all = Instant::now() >= all_at;
         let again_at = match write_wanted(&queue, &wanted, &finder, &mut written, all).await {
             Ok(()) => {
@@ -96,7 +70,7 @@ pub(crate) async fn run(
             }
         };
         tokio::select! {
-            changed = rules.changed() => if changed.is_err() { return },
+            changed = limits.changed() => if changed.is_err() { return },
             () = tokio::time::sleep_until(again_at) => {}
         }
     }
@@ -105,7 +79,7 @@ pub(crate) async fn run(
 /// Writes the limits that changed since the last write, or all of them.
 async fn write_wanted(
     queue: &Queue,
-    wanted: &AllRules,
+    wanted: &AllLimits,
     finder: &Finder,
     written: &mut BTreeMap<TopicName, Limits>,
     all: bool,
@@ -113,14 +87,14 @@ async fn write_wanted(
     let still: BTreeSet<&TopicName> = wanted.iter().map(|(topic, _)| topic).collect();
     written.retain(|topic, _| still.contains(topic));
     let is_wanted =
-        |(topic, rules): &&(TopicName, Limits)| all || written.get(topic) != Some(rules);
+        |(topic, limits): &&(TopicName, Limits)| all || written.get(topic) != Some(limits);
     let rest: Vec<_> = wanted.iter().filter(is_wanted).cloned().collect();
     for some in rest.chunks(TOPICS_PER_PIPELINE) {
-        let changed = write(queue, some).await?;
+        let changed = queue.configure_all(some).await?;
         let names: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
-        for ((topic, rules), changed) in some.iter().zip(changed) {
-            let before = written.insert(topic.clone(), rules.clone());
-            if changed && before.as_ref() == Some(rules) {
+        for ((topic, limits), changed) in some.iter().zip(changed) {
+            let before = written.insert(topic.clone(), limits.clone());
+            if changed && before.as_ref() == Some(limits) {
                 warn!(%topic, "its limits in Redis differed from this manifest and are restored: Redis lost them, or another manifest serves the topic too");
             }
         }
