@@ -6,17 +6,23 @@
 //! | file | what |
 //! |---|---|
 //! | `routes/` | the API, one resource per file; `routes.rs` sets the scope of each route |
-//! | `listener.rs` · `exchange.rs` | connections; the middleware of every request |
+//! | `listener.rs` · `places.rs` | addresses; the number of their connections |
+//! | `connection.rs` · `activity.rs` | a connection; connections on which nothing happens |
+//! | `exchange.rs` | the middleware of every request |
 //! | `state.rs` | the state shared by the routes |
 //! | `problem.rs` · `openapi.rs` | errors; the OpenAPI document |
 //! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | bounded parsing of requests |
+//! | `body_memory.rs` | the memory of all request bodies |
 //! | `access.rs` · `cors.rs` | authentication and authorization; pages of other sites |
 //! | `probes.rs` | liveness, readiness, startup and metrics |
 //! | `page.rs` | the page for people |
 
 mod accept;
 mod access;
+mod activity;
 mod body;
+mod body_memory;
+mod connection;
 mod cors;
 mod exchange;
 mod listener;
@@ -24,6 +30,7 @@ mod openapi;
 mod page;
 mod params;
 mod path;
+mod places;
 pub(crate) mod probes;
 mod problem;
 mod routes;
@@ -45,8 +52,10 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
 
+use self::body_memory::BodyMemory;
 pub(crate) use self::listener::{BindError, Listening};
-use self::problem::{INTERNAL, METHOD, Problem, UNKNOWN_PATH};
+use self::listener::{ConnectionSetup, Served};
+use self::problem::{BUSY, INTERNAL, METHOD, Problem, UNKNOWN_PATH};
 use self::routes::events::Readers;
 use self::routes::samples::{self, Samples};
 use self::state::{Parts, ServerState};
@@ -166,6 +175,7 @@ impl HttpServer {
             consumed,
             traces,
             events,
+            bodies: BodyMemory::default(),
             readers: Readers::default(),
             stops: stops.clone(),
             threads: threads.clone(),
@@ -178,18 +188,17 @@ impl HttpServer {
         if let Some(listening) = addresses.api {
             sampler.spawn_on(samples::keep(state.clone()), &threads);
             info!(address = %listening.address(), "HTTP is served");
-            let router = app(&state, probes.clone())?;
-            acceptor.accept(&mut serving, listening, true, router, stops);
+            // Probes on an address of their own are for those who can reach it.
+            let withhold = middleware::from_fn_with_state(state.clone(), access::withhold);
+            let probes = probes.clone().layer(withhold);
+            let served = Served { app: app(&state, probes.clone())?, extra: extra(probes) };
+            acceptor.accept(&mut serving, listening, true, served, stops);
         }
         if let Some(listening) = addresses.probes {
             info!(address = %listening.address(), "probes are served");
-            acceptor.accept(
-                &mut probed,
-                listening,
-                false,
-                with_middleware(with_fallbacks(probes)),
-                never_stops,
-            );
+            let app = with_middleware(with_fallbacks(probes.clone()));
+            let served = Served { app, extra: extra(probes) };
+            acceptor.accept(&mut probed, listening, false, served, never_stops);
         }
         Ok(Self { stop, drain, serving, _sampler: sampler, _probed: probed, _never: never })
     }
@@ -222,16 +231,18 @@ impl Acceptor<'_> {
         tasks: &mut JoinSet<anyhow::Result<()>>,
         listening: Listening,
         is_api: bool,
-        router: Router,
+        served: Served,
         stops: watch::Receiver<bool>,
     ) {
         let finder = self.finder.clone();
         // Read from the manifest at each connection.
-        let tls = move || {
-            let manifest = finder.manifest();
-            manifest.server.tls.as_ref().filter(|_| is_api).map(TlsPair::config)
+        let setup = move || {
+            let server = &finder.manifest().server;
+            let tls = server.tls.as_ref().filter(|_| is_api).map(TlsPair::config);
+            ConnectionSetup { tls, peer_max: server.max_peer_connections }
         };
-        tasks.spawn_on(listening.serve(router, tls, stops, self.drain.subscribe()), self.threads);
+        let serving = listening.serve(served, setup, stops, self.drain.subscribe());
+        tasks.spawn_on(serving, self.threads);
     }
 }
 
@@ -244,10 +255,22 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let authenticate = middleware::from_fn_with_state(state.clone(), access::authenticate);
     let cors = middleware::from_fn_with_state(state.clone(), cors::cors);
     let accept = middleware::from_fn(accept::accept);
-    let router = router.with_state(state.clone()).layer(accept).layer(authenticate);
+    // A body is decompressed only after its sender is known.
+    let decompress = RequestDecompressionLayer::new();
+    let router =
+        router.with_state(state.clone()).layer(decompress).layer(accept).layer(authenticate);
     Ok(with_middleware(
         with_fallbacks(router.merge(contract).merge(page::router()).merge(probes)).layer(cors),
     ))
+}
+
+/// The routes of a connection beyond the number of connections: the probes.
+fn extra(probes: Router) -> Router {
+    with_middleware(probes.fallback(async || {
+        let detail = "too many connections are open, in total or from this address";
+        let remedy = "use fewer connections, or raise server.max_peer_connections";
+        Problem::new(BUSY, detail, remedy).retry_after(1)
+    }))
 }
 
 /// Adds the responses for unknown paths and methods.
@@ -260,7 +283,6 @@ fn with_fallbacks(router: Router) -> Router {
 /// Adds the middleware of every route.
 fn with_middleware(router: Router) -> Router {
     router
-        .layer(RequestDecompressionLayer::new())
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(exchange::exchange))
         .layer(CompressionLayer::new().compress_when(

@@ -8,6 +8,7 @@ pub mod events;
 pub mod health;
 pub mod log;
 pub mod module_stats;
+pub mod printable;
 pub mod pull_counters;
 pub mod push_counters;
 pub mod recent_attempts;

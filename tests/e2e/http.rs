@@ -2,8 +2,10 @@
 
 mod access;
 mod bad_input;
+mod clock;
 mod command_protocol;
 mod events;
+mod limits;
 mod operate;
 mod probes;
 mod pull;

@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use duebox_job::TopicName;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -34,6 +33,10 @@ pub enum Scope {
     Push,
     /// Pull, settle and extend jobs.
     Consume,
+    /// Read jobs with their payloads, results and failures.
+    Read,
+    /// Read the metrics and the details of the probes, of all topics.
+    Metrics,
     /// All operations.
     Admin,
 }
@@ -68,12 +71,53 @@ struct WrittenToken {
     topics: Vec<String>,
 }
 
+/// Why a token file is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// It is too large.
+    #[error("it is larger than 1 MiB")]
+    TooLarge,
+    /// It is not TOML, or has other keys or values.
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+    /// It has no tokens.
+    #[error("it contains no token")]
+    Empty,
+    /// A name is invalid.
+    #[error("{0:?} is not a token name: use 1 to 64 visible ASCII characters")]
+    Name(String),
+    /// The hash of this token is invalid.
+    #[error("the sha256 of {0} is not 64 hex digits; see duebox token new")]
+    Hash(String),
+    /// This token has no scopes.
+    #[error("{0} has no scopes: write some of push, consume, read, metrics and admin")]
+    NoScopes(String),
+    /// This token has no topics.
+    #[error("{0} has no topics: write names or prefixes, such as \"order.*\" or \"*\"")]
+    NoTopics(String),
+    /// A topic is invalid.
+    #[error(
+        "{topic:?} in the topics of {token} is neither a topic name nor a prefix with a final *"
+    )]
+    Topic {
+        /// The topic as written.
+        topic: String,
+        /// The name of the token.
+        token: String,
+    },
+}
+
 impl Scope {
     /// Its name in the file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Push => "push",
             Self::Consume => "consume",
+            Self::Read => "read",
+            Self::Metrics => "metrics",
             Self::Admin => "admin",
         }
     }
@@ -89,13 +133,12 @@ impl Tokens {
     /// Reads a token file.
     ///
     /// # Errors
-    /// What is wrong with the file.
-    pub fn load(path: &Path) -> Result<Self, String> {
+    /// [`TokensError`]: what is wrong with the file.
+    pub fn load(path: &Path) -> Result<Self, TokensError> {
         let mut text = String::new();
-        let file = regular_file::open(path).map_err(|error| error.to_string())?;
-        file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+        regular_file::open(path)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
         if text.len() as u64 > FILE_MAX {
-            return Err("it is larger than 1 MiB".to_owned());
+            return Err(TokensError::TooLarge);
         }
         Self::parse(&text)
     }
@@ -103,12 +146,11 @@ impl Tokens {
     /// Parses the text of a token file.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let written: BTreeMap<String, WrittenToken> =
-            toml::from_str(text).map_err(|error| error.to_string())?;
+    /// [`TokensError`]: what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, TokensError> {
+        let written: BTreeMap<String, WrittenToken> = toml::from_str(text)?;
         if written.is_empty() {
-            return Err("it contains no token".to_owned());
+            return Err(TokensError::Empty);
         }
         let tokens = written.into_iter().map(|(name, token)| token.checked(name).map(Arc::new));
         tokens.collect::<Result<_, _>>().map(Self)
@@ -143,24 +185,18 @@ impl Tokens {
 }
 
 impl WrittenToken {
-    fn checked(self, name: String) -> Result<Token, String> {
+    fn checked(self, name: String) -> Result<Token, TokensError> {
         let is_name =
             !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_graphic());
         if !is_name {
-            return Err(format!(
-                "{name:?} is not a token name: use 1 to 64 visible ASCII characters"
-            ));
+            return Err(TokensError::Name(name));
         }
-        let hash = hash_of_hex(&self.sha256).ok_or_else(|| {
-            format!("the sha256 of {name} is not 64 hex digits; see duebox token new")
-        })?;
+        let Some(hash) = hash_of_hex(&self.sha256) else { return Err(TokensError::Hash(name)) };
         if self.scopes.is_empty() {
-            return Err(format!("{name} has no scopes: write some of push, consume and admin"));
+            return Err(TokensError::NoScopes(name));
         }
         if self.topics.is_empty() {
-            return Err(format!(
-                "{name} has no topics: write names or prefixes, such as \"order.*\" or \"*\""
-            ));
+            return Err(TokensError::NoTopics(name));
         }
         let topics = self.topics.iter().map(|text| TopicRange::read(text, &name));
         Ok(Token { hash, scopes: self.scopes, topics: topics.collect::<Result<_, _>>()?, name })
@@ -168,7 +204,7 @@ impl WrittenToken {
 }
 
 impl TopicRange {
-    fn read(text: &str, token: &str) -> Result<Self, String> {
+    fn read(text: &str, token: &str) -> Result<Self, TokensError> {
         let (start, is_prefix) = match text.strip_suffix('*') {
             Some(start) => (start, true),
             None => (text, false),
@@ -176,9 +212,7 @@ impl TopicRange {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let is_good = start.chars().all(allowed) && (is_prefix || !start.is_empty());
         if !is_good {
-            return Err(format!(
-                "{text:?} in the topics of {token} is neither a topic name nor a prefix with a final *"
-            ));
+            return Err(TokensError::Topic { topic: text.to_owned(), token: token.to_owned() });
         }
         Ok(Self { start: start.to_owned(), is_prefix })
     }
@@ -222,8 +256,7 @@ impl Token {
 pub fn make() -> std::io::Result<(String, String)> {
     let token = format!("{PREFIX}{}", random()?);
     let hash = Sha256::digest(token.as_bytes());
-    let hex = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((token, hex))
+    Ok((token, HEXLOWER.encode(&hash)))
 }
 
 /// 256 random bits, encoded as letters, digits, `-` and `_`.
@@ -232,19 +265,12 @@ pub fn make() -> std::io::Result<(String, String)> {
 /// If the system provides no random bytes.
 pub fn random() -> std::io::Result<String> {
     let mut bytes = [0; RANDOM];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
 fn hash_of_hex(hex: &str) -> Option<[u8; 32]> {
-    if hex.len() != 64 || !hex.is_ascii() {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (at, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(hash)
+    HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -265,7 +291,10 @@ mod tests {
         let tokens = Tokens::parse(&file("shop", &hash, REST)).unwrap();
         let found = tokens.find(&token).unwrap();
         assert_eq!(found.name, "shop");
-        assert!(found.has(Scope::Push) && !found.has(Scope::Consume) && !found.has(Scope::Admin));
+        assert!(found.has(Scope::Push));
+        for other in [Scope::Consume, Scope::Read, Scope::Metrics, Scope::Admin] {
+            assert!(!found.has(other), "{other}");
+        }
         let covers = |name: &str| found.covers(&TopicName::new(name).unwrap());
         assert!(covers("order.close") && covers("mail") && !covers("mailer") && !covers("order"));
         assert!(tokens.find("").is_none() && tokens.find(&hash).is_none());
@@ -294,7 +323,7 @@ mod tests {
             (file("a", &hash, &format!("{REST}speed = 1")), "speed"),
             (file("\"a b\"", &hash, REST), "not a token name"),
         ] {
-            let error = Tokens::parse(&text).unwrap_err();
+            let error = Tokens::parse(&text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

@@ -119,11 +119,11 @@ fn list(common: &Common, args: &ListArgs) -> Result<ExitCode, Failure> {
             line.push('…');
         }
         vec![
-            output::plain(&job.id.to_string()),
+            output::one_line(&job.id.to_string()),
             output::time(job.died_at_ms),
             job.class.clone().unwrap_or_else(|| "-".to_owned()),
             job.attempt.map_or_else(|| "-".to_owned(), |attempt| attempt.to_string()),
-            output::plain(&line),
+            output::one_line(&line),
         ]
     };
     let rows: Vec<_> = page.jobs.iter().map(row).collect();

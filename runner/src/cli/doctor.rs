@@ -163,14 +163,14 @@ impl Findings {
 /// A finding as one line: topic, kind, subject, detail, repair.
 fn describe(finding: &Finding) -> String {
     let topic = if finding.topic.is_empty() { "-" } else { &finding.topic };
-    let subject = output::plain(&finding.subject_text());
+    let subject = output::one_line(&finding.subject_text());
     let kind = finding.kind.name();
-    let mut line = format!("{topic}  {kind}  {subject}: {}", output::plain(&finding.detail));
+    let mut line = format!("{topic}  {kind}  {subject}: {}", output::one_line(&finding.detail));
     if finding.is_repaired() {
         line.push_str(" → ");
-        line.push_str(&output::plain(&finding.done));
+        line.push_str(&output::one_line(&finding.done));
     }
-    line.replace('\n', " ")
+    line
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {
@@ -208,10 +208,10 @@ mod tests {
             detail: "3 bytes in no stage".to_owned(),
             done: String::new(),
         };
-        assert_eq!(describe(&finding), "a  orphan  x \\u{1b}[2J: 3 bytes in no stage");
+        assert_eq!(describe(&finding), "a  orphan  x\\n\\u{1b}[2J: 3 bytes in no stage");
         finding.done = "buried".to_owned();
         finding.topic.clear();
-        assert_eq!(describe(&finding), "-  orphan  x \\u{1b}[2J: 3 bytes in no stage → buried");
+        assert_eq!(describe(&finding), "-  orphan  x\\n\\u{1b}[2J: 3 bytes in no stage → buried");
     }
 
     #[test]

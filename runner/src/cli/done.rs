@@ -75,7 +75,7 @@ pub(super) fn done(common: &Common, args: &DoneCommandArgs) -> Result<ExitCode, 
     let row = |job: &DoneSummary| {
         let took = |ms: f64| format_duration(Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e9)));
         vec![
-            output::plain(&job.id.to_string()),
+            output::one_line(&job.id.to_string()),
             output::time(job.done_at_ms),
             job.attempt.map_or_else(|| "-".to_owned(), |attempt| attempt.to_string()),
             job.wall_ms.map_or_else(|| "-".to_owned(), took),

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::support::failure::Failure;
 use super::support::{output, target};
 use super::{Common, value};
+use crate::observe::printable;
 
 /// Show a job in any state
 ///
@@ -77,7 +78,7 @@ pub(super) fn show(topic: &TopicName, job: &Job, json: bool) -> Result<ExitCode,
 fn describe(topic: &TopicName, job: &Job) -> Vec<(&'static str, String)> {
     let now = job.now_ms;
     let mut fields = vec![
-        ("id", output::plain(&job.id.to_string())),
+        ("id", output::one_line(&job.id.to_string())),
         ("topic", topic.to_string()),
         ("state", job.state.word().to_owned()),
     ];
@@ -118,7 +119,7 @@ fn count(times: u32, what: &str) -> Option<String> {
 }
 
 fn describe_lease(lease: &CurrentLease, now_ms: u64) -> String {
-    let holder = lease.holder.as_deref().map_or("an unnamed runner".to_owned(), output::plain);
+    let holder = lease.holder.as_deref().map_or("an unnamed runner".to_owned(), output::one_line);
     let mut text = format!("{holder} has it until {}", moment(lease.expires_at_ms, now_ms));
     if lease.cancelled {
         text.push_str("; it is cancelled and will not be retried");
@@ -136,7 +137,7 @@ fn moment(ms: u64, now_ms: u64) -> String {
 /// Bytes as text for the terminal.
 fn bytes(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
-        Ok(text) => output::plain(text),
+        Ok(text) => printable::lines(text),
         Err(_) => format!("{} bytes of binary data; --json prints them in base64", bytes.len()),
     }
 }
@@ -144,7 +145,7 @@ fn bytes(bytes: &[u8]) -> String {
 /// The recorded data of an attempt: class and reason first, then the other fields by name.
 fn info(info: &Value) -> String {
     let Value::Object(fields) = info else {
-        return output::plain(&value_text(info));
+        return printable::lines(&value_text(info));
     };
     let mut lines = Vec::new();
     let first: Vec<String> =
@@ -162,7 +163,7 @@ fn info(info: &Value) -> String {
             value => lines.push(format!("{name}: {}", value_text(value))),
         }
     }
-    output::plain(&lines.join("\n"))
+    printable::lines(&lines.join("\n"))
 }
 
 fn value_text(value: &Value) -> String {

@@ -169,7 +169,7 @@ fn table(name: &TopicName, pulled: &Pulled, topic: &Topic) -> String {
     }
     let row = |lease: &Lease| {
         vec![
-            output::plain(&lease.id.to_string()),
+            output::one_line(&lease.id.to_string()),
             token_text(&lease.token),
             format!("{} of {}", lease.failures.saturating_add(1), max_attempts(lease, topic)),
             output::time(lease.due_at_ms),
@@ -188,7 +188,7 @@ fn shown_payload(payload: &[u8]) -> String {
     let line = text.lines().next().unwrap_or_default();
     let shown: String = line.chars().take(SHOWN_MAX).collect();
     let is_cut = shown.len() < text.trim_end().len();
-    format!("{}{}", output::plain(&shown).replace('\t', " "), if is_cut { "…" } else { "" })
+    format!("{}{}", output::one_line(&shown).replace('\t', " "), if is_cut { "…" } else { "" })
 }
 
 pub(super) fn extend(common: &Common, args: ExtendArgs) -> Result<ExitCode, Failure> {

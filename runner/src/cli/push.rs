@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use duebox_job::{JobId, Options, format_duration};
 use duebox_queue::{Due, IfExists, NewJob, Pushed};
-use jiff::Timestamp;
 use serde::Serialize;
 
 use self::args::{IfExistsWord, PushArgs};
@@ -50,7 +49,7 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     let manifest = common.load()?;
     let topic = target::topic(&manifest, &args.topic)?;
     let template = Template {
-        due: due(args.delay, args.at.as_deref(), topic.delay, Timestamp::now())?,
+        due: due(args.delay, args.at.as_deref(), topic.delay)?,
         options: args.options.options()?,
         if_exists: args.if_exists.map_or(topic.if_exists, IfExistsWord::meaning),
         payload_max: topic.limits.payload,
@@ -73,6 +72,7 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     let job = template.job(id.clone(), payload);
     let pushed = target::block_on(async {
         let queue = target::connect_to_topic(&manifest, &args.topic).await?;
+        target::check_due(&queue, template.due).await?;
         let answers = queue.push(&args.topic, &[job], template.if_exists).await?;
         answers.first().copied().ok_or_else(no_answer)
     })?;

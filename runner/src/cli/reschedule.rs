@@ -6,7 +6,6 @@ use std::time::Duration;
 use clap::Args;
 use duebox_job::{JobId, TopicName, parse_duration};
 use duebox_queue::{Due, Rescheduled};
-use jiff::Timestamp;
 use serde_json::json;
 
 use super::support::failure::{FAILED, Failure};
@@ -76,7 +75,7 @@ struct JobArgs {
 }
 
 pub(super) fn reschedule(common: &Common, args: &RescheduleArgs) -> Result<ExitCode, Failure> {
-    let due = due(args.delay, args.at.as_deref(), Duration::ZERO, Timestamp::now())?;
+    let due = due(args.delay, args.at.as_deref(), Duration::ZERO)?;
     set(common, &args.job, due)
 }
 
@@ -89,6 +88,7 @@ fn set(common: &Common, job: &JobArgs, due: Due) -> Result<ExitCode, Failure> {
     let JobArgs { topic, id, json } = job;
     let (rescheduled, found) = target::block_on(async {
         let queue = target::connect(&manifest).await?;
+        target::check_due(&queue, due).await?;
         let rescheduled = queue.reschedule(topic, id, due).await?;
         let found = match rescheduled {
             Rescheduled::None => queue.get(topic, id).await?,

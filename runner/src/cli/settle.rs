@@ -182,7 +182,7 @@ pub(super) fn lost(topic: &TopicName, id: &JobId, job: Option<&Job>) -> Failure 
         Some(Job { lease: Some(lease), .. }) => {
             let holder = lease.holder.as_deref().unwrap_or("an unnamed consumer");
             let until = output::time(lease.expires_at_ms);
-            format!("{} holds it until {until} with another token", output::plain(holder))
+            format!("{} holds it until {until} with another token", output::one_line(holder))
         }
         Some(job) => format!("it is now {}", job.state.word()),
     };

@@ -56,6 +56,10 @@ enum ScopeWord {
     Push,
     /// Pull, settle and extend jobs
     Consume,
+    /// Read jobs with their payloads, results and failures
+    Read,
+    /// Read the metrics and the details of the probes
+    Metrics,
     /// Everything
     Admin,
 }
@@ -65,6 +69,8 @@ impl ScopeWord {
         match self {
             Self::Push => Scope::Push,
             Self::Consume => Scope::Consume,
+            Self::Read => Scope::Read,
+            Self::Metrics => Scope::Metrics,
             Self::Admin => Scope::Admin,
         }
     }
@@ -73,7 +79,7 @@ impl ScopeWord {
 pub(super) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
     let TokenCommand::New(NewArgs { name, scopes, topics, json }) = &args.command;
     let (token, hash) = tokens::make().map_err(|error| {
-        Failure::failed(format!("no random bytes: {error}"), "check /dev/urandom on this machine")
+        Failure::failed(format!("no random bytes: {error}"), "check getrandom(2) on this machine")
     })?;
     let scopes: Vec<&str> = scopes.iter().map(|word| word.scope().word()).collect();
     // JSON strings and arrays are also valid TOML.
@@ -83,7 +89,8 @@ pub(super) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
         output::json(&scopes)?,
         output::json(topics)?,
     );
-    Tokens::parse(&table).map_err(|why| Failure::bad_input(why, "see duebox help token new"))?;
+    Tokens::parse(&table)
+        .map_err(|error| Failure::bad_input(error.to_string(), "see duebox help token new"))?;
     if *json {
         output::print_json(&json!({"name": name, "token": token, "table": table}))?;
     } else {

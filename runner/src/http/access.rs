@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use duebox_job::TopicName;
 use utoipa_axum::router::OpenApiRouter;
 
+use super::probes::Withheld;
 use super::problem::{FORBIDDEN, FOREIGN, Problem, UNAUTHORIZED};
 use super::routes::session;
 use super::state::ServerState;
@@ -47,6 +48,19 @@ impl Caller {
         match self {
             Self::Known(token) => token.name.clone(),
             Self::Open | Self::Anonymous => format!("http-{}", peer.ip().to_canonical()),
+        }
+    }
+
+    /// Whether the caller may use any of the API.
+    pub(super) fn is_known(&self) -> bool {
+        !matches!(self, Self::Anonymous)
+    }
+
+    /// The name of the caller's token.
+    pub(super) fn token_name(&self) -> Option<&str> {
+        match self {
+            Self::Known(token) => Some(&token.name),
+            Self::Open | Self::Anonymous => None,
         }
     }
 
@@ -100,6 +114,7 @@ impl Caller {
     }
 }
 
+/// The error for a request without a valid token.
 pub(super) fn unauthorized(why: &str) -> Problem {
     let remedy = "send Authorization: Bearer TOKEN, with a token from duebox token new";
     Problem::new(UNAUTHORIZED, why, remedy).of("Authorization")
@@ -114,7 +129,8 @@ pub(super) async fn authenticate(
     let manifest = server.manifest();
     let is_local_only = manifest.server.tokens.is_none()
         && manifest.server.listen.is_some_and(|listen| listen.ip().to_canonical().is_loopback());
-    let is_listed = cors::is_listed(&manifest.server.cors, request.headers());
+    let is_listed = cors::is_listed(&manifest.server.cors, request.headers())
+        || cors::is_listed(manifest.server.public_url.as_slice(), request.headers());
     if let Err(problem) = check_origin(&request, is_listed, is_local_only) {
         return problem.into_response();
     }
@@ -145,6 +161,36 @@ fn with_challenge(mut answer: Response) -> Response {
     let challenge = HeaderValue::from_static("Bearer realm=\"duebox\"");
     answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     answer
+}
+
+/// Marks a request to the probes that may not see their details.
+pub(super) async fn withhold(
+    State(server): State<ServerState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Err(problem) = check_metrics(&server, request.headers()) {
+        request.extensions_mut().insert(Withheld(problem));
+    }
+    let answer = next.run(request).await;
+    match answer.status() {
+        axum::http::StatusCode::UNAUTHORIZED => with_challenge(answer),
+        _ => answer,
+    }
+}
+
+/// Whether a request may see the metrics and the details of the probes at the API's address.
+fn check_metrics(server: &ServerState, headers: &HeaderMap) -> Result<(), Problem> {
+    let manifest = server.manifest();
+    let Some(tokens) = manifest.server.tokens.as_ref().filter(|_| !manifest.server.open_metrics)
+    else {
+        return Ok(());
+    };
+    let caller = match sent_token(headers) {
+        None => Caller::Anonymous,
+        Some(sent) => tokens.tokens.find(sent).map_or(Caller::Anonymous, Caller::Known),
+    };
+    caller.check(RequiredScope::One(Scope::Metrics), None)
 }
 
 /// The token of the `Authorization` header. The scheme is case-insensitive.

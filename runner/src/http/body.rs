@@ -1,8 +1,10 @@
-//! Bodies of requests, read within bounds of size and time.
+//! Bodies of requests, read within bounds of size, time and memory.
 
+use std::ops::Deref;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::BytesMut;
 use futures_util::StreamExt;
@@ -10,6 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::access::Caller;
+use super::body_memory::Share;
 use super::problem::{MEDIA, Problem, TOO_LARGE, TOO_SLOW};
 use super::state::ServerState;
 
@@ -18,17 +22,30 @@ const PIECE_WITHIN: Duration = Duration::from_secs(10);
 /// Time limit for a whole body.
 const WHOLE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A body that is read piece by piece.
-pub(super) struct Pieces {
+/// The body of a request, with its share of the memory for bodies.
+pub(super) struct RequestBody {
     stream: axum::body::BodyDataStream,
+    share: Share,
 }
 
-impl Pieces {
-    pub(super) fn of(body: Body) -> Self {
-        Self { stream: body.into_data_stream() }
-    }
+/// A whole body. It counts in the memory for bodies until it is dropped.
+pub(super) struct WholeBody {
+    pub(super) bytes: Bytes,
+    _share: Share,
+}
 
-    /// The next piece; `None` at the end.
+impl FromRequest<ServerState> for RequestBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, server: &ServerState) -> Result<Self, Problem> {
+        let is_known = request.extensions().get::<Caller>().is_some_and(Caller::is_known);
+        let share = server.bodies.share(is_known, server.manifest().server.max_body)?;
+        Ok(Self { stream: request.into_body().into_data_stream(), share })
+    }
+}
+
+impl RequestBody {
+    /// The next piece; `None` at the end. The caller counts what it keeps, see [`Self::hold`].
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         match timeout(PIECE_WITHIN, self.stream.next()).await {
             Err(_) => Err(too_slow(PIECE_WITHIN)),
@@ -40,32 +57,47 @@ impl Pieces {
             )),
         }
     }
+
+    /// Counts this many bytes as the memory of this body.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.share.hold(bytes)
+    }
+
+    /// The whole body, of at most `max` bytes.
+    pub(super) async fn whole(mut self, max: usize) -> Result<WholeBody, Problem> {
+        let bytes = match timeout_at(Instant::now() + WHOLE_WITHIN, self.read(max)).await {
+            Ok(read) => read?,
+            Err(_) => return Err(too_slow(WHOLE_WITHIN)),
+        };
+        Ok(WholeBody { bytes, _share: self.share })
+    }
+
+    async fn read(&mut self, max: usize) -> Result<Bytes, Problem> {
+        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
+        self.check(first.len(), max)?;
+        // Most bodies arrive in one piece, which need not be copied.
+        let Some(second) = self.next().await? else { return Ok(first) };
+        let mut all = BytesMut::from(&first[..]);
+        let mut piece = Some(second);
+        while let Some(bytes) = piece {
+            self.check(all.len() + bytes.len(), max)?;
+            all.extend_from_slice(&bytes);
+            piece = self.next().await?;
+        }
+        Ok(all.freeze())
+    }
+
+    fn check(&mut self, bytes: usize, max: usize) -> Result<(), Problem> {
+        if bytes > max { Err(too_large(max)) } else { self.hold(bytes) }
+    }
 }
 
-/// A body of at most `max` bytes.
-pub(super) async fn whole(body: Body, max: usize) -> Result<Bytes, Problem> {
-    let until = Instant::now() + WHOLE_WITHIN;
-    let mut pieces = Pieces::of(body);
-    let next = async |pieces: &mut Pieces| match timeout_at(until, pieces.next()).await {
-        Ok(next) => next,
-        Err(_) => Err(too_slow(WHOLE_WITHIN)),
-    };
-    let Some(first) = next(&mut pieces).await? else { return Ok(Bytes::new()) };
-    if first.len() > max {
-        return Err(too_large(max));
+impl Deref for WholeBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
     }
-    // Most bodies arrive in one piece, which need not be copied.
-    let Some(second) = next(&mut pieces).await? else { return Ok(first) };
-    let mut all = BytesMut::from(&first[..]);
-    let mut piece = Some(second);
-    while let Some(bytes) = piece {
-        if all.len() + bytes.len() > max {
-            return Err(too_large(max));
-        }
-        all.extend_from_slice(&bytes);
-        piece = next(&mut pieces).await?;
-    }
-    Ok(all.freeze())
 }
 
 fn too_slow(within: Duration) -> Problem {
@@ -104,7 +136,7 @@ pub(super) fn wrong_type(found: Option<&str>, expected: &str) -> Problem {
 pub(super) async fn json<T: DeserializeOwned>(
     server: &ServerState,
     headers: &HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<T, Problem> {
     read(&json_bytes(headers, body, server.manifest().server.max_body).await?)
 }
@@ -112,11 +144,11 @@ pub(super) async fn json<T: DeserializeOwned>(
 /// Reads a body whose media type is JSON.
 pub(super) async fn json_bytes(
     headers: &HeaderMap,
-    body: Body,
+    body: RequestBody,
     max: usize,
-) -> Result<Bytes, Problem> {
+) -> Result<WholeBody, Problem> {
     match media_type(headers).as_deref() {
-        Some("application/json") => whole(body, max).await,
+        Some("application/json") => body.whole(max).await,
         other => Err(wrong_type(other, "application/json")),
     }
 }

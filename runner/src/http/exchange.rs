@@ -33,7 +33,8 @@ pub(super) async fn exchange(mut request: Request, next: Next) -> Response {
     let status = problem.as_ref().map_or_else(|| answer.status(), Problem::status);
     let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     match &problem {
-        Some(problem) if status.is_server_error() => {
+        // A client that sends too much at once must not fill the log too.
+        Some(problem) if status.is_server_error() && !problem.is_busy() => {
             warn!(request_id, %method, path, status = status.as_u16(), took_us, "{}", problem.detail());
         }
         Some(problem) => {

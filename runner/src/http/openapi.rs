@@ -43,7 +43,7 @@ const ANY: [(&str, &str); 10] = [
     ("408", "The request arrived too slowly"),
     ("431", "The headers are too large"),
     ("500", "Internal error; see the log of the daemon"),
-    ("503", "Redis did not reply, or refused"),
+    ("503", "Redis did not reply, or refused; or too much is in progress"),
 ];
 
 /// Further errors of requests with a body.

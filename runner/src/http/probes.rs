@@ -17,6 +17,7 @@ use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
 use super::exchange::FinalBody;
+use super::problem::Problem;
 use crate::observe::health::{Health, Phase};
 use crate::report::metrics::Metrics;
 use crate::report::status::AllWatched;
@@ -42,6 +43,10 @@ struct ProbesState {
     watched: watch::Receiver<AllWatched>,
     redis: Mutex<Option<(Instant, Result<(), String>)>>,
 }
+
+/// Set on a request that may not see the metrics and the details of the probes, with the reason.
+#[derive(Debug, Clone)]
+pub(super) struct Withheld(pub(super) Problem);
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -158,7 +163,18 @@ impl ProbeReport {
         Self { ok: checks.iter().all(|check| check.ok || check.excluded), checks }
     }
 
-    fn response(&self, headers: &HeaderMap) -> Response {
+    /// The report without its details, which name topics, files and servers.
+    fn without_details(mut self) -> Self {
+        self.checks.iter_mut().for_each(|check| check.detail.clear());
+        self
+    }
+
+    fn response(self, headers: &HeaderMap, withheld: Option<&Withheld>) -> Response {
+        let report = if withheld.is_some() { self.without_details() } else { self };
+        report.written(headers)
+    }
+
+    fn written(&self, headers: &HeaderMap) -> Response {
         let status = if self.ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let (kind, text) = if accept.is_some_and(|accept| accept.contains("application/json")) {
@@ -175,38 +191,49 @@ impl ProbeReport {
         let mut text = String::new();
         for Check { name, ok, detail, excluded } in &self.checks {
             let word = match (ok, excluded) {
-                (true, _) => "ok".to_owned(),
-                (false, true) => format!("excluded: {detail}"),
-                (false, false) => format!("failed: {detail}"),
+                (true, _) => "ok",
+                (false, true) => "excluded",
+                (false, false) => "failed",
             };
             let mark = if *ok || *excluded { '+' } else { '-' };
-            text.push_str(&format!("[{mark}] {name} {word}\n"));
+            let colon = if detail.is_empty() { "" } else { ": " };
+            text.push_str(&format!("[{mark}] {name} {word}{colon}{detail}\n"));
         }
         text.push_str(if self.ok { "ok\n" } else { "failed\n" });
         text
     }
 }
 
-async fn live(State(probes): State<Probes>, headers: HeaderMap) -> Response {
+async fn live(
+    State(probes): State<Probes>,
+    withheld: Option<Extension<Withheld>>,
+    headers: HeaderMap,
+) -> Response {
     let silence = probes.0.health.silence();
     let result = match probes.0.health.is_alive() {
         true => Ok(()),
         false => Err(format!("no progress for {} s", silence.as_secs())),
     };
-    ProbeReport::of(vec![Check::of("control threads", result)], &[]).response(&headers)
+    ProbeReport::of(vec![Check::of("control threads", result)], &[])
+        .response(&headers, withheld.as_deref())
 }
 
-async fn started(State(probes): State<Probes>, headers: HeaderMap) -> Response {
+async fn started(
+    State(probes): State<Probes>,
+    withheld: Option<Extension<Withheld>>,
+    headers: HeaderMap,
+) -> Response {
     let result = match probes.0.health.phase() {
         Phase::Starting => Err("the daemon is starting".to_owned()),
         Phase::Serving | Phase::Draining => Ok(()),
     };
-    ProbeReport::of(vec![Check::of("started", result)], &[]).response(&headers)
+    ProbeReport::of(vec![Check::of("started", result)], &[]).response(&headers, withheld.as_deref())
 }
 
 async fn ready(
     State(probes): State<Probes>,
     RawQuery(query): RawQuery,
+    withheld: Option<Extension<Withheld>>,
     headers: HeaderMap,
 ) -> Response {
     let excluded = match excluded(query.as_deref().unwrap_or_default()) {
@@ -217,7 +244,7 @@ async fn ready(
     };
     let redis = probes.redis().await;
     let checks = vec![probes.serving(), redis, probes.manifest(), probes.modules()];
-    ProbeReport::of(checks, &excluded).response(&headers)
+    ProbeReport::of(checks, &excluded).response(&headers, withheld.as_deref())
 }
 
 /// The excluded checks: `exclude=manifest&exclude=modules`.
@@ -234,7 +261,14 @@ fn excluded(query: &str) -> Result<Vec<&'static str>, String> {
     Ok(excluded)
 }
 
-async fn scrape(State(probes): State<Probes>, headers: HeaderMap) -> Response {
+async fn scrape(
+    State(probes): State<Probes>,
+    withheld: Option<Extension<Withheld>>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(Extension(Withheld(problem))) = withheld {
+        return problem.into_response();
+    }
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let page = probes.0.metrics.scrape(accept.unwrap_or_default()).await;
     let headers = [(CONTENT_TYPE, page.content_type), (CACHE_CONTROL, "no-store")];
@@ -257,6 +291,10 @@ mod tests {
         );
         let report = ProbeReport::of(checks, &["redis"]);
         assert!(report.ok && report.text().contains("[+] redis excluded: no reply"));
+        let mut closed = ProbeReport::of(vec![failed()], &[]).without_details();
+        assert_eq!(closed.text(), "[-] redis failed\nfailed\n");
+        closed.checks[0].excluded = true;
+        assert!(closed.text().starts_with("[+] redis excluded\n"));
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["checks"][1]["excluded"], true);
         assert_eq!(json["checks"][0], serde_json::json!({"name": "serving", "ok": true}));

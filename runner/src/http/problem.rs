@@ -78,6 +78,8 @@ pub(super) const HEADERS: Kind = kind(
 );
 pub(super) const INTERNAL: Kind =
     kind("internal", StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+pub(super) const BUSY: Kind =
+    kind("busy", StatusCode::SERVICE_UNAVAILABLE, "the server has too much in progress");
 pub(super) const REDIS: Kind = kind("redis", StatusCode::SERVICE_UNAVAILABLE, "Redis failed");
 
 /// An error for programs and people. Boxed, because many results carry it.
@@ -219,6 +221,11 @@ impl Problem {
 
     pub(super) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// True if the client has to send less at a time.
+    pub(super) fn is_busy(&self) -> bool {
+        self.0.title == BUSY.title
     }
 
     /// The detail, for the log.

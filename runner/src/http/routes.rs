@@ -24,7 +24,6 @@ use crate::auth::tokens::Scope;
 /// All routes of the API with their OpenAPI document.
 pub(super) fn api() -> OpenApiRouter<ServerState> {
     let any = OpenApiRouter::new()
-        .routes(routes!(jobs::get))
         .routes(routes!(topics::list))
         .routes(routes!(topics::show))
         .routes(routes!(samples::list))
@@ -34,6 +33,11 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::reschedule))
         .routes(routes!(jobs::run_now));
+    let read = OpenApiRouter::new()
+        .routes(routes!(jobs::get))
+        .routes(routes!(live::list))
+        .routes(routes!(dead::list))
+        .routes(routes!(dead::show));
     let consume = OpenApiRouter::new()
         .routes(routes!(leases::pull))
         .routes(routes!(settle::ack))
@@ -47,13 +51,12 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .routes(routes!(topics::resume))
         .routes(routes!(topics::reload))
         .routes(routes!(topics::rollback))
-        .routes(routes!(live::list))
-        .routes(routes!(dead::list, dead::purge))
-        .routes(routes!(dead::show, dead::purge_one))
+        .routes(routes!(dead::purge))
+        .routes(routes!(dead::purge_one))
         .routes(routes!(dead::requeue_one))
         .routes(routes!(dead::requeue))
         .routes(routes!(schedules::run));
-    // A command names its topic in its body, so it checks the scope itself.
+    // A command names its topic in its body, so it checks the scope and the topic itself.
     let commands = OpenApiRouter::new().routes(routes!(command::command));
     // A request that opens a session has its token in the body.
     let sessions =
@@ -61,8 +64,9 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
     OpenApiRouter::with_openapi(openapi::document())
         .merge(requiring(RequiredScope::Any, any))
         .merge(requiring(RequiredScope::One(Scope::Push), push))
+        .merge(requiring(RequiredScope::One(Scope::Read), read))
         .merge(requiring(RequiredScope::One(Scope::Consume), consume))
         .merge(requiring(RequiredScope::One(Scope::Admin), admin))
-        .merge(commands)
+        .merge(requiring(RequiredScope::Any, commands))
         .merge(sessions)
 }

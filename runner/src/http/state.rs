@@ -9,6 +9,7 @@ use duebox_queue::{IfExists, NewJob, Pushed, Queue, QueueError, Settled, WakeUpH
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::body_memory::BodyMemory;
 use super::problem::{Problem, UNKNOWN_TOPIC};
 use super::routes::events::Readers;
 use super::routes::samples::Samples;
@@ -49,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) traces: Traces,
     /// Events of jobs.
     pub(crate) events: Events,
+    /// The memory of request bodies.
+    pub(super) bodies: BodyMemory,
     /// The readers of events.
     pub(crate) readers: Readers,
     /// The server's runtime.

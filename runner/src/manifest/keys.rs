@@ -57,7 +57,18 @@ pub(super) const RUNNER: Keys = Keys {
 
 pub(super) const SERVER: Keys = Keys {
     place: "[server]",
-    served: &["listen", "probes", "tokens", "insecure", "tls", "cors", "max_body"],
+    served: &[
+        "listen",
+        "probes",
+        "tokens",
+        "insecure",
+        "tls",
+        "cors",
+        "max_body",
+        "max_peer_connections",
+        "public_url",
+        "open_metrics",
+    ],
     later: &[],
     base: None,
 };

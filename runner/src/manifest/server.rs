@@ -51,6 +51,12 @@ pub struct Server {
     pub insecure: bool,
     /// The largest request body, in bytes, also after decompression; 1 KiB to 1 GiB.
     pub max_body: usize,
+    /// Most connections from one peer, 1 to 1,024.
+    pub max_peer_connections: usize,
+    /// The origin at which browsers reach the API, if it is not the one in their requests: that of a proxy.
+    pub public_url: Option<String>,
+    /// Whether metrics and details of probes need no token at the API's address.
+    pub open_metrics: bool,
 }
 
 impl Server {
@@ -72,6 +78,10 @@ impl Server {
             cors: read_each(section, "cors", SITE_HINT, parse_site).unwrap_or_default(),
             insecure: section.boolean("insecure").unwrap_or(false),
             max_body: section.size("max_body", 1 << 10..=1 << 30).unwrap_or(2 << 20),
+            max_peer_connections: section.integer("max_peer_connections", 1..=1_024).unwrap_or(512)
+                as usize,
+            public_url: public_url_of(section),
+            open_metrics: section.boolean("open_metrics").unwrap_or(false),
         };
         let at = setting.and_then(|setting| setting.at);
         server.refuse_open(section, at);
@@ -148,6 +158,17 @@ fn tls_of(section: &Section<'_>) -> Option<TlsPair> {
             None
         }
     }
+}
+
+/// Reads `public_url`: the origin of a proxy in front of the API.
+fn public_url_of(section: &Section<'_>) -> Option<String> {
+    let text = section.text("public_url").filter(|text| !text.is_empty())?;
+    let parsed = parse_site(&text);
+    if let Err(why) = &parsed {
+        let title = format!("`public_url`: {why}");
+        section.reader().refuse(section.value_at("public_url"), title, SITE_HINT);
+    }
+    parsed.ok()
 }
 
 /// Parses the origin of a page, as a browser sends it.

@@ -9,17 +9,23 @@ pub mod handler_log;
 pub mod line_writer;
 pub mod sampling;
 
+use std::fmt::{Debug, Write as _};
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use tracing::field::Field;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use self::line_writer::LineWriter;
+use super::printable::OneLine;
 use crate::manifest::LogFormat;
 
 /// For how long a dropped line counts as pressure.
@@ -28,7 +34,7 @@ const PRESSED_MS: u64 = 1_000;
 const LINES_WAITING_MAX: usize = 65_536;
 
 type Filter = EnvFilter;
-type Writer = Box<dyn Layer<WithFilter> + Send + Sync>;
+type LineLayer = Box<dyn Layer<WithFilter> + Send + Sync>;
 type WithFilter = tracing_subscriber::layer::Layered<reload::Layer<Filter, Registry>, Registry>;
 
 /// The log of this process; there is one, as there is one global subscriber.
@@ -37,7 +43,7 @@ static CURRENT: OnceLock<Switches> = OnceLock::new();
 /// What a reload can change.
 struct Switches {
     filter: reload::Handle<Filter, Registry>,
-    writer: reload::Handle<Writer, WithFilter>,
+    writer: reload::Handle<LineLayer, WithFilter>,
     stderr: NonBlocking,
     dropped: ErrorCounter,
     pressure: Pressure,
@@ -151,7 +157,7 @@ fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
 }
 
 /// The layer that writes lines. Both formats ignore spans, so the format can change while spans are open.
-fn writer_for(format: LogFormat, stderr: NonBlocking) -> Writer {
+fn writer_for(format: LogFormat, stderr: NonBlocking) -> LineLayer {
     let human = match format {
         LogFormat::Auto => io::stderr().is_terminal(),
         LogFormat::Human => true,
@@ -159,10 +165,26 @@ fn writer_for(format: LogFormat, stderr: NonBlocking) -> Writer {
     };
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr);
     if human {
-        layer.compact().with_ansi(colours_wanted()).boxed()
+        layer.compact().with_ansi(colours_wanted()).fmt_fields(one_line_fields()).boxed()
     } else {
         layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
     }
+}
+
+/// Writes the fields of a line for people. Their texts come from producers, guests and modules too, so an
+/// event stays on its line.
+fn one_line_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+    let write = |writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
+        if field.name() != "message" {
+            let (italic, dim, plain) = match writer.has_ansi_escapes() {
+                true => ("\x1b[3m", "\x1b[0m\x1b[2m", "\x1b[0m"),
+                false => ("", "", ""),
+            };
+            write!(writer, "{italic}{}{dim}={plain}", field.name())?;
+        }
+        write!(OneLine(writer), "{value:?}")
+    };
+    format::debug_fn(write).delimited(" ")
 }
 
 /// True if stderr is a terminal and `NO_COLOR` is not set.
@@ -173,7 +195,41 @@ pub fn colours_wanted() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
+
+    #[test]
+    fn an_event_for_people_is_one_line_whatever_its_fields_hold() {
+        #[derive(Clone, Default)]
+        struct Written(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Written {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let written = Written::default();
+        let writer = written.clone();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(move || writer.clone())
+            .compact()
+            .with_ansi(false)
+            .fmt_fields(one_line_fields());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let forged = "1\n2026-01-01T00:00:00Z ERROR forged\x1b[2J";
+            tracing::info!(job_id = %forged, reason = forged, "unknown import {forged}");
+        });
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
+        assert!(!text.contains('\x1b') && text.contains("job_id=1\\n2026"), "{text}");
+        assert!(text.contains("unknown import 1\\n"), "{text}");
+    }
 
     #[test]
     fn a_lost_line_is_pressure_for_a_second() {

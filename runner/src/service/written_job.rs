@@ -9,7 +9,6 @@ use bytes::Bytes;
 use bytesize::ByteSize;
 use duebox_job::{JobId, Options, parse_duration};
 use duebox_queue::{Due, NewJob};
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -158,8 +157,7 @@ fn due_of(
     if delay.is_some() && at.is_some() {
         return Err(InvalidJob::new("at", "both in and at are given; keep one"));
     }
-    due(delay, at.as_deref(), topic_delay, Timestamp::now())
-        .map_err(|bad| InvalidJob::new("at", bad.message))
+    due(delay, at.as_deref(), topic_delay).map_err(|bad| InvalidJob::new("at", bad.message))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use duebox_harness::{Daemon, eventually};
 
 use crate::support::client::{address, ask, fixture, get, post, token};
 use crate::support::fixture::Fixture;
+use crate::support::handler::Handler;
 
 const MAIL: &str = "POST /v1/topics/mail/jobs";
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -14,7 +15,8 @@ fn a_token_allows_its_scopes_and_topics_and_follows_its_file() {
     let (pusher, push_table) = token(&fixture, "shop", "push", "mail,order.*");
     let (consumer, consume_table) = token(&fixture, "post", "consume", "*");
     let (boss, boss_table) = token(&fixture, "boss", "admin", "*");
-    fixture.write("tokens.toml", format!("{push_table}\n{consume_table}\n"));
+    let (reader, read_table) = token(&fixture, "help", "read", "mail");
+    fixture.write("tokens.toml", format!("{push_table}\n{consume_table}\n{read_table}\n"));
     fixture.manifest(
         "",
         &["[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n".to_owned()],
@@ -33,8 +35,18 @@ fn a_token_allows_its_scopes_and_topics_and_follows_its_file() {
     assert!(scope.status == 403 && scope.text().contains("consume"), "{scope:?}");
     let leased = with("POST /v1/topics/mail/leases", &consumer).json();
     let id = leased["jobs"][0]["id"].as_str().unwrap();
-    let job = with(&format!("GET /v1/topics/mail/jobs/{id}"), &pusher).json();
-    assert_eq!(job["lease"]["holder"], "post", "{job}");
+    // Only scope read shows payloads, results and failures.
+    let (job, dead) = (format!("GET /v1/topics/mail/jobs/{id}"), "GET /v1/topics/mail/dead");
+    for line in [job.as_str(), dead, "GET /v1/topics/mail/jobs"] {
+        for token in [&pusher, &consumer] {
+            let refused = with(line, token);
+            assert!(refused.status == 403 && refused.text().contains("scope read"), "{refused:?}");
+        }
+        assert_eq!(with(line, &reader).status, 200, "{line}");
+    }
+    assert_eq!(with(&job, &reader).json()["lease"]["holder"], "post");
+    assert_eq!(with(MAIL, &reader).status, 403);
+    assert_eq!(with("DELETE /v1/topics/mail/dead", &reader).status, 403);
     assert_eq!(with("POST /v1/topics/mail/pause", &consumer).status, 403);
     let topics = with("GET /v1/topics", &pusher).json();
     assert_eq!(topics["topics"].as_array().map(Vec::len), Some(1), "{topics}");
@@ -47,6 +59,81 @@ fn a_token_allows_its_scopes_and_topics_and_follows_its_file() {
     fixture.write("tokens.toml", "[boss]\n");
     daemon.wait_for_line("the refusal", |line| line.message().contains("tokens.toml"));
     assert_eq!(with("POST /v1/topics/mail/resume", &boss).status, 200);
+}
+
+#[test]
+fn metrics_and_details_of_probes_need_a_token_where_tokens_are_set() {
+    let fixture = Fixture::new();
+    let (pusher, push_table) = token(&fixture, "shop", "push", "*");
+    let (scraper, metrics_table) = token(&fixture, "prometheus", "metrics", "*");
+    fixture.write("tokens.toml", format!("{push_table}\n{metrics_table}\n"));
+    let missing = "[topics.secret-plan]\nhandler = \"missing.wasm\"\n";
+    let manifest = |open: bool, more: &str| {
+        let keys = "tokens = \"tokens.toml\"\nprobes = \"127.0.0.1:0\"";
+        let server = format!("[server]\n{keys}\nopen_metrics = {open}\n[topics.mail]\n{more}");
+        fixture.manifest("", &[server]);
+    };
+    manifest(false, "");
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    let probes = daemon.wait_for_line("probes", |line| line.message() == "probes are served");
+    let with = |line: &str, token: &str| ask(at, line, &[("authorization", token)], b"");
+    let nobody = get(at, "/metrics");
+    assert_eq!((nobody.problem().as_str(), nobody.status), ("unauthorized", 401));
+    assert!(nobody.header("www-authenticate").is_some());
+    assert_eq!(with("GET /metrics", &pusher).status, 403);
+    assert_eq!(with("GET /metrics", &scraper).status, 200);
+    manifest(false, missing);
+    eventually("the module is missing", || get(at, "/readyz").status == 503);
+    let bare = get(at, "/readyz");
+    assert!(bare.status == 503 && bare.text().contains("[-] modules failed\n"), "{bare:?}");
+    assert!(!bare.text().contains("secret"), "{bare:?}");
+    assert!(with("GET /readyz", &scraper).text().contains("secret-plan"));
+    let json = ask(at, "GET /readyz", &[("accept", "application/json")], b"");
+    assert!(!json.text().contains("secret"), "{json:?}");
+    // The address of the probes is for those who can reach it.
+    let apart = probes.str("address").parse().unwrap();
+    assert_eq!(get(apart, "/metrics").status, 200);
+    assert!(get(apart, "/readyz").text().contains("secret-plan"));
+    manifest(true, missing);
+    eventually("they are open", || get(at, "/metrics").status == 200);
+    assert!(get(at, "/readyz").text().contains("secret-plan"));
+}
+
+#[test]
+fn a_cookie_behind_a_proxy_with_tls_is_secure() {
+    let fixture = Fixture::new();
+    let (boss, table) = token(&fixture, "boss", "admin", "*");
+    fixture.write("tokens.toml", table);
+    let server = "[server]\ntokens = \"tokens.toml\"\npublic_url = \"https://box.example\"\n";
+    fixture.manifest("", &[format!("{server}[topics.mail]\n")]);
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    let origin = ("origin", "https://box.example");
+    let body = format!("{{\"token\":\"{}\"}}", boss.trim_start_matches("Bearer "));
+    let opened = ask(at, "POST /session", &[JSON, origin], body.as_bytes());
+    let cookie = opened.header("set-cookie").unwrap_or_else(|| panic!("{opened:?}"));
+    assert!(cookie.starts_with("__Host-duebox=") && cookie.contains("; Secure"), "{cookie}");
+    let cookie = ("cookie", cookie.split(';').next().unwrap());
+    let page = [JSON, origin, cookie, ("x-duebox-page", "1")];
+    assert_eq!(ask(at, MAIL, &page, b"{}").status, 201);
+    let foreign = [JSON, ("origin", "https://evil.example"), cookie, ("x-duebox-page", "1")];
+    assert_eq!(ask(at, MAIL, &foreign, b"{}").status, 403);
+}
+
+#[test]
+fn a_topic_does_not_tell_where_its_files_are() {
+    let fixture = Fixture::new();
+    fixture.write("work.wasm", Handler::logs("x").wasm());
+    fixture.manifest("", &["[topics.mail]\nhandler = \"work.wasm\"\n".to_owned()]);
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    for path in ["/v1/topics", "/v1/topics/mail"] {
+        let shown = get(at, path);
+        let folder = fixture.path("").display().to_string();
+        assert!(!shown.text().contains(folder.trim_end_matches('/')), "{shown:?}");
+    }
+    assert_eq!(get(at, "/v1/topics/mail").json()["handler"], "work.wasm");
 }
 
 #[test]

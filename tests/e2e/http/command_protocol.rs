@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use duebox_harness::eventually;
 use serde_json::{Value, json};
 
-use crate::support::client::{fixture, post};
+use crate::support::client::{address, ask, fixture, post, token};
+use crate::support::fixture::Fixture;
 
 fn say(at: SocketAddr, command: &Value) -> Value {
     let answer = post(at, "/", &command.to_string());
@@ -64,6 +65,36 @@ fn an_unfinished_job_is_redelivered_and_a_late_finish_is_refused() {
         // Unless the second TTR has passed too.
         assert!(refused["success"] == false && error.contains("TTR"), "{refused}");
     }
+}
+
+#[test]
+fn each_token_has_ids_of_its_own() {
+    let fixture = Fixture::new();
+    let (shop, shop_table) = token(&fixture, "shop", "push", "mail");
+    let (bank, bank_table) = token(&fixture, "bank", "push,consume", "fax");
+    fixture.write("tokens.toml", format!("{shop_table}\n{bank_table}\n"));
+    let topics = "[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n[topics.fax]\n";
+    fixture.manifest("", &[topics.to_owned()]);
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    let say = |token: &str, command: Value| {
+        let headers = [("content-type", "application/json"), ("authorization", token)];
+        let answer = ask(at, "POST /", &headers, command.to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{command}: {answer:?}");
+        assert!(!answer.text().contains("mail"), "{answer:?}");
+        answer.json()["success"] == true
+    };
+    let add = |topic: &str| json!({"command": "add", "topic": topic, "id": "42", "body": "x"});
+    let (finish, delete) =
+        (json!({"command": "finish", "id": "42"}), json!({"command": "delete", "id": "42"}));
+    assert!(say(&shop, add("mail")));
+    // The id of another token is neither found nor reserved.
+    assert!(!say(&bank, finish.clone()) && !say(&bank, delete.clone()));
+    assert!(say(&bank, add("fax")));
+    assert!(say(&bank, json!({"command": "pop", "topic": "fax"})) && say(&bank, finish));
+    assert_eq!(fixture.store().live_count("mail"), 1);
+    assert!(say(&shop, delete));
+    assert_eq!(fixture.store().live_count("mail"), 0);
 }
 
 #[test]

@@ -67,6 +67,24 @@ fn status(stream: &mut Stream, path: &str) -> String {
 }
 
 #[test]
+fn probes_answer_over_tls_when_a_peer_holds_all_its_connections() {
+    let own = pair();
+    let fixture = Fixture::new();
+    write(&fixture, &own);
+    let server = "[server]\nmax_peer_connections = 4\n\
+                  tls = { cert = \"cert.pem\", key = \"key.pem\" }\n[topics.mail]\n";
+    fixture.manifest("", &[server.to_owned()]);
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    // Some do not even begin the handshake.
+    let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let (mut probe, mut other) = (connect(at, &own).unwrap(), connect(at, &own).unwrap());
+    assert_eq!(status(&mut probe, "/livez"), "HTTP/1.1 200 OK");
+    assert_eq!(status(&mut other, "/v1/topics"), "HTTP/1.1 503 Service Unavailable");
+    drop(silent);
+}
+
+#[test]
 fn a_replaced_certificate_is_served_to_new_connections() {
     let (old, new) = (pair(), pair());
     let fixture = Fixture::new();

@@ -93,6 +93,14 @@ impl Connection {
         Self::of(TcpStream::connect(at).unwrap())
     }
 
+    /// Opens a connection from this address.
+    pub(crate) fn open_from(from: SocketAddr, at: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
+        socket.bind(&from.into()).unwrap();
+        socket.connect(&at.into()).unwrap();
+        Self::of(socket.into())
+    }
+
     fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(patience())).unwrap();
         stream.set_nodelay(true).unwrap();

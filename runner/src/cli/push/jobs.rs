@@ -15,6 +15,7 @@ use crate::cli::support::failure::{BAD_INPUT, FAILED, Failure};
 use crate::cli::support::payload::Source;
 use crate::cli::support::{output, target};
 use crate::manifest::Manifest;
+use crate::service::due::DueCheck;
 use crate::service::written_job::{TopicDefaults, WrittenJob};
 
 /// Payload bytes after which a batch is sent.
@@ -133,14 +134,22 @@ impl Batch {
 
     /// Pushes the valid jobs, and prints the result of each line.
     async fn push(
-        self,
+        mut self,
         queue: &Queue,
         jobs: &JobsInput<'_>,
         counts: &mut JobCounts,
         json: bool,
     ) -> Result<(), Failure> {
-        let sent: Vec<NewJob> = self.lines.iter().flatten().cloned().collect();
+        let check = DueCheck::of(queue, self.lines.iter().flatten().map(|job| job.due)).await;
         let last = counts.lines + self.lines.len() as u64;
+        let check = check.map_err(|error| Failure::from(error).in_lines(counts.lines + 1, last))?;
+        for line in &mut self.lines {
+            let bad = line.as_ref().ok().and_then(|job| check.check(job.due).err());
+            if let Some(bad) = bad {
+                *line = Err(bad.message);
+            }
+        }
+        let sent: Vec<NewJob> = self.lines.iter().flatten().cloned().collect();
         let answers = queue.push(jobs.topic, &sent, jobs.template.if_exists).await;
         let answers =
             answers.map_err(|error| Failure::from(error).in_lines(counts.lines + 1, last))?;

@@ -101,6 +101,7 @@ pub(crate) fn push(
     let progress = progress_bar(lines.source.len());
     let counts = target::block_on(async {
         let queue = target::connect_to_topic(manifest, lines.topic).await?;
+        target::check_due(&queue, lines.template.due).await?;
         push_all(&queue, &lines, &progress, json).await
     });
     progress.finish_and_clear();

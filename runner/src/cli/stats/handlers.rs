@@ -182,7 +182,7 @@ fn refused(runner: &Status) -> Option<String> {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    let (by, problem) = (output::plain(&runner.runner), output::plain(&refusal.problem));
+    let (by, problem) = (output::one_line(&runner.runner), output::one_line(&refusal.problem));
     Some(format!(
         "the manifest is refused since {since}, the previous one is in use ({by}): {at}{problem}{more}"
     ))
@@ -218,7 +218,7 @@ fn cells(topic: &str, module: String, sums: &Sums) -> Vec<String> {
 }
 
 pub(in crate::cli) fn short(digest: &str) -> String {
-    output::plain(&digest.chars().take(SHORT).collect::<String>())
+    output::one_line(&digest.chars().take(SHORT).collect::<String>())
 }
 
 pub(in crate::cli) fn counted(runners: usize) -> String {

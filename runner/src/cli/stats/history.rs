@@ -40,7 +40,7 @@ pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
     }
     let line = |(event, runners): (&Event, BTreeSet<&str>)| {
         let by = match runners.first() {
-            Some(runner) if runners.len() == 1 => output::plain(runner),
+            Some(runner) if runners.len() == 1 => output::one_line(runner),
             _ => counted(runners.len()),
         };
         let reason = one_line(topic, &event.reason);
@@ -59,7 +59,7 @@ pub(super) fn table<'t>(
         let event = &reported.event;
         let (role, fate) = (event.role.word().to_owned(), event.fate.words().to_owned());
         let reason = one_line(topic, &event.reason);
-        let runner = output::plain(&reported.runner);
+        let runner = output::one_line(&reported.runner);
         vec![topic.to_owned(), time(event), role, digest(event, ""), fate, runner, reason]
     };
     let rows: Vec<_> = topics
@@ -83,8 +83,8 @@ fn one_line(topic: &str, reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default();
     let line = line.strip_prefix(&format!("topic {topic}: ")).unwrap_or(line);
     match line.char_indices().nth(REASON_MAX) {
-        Some((end, _)) => format!("{}…", output::plain(&line[..end])),
-        None => output::plain(line),
+        Some((end, _)) => format!("{}…", output::one_line(&line[..end])),
+        None => output::one_line(line),
     }
 }
 

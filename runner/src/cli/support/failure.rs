@@ -9,6 +9,7 @@ use duebox_sandbox::SandboxError;
 
 use crate::manifest::ManifestError;
 use crate::observe::log::colours_wanted;
+use crate::observe::printable;
 use crate::service::value::BadValue;
 
 /// The input is bad and nothing was done.
@@ -133,8 +134,8 @@ impl fmt::Display for Report {
             Self::Silent => Ok(()),
             Self::Rendered(text) => f.write_str(text),
             Self::Error { message, hints } => {
-                write!(f, "error: {message}")?;
-                hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+                write!(f, "error: {}", printable::lines(message))?;
+                hints.iter().try_for_each(|hint| write!(f, "\nhint: {}", printable::lines(hint)))
             }
         }
     }

@@ -7,18 +7,20 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::failure::Failure;
+use crate::observe::printable;
+pub(crate) use crate::observe::printable::one_line;
 
-/// Prints a line of text.
+/// Prints text. Control characters other than line feeds and tabs are escaped, wherever they come from.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{text}")
+    writeln!(stdout, "{}", printable::lines(text))
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::of_stdout(&error))
 }
 
 /// Prints a line to stderr. A write error is ignored.
 pub(crate) fn print_aside(text: &str) {
-    writeln!(io::stderr(), "{text}").unwrap_or_default();
+    writeln!(io::stderr(), "{}", printable::lines(text)).unwrap_or_default();
 }
 
 /// Prints a value as one line of JSON.
@@ -33,17 +35,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     })
 }
 
-/// Text of unknown origin, made safe for a terminal: control characters other than tab and line
-/// feed are escaped.
-pub(crate) fn plain(text: &str) -> String {
-    let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_plain(c) { plain.push(c) } else { plain.extend(c.escape_default()) }
-    }
-    plain
-}
-
 /// A unix time in ms as RFC 3339 in UTC.
 pub(crate) fn time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
@@ -53,7 +44,7 @@ pub(crate) fn time(ms: u64) -> String {
 /// Prints the cursor of the next page, if there is one.
 pub(crate) fn print_next(place: Option<&str>) -> Result<ExitCode, Failure> {
     if let Some(place) = place {
-        print(&format!("more: --after '{}'", plain(place)))?;
+        print(&format!("more: --after '{}'", one_line(place)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,8 +69,10 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> String {
     fields.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A table with aligned columns: text to the left, numbers to the right.
+/// A table with aligned columns: text to the left, numbers to the right. A cell is one line.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let safe = |row: &Vec<String>| row.iter().map(|cell| one_line(cell)).collect();
+    let rows: &[Vec<String>] = &rows.iter().map(safe).collect::<Vec<_>>();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
@@ -131,8 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(plain("a\x1b[2Jb\tc\n\r"), "a\\u{1b}[2Jb\tc\n\\r");
+    fn a_cell_is_one_line() {
+        let rows = [vec!["a\n42".to_owned(), "5".to_owned()]];
+        assert_eq!(table(&["id", "n"], &rows), "id     n\na\\n42  5");
+    }
+
+    #[test]
+    fn times_are_in_utc() {
         assert_eq!(time(1_795_262_401_000), "2026-11-21T12:00:01Z");
     }
 }

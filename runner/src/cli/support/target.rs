@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::future::Future;
 
 use duebox_job::{JobId, TopicName};
-use duebox_queue::{ConnectionSettings, Job, JobState, Queue};
+use duebox_queue::{ConnectionSettings, Due, Job, JobState, Queue};
 
 use super::failure::Failure;
 use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
 use crate::redis_host::managed::socket_url;
+use crate::service::due::DueCheck;
 
 /// The topic with this name; it must be in the manifest by name or by a pattern.
 pub(crate) fn topic<'m>(manifest: &'m Manifest, name: &TopicName) -> Result<&'m Topic, Failure> {
@@ -126,6 +127,12 @@ pub(crate) async fn connect(manifest: &Manifest) -> Result<Queue, Failure> {
     };
     let password = manifest.redis.password.as_ref().map(Secret::expose).map(str::to_owned);
     Ok(Queue::connect(&ConnectionSettings { url, password }, &manifest.redis.prefix).await?)
+}
+
+/// Refuses a due time in the past, or too far ahead, by the clock of Redis.
+pub(crate) async fn check_due(queue: &Queue, due: Due) -> Result<(), Failure> {
+    let check = DueCheck::of(queue, std::iter::once(due)).await?;
+    Ok(check.check(due)?)
 }
 
 /// Runs a command's future to its end on this thread.

@@ -85,7 +85,7 @@ fn draw_topics(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
 fn topic_row(topic: &TopicStats, rate: f64, is_wide: bool) -> Row<'static> {
     let failed = topic.handler.as_ref().map(|handler| handler.total.failed_part());
     let mut cells = vec![
-        Cell::from(output::plain(&topic.topic)),
+        Cell::from(output::one_line(&topic.topic)),
         Cell::from(if rate > 0.0 { format!("{rate:.1}/s") } else { "-".to_owned() }),
         Cell::from(topic.pending.to_string()),
         Cell::from((topic.ready + topic.blocked).to_string()),
@@ -124,7 +124,7 @@ fn module(topic: &TopicStats) -> String {
 /// Details on the current topic.
 fn about_current(model: &Model) -> String {
     let Some(topic) = model.current() else { return String::new() };
-    let mut parts = vec![format!("{}: {}", output::plain(&topic.topic), module(topic))];
+    let mut parts = vec![format!("{}: {}", output::one_line(&topic.topic), module(topic))];
     if topic.paused {
         parts.push("paused".to_owned());
     }
@@ -167,10 +167,10 @@ fn draw_dead(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
     }
     let row = |job: &DeadSummary| {
         Row::new([
-            output::plain(&job.id.to_string()),
+            output::one_line(&job.id.to_string()),
             output::time(job.died_at_ms),
             job.class.clone().unwrap_or_default(),
-            output::plain(job.reason.as_deref().unwrap_or_default()),
+            output::one_line(job.reason.as_deref().unwrap_or_default()),
         ])
     };
     let widths =
@@ -182,7 +182,7 @@ fn draw_dead(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
 }
 
 fn draw_details(frame: &mut Frame<'_>, area: Rect, job: &Job, scroll: u16) {
-    let block = Block::bordered().title(format!(" {} ", output::plain(&job.id.to_string())));
+    let block = Block::bordered().title(format!(" {} ", output::one_line(&job.id.to_string())));
     let text = Paragraph::new(details(job)).wrap(Wrap { trim: false }).scroll((scroll, 0));
     frame.render_widget(text.block(block), area);
 }
@@ -219,7 +219,7 @@ fn details(job: &Job) -> String {
 
 /// Text of a guest or a producer, with its lines kept and control characters escaped.
 fn plain_lines(text: &str) -> String {
-    text.lines().map(output::plain).collect::<Vec<_>>().join("\n")
+    text.lines().map(output::one_line).collect::<Vec<_>>().join("\n")
 }
 
 fn bottom_line(model: &Model) -> Line<'static> {
@@ -229,7 +229,7 @@ fn bottom_line(model: &Model) -> Line<'static> {
         }
         Mode::Filter => Line::from(format!("/{}", model.filter)),
         Mode::Browse | Mode::Help if !model.notice.is_empty() => {
-            Line::from(output::plain(&model.notice))
+            Line::from(output::one_line(&model.notice))
         }
         Mode::Browse | Mode::Help if model.open.is_some() => {
             Line::styled("Enter details  r requeue  R requeue all  p pause  Esc back  ? help", DIM)

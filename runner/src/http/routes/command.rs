@@ -1,6 +1,6 @@
 //! `POST /`: the command protocol of add, pop, finish and delete, for clients that already use it.
 //!
-//! Times are in seconds, and ids are global: a job is found by its id alone. A popped job that is
+//! Times are in seconds, and ids are global for each token: a job is found by its id alone. A popped job that is
 //! not finished within its TTR is delivered again. A later `finish` of the first consumer changes
 //! nothing: the token of the pop identifies it or, without a token, the consumer's name.
 
@@ -9,7 +9,7 @@ pub(super) mod index;
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -24,8 +24,8 @@ use super::leases::{PullRequest, PulledJobs, deliver, lease_jobs, pull_problem};
 use super::push::word_of;
 use crate::auth::tokens::Scope;
 use crate::http::access::{Caller, RequiredScope};
-use crate::http::body as request_body;
-use crate::http::listener::Peer;
+use crate::http::body::{self as request_body, RequestBody};
+use crate::http::connection::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
 use crate::manifest::Manifest;
@@ -69,7 +69,7 @@ pub(super) async fn command(
     Extension(caller): Extension<Caller>,
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
     let bytes = request_body::json_bytes(&headers, body, manifest.server.max_body).await?;
@@ -89,7 +89,11 @@ pub(super) async fn command(
 
 impl CommandContext<'_> {
     fn index(&self) -> CommandIndex<'_> {
-        CommandIndex { queue: &self.server.queue, prefix: &self.manifest.redis.prefix }
+        CommandIndex {
+            queue: &self.server.queue,
+            prefix: &self.manifest.redis.prefix,
+            token: self.caller.token_name(),
+        }
     }
 
     fn topic(&self, name: &str, scope: Scope) -> Result<TopicName, Problem> {
@@ -127,6 +131,7 @@ impl CommandContext<'_> {
         }
         if let Some(elsewhere) = self.index().claim(&text, &name, delay).await?
             && elsewhere != name
+            && self.caller.sees(&elsewhere)
         {
             let job = self.server.queue.get(&elsewhere, &id).await?;
             if job.is_some_and(|job| job.state.is_live()) {
@@ -156,7 +161,7 @@ impl CommandContext<'_> {
             lease: FIRST_LEASE,
             wait: pop.wait.map_or(Ok(Duration::ZERO), |wait| seconds(wait, "wait"))?,
         };
-        let server = self.server.clone();
+        let (server, caller) = (self.server.clone(), self.caller.clone());
         deliver(self.server, |gone| async move {
             let manifest = server.manifest();
             let PulledJobs { mut delivery, paused, .. } =
@@ -178,8 +183,11 @@ impl CommandContext<'_> {
                         }
                     }
                     let id = lease.id.to_string();
-                    let index =
-                        CommandIndex { queue: &server.queue, prefix: &manifest.redis.prefix };
+                    let index = CommandIndex {
+                        queue: &server.queue,
+                        prefix: &manifest.redis.prefix,
+                        token: caller.token_name(),
+                    };
                     index.note(&id, &name, ttr).await?;
                     let value = value_of(&lease.payload, lease.options.as_ref().ok());
                     let token = Some(token_text(&lease.token));
@@ -249,10 +257,9 @@ impl CommandContext<'_> {
         text: &str,
         scopes: &[Scope],
     ) -> Result<Option<(TopicName, JobId)>, Problem> {
-        let Some(name) = self.index().find(text).await? else {
-            self.caller.check(RequiredScope::Any, None)?;
-            return Ok(None);
-        };
+        let found = self.index().find(text).await?;
+        // A topic that the token does not cover any more is not named.
+        let Some(name) = found.filter(|name| self.caller.sees(name)) else { return Ok(None) };
         let allowed =
             scopes.iter().map(|scope| self.caller.check(RequiredScope::One(*scope), Some(&name)));
         allowed.reduce(Result::or).unwrap_or(Ok(()))?;

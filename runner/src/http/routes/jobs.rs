@@ -1,21 +1,19 @@
 //! `/v1/topics/{topic}/jobs/{id}`: get, cancel and reschedule one job.
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use duebox_job::{JobId, TopicName};
 use duebox_queue::{Cancelled, Due, Job, JobState, Rescheduled};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::leases::duration;
-use crate::http::body;
+use crate::http::body::{self, RequestBody};
 use crate::http::path::JobPath;
 use crate::http::problem::{NOT_WAITING, Problem, UNKNOWN_JOB};
 use crate::http::state::{ServerState, known};
-use crate::service::due::due;
+use crate::service::due::{DueCheck, due};
 use crate::service::schema::{DurationText, IdText, ShownJob, TopicText};
 
 /// A job; the JSON response.
@@ -119,7 +117,7 @@ pub(super) async fn reschedule(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
     headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Json<ChangeResponse>, Problem> {
     let RescheduleBody { delay, at } = body::json(&server, &headers, body).await?;
     if delay.is_some() == at.is_some() {
@@ -128,8 +126,10 @@ pub(super) async fn reschedule(
         );
     }
     let delay = delay.map(|text| duration(&text, "in")).transpose()?;
-    let due = due(delay, at.as_deref(), std::time::Duration::ZERO, Timestamp::now())
+    let due = due(delay, at.as_deref(), std::time::Duration::ZERO)
         .map_err(|bad| Problem::from(bad).of("at"))?;
+    let check = DueCheck::of(&server.queue, std::iter::once(due)).await?;
+    check.check(due).map_err(|bad| Problem::from(bad).of("at"))?;
     change(&server, &topic, &id, due).await
 }
 

@@ -18,7 +18,7 @@ use tracing::debug;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::access::Caller;
-use crate::http::listener::Peer;
+use crate::http::connection::Peer;
 use crate::http::params::Params;
 use crate::http::path::TopicPath;
 use crate::http::problem::{INTERNAL, Problem};

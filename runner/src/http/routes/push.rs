@@ -10,7 +10,6 @@ pub(super) mod lines;
 pub(super) mod raw;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -21,13 +20,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use self::array::JobArray;
-use crate::http::body;
+use crate::http::body::{self, RequestBody};
 use crate::http::params::Params;
 use crate::http::path::TopicPath;
 use crate::http::problem::{EXISTS, FULL, HELD, INTERNAL, Problem};
 use crate::http::state::{ServerState, settings};
 use crate::manifest::Topic;
 use crate::observe::traces::IncomingContext;
+use crate::service::due::DueCheck;
 use crate::service::schema::{IdText, IfExistsWord, TopicText};
 use crate::service::written_job::{InvalidJob, TopicDefaults, WrittenJob};
 
@@ -159,7 +159,7 @@ pub(super) async fn push(
     TopicPath(name): TopicPath,
     Params(params): Params<PushParams>,
     headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, Problem> {
     let manifest = server.manifest();
     let topic = settings(&manifest, &name)?;
@@ -167,18 +167,24 @@ pub(super) async fn push(
     let kind = body::media_type(&headers);
     match kind.as_deref() {
         Some("application/json") => {
-            let json = body::whole(body, manifest.server.max_body).await?;
+            let json = body.whole(manifest.server.max_body).await?;
             if json.trim_ascii_start().starts_with(b"[") {
                 let jobs = JobArray::read(&json)?.jobs(defaults(topic), push.key.as_ref())?;
+                let check = DueCheck::of(&server.queue, jobs.iter().map(|job| job.due)).await?;
+                array::check_dues(&jobs, &check)?;
                 return push_many(&server, &name, topic, jobs, &push).await;
             }
             let job =
                 WrittenJob::read(&json).and_then(|job| job.job(defaults(topic), push.key.as_ref()));
-            push_one(&server, &name, topic, job.map_err(invalid_job)?, &push).await
+            let job = job.map_err(invalid_job)?;
+            check_due(&server, &job, "at").await?;
+            push_one(&server, &name, topic, job, &push).await
         }
         Some("application/octet-stream") => {
-            let payload = body::whole(body, manifest.server.max_body).await?;
-            let job = raw::job(&headers, payload, defaults(topic), push.key.as_ref())?;
+            let payload = body.whole(manifest.server.max_body).await?;
+            let job =
+                raw::job(&headers, payload.bytes.clone(), defaults(topic), push.key.as_ref())?;
+            check_due(&server, &job, "Duebox-At").await?;
             push_one(&server, &name, topic, job, &push).await
         }
         Some("application/x-ndjson" | "application/jsonl") => {
@@ -213,6 +219,12 @@ fn push_settings(
             .of("Idempotency-Key")
     })?;
     Ok(PushSettings { if_exists: if_exists.unwrap_or(IfExists::Keep), key: Some(key), came })
+}
+
+/// Checks the due time of a job, which this field or header sets.
+async fn check_due(server: &ServerState, job: &NewJob, field: &str) -> Result<(), Problem> {
+    let check = DueCheck::of(&server.queue, std::iter::once(job.due)).await?;
+    check.check(job.due).map_err(|bad| Problem::from(bad).of(field))
 }
 
 async fn push_one(

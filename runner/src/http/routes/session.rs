@@ -7,21 +7,25 @@
 
 use std::time::Instant;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use cookie::{Cookie, SameSite};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::auth::sessions::LIFE;
 use crate::auth::tokens::{Scope, Token, Tokens};
 use crate::http::access::{Caller, host_of, unauthorized};
-use crate::http::body;
+use crate::http::body::{self, RequestBody};
 use crate::http::problem::{FOREIGN, INTERNAL, Problem};
 use crate::http::state::ServerState;
 
+/// Maximum size of the body that opens a session, in bytes. Anyone can send one.
+const LOGIN_MAX: usize = 4 << 10;
+/// The lifetime of the cookie, in seconds.
+const LIFE_S: i64 = LIFE.as_secs() as i64;
 /// The header that the page sends with every change.
 const FROM_PAGE: &str = "x-duebox-page";
 /// The header in which a browser states the site of the page.
@@ -62,7 +66,7 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Json<SessionResponse> {
     let is_session = !headers.contains_key(header::AUTHORIZATION)
-        && Cookie::of(&server, &headers, &uri).sent_id().is_some();
+        && SessionCookie::of(&server, &headers, &uri).sent_id().is_some();
     Json(SessionResponse::of(&caller, is_session))
 }
 
@@ -81,9 +85,10 @@ pub(super) async fn open(
     State(server): State<ServerState>,
     headers: HeaderMap,
     uri: Uri,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, Problem> {
-    let Login { token } = body::json(&server, &headers, body).await?;
+    let json = body::json_bytes(&headers, body, LOGIN_MAX).await?;
+    let Login { token } = body::read(&json)?;
     let manifest = server.manifest();
     let Some(tokens) = &manifest.server.tokens else {
         return Ok(Json(SessionResponse::of(&Caller::Open, false)).into_response());
@@ -93,9 +98,9 @@ pub(super) async fn open(
     let opened = server.sessions.open(known.clone(), Instant::now());
     let id = opened.map_err(|error| {
         let detail = format!("no session was opened: no random bytes: {error}");
-        Problem::new(INTERNAL, detail, "check /dev/urandom on the daemon's machine")
+        Problem::new(INTERNAL, detail, "check getrandom(2) on the daemon's machine")
     })?;
-    let cookie = Cookie::of(&server, &headers, &uri).set(&id, LIFE.as_secs());
+    let cookie = SessionCookie::of(&server, &headers, &uri).set(&id, LIFE_S);
     let answer = SessionResponse::of(&Caller::Known(known), true);
     Ok(([(header::SET_COOKIE, cookie)], Json(answer)).into_response())
 }
@@ -112,9 +117,9 @@ pub(super) async fn close(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let cookie = Cookie::of(&server, &headers, &uri);
+    let cookie = SessionCookie::of(&server, &headers, &uri);
     if let Some(id) = cookie.sent_id() {
-        server.sessions.close(id);
+        server.sessions.close(&id);
     }
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie.set("", 0))]).into_response()
 }
@@ -130,22 +135,28 @@ pub(in crate::http) fn caller(
     request: &Request,
 ) -> Result<Caller, Problem> {
     let headers = request.headers();
-    let sent = Cookie::of(server, headers, request.uri()).sent_id();
+    let sent = SessionCookie::of(server, headers, request.uri()).sent_id();
     let Some(id) = sent else { return Ok(Caller::Anonymous) };
-    let Some(token) = server.sessions.find(id, tokens, Instant::now()) else {
+    let Some(token) = server.sessions.find(&id, tokens, Instant::now()) else {
         return Ok(Caller::Anonymous);
     };
-    check_page(request.method(), headers, request.uri())?;
+    let public = server.manifest().server.public_url.clone();
+    check_page(request.method(), headers, request.uri(), public.as_deref())?;
     Ok(Caller::Known(token))
 }
 
 /// Refuses a request with a session cookie that the page did not send.
-fn check_page(method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+fn check_page(
+    method: &Method,
+    headers: &HeaderMap,
+    uri: &Uri,
+    public_url: Option<&str>,
+) -> Result<(), Problem> {
     let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     let is_reading = method == Method::GET || method == Method::HEAD;
     let is_own_page = match site {
         Some(site) => site == b"same-origin" || (is_reading && site == b"none"),
-        None => is_reading || is_own_origin(headers, uri),
+        None => is_reading || is_own_origin(headers, uri, public_url),
     };
     let has_header = is_reading || headers.contains_key(FROM_PAGE);
     if is_own_page && has_header {
@@ -159,51 +170,68 @@ fn check_page(method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<(), Pro
     Err(Problem::new(FOREIGN, detail, remedy).of(field))
 }
 
-/// True if the request states the origin of its own address. Listed origins (`server.cors`) do not
-/// count.
-fn is_own_origin(headers: &HeaderMap, uri: &Uri) -> bool {
+/// True if the request states the origin of its own address, or of the proxy in front of it. Listed
+/// origins (`server.cors`) do not count.
+fn is_own_origin(headers: &HeaderMap, uri: &Uri, public_url: Option<&str>) -> bool {
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    if origin.is_some() && origin == public_url {
+        return true;
+    }
     let site = origin.and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
     site.is_some() && site == host_of(headers, uri)
 }
 
 /// The session cookie of a request's address.
-struct Cookie<'r> {
+struct SessionCookie<'r> {
     headers: &'r HeaderMap,
-    uri: &'r Uri,
+    /// Its name. Browsers share cookies between ports, so the name contains the port.
+    name: String,
+    /// Whether the browser uses TLS, to this daemon or to a proxy in front of it.
     is_tls: bool,
 }
 
-impl<'r> Cookie<'r> {
-    fn of(server: &ServerState, headers: &'r HeaderMap, uri: &'r Uri) -> Self {
-        Self { headers, uri, is_tls: server.manifest().server.tls.is_some() }
+impl<'r> SessionCookie<'r> {
+    fn of(server: &ServerState, headers: &'r HeaderMap, uri: &Uri) -> Self {
+        let manifest = server.manifest();
+        let settings = &manifest.server;
+        match &settings.public_url {
+            Some(url) => Self::of_address(headers, url, url.starts_with("https://")),
+            None => {
+                let host = host_of(headers, uri).unwrap_or_default();
+                Self::of_address(headers, host, settings.tls.is_some())
+            }
+        }
     }
 
-    /// Name of the cookie. Browsers share cookies between ports, so the name contains the port.
-    fn name(&self) -> String {
-        let host = host_of(self.headers, self.uri).unwrap_or_default();
-        let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    /// The cookie of an address that ends with its port, if it has one.
+    fn of_address(headers: &'r HeaderMap, address: &str, is_tls: bool) -> Self {
+        let port = address.rsplit_once(':').map_or("", |(_, port)| port);
         let is_port =
             (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
-        let start = if self.is_tls { "__Host-duebox" } else { "duebox" };
-        if is_port { format!("{start}-{port}") } else { start.to_owned() }
+        let start = if is_tls { "__Host-duebox" } else { "duebox" };
+        let name = if is_port { format!("{start}-{port}") } else { start.to_owned() };
+        Self { headers, name, is_tls }
     }
 
     /// The session id in the request.
-    fn sent_id(&self) -> Option<&'r str> {
-        let name = self.name();
+    fn sent_id(&self) -> Option<String> {
         let lines = self.headers.get_all(header::COOKIE).into_iter();
         let lines = lines.filter_map(|line| line.to_str().ok());
-        let mut pairs =
-            lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-        pairs.find(|(found, _)| found.trim() == name).map(|(_, id)| id.trim())
+        let mut sent = lines.flat_map(Cookie::split_parse).filter_map(Result::ok);
+        sent.find(|cookie| cookie.name() == self.name).map(|cookie| cookie.value().to_owned())
     }
 
     /// The `Set-Cookie` value that stores an id for this time; 0 deletes the cookie.
-    fn set(&self, id: &str, seconds: u64) -> String {
-        let secure = if self.is_tls { "; Secure" } else { "" };
-        let name = self.name();
-        format!("{name}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
+    fn set(&self, id: &str, seconds: i64) -> String {
+        let mut cookie = Cookie::build((self.name.as_str(), id))
+            .path("/")
+            .http_only(true)
+            .same_site(SameSite::Strict)
+            .max_age(cookie::time::Duration::seconds(seconds));
+        if self.is_tls {
+            cookie = cookie.secure(true);
+        }
+        cookie.build().to_string()
     }
 }
 
@@ -256,7 +284,7 @@ mod tests {
         const OWN: (&str, &str) = (FETCH_SITE, "same-origin");
         let may = |method: Method, pairs: &[(&'static str, &'static str)]| {
             let headers = headers(&[&[("host", "box:1")], pairs].concat());
-            check_page(&method, &headers, &Uri::default()).is_ok()
+            check_page(&method, &headers, &Uri::default(), None).is_ok()
         };
         assert!(
             may(Method::POST, &[PAGE, OWN])
@@ -278,19 +306,32 @@ mod tests {
 
     #[test]
     fn each_port_has_its_own_cookie() {
-        let uri = Uri::default();
         let here = headers(&[("host", "[::1]:7280"), ("cookie", "duebox-1=a; duebox-7280=b ;c")]);
-        let plain = Cookie { headers: &here, uri: &uri, is_tls: false };
-        assert_eq!(plain.sent_id(), Some("b"));
-        let tls = Cookie { headers: &here, uri: &uri, is_tls: true };
+        let plain = SessionCookie::of_address(&here, "[::1]:7280", false);
+        assert_eq!(plain.sent_id().as_deref(), Some("b"));
+        let tls = SessionCookie::of_address(&here, "[::1]:7280", true);
         assert_eq!(tls.sent_id(), None);
-        let expected = "__Host-duebox-7280=i; Path=/; HttpOnly; SameSite=Strict; Max-Age=9; Secure";
-        assert_eq!(tls.set("i", 9), expected);
-        let odd = headers(&[("host", "x:7;Path"), ("cookie", "duebox=d")]);
-        assert_eq!(Cookie { headers: &odd, uri: &uri, is_tls: false }.sent_id(), Some("d"));
-        let uri = Uri::from_static("https://box:8443/session");
-        let second = HeaderMap::new();
-        let of_http2 = Cookie { headers: &second, uri: &uri, is_tls: true };
-        assert_eq!(of_http2.name(), "__Host-duebox-8443");
+        let set = tls.set("i", 9);
+        let mut parts: Vec<&str> = set.split("; ").collect();
+        assert_eq!(parts.remove(0), "__Host-duebox-7280=i");
+        parts.sort_unstable();
+        assert_eq!(parts, ["HttpOnly", "Max-Age=9", "Path=/", "SameSite=Strict", "Secure"]);
+        let odd = headers(&[("cookie", "duebox=d")]);
+        let odd = SessionCookie::of_address(&odd, "x:7;Path", false);
+        assert_eq!(odd.sent_id().as_deref(), Some("d"));
+        assert!(!odd.set("i", 9).contains("Secure"));
+        let none = HeaderMap::new();
+        let proxy = SessionCookie::of_address(&none, "https://box.example", true);
+        assert_eq!(proxy.name, "__Host-duebox");
+        let proxy = SessionCookie::of_address(&none, "https://box.example:8443", true);
+        assert_eq!(proxy.name, "__Host-duebox-8443");
+    }
+
+    #[test]
+    fn the_origin_of_a_proxy_is_an_own_page() {
+        let sent = headers(&[("host", "10.0.0.1:7280"), ("origin", "https://box.example")]);
+        let is_own = |url: Option<&str>| is_own_origin(&sent, &Uri::default(), url);
+        assert!(is_own(Some("https://box.example")));
+        assert!(!is_own(None) && !is_own(Some("https://else.example")));
     }
 }

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
@@ -18,8 +17,8 @@ use utoipa::ToSchema;
 
 use super::leases::{duration, pull_problem};
 use crate::http::access::Caller;
-use crate::http::body;
-use crate::http::listener::Peer;
+use crate::http::body::{self, RequestBody};
+use crate::http::connection::Peer;
 use crate::http::path::JobPath;
 use crate::http::problem::{LOST, Problem};
 use crate::http::state::{ServerState, settings};
@@ -133,7 +132,7 @@ macro_rules! verdict {
             State(server): State<ServerState>,
             path: JobPath,
             headers: HeaderMap,
-            body: Body,
+            body: RequestBody,
         ) -> Result<Json<SettleResult>, Problem> {
             let request: $body = body::json(&server, &headers, body).await?;
             let read: fn($body) -> Result<(String, ConsumerVerdict), Problem> = $read;
@@ -242,7 +241,7 @@ pub(super) async fn extend(
     Extension(caller): Extension<Caller>,
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Json<ExtendResult>, Problem> {
     let request: Extend = body::json(&server, &headers, body).await?;
     let (token, by) = (read_token(&request.token)?, duration(&request.by, "by")?);

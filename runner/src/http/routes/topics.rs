@@ -1,6 +1,7 @@
 //! `/v1/topics`: job counts and state of topics, and commands on topics.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -80,7 +81,7 @@ pub(super) struct TopicDetail {
     /// Its state.
     #[serde(flatten)]
     state: TopicState,
-    /// The handler in this daemon's manifest.
+    /// The file name of the handler in this daemon's manifest.
     handler: Option<String>,
     /// What each daemon that serves it reports: its modules, their statistics and their history.
     #[schema(value_type = Vec<Object>)]
@@ -185,7 +186,9 @@ pub(super) async fn show(
     let state = TopicState::of(&name, settings, &depths, &reported);
     let state = state.rated(&server, &name, depths.now_ms);
     let handler = settings.and_then(|topic| topic.handler.as_deref());
-    let handler = handler.map(|path| path.display().to_string());
+    // Where the file is concerns only who can read the manifest.
+    let handler = handler.and_then(Path::file_name);
+    let handler = handler.map(|name| name.to_string_lossy().into_owned());
     Ok(Json(TopicDetail { state, handler, served_by }))
 }
 

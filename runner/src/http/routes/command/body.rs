@@ -43,7 +43,7 @@ pub(super) struct CommandHead {
 pub(super) struct Add<'a> {
     /// The topic.
     pub(super) topic: String,
-    /// The job's id: 1 to 256 visible ASCII characters, unique among the live jobs of all topics.
+    /// The job's id: 1 to 256 visible ASCII characters, unique among the live jobs that the token added to any topic.
     pub(super) id: IdValue,
     /// Seconds until it is due; default: the topic's delay.
     pub(super) delay: Option<f64>,

@@ -1,5 +1,6 @@
 //! Finds the topic of a job of the command protocol, whose ids are global: the Redis key
-//! `PREFIX:command:ID` holds the name of the topic.
+//! `PREFIX:command:ID` holds the name of the topic. With tokens each token has ids of its own, in
+//! `PREFIX:commands:TOKEN:ID`, so that no token reserves ids of another, or sees where they are.
 //!
 //! It is only a hint: the topic's own keys decide the state and the holder of a job. The key
 //! expires thirty days after the job fell due or was last popped.
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use duebox_job::TopicName;
 use duebox_queue::Queue;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use redis::AsyncCommands;
 
 use crate::http::problem::{Problem, REDIS};
@@ -19,6 +21,8 @@ const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 pub(super) struct CommandIndex<'a> {
     pub(super) queue: &'a Queue,
     pub(super) prefix: &'a str,
+    /// The name of the token; `None` without tokens.
+    pub(super) token: Option<&'a str>,
 }
 
 impl CommandIndex<'_> {
@@ -61,7 +65,14 @@ impl CommandIndex<'_> {
     }
 
     fn key(&self, id: &str) -> String {
-        format!("{}:command:{id}", self.prefix)
+        match self.token {
+            None => format!("{}:command:{id}", self.prefix),
+            // The name contains no colon then, so it ends at the first one.
+            Some(name) => {
+                let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+                format!("{}:commands:{name}:{id}", self.prefix)
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::invalid_job;
 use crate::http::problem::Problem;
+use crate::service::due::DueCheck;
 use crate::service::written_job::{TopicDefaults, WrittenJob};
 
 /// Maximum number of jobs in an array.
@@ -51,6 +52,14 @@ impl<'a> JobArray<'a> {
         }
         Ok(jobs)
     }
+}
+
+/// Checks the due times of jobs.
+pub(super) fn check_dues(jobs: &[NewJob], check: &DueCheck) -> Result<(), Problem> {
+    let checked = |(at, job): (usize, &NewJob)| {
+        check.check(job.due).map_err(|bad| Problem::from(bad).of(format!("[{at}].at")))
+    };
+    jobs.iter().enumerate().try_for_each(checked)
 }
 
 /// The id of one of several jobs that share an Idempotency-Key.

@@ -17,9 +17,10 @@ use serde::Serialize;
 
 use super::array::numbered;
 use super::{PushSettings, defaults, word_of};
-use crate::http::body::Pieces;
+use crate::http::body::RequestBody;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, settings};
+use crate::service::due::DueCheck;
 use crate::service::written_job::{TopicDefaults, WrittenJob};
 
 /// Payload bytes after which a batch is pushed.
@@ -45,7 +46,7 @@ struct Stream {
     server: ServerState,
     name: TopicName,
     settings_of_push: PushSettings,
-    pieces: Pieces,
+    body: RequestBody,
     /// Received bytes that are not processed yet.
     buffer: BytesMut,
     /// Length of the buffer's start that has no line feed.
@@ -77,13 +78,13 @@ pub(super) fn push(
     server: &ServerState,
     name: TopicName,
     settings_of_push: PushSettings,
-    body: Body,
+    body: RequestBody,
 ) -> Response {
     let stream = Stream {
         server: server.clone(),
         name,
         settings_of_push,
-        pieces: Pieces::of(body),
+        body,
         buffer: BytesMut::new(),
         scanned: 0,
         skips: false,
@@ -136,8 +137,11 @@ impl Stream {
             if self.state == StreamState::Complete || !batch.is_empty() {
                 return Ok(batch);
             }
-            match self.pieces.next().await? {
-                Some(piece) => self.buffer.extend_from_slice(&piece),
+            match self.body.next().await? {
+                Some(piece) => {
+                    self.body.hold(self.buffer.len() + piece.len())?;
+                    self.buffer.extend_from_slice(&piece);
+                }
                 None => self.state = StreamState::Complete,
             }
         }
@@ -195,7 +199,13 @@ impl Stream {
         let topic = settings(&manifest, &self.name)?;
         let queue = self.server.queue_of(&self.name, topic).await?;
         let (mut results, mut places, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+        let dues = batch.iter().flat_map(|line| &line.job).map(|job| job.due);
+        let check = DueCheck::of(queue, dues).await?;
         for JobLine { number, job } in batch {
+            let job = job.and_then(|job| match check.check(job.due) {
+                Ok(()) => Ok(job),
+                Err(bad) => Err(bad.message),
+            });
             let (result, error) = match job {
                 Ok(job) => {
                     places.push(results.len());

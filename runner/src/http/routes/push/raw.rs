@@ -5,7 +5,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use duebox_job::{ATTEMPTS_MAX, CRASHES_MAX, JobId, Options, SNOOZES_MAX, parse_duration};
 use duebox_queue::NewJob;
-use jiff::Timestamp;
 
 use crate::http::problem::Problem;
 use crate::service::due::due;
@@ -35,7 +34,7 @@ pub(super) fn job(
     if options_sent.delay.is_some() && options_sent.at.is_some() {
         return Err(bad("at", "Duebox-In is also given; keep one"));
     }
-    let due = due(options_sent.delay, options_sent.at.as_deref(), defaults.delay, Timestamp::now())
+    let due = due(options_sent.delay, options_sent.at.as_deref(), defaults.delay)
         .map_err(|why| Problem::from(why).of("Duebox-At"))?;
     Ok(NewJob {
         id: options_sent.id.unwrap_or_else(JobId::generate),

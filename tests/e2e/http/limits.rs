@@ -1,0 +1,120 @@
+//! What clients cannot take from others: the memory of bodies, and connections.
+
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use duebox_harness::{Daemon, eventually};
+
+use crate::support::client::{Connection, address, ask, fixture, get, post, request, token};
+use crate::support::fixture::Fixture;
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+const PUSH: &str = "POST /v1/topics/mail/jobs";
+const BODY: usize = 2 << 20;
+
+/// The private memory of a daemon, in MiB.
+fn memory(daemon: &Daemon) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() >> 10
+}
+
+/// A body of 2 MiB in about 2 KiB.
+fn packed() -> Vec<u8> {
+    let mut gzip =
+        Command::new("gzip").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = gzip.stdin.take().unwrap();
+    let body = [b"{\"payload\":\"".as_slice(), &vec![b'x'; BODY - 64]].concat();
+    let writer = std::thread::spawn(move || input.write_all(&body).unwrap());
+    let packed = gzip.wait_with_output().unwrap().stdout;
+    writer.join().unwrap();
+    packed
+}
+
+/// A request whose body comes in one chunk, after which more is announced.
+fn unfinished(line: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body, b"\r\n"].concat()
+}
+
+#[test]
+fn a_request_without_a_token_is_refused_before_its_body() {
+    let fixture = Fixture::new();
+    let (_, table) = token(&fixture, "shop", "push", "mail");
+    fixture.write("tokens.toml", table);
+    fixture.manifest("", &["[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n".to_owned()]);
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    let body = packed();
+    let before = memory(&daemon);
+    let mut held = Vec::new();
+    for line in ["POST /", PUSH] {
+        for _ in 0..100 {
+            let mut connection = Connection::open(at);
+            connection.send(&unfinished(line, &body));
+            held.push(connection);
+        }
+    }
+    for connection in &mut held {
+        assert_eq!(connection.answer().problem(), "unauthorized");
+    }
+    assert!(memory(&daemon) < before + 64, "{before} MiB, then {} MiB", memory(&daemon));
+    // A log-in is read without a token, so it is short.
+    let long = format!("{{\"token\":\"{}\"}}", "x".repeat(4 << 10));
+    assert_eq!(post(at, "/session", &long).problem(), "too-large");
+    let mut login = Connection::open(at);
+    login.send(&unfinished("POST /session", &body));
+    assert_eq!(login.answer().problem(), "too-large");
+    assert_eq!(post(at, "/session", "{\"token\":\"guess\"}").status, 401);
+}
+
+#[test]
+fn all_bodies_together_have_a_bound() {
+    let (_fixture, daemon, at) = fixture("[topics.mail]\n");
+    let body = packed();
+    let before = memory(&daemon);
+    let mut held: Vec<Connection> = (0..200)
+        .map(|_| {
+            let mut connection = Connection::open(at);
+            connection.send(&unfinished(PUSH, &body));
+            connection
+        })
+        .collect();
+    let large = format!("{{\"payload\":\"{}\"}}", "x".repeat(BODY - 64));
+    eventually("the memory is taken", || {
+        let busy = ask(at, PUSH, &[JSON], large.as_bytes());
+        busy.status == 503 && busy.problem() == "busy" && busy.header("retry-after") == Some("1")
+    });
+    let taken = memory(&daemon);
+    // Without the bound these would be 400 MiB, and up to twice that while they grow.
+    assert!(taken < before + 250, "{before} MiB, then {taken} MiB");
+    assert_eq!(get(at, "/livez").status, 200);
+    held.clear();
+    eventually("the memory is free", || post(at, "/v1/topics/mail/jobs", "{}").status == 201);
+}
+
+#[test]
+fn probes_answer_when_a_peer_holds_all_its_connections() {
+    let (_fixture, _daemon, at) = fixture("[server]\nmax_peer_connections = 8\n[topics.mail]\n");
+    let silent: Vec<Connection> = (0..8).map(|_| Connection::open(at)).collect();
+    // Connections that say nothing do not keep out a probe.
+    let more: Vec<Connection> = (0..100).map(|_| Connection::open(at)).collect();
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(get(at, path).status, 200, "{path}");
+    }
+    let refused = get(at, "/v1/topics");
+    assert_eq!((refused.problem().as_str(), refused.status), ("busy", 503));
+    // Another peer is not concerned.
+    let mut other = Connection::open_from(SocketAddr::from(([127, 0, 0, 2], 0)), at);
+    other.send(&request("GET /v1/topics", &[], b""));
+    assert_eq!(other.answer().status, 200);
+    // A connection without a request ends after ten seconds.
+    eventually("the silent ones are closed", || get(at, "/v1/topics").status == 200);
+    drop((silent, more));
+}
