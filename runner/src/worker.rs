@@ -210,6 +210,9 @@ impl Worker {
                 break;
             }
             let now = Instant::now();
+            if self.in_flight.first_end(now).is_some_and(|end| end <= now) {
+                self.interrupt_ended();
+            }
             let load = self.parts.executor.load();
             if load.ended > 0 {
                 self.unsettled.settle_at.get_or_insert(now + LINGER);
@@ -284,7 +287,10 @@ impl Worker {
         for moment in moments.into_iter().flatten() {
             until = until.min(moment);
         }
-        until = until.max(self.not_before);
+        // Redis refuses to renew leases: their guests end before another runner can have the jobs.
+        let rested = until.max(self.not_before);
+        let first_end = self.in_flight.first_end(now);
+        until = first_end.map_or(rested, |end| rested.min(end.max(now)));
         let look_at = wanted.then_some(self.look.at.max(self.not_before));
         let rested_at = (self.not_before > now).then_some(self.not_before);
         // A drain can make progress during a rest; nothing else can.

@@ -230,6 +230,21 @@ async fn a_full_redis_still_drains() {
     assert!(fixture.snapshot().jobs.is_empty());
 }
 
+/// A running job keeps its lease in a full Redis. Otherwise it would run again, and be buried as crashed.
+#[tokio::test]
+async fn a_full_redis_renews_leases() {
+    let server = RedisServer::start();
+    let fixture = Fixture::on(&server).await;
+    fixture.plain_push("a", "p", 0);
+    fixture.promote().await;
+    let lease = fixture.lease_up_to(1).await.remove(0);
+    limit_memory(&fixture, "1");
+    let token = fixture.extend(&lease, LEASE).await.expect("the lease is renewed");
+    limit_memory(&fixture, "0");
+    assert!(token.expires_at_us() > lease.token.expires_at_us(), "{token:?}");
+    assert_eq!(fixture.extend(&lease, LEASE).await, Some(token), "repeating it answers the same");
+}
+
 #[tokio::test]
 async fn a_wrong_password_is_refused_in_words() {
     let server = RedisServer::with_args(&["--requirepass", "secret"]);

@@ -26,20 +26,24 @@ for i = 1, count do
   end
 end
 local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
-local answers, extended, held = {}, {}, {}
+local answers, extended, renewed, held = {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local token = ARGV[3 * i]
   local later = extended_token(token, tonumber(ARGV[3 * i + 1]))
   if scores[i] == token then
     extended[#extended + 1] = later
     extended[#extended + 1] = id
+    renewed[#renewed + 1] = id
     held[later] = holder .. ':+' .. later
   end
   answers[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
 end
 if #extended > 0 then
   expect_zsets(HOLDERS)
-  redis.call('ZADD', UNACK, 'XX', unpack(extended))
+  -- Removing first: it is allowed when Redis is out of memory, and then the script may finish. So a full
+  -- Redis ends no lease whose job still runs.
+  redis.call('ZREM', UNACK, unpack(renewed))
+  redis.call('ZADD', UNACK, unpack(extended))
   for later, name in pairs(held) do redis.call('ZADD', HOLDERS, later, name) end
 end
 return answers
