@@ -83,7 +83,7 @@ pub struct ExecutorResources {
     /// One permit for each running guest: `runner.max_jobs`.
     pub slots: FairSemaphore,
     /// What guests reach outside of the sandbox.
-    pub world: Arc<HostServices>,
+    pub host_services: Arc<HostServices>,
 }
 
 /// A topic's share of the resources. Clones are the share of the same topic.
@@ -322,12 +322,12 @@ impl Inner {
     /// Runs a job. The flag is true if the job yielded meanwhile.
     async fn run(self: &Arc<Self>, task: Task) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
-        let world = Arc::clone(&self.resources.world);
+        let host_services = Arc::clone(&self.resources.host_services);
         let started_at = Instant::now();
         let handler = binding.handlers.of(&task.invocation.id);
         let digest = handler.digest();
         let key = task.key;
-        let run = handler.run(task.invocation, task.interrupt, world);
+        let run = handler.run(task.invocation, task.interrupt, host_services);
         // A panic of the host must lose neither the task nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
         let mut waited = false;

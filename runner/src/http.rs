@@ -61,7 +61,7 @@ use self::routes::samples::{self, Samples};
 use self::state::{Parts, ServerState};
 use crate::auth::sessions::Sessions;
 use crate::auth::tls::TlsPair;
-use crate::background::topic_discovery::Finder;
+use crate::background::topic_discovery::TopicDiscovery;
 use crate::manifest;
 use crate::observe::events::Events;
 use crate::observe::pull_counters::PullCounters;
@@ -81,19 +81,19 @@ pub(crate) struct ServerSetup {
     /// The prefix of all keys.
     pub(crate) prefix: String,
     /// Gives access to the current manifest and the served topics.
-    pub(crate) finder: Finder,
+    pub(crate) topic_discovery: TopicDiscovery,
     /// Wake-ups of waiting consumers.
-    pub(crate) bells: WakeUpHub,
+    pub(crate) wake_up_hub: WakeUpHub,
     /// Makes the routes of the probes, over the server's connection to Redis.
     pub(crate) probes: Box<dyn FnOnce(Queue) -> Router + Send>,
     /// Counters of pushes.
-    pub(crate) pushes: Arc<PushCounters>,
+    pub(crate) push_counters: Arc<PushCounters>,
     /// The topics that the daemon's handlers serve.
     pub(crate) watched: watch::Receiver<AllWatched>,
     /// Unique id of the daemon.
     pub(crate) runner_id: Arc<str>,
     /// Counters of pull consumers.
-    pub(crate) consumed: Arc<PullCounters>,
+    pub(crate) pull_counters: Arc<PullCounters>,
     /// Traces of pushes.
     pub(crate) traces: Traces,
     /// Events of jobs.
@@ -149,11 +149,11 @@ impl HttpServer {
             threads,
             redis,
             prefix,
-            finder,
-            bells,
+            topic_discovery,
+            wake_up_hub,
             probes,
-            pushes,
-            consumed,
+            push_counters,
+            pull_counters,
             traces,
             events,
             watched,
@@ -165,14 +165,14 @@ impl HttpServer {
         let probes = probes(queue.clone());
         let state = ServerState::new(Parts {
             queue,
-            finder: finder.clone(),
-            bells,
-            pushes,
+            topic_discovery: topic_discovery.clone(),
+            wake_up_hub,
+            push_counters,
             watched,
             runner_id,
             sessions: Sessions::default(),
             samples: Samples::default(),
-            consumed,
+            pull_counters,
             traces,
             events,
             bodies: BodyMemory::default(),
@@ -182,7 +182,8 @@ impl HttpServer {
         });
         let drain = watch::Sender::new(Duration::ZERO);
         let (never, never_stops) = watch::channel(false);
-        let acceptor = Acceptor { threads: &threads, finder: &finder, drain: &drain };
+        let acceptor =
+            Acceptor { threads: &threads, topic_discovery: &topic_discovery, drain: &drain };
         let (mut serving, mut probed) = (JoinSet::new(), JoinSet::new());
         let mut sampler = JoinSet::new();
         if let Some(listening) = addresses.api {
@@ -220,7 +221,7 @@ impl HttpServer {
 /// State shared by the connections of all addresses.
 struct Acceptor<'a> {
     threads: &'a Handle,
-    finder: &'a Finder,
+    topic_discovery: &'a TopicDiscovery,
     drain: &'a watch::Sender<Duration>,
 }
 
@@ -234,10 +235,10 @@ impl Acceptor<'_> {
         served: Served,
         stops: watch::Receiver<bool>,
     ) {
-        let finder = self.finder.clone();
+        let topic_discovery = self.topic_discovery.clone();
         // Read from the manifest at each connection.
         let setup = move || {
-            let server = &finder.manifest().server;
+            let server = &topic_discovery.manifest().server;
             let tls = server.tls.as_ref().filter(|_| is_api).map(TlsPair::config);
             ConnectionSetup { tls, peer_max: server.max_peer_connections }
         };

@@ -39,12 +39,14 @@ use crate::redis_host::clock::RedisClock;
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
 
 use self::half_open::Probe;
+use self::send::next_command;
 
 mod admit;
 pub mod batch_limits;
 mod half_open;
 pub mod in_flight;
 pub mod prefetch;
+mod send;
 mod turn;
 pub mod verdict;
 
@@ -335,19 +337,6 @@ impl Worker {
         if self.parts.services.outage.lasts() { until } else { until + DRAIN_GRACE }
     }
 
-    /// When the drain ends that the daemon has ordered, if any.
-    fn ordered_end(&self) -> Option<Instant> {
-        match *self.parts.commands.borrow() {
-            Command::Work => None,
-            Command::Drain(until) => Some(self.give_up_at(until)),
-        }
-    }
-
-    /// The longest wait before a retry: each lease is renewed within the other two thirds.
-    fn retry_max(&self) -> Duration {
-        self.parts.bound.borrow().lease / 3
-    }
-
     /// Releases jobs that did not start in time, so that other runners can run them.
     fn give_back_stalled(&mut self) {
         if self.give_back(START_WITHIN) > 0 {
@@ -395,12 +384,5 @@ async fn on_time(timer: &Timer, when: Option<Instant>) {
     match when {
         Some(when) => timer.sleep_until(when).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Waits for the next command. If the sender is gone, the last command stays in force.
-async fn next_command(commands: &mut watch::Receiver<Command>) {
-    if commands.changed().await.is_err() {
-        std::future::pending().await
     }
 }

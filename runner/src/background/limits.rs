@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::topic_discovery::Finder;
+use super::topic_discovery::TopicDiscovery;
 use crate::manifest::{KeyOrder, Topic};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
@@ -47,7 +47,7 @@ impl Topic {
 pub(crate) async fn run(
     queue: Queue,
     mut limits: watch::Receiver<AllLimits>,
-    finder: Finder,
+    topic_discovery: TopicDiscovery,
     outage: Arc<Outage>,
 ) {
     let mut written = BTreeMap::new();
@@ -57,20 +57,21 @@ pub(crate) async fn run(
     loop {
         let wanted = Arc::clone(&limits.borrow_and_update());
         let all = Instant::now() >= all_at;
-        let again_at = match write_wanted(&queue, &wanted, &finder, &mut written, all).await {
-            Ok(()) => {
-                retry = RETRY_FIRST;
-                if all {
-                    all_at = Instant::now() + EVERY;
+        let again_at =
+            match write_wanted(&queue, &wanted, &topic_discovery, &mut written, all).await {
+                Ok(()) => {
+                    retry = RETRY_FIRST;
+                    if all {
+                        all_at = Instant::now() + EVERY;
+                    }
+                    all_at
                 }
-                all_at
-            }
-            Err(error) => {
-                outage.noticed(&error);
-                retry = outage::next_retry(retry);
-                Instant::now() + retry
-            }
-        };
+                Err(error) => {
+                    outage.noticed(&error);
+                    retry = outage::next_retry(retry);
+                    Instant::now() + retry
+                }
+            };
         tokio::select! {
             changed = limits.changed() => if changed.is_err() { return },
             () = outage.lost_data_again(losses) => {
@@ -86,7 +87,7 @@ pub(crate) async fn run(
 async fn write_wanted(
     queue: &Queue,
     wanted: &AllLimits,
-    finder: &Finder,
+    topic_discovery: &TopicDiscovery,
     written: &mut BTreeMap<TopicName, Limits>,
     all: bool,
 ) -> Result<(), QueueError> {
@@ -106,7 +107,7 @@ async fn write_wanted(
         }
         for shards in queue.shards_of_all(&names).await? {
             if let Some(shard) = shards.all().last() {
-                finder.met(&shard);
+                topic_discovery.met(&shard);
             }
         }
         queue.register(&names).await?;

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::wake_up::WakeUp;
-use crate::background::topic_discovery::Finder;
+use crate::background::topic_discovery::TopicDiscovery;
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
 /// The wake-up of each worker, sorted by the name of its shard.
@@ -52,12 +52,12 @@ async fn poll_once(queue: &Queue, wake_ups: &WakeUps, poll: Duration) -> Result<
 }
 
 /// Listens for wake-ups and orders until the task is aborted. A wake-up also wakes pull consumers. Topics
-/// without a worker here go to the finder. An order is dropped without a reply while too many wait.
+/// without a worker here go to the topic discovery. An order is dropped without a reply while too many wait.
 pub async fn listen(
     queue: Queue,
     wake_ups: WakeUps,
     wake_up_hub: WakeUpHub,
-    finder: Finder,
+    topic_discovery: TopicDiscovery,
     orders: mpsc::Sender<String>,
     outage: Arc<Outage>,
 ) {
@@ -73,7 +73,7 @@ pub async fn listen(
                     match listener.next().await {
                         Notification::WakeUp(shard) => {
                             wake_up_hub.notify(shard.topic());
-                            wake_one(&wake_ups, &shard, &finder);
+                            wake_one(&wake_ups, &shard, &topic_discovery);
                         }
                         Notification::Control(order) => drop(orders.try_send(order)),
                         Notification::Lost => break,
@@ -86,11 +86,11 @@ pub async fn listen(
     }
 }
 
-fn wake_one(wake_ups: &WakeUps, shard: &Shard, finder: &Finder) {
+fn wake_one(wake_ups: &WakeUps, shard: &Shard, topic_discovery: &TopicDiscovery) {
     let wake_ups = wake_ups.load();
     match wake_ups.binary_search_by(|(name, _)| name.cmp(shard)) {
         Ok(at) => wake_ups[at].1.notify_at(Instant::now()),
-        Err(_) => finder.met(shard),
+        Err(_) => topic_discovery.met(shard),
     }
 }
 

@@ -29,15 +29,15 @@ struct Known {
 
 /// Compares topic names with the manifest, and reports those that should be served.
 #[derive(Clone)]
-pub struct Finder {
+pub struct TopicDiscovery {
     known: Arc<ArcSwap<Known>>,
     found: mpsc::Sender<TopicName>,
     /// Set when the patterns have changed: the scan starts again.
     restart: Arc<Notify>,
 }
 
-impl Finder {
-    /// Creates a finder and the channel that receives the names it finds.
+impl TopicDiscovery {
+    /// Creates it and the channel that receives the names it finds.
     pub(crate) fn new(manifest: Arc<Manifest>) -> (Self, mpsc::Receiver<TopicName>) {
         let known = Known { manifest, served: BTreeMap::new() };
         let (sender, found) = mpsc::channel(FOUND_MAX);

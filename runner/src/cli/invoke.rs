@@ -139,12 +139,12 @@ pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Fail
     let logs: Arc<dyn LogSink> = lines.clone();
     let report = target::block_on(async {
         let http = Some(HttpClient::new(Handle::current()));
-        let world = Arc::new(HostServices {
+        let host_services = Arc::new(HostServices {
             http,
             kv: Some(Arc::new(MemoryKv::new())),
             ..HostServices::with_logs(logs)
         });
-        Ok(handler.run(invocation, Interrupt::new(), world).await)
+        Ok(handler.run(invocation, Interrupt::new(), host_services).await)
     })?;
     let logs = lines.0.lock().clone();
     let run_report = InvokeReport::new(report, handler.digest(), logs);

@@ -16,7 +16,7 @@ use super::services::Services;
 use super::start::Startup;
 use super::threads::AllThreads;
 use super::{Inbox, Owned, Supervisor, redis};
-use crate::background::topic_discovery::Finder;
+use crate::background::topic_discovery::TopicDiscovery;
 use crate::deploy::deployments::Deployments;
 use crate::deploy::entry::entries;
 use crate::deploy::reload::Reloader;
@@ -60,12 +60,12 @@ pub(super) async fn build(
     let evidence = |entry: &_| Supervisor::evidence(&topics, &manifest, entry);
     deployments.deploy(loaded, &manifest, evidence);
     let manifest = Arc::new(manifest);
-    let (finder, found) = Finder::new(Arc::clone(&manifest));
+    let (topic_discovery, found) = TopicDiscovery::new(Arc::clone(&manifest));
     let (given, orders) = mpsc::channel(ORDERS_MAX);
     let mut judge_at = tokio::time::interval(JUDGE_EVERY);
     judge_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let supervisor = Supervisor {
-        published: Published::new(finder, &manifest),
+        published: Published::new(topic_discovery, &manifest),
         manifest,
         services,
         deployments,

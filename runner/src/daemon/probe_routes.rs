@@ -15,9 +15,10 @@ impl Supervisor {
         let (services, records) = (&self.services, &self.services.records);
         let (health, watched) = (Arc::clone(&records.health), self.published.watched.subscribe());
         let (served, outage) = (Arc::clone(&self.published.names), Arc::clone(&services.outage));
-        let (sandbox, pushes) = (Arc::clone(&services.sandbox), Arc::clone(&records.push_counters));
+        let (sandbox, push_counters) =
+            (Arc::clone(&services.sandbox), Arc::clone(&records.push_counters));
         let (jobs, kv) = (services.queue.latency_stats(), Arc::clone(&services.store_latency));
-        let consumed = Arc::clone(&records.pull_counters);
+        let pull_counters = Arc::clone(&records.pull_counters);
         let handler_log = Arc::clone(&records.handler_log);
         let (traces, events) = (records.traces.clone(), records.events.clone());
         let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);
@@ -30,8 +31,8 @@ impl Supervisor {
                 health: Arc::clone(&health),
                 outage,
                 traffic,
-                pushes,
-                consumed,
+                push_counters,
+                pull_counters,
                 handler_log,
                 traces,
                 events,

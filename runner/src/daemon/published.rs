@@ -13,14 +13,14 @@ use crate::background::limits::AllLimits;
 use crate::background::maintenance::{Pulled, Retention, Retentions};
 use crate::background::poller::WakeUps;
 use crate::background::scheduler::Schedules;
-use crate::background::topic_discovery::Finder;
+use crate::background::topic_discovery::TopicDiscovery;
 use crate::manifest::{Manifest, Topic};
 use crate::report::status::{AllWatched, ManifestRefusal};
 use crate::worker::verdict::buried_info;
 
 /// The published values.
 pub(super) struct Published {
-    pub(super) finder: Finder,
+    pub(super) topic_discovery: TopicDiscovery,
     pub(super) wake_ups: WakeUps,
     pub(super) retentions: Retentions,
     pub(super) limits: watch::Sender<AllLimits>,
@@ -34,9 +34,9 @@ pub(super) struct Published {
 
 impl Published {
     /// Publishes no topics yet.
-    pub(super) fn new(finder: Finder, manifest: &Manifest) -> Self {
+    pub(super) fn new(topic_discovery: TopicDiscovery, manifest: &Manifest) -> Self {
         Self {
-            finder,
+            topic_discovery,
             wake_ups: WakeUps::default(),
             retentions: Retentions::default(),
             limits: watch::Sender::new(Arc::new([])),
@@ -66,7 +66,7 @@ impl Published {
         self.retentions.store(Arc::new(retentions));
         let shards = |served: &Served| u32::try_from(served.shards.len()).unwrap_or(u32::MAX);
         let served = topics.served.iter().map(|(name, served)| (name.clone(), shards(served)));
-        self.finder.update(Arc::clone(manifest), served.collect());
+        self.topic_discovery.update(Arc::clone(manifest), served.collect());
         self.names.store(Arc::new(limits.iter().map(|(name, _)| name.clone()).collect()));
         self.limits.send_replace(limits.into());
         self.watched.send_replace(watched);

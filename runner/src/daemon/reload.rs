@@ -27,7 +27,7 @@ impl Supervisor {
         let evidence = |entry: &_| Self::evidence(topics, manifest, entry);
         self.deployments.deploy(changes.modules, manifest, evidence);
         self.bind_all().await;
-        self.published.finder.restart_scan();
+        self.published.topic_discovery.restart_scan();
         true
     }
 

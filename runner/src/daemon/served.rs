@@ -171,8 +171,8 @@ impl Served {
         Some(Serving {
             bound: workers.binding.subscribe(),
             counters: Arc::clone(&workers.stats.counters),
-            figures: Arc::clone(&workers.stats.module_stats),
-            latest: Arc::clone(&workers.stats.recent_attempts),
+            module_stats: Arc::clone(&workers.stats.module_stats),
+            recent_attempts: Arc::clone(&workers.stats.recent_attempts),
             breaker: Arc::clone(&workers.breaker),
         })
     }

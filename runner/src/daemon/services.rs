@@ -119,7 +119,7 @@ fn executor(
     ExecutorResources {
         threads: threads.guests.threads(runner.threads),
         slots: ExecutorResources::slots(runner.max_jobs),
-        world: Arc::new(HostServices {
+        host_services: Arc::new(HostServices {
             http: Some(HttpClient::new(threads.network.handle().clone())),
             kv: Some(Arc::clone(store) as _),
             ..HostServices::with_logs(Arc::clone(handler_log) as Arc<dyn LogSink>)

@@ -47,25 +47,30 @@ impl Supervisor {
         let queue = || services.queue.clone();
         let outage = || Arc::clone(&services.outage);
         let wake_ups = || Arc::clone(&published.wake_ups);
-        let pushes = || Arc::clone(&services.records.push_counters);
-        let finder = || published.finder.clone();
+        let push_counters = || Arc::clone(&services.records.push_counters);
+        let topic_discovery = || published.topic_discovery.clone();
         let loops = &mut self.owned.background;
         loops.spawn(poller::poll(queue(), wake_ups(), self.manifest.redis.poll, outage()));
         loops.spawn(poller::listen(
             queue(),
             wake_ups(),
             services.wake_up_hub.clone(),
-            finder(),
+            topic_discovery(),
             orders,
             outage(),
         ));
         loops.spawn(recovery::run(queue(), outage()));
         loops.spawn(maintenance::run(queue(), Arc::clone(&published.retentions), outage()));
-        loops.spawn(services.relay.clone().run(queue(), wake_ups(), pushes(), outage()));
-        loops.spawn(limits::run(queue(), published.limits.subscribe(), finder(), outage()));
-        loops.spawn(finder().run(queue(), outage()));
+        loops.spawn(services.relay.clone().run(queue(), wake_ups(), push_counters(), outage()));
+        loops.spawn(limits::run(
+            queue(),
+            published.limits.subscribe(),
+            topic_discovery(),
+            outage(),
+        ));
+        loops.spawn(topic_discovery().run(queue(), outage()));
         let schedules = published.schedules.subscribe();
-        loops.spawn(scheduler::run(queue(), schedules, pushes(), outage()));
+        loops.spawn(scheduler::run(queue(), schedules, push_counters(), outage()));
         let identity = (Arc::clone(&services.runner_id), api);
         let (watched, refused) = (published.watched.subscribe(), published.refused.subscribe());
         loops.spawn(status::publish(queue(), identity, watched, refused, outage()));
@@ -87,13 +92,13 @@ impl Supervisor {
             threads: threads.handle().clone(),
             redis,
             prefix: self.manifest.redis.prefix.clone(),
-            finder: self.published.finder.clone(),
-            bells: services.wake_up_hub.clone(),
+            topic_discovery: self.published.topic_discovery.clone(),
+            wake_up_hub: services.wake_up_hub.clone(),
             probes: self.probes(),
-            pushes: Arc::clone(&records.push_counters),
+            push_counters: Arc::clone(&records.push_counters),
             watched: self.published.watched.subscribe(),
             runner_id: Arc::clone(&services.runner_id),
-            consumed: Arc::clone(&records.pull_counters),
+            pull_counters: Arc::clone(&records.pull_counters),
             traces: records.traces.clone(),
             events: records.events.clone(),
         };

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::binding::{CanaryHandler, Handlers};
 use super::deployment::{AttemptCounts, Deployment};
 use super::entry::{EntryName, entries};
-use super::history::{Fate, History, Role};
+use super::history::{History, ModuleChange, Role};
 use super::module_file::ModuleError;
 use super::modules::{self, Loaded, Module, ModuleRequest, ModuleSlot};
 use crate::manifest::{Manifest, Rollback, Topic};
@@ -134,7 +134,7 @@ impl Deployments {
             }
         };
         if is_new {
-            history.note(place.role, Fate::Served, Some(&digest), "");
+            history.note(place.role, ModuleChange::Served, Some(&digest), "");
         } else {
             history.note_recovered(place.role, &digest);
         }
@@ -148,7 +148,12 @@ impl Deployments {
         };
         warn!(topic = %place.entry, role = place.role.word(), "{error}; {then}");
         let (digest, reason) = (error.digest(), error.to_string());
-        self.history(&place.entry).note(place.role, Fate::Refused, digest.as_ref(), &reason);
+        self.history(&place.entry).note(
+            place.role,
+            ModuleChange::Refused,
+            digest.as_ref(),
+            &reason,
+        );
     }
 
     /// Applies a new manifest: removes deployments that it does not contain, and updates the secrets of the
@@ -178,7 +183,7 @@ impl Deployments {
         let mut recipes = BTreeMap::new();
         for ModuleRequest { place, recipe, .. } in modules::wanted(before) {
             if place.role == Role::Canary && !places.contains(&place) {
-                self.history(&place.entry).note(Role::Canary, Fate::Left, None, "");
+                self.history(&place.entry).note(Role::Canary, ModuleChange::Left, None, "");
             }
             recipes.insert(place, recipe);
         }

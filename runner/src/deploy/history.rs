@@ -36,7 +36,7 @@ impl Role {
 /// What happened to a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum ModuleChange {
     /// It serves from then on.
     Served,
     /// It was refused; an earlier module keeps serving, if there is one.
@@ -49,7 +49,7 @@ pub enum Fate {
     Left,
 }
 
-impl Fate {
+impl ModuleChange {
     /// Every fate.
     pub const ALL: [Self; 5] =
         [Self::Served, Self::Refused, Self::RolledBack, Self::RolledBackByHand, Self::Left];
@@ -87,13 +87,13 @@ impl Fate {
 
 /// One event of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct HistoryEvent {
     /// When, in unix milliseconds of the local clock.
     pub at_ms: u64,
     /// The role of the module.
     pub role: Role,
     /// What happened to it.
-    pub fate: Fate,
+    pub fate: ModuleChange,
     /// The digest of the module, 64 hex digits; none if the file was not read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
@@ -108,14 +108,14 @@ pub struct History(Arc<Mutex<Notes>>);
 
 #[derive(Default)]
 struct Notes {
-    events: VecDeque<Event>,
+    events: VecDeque<HistoryEvent>,
     /// All events so far by their fate, including dropped ones.
-    counts: [u64; Fate::ALL.len()],
+    counts: [u64; ModuleChange::ALL.len()],
 }
 
 impl History {
     /// Records an event of now, and drops the oldest of more than 16.
-    pub fn note(&self, role: Role, fate: Fate, digest: Option<&Digest>, reason: &str) {
+    pub fn note(&self, role: Role, fate: ModuleChange, digest: Option<&Digest>, reason: &str) {
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         let digest = digest.map(Digest::to_string);
         let reason = reason[..reason.floor_char_boundary(REASON_MAX)].to_owned();
@@ -123,19 +123,19 @@ impl History {
         if notes.events.len() == EVENTS_MAX {
             notes.events.pop_front();
         }
-        notes.events.push_back(Event { at_ms, role, fate, digest, reason });
+        notes.events.push_back(HistoryEvent { at_ms, role, fate, digest, reason });
         notes.counts[fate as usize] += 1;
     }
 
     /// Records that a module serves again, if the last event of the role is a failure.
     pub fn note_recovered(&self, role: Role, digest: &Digest) {
         if last_of(&self.events(), role).is_some_and(|event| event.fate.is_trouble()) {
-            self.note(role, Fate::Served, Some(digest), "");
+            self.note(role, ModuleChange::Served, Some(digest), "");
         }
     }
 
     /// The events, oldest first.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<HistoryEvent> {
         self.notes().events.iter().cloned().collect()
     }
 
@@ -145,7 +145,7 @@ impl History {
     }
 
     /// The number of events of a fate since the start.
-    pub fn count_of(&self, fate: Fate) -> u64 {
+    pub fn count_of(&self, fate: ModuleChange) -> u64 {
         self.notes().counts[fate as usize]
     }
 
@@ -155,7 +155,7 @@ impl History {
 }
 
 /// The last event of a role.
-pub fn last_of(events: &[Event], role: Role) -> Option<&Event> {
+pub fn last_of(events: &[HistoryEvent], role: Role) -> Option<&HistoryEvent> {
     events.iter().rev().find(|event| event.role == role)
 }
 
@@ -167,12 +167,17 @@ mod tests {
     fn the_last_events_are_kept_and_read_back_from_json() {
         let history = History::default();
         for number in 0..20 {
-            history.clone().note(Role::Handler, Fate::Served, Some(&Digest::of(&[number])), "");
+            history.clone().note(
+                Role::Handler,
+                ModuleChange::Served,
+                Some(&Digest::of(&[number])),
+                "",
+            );
         }
-        history.note(Role::Canary, Fate::Refused, None, &"ä".repeat(1_000));
+        history.note(Role::Canary, ModuleChange::Refused, None, &"ä".repeat(1_000));
         let events = history.events();
-        assert_eq!((history.count(), history.count_of(Fate::Served)), (21, 20));
-        for fate in Fate::ALL {
+        assert_eq!((history.count(), history.count_of(ModuleChange::Served)), (21, 20));
+        for fate in ModuleChange::ALL {
             let word = format!("\"{}\"", fate.word());
             assert_eq!(serde_json::to_string(&fate).unwrap(), word);
         }
@@ -180,7 +185,7 @@ mod tests {
         assert_eq!((events.len(), events[0].digest.as_ref()), (16, Some(&oldest)));
         assert_eq!((events[15].reason.len(), events[15].role), (1_024, Role::Canary));
         let json = serde_json::to_string(&events).unwrap();
-        assert_eq!(serde_json::from_str::<Vec<Event>>(&json).unwrap(), events);
+        assert_eq!(serde_json::from_str::<Vec<HistoryEvent>>(&json).unwrap(), events);
         let shown = format!(r#""role":"handler","fate":"served","digest":"{oldest}"}}"#);
         assert!(json.contains(&shown), "{json}");
     }
@@ -188,13 +193,13 @@ mod tests {
     #[test]
     fn recovery_is_recorded_once_and_only_for_the_failed_role() {
         let (history, digest) = (History::default(), Digest::of(b"a"));
-        history.note(Role::Handler, Fate::Refused, None, "broken");
+        history.note(Role::Handler, ModuleChange::Refused, None, "broken");
         history.note_recovered(Role::Canary, &digest);
         assert_eq!(history.count(), 1);
         history.note_recovered(Role::Handler, &digest);
         history.note_recovered(Role::Handler, &digest);
         let events = history.events();
-        assert_eq!((history.count(), events[1].fate), (2, Fate::Served));
+        assert_eq!((history.count(), events[1].fate), (2, ModuleChange::Served));
         assert_eq!(last_of(&events, Role::Handler), Some(&events[1]));
         assert_eq!(last_of(&events, Role::Canary), None);
     }

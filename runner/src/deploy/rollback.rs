@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 use super::deployment::{Deployment, TrialResult};
 use super::deployments::{Deployments, Evidence};
 use super::entry::{EntryName, entries};
-use super::history::{Fate, Role};
+use super::history::{ModuleChange, Role};
 use super::modules::ModuleSlot;
 use crate::manifest::Manifest;
 
@@ -63,7 +63,7 @@ impl Deployments {
         error!(topic = %entry, digest = %before.short(), withdrawn = %new.short(),
             "rolled back: {reason}; the previous module serves again, and the \
              new one is not deployed until its file or its entry in the manifest changes");
-        self.history(entry).note(Role::Handler, Fate::RolledBack, Some(&new), &reason);
+        self.history(entry).note(Role::Handler, ModuleChange::RolledBack, Some(&new), &reason);
     }
 
     /// Rolls back the handler of an entry.
@@ -81,7 +81,12 @@ impl Deployments {
         warn!(topic = %place.entry, digest = %serves.short(), withdrawn = %gone.short(),
             "rolled back by hand: the previous module serves again; the other is not deployed until its file \
              or its entry in the manifest changes");
-        self.history(&place.entry).note(Role::Handler, Fate::RolledBackByHand, Some(&gone), "");
+        self.history(&place.entry).note(
+            Role::Handler,
+            ModuleChange::RolledBackByHand,
+            Some(&gone),
+            "",
+        );
         RollbackResult::RolledBack { serves, withdrawn: gone }
     }
 }

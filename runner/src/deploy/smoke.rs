@@ -136,8 +136,9 @@ async fn run(handler: &Handler, invocation: &Invocation) -> RunReport {
     let until = Instant::now() + invocation.ttr;
     loop {
         let kv = Some(Arc::new(MemoryKv::new()) as Arc<dyn KeyValue>);
-        let world = Arc::new(HostServices { kv, ..HostServices::with_logs(Arc::new(SmokeLog)) });
-        let report = handler.run(invocation.clone(), Interrupt::new(), world).await;
+        let host_services =
+            Arc::new(HostServices { kv, ..HostServices::with_logs(Arc::new(SmokeLog)) });
+        let report = handler.run(invocation.clone(), Interrupt::new(), host_services).await;
         if !matches!(report.outcome, Outcome::HostFault(_)) || Instant::now() >= until {
             return report;
         }

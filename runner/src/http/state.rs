@@ -14,7 +14,7 @@ use super::problem::{Problem, UNKNOWN_TOPIC};
 use super::routes::events::Readers;
 use super::routes::samples::Samples;
 use crate::auth::sessions::Sessions;
-use crate::background::topic_discovery::Finder;
+use crate::background::topic_discovery::TopicDiscovery;
 use crate::manifest::{Manifest, Topic, nearest};
 use crate::observe::events::{Events, Moment};
 use crate::observe::pull_counters::PullCounters;
@@ -31,11 +31,11 @@ pub(crate) struct Parts {
     /// The queue, over the server's own connection.
     pub(crate) queue: Queue,
     /// Gives access to the current manifest and the served topics.
-    pub(crate) finder: Finder,
+    pub(crate) topic_discovery: TopicDiscovery,
     /// Wake-ups of waiting consumers.
-    pub(crate) bells: WakeUpHub,
+    pub(crate) wake_up_hub: WakeUpHub,
     /// Counters of pushes.
-    pub(crate) pushes: Arc<PushCounters>,
+    pub(crate) push_counters: Arc<PushCounters>,
     /// The topics that this daemon's handlers serve now.
     pub(crate) watched: watch::Receiver<AllWatched>,
     /// Unique id of this daemon.
@@ -45,7 +45,7 @@ pub(crate) struct Parts {
     /// Recent samples of topics.
     pub(crate) samples: Samples,
     /// Counters of pull consumers.
-    pub(crate) consumed: Arc<PullCounters>,
+    pub(crate) pull_counters: Arc<PullCounters>,
     /// Traces of pushes.
     pub(crate) traces: Traces,
     /// Events of jobs.
@@ -67,7 +67,7 @@ impl ServerState {
 
     /// The current manifest.
     pub(crate) fn manifest(&self) -> Arc<Manifest> {
-        self.finder.manifest()
+        self.topic_discovery.manifest()
     }
 
     /// Pushes jobs within the request's trace; counts the stored jobs and reports their events.
@@ -91,7 +91,7 @@ impl ServerState {
         self.traces.pushed(pushing, topic, &jobs, failed);
         let words = answer?;
         let stored = words.iter().filter(|word| word.is_stored()).count();
-        self.pushes.pushed(Source::Http, stored);
+        self.push_counters.pushed(Source::Http, stored);
         let stored = jobs.iter().zip(&words).filter(|(_, word)| word.is_stored());
         self.events.pushed(topic, stored.map(|(job, _)| &job.id), began);
         Ok(jobs.into_iter().map(|job| job.id).zip(words).collect())
@@ -106,7 +106,7 @@ impl ServerState {
         settled: Settled,
         class: Option<FailureClass>,
     ) {
-        self.consumed.settled(topic, settled, class);
+        self.pull_counters.settled(topic, settled, class);
         let Some(event) = crate::observe::events::word(settled) else { return };
         match class.filter(|_| matches!(event, "retried" | "dead" | "discarded")) {
             Some(class) => self.events.failed(topic, id, event, class),
@@ -130,7 +130,7 @@ impl ServerState {
         name: &TopicName,
         topic: &Topic,
     ) -> Result<&Queue, Problem> {
-        if !self.finder.serves(name) && !self.queue.is_registered(name).await? {
+        if !self.topic_discovery.serves(name) && !self.queue.is_registered(name).await? {
             self.queue.configure(name, &topic.limits()).await?;
         }
         Ok(&self.queue)

@@ -56,11 +56,11 @@ pub struct Sources {
     /// Latency statistics of each connection to Redis, by its purpose.
     pub traffic: Vec<(&'static str, Arc<LatencyStats>)>,
     /// Counters of pushes.
-    pub pushes: Arc<PushCounters>,
+    pub push_counters: Arc<PushCounters>,
     /// Handler log lines that were left out.
     pub handler_log: Arc<HandlerLog>,
     /// Counters of pull consumers.
-    pub consumed: Arc<PullCounters>,
+    pub pull_counters: Arc<PullCounters>,
     /// Counters of traces.
     pub traces: Traces,
     /// Counters of events.
@@ -142,7 +142,7 @@ impl Collector for DueboxMetrics {
         let page = &mut Page::new(encoder);
         runner::write(page, sources)?;
         self.depths.write(page)?;
-        topics::write(page, &watched, &sources.consumed)?;
+        topics::write(page, &watched, &sources.pull_counters)?;
         modules::write(page, &watched)
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::deploy::binding::{self, Bound, CanaryHandler};
 use crate::deploy::breaker::{Breaker, BreakerState};
-use crate::deploy::history::{Event, History};
+use crate::deploy::history::{History, HistoryEvent};
 use crate::manifest::{ManifestError, percent};
 use crate::observe::counters::Counters;
 use crate::observe::module_stats::{ModuleStats, Sums};
@@ -95,7 +95,7 @@ pub struct TopicStatus {
     pub withdrawn: Option<String>,
     /// Module history, the oldest event first; at most 16 events.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub history: Vec<Event>,
+    pub history: Vec<HistoryEvent>,
     /// The breaker, if it is not closed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub breaker: Option<BreakerStatus>,
@@ -159,9 +159,9 @@ pub struct Serving {
     /// Counters of its workers.
     pub counters: Arc<Counters>,
     /// Results and costs of its attempts.
-    pub figures: Arc<ModuleStats>,
+    pub module_stats: Arc<ModuleStats>,
     /// Its recent attempts in this process.
-    pub latest: Arc<RecentAttempts>,
+    pub recent_attempts: Arc<RecentAttempts>,
     /// The topic's breaker.
     pub breaker: Arc<Breaker>,
 }
@@ -286,7 +286,7 @@ impl Watched {
         let mut history = self.history.events();
         history.drain(..history.len().saturating_sub((*events_left).max(1)));
         *events_left = events_left.saturating_sub(history.len());
-        let modules = serving.map(|serving| serving.figures.by_digest()).unwrap_or_default();
+        let modules = serving.map(|serving| serving.module_stats.by_digest()).unwrap_or_default();
         TopicStatus {
             topic: self.topic.clone(),
             digest: handlers.as_ref().map(|handlers| hex(handlers.main.digest())),
@@ -296,7 +296,7 @@ impl Watched {
             history,
             breaker: serving.and_then(|serving| BreakerStatus::of(serving.breaker.state())),
             modules: modules.into_iter().map(module).collect(),
-            total: serving.map(|serving| serving.figures.total()).unwrap_or_default(),
+            total: serving.map(|serving| serving.module_stats.total()).unwrap_or_default(),
         }
     }
 }

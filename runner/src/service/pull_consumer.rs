@@ -127,22 +127,22 @@ impl Consumer<'_> {
     pub async fn pull_with_receiver(
         &self,
         options: &ConsumerPull<'_>,
-        bell: &mut WakeUpReceiver,
+        receiver: &mut WakeUpReceiver,
     ) -> Result<Pulled, PullFailure> {
-        self.pull_woken(options, Some(bell)).await
+        self.pull_woken(options, Some(receiver)).await
     }
 
     async fn pull_woken(
         &self,
         options: &ConsumerPull<'_>,
-        mut bell: Option<&mut WakeUpReceiver>,
+        mut receiver: Option<&mut WakeUpReceiver>,
     ) -> Result<Pulled, PullFailure> {
         let end = Instant::now() + options.wait;
         let mut wait = options.wait;
         loop {
             let pull = self.pull_of(options, wait)?;
-            let mut pulled = match &mut bell {
-                Some(bell) => self.queue.pull_with_receiver(self.name, &pull, bell).await?,
+            let mut pulled = match &mut receiver {
+                Some(receiver) => self.queue.pull_with_receiver(self.name, &pull, receiver).await?,
                 None => self.queue.pull(self.name, &pull).await?,
             };
             let count = pulled.leases.len();

@@ -1,6 +1,5 @@
 //! One turn: settles, renewals and leases go out in one pipeline, and its replies are applied.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duebox_job::{FailureClass, JobId, Outcome, Policy};
@@ -12,7 +11,7 @@ use tracing::{error, info, warn};
 
 use super::prefetch::LEASED_BYTES_MAX;
 use super::verdict::{Attempt, buried_info};
-use super::{RECLAIM_EVERY, SLEEP_MAX, Worker, next_command};
+use super::{RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
 use crate::observe::counters::{Fate, add};
@@ -21,7 +20,7 @@ use crate::observe::log::attempt_log::Record;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
 /// The content of one turn, kept until Redis replies.
-struct Plan {
+pub(super) struct Plan {
     keys: Vec<u64>,
     extend: Vec<Extension>,
     settle: Vec<Settlement>,
@@ -165,69 +164,6 @@ impl Worker {
         let restored_at = self.parts.services.outage.restored_at();
         let renewed_at = restored_at.map(|at| at + self.retry_max());
         renewed_at.and_then(|at| self.clock.us_at(at)).unwrap_or_default()
-    }
-
-    /// Sends a turn until Redis replies, and interrupts guests whose lease runs out meanwhile. Returns the
-    /// reply and when the successful try was sent.
-    async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
-        let runner_id = Arc::clone(&self.parts.services.runner_id);
-        let mut turn = plan.turn(&runner_id);
-        let mut wait = RETRY_FIRST;
-        loop {
-            let sent_at = Instant::now();
-            let answer = {
-                let mut asked =
-                    std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
-                loop {
-                    let first_end = self.in_flight.first_end(Instant::now());
-                    let ends_at = self.ordered_end();
-                    tokio::select! {
-                        answer = &mut asked => break answer,
-                        () = sleep_until(first_end) => self.interrupt_ended(),
-                        () = sleep_until(ends_at) => return None,
-                        () = next_command(&mut self.parts.commands) => {}
-                    }
-                }
-            };
-            let error = match answer {
-                Ok(reply) => return Some((reply, sent_at)),
-                Err(error) => error,
-            };
-            self.parts.services.outage.noticed(&error);
-            turn.is_repeated = true;
-            wait = outage::next_retry(wait).min(self.retry_max());
-            if !self.wait_for_redis(wait).await {
-                return None;
-            }
-        }
-    }
-
-    /// Waits before a retry, and interrupts guests whose lease runs out meanwhile. False if the drain ends.
-    async fn wait_for_redis(&mut self, longest: Duration) -> bool {
-        let outage = Arc::clone(&self.parts.services.outage);
-        let mut over = std::pin::pin!(outage.wait(longest));
-        loop {
-            self.follow_commands();
-            let (first_end, ends_at) =
-                (self.in_flight.first_end(Instant::now()), self.ordered_end());
-            if ends_at.is_some_and(|at| Instant::now() >= at) {
-                return false;
-            }
-            tokio::select! {
-                () = &mut over => return true,
-                () = sleep_until(first_end) => self.interrupt_ended(),
-                () = sleep_until(ends_at) => {}
-                () = next_command(&mut self.parts.commands) => {}
-            }
-        }
-    }
-
-    fn interrupt_ended(&self) {
-        let ended = self.in_flight.interrupt_ended(Instant::now());
-        if ended > 0 {
-            warn!(topic = %self.parts.shard.topic(), jobs = ended,
-                "leases expired without renewal; their guests are interrupted");
-        }
     }
 
     fn apply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
@@ -381,7 +317,7 @@ impl Worker {
 }
 
 impl Plan {
-    fn turn<'a>(&'a self, holder: &'a str) -> Turn<'a> {
+    pub(super) fn turn<'a>(&'a self, holder: &'a str) -> Turn<'a> {
         let reclaim = || ReclaimRule {
             max_crashes: self.max_crashes,
             delay: Duration::ZERO,
@@ -401,12 +337,5 @@ impl Plan {
             lease: self.lease.as_ref(),
             is_repeated: false,
         }
-    }
-}
-
-async fn sleep_until(when: Option<Instant>) {
-    match when {
-        Some(when) => tokio::time::sleep_until(when.into()).await,
-        None => std::future::pending().await,
     }
 }

@@ -91,9 +91,9 @@ impl Queue {
         &self,
         topic: &TopicName,
         pull: &PullOptions,
-        bell: &mut WakeUpReceiver,
+        receiver: &mut WakeUpReceiver,
     ) -> Result<Pulled, QueueError> {
-        self.pull_woken(topic, pull, Waker::WakeUpReceiver(bell)).await
+        self.pull_woken(topic, pull, Waker::WakeUpReceiver(receiver)).await
     }
 
     async fn pull_woken(
@@ -120,8 +120,8 @@ impl Queue {
             let rest = look.wait.unwrap_or(pull.poll()).clamp(SLEEP_MIN, pull.poll());
             let until = end.min(now + rest);
             match &mut waker {
-                Waker::WakeUpReceiver(bell) => {
-                    if let SleepEnd::Cancelled = bell.sleep(until).await {
+                Waker::WakeUpReceiver(receiver) => {
+                    if let SleepEnd::Cancelled = receiver.sleep(until).await {
                         return Ok(look.pulled);
                     }
                 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::history::{self, ReportedEvent};
 use crate::cli::support::failure::Failure;
 use crate::cli::support::output;
-use crate::deploy::history::Event;
+use crate::deploy::history::HistoryEvent;
 use crate::observe::module_stats::Sums;
 use crate::report::status::{BreakerStatus, Status, TopicStatus};
 
@@ -85,8 +85,10 @@ impl HandlerStats {
         self.canaries.extend(canary.map(|canary| (canary.digest.clone(), canary.percent)));
         self.before.extend(reported.before.clone());
         self.withdrawn.extend(reported.withdrawn.clone());
-        let reported_by =
-            |event: &Event| ReportedEvent { runner: runner.to_owned(), event: event.clone() };
+        let reported_by = |event: &HistoryEvent| ReportedEvent {
+            runner: runner.to_owned(),
+            event: event.clone(),
+        };
         self.history.extend(reported.history.iter().map(reported_by));
         self.breakers_open += usize::from(reported.breaker.is_some());
         self.total.merge(&reported.total);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::handlers::{counted, short};
 use crate::cli::support::output;
-use crate::deploy::history::{Event, Role};
+use crate::deploy::history::{HistoryEvent, Role};
 
 /// Characters of a reason on the terminal; JSON has the full text.
 const REASON_MAX: usize = 200;
@@ -19,17 +19,17 @@ pub(super) struct ReportedEvent {
     pub(super) runner: String,
     /// The event.
     #[serde(flatten)]
-    pub(super) event: Event,
+    pub(super) event: HistoryEvent,
 }
 
 /// One line for each module that was requested and does not serve, judged by the last event of its
 /// role. Daemons with the same event share a line, with the latest reason.
 pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
-    let mut last: BTreeMap<(&str, Role), &Event> = BTreeMap::new();
+    let mut last: BTreeMap<(&str, Role), &HistoryEvent> = BTreeMap::new();
     for reported in history {
         last.insert((&reported.runner, reported.event.role), &reported.event);
     }
-    let mut problems: BTreeMap<_, (&Event, BTreeSet<&str>)> = BTreeMap::new();
+    let mut problems: BTreeMap<_, (&HistoryEvent, BTreeSet<&str>)> = BTreeMap::new();
     for ((runner, role), event) in last.into_iter().filter(|(_, event)| event.fate.is_trouble()) {
         let key = (role, event.fate.words(), &event.digest);
         let (newest, runners) = problems.entry(key).or_insert_with(|| (event, BTreeSet::new()));
@@ -38,7 +38,7 @@ pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
             *newest = event;
         }
     }
-    let line = |(event, runners): (&Event, BTreeSet<&str>)| {
+    let line = |(event, runners): (&HistoryEvent, BTreeSet<&str>)| {
         let by = match runners.first() {
             Some(runner) if runners.len() == 1 => output::one_line(runner),
             _ => counted(runners.len()),
@@ -69,12 +69,12 @@ pub(super) fn table<'t>(
     (!rows.is_empty()).then(|| format!("\nhistory:\n{}", output::table(&header, &rows)))
 }
 
-fn digest(event: &Event, after: &str) -> String {
+fn digest(event: &HistoryEvent, after: &str) -> String {
     event.digest.as_ref().map(|digest| short(digest) + after).unwrap_or_default()
 }
 
 /// The time of an event, in seconds.
-fn time(event: &Event) -> String {
+fn time(event: &HistoryEvent) -> String {
     output::time(event.at_ms / 1_000 * 1_000)
 }
 
@@ -91,13 +91,19 @@ fn one_line(topic: &str, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deploy::history::Fate;
+    use crate::deploy::history::ModuleChange;
 
-    fn reported(runner: &str, at_ms: u64, role: Role, fate: Fate, reason: &str) -> ReportedEvent {
+    fn reported(
+        runner: &str,
+        at_ms: u64,
+        role: Role,
+        fate: ModuleChange,
+        reason: &str,
+    ) -> ReportedEvent {
         let (digest, reason) = (Some("ab".repeat(32)), reason.to_owned());
         ReportedEvent {
             runner: runner.to_owned(),
-            event: Event { at_ms, role, fate, digest, reason },
+            event: HistoryEvent { at_ms, role, fate, digest, reason },
         }
     }
 
@@ -106,9 +112,9 @@ mod tests {
         let at = 1_795_262_401_000;
         let broken = "topic mail: the handler x.wasm is refused\nits log";
         let mut history = vec![
-            reported("a", at, Role::Handler, Fate::Refused, broken),
-            reported("b", at + 2_500, Role::Handler, Fate::Refused, broken),
-            reported("b", at, Role::Canary, Fate::RolledBackByHand, ""),
+            reported("a", at, Role::Handler, ModuleChange::Refused, broken),
+            reported("b", at + 2_500, Role::Handler, ModuleChange::Refused, broken),
+            reported("b", at, Role::Canary, ModuleChange::RolledBackByHand, ""),
         ];
         let lines = problems("mail", &history);
         assert_eq!(
@@ -118,11 +124,11 @@ mod tests {
                 "mail: canary abababababab rolled back by hand at 2026-11-21T12:00:01Z (b)",
             ]
         );
-        history.push(reported("b", at + 9_000, Role::Handler, Fate::Served, ""));
-        history.push(reported("b", at + 9_000, Role::Canary, Fate::Left, ""));
+        history.push(reported("b", at + 9_000, Role::Handler, ModuleChange::Served, ""));
+        history.push(reported("b", at + 9_000, Role::Canary, ModuleChange::Left, ""));
         let lines = problems("mail", &history);
         assert!(lines.len() == 1 && lines[0].contains("T12:00:01Z (a)"), "{lines:?}");
-        history.push(reported("a", at + 9_500, Role::Handler, Fate::Served, ""));
+        history.push(reported("a", at + 9_500, Role::Handler, ModuleChange::Served, ""));
         assert!(problems("mail", &history).is_empty());
         let table = table([("mail", history.as_slice())].into_iter()).unwrap();
         assert_eq!(table.lines().filter(|line| line.contains("abababababab")).count(), 6);

@@ -135,14 +135,15 @@ pub(super) async fn lease_jobs(
     };
     let queue = server.queue_of(name, topic).await?;
     let stopped = server.stopped();
-    let mut bell = server.bells.subscribe(name, async move {
+    let mut receiver = server.wake_up_hub.subscribe(name, async move {
         tokio::select! {
             _ = gone => {}
             () = stopped => {}
         }
     });
     let consumer = Consumer { queue, name, topic };
-    let pulled = consumer.pull_with_receiver(&options, &mut bell).await.map_err(pull_problem)?;
+    let pulled =
+        consumer.pull_with_receiver(&options, &mut receiver).await.map_err(pull_problem)?;
     let delivery = Delivery { server: server.clone(), topic: name.clone(), leases: pulled.leases };
     Ok(PulledJobs { delivery, paused: pulled.paused, limited: pulled.limited })
 }

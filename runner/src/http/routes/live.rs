@@ -73,7 +73,7 @@ pub(super) async fn list(
     let watched = server.watched.borrow().clone();
     let own = watched.iter().find(|watched| watched.topic == name.as_str());
     let serving = own.and_then(|watched| watched.serving.as_ref());
-    let latest = serving.map(|serving| serving.latest.attempts()).unwrap_or_default();
+    let latest = serving.map(|serving| serving.recent_attempts.attempts()).unwrap_or_default();
     let shown = |job: LiveJob| ShownLiveJob {
         id: job.id.to_string(),
         state: job.state.word(),

@@ -7,7 +7,7 @@ use std::fmt;
 use super::TOPICS_MAX;
 use super::page::{About, Labels, Page, topic, word};
 use crate::deploy::binding;
-use crate::deploy::history::{Fate, History, Role};
+use crate::deploy::history::{History, ModuleChange, Role};
 use crate::manifest::percent;
 use crate::report::status::Watched;
 
@@ -79,7 +79,7 @@ fn changes(watched: &[Watched]) -> impl Iterator<Item = (Labels<'_>, u64)> {
     let histories: BTreeMap<&str, &History> =
         watched.iter().map(|watched| (watched.entry.as_str(), &watched.history)).collect();
     histories.into_iter().flat_map(|(entry, history)| {
-        Fate::ALL
+        ModuleChange::ALL
             .map(|fate| (vec![topic(entry), word("outcome", fate.word())], history.count_of(fate)))
     })
 }

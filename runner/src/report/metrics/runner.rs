@@ -26,8 +26,9 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
             "jobs_pushed",
             "Jobs that this process pushed, by source; other producers show in queue_jobs only.",
         ),
-        Source::ALL
-            .map(|source| (vec![word("source", source.word())], sources.pushes.count(source))),
+        Source::ALL.map(|source| {
+            (vec![word("source", source.word())], sources.push_counters.count(source))
+        }),
     )?;
     write_manifest(page, sources)?;
     write_records(page, sources)

@@ -131,7 +131,7 @@ fn write_guests(page: &mut Page<'_>, topics: &[ServedTopic<'_>]) -> fmt::Result 
 impl<'w> ServedTopic<'w> {
     fn of(watched: &'w Watched) -> Option<Self> {
         let serving = watched.serving.as_ref()?;
-        Some(Self { name: &watched.topic, serving, sums: serving.figures.total() })
+        Some(Self { name: &watched.topic, serving, sums: serving.module_stats.total() })
     }
 
     fn labels(&self) -> Labels<'w> {

@@ -1,0 +1,106 @@
+//! Sends a turn until Redis replies. Guests whose lease ends meanwhile are interrupted, and a drain ends in
+//! time, whatever Redis does.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duebox_queue::TurnReply;
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::turn::Plan;
+use super::{Command, Worker};
+use crate::redis_host::outage::{self, RETRY_FIRST};
+
+impl Worker {
+    /// Sends a turn until Redis replies, and interrupts guests whose lease runs out meanwhile. Returns the
+    /// reply and when the successful try was sent.
+    pub(super) async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
+        let runner_id = Arc::clone(&self.parts.services.runner_id);
+        let mut turn = plan.turn(&runner_id);
+        let mut wait = RETRY_FIRST;
+        loop {
+            let sent_at = Instant::now();
+            let answer = {
+                let mut asked =
+                    std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
+                loop {
+                    let first_end = self.in_flight.first_end(Instant::now());
+                    let ends_at = self.ordered_end();
+                    tokio::select! {
+                        answer = &mut asked => break answer,
+                        () = sleep_until(first_end) => self.interrupt_ended(),
+                        () = sleep_until(ends_at) => return None,
+                        () = next_command(&mut self.parts.commands) => {}
+                    }
+                }
+            };
+            let error = match answer {
+                Ok(reply) => return Some((reply, sent_at)),
+                Err(error) => error,
+            };
+            self.parts.services.outage.noticed(&error);
+            turn.is_repeated = true;
+            wait = outage::next_retry(wait).min(self.retry_max());
+            if !self.wait_for_redis(wait).await {
+                return None;
+            }
+        }
+    }
+
+    /// Waits before a retry, and interrupts guests whose lease runs out meanwhile. False if the drain ends.
+    async fn wait_for_redis(&mut self, longest: Duration) -> bool {
+        let outage = Arc::clone(&self.parts.services.outage);
+        let mut over = std::pin::pin!(outage.wait(longest));
+        loop {
+            self.follow_commands();
+            let (first_end, ends_at) =
+                (self.in_flight.first_end(Instant::now()), self.ordered_end());
+            if ends_at.is_some_and(|at| Instant::now() >= at) {
+                return false;
+            }
+            tokio::select! {
+                () = &mut over => return true,
+                () = sleep_until(first_end) => self.interrupt_ended(),
+                () = sleep_until(ends_at) => {}
+                () = next_command(&mut self.parts.commands) => {}
+            }
+        }
+    }
+
+    /// Interrupts the guests whose lease has ended.
+    pub(super) fn interrupt_ended(&self) {
+        let ended = self.in_flight.interrupt_ended(Instant::now());
+        if ended > 0 {
+            warn!(topic = %self.parts.shard.topic(), jobs = ended,
+                "leases expired without renewal; their guests are interrupted");
+        }
+    }
+
+    /// When the drain ends that the daemon has ordered, if any.
+    pub(super) fn ordered_end(&self) -> Option<Instant> {
+        match *self.parts.commands.borrow() {
+            Command::Work => None,
+            Command::Drain(until) => Some(self.give_up_at(until)),
+        }
+    }
+
+    /// The longest wait before a retry: each lease is renewed within the other two thirds.
+    pub(super) fn retry_max(&self) -> Duration {
+        self.parts.bound.borrow().lease / 3
+    }
+}
+
+/// Waits for the next command. If the sender is gone, the last command stays in force.
+pub(super) async fn next_command(commands: &mut watch::Receiver<Command>) {
+    if commands.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+async fn sleep_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when.into()).await,
+        None => std::future::pending().await,
+    }
+}
