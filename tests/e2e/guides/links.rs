@@ -1,4 +1,5 @@
-//! Links between pages lead to a file of the repository and, if they name one, to one of its headings.
+//! Links between pages lead to a file of the repository and, if they name one, to one of its headings. The
+//! tests that the threat model names exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,16 +9,16 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Folders whose content is built or stored.
 const SKIPPED: [&str; 4] = ["target", "node_modules", "build", "data"];
 
-/// Adds the pages below a folder, except hidden folders.
-fn collect_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
+/// Adds the files with an extension below a folder, except hidden folders.
+fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let is_skipped = name.starts_with('.') || SKIPPED.contains(&name.as_str());
         if path.is_dir() && !path.is_symlink() && !is_skipped {
-            collect_pages(&path, pages);
-        } else if name.ends_with(".md") {
-            pages.push(path);
+            collect(&path, extension, files);
+        } else if name.ends_with(extension) {
+            files.push(path);
         }
     }
 }
@@ -51,7 +52,7 @@ fn fault(page: &Path, link: &str) -> Option<String> {
 #[test]
 fn every_link_between_pages_is_valid() {
     let mut pages = Vec::new();
-    collect_pages(Path::new(ROOT), &mut pages);
+    collect(Path::new(ROOT), ".md", &mut pages);
     let mut links = 0;
     let mut faults = Vec::new();
     for page in &pages {
@@ -65,4 +66,21 @@ fn every_link_between_pages_is_valid() {
     }
     assert!(links > 100, "only {links} links in {} pages", pages.len());
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn every_test_that_the_threat_model_names_exists() {
+    let mut files = Vec::new();
+    collect(Path::new(ROOT), ".rs", &mut files);
+    let text = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).unwrap();
+    let named: Vec<(&str, &str)> =
+        text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
+    assert!(named.len() > 20, "{named:?}");
+    let exists = |(module, test): &(&str, &str)| {
+        let in_file = files.iter().filter(|file| file.file_stem().unwrap() == *module);
+        let function = format!("fn {test}(");
+        in_file.into_iter().any(|file| fs::read_to_string(file).unwrap().contains(&function))
+    };
+    let missing: Vec<_> = named.iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
