@@ -15,7 +15,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(read(&file, 4).unwrap(), b"cont");
         for path in [&pipe, Path::new("/dev/zero"), folder.path()] {
             let error = read(path, 4).unwrap_err();
-            assert_eq!(error.to_string(), "it is not a regular file", "{}", path.display());
+            assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
         }
     }
 }

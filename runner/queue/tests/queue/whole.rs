@@ -69,6 +69,9 @@ impl Topic {
         fixture.on_key("HSET", "errors", &["expired-retry", "{}"]);
         fixture.on_key("ZADD", "inbox", &["5", "over", "9e12", "mark"]);
         fixture.on_key("ZADD", "unique", &["5", "over"]);
+        let follow_ups = "1763740800000 1 1 {}\np2 1 {}\nq";
+        fixture.on_key("HSET", "outbox", &["1:trim", follow_ups]);
+        fixture.on_key("HSET", "kv:calls", &["caller", "1 1763740800000 ok"]);
         fixture.on_key("HSET", "ticks", &["s", "1763740800000", "s:line", "@daily"]);
         fixture.on_key("HSET", "kv", &["n", "1", "over", "2"]);
         fixture.on_key("HSET", "kv:rev", &["n", "1", "over", "2"]);
@@ -98,6 +101,8 @@ impl Topic {
             ),
             ("produce/relayed", vec!["mark", "none"]),
             ("produce/outbox", vec!["10", "1000"]),
+            ("produce/trim_outbox", vec!["1:trim", "1"]),
+            ("produce/trim_outbox", vec!["1:trim", "1 2", "none", "1"]),
             (
                 "produce/tick",
                 vec!["s", "@daily", "1763740800000", "1763740900000", "p", "1763740900000"],
@@ -135,6 +140,9 @@ impl Topic {
             ("store/set", vec!["n", "v", "1000", "always"]),
             ("store/add", vec!["n", "1"]),
             ("store/delete", vec!["n"]),
+            ("store/set", vec!["n", "v", "1000", "always", "caller", "2"]),
+            ("store/add", vec!["n", "1", "caller", "2"]),
+            ("store/delete", vec!["n", "caller", "2"]),
             ("store/prune", vec!["10"]),
             ("doctor/outbox", vec!["no", "entry"]),
             ("doctor/types", vec!["0", "100", "1"]),

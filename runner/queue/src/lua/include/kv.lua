@@ -16,7 +16,7 @@ local function add_bytes(more)
 end
 
 local function expect_store()
-  expect_hashes(KV, KV_REV, KV_CALLS, META)
+  expect_hashes(KV, KV_REV, META)
   expect_zsets(KV_AT)
 end
 
