@@ -2,6 +2,7 @@
 ;;   l  logs the payload          z  naps 20 ms
 ;;   n  nacks its first attempt   N  nacks every attempt
 ;;   s  snoozes                   r  keeps the payload as its result
+;;   D  drops the job
 ;; Otherwise it acks. Other letters have no effect.
 (module
   (import "duebox_v1" "payload_read" (func $read (param i32 i32 i32) (result i32)))
@@ -43,6 +44,8 @@
             (if (call $result (global.get $payload) (local.get $len)) (then (unreachable)))))
         (if (i32.eq (local.get $letter) (i32.const 0x73)) ;; s
           (then (call $snooze (i64.const 1)) (return (call $nack))))
+        (if (i32.eq (local.get $letter) (i32.const 0x44)) ;; D
+          (then (return (i32.const 2))))
         (if (i32.eq (local.get $letter) (i32.const 0x4e)) ;; N
           (then (return (call $nack))))
         (if (i32.eq (local.get $letter) (i32.const 0x6e)) ;; n
