@@ -1,5 +1,5 @@
 //! Opens the files that the configuration names. Only regular files are read: a named pipe in place of one
-//! would block its reader, possibly for ever.
+//! would block its reader, possibly without an end.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -220,7 +220,7 @@ impl Connection {
     }
 
     /// Waits until the connection was lost and made again; at once if that has happened since the last
-    /// call. A connection that nobody keeps any more is never made again.
+    /// call. A connection whose task has ended is never made again.
     pub(crate) async fn reconnected(&self, known: &mut u64) {
         let mut state = self.state.clone();
         let is_new = |state: &State| matches!(state, State::Up(link) if link.number != *known);
@@ -243,7 +243,7 @@ impl Connection {
     }
 }
 
-/// Keeps the connection until nobody uses it: makes the next one as soon as one closes.
+/// Keeps the connection while it is used: makes the next one as soon as one closes.
 async fn keep(info: ConnectionInfo, mut open: OpenLink, state: watch::Sender<State>) {
     let work = async {
         loop {

@@ -124,6 +124,13 @@ impl Topic {
             ("work/settle", vec!["held", token, "release", "0", "1763740800000"]),
             ("work/settle", vec!["held", token, "release", "5", "1763740800000"]),
             ("work/settle", vec!["held", token, "snooze", "5", "9", "5", "9", "{}"]),
+        ];
+        calls.extend(Self::calls_of_operators());
+        calls
+    }
+
+    fn calls_of_operators() -> Vec<(&'static str, Vec<&'static str>)> {
+        let mut calls = vec![
             ("operate/get", vec!["leased"]),
             ("operate/list", vec!["dead", "newest", "", "0", "9999999999999", "", "", "10"]),
             ("operate/list", vec!["done", "oldest", "", "0", "9999999999999", "", "", "10"]),

@@ -10,6 +10,7 @@ use super::codegen::{CodeGenerator, CompileTask};
 use super::compile_request::{CompileReply, CompileRequest};
 use super::engine_context::EngineContext;
 use super::error::LoadError;
+use crate::error::SandboxError;
 
 /// Compiles the module on standard input and writes the code to standard output. A program that names itself
 /// in [`CompilerProcess`](crate::CompilerProcess) calls this function, and nothing else, when it is started
@@ -42,8 +43,7 @@ fn compile() -> io::Result<()> {
 
 fn generate(request: &CompileRequest, binary: &[u8]) -> Result<Vec<u8>, LoadError> {
     wasmtime::error::disable_backtrace();
-    let failed =
-        |error: crate::error::SandboxError| LoadError::Engine { reason: error.to_string() };
+    let failed = |error: SandboxError| LoadError::Engine { reason: error.to_string() };
     let context = EngineContext::on_demand(request.kind()).map_err(failed)?;
     let generator = CodeGenerator::start().map_err(failed)?;
     let (limits, grants) = (request.limits(), request.grants());

@@ -130,17 +130,22 @@ impl Model {
         if !granted.jobs.is_empty() {
             self.state.holders.insert(call.call_id.clone().into_bytes(), token_us as f64);
         }
-        if let Some(mut pace) = pace {
-            let started = granted.jobs.len() as f64;
-            pace.ahead += started * pace.every;
-            if started > 0.0 {
-                self.state.set_number("tat", Some((self.now_us as f64 + pace.ahead).ceil()));
-            }
-            if held_back {
-                granted.wait = Some(pace.wait());
-            }
+        if let Some(pace) = pace {
+            self.advance_pace(pace, held_back, &mut granted);
         }
         Reply::Leased(granted)
+    }
+
+    /// Counts the jobs that were leased against the rate.
+    fn advance_pace(&mut self, mut pace: Pace, held_back: bool, granted: &mut Granted) {
+        let started = granted.jobs.len() as f64;
+        pace.ahead += started * pace.every;
+        if started > 0.0 {
+            self.state.set_number("tat", Some((self.now_us as f64 + pace.ahead).ceil()));
+        }
+        if held_back {
+            granted.wait = Some(pace.wait());
+        }
     }
 
     /// The jobs to lease, of those that have been due for so long.
