@@ -108,8 +108,6 @@ fn bad_input_is_refused_with_a_hint_before_anything_is_done() {
         (&["push", "order.close", "--in", "-5m"], "\"-5m\" is not a duration"),
         (&["push", "order.close", "--in", "30"], "\"30\" is not a duration"),
         (&["push", "order.close", "--in", "4000d"], "longer than ten years"),
-        (&["push", "order.close", "--at", "1577836800000"], "is in the past"),
-        (&["push", "order.close", "--at", "9000-01-01T00:00:00Z"], "more than ten years away"),
         (&["push", "order.close", "--at", "1795262401"], "not a unix time in milliseconds"),
         (&["push", "order.close", "--at", "soon"], "is not a time"),
         (&["push", "order.close", "--in", "1s", "--at", "soon"], "cannot be used with"),
