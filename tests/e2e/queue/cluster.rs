@@ -12,8 +12,8 @@ use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Priority, Rate, Shard, T
 use duebox_queue::{
     Cancelled, Checkup, ConnectionSettings, DeadQuery, Due, Extension, Finding, Finish, IfExists,
     KvCondition, KvWrite, Lease, LeaseCall, Leased, Limits, NewJob, PageQuery, Promotion, Pushed,
-    Queue, ReclaimRule, Requeued, Rescheduled, RetentionLimits, Settled, Tick, Ticked, Turn,
-    TurnReply, Verdict,
+    Queue, ReclaimRule, RelayPass, Requeued, Rescheduled, RetentionLimits, Settled, Tick, Ticked,
+    Turn, TurnReply, Verdict,
 };
 use redis::{Client, RedisResult, Script, cmd};
 
@@ -23,6 +23,8 @@ use crate::support::redis_state::{Store, key};
 const TOPICS: [&str; 2] = ["order.close", "mail"];
 /// The slots of a topic with two shards.
 const SHARDS: [&str; 2] = ["hot", "hot#1"];
+/// A topic and the targets of its follow-ups, of which the first refuses them.
+const RELAYED: [&str; 3] = ["trimmed", "sick", "healthy"];
 const LEASE: Duration = Duration::from_secs(15);
 const BURIED: &str = r#"{"class":"nack","reason":"no"}"#;
 
@@ -38,7 +40,7 @@ fn cluster() -> RedisServer {
         "no",
     ]);
     let store = Store::new(&redis.url());
-    let topics = TOPICS.iter().chain(&SHARDS).map(|topic| key(topic, "jobs"));
+    let topics = TOPICS.iter().chain(&SHARDS).chain(&RELAYED).map(|topic| key(topic, "jobs"));
     for name in topics.chain(["duebox:topics".to_owned()]) {
         let slot: u16 = store.ask(cmd("CLUSTER").arg("KEYSLOT").arg(name));
         let _: String = store.ask(cmd("CLUSTER").arg("ADDSLOTS").arg(slot));
@@ -201,8 +203,7 @@ impl Life<'_> {
         let found = &mut |finding| panic!("{finding:?}");
         let unseen = self.queue.examine(&self.shard, Checkup::LOOK, found).await.unwrap();
         assert!(unseen.is_empty(), "{unseen:?}");
-        let relayed =
-            self.queue.relay(&self.shard, &mut duebox_queue::RelayPass::default()).await.unwrap();
+        let relayed = self.queue.relay(&self.shard, &mut RelayPass::default()).await.unwrap();
         assert_eq!((relayed.entries, relayed.pushed), (1, 2), "{relayed:?}");
         let until = self.queue.now_ms().await.unwrap();
         let tick = Tick {
@@ -299,6 +300,23 @@ async fn is_split(redis: &RedisServer) {
     assert!(queue.forget_old_shards(&topic).await.unwrap());
 }
 
+/// A follow-up that its topic refuses stays in the outbox; the other one is removed from their entry.
+async fn is_trimmed(redis: &RedisServer) {
+    let [topic, sick, healthy] = RELAYED;
+    let (topic, queue) = (name(topic), connect(redis).await);
+    let mut life =
+        Life { queue: &queue, topic: topic.clone(), shard: topic.first_shard(), calls: 0 };
+    let spoil = cmd("SET").arg(key(sick, "pending")).arg("no zset").to_owned();
+    let () = spoil.query_async(&mut queue.redis()).await.unwrap();
+    life.push(&[job("parent", Due::Now, Options::default())], IfExists::Reject).await;
+    let lease = life.lease().await;
+    let follow_ups = [sick, healthy].map(|to| follow_up(&topic, to));
+    let finish = Finish { follow_ups: follow_ups.into(), ..Finish::default() };
+    assert_eq!(life.settle(lease, Verdict::Finish(finish)).await, Settled::Done);
+    let relayed = queue.relay(&life.shard, &mut RelayPass::default()).await.unwrap();
+    assert_eq!((relayed.entries, relayed.pushed), (0, 1), "{relayed:?}");
+}
+
 async fn connect(redis: &RedisServer) -> Queue {
     let settings = ConnectionSettings { url: redis.url(), password: None };
     Queue::connect(&settings, "duebox").await.unwrap()
@@ -352,6 +370,7 @@ async fn every_verb_uses_one_slot_and_its_declared_keys() {
         life.is_repaired().await;
     }
     is_split(&redis).await;
+    is_trimmed(&redis).await;
     let commands = monitor.commands(&redis);
     assert_eq!(undeclared(&commands), BTreeSet::new());
     let called = calls(&commands);
