@@ -56,6 +56,17 @@ impl QueueError {
 }
 
 impl QueueError {
+    /// What this error means for a call that was repeated: a refused repetition does not tell what became
+    /// of the first try.
+    pub(crate) fn of_repetition(self) -> Self {
+        match self {
+            Self::Refused(reason) => Self::NoAnswer(format!(
+                "the reply was lost, and the repeated call was refused: {reason}"
+            )),
+            other => other,
+        }
+    }
+
     /// What an error of the redis crate means.
     pub(crate) fn of_redis(error: redis::RedisError) -> Self {
         if error.is_io_error() || error.is_unrecoverable_error() {
@@ -65,5 +76,16 @@ impl QueueError {
             Some(detail) if error.code() == Some("DUEBOX") => Self::BadCall(detail.to_owned()),
             _ => Self::Refused(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_repetition_tells_nothing_of_the_first_try() {
+        let error = QueueError::Refused("OOM".to_owned()).of_repetition();
+        assert!(matches!(&error, QueueError::NoAnswer(why) if why.contains("OOM")), "{error}");
     }
 }

@@ -200,7 +200,9 @@ impl Queue {
             // The set of topics is advisory: without it the jobs are stored all the same.
             answers.truncate(some.len());
             for (batch, answer) in some.iter().zip(answers) {
-                for (&at, value) in batch.at.iter().zip(array(answer?)?) {
+                let answer = answer
+                    .map_err(|error| if are_repeated { error.of_repetition() } else { error })?;
+                for (&at, value) in batch.at.iter().zip(array(answer)?) {
                     words[at] = Some(Pushed::read(&value)?);
                 }
                 if are_repeated {

@@ -5,6 +5,7 @@
 //! unknown whether Redis carried it out. Commands that were not sent are sent over the next connection.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -145,7 +146,7 @@ impl Connection {
         // A server that needs a password refuses the first command, not the connection.
         let mut ping = Pipeline::with_capacity(1);
         ping.cmd("PING");
-        for answer in open.link.send(&ping).await.map_err(|failed| refused(failed.error))? {
+        for answer in open.link.send(&ping, 0..1).await.map_err(|failed| refused(failed.error))? {
             if let Value::ServerError(error) = answer {
                 return Err(refused(RedisError::from(error)));
             }
@@ -161,19 +162,30 @@ impl Connection {
         commands: &Pipeline,
         repeat: Repeat,
     ) -> Result<Answers, QueueError> {
+        self.send_for(commands, 0..commands.len(), repeat).await
+    }
+
+    /// Sends commands in one write; returns these of the answers. A transaction has one answer more for
+    /// each command, and one for its start.
+    async fn send_for(
+        &self,
+        commands: &Pipeline,
+        wanted: Range<usize>,
+        repeat: Repeat,
+    ) -> Result<Answers, QueueError> {
         let mut is_repeated = false;
         let mut lost = None;
         for tried in 1.. {
             let mut link = self.link(lost).await?;
             let sent_at = Instant::now();
-            let answers = link.send(commands).await;
+            let answers = link.send(commands, wanted.clone()).await;
             self.latency.saw(sent_at.elapsed(), answers.is_ok());
             let Failed { error, is_closed, is_unsent } = match answers {
-                Ok(values) if values.len() == commands.len() => {
+                Ok(values) if values.len() == wanted.len() => {
                     return Ok(Answers { values, is_repeated });
                 }
                 Ok(values) => {
-                    let (had, sent) = (values.len(), commands.len());
+                    let (had, sent) = (values.len(), wanted.len());
                     return Err(QueueError::Answer(format!("{had} answers to {sent} commands")));
                 }
                 Err(failed) => failed,
@@ -299,11 +311,11 @@ impl redis::aio::ConnectionLike for Connection {
     fn req_packed_commands<'a>(
         &'a mut self,
         commands: &'a Pipeline,
-        _offset: usize,
-        _count: usize,
+        offset: usize,
+        count: usize,
     ) -> redis::RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
-            let answers = self.send(commands, Repeat::Unsent).await;
+            let answers = self.send_for(commands, offset..offset + count, Repeat::Unsent).await;
             let away = |error: QueueError| std::io::Error::other(error.to_string());
             Ok(answers.map_err(away)?.values)
         })

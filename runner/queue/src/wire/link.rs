@@ -4,6 +4,7 @@
 //! reached Redis.
 
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,9 +60,14 @@ struct Traffic {
 
 impl Link {
     /// Sends commands in one write.
-    pub(crate) async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Failed> {
+    pub(crate) async fn send(
+        &mut self,
+        commands: &Pipeline,
+        answers: Range<usize>,
+    ) -> Result<Vec<Value>, Failed> {
         let before = self.traffic.written.load(Ordering::Acquire);
-        let answers = self.commands.send_packed_commands(commands, 0, commands.len()).await;
+        let answers =
+            self.commands.send_packed_commands(commands, answers.start, answers.len()).await;
         answers.map_err(|error| Failed {
             is_closed: error.is_unrecoverable_error(),
             // Commands of other callers count too: then it is unknown which of them were written.
@@ -132,7 +138,7 @@ async fn silent(mut link: Link) {
         }
         let mut ping = Pipeline::with_capacity(1);
         ping.cmd("PING");
-        if link.send(&ping).await.is_err() {
+        if link.send(&ping, 0..ping.len()).await.is_err() {
             return;
         }
     }

@@ -247,3 +247,16 @@ async fn a_lease_that_needs_limits_is_refused_without_them() {
     fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
     assert!(matches!(fixture.lease(&needs).await, Leased::Jobs(_)));
 }
+
+#[cfg(feature = "redis-connection")]
+#[tokio::test]
+async fn commands_of_the_caller_may_be_a_transaction() {
+    let fixture = Fixture::new().await;
+    let mut both = redis::pipe();
+    both.atomic().cmd("SET").arg(fixture.key("a")).arg(1).ignore();
+    both.cmd("INCR").arg(fixture.key("a"));
+    let mut redis = fixture.queue.redis();
+    let (sum,): (u64,) = both.query_async(&mut redis).await.unwrap();
+    let alone: u64 = redis::cmd("GET").arg(fixture.key("a")).query_async(&mut redis).await.unwrap();
+    assert_eq!((sum, alone), (2, 2));
+}
