@@ -3,10 +3,10 @@
 //! A write without a reply may have been carried out. Here it is repeated under the name of its caller and
 //! its number, and Redis answers a repetition as it answered the first.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use duebox_job::TopicName;
+use parking_lot::Mutex;
 
 use crate::client::Queue;
 use crate::error::QueueError;
@@ -85,7 +85,7 @@ impl KvWriter {
     }
 
     fn begin(&self) -> Write<'_> {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callers = self.callers.lock();
         let mut caller = callers.free.pop().unwrap_or_else(|| {
             callers.created += 1;
             Caller { name: format!("{}:{}", self.name, callers.created), calls: 0 }
@@ -105,7 +105,7 @@ impl Drop for Write<'_> {
     fn drop(&mut self) {
         let caller =
             Caller { name: std::mem::take(&mut self.caller.name), calls: self.caller.calls };
-        let mut callers = self.writer.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callers = self.writer.callers.lock();
         callers.free.push(caller);
     }
 }
