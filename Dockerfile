@@ -1,24 +1,48 @@
 # syntax=docker/dockerfile:1
 #
-# A small image of the daemon: glibc, certificates and one binary. It runs without root on a read-only root
+# A small image of the daemon: one binary, the C library and certificates. It runs without root on a read-only root
 # file system and contains no shell. docs/guide/operations.md describes how to deploy it.
 #
 #   docker build -t duebox .
-#   docker run --read-only --tmpfs /var/cache/duebox:mode=0700,uid=65532 \
-#     -v ./duebox.toml:/etc/duebox/duebox.toml:ro -v ./handlers:/etc/duebox/handlers:ro duebox
+#   docker run --read-only --tmpfs /var/cache/duebox:mode=1777 -v ./config:/etc/duebox:ro duebox
+#
+# ./config is a folder with duebox.toml and the modules: the daemon sees changes in a mounted folder, but not of a
+# mounted file.
+#
+# With a Redis inside, to try it out: docker build --target all-in-one -t duebox:all-in-one .
 
 FROM rust:1.95-slim-bookworm AS build
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates clang redis-server \
+    && rustup target add wasm32-unknown-unknown
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked -p duebox \
-    && install -D -m 0755 target/release/duebox /image/usr/local/bin/duebox \
-    && install -d -m 0755 /image/etc/duebox \
-    && install -d -m 0700 /cache/duebox
+    --mount=type=cache,target=/src/sdk/javascript/target \
+    sdk/javascript/build.sh \
+    && cargo build --release --locked -p duebox \
+    && packaging/image/layout.sh /image target/release/duebox \
+    && packaging/image/layout.sh /all-in-one target/release/duebox /usr/bin/redis-server \
+    && install -d -m 0700 /cache/duebox /data/duebox
 
-# glibc, libgcc, certificates, time zones and no shell.
-FROM gcr.io/distroless/cc-debian12:nonroot
+# With a Redis that the daemon starts itself (redis.url = "managed"), its data in /var/lib/duebox.
+FROM scratch AS all-in-one
+COPY --from=build /all-in-one/ /
+COPY --from=build --chown=65532:65532 /cache/ /var/cache/
+COPY --from=build --chown=65532:65532 /data/ /var/lib/
+COPY packaging/image/all-in-one.toml /etc/duebox/duebox.toml
+USER 65532:65532
+WORKDIR /var/lib/duebox
+ENV PATH=/usr/local/bin \
+    DUEBOX_MANIFEST=/etc/duebox/duebox.toml \
+    XDG_CACHE_HOME=/var/cache
+VOLUME /var/lib/duebox
+EXPOSE 7280 7281
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/duebox"]
+CMD ["run"]
+
+FROM scratch
 COPY --from=build /image/ /
 # The cache of compiled modules: the only folder that the daemon writes.
 COPY --from=build --chown=65532:65532 /cache/ /var/cache/
@@ -26,14 +50,16 @@ COPY --from=build --chown=65532:65532 /cache/ /var/cache/
 # A numeric user, so that Kubernetes can verify that it is not root.
 USER 65532:65532
 WORKDIR /etc/duebox
-ENV DUEBOX_MANIFEST=/etc/duebox/duebox.toml \
+ENV PATH=/usr/local/bin \
+    DUEBOX_MANIFEST=/etc/duebox/duebox.toml \
     XDG_CACHE_HOME=/var/cache
 
 # The API listens on loopback by default; probes and metrics have an address of their own.
 EXPOSE 7280 7281
 
+# As the readiness probe of a sidecar: an invalid manifest on disk, or a refused module, does not take it out of service.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["/usr/local/bin/duebox", "health", "--probe", "ready"]
+    CMD ["/usr/local/bin/duebox", "health", "--probe", "ready", "--exclude", "manifest", "--exclude", "modules"]
 
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/duebox"]

@@ -11,7 +11,8 @@ for ((i = 1; i < $#; i++)); do
   fi
 done
 case $crate in
-  duebox_sandbox | duebox_job | duebox_fuzz | load | abi) ;;
+  duebox | duebox_job | duebox_queue | duebox_sandbox | duebox_sdk | duebox_fuzz) ;;
+  load | abi | manifest | requests | replies | stored | printable | sdk) ;;
   *) exec "$@" ;;
 esac
 exec "$@" --cfg fuzzing -Cpasses=sancov-module \

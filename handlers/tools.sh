@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # Finds or installs the tools that build.sh needs, or says which is missing and why it is needed.
 #
-# Sets rust_env and rust_flags (need_rust), go (need_go), node (need_assemblyscript). Expects $here, $tools
+# Sets rust_env and rust_flags (need_rust), clang (need_clang), go (need_go), node (need_assemblyscript). Expects $here, $tools
 # and $target. Every download and wait is bounded. Tools are installed into $tools, except for the Rust
 # target, which rustup manages.
 
-rust_env=() rust_flags=() go="" node=""
+rust_env=() rust_flags=() clang="" go="" node=""
 go_needed=1.24
 node_needed=20
 
@@ -114,6 +114,24 @@ fetch() {
   # shellcheck disable=SC2086 # a list of names
   timeout 600 apt-get download -o APT::Sandbox::User=root $1
 }
+
+# --- C ----------------------------------------------------------------------------------------
+
+# Sets clang to a C compiler with a back end for wasm: QuickJS is compiled with it.
+need_clang() {
+  local found
+  for found in clang clang-{22..14}; do
+    if clang_is_good "$found"; then clang=$found; return; fi
+  done
+  say "installing clang, which compiles the JavaScript engine (27 MB to download)"
+  as_root timeout 600 apt-get install -y --no-install-recommends clang >"$tools/clang.log" 2>&1 \
+    || { as_root timeout 300 apt-get update && as_root timeout 600 apt-get install -y --no-install-recommends clang; } >"$tools/clang.log" 2>&1 || true
+  clang_is_good clang \
+    || fail "clang with a back end for wasm32 is missing, the JavaScript engine needs it; install the package clang (a failed installation is logged in .tools/clang.log)"
+  clang=clang
+}
+
+clang_is_good() { has "$1" && "$1" --print-targets 2>/dev/null | grep -q wasm32; }
 
 # --- Go ----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-//! The drain: a handler runs ready jobs until no job is left, for four variants. Also counts what
+//! The drain: a handler runs ready jobs until no job is left, for five variants. Also counts what
 //! the drain asks of Redis, and measures the ceiling in the same run.
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) const RUST: Variant = Variant {
     row: Row::DrainRust,
 };
 /// All measured variants.
-pub(crate) const VARIANTS: [Variant; 4] = [
+pub(crate) const VARIANTS: [Variant; 5] = [
     RUST,
     Variant {
         name: "AssemblyScript, fresh",
@@ -48,6 +48,13 @@ pub(crate) const VARIANTS: [Variant; 4] = [
         mode: "snapshot",
         lines: "snapshot = true\n",
         row: Row::DrainGo,
+    },
+    Variant {
+        name: "TypeScript, snapshot",
+        module: "noop-js",
+        mode: "snapshot",
+        row: Row::DrainJavaScript,
+        ..RUST
     },
     Variant {
         name: "Rust, warm",

@@ -80,7 +80,7 @@ impl Fixture {
     /// Starts a Redis with extra arguments, such as `--appendonly yes`.
     pub(crate) async fn prepare_with(redis_args: &[&str]) -> anyhow::Result<Self> {
         let redis = RedisServer::with_args(redis_args);
-        let settings = ConnectionSettings { url: redis.url(), password: None };
+        let settings = ConnectionSettings::new(redis.url());
         let queue = Queue::connect(&settings, "duebox").await?;
         let topic = TopicName::new(TOPIC)?;
         let dir = tempfile::tempdir().context("cannot create a directory for the manifest")?;

@@ -19,11 +19,15 @@ use duebox_job::{JobId, Options, TopicName};
 use duebox_queue::{Depths, Due, IfExists, NewJob, Queue};
 use serde::Serialize;
 
+use self::limited::{Limited, Usage};
+
 use crate::fixture::Fixture;
 use crate::lateness::{self, Lateness, Quantiles};
 use crate::machine::Machine;
 use crate::report;
 use crate::results::median;
+
+mod limited;
 
 /// Upper bound for the lateness next to a hostile topic, as a multiple of the lateness alone, at
 /// the 99th percentile.
@@ -64,20 +68,44 @@ pub(crate) struct NeighbourArgs {
     /// Folder for the results
     #[arg(long, default_value = "bench/results")]
     results: PathBuf,
+    /// Runs the daemon in a cgroup with so many cores, as a container has (needs root)
+    #[arg(long, value_parser = limited::read_cpus)]
+    cpus: Option<f64>,
+    /// Memory limit of that cgroup, in MiB
+    #[arg(long, requires = "cpus", value_parser = clap::value_parser!(u64).range(32..=65_536))]
+    memory: Option<u64>,
 }
 
 /// One hostile workload.
 struct Workload {
     name: &'static str,
-    /// A module of `tests/hostile`; `None` for the quiet topic's own handler.
-    module: Option<&'static str>,
+    module: Module,
     concurrency: u32,
     ttr: &'static str,
     /// Jobs pushed per second of a phase: more than can run.
     jobs_a_second: u64,
 }
 
-const WORKLOADS: [Workload; 8] = [
+/// The handler of a hostile topic.
+enum Module {
+    /// The quiet topic's own.
+    Quiet,
+    /// A file of `tests/hostile`, without its extension.
+    Hostile(&'static str),
+    /// A module as text.
+    Text(&'static str),
+}
+
+/// Computes for about 2 ms.
+const TWO_MS_LOOP: &str = r#"(module
+  (func (export "handle") (param $left i32) (result i32)
+    (local.set $left (i32.const 2000000))
+    (loop $again
+      (local.tee $left (i32.sub (local.get $left) (i32.const 1)))
+      (br_if $again))
+    (i32.const 0)))"#;
+
+const WORKLOADS: [Workload; 9] = [
     workload("endless loop", "endless_loop", 64),
     workload("memory hog", "memory_hog", 64),
     workload("log flood", "log_flood", 64),
@@ -85,11 +113,17 @@ const WORKLOADS: [Workload; 8] = [
     Workload { ttr: "5s", ..workload("sleepers", "sleeps_for_an_hour", 200) },
     workload("huge memory.fill", "endless_memory_fill", 64),
     workload("stack overflow", "stack_overflow", 64),
-    Workload { module: None, jobs_a_second: 60_000, ..workload("mass of short jobs", "", 64) },
+    Workload { module: Module::Text(TWO_MS_LOOP), ..workload("2 ms loops", "", 64) },
+    Workload {
+        module: Module::Quiet,
+        jobs_a_second: 60_000,
+        ..workload("mass of short jobs", "", 64)
+    },
 ];
 
 const fn workload(name: &'static str, module: &'static str, concurrency: u32) -> Workload {
-    Workload { name, module: Some(module), concurrency, ttr: "1s", jobs_a_second: 10_000 }
+    let module = Module::Hostile(module);
+    Workload { name, module, concurrency, ttr: "1s", jobs_a_second: 10_000 }
 }
 
 /// The quiet topic alone and next to one hostile workload.
@@ -104,6 +138,9 @@ struct Row {
     contended: Late,
     /// Of the 99th percentiles.
     ratio: f64,
+    /// With `--cpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limited: Option<Usage>,
     passed: bool,
 }
 
@@ -120,6 +157,7 @@ struct Round {
 struct Late {
     p50_ms: f64,
     p99_ms: f64,
+    max_ms: f64,
 }
 
 impl Late {
@@ -130,7 +168,11 @@ impl Late {
             all.sort_by(f64::total_cmp);
             median(&all)
         };
-        Self { p50_ms: of(|logged| logged.p50_ms), p99_ms: of(|logged| logged.p99_ms) }
+        Self {
+            p50_ms: of(|logged| logged.p50_ms),
+            p99_ms: of(|logged| logged.p99_ms),
+            max_ms: of(|logged| logged.max_ms),
+        }
     }
 }
 
@@ -157,7 +199,10 @@ pub(crate) fn run(args: &NeighbourArgs) -> anyhow::Result<()> {
     let known = WORKLOADS.map(|workload| workload.name).join(", ");
     ensure!(!rows.is_empty(), "unknown workload; known are: {known}");
     let (at, machine) = (report::now(), Machine::of_this());
-    let table = table(args, &machine, &rows);
+    let mut table = table(args, &machine, &rows);
+    if let Some(cpus) = args.cpus {
+        table.push_str(&limited::table(cpus, args.memory, &rows));
+    }
     let results = NeighbourResults {
         at: &at,
         machine: &machine,
@@ -172,8 +217,16 @@ pub(crate) fn run(args: &NeighbourArgs) -> anyhow::Result<()> {
 
 async fn measure(args: &NeighbourArgs, workload: &Workload) -> anyhow::Result<Row> {
     let fixture = Fixture::prepare().await?;
-    let mut daemon = Daemon::start(&fixture.write_manifest(&manifest(args, workload, &fixture)?)?);
+    let manifest = fixture.write_manifest(&manifest(args, workload, &fixture)?)?;
+    let mut limited = args.cpus.map(|cpus| Limited::prepare(cpus, args.memory)).transpose()?;
+    let mut daemon = match &limited {
+        Some(limited) => limited.start(&manifest),
+        None => Daemon::start(&manifest),
+    };
     fixture.wait_until_served(&mut daemon).await?;
+    if let Some(limited) = &mut limited {
+        limited.rests(&daemon).await?;
+    }
     let hostile = TopicName::new(HOSTILE)?;
     fixture.queue.pause(&hostile).await?;
     let seconds = args.rounds * (args.seconds + SPARE_S);
@@ -183,7 +236,13 @@ async fn measure(args: &NeighbourArgs, workload: &Workload) -> anyhow::Result<Ro
         let alone = quiet(args, &fixture, &mut daemon, &format!("alone-{round}")).await?;
         fixture.queue.resume(&hostile).await?;
         let before = wait_for(&fixture, &hostile, |depths| depths.unack > 0).await?;
+        if let Some(limited) = &mut limited {
+            limited.begin()?;
+        }
         let contended = quiet(args, &fixture, &mut daemon, &format!("contended-{round}")).await?;
+        if let Some(limited) = &mut limited {
+            limited.end()?;
+        }
         let after = wait_for(&fixture, &hostile, |depths| depths.ready > 0)
             .await
             .context("the hostile jobs ended before the quiet ones")?;
@@ -194,11 +253,17 @@ async fn measure(args: &NeighbourArgs, workload: &Workload) -> anyhow::Result<Ro
         let hostile_per_second = ended as f64 * 1_000.0 / ms as f64;
         rounds.push(Round { alone, contended, hostile_per_second });
     }
+    // The cgroup is removed after its daemon has ended.
+    let usage = limited.as_mut().map(|limited| limited.usage(&daemon)).transpose()?;
     daemon.kill();
     let alone = Late::median(&rounds, |round| &round.alone);
     let contended = Late::median(&rounds, |round| &round.contended);
     let ratio = contended.p99_ms / alone.p99_ms;
-    Ok(Row { workload: workload.name, rounds, alone, contended, ratio, passed: ratio <= RATIO_MAX })
+    let passed = match &usage {
+        Some(usage) => usage.passes(contended.p99_ms),
+        None => ratio <= RATIO_MAX,
+    };
+    Ok(Row { workload: workload.name, rounds, alone, contended, ratio, limited: usage, passed })
 }
 
 fn manifest(
@@ -207,8 +272,13 @@ fn manifest(
     fixture: &Fixture,
 ) -> anyhow::Result<String> {
     let module = match workload.module {
-        Some(module) => args.hostile.join(format!("{module}.wat")),
-        None => args.handler.clone(),
+        Module::Hostile(name) => args.hostile.join(format!("{name}.wat")),
+        Module::Quiet => args.handler.clone(),
+        Module::Text(text) => {
+            let path = fixture.dir().join("hostile.wat");
+            std::fs::write(&path, text)?;
+            path
+        }
     };
     let path = |path: &Path| {
         let found = path.canonicalize();
@@ -306,10 +376,14 @@ fn table(args: &NeighbourArgs, machine: &Machine, rows: &[Row]) -> String {
         "p99",
         "ratio",
     );
+    let target = match args.cpus {
+        Some(_) => String::new(),
+        None => format!("≤ {RATIO_MAX}"),
+    };
     for Row { workload, alone, contended, ratio, passed, .. } in rows {
         let word = if *passed { "pass" } else { "MISS" };
         text.push_str(&format!(
-            "{workload:<20} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {ratio:>6.2}× ≤ {RATIO_MAX} {word}\n",
+            "{workload:<20} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {ratio:>6.2}× {target} {word}\n",
             alone.p50_ms, alone.p99_ms, contended.p50_ms, contended.p99_ms
         ));
     }

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Family {
-    /// Ready jobs in four variants; the ceiling; round trips and commands per job
+    /// Ready jobs in five variants; the ceiling; round trips and commands per job
     Drain,
     /// Jobs pushed in batches while the daemon runs them
     Sustained,
@@ -95,6 +95,7 @@ rows! {
     RedisBenchmark: Drain, "redis-benchmark: SET, 16 in a pipeline", "cmd/s", None;
     DrainAssemblyScript: Drain, "drain, AssemblyScript, fresh instance each", "jobs/s", AtLeast(100_000.0);
     DrainGo: Drain, "drain, Go, from a snapshot", "jobs/s", AtLeast(15_000.0);
+    DrainJavaScript: Drain, "drain, TypeScript, from a snapshot", "jobs/s", AtLeast(60_000.0);
     DrainWarm: Drain, "drain, Rust, warm", "jobs/s", AtLeast(130_000.0);
     Trips: Drain, "Redis round trips per job", "", AtMost(0.02);
     Commands: Drain, "Redis commands per job, scripts included", "", AtMost(0.2);

@@ -105,11 +105,20 @@ impl Settings {
         self.only.is_empty() || self.only.contains(&family)
     }
 
-    /// Path of a handler module.
+    /// Path of a handler: its source, or its module.
     pub(crate) fn handler(&self, module: &str) -> anyhow::Result<PathBuf> {
+        let source = source_of(&self.handlers, module);
+        if source.is_file() {
+            return source.canonicalize().with_context(|| source.display().to_string());
+        }
         let path = self.handlers.join(format!("{module}.wasm"));
         path.canonicalize().with_context(|| {
             format!("no handler at {}; run: ./dev handlers {module}", path.display())
         })
     }
+}
+
+/// Where a handler in TypeScript would be: next to the folder of the modules.
+pub(crate) fn source_of(handlers: &Path, handler: &str) -> PathBuf {
+    handlers.join("..").join(handler).join("index.ts")
 }

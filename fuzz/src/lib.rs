@@ -15,6 +15,9 @@ use duebox_sandbox::{
 use tokio::runtime::Runtime;
 
 pub mod calls;
+pub mod fake_redis;
+pub mod http;
+pub mod reply_text;
 
 /// Maximum number of log lines for a job with a log limit of 4 KiB, including lines about a broken
 /// directory or store.

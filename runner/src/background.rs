@@ -1,10 +1,10 @@
 //! The loops of the daemon, one a file. Each runs until the daemon ends, and survives an outage of Redis.
 
 pub mod control_channel;
-pub(crate) mod limits;
+pub mod limits;
 pub mod maintenance;
 pub mod poller;
-pub(crate) mod recovery;
+pub mod recovery;
 pub mod relay;
 pub mod scheduler;
 pub mod topic_discovery;

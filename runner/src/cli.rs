@@ -6,11 +6,13 @@
 
 mod cancel;
 mod check;
+mod completions;
 mod dead;
 mod doctor;
 mod done;
 mod get;
 mod health;
+mod init;
 mod invoke;
 mod pause;
 mod pull;
@@ -26,6 +28,7 @@ mod stats;
 mod support;
 mod token;
 mod top;
+mod version;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -131,6 +134,7 @@ enum Command {
 /// A command that runs once and exits.
 #[derive(Subcommand)]
 enum ClientCommand {
+    Init(init::InitArgs),
     Check(CheckArgs),
     Push(PushArgs),
     Stats(StatsArgs),
@@ -153,6 +157,10 @@ enum ClientCommand {
     Doctor(DoctorArgs),
     Schedules(schedules::SchedulesArgs),
     Token(token::TokenArgs),
+    Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    Manual(completions::ManualArgs),
+    Version(version::VersionArgs),
 }
 
 /// Check the manifest and every module, and report all problems at once
@@ -270,6 +278,7 @@ impl Client {
         let Self { common, command } = self;
         let common = &common;
         match *command {
+            ClientCommand::Init(args) => init::init(&args),
             ClientCommand::Check(args) => check::check(common, &args),
             ClientCommand::Push(args) => push::push(common, args),
             ClientCommand::Stats(args) => stats::stats(common, &args),
@@ -292,6 +301,9 @@ impl Client {
             ClientCommand::Doctor(args) => doctor::doctor(common, &args),
             ClientCommand::Schedules(args) => schedules::schedules(common, &args),
             ClientCommand::Token(args) => token::token(&args),
+            ClientCommand::Completions(args) => completions::completions(&args),
+            ClientCommand::Manual(args) => completions::manual(&args),
+            ClientCommand::Version(args) => version::version(&args),
         }
     }
 }

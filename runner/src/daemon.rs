@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `config.rs` · `build.rs` · `services.rs` | from the manifest to what topics are served with |
 //! | `redis.rs` · `threads.rs` · `file_limit.rs` | the connections, the threads, the limit of open files |
-//! | `start.rs` · `supervise.rs` · `drain.rs` | the life of the daemon |
+//! | `start.rs` · `loops.rs` · `supervise.rs` · `drain.rs` | the life of the daemon |
 //! | `bind.rs` · `served.rs` · `published.rs` | the topics that are served, and what others read of them |
 //! | `reload.rs` · `control.rs` · `file_watch.rs` | changes of files; orders of operators |
 //! | `topic_status.rs` · `probe_routes.rs` | status, probes and metrics |
@@ -26,6 +26,8 @@ mod control;
 mod drain;
 pub mod file_limit;
 pub mod file_watch;
+mod loops;
+mod orphans;
 mod probe_routes;
 mod published;
 mod redis;
@@ -48,6 +50,7 @@ use tokio::time::Interval;
 use tracing::info;
 
 use self::published::Published;
+use self::redis::WatchedRedis;
 use self::served::Topics;
 use self::services::Services;
 use self::signals::Signals;
@@ -59,8 +62,8 @@ use crate::deploy::reload::Reloader;
 use crate::http::HttpServer;
 use crate::manifest::Manifest;
 use crate::observe::events::EventsTask;
+use crate::observe::panics;
 use crate::observe::traces::ExportTask;
-use crate::redis_host::managed::ManagedRedis;
 
 pub use self::config::Config;
 pub use crate::deploy::modules::BadModules;
@@ -82,13 +85,13 @@ impl Daemon {
     pub fn build(config: Config) -> anyhow::Result<Option<Self>> {
         file_limit::raise();
         let threads = AllThreads::start(&config.manifest.runner)?;
-        let built = threads.control.block_on(async {
+        let built = threads.control.block_on(panics::or_abort("the start", async {
             let mut signals = Signals::listen()?;
             tokio::select! {
                 built = build::build(config, &threads) => built.map(|built| Some((built, signals))),
                 () = signals.stop() => Ok(None),
             }
-        });
+        }));
         match built {
             Ok(Some(((supervisor, startup), signals))) => {
                 Ok(Some(Self { threads, signals, supervisor, startup }))
@@ -111,11 +114,12 @@ impl Daemon {
     /// If the HTTP server cannot start, for people.
     pub fn run(self) -> anyhow::Result<()> {
         let Self { threads, signals, mut supervisor, startup } = self;
-        let ended = threads.control.block_on(async {
+        // Nothing else knows which topics are served by which modules.
+        let ended = threads.control.block_on(panics::or_abort("the supervisor", async {
             supervisor.start(startup, &threads.http).await?;
             supervisor.supervise(signals).await;
             Ok(())
-        });
+        }));
         threads.shutdown();
         ended
     }
@@ -147,7 +151,7 @@ struct Inbox {
 
 /// What the supervisor stops at its end.
 struct Owned {
-    managed: Option<ManagedRedis>,
+    managed: Option<WatchedRedis>,
     server: Option<HttpServer>,
     export_task: ExportTask,
     events_task: EventsTask,

@@ -15,40 +15,46 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use duebox_job::Outcome;
-use duebox_sandbox::{HostServices, Interrupt, Invocation};
+use duebox_sandbox::{Interrupt, Invocation};
 use futures_util::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use self::fair_semaphore::{FairSemaphore, Permit, PermitQueue};
-use self::threads::{TIME_SLICE, Threads};
+use self::fair_semaphore::Permit;
+use self::threads::TIME_SLICE;
 use crate::deploy::binding::{self, Binding, Bound};
 use crate::deploy::breaker::{self, Breaker};
+use crate::monotonic;
 use crate::observe::cost::Cost;
+use crate::observe::fail_point;
+use crate::observe::supervision::TaskKind;
 
-use self::cpu_allowance::CpuAllowance;
-use self::demotion::{Demotion, TimeSlice};
-pub use self::ended_job::{AttemptOutput, EndedJob};
+use self::demotion::{Demotion, TimeSlice, abort_on_panic};
+pub use self::ended_job::{AttemptOutput, EndedJob, Snoozes};
+pub use self::resources::{ExecutorResources, TopicShare};
 
 mod cpu_allowance;
+mod cpu_limit;
+pub mod cpu_quota;
 mod demotion;
 mod ended_job;
 pub mod fair_semaphore;
+mod resources;
+pub mod runs;
 pub(crate) mod scheduler_attributes;
 pub mod threads;
 pub mod timer;
 
-/// One slot in so many is reserved for topics with less than their share.
-const SLOTS_RESERVED_ONE_IN: usize = 4;
-
 /// A leased job that waits to run.
-pub struct Task {
+pub struct QueuedJob {
     /// The worker's key of the job.
     pub key: u64,
     /// The handler's input.
     pub invocation: Invocation,
     /// Interrupts the job.
     pub interrupt: Interrupt,
+    /// How often it was snoozed.
+    pub snoozes: Snoozes,
 }
 
 /// How busy an executor is.
@@ -75,42 +81,6 @@ impl Load {
     }
 }
 
-/// What the executors of all topics share.
-#[derive(Clone)]
-pub struct ExecutorResources {
-    /// The guests' threads.
-    pub threads: Threads,
-    /// One permit for each running guest: `runner.max_jobs`.
-    pub slots: FairSemaphore,
-    /// What guests reach outside of the sandbox.
-    pub host_services: Arc<HostServices>,
-}
-
-/// A topic's share of the resources. Clones are the share of the same topic.
-#[derive(Clone)]
-pub struct TopicShare {
-    slots: Arc<PermitQueue>,
-    long_running: Arc<PermitQueue>,
-    cpu_allowance: Arc<CpuAllowance>,
-}
-
-impl ExecutorResources {
-    /// A semaphore for `max_jobs` jobs at once.
-    pub fn slots(max_jobs: u32) -> FairSemaphore {
-        let slots = max_jobs as usize;
-        FairSemaphore::new(slots, slots / SLOTS_RESERVED_ONE_IN)
-    }
-
-    /// The share of a topic that runs so many jobs at once.
-    pub fn share(&self, concurrency: usize) -> TopicShare {
-        TopicShare {
-            slots: self.slots.queue(concurrency),
-            long_running: self.threads.long_running_permits.queue(usize::MAX),
-            cpu_allowance: Arc::default(),
-        }
-    }
-}
-
 /// The executor of one topic, or of one of its shards. Clones are the same executor.
 #[derive(Clone)]
 pub struct Executor(Arc<Inner>);
@@ -127,7 +97,7 @@ struct Inner {
 #[derive(Default)]
 struct ExecutorState {
     /// Each with the moment at which it was added.
-    waiting: VecDeque<(Instant, Task)>,
+    waiting: VecDeque<(Instant, QueuedJob)>,
     tasks: usize,
     /// Jobs that have yielded, by start and key. Other tasks run the jobs that wait.
     yielded: BTreeSet<(Instant, u64)>,
@@ -151,16 +121,22 @@ impl Executor {
         Self(Arc::new(Inner { resources, share, bound, breaker, state, changed: Notify::new() }))
     }
 
+    /// An executor for the same topic that has no jobs.
+    pub fn without_jobs(&self) -> Self {
+        let Inner { resources, share, bound, breaker, .. } = &*self.0;
+        Self::new(resources.clone(), share.clone(), bound.clone(), Arc::clone(breaker))
+    }
+
     /// Adds jobs to run, in their order.
-    pub fn push(&self, tasks: Vec<Task>) {
-        if tasks.is_empty() {
+    pub fn push(&self, jobs: Vec<QueuedJob>) {
+        if jobs.is_empty() {
             return;
         }
         let concurrency = self.0.concurrency();
         let mut state = self.0.state();
-        let now = Instant::now();
+        let now = monotonic::now();
         state.busy_since.get_or_insert(now);
-        state.waiting.extend(tasks.into_iter().map(|task| (now, task)));
+        state.waiting.extend(jobs.into_iter().map(|job| (now, job)));
         let free = self.0.resources.threads.each.min(state.waiting.len());
         let wanted = concurrency.min(state.yielded.len() + free);
         while state.tasks < wanted {
@@ -200,7 +176,7 @@ impl Executor {
             all if all == state.ended.len() => std::mem::take(&mut state.ended),
             some => state.ended.drain(..some).collect(),
         };
-        let now = Instant::now();
+        let now = monotonic::now();
         let mut busy = std::mem::take(&mut state.busy);
         if let Some(since) = state.busy_since.replace(now) {
             busy += now - since;
@@ -214,10 +190,10 @@ impl Executor {
     /// Takes back all waiting jobs, if the first of them has waited for `stall`.
     pub fn take_waiting(&self, stall: Duration) -> Vec<u64> {
         let mut state = self.0.state();
-        if state.waiting.front().is_none_or(|(since, _)| since.elapsed() < stall) {
+        if state.waiting.front().is_none_or(|(since, _)| monotonic::now() - *since < stall) {
             return Vec::new();
         }
-        state.waiting.drain(..).map(|(_, task)| task.key).collect()
+        state.waiting.drain(..).map(|(_, job)| job.key).collect()
     }
 }
 
@@ -249,9 +225,9 @@ impl Inner {
     fn start_task(self: &Arc<Self>, state: &mut ExecutorState) {
         state.tasks += 1;
         let (threads, demotion) = (&self.resources.threads, Demotion::new(Arc::clone(self)));
-        match self.share.cpu_allowance.has_left(Instant::now()) {
-            true => drop(threads.interactive.spawn(demotion.run_interactive())),
-            false => drop(threads.long_running.spawn(demotion.run_long_running())),
+        match self.share.cpu_allowance.has_left(monotonic::now()) {
+            true => drop(threads.interactive.spawn(abort_on_panic(demotion.run_interactive()))),
+            false => drop(threads.long_running.spawn(abort_on_panic(demotion.run_long_running()))),
         }
     }
 
@@ -274,37 +250,38 @@ impl Inner {
         }
     }
 
-    async fn run_tasks(self: Arc<Self>, time_slice: Arc<TimeSlice>) {
+    async fn run_jobs(self: Arc<Self>, time_slice: Arc<TimeSlice>) {
+        fail_point::pass("executor");
         let mut slot = Some(self.acquire_slot().await);
-        let mut slot_since = Instant::now();
+        let mut slot_since = monotonic::now();
         let mut waited = false;
         let mut yielded_at = slot_since;
-        while let Some(task) = self.next_task() {
+        while let Some(job) = self.next_job() {
             if waited {
                 time_slice.restart();
             }
             let ended;
-            (ended, waited) = self.run(task).await;
+            (ended, waited) = self.run(job).await;
             self.job_ended(ended);
             time_slice.yield_core(&mut yielded_at);
-            if slot_since.elapsed() > TIME_SLICE {
+            if monotonic::now() - slot_since > TIME_SLICE {
                 drop(slot.take());
                 tokio::task::yield_now().await;
                 slot = Some(self.acquire_slot().await);
-                slot_since = Instant::now();
+                slot_since = monotonic::now();
             }
         }
     }
 
     /// The next job for a task. The task ends if there is none, if a reload lowered `concurrency`, or if the
     /// breaker is open: the worker then releases the jobs that wait.
-    fn next_task(&self) -> Option<Task> {
+    fn next_job(&self) -> Option<QueuedJob> {
         let concurrency = self.concurrency();
         let is_held_back = self.breaker.holds_back();
         let mut state = self.state();
         let ends = state.tasks > concurrency || is_held_back;
-        let task = if ends { None } else { state.waiting.pop_front() };
-        let Some((_, task)) = task else {
+        let next = if ends { None } else { state.waiting.pop_front() };
+        let Some((_, job)) = next else {
             state.tasks -= 1;
             // A worker whose jobs did not start in time leases again when no task is starting any more.
             if state.tasks == state.running {
@@ -316,18 +293,22 @@ impl Inner {
         if state.waiting.len() == state.notify_at_waiting {
             self.changed.notify_one();
         }
-        Some(task)
+        Some(job)
     }
 
     /// Runs a job. The flag is true if the job yielded meanwhile.
-    async fn run(self: &Arc<Self>, task: Task) -> (EndedJob, bool) {
+    async fn run(self: &Arc<Self>, job: QueuedJob) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
         let host_services = Arc::clone(&self.resources.host_services);
-        let started_at = Instant::now();
-        let handler = binding.handlers.of(&task.invocation.id);
+        let started_at = monotonic::now();
+        let handler = binding.handlers.of(&job.invocation.id);
         let digest = handler.digest();
-        let key = task.key;
-        let run = handler.run(task.invocation, task.interrupt, host_services);
+        let key = job.key;
+        let runs = &self.resources.runs;
+        let run = async {
+            fail_point::pass(TaskKind::Guest.word());
+            runs.run(handler, job.invocation, job.interrupt, host_services).await
+        };
         // A panic of the host must lose neither the task nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
         let mut waited = false;
@@ -344,15 +325,17 @@ impl Inner {
         if waited {
             self.state().yielded.remove(&(started_at, key));
         }
-        let wall = started_at.elapsed();
+        let wall = monotonic::now() - started_at;
         let cost = report.as_ref().map_or(Cost::of_wall(wall), |report| Cost::of(report, wall));
         let (outcome, output) = match report {
             Ok(report) => AttemptOutput::of(report),
-            Err(_) => {
+            Err(payload) => {
+                self.resources.supervision.gave_up(TaskKind::Guest, &*payload);
                 let why = "the host panicked while it ran the job".to_owned();
                 (Outcome::HostFault(why), AttemptOutput::default())
             }
         };
+        let outcome = job.snoozes.judge(outcome);
         let opened = self.report_to_breaker(&binding, &outcome, started_at);
         (EndedJob { key, outcome, output, digest, started_at, cost, opened }, waited)
     }
@@ -371,7 +354,7 @@ impl Inner {
         if state.is_idle()
             && let Some(since) = state.busy_since.take()
         {
-            state.busy += since.elapsed();
+            state.busy += monotonic::now() - since;
         }
         let count = state.ended.len();
         if count == 1 || count == state.notify_at_ended || state.waiting.is_empty() {

@@ -16,6 +16,7 @@
 //! | `access.rs` · `cors.rs` | authentication and authorization; pages of other sites |
 //! | `probes.rs` | liveness, readiness, startup and metrics |
 //! | `page.rs` | the page for people |
+//! | `fuzzing.rs` | the API over a pipe, for the fuzz targets |
 
 mod accept;
 mod access;
@@ -25,6 +26,8 @@ mod body_memory;
 mod connection;
 mod cors;
 mod exchange;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod listener;
 mod openapi;
 mod page;
@@ -66,6 +69,8 @@ use crate::manifest;
 use crate::observe::events::Events;
 use crate::observe::pull_counters::PullCounters;
 use crate::observe::push_counters::PushCounters;
+use crate::observe::sick_topics::SickTopics;
+use crate::observe::supervision::{Supervision, TaskKind};
 use crate::observe::traces::Traces;
 use crate::report::status::AllWatched;
 
@@ -98,6 +103,10 @@ pub(crate) struct ServerSetup {
     pub(crate) traces: Traces,
     /// Events of jobs.
     pub(crate) events: Events,
+    /// Topics whose keys Redis refuses.
+    pub(crate) sick_topics: Arc<SickTopics>,
+    /// Starts tasks again that panic.
+    pub(crate) supervision: Supervision,
 }
 
 /// The bound addresses.
@@ -139,6 +148,19 @@ pub(crate) struct HttpServer {
     _never: watch::Sender<bool>,
 }
 
+/// The API with the probes. Their details need a token: probes on an address of their own are for those who can reach
+/// it.
+fn served_with_api(state: &ServerState, probes: Router) -> anyhow::Result<Served> {
+    let withhold = middleware::from_fn_with_state(state.clone(), access::withhold);
+    let probes = probes.layer(withhold);
+    Ok(Served { app: app(state, probes.clone())?, extra: extra(probes) })
+}
+
+/// The probes, at an address of their own.
+fn served_alone(probes: Router) -> Served {
+    Served { app: with_middleware(with_fallbacks(probes.clone())), extra: extra(probes) }
+}
+
 impl HttpServer {
     /// Serves on the bound addresses.
     ///
@@ -156,11 +178,14 @@ impl HttpServer {
             pull_counters,
             traces,
             events,
+            sick_topics,
             watched,
             runner_id,
+            supervision,
         } = setup;
         // The connection's task runs on the server's runtime.
         let queue = threads.spawn(async move { Queue::connect(&redis, &prefix).await }).await??;
+        supervision.watch_connection("http", queue.connection_task());
         let (stop, stops) = watch::channel(false);
         let probes = probes(queue.clone());
         let state = ServerState::new(Parts {
@@ -175,31 +200,28 @@ impl HttpServer {
             pull_counters,
             traces,
             events,
+            sick_topics,
             bodies: BodyMemory::default(),
             readers: Readers::default(),
             stops: stops.clone(),
             threads: threads.clone(),
+            supervision: supervision.clone(),
         });
         let drain = watch::Sender::new(Duration::ZERO);
         let (never, never_stops) = watch::channel(false);
+        let (threads, topic_discovery) = (&threads, &topic_discovery);
         let acceptor =
-            Acceptor { threads: &threads, topic_discovery: &topic_discovery, drain: &drain };
-        let (mut serving, mut probed) = (JoinSet::new(), JoinSet::new());
-        let mut sampler = JoinSet::new();
+            Acceptor { threads, topic_discovery, drain: &drain, supervision: &supervision };
+        let [mut serving, mut probed, mut sampler] = [(); 3].map(|()| JoinSet::new());
         if let Some(listening) = addresses.api {
-            sampler.spawn_on(samples::keep(state.clone()), &threads);
+            sampler.spawn_on(sample(state.clone()), threads);
             info!(address = %listening.address(), "HTTP is served");
-            // Probes on an address of their own are for those who can reach it.
-            let withhold = middleware::from_fn_with_state(state.clone(), access::withhold);
-            let probes = probes.clone().layer(withhold);
-            let served = Served { app: app(&state, probes.clone())?, extra: extra(probes) };
+            let served = served_with_api(&state, probes.clone())?;
             acceptor.accept(&mut serving, listening, true, served, stops);
         }
         if let Some(listening) = addresses.probes {
             info!(address = %listening.address(), "probes are served");
-            let app = with_middleware(with_fallbacks(probes.clone()));
-            let served = Served { app, extra: extra(probes) };
-            acceptor.accept(&mut probed, listening, false, served, never_stops);
+            acceptor.accept(&mut probed, listening, false, served_alone(probes), never_stops);
         }
         Ok(Self { stop, drain, serving, _sampler: sampler, _probed: probed, _never: never })
     }
@@ -218,11 +240,18 @@ impl HttpServer {
     }
 }
 
+/// Samples topics for the page; starts again after a panic.
+async fn sample(state: ServerState) -> anyhow::Result<()> {
+    let supervision = state.supervision.clone();
+    supervision.keep(TaskKind::HttpSamples, || samples::keep(state.clone())).await
+}
+
 /// State shared by the connections of all addresses.
 struct Acceptor<'a> {
     threads: &'a Handle,
     topic_discovery: &'a TopicDiscovery,
     drain: &'a watch::Sender<Duration>,
+    supervision: &'a Supervision,
 }
 
 impl Acceptor<'_> {
@@ -242,7 +271,8 @@ impl Acceptor<'_> {
             let tls = server.tls.as_ref().filter(|_| is_api).map(TlsPair::config);
             ConnectionSetup { tls, peer_max: server.max_peer_connections }
         };
-        let serving = listening.serve(served, setup, stops, self.drain.subscribe());
+        let (drain, supervision) = (self.drain.subscribe(), self.supervision.clone());
+        let serving = listening.serve(served, setup, (stops, drain), supervision);
         tasks.spawn_on(serving, self.threads);
     }
 }

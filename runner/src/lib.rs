@@ -2,7 +2,7 @@
 //!
 //! Imports between these modules point one way:
 //! `cli → daemon → http → report → service → worker → executor → deploy → background → observe →
-//! manifest → auth · schedule · redis_host → regular_file`.
+//! language → manifest → auth · schedule · redis_host → monotonic · regular_file`.
 //!
 //! The path of a job: `background::poller` wakes the `worker` of its topic. The worker leases the
 //! job, runs it on the `executor`, and settles it by `worker::verdict`. `background::scheduler`
@@ -16,7 +16,9 @@ pub mod daemon;
 pub mod deploy;
 pub mod executor;
 mod http;
+pub mod language;
 pub mod manifest;
+pub mod monotonic;
 pub mod observe;
 pub mod redis_host;
 mod regular_file;
@@ -24,3 +26,6 @@ pub mod report;
 pub mod schedule;
 pub mod service;
 pub mod worker;
+
+#[cfg(feature = "fuzzing")]
+pub use crate::http::fuzzing::PipeServer;

@@ -46,6 +46,8 @@ pub use self::pattern::{Patterns, TopicPattern};
 pub use self::probe_address::probed_address;
 pub use self::problem::{LocatedProblem, ManifestError, Warnings};
 use self::reader::{Findings, ManifestReader};
+pub use self::redis::certificates::Certificates;
+pub use self::redis::password::Password;
 pub use self::redis::{Redis, RedisUrl, Secret};
 pub use self::rollout::{Canary, PARTS, Rollback, percent};
 pub use self::runner::{

@@ -5,11 +5,15 @@
 pub mod cost;
 pub mod counters;
 pub mod events;
+pub(crate) mod fail_point;
 pub mod health;
 pub mod log;
 pub mod module_stats;
+pub mod panics;
 pub mod printable;
 pub mod pull_counters;
 pub mod push_counters;
 pub mod recent_attempts;
+pub mod sick_topics;
+pub mod supervision;
 pub mod traces;

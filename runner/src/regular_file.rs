@@ -1,9 +1,9 @@
-//! Opens the files that the configuration names. Only regular files are read: a named pipe in place of one
+//! Opens the files that the configuration names, and notices changes of them. Only regular files are read: a named pipe in place of one
 //! would block its reader, possibly without an end.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Opens a regular file for reading. It never waits for another process.
@@ -27,6 +27,22 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Tells versions of a file apart without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+/// The fingerprint of the file that a path leads to, through all links; `None` if there is none.
+pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
+    let file = std::fs::metadata(path).ok()?;
+    let modified_ns = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+    Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
 }
 
 #[cfg(test)]

@@ -11,40 +11,32 @@
 //! A worker runs one turn at a time. It repeats a turn without a reply until it gets one, so its view of
 //! its leases matches Redis. During a turn the executor keeps running the jobs leased before.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_job::{Outcome, Shard};
-use duebox_queue::{BATCH_MAX, Queue, Settlement, Verdict};
-use tokio::sync::watch;
+use duebox_job::Outcome;
+use duebox_queue::{BATCH_MAX, Settlement, Verdict};
 use tracing::warn;
 
-use self::batch_limits::TopicBatchLimits;
 use self::in_flight::InFlight;
 use self::prefetch::{Prefetch, START_WITHIN};
-use crate::background::relay::Relay;
-use crate::background::wake_up::WakeUp;
-use crate::deploy::binding::Bound;
-use crate::deploy::breaker::{Breaker, Changes};
+use crate::deploy::breaker::Changes;
+use crate::executor::Load;
 use crate::executor::timer::Timer;
-use crate::executor::{Executor, Load};
-use crate::observe::counters::Counters;
-use crate::observe::events::Events;
+use crate::monotonic;
 use crate::observe::log::attempt_log::Record;
 use crate::observe::log::sampling::AttemptSampler;
-use crate::observe::module_stats::ModuleStats;
-use crate::observe::recent_attempts::RecentAttempts;
-use crate::observe::traces::Traces;
 use crate::redis_host::clock::RedisClock;
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
 
 use self::half_open::Probe;
+pub use self::parts::{TopicStats, WorkerParts, WorkerServices};
 use self::send::next_command;
 
 mod admit;
 pub mod batch_limits;
 mod half_open;
 pub mod in_flight;
+mod parts;
 pub mod prefetch;
 mod send;
 mod turn;
@@ -72,57 +64,6 @@ pub enum Command {
     Drain(Instant),
 }
 
-/// What the daemon gives to a worker.
-pub struct WorkerParts {
-    /// The shard it serves.
-    pub shard: Shard,
-    /// The settings and the module of the topic.
-    pub bound: Bound,
-    /// Runs its jobs.
-    pub executor: Executor,
-    /// Wakes it when there is work.
-    pub wake_up: Arc<WakeUp>,
-    /// Limits the size of its turns while other topics have jobs.
-    pub batch_limits: TopicBatchLimits,
-    /// The topic's circuit breaker.
-    pub breaker: Arc<Breaker>,
-    /// Commands from the daemon.
-    pub commands: watch::Receiver<Command>,
-    /// The records of the topic.
-    pub stats: TopicStats,
-    /// What it shares with all other workers.
-    pub services: WorkerServices,
-}
-
-/// The records of a topic, which its workers write. Clones share the same records.
-#[derive(Clone, Default)]
-pub struct TopicStats {
-    /// Counts of leases and verdicts.
-    pub counters: Arc<Counters>,
-    /// Sums of the attempts by module.
-    pub module_stats: Arc<ModuleStats>,
-    /// The last attempts.
-    pub recent_attempts: Arc<RecentAttempts>,
-}
-
-/// What all workers of a daemon share.
-pub struct WorkerServices {
-    /// The queue in Redis.
-    pub queue: Queue,
-    /// Records outages of Redis.
-    pub outage: Arc<Outage>,
-    /// Moves follow-up jobs to their topics.
-    pub relay: Relay,
-    /// Records attempts as spans.
-    pub traces: Traces,
-    /// Publishes what became of jobs.
-    pub events: Events,
-    /// Wakes workers with a resolution below 1 ms.
-    pub timer: Timer,
-    /// Identifies this process among all runners.
-    pub runner_id: Arc<str>,
-}
-
 /// How many jobs a lease call may ask for.
 #[derive(Debug, Clone, Copy, Default)]
 struct LeaseSize {
@@ -143,6 +84,8 @@ pub struct Worker {
     /// The next turn is not sent before this: Redis refused something, or the worker rests.
     not_before: Instant,
     retry: Duration,
+    /// Redis refused to write. From this moment on, the next turn is sent as soon as it writes again.
+    retry_from: Option<Instant>,
     drain_until: Option<Instant>,
     /// Lease calls so far; part of the id of the next one.
     calls: u64,
@@ -158,7 +101,7 @@ struct Unsettled {
     records: Vec<Record>,
     /// Some of them carry follow-up jobs.
     follow_ups: bool,
-    /// When they are sent at the latest.
+    /// When a turn must settle them, and the ended jobs that the executor still has.
     settle_at: Option<Instant>,
 }
 
@@ -184,7 +127,7 @@ struct Look {
 impl Worker {
     /// Creates a worker that looks at its topic at once.
     pub fn new(parts: WorkerParts) -> Self {
-        let now = Instant::now();
+        let now = monotonic::now();
         Self {
             in_flight: InFlight::default(),
             breaker_changes: parts.breaker.changes(),
@@ -196,6 +139,7 @@ impl Worker {
             clock: RedisClock::default(),
             not_before: now,
             retry: RETRY_FIRST,
+            retry_from: None,
             drain_until: None,
             calls: 0,
             probe: Probe::None,
@@ -211,7 +155,7 @@ impl Worker {
             if self.is_over() {
                 break;
             }
-            let now = Instant::now();
+            let now = monotonic::now();
             if self.in_flight.first_end(now).is_some_and(|end| end <= now) {
                 self.interrupt_ended();
             }
@@ -289,26 +233,40 @@ impl Worker {
         for moment in moments.into_iter().flatten() {
             until = until.min(moment);
         }
-        // Redis refuses to renew leases: their guests end before another runner can have the jobs.
+        // A rest postpones all but one thing: guests whose leases Redis did not renew are interrupted in time.
         let rested = until.max(self.not_before);
         let first_end = self.in_flight.first_end(now);
         until = first_end.map_or(rested, |end| rested.min(end.max(now)));
         let look_at = wanted.then_some(self.look.at.max(self.not_before));
         let rested_at = (self.not_before > now).then_some(self.not_before);
         // A drain can make progress during a rest; nothing else can.
-        let cares = rested_at.is_none() || self.drain_until.is_some();
+        let watches_executor = rested_at.is_none() || self.drain_until.is_some();
         let on_time_at = [look_at, rested_at].into_iter().flatten().min();
-        let enough = if wanted && self.look.more { 1 } else { self.verdicts_enough(now) };
+        let ended_enough = if wanted && self.look.more { 1 } else { self.verdicts_enough(now) };
+        // In order, so that a simulation repeats. Whichever is ready, the next look considers everything.
         tokio::select! {
-            () = self.parts.executor.changed(self.ahead(load, now) / 2, enough), if cares => {}
+            biased;
+            () = self.parts.executor.changed(self.ahead(load, now) / 2, ended_enough), if watches_executor => {}
             when = self.parts.wake_up.notified() => self.look.at = self.look.at.min(when),
             // Due times and rests need a resolution below 1 ms; for the other moments Tokio's timer is
             // enough.
             () = on_time(&self.parts.services.timer, on_time_at) => {}
             () = tokio::time::sleep_until(until.into()) => {}
+            () = writes_again(&self.parts.services.outage, self.retry_from) => self.retry_now(),
             () = next_command(&mut self.parts.commands) => {}
             // The sender lives as long as the worker, so this cannot fail.
             _ = self.breaker_changes.changed() => {}
+        }
+    }
+
+    /// Redis writes again: what it refused is sent at once. Leases that it would not renew may end soon.
+    fn retry_now(&mut self) {
+        let now = monotonic::now();
+        self.retry_from = None;
+        self.not_before = now;
+        self.look.at = self.look.at.min(now);
+        if !self.in_flight.is_empty() {
+            self.in_flight.beat_again_at(now);
         }
     }
 
@@ -319,7 +277,7 @@ impl Worker {
         }
         let Some(until) = self.drain_until else { return };
         self.give_back(Duration::ZERO);
-        if Instant::now() >= until {
+        if monotonic::now() >= until {
             self.in_flight.interrupt_all();
         }
     }
@@ -329,7 +287,7 @@ impl Worker {
         let load = self.parts.executor.load();
         let settled =
             self.in_flight.is_empty() && self.unsettled.verdicts.is_empty() && load.ended == 0;
-        settled || Instant::now() >= self.give_up_at(until)
+        settled || monotonic::now() >= self.give_up_at(until)
     }
 
     /// When a drain with this deadline ends, whatever is left.
@@ -365,6 +323,15 @@ impl Worker {
     }
 }
 
+/// A worker that panics leaves nothing behind that runs: its leases expire, and their jobs run again.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.in_flight.interrupt_all();
+        drop(self.parts.executor.take_waiting(Duration::ZERO));
+        self.give_up_probe();
+    }
+}
+
 impl Look {
     fn new(now: Instant) -> Self {
         Self {
@@ -377,6 +344,13 @@ impl Look {
             expiry: None,
         }
     }
+}
+
+/// Waits until Redis writes again, at least until this moment; without one it never ends.
+async fn writes_again(outage: &Outage, from: Option<Instant>) {
+    let Some(from) = from else { return std::future::pending().await };
+    tokio::time::sleep_until(from.into()).await;
+    outage.ends().await;
 }
 
 /// Waits until a moment; without one it never ends.

@@ -114,7 +114,6 @@ fn bad_input_is_refused_with_a_hint_before_anything_is_done() {
         (&["push", "order.close", "--ttr", "0s"], "from 1ms to 24h"),
         (&["push", "order.close", "--max-attempts", "0"], "0 is not in 1..=999999"),
         (&["push", "order.close", "--if-exists", "maybe"], "invalid value 'maybe'"),
-        (&["push", "order.close", "--lines"], "required"),
         (&["requeue", "order.close"], "required"),
         (&["invoke", "no-such.wasm"], "no-such.wasm cannot be read"),
         (&["invoke", "duebox.toml"], "module duebox.toml"),
@@ -123,7 +122,7 @@ fn bad_input_is_refused_with_a_hint_before_anything_is_done() {
         (&["invoke", "echo.wat", "--attempt", "3", "--max-attempts", "2"], "is below"),
         (&["invoke", "echo.wat", "--memory", "1KiB"], "from 64KiB to 4GiB"),
         (&["stats", "--manifest", "no.toml"], "no.toml"),
-        (&["check", "--redis-url", "rediss://x"], "rediss:// is not supported"),
+        (&["check", "--redis-url", "redis-cluster://x/1"], "database 0 only"),
         (&["check", "--log", "loud"], "\"loud\" is not a level"),
         (&["run", "--log-format", "xml"], "must be one of auto, human, json"),
         (&["frobnicate"], "unrecognized subcommand"),
@@ -238,6 +237,10 @@ fn lines_are_pushed_in_batches_and_can_be_repeated_safely() {
     let made = push("a\n\nb", &["--json"]).json();
     assert_eq!(made["pushed"], 3, "an empty line is an empty payload, the last feed is optional");
     assert_eq!(redis.cli(&["HLEN", key]).trim(), "2503");
+
+    let words = ["push", "order.close", "--lines", "--json"];
+    let plain = run_with(command(folder.path(), &words), b"c\nd\n").json();
+    assert_eq!(plain["pushed"], 2, "without a payload the lines come from stdin");
 }
 
 #[test]

@@ -56,7 +56,7 @@ async fn acknowledged_writes_survive_a_stop() {
     let server = ManagedRedis::start(&dir, Fsync::Always).await.unwrap();
     let mut connection = connect(server.url()).await;
     assert_eq!(connection.get::<_, String>("k").await.unwrap(), "v");
-    assert_eq!(fitness::check(&mut connection).await.unwrap(), []);
+    assert_eq!(fitness::check(&mut connection, false).await.unwrap(), []);
     server.stop().await.unwrap();
 }
 
@@ -109,6 +109,7 @@ async fn read_from_another(url: &str, pid: u32) -> redis::RedisResult<String> {
 async fn a_server_that_dies_is_restarted_with_its_data() {
     let root = tempfile::tempdir().unwrap();
     let server = ManagedRedis::start(root.path(), Fsync::Everysec).await.unwrap();
+    let watch = tokio::spawn(server.watcher().watch());
     let mut connection = connect(server.url()).await;
     let () = connection.set("k", "v").await.unwrap();
     let first = process_id(&mut connection).await;
@@ -125,17 +126,20 @@ async fn a_server_that_dies_is_restarted_with_its_data() {
     };
     assert_eq!(tokio::time::timeout(patience(), back).await.unwrap(), "v");
     server.stop().await.unwrap();
+    watch.await.unwrap();
 }
 
 #[test]
-fn a_dropped_runtime_stops_the_server() {
+fn a_server_without_a_handle_is_stopped() {
     let root = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(ManagedRedis::start(root.path(), Fsync::Everysec)).unwrap();
     assert!(root.path().join("redis.sock").exists());
+    runtime.spawn(server.watcher().watch());
     drop(runtime);
-    eventually!(!root.path().join("redis.sock").exists());
+    assert!(root.path().join("redis.sock").exists());
     drop(server);
+    eventually!(!root.path().join("redis.sock").exists());
 }
 
 #[tokio::test]
@@ -200,7 +204,7 @@ fn a_missing_or_old_server_is_an_error_with_a_remedy() {
 async fn a_redis_that_evicts_is_refused() {
     let server = RedisServer::with_args(&["--maxmemory-policy", "allkeys-lru"]);
     let mut connection = connect(&server.url()).await;
-    let error = fitness::check(&mut connection).await.unwrap_err();
+    let error = fitness::check(&mut connection, false).await.unwrap_err();
     assert!(matches!(&error, Unfit::Evicts { policy } if policy == "allkeys-lru"), "{error}");
     assert!(error.to_string().contains("CONFIG SET maxmemory-policy noeviction"), "{error}");
 }
@@ -209,37 +213,37 @@ async fn a_redis_that_evicts_is_refused() {
 async fn a_hosted_redis_without_config_is_still_checked() {
     let hidden = ["--rename-command", "CONFIG", ""];
     let fit = RedisServer::with_args(&[&hidden[..], &["--appendonly", "yes"]].concat());
-    assert_eq!(fitness::check(&mut connect(&fit.url()).await).await.unwrap(), []);
+    assert_eq!(fitness::check(&mut connect(&fit.url()).await, false).await.unwrap(), []);
 
     let unclear = RedisServer::with_args(&hidden);
-    let warned = fitness::check(&mut connect(&unclear.url()).await).await.unwrap();
+    let warned = fitness::check(&mut connect(&unclear.url()).await, false).await.unwrap();
     assert_eq!(warned, [Warning::PersistenceUnknown]);
 
     let evicting =
         RedisServer::with_args(&[&hidden[..], &["--maxmemory-policy", "volatile-ttl"]].concat());
-    let error = fitness::check(&mut connect(&evicting.url()).await).await.unwrap_err();
+    let error = fitness::check(&mut connect(&evicting.url()).await, false).await.unwrap_err();
     assert!(matches!(error, Unfit::Evicts { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn a_redis_without_persistence_is_a_warning() {
     let none = RedisServer::start();
-    let warned = fitness::check(&mut connect(&none.url()).await).await.unwrap();
+    let warned = fitness::check(&mut connect(&none.url()).await, false).await.unwrap();
     assert_eq!(warned, [Warning::NotPersistent]);
     let snapshots = RedisServer::with_args(&["--save", "3600 1"]);
-    assert_eq!(fitness::check(&mut connect(&snapshots.url()).await).await.unwrap(), []);
+    assert_eq!(fitness::check(&mut connect(&snapshots.url()).await, false).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn a_replica_and_a_cluster_node_are_refused() {
     let master = RedisServer::start();
     let replica = RedisServer::with_args(&["--replicaof", &format!("127.0.0.1 {}", master.port())]);
-    let error = fitness::check(&mut connect(&replica.url()).await).await.unwrap_err();
+    let error = fitness::check(&mut connect(&replica.url()).await, false).await.unwrap_err();
     assert!(
         matches!(&error, Unfit::Replica { master: at } if at.ends_with(&master.port().to_string()))
     );
     let node = RedisServer::with_args(&["--cluster-enabled", "yes"]);
-    let error = fitness::check(&mut connect(&node.url()).await).await.unwrap_err();
+    let error = fitness::check(&mut connect(&node.url()).await, false).await.unwrap_err();
     assert!(matches!(error, Unfit::Mode { .. }), "{error}");
 }
 
@@ -248,6 +252,6 @@ async fn a_user_who_may_not_ask_is_told_what_to_grant() {
     let server = RedisServer::start();
     server.cli(&["ACL", "SETUSER", "narrow", "on", ">secret", "~*", "+@all", "-info"]);
     let url = format!("redis://narrow:secret@127.0.0.1:{}/0", server.port());
-    let error = fitness::check(&mut connect(&url).await).await.unwrap_err();
+    let error = fitness::check(&mut connect(&url).await, false).await.unwrap_err();
     assert!(matches!(error, Unfit::Info(_)) && error.to_string().contains("+info"), "{error}");
 }

@@ -78,7 +78,7 @@ func hasScheme(location string) bool {
 }
 
 // origin is scheme, host and port of an absolute http or https URL as they are written; empty for anything
-// else.
+// else, such as a URL without a host.
 func origin(url string) string {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
@@ -88,7 +88,8 @@ func origin(url string) string {
 	if host < 0 {
 		host = len(rest)
 	}
-	if host == 0 {
+	name := rest[strings.LastIndex(rest[:host], "@")+1 : host]
+	if name == "" || name[0] == ':' {
 		return ""
 	}
 	return url[:len(url)-len(rest)+host]

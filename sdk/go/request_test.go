@@ -214,6 +214,7 @@ func TestALocationIsResolvedAgainstTheRequest(t *testing.T) {
 	for _, location := range []string{
 		"https:other.example", "https:/other.example", "https:///other.example", "///other.example", "/\\other.example",
 		"\\\\other.example", "https://good.example\\@other.example", "ftp://other.example/", "/a b",
+		"https://user@", "https://user@@", "https://:443/",
 	} {
 		if next := hop(request, 302, location); next != nil {
 			t.Error(location, next)

@@ -4,4 +4,7 @@ mod crash;
 mod disconnect;
 mod drain;
 mod outage;
+mod panics;
+mod sentinel;
+mod sick_topics;
 mod stopped_runner;

@@ -1,7 +1,9 @@
 //! The commands of the documentation and of the examples, run as they are printed.
 
 mod examples;
+mod first_handler;
 mod first_steps;
 mod flows;
+mod init;
 mod links;
 mod webhook;

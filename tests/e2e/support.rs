@@ -11,4 +11,5 @@ pub(crate) mod monitor;
 pub(crate) mod producer;
 pub(crate) mod puppet;
 pub(crate) mod redis_state;
+pub(crate) mod shell;
 pub(crate) mod shop;

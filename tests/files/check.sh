@@ -56,6 +56,6 @@ printf 'scrape_configs:\n- job: duebox\n' >"$bad/prometheus.yml"
 cd "$root/examples"
 judged kubernetes "$bad/shop.yaml" "$bin/kubernetes-validate" --strict --quiet --no-warn -- sidecar/k8s/*.yaml
 judged compose "$bad/compose.yaml" "$bin/check-jsonschema" -q --builtin-schema vendor.compose-spec -- sidecar/compose.yaml
-judged dockerfile "$bad/Dockerfile" "$lint" lint -- ../Dockerfile
+judged dockerfile "$bad/Dockerfile" "$lint" lint -- ../Dockerfile sidecar/handlers.Dockerfile
 judged rules "$bad/rules.yml" "$promtool" check rules -- observability/alerts.yml
 judged prometheus "$bad/prometheus.yml" "$promtool" check config -- observability/prometheus.yml

@@ -67,7 +67,7 @@ address=$(sed -n 's/.*"address":"\([0-9.:]*\)".*HTTP is served.*/\1/p; s/.*HTTP 
 status=0
 timeout "$((seconds * 3))" "$tool/bin/schemathesis" run "http://$address/openapi.json" \
   --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
-  --phases examples,coverage,fuzzing --max-examples "${DUEBOX_SCHEMATHESIS_EXAMPLES:-15}" --request-timeout 15 \
+  --phases examples,coverage,fuzzing,stateful --max-examples "${DUEBOX_SCHEMATHESIS_EXAMPLES:-15}" --request-timeout 15 \
   --generation-database none --continue-on-failure || status=$?
 if [ "$status" -ne 0 ]; then
   tail -n 20 "$work/duebox.log" >&2

@@ -5,15 +5,16 @@ use std::time::Duration;
 /// The spacing of attempts: an exponential with jitter, or a fixed schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Backoff {
-    /// `base · factor^(failures − 1)`, at most `max`, then moved by up to ± `jitter` of itself.
+    /// `base · factor^(failures − 1)`, at most `max`, then shortened at random by up to `jitter` of itself. It
+    /// only shortens, so no wait is longer than `max`.
     Exponential {
         /// The wait after the first failure.
         base: Duration,
         /// Growth from one failure to the next; 1.0 or more.
         factor: f64,
-        /// The longest wait, before jitter.
+        /// The longest wait.
         max: Duration,
-        /// The random part of the wait, 0.0 to 1.0.
+        /// The part of the wait that is random, 0.0 to 1.0.
         jitter: f64,
     },
     /// One wait for each failure; the last repeats.
@@ -56,7 +57,7 @@ impl Backoff {
     pub const DEFAULT_BASE: Duration = Duration::from_secs(1);
     /// The default growth from one failure to the next.
     pub const DEFAULT_FACTOR: f64 = 2.0;
-    /// The default longest wait, before jitter.
+    /// The default longest wait.
     pub const DEFAULT_MAX: Duration = Duration::from_secs(3_600);
     /// The default random part of a wait.
     pub const DEFAULT_JITTER: f64 = 0.2;
@@ -106,7 +107,7 @@ impl Backoff {
             Self::Exponential { base, factor, max, jitter } => {
                 let exponent = i32::try_from(failures - 1).unwrap_or(i32::MAX);
                 let grown = (base.as_secs_f64() * factor.powi(exponent)).min(max.as_secs_f64());
-                Duration::from_secs_f64(grown * (1.0 + jitter * (2.0 * random - 1.0)))
+                Duration::from_secs_f64(grown * (1.0 - jitter * random))
             }
         }
     }
@@ -152,7 +153,7 @@ mod tests {
             let backoff = Backoff::exponential(base, factor, max, jitter).unwrap();
             let delay = backoff.delay(failures, random).as_secs_f64();
             prop_assert!(delay >= base.as_secs_f64() * (1.0 - jitter) - 1e-6);
-            prop_assert!(delay <= max.as_secs_f64() * (1.0 + jitter) + 1e-6);
+            prop_assert!(delay <= max.as_secs_f64() + 1e-6);
         }
     }
 }

@@ -16,7 +16,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{DELAY_MAX_MS, DUE_MS_RANGE, JobId, Options, TopicName};
+use crate::{
+    DELAY_MAX_MS, DUE_MS_RANGE, IdError, JobId, OptionError, Options, TopicError, TopicName,
+};
 
 /// A job that another job asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +33,52 @@ pub struct FollowUp {
     pub payload: Bytes,
     /// Options that replace those of its topic.
     pub options: Options,
+}
+
+/// Why stored bytes are not follow-ups.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FollowUpError {
+    /// A follow-up does not begin with its number and the length of its payload.
+    #[error("a follow-up begins with no number and length")]
+    NoHead,
+    /// The bytes end before a payload does.
+    #[error("it is cut short")]
+    CutShort,
+    /// Its description is not JSON, or not of this form.
+    #[error("{reason}")]
+    Json {
+        /// What the parser said.
+        reason: String,
+    },
+    /// It has two due times, or one that is out of range.
+    #[error("no due time: delay {delay_ms:?}, due at {due_at_ms:?}")]
+    Due {
+        /// The delay in ms, as written.
+        delay_ms: Option<u64>,
+        /// The unix time in ms, as written.
+        due_at_ms: Option<u64>,
+    },
+    /// It has a payload as text and one as base64.
+    #[error("two payloads")]
+    TwoPayloads,
+    /// Its payload is not base64.
+    #[error("its payload is not base64: {0}")]
+    Base64(#[from] base64::DecodeError),
+    /// Its topic is no topic name.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// Its id is no job id.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// Its options cannot be read.
+    #[error(transparent)]
+    Options(#[from] OptionError),
+}
+
+impl From<serde_json::Error> for FollowUpError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json { reason: error.to_string() }
+    }
 }
 
 /// When a follow-up falls due.
@@ -96,8 +144,8 @@ impl FollowUp {
     /// versions is read too.
     ///
     /// # Errors
-    /// The reason, if the bytes are not follow-ups.
-    pub fn decode(stored: &Bytes) -> Result<Vec<(u64, Self)>, String> {
+    /// [`FollowUpError`] if the bytes are not follow-ups.
+    pub fn decode(stored: &Bytes) -> Result<Vec<(u64, Self)>, FollowUpError> {
         if stored.first() == Some(&b'[') {
             let list = Self::from_json(stored)?;
             return Ok((1..).zip(list).collect());
@@ -107,14 +155,13 @@ impl FollowUp {
         while at < stored.len() {
             let rest = &stored[at..];
             let line = rest.iter().position(|byte| *byte == b'\n').map(|end| &rest[..end]);
-            let (number, len, head) =
-                line.and_then(read_line).ok_or("a follow-up begins with no number and length")?;
+            let (number, len, head) = line.and_then(read_line).ok_or(FollowUpError::NoHead)?;
             let from = at + line.map_or(0, <[u8]>::len) + 1;
             at = from
                 .checked_add(len)
                 .filter(|end| *end <= stored.len())
-                .ok_or("it is cut short")?;
-            let written = serde_json::from_slice(head).map_err(|error| error.to_string())?;
+                .ok_or(FollowUpError::CutShort)?;
+            let written = serde_json::from_slice(head)?;
             let follow_up = Self { payload: stored.slice(from..at), ..Self::read(written)? };
             all.push((number, follow_up));
         }
@@ -135,10 +182,9 @@ impl FollowUp {
     /// Reads a JSON list of follow-ups.
     ///
     /// # Errors
-    /// The reason, if the bytes are not such a list.
-    pub fn from_json(json: &[u8]) -> Result<Vec<Self>, String> {
-        let written: Vec<Written> =
-            serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    /// [`FollowUpError`] if the bytes are not such a list.
+    pub fn from_json(json: &[u8]) -> Result<Vec<Self>, FollowUpError> {
+        let written: Vec<Written> = serde_json::from_slice(json)?;
         written.into_iter().map(Self::read).collect()
     }
 
@@ -159,28 +205,26 @@ impl FollowUp {
         }
     }
 
-    fn read(written: Written) -> Result<Self, String> {
+    fn read(written: Written) -> Result<Self, FollowUpError> {
         let due = match (written.delay_ms, written.due_at_ms) {
             (delay, None) if delay.unwrap_or(0) <= DELAY_MAX_MS => {
                 FollowUpDue::AfterMs(delay.unwrap_or(0))
             }
             (None, Some(at)) if DUE_MS_RANGE.contains(&at) => FollowUpDue::AtMs(at),
-            (delay, at) => return Err(format!("no due time: delay {delay:?}, due at {at:?}")),
+            (delay_ms, due_at_ms) => return Err(FollowUpError::Due { delay_ms, due_at_ms }),
         };
         let payload = match (written.payload, written.payload_base64) {
             (text, None) => Bytes::from(text.unwrap_or_default()),
-            (None, Some(base64)) => {
-                Bytes::from(STANDARD.decode(base64).map_err(|error| error.to_string())?)
-            }
-            _ => return Err("two payloads".to_owned()),
+            (None, Some(base64)) => Bytes::from(STANDARD.decode(base64)?),
+            _ => return Err(FollowUpError::TwoPayloads),
         };
         let options = written.options.map(|options| options.to_string()).unwrap_or_default();
         Ok(Self {
-            topic: TopicName::new(&written.topic).map_err(|error| error.to_string())?,
-            id: JobId::new(written.id).map_err(|error| error.to_string())?,
+            topic: TopicName::new(&written.topic)?,
+            id: JobId::new(written.id)?,
             due,
             payload,
-            options: Options::from_json(options.as_bytes()).map_err(|error| error.to_string())?,
+            options: Options::from_json(options.as_bytes())?,
         })
     }
 }
@@ -208,7 +252,7 @@ mod tests {
         }
     }
 
-    fn decode(stored: impl Into<Vec<u8>>) -> Result<Vec<(u64, FollowUp)>, String> {
+    fn decode(stored: impl Into<Vec<u8>>) -> Result<Vec<(u64, FollowUp)>, FollowUpError> {
         FollowUp::decode(&Bytes::from(stored.into()))
     }
 
@@ -265,7 +309,7 @@ mod tests {
             ("[{}]", "topic"),
             (r#"[{"topic":"a","id":"1","payload":"x","payload_base64":"eA=="}]"#, "two payloads"),
         ] {
-            let error = decode(stored).unwrap_err();
+            let error = decode(stored).unwrap_err().to_string();
             assert!(error.contains(why), "{stored}: {error}");
         }
     }

@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let server = RedisServer::start();
-    let settings = ConnectionSettings { url: server.url(), password: None };
+    let settings = ConnectionSettings::new(server.url());
     let bench = Bench {
         queue: Queue::connect(&settings, "duebox").await.unwrap(),
         topic: TopicName::new("cost").unwrap(),

@@ -79,7 +79,7 @@ struct Bench {
 
 impl Bench {
     async fn on(server: &RedisServer) -> Self {
-        let settings = ConnectionSettings { url: server.url(), password: None };
+        let settings = ConnectionSettings::new(server.url());
         Self {
             queue: Queue::connect(&settings, "duebox").await.unwrap(),
             topic: TopicName::new("cost").unwrap(),

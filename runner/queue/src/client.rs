@@ -8,11 +8,16 @@ use std::sync::Arc;
 
 use crate::error::QueueError;
 use crate::topic::shards::KnownShards;
-use crate::wire::connection::{Connection, ConnectionSettings};
+use crate::wire::callers::Callers;
+use crate::wire::connection::Connection;
+use crate::wire::connection_task::ConnectionTask;
 use crate::wire::keys::Keys;
 use crate::wire::latency::LatencyStats;
 use crate::wire::reply::read_time;
 use crate::wire::script;
+use crate::wire::settings::ConnectionSettings;
+use crate::wire::stream::TlsSession;
+use crate::wire::transport::Transport;
 
 /// The queue on one Redis. Cheap to clone; clones share the connection.
 #[derive(Clone)]
@@ -20,13 +25,16 @@ pub struct Queue {
     pub(crate) connection: Connection,
     pub(crate) keys: Keys,
     known_shards: Arc<KnownShards>,
+    /// The callers of pushes.
+    pub(crate) push_callers: Arc<Callers>,
 }
 
 impl Queue {
     /// Connects to Redis and loads the scripts. All keys begin with `prefix`, `duebox` by convention.
     ///
     /// # Errors
-    /// [`QueueError`] if the address is malformed, or Redis does not answer within 5 s or refuses.
+    /// [`QueueError`] if the address is malformed, or Redis does not answer within 5 s or refuses, or has a
+    /// layout of the queue that this version does not know.
     ///
     /// # Example
     /// ```
@@ -42,9 +50,29 @@ impl Queue {
     /// # }
     /// ```
     pub async fn connect(settings: &ConnectionSettings, prefix: &str) -> Result<Self, QueueError> {
-        let connection = Connection::open(settings).await?;
-        script::load(&connection).await?;
-        Ok(Self { connection, keys: Keys::new(prefix), known_shards: Arc::default() })
+        let keys = Keys::new(prefix);
+        let (connection, has_layout) =
+            Connection::open(settings, &keys.control_channel(), keys.layout_key()).await?;
+        if let Err(error) = script::load(&connection).await {
+            return Err(connection.sentinel_error().await.unwrap_or(error));
+        }
+        let queue = Self::on(connection, keys);
+        if !has_layout && let Err(error @ QueueError::Layout { .. }) = queue.declare_layout().await
+        {
+            return Err(error);
+        }
+        Ok(queue)
+    }
+
+    /// The queue on what a transport reaches, for simulations. The scripts are loaded when the first
+    /// call finds them missing.
+    #[doc(hidden)]
+    pub fn over(transport: Arc<dyn Transport>, prefix: &str) -> Self {
+        Self::on(Connection::over(transport), Keys::new(prefix))
+    }
+
+    fn on(connection: Connection, keys: Keys) -> Self {
+        Self { connection, keys, known_shards: Arc::default(), push_callers: Arc::default() }
     }
 
     /// How long Redis took to answer this handle and its clones.
@@ -52,11 +80,26 @@ impl Queue {
         Arc::clone(self.connection.latency_stats())
     }
 
+    /// What became of the task that keeps the connection.
+    pub fn connection_task(&self) -> Arc<ConnectionTask> {
+        Arc::clone(self.connection.task())
+    }
+
     /// The connection, for commands that are not about jobs (INFO, CONFIG), one by one. The trait belongs
     /// to the redis crate and may change with that crate's version.
     #[cfg(feature = "redis-connection")]
     pub fn redis(&self) -> impl redis::aio::ConnectionLike + Clone + Send + Sync + use<> {
         self.connection.clone()
+    }
+
+    /// The addresses of the primaries of a cluster; none if Redis is a single server.
+    pub fn cluster_primaries(&self) -> Vec<String> {
+        self.connection.cluster_primaries()
+    }
+
+    /// What the current connection agreed on, if it uses TLS.
+    pub fn tls_session(&self) -> Option<TlsSession> {
+        self.connection.tls_session()
     }
 
     /// Waits until the connection was lost and made again, counted from `known`: 0 at first, and set by

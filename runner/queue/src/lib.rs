@@ -93,7 +93,8 @@ pub use duebox_job::{
 
 pub use crate::client::Queue;
 pub use crate::control::events::{Event, EventId, EventIdError, EventPage, StoredEvent};
-pub use crate::error::QueueError;
+pub use crate::control::runners::Statuses;
+pub use crate::error::{QueueError, TlsProblem};
 pub use crate::handle::{Store, Topic};
 pub use crate::operate::dead::{Requeued, RequeuedMany};
 pub use crate::operate::doctor::{Checkup, Finding, FindingKind, Unexamined};
@@ -103,6 +104,7 @@ pub use crate::operate::list::{
     Cursor, CursorError, DeadQuery, DeadSummary, DoneSummary, Page, PageOrder, PageQuery,
 };
 pub use crate::operate::list_live::LiveJob;
+pub use crate::operate::permissions::Role;
 pub use crate::operate::retention::{Pruned, PrunedMarks, RetentionLimits};
 pub use crate::operate::scan::KeyScan;
 pub use crate::produce::cancel::Cancelled;
@@ -114,11 +116,16 @@ pub use crate::store::kv::{KvCondition, KvEntry, KvWrite};
 pub use crate::store::kv_writer::KvWriter;
 pub use crate::topic::limits::Limits;
 pub use crate::topic::shards::Shards;
-pub use crate::wire::connection::ConnectionSettings;
+pub use crate::wire::connection_task::ConnectionTask;
 pub use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
 pub use crate::wire::latency::LatencyStats;
 #[doc(hidden)]
 pub use crate::wire::script::{digest_and_keys, script_paths};
+pub use crate::wire::sentinel_report::{SentinelPrimary, SentinelReport, SentinelView};
+pub use crate::wire::settings::ConnectionSettings;
+pub use crate::wire::stream::TlsSession;
+#[doc(hidden)]
+pub use crate::wire::transport::Transport;
 pub use crate::work::dead_info::DeadInfo;
 pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use crate::work::listen::{Listener, Notification};

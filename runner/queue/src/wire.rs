@@ -1,14 +1,33 @@
 //! What passes over the connection: commands, scripts, keys and replies.
 
+mod address;
 pub(crate) mod attempts;
 pub(crate) mod bounds;
+pub(crate) mod callers;
+mod certificate;
+mod cluster;
+mod cluster_call;
 pub(crate) mod connection;
+pub(crate) mod connection_task;
 pub(crate) mod constants;
+mod half_open;
 pub(crate) mod keys;
 pub(crate) mod latency;
-mod link;
+pub(crate) mod layout;
+pub(crate) mod link;
+pub(crate) mod login;
 pub(crate) mod millis;
 pub(crate) mod reply;
+pub(crate) mod scan;
 pub(crate) mod score;
 pub(crate) mod script;
+mod sentinel;
+pub(crate) mod sentinel_report;
+mod server_connection;
+pub(crate) mod settings;
+mod slots;
+mod small_file;
 mod source;
+pub(crate) mod stream;
+mod tls;
+pub(crate) mod transport;

@@ -99,7 +99,8 @@ fn pool(config: &SandboxConfig, kind: EngineKind) -> PoolingAllocationConfig {
     let slots = config.max_jobs.max(1).saturating_add(SLOTS_SPARE);
     let unused_warm = u32::try_from(4 * cores).unwrap_or(u32::MAX);
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_core_instances(slots)
+    // An interpreter and its memory are two instances.
+    pool.total_core_instances(slots.saturating_mul(2))
         .total_memories(slots)
         .total_tables(slots.saturating_mul(TABLES_PER_MODULE))
         .total_stacks(slots)

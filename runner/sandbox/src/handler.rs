@@ -125,7 +125,7 @@ impl Handler {
         let owner = loaded.owner(&invocation.topic);
         let mut instance = match loaded.instance(&owner, cpu_time.began, invocation, services) {
             Ok(instance) => instance,
-            Err(error) => return RunReport::not_started(format!("no store: {error:#}")),
+            Err(error) => return RunReport::not_started(format!("no instance: {error:#}")),
         };
         let end = {
             let mut end = pin!(loaded.run_to_end(&mut instance, interrupt));

@@ -8,6 +8,7 @@ pub(crate) mod cpu_time;
 pub(crate) mod guest;
 pub(crate) mod interrupt;
 pub(crate) mod limiter;
+pub(crate) mod linked;
 mod page_map;
 pub(crate) mod reset;
 pub(crate) mod template;

@@ -11,12 +11,15 @@ mod compiler_main;
 pub(crate) mod compiler_process;
 pub(crate) mod engine_context;
 mod error;
+mod evaluate;
 pub(crate) mod exports;
+mod interpreter;
 mod program;
 mod segments;
 mod snapshot;
 
 pub use capabilities::{Capability, MissingCapabilities};
+pub use compile::Script;
 pub use compiler_main::run_compiler;
 pub use compiler_process::CompilerProcess;
 pub use error::{LoadError, SnapshotError};

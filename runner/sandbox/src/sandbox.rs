@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use wasmtime::Module;
+
 use crate::config::SandboxConfig;
 use crate::digest::Digest;
 use crate::engine::{self, EngineKind};
@@ -10,17 +12,30 @@ use crate::error::SandboxError;
 use crate::grants::Grants;
 use crate::handler::{Handler, Shared};
 use crate::imports::wasi;
-use crate::instance::template::Template;
+use crate::instance::linked::Linked;
+use crate::instance::reset::SnapshotImage;
+use crate::instance::template::{ModuleExports, Template};
 use crate::limits::Limits;
 use crate::memory_budget::MemoryAccount;
 use crate::module::cache::ModuleCache;
-use crate::module::compile::{Compiled, Compiler, Source};
+use crate::module::compile::{Compiled, Compiler, Script, Source};
 use crate::module::compiler_process::CompilerProcesses;
-use crate::module::engine_context::{EngineContext, EngineContexts};
+use crate::module::engine_context::EngineContexts;
 use crate::module::{CompilerProcess, LoadError, exports};
 
 /// Bytes of a page of linear memory.
 const PAGE: usize = 64 << 10;
+
+/// What distinguishes the template of one handler from another's, besides limits and grants.
+struct TemplateParts<'a> {
+    linked: Linked,
+    exports: ModuleExports,
+    image: Option<SnapshotImage>,
+    /// The module that defines the memory.
+    memory: &'a Module,
+    /// The module that imports the host's functions.
+    code: &'a Module,
+}
 
 /// Where handlers run. A process needs one: all handlers share its instance pool, its cache and its memory
 /// budget.
@@ -108,30 +123,59 @@ impl Sandbox {
         let digest = Digest::of(bytes);
         let source = Source { bytes, digest, limits: &limits, grants: &grants };
         let compiled = self.compiler.compile(&context, source)?;
-        let template = self.template(&context, compiled, limits, grants)?;
+        let Compiled { module, image } = compiled;
+        let parts = TemplateParts {
+            linked: Linked::Module(context.link(&module)?),
+            exports: exports::find(&module)?,
+            image,
+            memory: &module,
+            code: &module,
+        };
+        let template = self.template(parts, limits, grants);
         Ok(Handler::new(template, digest, Arc::clone(&context.ticker), self.shared.clone()))
     }
 
-    fn template(
+    /// Evaluates a program in its interpreter. Each job starts with the state after that, as with a snapshot:
+    /// `limits.instances.snapshot` is ignored. It blocks for as long as the program's top level runs, and for
+    /// seconds if the interpreter is not compiled yet.
+    ///
+    /// # Errors
+    /// [`LoadError`] says what is wrong with the program, and the remedy.
+    pub fn load_script(
         &self,
-        context: &EngineContext,
-        compiled: Compiled,
+        script: &Script<'_>,
         limits: Limits,
         grants: Grants,
-    ) -> Result<Template, LoadError> {
-        let Compiled { module, image } = compiled;
-        let pages = module.resources_required().max_initial_memory_size.unwrap_or(0);
+    ) -> Result<Handler, LoadError> {
+        let kind = EngineKind { counts_fuel: limits.fuel.is_some(), snapshots: true };
+        let context = self
+            .contexts
+            .get(kind)
+            .map_err(|error| LoadError::Engine { reason: error.to_string() })?;
+        let (linked, image) = self.compiler.evaluate(&context, script, &limits, &grants)?;
+        let (memory, code) = (linked.memory.module().clone(), linked.code.clone());
+        // The program has been evaluated: `_initialize` is not called again.
+        let exports = ModuleExports { initialize: None, ..exports::find(&code)? };
+        let linked = Linked::Interpreter(linked);
+        let parts = TemplateParts { linked, exports, image, memory: &memory, code: &code };
+        let template = self.template(parts, limits, grants);
+        Ok(Handler::new(template, script.digest, Arc::clone(&context.ticker), self.shared.clone()))
+    }
+
+    fn template(&self, parts: TemplateParts<'_>, limits: Limits, grants: Grants) -> Template {
+        let TemplateParts { linked, exports, image, memory, code } = parts;
+        let pages = memory.resources_required().max_initial_memory_size.unwrap_or(0);
         // A warm topic keeps what a job left in memory, so its instances are not reset.
         let image = image.filter(|_| limits.instances.jobs_each <= 1).map(Arc::new);
-        Ok(Template {
-            linked: context.link(&module)?,
-            exports: exports::find(&module)?,
+        Template {
+            linked,
+            exports,
             image,
             initial_memory: usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(PAGE),
-            imports_wasi: module.imports().any(|import| import.module() == wasi::NAMESPACE),
+            imports_wasi: code.imports().any(|import| import.module() == wasi::NAMESPACE),
             limits,
             grants: Arc::new(grants),
             account: Arc::new(MemoryAccount::new(Arc::clone(&self.shared.budget))),
-        })
+        }
     }
 }

@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 
 use super::tokens::{self, Token, Tokens};
@@ -62,7 +63,7 @@ impl Sessions {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<[u8; 32], Session>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

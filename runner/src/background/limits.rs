@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use duebox_job::TopicName;
 use duebox_queue::{Limits, Queue, QueueError};
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::topic_discovery::TopicDiscovery;
 use crate::manifest::{KeyOrder, Topic};
+use crate::observe::sick_topics::{SickTopics, TopicLoop};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
 /// How often all limits are written again.
@@ -24,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(60);
 const TOPICS_PER_PIPELINE: usize = 200;
 
 /// The limits of every topic.
-pub(crate) type AllLimits = Arc<[(TopicName, Limits)]>;
+pub type AllLimits = Arc<[(TopicName, Limits)]>;
 
 impl Topic {
     /// The limits that every client of the topic must know.
@@ -39,78 +41,131 @@ impl Topic {
             ttl: Some(self.ttl).filter(|ttl| !ttl.is_zero()),
             priorities: self.priorities,
             shards: NonZero::new(self.shards),
+            max_crashes: NonZero::new(self.max_crashes),
+            retention: Some(self.retention),
+            max_dead: Some(self.max_dead),
+            done_retention: Some(self.done_retention),
         }
     }
 }
 
+/// Topics whose limits Redis has lost, as their workers found. Clones share the set.
+#[derive(Clone, Default)]
+pub struct LostLimits(Arc<LostTopics>);
+
+#[derive(Default)]
+struct LostTopics {
+    topics: Mutex<BTreeSet<TopicName>>,
+    notify: Notify,
+}
+
+impl LostLimits {
+    /// Has the limits of a topic written again.
+    pub fn lost(&self, topic: &TopicName) {
+        self.0.topics.lock().insert(topic.clone());
+        self.0.notify.notify_one();
+    }
+
+    fn topics(&self) -> BTreeSet<TopicName> {
+        self.0.topics.lock().clone()
+    }
+
+    /// Removes topics whose limits were written.
+    fn written(&self, topics: &BTreeSet<TopicName>) {
+        self.0.topics.lock().retain(|topic| !topics.contains(topic));
+    }
+}
+
 /// Keeps the limits in Redis up to date until the sender is gone. Failed writes are retried.
-pub(crate) async fn run(
+pub async fn run(
     queue: Queue,
     mut limits: watch::Receiver<AllLimits>,
     topic_discovery: TopicDiscovery,
+    lost_limits: LostLimits,
+    sick_topics: Arc<SickTopics>,
     outage: Arc<Outage>,
 ) {
-    let mut written = BTreeMap::new();
+    let mut writer = LimitsWriter { queue, topic_discovery, sick_topics, written: BTreeMap::new() };
     let mut losses = outage.losses();
     let mut retry = RETRY_FIRST;
     let mut all_at = Instant::now() + EVERY;
     loop {
         let wanted = Arc::clone(&limits.borrow_and_update());
         let all = Instant::now() >= all_at;
-        let again_at =
-            match write_wanted(&queue, &wanted, &topic_discovery, &mut written, all).await {
-                Ok(()) => {
-                    retry = RETRY_FIRST;
-                    if all {
-                        all_at = Instant::now() + EVERY;
-                    }
-                    all_at
+        let lost = lost_limits.topics();
+        let again_at = match writer.write(&wanted, all, &lost).await {
+            Ok(()) => {
+                lost_limits.written(&lost);
+                retry = RETRY_FIRST;
+                if all {
+                    all_at = Instant::now() + EVERY;
                 }
-                Err(error) => {
-                    outage.noticed(&error);
-                    retry = outage::next_retry(retry);
-                    Instant::now() + retry
-                }
-            };
+                all_at
+            }
+            Err(error) => {
+                outage.noticed(&error);
+                retry = outage::next_retry(retry);
+                Instant::now() + retry
+            }
+        };
         tokio::select! {
+            biased;
             changed = limits.changed() => if changed.is_err() { return },
             () = outage.lost_data_again(losses) => {
                 losses = outage.losses();
                 all_at = Instant::now();
             }
+            () = lost_limits.0.notify.notified() => {}
             () = tokio::time::sleep_until(again_at) => {}
         }
     }
 }
 
-/// Writes the limits that changed since the last write, or all of them.
-async fn write_wanted(
-    queue: &Queue,
-    wanted: &AllLimits,
-    topic_discovery: &TopicDiscovery,
-    written: &mut BTreeMap<TopicName, Limits>,
-    all: bool,
-) -> Result<(), QueueError> {
-    let still: BTreeSet<&TopicName> = wanted.iter().map(|(topic, _)| topic).collect();
-    written.retain(|topic, _| still.contains(topic));
-    let is_wanted =
-        |(topic, limits): &&(TopicName, Limits)| all || written.get(topic) != Some(limits);
-    let rest: Vec<_> = wanted.iter().filter(is_wanted).cloned().collect();
-    for some in rest.chunks(TOPICS_PER_PIPELINE) {
-        let changed = queue.configure_all(some).await?;
-        let names: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
+/// Writes limits, and knows which ones it has written.
+struct LimitsWriter {
+    queue: Queue,
+    topic_discovery: TopicDiscovery,
+    sick_topics: Arc<SickTopics>,
+    written: BTreeMap<TopicName, Limits>,
+}
+
+impl LimitsWriter {
+    /// Writes the limits that changed since the last write or were lost, or all of them.
+    async fn write(
+        &mut self,
+        wanted: &AllLimits,
+        all: bool,
+        lost: &BTreeSet<TopicName>,
+    ) -> Result<(), QueueError> {
+        let still: BTreeSet<&TopicName> = wanted.iter().map(|(topic, _)| topic).collect();
+        self.written.retain(|topic, _| still.contains(topic));
+        let is_wanted = |(topic, limits): &&(TopicName, Limits)| {
+            all || lost.contains(topic) || self.written.get(topic) != Some(limits)
+        };
+        let rest: Vec<_> = wanted.iter().filter(is_wanted).cloned().collect();
+        for some in rest.chunks(TOPICS_PER_PIPELINE) {
+            self.write_some(some).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_some(&mut self, some: &[(TopicName, Limits)]) -> Result<(), QueueError> {
+        let changed = self.queue.configure_all(some).await?;
         for ((topic, limits), changed) in some.iter().zip(changed) {
-            let before = written.insert(topic.clone(), limits.clone());
-            if changed && before.as_ref() == Some(limits) {
+            let changed =
+                self.sick_topics.isolate(&topic.first_shard(), TopicLoop::Limits, changed)?;
+            // What Redis refused is written again with all limits.
+            let before = self.written.insert(topic.clone(), limits.clone());
+            if changed == Some(true) && before.as_ref() == Some(limits) {
                 warn!(%topic, "its limits in Redis differed from this manifest and are restored: Redis lost them, or another manifest serves the topic too");
             }
         }
-        for shards in queue.shards_of_all(&names).await? {
-            if let Some(shard) = shards.all().last() {
-                topic_discovery.met(&shard);
+        let names: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
+        for shards in self.queue.shards_of_all(&names).await? {
+            if let Some(shard) = shards.ok().and_then(|shards| shards.all().last()) {
+                self.topic_discovery.met(&shard);
             }
         }
-        queue.register(&names).await?;
+        self.sick_topics.listed(self.queue.register(&names).await)
     }
-    Ok(())
 }

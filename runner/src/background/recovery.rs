@@ -1,5 +1,6 @@
-//! Notices at once that Redis is back after an outage, and that another server answers than before. While an
-//! outage lasts it asks Redis ten times a second; otherwise only after the connection was made again.
+//! Notices at once that Redis is back after an outage, or writes again, and that another server answers than
+//! before. While an outage lasts it asks Redis ten times a second; otherwise only after the connection was
+//! made again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +8,19 @@ use std::time::Duration;
 use duebox_queue::Queue;
 use redis::RedisResult;
 
-use crate::redis_host::outage::Outage;
+use crate::monotonic;
+use crate::redis_host::outage::{Outage, RETRY_MAX};
 
 /// How often Redis is asked while an outage lasts.
 const ASK_EVERY: Duration = Duration::from_millis(100);
+/// If Redis refuses to write again within this time, it refuses more than what is asked here.
+const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Watches Redis until the task is aborted.
-pub(crate) async fn run(queue: Queue, outage: Arc<Outage>) {
+pub async fn run(queue: Queue, outage: Arc<Outage>) {
     let mut connections = 0;
     let mut server: Option<String> = None;
+    let (mut pause, mut wrote_at) = (ASK_EVERY, None);
     loop {
         if let Ok(run_id) = run_id(&queue).await {
             if server.as_ref().is_some_and(|known| *known != run_id) {
@@ -24,12 +29,19 @@ pub(crate) async fn run(queue: Queue, outage: Arc<Outage>) {
             if server.replace(run_id).is_some() {
                 outage.reconnected();
             }
+            if outage.lasts() && queue.declare_layout().await.is_ok() {
+                outage.over();
+                wrote_at = Some(monotonic::now());
+            }
         }
         tokio::select! {
+            biased;
             () = queue.reconnected(&mut connections) => {}
             () = async {
                 outage.begins().await;
-                tokio::time::sleep(ASK_EVERY).await;
+                let is_at_once = wrote_at.take().is_some_and(|at| at + AT_ONCE > monotonic::now());
+                pause = if is_at_once { (pause * 2).min(RETRY_MAX) } else { ASK_EVERY };
+                tokio::time::sleep(pause).await;
             } => {}
         }
     }

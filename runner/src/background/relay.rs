@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duebox_job::Shard;
-use duebox_queue::{Queue, QueueError, RelayPass};
+use duebox_queue::{Queue, QueueError, RelayPass, Shards};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::poller::WakeUps;
 use crate::observe::push_counters::{PushCounters, Source};
+use crate::observe::sick_topics::{SickTopics, TopicLoop};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 
 /// How often every outbox is checked.
@@ -49,22 +50,27 @@ impl Relay {
         queue: Queue,
         wake_ups: WakeUps,
         push_counters: Arc<PushCounters>,
+        sick_topics: Arc<SickTopics>,
         outage: Arc<Outage>,
     ) {
         let mut tick = tokio::time::interval(EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut retry = RETRY_FIRST;
         loop {
+            // The tick first: outboxes that are due all the time must not hide the others.
             let is_tick = tokio::select! {
-                () = self.0.notify.notified() => false,
+                biased;
                 _ = tick.tick() => true,
+                () = self.0.notify.notified() => false,
             };
-            if is_tick && let Err(error) = self.find_due(&queue, &wake_ups).await {
+            if is_tick && let Err(error) = self.find_due(&queue, &wake_ups, &sick_topics).await {
                 outage.noticed(&error);
             }
             for shard in self.take() {
-                match relay(&queue, &shard, &push_counters).await {
-                    Ok(rest) if rest => self.due(&shard),
+                let relayed = relay(&queue, &shard, &push_counters).await;
+                match sick_topics.isolate(&shard, TopicLoop::Relay, relayed) {
+                    Ok(Some(true)) => self.due(&shard),
+                    // The next tick finds a sick topic again.
                     Ok(_) => retry = RETRY_FIRST,
                     // The other outboxes do not wait for this one; the next tick finds it again.
                     Err(error) if error.is_refusal() && !outage.lasts() => {
@@ -82,22 +88,30 @@ impl Relay {
     }
 
     /// Finds the outboxes that have entries.
-    async fn find_due(&self, queue: &Queue, wake_ups: &WakeUps) -> Result<(), QueueError> {
+    async fn find_due(
+        &self,
+        queue: &Queue,
+        wake_ups: &WakeUps,
+        sick_topics: &SickTopics,
+    ) -> Result<(), QueueError> {
         let mut shards: BTreeSet<Shard> =
             wake_ups.load().iter().map(|(shard, _)| shard.clone()).collect();
         // Topics without a worker here have outboxes too.
-        let mut others = queue.topics().await?;
+        let mut others = sick_topics.known_topics(queue).await?;
         others.retain(|topic| !shards.contains(&topic.first_shard()));
         for some in others.chunks(TOPICS_PER_PIPELINE) {
-            for all in queue.shards_of_all(some).await? {
-                shards.extend(all.all());
+            for (topic, all) in some.iter().zip(queue.shards_of_all(some).await?) {
+                let all = sick_topics.first_of(&topic.first_shard(), TopicLoop::Relay, all)?;
+                shards.extend(all.iter().flat_map(Shards::all));
             }
         }
         let shards: Vec<Shard> = shards.into_iter().collect();
         for some in shards.chunks(TOPICS_PER_PIPELINE) {
             for (shard, entries) in some.iter().zip(queue.outbox_lengths(some).await?) {
-                if entries > 0 {
-                    self.due(shard);
+                match sick_topics.first_of(shard, TopicLoop::Relay, entries)? {
+                    Some(0) => sick_topics.succeeded(shard, TopicLoop::Relay),
+                    Some(_) => self.due(shard),
+                    None => {}
                 }
             }
         }

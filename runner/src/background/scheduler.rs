@@ -29,6 +29,8 @@ pub type Schedules = Arc<[Schedule]>;
 
 /// The longest sleep, because Redis' clock may be set meanwhile.
 const LOOK_MAX: Duration = Duration::from_secs(60);
+/// How often Redis is told which schedules this runner has.
+const MARK_EVERY: Duration = Duration::from_secs(3_600);
 /// How many schedules are handled at once.
 const AT_ONCE: usize = 16;
 /// Calls for one schedule in one round. More are needed only while other runners advance it too.
@@ -43,14 +45,21 @@ pub async fn run(
     push_counters: Arc<PushCounters>,
     outage: Arc<Outage>,
 ) {
-    let mut scheduler =
-        Scheduler { queue, push_counters, outage, progress: BTreeMap::new(), retry: RETRY_FIRST };
+    let mut scheduler = Scheduler {
+        queue,
+        push_counters,
+        outage,
+        progress: BTreeMap::new(),
+        retry: RETRY_FIRST,
+        mark_at: Instant::now(),
+    };
     loop {
         let current = Arc::clone(&schedules.borrow_and_update());
         scheduler.take_over(&current);
         loop {
             let look_at = scheduler.look(&current).await;
             tokio::select! {
+                biased;
                 changed = schedules.changed() => match changed {
                     Ok(()) => break,
                     Err(_) => return,
@@ -75,6 +84,8 @@ struct Scheduler {
     /// The progress of each schedule, by topic and name.
     progress: BTreeMap<(TopicName, String), Progress>,
     retry: Duration,
+    /// When to record next that this runner has the schedules.
+    mark_at: Instant,
 }
 
 /// The progress of a schedule as this runner knows it. Redis corrects it if another runner is ahead.
@@ -107,6 +118,7 @@ impl Scheduler {
         let keys: BTreeSet<_> = schedules.iter().map(key).collect();
         self.progress.retain(|key, _| keys.contains(key));
         self.progress.values_mut().for_each(|progress| progress.next = None);
+        self.mark_at = Instant::now();
     }
 
     /// Pushes what is due, and returns when to run again; `None` without schedules.
@@ -125,7 +137,7 @@ impl Scheduler {
         // early.
         let asked_at = Instant::now();
         let mut wait = LOOK_MAX;
-        let mut failed = false;
+        let mut failed = !self.mark(schedules, now_ms, asked_at).await;
         for Attended { schedule, mut progress, result } in self.attend_all(schedules, now_ms).await
         {
             match result {
@@ -143,9 +155,27 @@ impl Scheduler {
         if failed {
             return Some(asked_at + wait.min(self.next_retry()));
         }
-        self.outage.over();
+        self.outage.read();
         self.retry = RETRY_FIRST;
         Some(asked_at + wait)
+    }
+
+    /// Records from time to time that this runner has the schedules. False if Redis failed.
+    async fn mark(&mut self, schedules: &Schedules, now_ms: u64, now: Instant) -> bool {
+        if now < self.mark_at {
+            return true;
+        }
+        let keys: Vec<_> = schedules.iter().map(key).collect();
+        match self.queue.mark_schedules(&keys, now_ms).await {
+            Ok(()) => {
+                self.mark_at = now + MARK_EVERY;
+                true
+            }
+            Err(error) => {
+                self.outage.noticed(&error);
+                false
+            }
+        }
     }
 
     async fn attend_all<'s>(&self, schedules: &'s Schedules, now_ms: u64) -> Vec<Attended<'s>> {
@@ -163,7 +193,7 @@ impl Scheduler {
     }
 
     fn report_failure(&self, schedule: &Schedule, progress: &mut Progress, error: &QueueError) {
-        if matches!(error, QueueError::NoAnswer(_) | QueueError::Unreachable { .. }) {
+        if error.is_disconnected() {
             self.outage.noticed(error);
         } else if !progress.refused {
             progress.refused = true;

@@ -11,6 +11,7 @@ use duebox_queue::{KeyScan, Queue, QueueError};
 use tokio::sync::{Notify, mpsc};
 
 use crate::manifest::Manifest;
+use crate::observe::sick_topics::SickTopics;
 use crate::redis_host::outage::Outage;
 
 /// How often to scan for topics without a wake-up.
@@ -38,7 +39,7 @@ pub struct TopicDiscovery {
 
 impl TopicDiscovery {
     /// Creates it and the channel that receives the names it finds.
-    pub(crate) fn new(manifest: Arc<Manifest>) -> (Self, mpsc::Receiver<TopicName>) {
+    pub fn new(manifest: Arc<Manifest>) -> (Self, mpsc::Receiver<TopicName>) {
         let known = Known { manifest, served: BTreeMap::new() };
         let (sender, found) = mpsc::channel(FOUND_MAX);
         let known = Arc::new(ArcSwap::from_pointee(known));
@@ -46,7 +47,7 @@ impl TopicDiscovery {
     }
 
     /// Takes the current manifest, and the topics that are served, each with the number of its shards.
-    pub(crate) fn update(&self, manifest: Arc<Manifest>, served: BTreeMap<TopicName, u32>) {
+    pub fn update(&self, manifest: Arc<Manifest>, served: BTreeMap<TopicName, u32>) {
         self.known.store(Arc::new(Known { manifest, served }));
     }
 
@@ -74,26 +75,32 @@ impl TopicDiscovery {
     }
 
     /// Scans for topics until the task is aborted.
-    pub(crate) async fn run(self, queue: Queue, outage: Arc<Outage>) {
+    pub(crate) async fn run(self, queue: Queue, sick_topics: Arc<SickTopics>, outage: Arc<Outage>) {
         let mut tick = tokio::time::interval(EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut scan = KeyScan::default();
         loop {
             tokio::select! {
+                biased;
                 _ = tick.tick() => {}
                 () = self.restart.notified() => scan = KeyScan::default(),
             }
             if self.known.load().manifest.patterns.is_empty() {
                 continue;
             }
-            if let Err(error) = self.scan_once(&queue, &mut scan).await {
+            if let Err(error) = self.scan_once(&queue, &mut scan, &sick_topics).await {
                 outage.noticed(&error);
             }
         }
     }
 
-    async fn scan_once(&self, queue: &Queue, scan: &mut KeyScan) -> Result<(), QueueError> {
-        let topics = queue.topics().await?;
+    async fn scan_once(
+        &self,
+        queue: &Queue,
+        scan: &mut KeyScan,
+        sick_topics: &SickTopics,
+    ) -> Result<(), QueueError> {
+        let topics = sick_topics.known_topics(queue).await?;
         self.send_new(topics.iter().map(TopicName::first_shard).collect()).await;
         for _ in 0..STEPS_PER_SCAN {
             self.send_new(queue.scan_pending(scan).await?).await;

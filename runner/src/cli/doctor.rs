@@ -1,4 +1,7 @@
-//! `duebox doctor`: finds and repairs inconsistent data in Redis.
+//! `duebox doctor`: finds and repairs inconsistent data in Redis, and examines Redis itself.
+
+mod redis;
+mod sentinels;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -19,16 +22,19 @@ use crate::manifest::Manifest;
 /// Checks every topic in Redis or in the manifest: payloads without a state, invalid due times, ids
 /// without a payload, keys of a wrong type, inconsistent permits and queues of keys, and more.
 /// Changes nothing without --repair. It is safe while producers and runners work.
+/// With --redis it examines the server instead: version, role, persistence, eviction, memory, latency,
+/// clock, TLS, the sentinels and the permissions of its user.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox doctor
   duebox doctor order.close --repair
+  duebox doctor --redis
   duebox doctor --json | jq -r 'select(.kind == \"orphan\") | .subject'
 
 Exit codes:
-  0  no findings, or all were repaired
-  1  findings are left, or Redis failed
+  0  no findings, or all were repaired; with --redis, a server that can hold jobs
+  1  findings are left, the server cannot hold jobs, or Redis failed
   2  bad input")]
 pub(super) struct DoctorArgs {
     /// Only these topics
@@ -37,7 +43,10 @@ pub(super) struct DoctorArgs {
     /// Repair the findings: bury orphans, remove stray entries, move aside keys of a wrong type
     #[arg(long)]
     repair: bool,
-    /// Print JSON: one object per line for each finding, then one with the totals
+    /// Examine the server that the manifest names, not the data in it
+    #[arg(long, conflicts_with_all = ["topics", "repair"])]
+    redis: bool,
+    /// Print JSON: one object per line for each finding, then one with the totals; with --redis one object
     #[arg(long)]
     json: bool,
 }
@@ -50,6 +59,8 @@ struct Totals {
     repaired: u64,
     /// What could not be checked, by topic.
     unexamined: Vec<String>,
+    /// Shards of topics whose check Redis refused.
+    refused: u64,
 }
 
 /// Prints findings as they come and counts them. The first failed print ends the output.
@@ -61,6 +72,9 @@ struct Findings {
 
 pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
+    if args.redis {
+        return redis::examine(&manifest, args.json);
+    }
     let empty = Findings { json: args.json, sum: Totals::default(), printed: Ok(()) };
     let report = RefCell::new(empty);
     target::block_on(async {
@@ -78,7 +92,7 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Fai
     })?;
     let Findings { sum, printed, .. } = report.into_inner();
     printed?;
-    let left = sum.findings - sum.repaired;
+    let left = sum.findings - sum.repaired + sum.refused;
     if args.json {
         output::print_json(&sum)?;
         return Ok(ExitCode::from(if left == 0 { 0 } else { FAILED }));
@@ -113,7 +127,12 @@ async fn shards(
     }
     let topics: BTreeSet<TopicName> = shards.iter().map(|shard| shard.topic().clone()).collect();
     for topic in topics {
-        shards.extend(queue.shards(&topic).await?.all());
+        match queue.shards(&topic).await {
+            Ok(all) => shards.extend(all.all()),
+            // Its `meta` is to be repaired: the shards that were found are checked.
+            Err(error) if error.is_of_topic() => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(shards)
 }
@@ -135,10 +154,21 @@ async fn examine(
         bury_bad_dues: !discards(FailureClass::BadDue),
     };
     let mut add = |finding| report.borrow_mut().add(&finding);
-    let unexamined = queue.examine(shard, checkup, &mut add).await?;
+    let examined = queue.examine(shard, checkup, &mut add).await;
     let mut report = report.borrow_mut();
     report.sum.topics += u64::from(shard.number() == 0);
-    report.sum.unexamined.extend(unexamined.into_iter().map(|what| not_examined(shard, what)));
+    match examined {
+        Ok(unexamined) => {
+            let unexamined = unexamined.into_iter().map(|what| not_examined(shard, what));
+            report.sum.unexamined.extend(unexamined);
+        }
+        // The other topics are checked all the same.
+        Err(error) if error.is_of_topic() => {
+            report.sum.refused += 1;
+            report.sum.unexamined.push(format!("{shard}: {error}"));
+        }
+        Err(error) => return Err(error.into()),
+    }
     std::mem::replace(&mut report.printed, Ok(()))
 }
 
@@ -179,7 +209,7 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 
 impl Totals {
     fn describe(&self) -> String {
-        let Self { topics, findings, repaired, unexamined } = self;
+        let Self { topics, findings, repaired, unexamined, .. } = self;
         let mut lines: Vec<String> =
             unexamined.iter().map(|what| format!("not checked: {what}")).collect();
         lines.push(match (findings, repaired) {
@@ -222,7 +252,7 @@ mod tests {
         let unexamined = vec![not_examined(&shard, Unexamined::Turns)];
         let sum = Totals { findings: 3, repaired: 1, unexamined, ..sum };
         let text = sum.describe();
-        assert!(text.starts_with("not checked: a#3: more than 10000"), "{text}");
+        assert!(text.starts_with("not checked: a#3: more than 1000"), "{text}");
         assert!(text.ends_with("2 topics, 3 findings, 1 repaired"), "{text}");
     }
 }

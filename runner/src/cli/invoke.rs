@@ -67,7 +67,7 @@ Exit codes:
   1  anything else: nack, snooze, drop, a trap, a timeout …
   2  bad input: the module was not run")]
 pub(super) struct InvokeArgs {
-    /// The module, .wasm or .wat; default: the handler of --topic in the manifest
+    /// The handler, .wasm, .wat, .js or .ts; default: the handler of --topic in the manifest
     #[arg(required_unless_present = "topic")]
     module: Option<PathBuf>,
     /// The payload: a text, @FILE for a file's content, - for stdin; empty by default

@@ -1,6 +1,5 @@
 //! `duebox pull` and `duebox extend`: lease jobs to a consumer and extend the leases.
 
-use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -119,8 +118,9 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// The name of this host and process.
 fn own_name() -> String {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host: String = host.chars().filter(char::is_ascii_graphic).take(64).collect();
+    let host = rustix::system::uname();
+    let host: String =
+        host.nodename().to_string_lossy().chars().filter(char::is_ascii_graphic).take(64).collect();
     let host = if host.is_empty() { "duebox" } else { &host };
     format!("{host}-{}", std::process::id())
 }

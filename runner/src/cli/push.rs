@@ -61,6 +61,7 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
     }
     let source = Source::new(args.payload.clone());
     if args.lines {
+        let source = source.of_lines();
         let lines = lines::LinesInput { source, template, topic: &args.topic, ids: args.id };
         return lines::push(&manifest, lines, args.json);
     }
@@ -111,8 +112,7 @@ fn print_result(
             Due::In(delay) => format!("due in {}", format_duration(delay)),
             Due::At(ms) => format!("due at {ms}"),
         };
-        let is_stored = matches!(pushed, Pushed::Pushed | Pushed::Replaced | Pushed::Successor);
-        output::print(&if is_stored {
+        output::print(&if pushed.is_stored() {
             format!("{word} {id} to {topic}, {when}")
         } else {
             format!("{word} {id} in {topic}")

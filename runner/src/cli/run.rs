@@ -9,6 +9,7 @@ use crate::daemon::BadModules;
 use crate::http::BindError;
 use crate::manifest::Runner;
 use crate::observe::log::Telemetry;
+use crate::observe::panics;
 use crate::redis_host::fitness::Unfit;
 use crate::redis_host::managed::RedisServerError;
 
@@ -16,15 +17,16 @@ use crate::redis_host::managed::RedisServerError;
 pub struct StartedLog(Telemetry);
 
 impl StartedLog {
-    /// Starts the log as the manifest says.
+    /// Starts the log as the manifest says; panics are logged too.
     ///
     /// # Errors
     /// [`Failure`] if the filter is invalid.
     pub fn start(runner: &Runner) -> Result<Self, Failure> {
-        let started = Telemetry::start(&runner.log, runner.log_format);
-        started.map(Self).map_err(|error| {
+        let started = Telemetry::start(&runner.log, runner.log_format).map_err(|error| {
             Failure::failed(error.to_string(), "correct runner.log, --log or DUEBOX_LOG")
-        })
+        })?;
+        panics::log_all();
+        Ok(Self(started))
     }
 
     /// Writes out the log. Call it before an error is reported: then both come in their order.

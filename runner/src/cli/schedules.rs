@@ -102,7 +102,10 @@ fn row(schedule: &Schedule, entry: &ScheduleEntry<'_>) -> Vec<String> {
         entry.topic.to_owned(),
         time(entry.last_run_ms),
         time(entry.next_run_ms),
-        if entry.paused { "paused" } else { "" }.to_owned(),
+        match &entry.fault {
+            Some(fault) => output::one_line(fault),
+            None => if entry.paused { "paused" } else { "" }.to_owned(),
+        },
     ]
 }
 

@@ -23,12 +23,15 @@ use crate::report::status::Status;
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// All topics at one moment; the JSON output.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Snapshot {
     pub(super) now_ms: u64,
     pub(super) topics: Vec<TopicStats>,
     /// What each running daemon reports.
     pub(super) runners: Vec<Status>,
+    /// Keys outside topics that cannot be read: reports of daemons, or the set of topics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreadable: Vec<String>,
     /// True if topics were named: handlers are then shown by module.
     #[serde(skip)]
     pub(super) by_module: bool,
@@ -55,6 +58,9 @@ pub(super) struct TopicStats {
     pub(super) late_ms: Option<u64>,
     /// Time until the next waiting job falls due, in ms; 0 if it is due.
     pub(super) next_due_in_ms: Option<u64>,
+    /// Why some of this could not be read from Redis and is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fault: Option<String>,
     /// Statistics of its handlers, if a running daemon serves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) handler: Option<HandlerStats>,
@@ -93,7 +99,15 @@ pub(super) async fn look(
     manifest: &Manifest,
     wanted: &[TopicName],
 ) -> Result<Snapshot, Failure> {
-    let mut known: BTreeSet<TopicName> = queue.topics().await?.into_iter().collect();
+    let mut unreadable = Vec::new();
+    let mut known = BTreeSet::new();
+    match queue.topics().await {
+        Ok(topics) => known.extend(topics),
+        Err(error) if error.is_of_topic() => {
+            unreadable.push(format!("{}:topics", manifest.redis.prefix));
+        }
+        Err(error) => return Err(error.into()),
+    }
     known.extend(manifest.topics.keys().cloned());
     if let Some(unknown) = wanted.iter().find(|topic| !known.contains(topic)) {
         return Err(target::unknown_topic(unknown, known.iter()));
@@ -102,7 +116,7 @@ pub(super) async fn look(
         if wanted.is_empty() { known.into_iter().collect() } else { wanted.to_vec() };
     let depths = queue.depths(&topics).await?;
     let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
-    let runners = handlers::look(queue, wanted).await?;
+    let runners = handlers::look(queue, wanted, &mut unreadable).await?;
     let mut reported = handlers::by_topic(&runners);
     let topics = topics
         .iter()
@@ -112,7 +126,7 @@ pub(super) async fn look(
             ..topic_stats(topic, manifest.topic_for(topic), depths)
         })
         .collect();
-    Ok(Snapshot { now_ms, topics, runners, by_module: !wanted.is_empty() })
+    Ok(Snapshot { now_ms, topics, runners, unreadable, by_module: !wanted.is_empty() })
 }
 
 fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> TopicStats {
@@ -136,6 +150,7 @@ fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> 
         paused,
         late_ms,
         next_due_in_ms,
+        fault: depths.fault.clone(),
         handler: None,
     }
 }
@@ -146,7 +161,11 @@ fn show(snapshot: &Snapshot, json: bool, drawn: usize) -> Result<usize, Failure>
         return output::print_json(snapshot).map(|()| 1);
     }
     let handlers = handlers::describe(&snapshot.runners, snapshot.by_module);
-    let text = format!("{}\n\n{handlers}", table(&snapshot.topics));
+    let mut text = format!("{}\n\n{handlers}", table(&snapshot.topics));
+    if !snapshot.unreadable.is_empty() {
+        let keys = output::one_line(&snapshot.unreadable.join(", "));
+        text.push_str(&format!("\nunreadable in Redis: {keys}"));
+    }
     let lines = text.lines().count();
     // Move up to the first line of the last table, and clear from there.
     let up = if drawn > 0 { format!("\x1b[{drawn}A\x1b[J") } else { String::new() };
@@ -182,6 +201,9 @@ fn table(topics: &[TopicStats]) -> String {
 /// Notes on unusual conditions.
 fn notes(topic: &TopicStats) -> String {
     let mut notes = Vec::new();
+    if let Some(fault) = &topic.fault {
+        notes.push(format!("{}; run: duebox doctor {}", output::one_line(fault), topic.topic));
+    }
     if topic.paused {
         notes.push("paused".to_owned());
     }

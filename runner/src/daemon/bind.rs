@@ -20,6 +20,8 @@ use crate::deploy::deployments::Service;
 use crate::deploy::entry::entry_of;
 use crate::executor::Executor;
 use crate::manifest::Topic;
+use crate::observe::sick_topics::TopicLoop;
+use crate::observe::supervision::{TaskKind, TaskName};
 use crate::worker::{Command, TopicStats, Worker, WorkerParts};
 
 /// The most topics that are served because they match a pattern.
@@ -28,7 +30,7 @@ const BY_PATTERN_MAX: usize = 10_000;
 impl Supervisor {
     /// Serves every topic of the manifest, and stops serving the others.
     pub(super) async fn bind_all(&mut self) {
-        self.topics.are_unbound = false;
+        (self.topics.are_unbound, self.topics.are_sick) = (false, false);
         let served = self.topics.served.keys();
         let names: BTreeSet<TopicName> =
             self.manifest.topics.keys().chain(served).cloned().collect();
@@ -43,7 +45,7 @@ impl Supervisor {
         if self.manifest.patterns.is_empty() {
             return;
         }
-        match self.services.queue.topics().await {
+        match self.services.records.sick_topics.known_topics(&self.services.queue).await {
             Ok(listed) => self.bind_found(listed).await,
             // Topic discovery tries again.
             Err(error) => self.services.outage.noticed(&error),
@@ -100,8 +102,10 @@ impl Supervisor {
             // Redis has just failed: the next try binds this topic too.
             return;
         }
-        match prepare(&self.services.queue, name, &topic).await {
-            Ok(shards) => self.serve_topic(name, topic, shards, handlers),
+        match self.prepare(name, &topic).await {
+            Ok(Some(shards)) => self.serve_topic(name, topic, shards, handlers),
+            // The other topics are bound meanwhile.
+            Ok(None) => self.topics.are_sick = true,
             Err(error) => {
                 self.services.outage.noticed(&error);
                 self.topics.are_unbound = true;
@@ -149,11 +153,10 @@ impl Supervisor {
     fn start_worker(&self, shard: &Shard, siblings: &Workers) -> ShardWorker {
         let bound = siblings.binding.subscribe();
         let wake_up = Arc::new(WakeUp::default());
-        let services = &self.services;
-        let worker = Worker::new(WorkerParts {
+        let parts = WorkerParts {
             shard: shard.clone(),
             executor: Executor::new(
-                services.executor.clone(),
+                self.services.executor.clone(),
                 siblings.share.clone(),
                 bound.clone(),
                 Arc::clone(&siblings.breaker),
@@ -164,17 +167,35 @@ impl Supervisor {
             breaker: Arc::clone(&siblings.breaker),
             commands: siblings.commands.subscribe(),
             stats: siblings.stats.clone(),
-            services: services.for_worker(),
+            services: self.services.for_worker(),
+        };
+        let start = move || {
+            // The jobs of a worker that panicked may still run in its executor, under keys that mean other
+            // jobs to the next worker.
+            let executor = parts.executor.without_jobs();
+            Worker::new(WorkerParts { executor, ..parts.clone() }).run()
+        };
+        let name = TaskName::of(TaskKind::Worker, shard);
+        let supervision = self.services.records.health.supervision().clone();
+        let mut commands = siblings.commands.subscribe();
+        let task = tokio::spawn(async move {
+            // Without a worker there is nothing to drain: the leases expire.
+            let over = commands.wait_for(|command| matches!(command, Command::Drain(_)));
+            drop(supervision.keep_until(name, start, over).await);
         });
-        ShardWorker { wake_up, task: tokio::spawn(worker.run()) }
+        ShardWorker { wake_up, task }
     }
 
     /// Serves shards that a runner with another manifest has added to a topic.
     async fn widen(&mut self, name: &TopicName) {
-        let shards: Vec<Shard> = match self.services.queue.shards_now(name).await {
-            Ok(shards) => shards.all().collect(),
-            Err(error) => return self.services.outage.noticed(&error),
-        };
+        let shards = self.services.queue.shards_now(name).await;
+        let sick_topics = &self.services.records.sick_topics;
+        let shards: Vec<Shard> =
+            match sick_topics.isolate(&name.first_shard(), TopicLoop::Bind, shards) {
+                Ok(Some(shards)) => shards.all().collect(),
+                Ok(None) => return,
+                Err(error) => return self.services.outage.noticed(&error),
+            };
         let Some(mut served) = self.topics.served.remove(name) else { return };
         for shard in shards.into_iter().skip(served.shards.len()) {
             info!(topic = %name, shard = shard.number(), "serving one more shard: another manifest splits the topic into more shards");
@@ -191,12 +212,31 @@ impl Supervisor {
     fn publish(&self) {
         self.published.publish(&self.manifest, &self.topics, self.watched());
     }
+
+    /// Prepares a topic in Redis before its first job runs, and returns its shards; none if Redis refuses its
+    /// keys.
+    async fn prepare(
+        &self,
+        name: &TopicName,
+        topic: &Topic,
+    ) -> Result<Option<Vec<Shard>>, QueueError> {
+        let (queue, sick_topics) = (&self.services.queue, &self.services.records.sick_topics);
+        let shards = configured_shards(queue, name, topic).await;
+        let shards = sick_topics.isolate(&name.first_shard(), TopicLoop::Bind, shards)?;
+        if shards.is_some() {
+            sick_topics.listed(queue.register(std::slice::from_ref(name)).await)?;
+        }
+        Ok(shards)
+    }
 }
 
-/// Prepares a topic in Redis before its first job runs, and returns its shards.
-async fn prepare(queue: &Queue, name: &TopicName, topic: &Topic) -> Result<Vec<Shard>, QueueError> {
+/// Writes the limits of a topic to Redis, and returns its shards.
+async fn configured_shards(
+    queue: &Queue,
+    name: &TopicName,
+    topic: &Topic,
+) -> Result<Vec<Shard>, QueueError> {
     queue.forget_old_shards(name).await?;
     queue.configure(name, &topic.limits()).await?;
-    queue.register(std::slice::from_ref(name)).await?;
     Ok(queue.shards(name).await?.all().collect())
 }

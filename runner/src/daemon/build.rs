@@ -22,6 +22,7 @@ use crate::deploy::entry::entries;
 use crate::deploy::reload::Reloader;
 use crate::deploy::{module_file, modules};
 use crate::http::Addresses;
+use crate::observe::health::Health;
 
 /// How often the modules on trial are judged.
 const JUDGE_EVERY: Duration = Duration::from_millis(200);
@@ -44,11 +45,12 @@ pub(super) async fn build(
     // Before the modules are read, so that a later change is found.
     let reloader = Reloader::new(&manifest, environment);
     let loaded = modules::load_all(&sandbox, &manifest).await?;
-    let mut connected = redis::connect(&manifest).await?;
+    let health = Arc::<Health>::default();
+    let mut connected = redis::connect(&manifest, health.supervision()).await?;
     let managed = connected.managed.take();
     let prefix = &manifest.redis.prefix;
     let (services, (export_task, events_task)) =
-        match Services::start(&manifest.runner, prefix, sandbox, &connected, threads) {
+        match Services::start(&manifest.runner, prefix, sandbox, &connected, (threads, health)) {
             Ok(started) => started,
             Err(error) => {
                 redis::stop(managed).await;

@@ -10,6 +10,7 @@ use super::Supervisor;
 use crate::background::control_channel::{Order, OrderKind, OrderResult, Reply};
 use crate::deploy::entry::entry_of;
 use crate::deploy::rollback::RollbackResult;
+use crate::observe::supervision::TaskKind;
 
 /// The result of an order, the module that serves now, and the one that no longer serves.
 type Result = (OrderResult, Option<Digest>, Option<Digest>);
@@ -30,13 +31,15 @@ impl Supervisor {
         let runner = self.services.runner_id.to_string();
         let reply = Reply { runner, result, digest: digest.map(hex), before: before.map(hex) };
         let queue = self.services.queue.clone();
-        // Redis may be slow; the supervisor does not wait for it.
-        tokio::spawn(async move {
+        let supervision = self.services.records.health.supervision().clone();
+        let send = async move {
             let text = serde_json::to_string(&reply).unwrap_or_default();
             if let Err(error) = queue.reply_to_control(&order.id, &text).await {
                 warn!(%error, "an order was followed, but its reply did not reach Redis");
             }
-        });
+        };
+        // Redis may be slow; the supervisor does not wait for it.
+        tokio::spawn(async move { supervision.contain(TaskKind::ControlReply, send).await });
     }
 
     /// Triggers a look at the files. The reply names the module that serves until then.

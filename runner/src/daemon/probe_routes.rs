@@ -21,7 +21,9 @@ impl Supervisor {
         let pull_counters = Arc::clone(&records.pull_counters);
         let handler_log = Arc::clone(&records.handler_log);
         let (traces, events) = (records.traces.clone(), records.events.clone());
+        let sick_topics = Arc::clone(&records.sick_topics);
         let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);
+        let cpu_quota = Arc::clone(&services.executor.threads.cpu_quota);
         Box::new(move |queue| {
             let traffic = vec![("jobs", jobs), ("kv", kv), ("http", queue.latency_stats())];
             let metrics = Metrics::new(Sources {
@@ -36,9 +38,11 @@ impl Supervisor {
                 handler_log,
                 traces,
                 events,
+                sick_topics,
                 sandbox,
                 slots,
                 slots_max,
+                cpu_quota,
             });
             Probes::new(metrics, queue, health, watched).router()
         })

@@ -3,17 +3,25 @@
 use std::sync::Arc;
 
 use duebox_queue::{ConnectionSettings, Queue};
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::manifest::{Manifest, RedisUrl};
+use crate::observe::supervision::{Supervision, TaskKind};
 use crate::redis_host::fitness;
 use crate::redis_host::handler_store::RedisKv;
 use crate::redis_host::managed::ManagedRedis;
 
+/// The managed server, and the task that restarts it when it dies.
+pub(super) struct WatchedRedis {
+    redis: ManagedRedis,
+    watch: JoinHandle<()>,
+}
+
 /// The connections.
 pub(super) struct Connected {
     /// The managed server; `None` for an external one.
-    pub(super) managed: Option<ManagedRedis>,
+    pub(super) managed: Option<WatchedRedis>,
     pub(super) queue: Queue,
     /// The handlers' store, over a connection of its own.
     pub(super) store: Arc<RedisKv>,
@@ -21,13 +29,20 @@ pub(super) struct Connected {
 }
 
 /// Starts the managed Redis if the manifest asks for one, and connects.
-pub(super) async fn connect(manifest: &Manifest) -> anyhow::Result<Connected> {
+pub(super) async fn connect(
+    manifest: &Manifest,
+    supervision: &Supervision,
+) -> anyhow::Result<Connected> {
     let managed = match &manifest.redis.url {
         RedisUrl::Url(_) => None,
-        RedisUrl::Managed { dir, fsync } => Some(ManagedRedis::start(dir, *fsync).await?),
+        RedisUrl::Managed { dir, fsync } => {
+            Some(watched(ManagedRedis::start(dir, *fsync).await?, supervision))
+        }
     };
-    match connect_to(manifest, managed.as_ref()).await {
+    match connect_to(manifest, managed.as_ref().map(|managed| &managed.redis)).await {
         Ok((queue, store, settings)) => {
+            supervision.watch_connection("jobs", queue.connection_task());
+            supervision.watch_connection("kv", store.connection_task());
             Ok(Connected { managed, queue, store: Arc::new(store), settings })
         }
         Err(error) => {
@@ -35,6 +50,14 @@ pub(super) async fn connect(manifest: &Manifest) -> anyhow::Result<Connected> {
             Err(error)
         }
     }
+}
+
+fn watched(redis: ManagedRedis, supervision: &Supervision) -> WatchedRedis {
+    let (supervision, first) = (supervision.clone(), redis.watcher());
+    let watch = tokio::spawn(async move {
+        supervision.keep(TaskKind::ManagedRedis, || first.watch()).await;
+    });
+    WatchedRedis { redis, watch }
 }
 
 async fn connect_to(
@@ -48,11 +71,11 @@ async fn connect_to(
             anyhow::bail!("no Redis runs in {}", dir.display())
         }
     };
-    let password = manifest.redis.password.as_ref().map(|password| password.expose().to_owned());
-    let settings = ConnectionSettings { url, password };
+    let settings = manifest.redis.connection(&url);
     let queue = Queue::connect(&settings, &manifest.redis.prefix).await?;
     if managed.is_none() {
-        for warning in fitness::check(&mut queue.redis()).await? {
+        queue.check_permissions().await?;
+        for warning in fitness::check(&mut queue.redis(), settings.is_cluster()).await? {
             warn!("{warning}");
         }
     }
@@ -61,10 +84,11 @@ async fn connect_to(
 }
 
 /// Stops the managed Redis, if there is one.
-pub(super) async fn stop(managed: Option<ManagedRedis>) {
-    if let Some(managed) = managed
-        && let Err(error) = managed.stop().await
-    {
+pub(super) async fn stop(managed: Option<WatchedRedis>) {
+    let Some(WatchedRedis { redis, watch }) = managed else { return };
+    if let Err(error) = redis.stop().await {
         warn!(%error, "the managed Redis did not stop cleanly");
     }
+    // It ends with the server.
+    drop(watch.await);
 }

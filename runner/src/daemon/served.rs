@@ -31,6 +31,8 @@ pub(super) struct Topics {
     leaving: Vec<Leaving>,
     /// Redis refused the limits of some topics, so they are not served yet.
     pub(super) are_unbound: bool,
+    /// Redis refused the keys of some topics, so they are not served yet.
+    pub(super) are_sick: bool,
     /// More topics match patterns than are served, and this was logged.
     pub(super) pattern_limit_logged: bool,
 }

@@ -8,8 +8,10 @@ use duebox_sandbox::{HostServices, HttpClient, LogSink, Sandbox};
 
 use super::redis::Connected;
 use super::threads::AllThreads;
+use crate::background::limits::LostLimits;
 use crate::background::relay::Relay;
 use crate::executor::ExecutorResources;
+use crate::executor::runs::Runs;
 use crate::executor::timer::Timer;
 use crate::manifest::Runner;
 use crate::observe::events::{Events, EventsTask};
@@ -17,6 +19,8 @@ use crate::observe::health::Health;
 use crate::observe::log::handler_log::HandlerLog;
 use crate::observe::pull_counters::PullCounters;
 use crate::observe::push_counters::PushCounters;
+use crate::observe::sick_topics::SickTopics;
+use crate::observe::supervision::Supervision;
 use crate::observe::traces::{ExportTask, Traces};
 use crate::redis_host::handler_store::RedisKv;
 use crate::redis_host::outage::Outage;
@@ -36,6 +40,7 @@ pub(super) struct Services {
     pub(super) batch_limits: BatchLimits,
     pub(super) timer: Timer,
     pub(super) relay: Relay,
+    pub(super) lost_limits: LostLimits,
     /// Wakes pull consumers that wait over HTTP.
     pub(super) wake_up_hub: WakeUpHub,
     pub(super) records: Records,
@@ -49,6 +54,7 @@ pub(super) struct Records {
     pub(super) handler_log: Arc<HandlerLog>,
     pub(super) traces: Traces,
     pub(super) events: Events,
+    pub(super) sick_topics: Arc<SickTopics>,
 }
 
 /// The tasks that send records, stopped at the end.
@@ -61,23 +67,27 @@ impl Services {
         prefix: &str,
         sandbox: Arc<Sandbox>,
         redis: &Connected,
-        threads: &AllThreads,
+        (threads, health): (&AllThreads, Arc<Health>),
     ) -> anyhow::Result<(Self, Senders)> {
         let runner_id: Arc<str> =
             format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..)).into();
         let handler_log = Arc::<HandlerLog>::default();
-        let executor = executor(runner, &redis.store, &handler_log, threads);
-        let (traces, export_task) = Traces::start(threads.network.handle(), &runner_id);
+        let supervision = health.supervision();
+        let executor = executor(runner, &redis.store, &handler_log, (threads, supervision));
+        let (traces, export_task) =
+            Traces::start(threads.network.handle(), &runner_id, supervision);
         traces.send_to(runner.otlp.as_ref());
-        let (events, events_task) = Events::start(redis.settings.clone(), prefix.to_owned());
+        let (events, events_task) =
+            Events::start(redis.settings.clone(), prefix.to_owned(), supervision);
         events.keep(runner.events);
         let records = Records {
-            health: Arc::default(),
+            health,
             push_counters: Arc::default(),
             pull_counters: Arc::default(),
             handler_log,
             traces,
             events,
+            sick_topics: Arc::default(),
         };
         let services = Self {
             runner_id,
@@ -89,6 +99,7 @@ impl Services {
             batch_limits: BatchLimits::default(),
             timer: Timer::start().context("cannot start the timer thread")?,
             relay: Relay::default(),
+            lost_limits: LostLimits::default(),
             wake_up_hub: WakeUpHub::default(),
             records,
         };
@@ -100,7 +111,9 @@ impl Services {
         WorkerServices {
             queue: self.queue.clone(),
             outage: Arc::clone(&self.outage),
+            sick_topics: Arc::clone(&self.records.sick_topics),
             relay: self.relay.clone(),
+            lost_limits: self.lost_limits.clone(),
             traces: self.records.traces.clone(),
             events: self.records.events.clone(),
             timer: self.timer.clone(),
@@ -114,9 +127,10 @@ fn executor(
     runner: &Runner,
     store: &Arc<RedisKv>,
     handler_log: &Arc<HandlerLog>,
-    threads: &AllThreads,
+    (threads, supervision): (&AllThreads, &Supervision),
 ) -> ExecutorResources {
     ExecutorResources {
+        supervision: supervision.clone(),
         threads: threads.guests.threads(runner.threads),
         slots: ExecutorResources::slots(runner.max_jobs),
         host_services: Arc::new(HostServices {
@@ -124,5 +138,6 @@ fn executor(
             kv: Some(Arc::clone(store) as _),
             ..HostServices::with_logs(Arc::clone(handler_log) as Arc<dyn LogSink>)
         }),
+        runs: Runs::Sandbox,
     }
 }

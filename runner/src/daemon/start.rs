@@ -1,6 +1,5 @@
 //! Starts a built daemon: workers, background loops and the HTTP server.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use duebox_queue::ConnectionSettings;
@@ -9,10 +8,8 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use super::{Supervisor, redis, systemd};
-use crate::background::{limits, maintenance, poller, recovery, scheduler};
 use crate::http::{self, Addresses, HttpServer, ServerSetup};
 use crate::observe::health::Phase;
-use crate::report::status;
 
 /// What only the start needs.
 pub(super) struct Startup {
@@ -41,42 +38,6 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts the background loops; `api` is the address for the status.
-    fn start_loops(&mut self, orders: mpsc::Sender<String>, api: Option<SocketAddr>) {
-        let (services, published) = (&self.services, &self.published);
-        let queue = || services.queue.clone();
-        let outage = || Arc::clone(&services.outage);
-        let wake_ups = || Arc::clone(&published.wake_ups);
-        let push_counters = || Arc::clone(&services.records.push_counters);
-        let topic_discovery = || published.topic_discovery.clone();
-        let loops = &mut self.owned.background;
-        loops.spawn(poller::poll(queue(), wake_ups(), self.manifest.redis.poll, outage()));
-        loops.spawn(poller::listen(
-            queue(),
-            wake_ups(),
-            services.wake_up_hub.clone(),
-            topic_discovery(),
-            orders,
-            outage(),
-        ));
-        loops.spawn(recovery::run(queue(), outage()));
-        loops.spawn(maintenance::run(queue(), Arc::clone(&published.retentions), outage()));
-        loops.spawn(services.relay.clone().run(queue(), wake_ups(), push_counters(), outage()));
-        loops.spawn(limits::run(
-            queue(),
-            published.limits.subscribe(),
-            topic_discovery(),
-            outage(),
-        ));
-        loops.spawn(topic_discovery().run(queue(), outage()));
-        let schedules = published.schedules.subscribe();
-        loops.spawn(scheduler::run(queue(), schedules, push_counters(), outage()));
-        let identity = (Arc::clone(&services.runner_id), api);
-        let (watched, refused) = (published.watched.subscribe(), published.refused.subscribe());
-        loops.spawn(status::publish(queue(), identity, watched, refused, outage()));
-        loops.spawn(systemd::beat(Arc::clone(&services.records.health)));
-    }
-
     /// Starts the HTTP server, if it has an address.
     async fn start_http(
         &mut self,
@@ -101,6 +62,8 @@ impl Supervisor {
             pull_counters: Arc::clone(&records.pull_counters),
             traces: records.traces.clone(),
             events: records.events.clone(),
+            sick_topics: Arc::clone(&records.sick_topics),
+            supervision: records.health.supervision().clone(),
         };
         self.owned.server = Some(HttpServer::start(addresses, setup).await?);
         Ok(())

@@ -11,6 +11,7 @@ use super::signals::{Signal, Signals};
 use super::{Supervisor, systemd};
 use crate::background::topic_discovery::FOUND_MAX;
 use crate::deploy::reload::Changes;
+use crate::observe::fail_point;
 
 /// The delay before topics that Redis refused are tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
@@ -19,7 +20,7 @@ impl Supervisor {
     /// Supervises until a signal ends it, then drains.
     pub(super) async fn supervise(mut self, mut signals: Signals) {
         let mut watch = Watch::new();
-        watch.follow(self.reloader.files());
+        watch.follow(&self.reloader.files());
         let look = Arc::clone(&self.inbox.look);
         let changed = async |watch: &Watch| {
             tokio::select! {
@@ -35,7 +36,7 @@ impl Supervisor {
             }
             let Some(changes) = self.changes(&mut signals).await else { break };
             if self.apply(changes).await {
-                watch.follow(self.reloader.files());
+                watch.follow(&self.reloader.files());
             }
             systemd::ready();
         }
@@ -92,11 +93,14 @@ impl Supervisor {
                 _ = self.inbox.found.recv_many(&mut names, FOUND_MAX) => {
                     self.bind_found(std::mem::take(&mut names)).await;
                 }
-                Some(order) = self.inbox.orders.recv() => self.follow(&order).await,
+                Some(order) = self.inbox.orders.recv() => {
+                    fail_point::pass("supervisor");
+                    self.follow(&order).await;
+                }
                 _ = self.inbox.judge_at.tick(), if self.deployments.is_on_trial() => {
                     self.judge_trials().await;
                 }
-                () = tokio::time::sleep(BIND_AGAIN), if self.topics.are_unbound => {
+                () = tokio::time::sleep(BIND_AGAIN), if self.topics.are_unbound || self.topics.are_sick => {
                     self.bind_all().await;
                 }
             }

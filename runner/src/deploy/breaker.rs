@@ -22,6 +22,7 @@ use duebox_job::Outcome;
 use tokio::sync::watch;
 
 use crate::manifest::BreakerRule;
+use crate::monotonic;
 
 /// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +130,7 @@ impl Breaker {
             self.row.store(row, Ordering::Relaxed);
             let opens = row >= rule.failures;
             if opens {
-                let since = Instant::now();
+                let since = monotonic::now();
                 tracker.state = BreakerState::Open { since, probe_at: since + rule.probe };
             }
             opens

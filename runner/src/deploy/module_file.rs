@@ -1,20 +1,22 @@
-//! The file of a handler module: it is read up to its size limit, loaded into the sandbox, and tested with
+//! The file of a handler, a module or a source: it is read up to its size limit, loaded into the sandbox, and tested with
 //! the topic's smoke cases.
 
 use std::error::Error;
 use std::fmt::{self, Display};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use duebox_sandbox::{
-    CompilerProcess, Digest, Handler, LoadError, Sandbox, SandboxConfig, SandboxError,
+    CompilerProcess, Digest, Grants, Handler, Limits, LoadError, Sandbox, SandboxConfig,
+    SandboxError,
 };
 use tracing::warn;
 
 use super::smoke::{self, SmokeError};
+use crate::language::{Language, SourceError, SourceHandler};
 use crate::manifest::{CompileLimits, Runner, Topic};
 use crate::regular_file;
+pub use crate::regular_file::{Fingerprint, fingerprint};
 
 /// Why a topic has no module.
 #[derive(Debug)]
@@ -52,6 +54,15 @@ pub enum ModuleError {
         /// Why.
         error: Box<LoadError>,
     },
+    /// Its source, or a file that it imports, is refused.
+    Source {
+        /// The topic.
+        topic: String,
+        /// The file.
+        path: PathBuf,
+        /// Why, with the place in the source.
+        error: Box<SourceError>,
+    },
     /// It does not pass the topic's smoke cases.
     Smoke {
         /// The topic.
@@ -79,6 +90,9 @@ impl ModuleError {
                 "topic {topic}: the handler {} is not the pinned one: its sha256 is {found}, the topic pins {pinned}",
                 path.display()
             ),
+            Self::Source { topic, path, error } => {
+                format!("topic {topic}: the handler {} is refused: {error}", path.display())
+            }
             Self::Refused { topic, path, error, .. } => {
                 format!("topic {topic}: the handler {} is refused: {error}", path.display())
             }
@@ -96,6 +110,10 @@ impl ModuleError {
             Self::Pin { .. } => {
                 "restore the file, or set `sha256` to the new digest if it should run"
             }
+            Self::Source { .. } => "docs/guide/languages.md lists what a source handler can do",
+            Self::Refused { error, .. } if matches!(**error, LoadError::Program { .. }) => {
+                "docs/guide/languages.md lists what a source handler can do"
+            }
             Self::Refused { .. } => "docs/reference/abi.md says what a handler must have",
             Self::Smoke { .. } => "correct the handler, or `smoke` if the case is wrong",
         }
@@ -104,7 +122,7 @@ impl ModuleError {
     /// The digest of the file, if it could be read.
     pub fn digest(&self) -> Option<Digest> {
         match self {
-            Self::None(_) | Self::Unreadable { .. } => None,
+            Self::None(_) | Self::Unreadable { .. } | Self::Source { .. } => None,
             Self::Pin { found, .. } => Some(*found),
             Self::Refused { digest, .. } | Self::Smoke { digest, .. } => Some(*digest),
         }
@@ -164,22 +182,6 @@ pub fn compiler_process(limits: CompileLimits, program: PathBuf) -> CompilerProc
     CompilerProcess { program, args, memory_max: memory as u64, time_max: time }
 }
 
-/// Tells versions of a file apart without reading it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fingerprint {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified_ns: i128,
-}
-
-/// The fingerprint of the file that a path leads to, through all links; `None` if there is none.
-pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
-    let file = std::fs::metadata(path).ok()?;
-    let modified_ns = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
-    Some(Fingerprint { device: file.dev(), inode: file.ino(), bytes: file.len(), modified_ns })
-}
-
 /// Reads, checks and compiles the module of a topic or pattern, and runs its smoke cases. It blocks, up to
 /// seconds for a large module plus the time of the cases ([`smoke::pass`]). It must not be called on a
 /// runtime's thread.
@@ -190,15 +192,20 @@ pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
 pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
     let named = name.to_string();
     let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
-    let bytes = match read(&path, topic.limits.module) {
-        Ok(bytes) => bytes,
-        Err(error) => return Err(ModuleError::Unreadable { topic: named, path, error }),
+    let file = match File::read(sandbox, &path, &topic.limits) {
+        Ok(file) => file,
+        Err(FileError::Io(error)) => {
+            return Err(ModuleError::Unreadable { topic: named, path, error });
+        }
+        Err(FileError::Source(error)) => {
+            return Err(ModuleError::Source { topic: named, path, error });
+        }
     };
-    let digest = Digest::of(&bytes);
+    let digest = file.digest();
     if let Some(pinned) = topic.sha256.filter(|pinned| *pinned != digest) {
         return Err(ModuleError::Pin { topic: named, path, pinned, found: digest });
     }
-    let handler = match sandbox.load(&bytes, topic.limits.clone(), topic.grants.clone()) {
+    let handler = match file.load(sandbox, topic.limits.clone(), topic.grants.clone()) {
         Ok(handler) => handler,
         Err(error) => {
             return Err(ModuleError::Refused {
@@ -213,6 +220,65 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
         Ok(()) => Ok(handler),
         Err(error) => {
             Err(ModuleError::Smoke { topic: named, path, digest, error: Box::new(error) })
+        }
+    }
+}
+
+/// A handler's file: a module, or a source with all that it imports.
+pub enum File {
+    /// A module.
+    Module(Vec<u8>),
+    /// A source.
+    Source(SourceHandler),
+}
+
+/// Why a handler's file is not read.
+pub enum FileError {
+    /// The error of the system.
+    Io(io::Error),
+    /// The source is refused.
+    Source(Box<SourceError>),
+}
+
+impl File {
+    /// Reads a handler. It blocks, and must not be called on a runtime's thread.
+    ///
+    /// # Errors
+    /// [`FileError`] if it cannot be read, or is a source that is refused.
+    pub fn read(sandbox: &Sandbox, path: &Path, limits: &Limits) -> Result<Self, FileError> {
+        if Language::of(path).is_none() {
+            return read(path, limits.module).map(Self::Module).map_err(FileError::Io);
+        }
+        match SourceHandler::read(sandbox, path, limits) {
+            Ok(source) => Ok(Self::Source(source)),
+            Err(SourceError::Unreadable { path: file, error }) if file == path => {
+                Err(FileError::Io(error))
+            }
+            Err(error) => Err(FileError::Source(Box::new(error))),
+        }
+    }
+
+    /// The digest that identifies the handler.
+    pub fn digest(&self) -> Digest {
+        match self {
+            Self::Module(bytes) => Digest::of(bytes),
+            Self::Source(source) => source.digest(),
+        }
+    }
+
+    /// Loads it into the sandbox.
+    ///
+    /// # Errors
+    /// [`LoadError`] if the sandbox refuses it.
+    pub fn load(
+        &self,
+        sandbox: &Sandbox,
+        limits: Limits,
+        grants: Grants,
+    ) -> Result<Handler, LoadError> {
+        match self {
+            Self::Module(bytes) => sandbox.load(bytes, limits, grants),
+            Self::Source(source) => source.load(sandbox, limits, grants),
         }
     }
 }

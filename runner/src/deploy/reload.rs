@@ -11,6 +11,7 @@ use tracing::warn;
 use super::deployments::Deployments;
 use super::module_file::{Fingerprint, fingerprint};
 use super::modules::{self, Files, Loaded, ModuleRequest, ModuleSlot, Recipe};
+use crate::language;
 use crate::manifest::{Environment, Manifest, ManifestError};
 
 /// Looks for changed files.
@@ -45,9 +46,11 @@ impl Reloader {
         Self { environment, seen: modules::fingerprints(manifest), awaited: Vec::new() }
     }
 
-    /// The files to watch.
-    pub(crate) fn files(&self) -> &Files {
-        &self.seen
+    /// The files to watch, those that source handlers import among them.
+    pub(crate) fn files(&self) -> Files {
+        let mut files = self.seen.clone();
+        files.extend(self.seen.keys().flat_map(|file| language::files(file)));
+        files
     }
 
     /// Looks at the files, and reads the manifest if it has changed. It runs on a blocking thread, because a
@@ -136,7 +139,9 @@ impl Reloader {
                 None => before.get(&wanted.place) != Some(&wanted.recipe),
                 Some(deployment) => !deployment.fits(&wanted.recipe),
             };
-            self.is_new(&wanted.recipe.file, seen) || (manifest_is_new && serves_otherwise)
+            let file = &wanted.recipe.file;
+            let file_is_new = self.is_new(file, seen) || language::has_changed(file);
+            file_is_new || (manifest_is_new && serves_otherwise)
         };
         modules::wanted(next).into_iter().filter(is_wanted).collect()
     }

@@ -1,4 +1,5 @@
-//! How much time a topic may use on the interactive threads: 10 % of one thread, with a burst of 10 ms.
+//! How much time a topic may use on the interactive threads: 10 % of one thread, with a burst of 10 ms. With
+//! a CPU quota of less than a core it is 10 % of the quota.
 //! Beyond that its jobs run on the long-running threads, which topics share equally. A topic whose job
 //! overruns its time slice starts no job on an interactive thread for one second. So topics that compute,
 //! fail or run in masses leave the interactive threads to topics that need little.

@@ -1,7 +1,7 @@
 //! Moves an executor task from interactive to long-running threads. A task starts on an interactive thread.
 //! After it has used [`TIME_SLICE`] there it moves, and stays until it ends. On the long-running threads a
 //! task waits for a permit of its topic before each poll, so topics share these threads equally, however
-//! many tasks each has.
+//! many tasks each has. Under a CPU quota it also waits until the process has enough of it left.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,10 +11,10 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duebox_sandbox::thread_cpu_time;
-
 use super::Inner;
 use super::threads::TIME_SLICE;
+use crate::monotonic;
+use crate::observe::panics;
 
 /// How often a long-running thread offers its core to other threads between jobs; the call takes about 1
 /// µs.
@@ -43,9 +43,11 @@ impl TimeSlice {
     /// On a long-running thread, lets the kernel run other threads, at most every [`YIELD_CORE_EVERY`]. By
     /// itself the kernel would switch at its next tick, up to 4 ms later.
     pub(super) fn yield_core(&self, last: &mut Instant) {
-        if self.is_long_running.load(Ordering::Relaxed) && last.elapsed() > YIELD_CORE_EVERY {
+        if self.is_long_running.load(Ordering::Relaxed)
+            && monotonic::now() - *last > YIELD_CORE_EVERY
+        {
             thread::yield_now();
-            *last = Instant::now();
+            *last = monotonic::now();
         }
     }
 
@@ -65,29 +67,31 @@ impl Demotion {
     /// A task of this executor that has not started.
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         let time_slice = Arc::<TimeSlice>::default();
-        let task = Box::pin(Arc::clone(&inner).run_tasks(Arc::clone(&time_slice)));
+        let task = Box::pin(Arc::clone(&inner).run_jobs(Arc::clone(&time_slice)));
         Self { inner, task, time_slice }
     }
 
     /// Runs the task on an interactive thread until it ends or has used its time slice.
     pub(super) async fn run_interactive(mut self) {
-        let closed = poll_fn(|context| {
+        let has_ended = poll_fn(|context| {
             // Wall time would charge the task for other threads on the same core.
-            let began = thread_cpu_time();
+            let cpu_time = self.inner.resources.threads.cpu_time;
+            let began = cpu_time();
             let polled = self.task.as_mut().poll(context);
-            let taken = thread_cpu_time().saturating_sub(began);
+            let taken = cpu_time().saturating_sub(began);
             self.time_slice.charge(taken);
-            self.inner.share.cpu_allowance.spend(Instant::now(), taken);
+            let weighed = self.inner.resources.threads.cpu_quota.weigh(taken);
+            self.inner.share.cpu_allowance.spend(monotonic::now(), weighed);
             match polled {
                 Poll::Ready(()) => Poll::Ready(true),
                 Poll::Pending if self.time_slice.is_over() => Poll::Ready(false),
                 Poll::Pending => Poll::Pending,
             }
         });
-        if !closed.await {
-            self.inner.share.cpu_allowance.overrun(Instant::now());
+        if !has_ended.await {
+            self.inner.share.cpu_allowance.overrun(monotonic::now());
             let long_running = self.inner.resources.threads.long_running.clone();
-            long_running.spawn(self.run_long_running());
+            long_running.spawn(abort_on_panic(self.run_long_running()));
         }
     }
 
@@ -96,20 +100,27 @@ impl Demotion {
         self.time_slice.is_long_running.store(true, Ordering::Relaxed);
         loop {
             let permit = self.inner.share.long_running.acquire(usize::MAX).await;
-            let closed = poll_fn(|context| {
+            let slice = self.inner.resources.threads.cpu_quota.begin_slice();
+            let has_ended = poll_fn(|context| {
                 // The interactive threads drive timers and sockets, because they are never late.
                 let _timers = self.inner.resources.threads.interactive.enter();
                 Poll::Ready(self.task.as_mut().poll(context).is_ready())
             });
-            let closed = closed.await;
-            drop(permit);
+            let has_ended = has_ended.await;
+            drop((slice, permit));
             thread::yield_now();
-            if closed {
+            if has_ended {
                 break;
             }
             woken().await;
         }
     }
+}
+
+/// Runs a task of the executor. A panic outside of a handler's run would leave its counts wrong, and a lease
+/// that is renewed without an end.
+pub(super) async fn abort_on_panic(task: impl Future<Output = ()>) {
+    panics::or_abort("the executor", task).await;
 }
 
 /// Waits until the waker of this poll is called.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use duebox_job::{FollowUp, Outcome};
+use duebox_job::{Failure, FailureClass, FollowUp, Outcome};
 use duebox_sandbox::{AttemptTrace, Digest, RunReport};
 
 use crate::observe::cost::Cost;
@@ -24,6 +24,29 @@ pub struct EndedJob {
     pub cost: Cost,
     /// Whether its failure opened the topic's breaker.
     pub opened: bool,
+}
+
+/// How often a job was snoozed, and how often it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snoozes {
+    /// How often it was snoozed before this attempt.
+    pub had: u32,
+    /// How often it may be snoozed in all (`max_snoozes`).
+    pub max: u32,
+}
+
+impl Snoozes {
+    /// The outcome that counts: a snooze beyond the last one is a nack, for the queue and for everything that
+    /// records or judges attempts.
+    pub fn judge(self, outcome: Outcome) -> Outcome {
+        let reason = match outcome {
+            Outcome::Snoozed { reason, .. } if self.had >= self.max => reason,
+            other => return other,
+        };
+        let spent = format!("it was snoozed as often as max_snoozes allows ({})", self.max);
+        let reason = if reason.is_empty() { spent } else { format!("{spent}: {reason}") };
+        Outcome::Failed(Failure { class: FailureClass::Nack, reason, retry_after: None })
+    }
 }
 
 /// What an attempt produces in addition to its outcome.
@@ -59,5 +82,29 @@ impl AttemptOutput {
             ..
         } = report;
         (outcome, Self { result, follow_ups, trace, log_tail, traced })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_a_snooze_beyond_the_last_one_is_a_nack() {
+        let snoozed = |reason: &str| Outcome::Snoozed {
+            delay: Duration::from_secs(1),
+            reason: reason.to_owned(),
+        };
+        let allowed = Snoozes { had: 2, max: 3 }.judge(snoozed("busy"));
+        assert!(matches!(allowed, Outcome::Snoozed { .. }));
+        let spent = Snoozes { had: 3, max: 3 };
+        assert!(matches!(spent.judge(Outcome::Acked), Outcome::Acked));
+        for (said, ends) in [("busy", "allows (3): busy"), ("", "allows (3)")] {
+            let Outcome::Failed(failure) = spent.judge(snoozed(said)) else { unreachable!() };
+            assert_eq!((failure.class, failure.retry_after), (FailureClass::Nack, None));
+            assert!(failure.reason.ends_with(ends), "{}", failure.reason);
+        }
     }
 }

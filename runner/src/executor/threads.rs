@@ -1,13 +1,16 @@
 //! The threads that run guests. Every job starts on an interactive thread; jobs that take long move to the
 //! long-running threads. The kernel gives long-running threads the CPU time that the interactive threads
-//! and the rest of the process leave, and about a tenth otherwise. A new job therefore finds a thread at
-//! once, whatever other guests compute.
+//! and the rest of the process leave, and about a tenth otherwise. Under a CPU quota they leave a part of it
+//! as well. A new job therefore finds a thread at once, whatever other guests compute.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use duebox_sandbox::thread_cpu_time;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tracing::debug;
 
+use super::cpu_quota::CpuQuota;
 use super::fair_semaphore::FairSemaphore;
 use super::scheduler_attributes;
 
@@ -47,6 +50,10 @@ pub struct Threads {
     pub each: usize,
     /// One permit for each long-running thread.
     pub long_running_permits: FairSemaphore,
+    /// What long-running threads leave of the CPU quota.
+    pub cpu_quota: Arc<CpuQuota>,
+    /// The CPU time that the calling thread has used. A simulation uses none.
+    pub cpu_time: fn() -> Duration,
 }
 
 impl GuestThreads {
@@ -74,6 +81,8 @@ impl GuestThreads {
             long_running: self.long_running.handle().clone(),
             each,
             long_running_permits: FairSemaphore::new(each, 0),
+            cpu_quota: CpuQuota::new(each),
+            cpu_time: thread_cpu_time,
         }
     }
 

@@ -13,9 +13,18 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::observe::{fail_point, panics};
+
 /// A timer. Clones share its thread, which ends with the last of them.
 #[derive(Clone)]
-pub struct Timer(Arc<Owner>);
+pub struct Timer(TimerKind);
+
+#[derive(Clone)]
+enum TimerKind {
+    Thread(Arc<Owner>),
+    /// Tokio's timer, whose clock a simulation controls.
+    Tokio,
+}
 
 struct Owner(Arc<Shared>);
 
@@ -36,7 +45,7 @@ struct Waiting {
 }
 
 /// A wait for a moment.
-pub struct Sleep<'t> {
+struct Sleep<'t> {
     timer: &'t Shared,
     when: Instant,
     key: Option<(Instant, u64)>,
@@ -50,13 +59,32 @@ impl Timer {
     pub fn start() -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let its = Arc::clone(&shared);
-        thread::Builder::new().name("timer".to_owned()).spawn(move || its.call())?;
-        Ok(Self(Arc::new(Owner(shared))))
+        // Without it no worker would wake up in time.
+        let call = move || panics::or_abort_blocking("the timer", || its.call());
+        thread::Builder::new().name("timer".to_owned()).spawn(call)?;
+        Ok(Self(TimerKind::Thread(Arc::new(Owner(shared)))))
+    }
+
+    /// A timer without a thread, with the resolution of Tokio's timers. For simulations.
+    #[doc(hidden)]
+    pub fn of_tokio() -> Self {
+        Self(TimerKind::Tokio)
     }
 
     /// Waits until a moment. It ends some microseconds later, never earlier.
-    pub fn sleep_until(&self, when: Instant) -> Sleep<'_> {
-        Sleep { timer: &self.0.0, when, key: None }
+    pub async fn sleep_until(&self, when: Instant) {
+        match &self.0 {
+            TimerKind::Thread(owner) => Sleep { timer: &owner.0, when, key: None }.await,
+            TimerKind::Tokio => tokio::time::sleep_until(when.into()).await,
+        }
+    }
+
+    #[cfg(test)]
+    fn shared(&self) -> &Arc<Shared> {
+        match &self.0 {
+            TimerKind::Thread(owner) => &owner.0,
+            TimerKind::Tokio => unreachable!("it has no thread"),
+        }
     }
 }
 
@@ -72,6 +100,7 @@ impl Shared {
     fn call(&self) {
         let mut waiting = self.waiting.lock();
         while !waiting.is_over {
+            fail_point::pass("timer");
             let now = Instant::now();
             let due = waiting.take_due(now);
             if !due.is_empty() {
@@ -165,15 +194,15 @@ mod tests {
                 () = &mut long => unreachable!("it waits for an hour"),
                 () = timer.sleep_until(began + 2 * MS) => {}
             }
-            assert_eq!(timer.0.0.waiting.lock().wakers.len(), 1);
+            assert_eq!(timer.shared().waiting.lock().wakers.len(), 1);
         }
-        assert!(timer.0.0.waiting.lock().wakers.is_empty());
+        assert!(timer.shared().waiting.lock().wakers.is_empty());
     }
 
     #[tokio::test]
     async fn the_thread_ends_with_the_timer() {
         let timer = Timer::start().unwrap();
-        let shared = Arc::downgrade(&timer.0.0);
+        let shared = Arc::downgrade(timer.shared());
         timer.sleep_until(Instant::now() + MS).await;
         drop(timer);
         while shared.strong_count() > 0 {

@@ -106,7 +106,7 @@ impl Drop for Work {
 pub(super) struct NotedBody {
     activity: Arc<Activity>,
     body: Body,
-    /// What is left of the last piece.
+    /// The rest of the last piece.
     rest: Bytes,
     /// Set while the server has no next piece yet.
     work: Option<Work>,
@@ -118,7 +118,7 @@ impl NotedBody {
         Self { activity, body, rest: Bytes::new(), work: None }
     }
 
-    /// The next piece of what is left.
+    /// The next piece of the rest.
     fn piece(&mut self) -> Frame<Bytes> {
         Frame::data(self.rest.split_to(self.rest.len().min(PIECE)))
     }

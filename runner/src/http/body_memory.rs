@@ -48,6 +48,14 @@ impl BodyMemory {
     }
 }
 
+#[cfg(feature = "fuzzing")]
+impl BodyMemory {
+    /// The bytes that all bodies hold now.
+    pub(super) fn held(&self) -> usize {
+        self.known.load(Ordering::Relaxed) + self.anonymous.load(Ordering::Relaxed)
+    }
+}
+
 impl Share {
     /// Holds memory for this many bytes of the body, instead of what it held before.
     ///

@@ -99,7 +99,8 @@ impl Lane {
         }
     }
 
-    async fn serve(
+    /// Serves a stream without TLS to its end.
+    pub(super) async fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: SocketAddr,

@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 
 use super::connection::Lane;
 use super::places::Places;
+use crate::observe::supervision::{Supervision, TaskKind, TaskName};
 
 /// Delay after a failed accept, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -107,35 +108,67 @@ impl Listening {
     pub(super) async fn serve(
         self,
         served: Served,
-        setup: impl Fn() -> ConnectionSetup + Send,
-        mut stops: watch::Receiver<bool>,
-        drain: watch::Receiver<Duration>,
+        setup: impl Fn() -> ConnectionSetup + Send + Sync,
+        (stops, drain): (watch::Receiver<bool>, watch::Receiver<Duration>),
+        supervision: Supervision,
     ) -> anyhow::Result<()> {
-        let listener = TcpListener::from_std(self.listener).context("the listener")?;
-        let places = Places::default();
-        let (app, extra) = (Arc::new(Lane::of(served.app, true)), Lane::of(served.extra, false));
-        let (extra, mut extras) = (Arc::new(extra), VecDeque::<AbortHandle>::new());
+        let task = TaskName::of(TaskKind::HttpListener, self.address);
+        let acceptor = Acceptor {
+            listener: TcpListener::from_std(self.listener).context("the listener")?,
+            places: Places::default(),
+            app: Arc::new(Lane::of(served.app, true)),
+            extra: Arc::new(Lane::of(served.extra, false)),
+            setup,
+            supervision: &supervision,
+        };
+        supervision.keep(task, || acceptor.accept_until(stops.clone())).await;
+        let Acceptor { listener, places, .. } = acceptor;
+        drop(listener);
+        let drain = *drain.borrow();
+        if timeout(drain, places.all_free()).await.is_err() {
+            warn!("drain_timeout passed with open requests; they are aborted");
+        }
+        Ok(())
+    }
+}
+
+/// Accepts the connections of a listener. It keeps its listener and its places when accepting panics.
+struct Acceptor<'a, S> {
+    listener: TcpListener,
+    places: Places,
+    app: Arc<Lane>,
+    extra: Arc<Lane>,
+    setup: S,
+    supervision: &'a Supervision,
+}
+
+impl<S: Fn() -> ConnectionSetup> Acceptor<'_, S> {
+    async fn accept_until(&self, mut stops: watch::Receiver<bool>) {
+        let mut extras = VecDeque::<AbortHandle>::new();
         loop {
             let accepted = tokio::select! {
-                accepted = accept(&listener) => accepted,
-                _ = stops.wait_for(|stops| *stops) => break,
+                accepted = accept(&self.listener) => accepted,
+                _ = stops.wait_for(|stops| *stops) => return,
             };
             let Some((stream, peer)) = accepted else { continue };
-            let ConnectionSetup { tls, peer_max } = setup();
-            let stops = stops.clone();
+            let ConnectionSetup { tls, peer_max } = (self.setup)();
+            let (stops, supervision) = (stops.clone(), self.supervision.clone());
             // Responses are sent at once. A failure only delays them.
             drop(stream.set_nodelay(true));
-            if let Some(place) = places.take(peer.ip(), peer_max) {
-                let lane = Arc::clone(&app);
+            if let Some(place) = self.places.take(peer.ip(), peer_max) {
+                let lane = Arc::clone(&self.app);
                 tokio::spawn(async move {
-                    lane.connection(stream, peer, tls, stops).await;
+                    let connection = lane.connection(stream, peer, tls, stops);
+                    supervision.contain(TaskKind::HttpConnection, connection).await;
                     drop(place);
                 });
                 continue;
             }
-            let lane = Arc::clone(&extra);
+            let lane = Arc::clone(&self.extra);
             let connection = tokio::spawn(async move {
-                drop(timeout(EXTRA_WITHIN, lane.connection(stream, peer, tls, stops)).await);
+                let connection = lane.connection(stream, peer, tls, stops);
+                let connection = supervision.contain(TaskKind::HttpConnection, connection);
+                drop(timeout(EXTRA_WITHIN, connection).await);
             });
             if extras.len() == EXTRA_MAX
                 && let Some(oldest) = extras.pop_front()
@@ -144,12 +177,6 @@ impl Listening {
             }
             extras.push_back(connection.abort_handle());
         }
-        drop(listener);
-        let drain = *drain.borrow();
-        if timeout(drain, places.all_free()).await.is_err() {
-            warn!("drain_timeout passed with open requests; they are aborted");
-        }
-        Ok(())
     }
 }
 

@@ -26,11 +26,11 @@ use crate::report::status::AllWatched;
 const REDIS_MAX: Duration = Duration::from_secs(1);
 /// How long the result is reused.
 const FRESH_FOR: Duration = Duration::from_secs(1);
-/// Maximum number of topics without a module that are named; further ones are counted.
+/// Maximum number of topics without a module, or of tasks, that are named; further ones are counted.
 const NAMED_MAX: usize = 5;
 
 /// The checks of the readiness probe; the names that `exclude` accepts.
-const CHECKS: [&str; 4] = ["serving", "redis", "manifest", "modules"];
+const CHECKS: [&str; 5] = ["serving", "redis", "manifest", "modules", "tasks"];
 
 /// The sources of the probes. Clones share their state.
 #[derive(Clone)]
@@ -118,11 +118,16 @@ impl Probes {
         if waiting.is_empty() {
             return Check::of("modules", Ok(()));
         }
-        let mut named = waiting.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
-        if waiting.len() > NAMED_MAX {
-            named = format!("{named} and {} more", waiting.len() - NAMED_MAX);
-        }
+        let named = first_of(&waiting);
         Check::of("modules", Err(format!("no valid module for {named}; see duebox check")))
+    }
+
+    fn tasks(&self) -> Check {
+        let down = self.0.health.supervision().down();
+        if down.is_empty() {
+            return Check::of("tasks", Ok(()));
+        }
+        Check::of("tasks", Err(format!("{}; see the log", first_of(&down))))
     }
 
     fn manifest(&self) -> Check {
@@ -145,6 +150,15 @@ impl Probes {
                 Phase::Draining => Err("the daemon is draining".to_owned()),
             },
         )
+    }
+}
+
+/// The first of some names, and how many more there are.
+fn first_of(names: &[impl AsRef<str>]) -> String {
+    let first: Vec<&str> = names.iter().take(NAMED_MAX).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 
@@ -243,7 +257,7 @@ async fn ready(
         }
     };
     let redis = probes.redis().await;
-    let checks = vec![probes.serving(), redis, probes.manifest(), probes.modules()];
+    let checks = vec![probes.serving(), redis, probes.manifest(), probes.modules(), probes.tasks()];
     ProbeReport::of(checks, &excluded).response(&headers, withheld.as_deref())
 }
 

@@ -278,6 +278,9 @@ impl From<QueueError> for Problem {
                               Idempotency-Key";
                 Self::new(REDIS, text, remedy).retry_after(1)
             }
+            QueueError::BadData(_) => {
+                Self::new(REDIS, text, "find and repair it with: duebox doctor").retry_after(5)
+            }
             _ => Self::new(REDIS, text, "check the log of Redis").retry_after(5),
         }
     }

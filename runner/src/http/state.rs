@@ -19,6 +19,8 @@ use crate::manifest::{Manifest, Topic, nearest};
 use crate::observe::events::{Events, Moment};
 use crate::observe::pull_counters::PullCounters;
 use crate::observe::push_counters::{PushCounters, Source};
+use crate::observe::sick_topics::SickTopics;
+use crate::observe::supervision::Supervision;
 use crate::observe::traces::{IncomingContext, Traces};
 use crate::report::status::AllWatched;
 
@@ -50,12 +52,16 @@ pub(crate) struct Parts {
     pub(crate) traces: Traces,
     /// Events of jobs.
     pub(crate) events: Events,
+    /// Topics whose keys Redis refuses.
+    pub(crate) sick_topics: Arc<SickTopics>,
     /// The memory of request bodies.
     pub(super) bodies: BodyMemory,
     /// The readers of events.
     pub(crate) readers: Readers,
     /// The server's runtime.
     pub(crate) threads: Handle,
+    /// Contains panics of tasks.
+    pub(super) supervision: Supervision,
     /// True once the daemon stops.
     pub(crate) stops: watch::Receiver<bool>,
 }

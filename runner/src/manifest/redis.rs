@@ -2,25 +2,26 @@
 //!
 //! A password is never shown: not in `Debug` and not in a message.
 
+pub(super) mod certificates;
+pub(super) mod password;
+
 use std::fmt;
-use std::io::Read;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::redis_host::managed::Fsync;
-use crate::regular_file;
+use duebox_queue::{ConnectionSettings, QueueError};
 
+use self::certificates::Certificates;
+use self::password::Password;
 use super::environment::Setting;
-use super::keys::{MANAGED, PASSWORD};
+use super::keys::MANAGED;
 use super::reader::ManifestReader;
 use super::section::Section;
+use crate::redis_host::managed::Fsync;
 
-/// The largest password file, in bytes.
-const PASSWORD_BYTES_MAX: u64 = 4096;
-
-const URL_HINT: &str =
-    "write redis://[user:password@]host[:port][/database], unix:///path/to/redis.sock or managed";
+const URL_HINT: &str = "write redis://[user:password@]host[:port][/database], the same with rediss:// for TLS, \
+     redis-sentinel://host[:port],host[:port]/master[/database], redis-cluster://host[:port],host[:port], \
+     unix:///path/to/redis.sock or managed";
 
 /// The Redis that holds the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +29,9 @@ pub struct Redis {
     /// The server.
     pub url: RedisUrl,
     /// The password, if it is not part of the URL.
-    pub password: Option<Secret>,
+    pub password: Option<Password>,
+    /// The certificates for TLS.
+    pub certificates: Certificates,
     /// The prefix of every key; 1 to 64 of `A-Z a-z 0-9 . _ - :`.
     pub prefix: String,
     /// The longest time until a push by plain Redis commands is found; 10 ms to 1 minute.
@@ -38,7 +41,7 @@ pub struct Redis {
 /// The Redis server to use.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RedisUrl {
-    /// An existing server: `redis://…` or `unix://…`.
+    /// An existing server: `redis://…`, `rediss://…`, `redis-sentinel://…`, `rediss-sentinel://…` or `unix://…`.
     Url(String),
     /// A server that the daemon starts and owns.
     Managed {
@@ -107,13 +110,23 @@ impl Redis {
             Some(setting) => check_url(reader, setting).map(RedisUrl::Url),
             None => None,
         };
-        let password = read_password(section);
-        refuse_useless_password(section, url.as_ref());
+        let password = Password::read(section);
+        password::refuse_useless(section, url.as_ref());
+        let certificates = Certificates::read(section, url.as_ref());
         let prefix = check_prefix(section).unwrap_or_else(|| "duebox".to_owned());
         let poll = section
             .duration("poll", Duration::from_millis(10)..=Duration::from_secs(60))
             .unwrap_or(Duration::from_secs(1));
-        Some(Self { url: url?, password, prefix, poll })
+        Some(Self { url: url?, password, certificates, prefix, poll })
+    }
+
+    /// The settings of a connection to this address: the one of the manifest, or that of the managed server.
+    pub fn connection(&self, url: &str) -> ConnectionSettings {
+        let settings = self.certificates.add_to(ConnectionSettings::new(url));
+        match &self.password {
+            Some(password) => password.add_to(settings),
+            None => settings,
+        }
     }
 }
 
@@ -137,12 +150,8 @@ fn check_url(reader: &ManifestReader<'_>, Setting { text, name, at }: Setting) -
     let refuse = |title: String, hint: &str| reader.refuse(at.clone(), title, hint);
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     match scheme {
-        "redis" | "unix" | "redis+unix" => {}
-        "rediss" | "redis-sentinel" | "redis-cluster" => {
-            let title = format!("`{name}`: {scheme}:// is not supported by this version");
-            refuse(title, "use redis://, unix:// or managed; a later version will support it");
-            return None;
-        }
+        "redis" | "rediss" | "unix" | "redis+unix" => {}
+        "redis-sentinel" | "rediss-sentinel" | "redis-cluster" | "rediss-cluster" => {}
         "" => {
             refuse(format!("`{name}` is not a URL"), URL_HINT);
             return None;
@@ -152,11 +161,14 @@ fn check_url(reader: &ManifestReader<'_>, Setting { text, name, at }: Setting) -
             return None;
         }
     }
-    match text.parse::<redis::ConnectionInfo>() {
-        Ok(_) => Some(text),
-        Err(error) => {
-            let reason = error.detail().unwrap_or("it cannot be read").to_owned();
+    match ConnectionSettings::new(&text).check() {
+        Ok(()) => Some(text),
+        Err(QueueError::Address { reason, .. }) => {
             refuse(format!("`{name}` is not a Redis URL: {reason}"), URL_HINT);
+            None
+        }
+        Err(error) => {
+            refuse(format!("`{name}`: {}", error.problem()), error.remedy().unwrap_or(URL_HINT));
             None
         }
     }
@@ -174,97 +186,6 @@ fn check_prefix(section: &Section<'_>) -> Option<String> {
         "choose a short name, such as \"duebox\"",
     );
     None
-}
-
-/// Reads the password from the source in `redis.password`.
-fn read_password(section: &Section<'_>) -> Option<Secret> {
-    let value = section.value("password")?;
-    let at = section.key_at("password");
-    if value.get_ref().is_str() {
-        section.reader().redact(value.span());
-        section.reader().refuse(
-            at,
-            "`password` is a string; a manifest must not contain passwords".to_owned(),
-            "write { file = \"/run/secrets/redis\" } or { env = \"REDIS_PASSWORD\" }",
-        );
-        return None;
-    }
-    let source = section.section("password", &PASSWORD);
-    match (source.value("file"), source.value("env")) {
-        (Some(file), None) => {
-            let path = source.path("file")?;
-            let secret = password_of_file(&path);
-            record(
-                source.reader(),
-                file.span(),
-                secret,
-                "set a file that contains only the password",
-            )
-        }
-        (None, Some(env)) => {
-            let name = source.text("env")?;
-            let text = source.reader().environment().variable(&name);
-            let secret = text
-                .filter(|text| !text.is_empty())
-                .map(Secret::new)
-                .ok_or_else(|| format!("variable {name} is not set"));
-            record(source.reader(), env.span(), secret, &format!("set {name} to the password"))
-        }
-        _ if value.get_ref().is_table() => {
-            let title = "`password` needs either file or env".to_owned();
-            let hint = "write { file = \"/run/secrets/redis\" } or { env = \"REDIS_PASSWORD\" }";
-            source.reader().refuse(at, title, hint);
-            None
-        }
-        _ => None,
-    }
-}
-
-fn record(
-    reader: &ManifestReader<'_>,
-    at: Range<usize>,
-    secret: Result<Secret, String>,
-    hint: &str,
-) -> Option<Secret> {
-    match secret {
-        Ok(secret) => Some(secret),
-        Err(why) => {
-            reader.refuse(Some(at), format!("`password`: {why}"), hint);
-            None
-        }
-    }
-}
-
-/// Reads a password file without its final line ending.
-fn password_of_file(path: &Path) -> Result<Secret, String> {
-    let unreadable = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = regular_file::open(path).map_err(unreadable)?;
-    let mut text = String::new();
-    file.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    if password.is_empty() || text.len() as u64 > PASSWORD_BYTES_MAX {
-        return Err(format!("{} does not contain a password of 1 to 4096 bytes", path.display()));
-    }
-    Ok(Secret::new(password))
-}
-
-/// Refuses a second password, and a password for a managed Redis.
-fn refuse_useless_password(section: &Section<'_>, url: Option<&RedisUrl>) {
-    let (Some(url), Some(at)) = (url, section.key_at("password")) else { return };
-    let (title, hint) = match url {
-        RedisUrl::Managed { .. } => (
-            "a managed Redis has no password; only this user can open its socket",
-            "remove `password`, or set the URL of a Redis that needs one",
-        ),
-        RedisUrl::Url(url) => {
-            let info = url.parse::<redis::ConnectionInfo>();
-            if !info.is_ok_and(|info| info.redis_settings().password().is_some()) {
-                return;
-            }
-            ("there are two passwords: one in the URL and one in `password`", "keep one of them")
-        }
-    };
-    section.reader().refuse(Some(at), title.to_owned(), hint);
 }
 
 #[cfg(test)]

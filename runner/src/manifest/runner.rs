@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
-use super::environment::Setting;
+use super::environment::{Environment, Setting};
 use super::reader::ManifestReader;
 use super::section::Section;
 
@@ -67,6 +67,18 @@ pub struct CacheFolder {
     pub is_named: bool,
 }
 
+impl CacheFolder {
+    /// The user's cache directory.
+    pub(crate) fn of_user(environment: &Environment) -> Option<Self> {
+        let absolute = |name| {
+            let path = Path::new(environment.variable(name)?);
+            path.is_absolute().then(|| path.to_owned())
+        };
+        let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        Some(Self { path: caches?.join("duebox"), is_named: false })
+    }
+}
+
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -108,12 +120,7 @@ impl Runner {
 fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
     let reader = section.reader();
     if section.value("cache").is_none() {
-        let absolute = |name| {
-            let path = Path::new(reader.environment().variable(name)?);
-            path.is_absolute().then(|| path.to_owned())
-        };
-        let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        return Some(CacheFolder { path: caches?.join("duebox"), is_named: false });
+        return CacheFolder::of_user(reader.environment());
     }
     let text = section.text("cache").filter(|text| !text.is_empty())?;
     if text.contains('\0') {

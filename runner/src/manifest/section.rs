@@ -40,7 +40,7 @@ impl<'t> Section<'t> {
                     format!("remove `{name}`; a later version of duebox will support it"),
                 ),
                 KeyStatus::Unknown { hint } => {
-                    let hint = dotted_topic(keys, value.get_ref()).unwrap_or(hint);
+                    let hint = dotted_topic(keys, name, value.get_ref(), hint);
                     let title = format!("unknown key `{name}` in {}", keys.place);
                     reader.refuse(Some(key.span()), title, hint);
                 }
@@ -126,8 +126,15 @@ impl<'t> Section<'t> {
     }
 }
 
-/// The hint for `[topics.order.close]` without quotes, which means a table `close` in the topic `order`.
-fn dotted_topic(keys: &Keys, value: &DeValue<'_>) -> Option<String> {
-    (keys.place == super::keys::TOPIC.place && value.is_table())
-        .then(|| "write a topic name with a dot in quotes: [topics.\"order.close\"]".to_owned())
+/// The hint for `[topics.order.close]` without quotes, which means a table `close` in the topic `order`. A
+/// misplaced table of a topic looks the same; then the hint says both.
+fn dotted_topic(keys: &Keys, name: &str, value: &DeValue<'_>, hint: String) -> String {
+    if keys.place != super::keys::TOPIC.place || !value.is_table() {
+        return hint;
+    }
+    let quotes = "write a topic name with a dot in quotes: [topics.\"order.close\"]";
+    match super::keys::home(name) {
+        Some(_) => format!("{hint}; or {quotes}"),
+        None => quotes.to_owned(),
+    }
 }

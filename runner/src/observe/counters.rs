@@ -126,11 +126,7 @@ impl Counters {
             Settled::Retry => self.failed(Fate::Retry, class_or_nack, 1),
             Settled::Dead => self.failed(Fate::Dead, class_or_nack, 1),
             Settled::Discarded => self.failed(Fate::Discard, class_or_nack, 1),
-            // A failure that the policy discards is settled by an ack.
-            Settled::Done => match class {
-                Some(class) => self.failed(Fate::Discard, class, 1),
-                None => add(&self.acked, 1),
-            },
+            Settled::Done => add(&self.acked, 1),
             Settled::Snoozed => add(&self.snoozed, 1),
             Settled::Released => add(&self.released, 1),
             Settled::Superseded | Settled::Cancelled => add(&self.overtaken, 1),
@@ -172,7 +168,7 @@ mod tests {
     fn a_verdict_is_counted_once_and_under_its_class() {
         let counters = Counters::default();
         counters.settled(Settled::Done, None);
-        counters.settled(Settled::Done, Some(FailureClass::Trap));
+        counters.settled(Settled::Discarded, Some(FailureClass::Trap));
         counters.settled(Settled::Retry, Some(FailureClass::Timeout));
         counters.settled(Settled::Dead, None);
         counters.settled(Settled::Lost, Some(FailureClass::Trap));

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use duebox_job::{FailureClass, JobId, TopicName};
 use duebox_queue::{BATCH_MAX, ConnectionSettings, Event, Queue, Settled};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::counters::{add, read};
 use super::log::attempt_log::Record;
+use super::supervision::{Supervision, TaskKind};
 
 /// The most events that wait to be sent.
 const QUEUE_MAX: usize = 32_768;
@@ -52,14 +53,26 @@ pub struct EventsTask(JoinHandle<()>);
 
 impl Events {
     /// Starts the task. Events are off until [`keep`](Self::keep); the first event opens the connection.
-    pub fn start(redis: ConnectionSettings, prefix: String) -> (Self, EventsTask) {
+    pub fn start(
+        redis: ConnectionSettings,
+        prefix: String,
+        supervision: &Supervision,
+    ) -> (Self, EventsTask) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let (over, ends) = watch::channel(false);
         let (keep, counts) = (AtomicU32::new(0), EventCounts::default());
         let events = Self(Arc::new(EventsInner { keep, queue, over, counts }));
-        let writer =
-            EventWriter { events: events.clone(), redis, prefix, queue: None, is_failing: false };
-        (events, EventsTask(tokio::spawn(writer.run(waiting, ends))))
+        let (supervision, waiting) = (supervision.clone(), Arc::new(Mutex::new(waiting)));
+        let its = events.clone();
+        let task = async move {
+            let start = || {
+                let (events, redis, prefix) = (its.clone(), redis.clone(), prefix.clone());
+                let writer = EventWriter { events, redis, prefix, queue: None, is_failing: false };
+                writer.run(Arc::clone(&waiting), ends.clone())
+            };
+            supervision.keep(TaskKind::Events, start).await;
+        };
+        (events, EventsTask(tokio::spawn(task)))
     }
 
     /// Sets the length of the stream; 0 turns events off.
@@ -219,9 +232,10 @@ struct EventWriter {
 impl EventWriter {
     async fn run(
         mut self,
-        mut waiting: mpsc::Receiver<(Instant, Event)>,
+        waiting: Arc<Mutex<mpsc::Receiver<(Instant, Event)>>>,
         mut ends: watch::Receiver<bool>,
     ) {
+        let mut waiting = waiting.lock().await;
         let mut batch = Vec::new();
         loop {
             if batch.is_empty() {

@@ -1,10 +1,11 @@
-//! The health of the daemon: its phase, whether its control threads are responsive, and whether the
-//! manifest on disk is in service. The daemon writes it; probes, metrics and systemd read it.
+//! The health of the daemon: its phase, whether its control threads are responsive, which tasks are down,
+//! and whether the manifest on disk is in service. The daemon writes it; probes, metrics and systemd read it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::counters::{add, read};
+use super::supervision::Supervision;
 use parking_lot::{Mutex, MutexGuard};
 
 /// How often the control threads report.
@@ -35,6 +36,7 @@ pub struct Health {
     manifest: Mutex<ManifestState>,
     applied: AtomicU64,
     refused: AtomicU64,
+    supervision: Supervision,
 }
 
 #[derive(Debug)]
@@ -55,11 +57,17 @@ impl Default for Health {
             manifest: Mutex::new(ManifestState { refused: None, since }),
             applied: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            supervision: Supervision::default(),
         }
     }
 }
 
 impl Health {
+    /// The tasks of the daemon.
+    pub fn supervision(&self) -> &Supervision {
+        &self.supervision
+    }
+
     /// The current phase.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {

@@ -6,6 +6,7 @@
 
 pub mod attempt_log;
 pub mod handler_log;
+mod json_writer;
 pub mod line_writer;
 pub mod sampling;
 
@@ -24,6 +25,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use self::json_writer::JsonWriter;
 use self::line_writer::LineWriter;
 use super::printable::OneLine;
 use crate::manifest::LogFormat;
@@ -163,11 +165,13 @@ fn writer_for(format: LogFormat, stderr: NonBlocking) -> LineLayer {
         LogFormat::Human => true,
         LogFormat::Json => false,
     };
-    let layer = tracing_subscriber::fmt::layer().with_writer(stderr);
+    let layer = tracing_subscriber::fmt::layer();
     if human {
-        layer.compact().with_ansi(colours_wanted()).fmt_fields(one_line_fields()).boxed()
+        let layer = layer.with_writer(stderr).compact().with_ansi(colours_wanted());
+        layer.fmt_fields(one_line_fields()).boxed()
     } else {
-        layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+        let layer = layer.with_writer(move || JsonWriter(stderr.clone())).json();
+        layer.flatten_event(true).with_current_span(false).with_span_list(false).boxed()
     }
 }
 

@@ -16,6 +16,23 @@ pub fn lines(text: &str) -> String {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
+/// JSON, with the same characters escaped as JSON escapes them: its value stays the same. They stand in
+/// its strings only.
+pub fn json(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut units = [0; 2];
+    for c in text.chars() {
+        if !is_unsafe(c) {
+            safe.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut units) {
+            safe.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    safe
+}
+
 /// A writer that passes on one line.
 pub struct OneLine<'w>(pub &'w mut dyn Write);
 
@@ -41,7 +58,9 @@ fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> String {
 
 /// Control characters, line and paragraph separators, and those that set the direction of text.
 fn is_unsafe(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -56,5 +75,15 @@ mod tests {
         let mut written = String::new();
         write!(OneLine(&mut written), "{text}").unwrap();
         assert_eq!(written, one_line(text));
+    }
+
+    #[test]
+    fn json_keeps_its_value() {
+        let text = "a\x1b[2J\x7f\u{9b}\u{202e}\u{200f}\u{1f600}ä\n\"";
+        let written = serde_json::Value::from(text).to_string();
+        let safe = json(&written);
+        assert!(!safe.chars().any(is_unsafe), "{safe}");
+        assert!(safe.contains("\\u009b\\u202e\\u200f\u{1f600}ä"), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), text);
     }
 }

@@ -53,11 +53,14 @@ mod tests {
     fn verdicts_are_counted_by_topic_and_class_unless_lost() {
         let (consumed, mail) = (PullCounters::default(), TopicName::new("mail").unwrap());
         consumed.settled(&mail, Settled::Done, None);
-        consumed.settled(&mail, Settled::Done, Some(FailureClass::Nack));
+        consumed.settled(&mail, Settled::Discarded, Some(FailureClass::Nack));
         consumed.settled(&mail, Settled::Dead, Some(FailureClass::Drop));
         consumed.settled(&mail, Settled::Lost, None);
         let count = |verdict, class, jobs| ("mail".to_owned(), (verdict, class), jobs);
-        assert_eq!(consumed.all(10), [count("ack", "", 2), count("dead", "drop", 1)]);
+        assert_eq!(
+            consumed.all(10),
+            [count("ack", "", 1), count("dead", "drop", 1), count("discard", "nack", 1)]
+        );
         assert_eq!(consumed.all(0), []);
     }
 }

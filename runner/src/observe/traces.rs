@@ -18,11 +18,12 @@ use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use url::Url;
 
 use super::counters::{add, read};
+use super::supervision::{Supervision, TaskKind};
 
 pub(crate) use self::context::IncomingContext;
 
@@ -68,11 +69,23 @@ pub struct ExportTask(JoinHandle<()>);
 impl Traces {
     /// Starts the task on these threads. Nothing is recorded until a collector is set. `runner_id`
     /// identifies this process in the spans.
-    pub fn start(threads: &Handle, runner_id: &str) -> (Self, ExportTask) {
+    pub fn start(
+        threads: &Handle,
+        runner_id: &str,
+        supervision: &Supervision,
+    ) -> (Self, ExportTask) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let (collector, named) = watch::channel(Collector::None);
         let counts = Arc::<SpanCounts>::default();
-        let sending = export::send(waiting, named, Arc::clone(&counts), runner_id.to_owned());
+        let (waiting, its) = (Arc::new(Mutex::new(waiting)), Arc::clone(&counts));
+        let (runner_id, supervision) = (runner_id.to_owned(), supervision.clone());
+        let sending = async move {
+            let start = || {
+                let (waiting, counts) = (Arc::clone(&waiting), Arc::clone(&its));
+                export::send(waiting, named.clone(), counts, runner_id.clone())
+            };
+            supervision.keep(TaskKind::Traces, start).await;
+        };
         let export_task = ExportTask(threads.spawn(sending));
         let is_on = AtomicBool::new(false);
         (Self(Arc::new(TracesInner { is_on, queue, collector, counts })), export_task)

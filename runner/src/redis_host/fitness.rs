@@ -1,10 +1,11 @@
-//! Checks once, at the start of the daemon, that an external Redis is configured to hold jobs.
+//! Checks that an external Redis is configured to hold jobs: at the start of the daemon, and for `duebox doctor`.
 //!
 //! A setting with which Redis can lose jobs while it runs is refused. A setting with which a crash of Redis
 //! loses jobs is a warning, because it is useful on test machines.
 
 use redis::aio::ConnectionLike;
 use redis::{InfoDict, RedisError};
+use serde::Serialize;
 
 /// The oldest supported version.
 const VERSION_MIN: (u32, u32) = (7, 0);
@@ -37,9 +38,10 @@ pub enum Unfit {
         /// The address of its master.
         master: String,
     },
-    /// It is a sentinel or a cluster node.
+    /// It is a cluster node, or a sentinel.
     #[error(
-        "Redis at redis.url runs as {mode}, which Duebox does not support yet; point redis.url at a standalone Redis"
+        "Redis at redis.url runs as {mode}; write redis-{mode}:// (docs/guide/redis.md), or point redis.url at a standalone \
+         Redis"
     )]
     Mode {
         /// The reported mode.
@@ -71,38 +73,114 @@ pub enum Warning {
     PolicyUnknown,
 }
 
-/// Checks a Redis with two or three short commands.
+/// What is unfit, what is a risk, and what Redis says of itself.
+#[derive(Debug)]
+pub struct Fitness {
+    /// Why it cannot hold jobs; nothing if it can.
+    pub unfit: Vec<Unfit>,
+    /// The risks.
+    pub warnings: Vec<Warning>,
+    /// What it says of itself.
+    pub facts: Facts,
+}
+
+/// What Redis says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// `redis` or `valkey`.
+    pub server: String,
+    /// Its version.
+    pub version: String,
+    /// `standalone`, `sentinel` or `cluster`.
+    pub mode: String,
+    /// `master` or `slave`.
+    pub role: String,
+    /// The replicas that are connected to it.
+    pub replicas: u64,
+    /// What it writes to disk: `aof`, `rdb`, `none`, or `unknown` if CONFIG is refused.
+    pub persistence: String,
+    /// `maxmemory-policy`; `None` if it is hidden.
+    pub eviction: Option<String>,
+    /// The memory that its data uses, in bytes.
+    pub memory_used: u64,
+    /// `maxmemory` in bytes; `None` without a limit.
+    pub memory_max: Option<u64>,
+}
+
+/// Checks a Redis with two or three short commands; a server of a cluster if the address is one of a cluster.
 ///
 /// # Errors
 /// [`Unfit`] if it cannot hold jobs or cannot be queried.
-pub async fn check(connection: &mut impl ConnectionLike) -> Result<Vec<Warning>, Unfit> {
+pub async fn check(
+    connection: &mut impl ConnectionLike,
+    of_cluster: bool,
+) -> Result<Vec<Warning>, Unfit> {
+    let Fitness { unfit, warnings, .. } = examine(connection, of_cluster).await?;
+    unfit.into_iter().next().map_or(Ok(warnings), Err)
+}
+
+/// Finds everything that is unfit.
+///
+/// # Errors
+/// [`Unfit::Info`] if it cannot be queried.
+pub async fn examine(
+    connection: &mut impl ConnectionLike,
+    of_cluster: bool,
+) -> Result<Fitness, Unfit> {
     let info: InfoDict = redis::cmd("INFO").query_async(connection).await?;
     let text = |key: &str| info.get::<String>(key).unwrap_or_default();
-    check_version(&text("redis_version"))?;
-    check_role(&text("redis_mode"), &text("role"), &text("master_host"), &text("master_port"))?;
-    let mut warnings = Vec::new();
-    let policy = match text("maxmemory_policy") {
+    let number = |key: &str| info.get::<u64>(key).unwrap_or_default();
+    let (mut unfit, mut warnings) = (Vec::new(), Vec::new());
+    unfit.extend(check_version(&text("redis_version")).err());
+    let role = text("role");
+    // Valkey has another name for it.
+    let mode = [text("redis_mode"), text("server_mode")].concat();
+    let is_expected = of_cluster && mode == "cluster";
+    let checked_mode = if is_expected { "standalone" } else { mode.as_str() };
+    unfit.extend(check_role(checked_mode, &role, &text("master_host"), &text("master_port")).err());
+    let eviction = match text("maxmemory_policy") {
         shown if shown.is_empty() => setting(connection, "maxmemory-policy").await,
         shown => Some(shown),
     };
-    match policy {
+    match &eviction {
         Some(policy) if policy == "noeviction" => {}
-        Some(policy) => return Err(Unfit::Evicts { policy }),
+        Some(policy) => unfit.push(Unfit::Evicts { policy: policy.clone() }),
         None => warnings.push(Warning::PolicyUnknown),
     }
-    if text("aof_enabled") != "1" {
-        match setting(connection, "save").await {
-            Some(save) if save.is_empty() => warnings.push(Warning::NotPersistent),
-            Some(_) => {}
-            None => warnings.push(Warning::PersistenceUnknown),
-        }
+    let persistence = match text("aof_enabled").as_str() {
+        "1" => "aof",
+        _ => match setting(connection, "save").await {
+            Some(save) if save.is_empty() => "none",
+            Some(_) => "rdb",
+            None => "unknown",
+        },
+    };
+    match persistence {
+        "none" => warnings.push(Warning::NotPersistent),
+        "unknown" => warnings.push(Warning::PersistenceUnknown),
+        _ => {}
     }
     for what in ["rdb_last_bgsave_status", "aof_last_bgrewrite_status", "aof_last_write_status"] {
         if text(what) == "err" {
             warnings.push(Warning::PersistenceFails { what });
         }
     }
-    Ok(warnings)
+    let (server, version) = match text("valkey_version") {
+        version if version.is_empty() => ("redis", text("redis_version")),
+        version => ("valkey", version),
+    };
+    let facts = Facts {
+        server: server.to_owned(),
+        version,
+        mode,
+        role,
+        replicas: number("connected_slaves"),
+        persistence: persistence.to_owned(),
+        eviction,
+        memory_used: number("used_memory"),
+        memory_max: Some(number("maxmemory")).filter(|max| *max > 0),
+    };
+    Ok(Fitness { unfit, warnings, facts })
 }
 
 fn check_version(found: &str) -> Result<(), Unfit> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::TopicName;
-use duebox_queue::{KvCondition, KvWrite, KvWriter, LatencyStats, Queue, QueueError};
+use duebox_queue::{
+    ConnectionTask, KvCondition, KvWrite, KvWriter, LatencyStats, Queue, QueueError,
+};
 use duebox_sandbox::{KeyValue, KvCondition as Condition, KvEntry as Entry, KvError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -30,6 +32,11 @@ impl RedisKv {
     /// The Redis traffic of the stores so far.
     pub fn traffic(&self) -> Arc<LatencyStats> {
         self.queue.latency_stats()
+    }
+
+    /// What became of the task that keeps the connection.
+    pub fn connection_task(&self) -> Arc<ConnectionTask> {
+        self.queue.connection_task()
     }
 }
 

@@ -11,14 +11,15 @@ mod process;
 mod socket_client;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::sync::{Mutex, watch};
 
 pub use self::data_dir::socket_url;
 pub use self::error::RedisServerError;
+pub use self::process::is_installed;
 
 use self::data_dir::DataDir;
 use self::process::ServerProcess;
@@ -56,8 +57,15 @@ impl Fsync {
 #[derive(Debug)]
 pub struct ManagedRedis {
     url: String,
-    stop: oneshot::Sender<()>,
-    watch: JoinHandle<Result<(), RedisServerError>>,
+    stop: watch::Sender<bool>,
+    server: Arc<Mutex<ServerProcess>>,
+}
+
+/// Watches a managed Redis. Clones watch the same one.
+#[derive(Debug, Clone)]
+pub struct Watcher {
+    server: Arc<Mutex<ServerProcess>>,
+    stopped: watch::Receiver<bool>,
 }
 
 impl ManagedRedis {
@@ -73,8 +81,7 @@ impl ManagedRedis {
         let url = dir.url();
         let mut server = ServerProcess::new(dir, fsync);
         server.bring_up().await?;
-        let (stop, stopped) = oneshot::channel();
-        Ok(Self { url, stop, watch: tokio::spawn(watch(server, stopped)) })
+        Ok(Self { url, stop: watch::Sender::new(false), server: Arc::new(Mutex::new(server)) })
     }
 
     /// The URL of the server for the redis crate: `redis+unix:///…/redis.sock`.
@@ -82,36 +89,41 @@ impl ManagedRedis {
         &self.url
     }
 
+    /// What restarts the server whenever it dies.
+    pub fn watcher(&self) -> Watcher {
+        Watcher { server: Arc::clone(&self.server), stopped: self.stop.subscribe() }
+    }
+
     /// Ends the server with `SHUTDOWN`, which writes and syncs its file. Kills it after 10 s.
     ///
     /// # Errors
     /// [`RedisServerError::Stop`] if it was killed. Acknowledged jobs are safe even then.
     pub async fn stop(self) -> Result<(), RedisServerError> {
-        if self.stop.send(()).is_err() {
-            tracing::debug!("the supervisor of the managed Redis has already ended");
-        }
-        match self.watch.await {
-            Ok(ended) => ended,
-            Err(panicked) => Err(RedisServerError::Stop { why: panicked.to_string() }),
+        self.stop.send_replace(true);
+        self.server.lock().await.shut_down().await
+    }
+}
+
+impl Watcher {
+    /// Restarts the server whenever it dies, until it is stopped.
+    pub fn watch(&self) -> impl Future<Output = ()> + Send + use<> {
+        let Self { server, mut stopped } = self.clone();
+        async move {
+            let mut server = server.lock().await;
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+                () = restart_whenever_it_dies(&mut server) => {}
+            }
         }
     }
 }
 
-/// Restarts the server when it dies, until `stop` is sent or its sender is dropped.
-async fn watch(
-    mut server: ServerProcess,
-    mut stop: oneshot::Receiver<()>,
-) -> Result<(), RedisServerError> {
+async fn restart_whenever_it_dies(server: &mut ServerProcess) {
     loop {
-        let died = tokio::select! {
-            _ = &mut stop => return server.shut_down().await,
-            died = server.ended() => died,
-        };
+        let died = server.ended().await;
         tracing::error!("the managed Redis ended unexpectedly and is restarted: {died}");
-        tokio::select! {
-            _ = &mut stop => return server.shut_down().await,
-            () = restart(&mut server) => tracing::info!("the managed Redis is back"),
-        }
+        restart(server).await;
+        tracing::info!("the managed Redis is back");
     }
 }
 

@@ -1,11 +1,15 @@
 //! Outages of Redis. The log reports an outage once when it begins and once when it ends, however many
 //! workers notice it. Its end wakes all that wait for Redis.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use duebox_queue::QueueError;
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tracing::{info, warn};
+
+use crate::monotonic;
 
 /// The first wait before a retry, and the shortest one.
 pub const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -15,7 +19,9 @@ pub const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Whether Redis is available, shared by all its users in this process.
 #[derive(Default)]
 pub struct Outage {
-    state: watch::Sender<OutageState>,
+    state: Mutex<OutageState>,
+    /// Wakes in the order of waiting. A watch channel does not, and a simulation must repeat.
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -24,8 +30,8 @@ struct OutageState {
     since: Option<Instant>,
     /// It is an error of the connection, not of a command.
     is_disconnected: bool,
-    /// When Redis was last reached again after the connection was lost.
-    restored_at: Option<Instant>,
+    /// Redis refuses commands that write: it is a replica, or out of memory, for example.
+    refuses_writes: bool,
     /// How often Redis may have lost its data.
     losses: u64,
 }
@@ -33,28 +39,43 @@ struct OutageState {
 impl Outage {
     /// Whether an outage was noticed and is not over.
     pub fn lasts(&self) -> bool {
-        self.state.borrow().since.is_some()
+        self.state.lock().since.is_some()
     }
 
     /// Records that a command failed.
     pub fn noticed(&self, error: &QueueError) {
-        let is_disconnected =
-            matches!(error, QueueError::NoAnswer(_) | QueueError::Unreachable { .. });
-        self.state.send_if_modified(|state| {
-            let is_new = state.since.is_none();
-            let is_worse = is_disconnected && !state.is_disconnected;
-            if is_new {
-                state.since = Some(Instant::now());
-                warn!(%error, "Redis fails; jobs wait and verdicts are kept until it is back");
-            }
-            state.is_disconnected |= is_disconnected;
-            is_new || is_worse
-        });
+        let is_disconnected = error.is_disconnected();
+        let mut state = self.state.lock();
+        if state.since.is_none() {
+            state.since = Some(monotonic::now());
+            warn!(%error, "Redis fails; jobs wait and verdicts are kept until it is back");
+        }
+        let refuses_writes = matches!(error, QueueError::Refused(_));
+        let is_worse =
+            is_disconnected && !state.is_disconnected || refuses_writes && !state.refuses_writes;
+        state.is_disconnected |= is_disconnected;
+        state.refuses_writes |= refuses_writes;
+        drop(state);
+        if is_worse {
+            self.changed.notify_waiters();
+        }
     }
 
-    /// Records that a command succeeded.
+    /// Records that commands that write succeeded.
     pub fn over(&self) {
         if self.lasts() {
+            self.end();
+        }
+    }
+
+    /// Records that a command that only reads succeeded. This ends an outage, unless Redis refuses to
+    /// write.
+    pub fn read(&self) {
+        let ends = {
+            let state = self.state.lock();
+            state.since.is_some() && !state.refuses_writes
+        };
+        if ends {
             self.end();
         }
     }
@@ -63,7 +84,7 @@ impl Outage {
     /// commands.
     pub fn reconnected(&self) {
         let refuses = {
-            let state = self.state.borrow();
+            let state = self.state.lock();
             state.since.is_some() && !state.is_disconnected
         };
         if !refuses {
@@ -72,53 +93,63 @@ impl Outage {
     }
 
     fn end(&self) {
-        self.state.send_modify(|state| {
-            let now = Instant::now();
-            if let Some(since) = state.since.take() {
-                state.losses += 1;
-                info!(outage_ms = since.elapsed().as_millis() as u64, "Redis is back");
-            }
-            state.is_disconnected = false;
-            state.restored_at = Some(now);
-        });
+        let (mut state, now) = (self.state.lock(), monotonic::now());
+        if let Some(since) = state.since.take() {
+            state.losses += 1;
+            info!(outage_ms = (now - since).as_millis() as u64, "Redis is back");
+        }
+        state.is_disconnected = false;
+        state.refuses_writes = false;
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// Records that Redis may have lost what this daemon has written.
     pub fn data_may_be_lost(&self) {
-        self.state.send_modify(|state| state.losses += 1);
+        self.state.lock().losses += 1;
+        self.changed.notify_waiters();
     }
 
     /// How often Redis may have lost its data so far.
     pub fn losses(&self) -> u64 {
-        self.state.borrow().losses
+        self.state.lock().losses
     }
 
     /// Waits until Redis may have lost its data more often than this.
     pub async fn lost_data_again(&self, losses: u64) {
-        let mut state = self.state.subscribe();
-        // The sender lives as long as `self`, so this cannot fail.
-        drop(state.wait_for(|state| state.losses > losses).await);
+        self.wait_for(|state| state.losses > losses).await;
     }
 
-    /// When Redis was last reached again after the connection was lost.
-    pub fn restored_at(&self) -> Option<Instant> {
-        self.state.borrow().restored_at
-    }
-
-    /// Waits until the connection to Redis fails.
+    /// Waits until the connection to Redis fails, or Redis refuses to write.
     pub async fn begins(&self) {
-        let mut state = self.state.subscribe();
-        drop(state.wait_for(|state| state.is_disconnected).await);
+        self.wait_for(|state| state.is_disconnected || state.refuses_writes).await;
+    }
+
+    /// Waits until no outage lasts.
+    pub async fn ends(&self) {
+        self.wait_for(|state| state.since.is_none()).await;
     }
 
     /// Waits before a retry: at most for `longest`, and not longer than the outage lasts.
     pub async fn wait(&self, longest: Duration) {
         let shortest = longest.min(RETRY_FIRST);
         tokio::time::sleep(shortest).await;
-        let mut state = self.state.subscribe();
         tokio::select! {
+            biased;
             () = tokio::time::sleep(longest.saturating_sub(shortest)) => {}
-            _ = state.wait_for(|state| state.since.is_none()) => {}
+            () = self.ends() => {}
+        }
+    }
+
+    async fn wait_for(&self, is_met: impl Fn(&OutageState) -> bool) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            if is_met(&self.state.lock()) {
+                return;
+            }
+            changed.await;
         }
     }
 }
@@ -166,6 +197,18 @@ mod tests {
         assert!(outage.lasts());
         outage.noticed(&no_answer());
         outage.reconnected();
+        assert!(!outage.lasts());
+    }
+
+    #[test]
+    fn a_refusal_to_write_does_not_end_with_a_read() {
+        let outage = Outage::default();
+        outage.noticed(&QueueError::Refused("READONLY".to_owned()));
+        outage.read();
+        assert!(outage.lasts());
+        outage.over();
+        outage.noticed(&no_answer());
+        outage.read();
         assert!(!outage.lasts());
     }
 }

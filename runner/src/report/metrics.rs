@@ -29,12 +29,14 @@ use self::depths::{Depths, DepthsSnapshot};
 use self::page::Page;
 use self::process::Process;
 use super::status::AllWatched;
+use crate::executor::cpu_quota::CpuQuota;
 use crate::executor::fair_semaphore::FairSemaphore;
 use crate::observe::events::Events;
 use crate::observe::health::Health;
 use crate::observe::log::handler_log::HandlerLog;
 use crate::observe::pull_counters::PullCounters;
 use crate::observe::push_counters::PushCounters;
+use crate::observe::sick_topics::SickTopics;
 use crate::observe::traces::Traces;
 use crate::redis_host::outage::Outage;
 
@@ -65,12 +67,16 @@ pub struct Sources {
     pub traces: Traces,
     /// Counters of events.
     pub events: Events,
+    /// Topics whose keys Redis refuses.
+    pub sick_topics: Arc<SickTopics>,
     /// The sandbox, for the memory of guests.
     pub sandbox: Arc<Sandbox>,
     /// Slots for running guests.
     pub slots: FairSemaphore,
     /// Number of slots.
     pub slots_max: u32,
+    /// The CPU quota of this process.
+    pub cpu_quota: Arc<CpuQuota>,
 }
 
 /// The metrics page of this process, rendered at each scrape. Clones share their state.

@@ -1,8 +1,9 @@
 //! The status report of this daemon in Redis, for `duebox stats`: which modules serve, their
 //! history, the results and costs of their attempts, and open breakers.
 //!
-//! It is written every ten seconds, and within one second of a change, in one round trip for all
-//! topics. Redis expires the report of a dead daemon after thirty seconds.
+//! It is written every ten seconds, and sooner after a change: within one second of a change of a
+//! module or a breaker, and within one second to ten of an attempt, by its size. One round trip
+//! holds all topics. Redis expires the report of a dead daemon after thirty seconds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
+use tracing::warn;
 
 use crate::deploy::binding::{self, Bound, CanaryHandler};
 use crate::deploy::breaker::{Breaker, BreakerState};
@@ -28,6 +30,9 @@ use crate::redis_host::outage::Outage;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How often the report is renewed without a change.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// The bytes of a report for each second between reports of new attempts. A report of some topics is
+/// written every second, and one of a thousand topics every ten: it costs Redis at most this much.
+const BYTES_PER_SECOND: usize = 16 << 10;
 /// Maximum number of topics in a report; further topics are counted. A topic takes about 500 bytes.
 const TOPICS_MAX: usize = 1_000;
 /// Maximum size of a manifest problem in a report, in bytes.
@@ -169,10 +174,19 @@ pub struct Serving {
 /// All topics to report, sorted by name.
 pub type AllWatched = Arc<[Watched]>;
 
-/// Everything that triggers a report when it changes.
-type Changes = Vec<TopicChanges>;
+/// Everything that triggers a report at once when it changes.
+type Changes = (Vec<TopicChanges>, Option<ManifestRefusal>);
 
-/// The part of a topic's status that triggers a report when it changes.
+/// The last report.
+struct Published {
+    at: Instant,
+    changes: Changes,
+    /// The attempts of all topics.
+    attempts: u64,
+    bytes: usize,
+}
+
+/// The part of a topic's status that triggers a report at once when it changes.
 #[derive(PartialEq)]
 struct TopicChanges {
     /// The handler module, and the canary module with its share.
@@ -193,29 +207,53 @@ pub async fn publish(
     let started_at_ms = now_ms();
     let mut tick = tokio::time::interval(CHECK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut published: Option<(Instant, (Changes, Option<ManifestRefusal>))> = None;
+    let mut is_refused = false;
+    let mut published: Option<Published> = None;
     loop {
         tick.tick().await;
         if topics.has_changed().is_err() {
             return;
         }
         let watched = Arc::clone(&topics.borrow_and_update());
-        let topic_changes: Changes = watched.iter().map(Watched::changes).collect();
-        let changes = (topic_changes, refused.borrow().clone());
-        let is_known = |(at, known): &(Instant, _)| at.elapsed() < RENEW_EVERY && *known == changes;
-        if published.as_ref().is_some_and(is_known) {
+        let topic_changes = watched.iter().map(Watched::changes).collect();
+        let changes: Changes = (topic_changes, refused.borrow().clone());
+        let attempts = watched.iter().map(Watched::attempts).sum();
+        if published.as_ref().is_some_and(|last| last.is_current(&changes, attempts)) {
             continue;
         }
-        let now = Instant::now();
+        let at = Instant::now();
         let mut status = Status::new(&runner_id, started_at_ms, &watched);
         status.api = api;
         status.manifest_refused.clone_from(&changes.1);
         // Texts and numbers: serialization to JSON cannot fail.
         let json = serde_json::to_string(&status).unwrap_or_default();
+        let report = Published { at, changes, attempts, bytes: json.len() };
         match queue.publish_status(&runner_id, &json).await {
-            Ok(()) => published = Some((now, changes)),
+            Ok(()) => {
+                published = Some(report);
+                is_refused = false;
+            }
+            // No job depends on the report.
+            Err(error) if error.is_of_topic() => {
+                published = Some(report);
+                if !std::mem::replace(&mut is_refused, true) {
+                    warn!(%error, "the status report cannot be published; find and repair the keys of runners in Redis");
+                }
+            }
             Err(error) => outage.noticed(&error),
         }
+    }
+}
+
+impl Published {
+    /// Whether no report is due.
+    fn is_current(&self, changes: &Changes, attempts: u64) -> bool {
+        let elapsed = self.at.elapsed();
+        let by_size = Duration::from_secs((self.bytes / BYTES_PER_SECOND) as u64);
+        let has_new_attempts = attempts != self.attempts;
+        elapsed < RENEW_EVERY
+            && self.changes == *changes
+            && !(has_new_attempts && elapsed >= by_size)
     }
 }
 
@@ -260,6 +298,11 @@ impl Watched {
     pub fn full_status(&self) -> TopicStatus {
         let mut events_left = usize::MAX;
         self.status(&mut events_left)
+    }
+
+    /// How many attempts of its jobs have ended.
+    fn attempts(&self) -> u64 {
+        self.serving.as_ref().map_or(0, |serving| serving.module_stats.total().jobs)
     }
 
     fn changes(&self) -> TopicChanges {

@@ -5,6 +5,7 @@
 //! A consumer gets only jobs with valid options. Jobs with invalid options are settled here, as the
 //! topic's policy for `bad_options` says.
 
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -172,7 +173,7 @@ impl Consumer<'_> {
         let mut pull = pull.with_poll(options.poll);
         pull.bytes_max = options.bytes_max;
         pull.min_age = options.min_age;
-        pull.max_crashes = self.topic.max_crashes;
+        pull.max_crashes = NonZero::new(self.topic.max_crashes).unwrap_or(NonZero::<u32>::MIN);
         pull.crashed_info = buried_info(self.topic, FailureClass::Crashed);
         pull.expired_info = buried_info(self.topic, FailureClass::Expired);
         let bad_due = self.topic.on.get(&FailureClass::BadDue);
@@ -247,7 +248,9 @@ impl Consumer<'_> {
     /// The attempt of a consumer; it has no module, and its duration is unknown.
     fn attempt<'o>(&'o self, options: Option<&'o Options>, failures: u32) -> Attempt<'o> {
         let number = failures.saturating_add(1);
-        Attempt { topic: self.topic, options, number, digest: None, wall: Duration::ZERO }
+        // A consumer cannot snooze.
+        let snoozes = 0;
+        Attempt { topic: self.topic, options, number, snoozes, digest: None, wall: Duration::ZERO }
     }
 
     async fn lost(&self, id: &JobId) -> Result<SettleResponse, QueueError> {

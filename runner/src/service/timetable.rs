@@ -44,6 +44,9 @@ pub(crate) struct ScheduleEntry<'m> {
     pub(crate) next_run_ms: Option<u64>,
     /// True if its topic is paused; its jobs wait.
     pub(crate) paused: bool,
+    /// Why its state cannot be read from Redis; absent if it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<String>,
 }
 
 impl<'m> Timetable<'m> {
@@ -83,6 +86,7 @@ impl<'m> ScheduleEntry<'m> {
             last_run_ms: state.last_run,
             next_run_ms: schedule.when.next_after(handled),
             paused: state.paused,
+            fault: state.fault.clone(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Turns a lease into a task: a leased job runs exactly as it was pushed, or not at all.
+//! Admits leased jobs: each runs exactly as it was pushed, or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use tracing::warn;
 use super::Worker;
 use super::verdict::Attempt;
 use crate::deploy::binding::{self, Binding};
-use crate::executor::{AttemptOutput, Task};
+use crate::executor::{AttemptOutput, QueuedJob, Snoozes};
+use crate::monotonic;
 use crate::observe::counters::{Fate, add};
 use crate::observe::log::attempt_log::Record;
 
@@ -32,25 +33,25 @@ impl Worker {
             Leased::Empty { wait } | Leased::Limited { wait } => {
                 LeasedJobs { wait, ..LeasedJobs::default() }
             }
-            // Jobs that have not started wait for the end of the pause.
             Leased::NoLimits => {
                 // They are written again, before anything is leased.
-                self.parts.services.outage.data_may_be_lost();
-                self.look.at = self.look.at.min(Instant::now() + LIMITS_WRITTEN_IN);
+                self.parts.services.lost_limits.lost(self.parts.shard.topic());
+                self.look.at = self.look.at.min(monotonic::now() + LIMITS_WRITTEN_IN);
                 return;
             }
             Leased::Paused => {
+                // Jobs that have not started wait for the end of the pause.
                 self.give_back(Duration::ZERO);
                 return;
             }
         };
         self.look.suspects = suspects > 0;
         if let Some(wait) = wait {
-            self.look.at = self.look.at.min(Instant::now() + wait);
+            self.look.at = self.look.at.min(monotonic::now() + wait);
         }
         self.look.more |= leases.len() == call.jobs || withdrawn + expired > 0;
         if !leases.is_empty() {
-            self.parts.batch_limits.record_jobs(leases.len(), Instant::now());
+            self.parts.batch_limits.record_jobs(leases.len(), monotonic::now());
         }
         self.expired(expired, call);
         add(&self.parts.stats.counters.leased, leases.len());
@@ -60,31 +61,31 @@ impl Worker {
         let leased_at_us = expires_at_us.saturating_sub(lease_us);
         let age = Duration::from_micros(asked_at_us.saturating_sub(leased_at_us));
         let leased_at = sent_at.checked_sub(age).unwrap_or(sent_at);
-        let mut tasks = Vec::with_capacity(leases.len());
+        let mut jobs = Vec::with_capacity(leases.len());
         for lease in leases {
             self.prefetch.record_payload(lease.payload.len());
             match self.admit(lease, &binding, call.lease, leased_at) {
-                Some(task) => tasks.push(task),
+                Some(job) => jobs.push(job),
                 None => self.look.more = true,
             }
         }
-        self.parts.executor.push(tasks);
+        self.parts.executor.push(jobs);
     }
 
-    /// Turns a leased job into a task, or settles it if it cannot run as it was pushed.
+    /// Makes a leased job ready for the executor, or settles it if it cannot run as it was pushed.
     fn admit(
         &mut self,
         mut lease: Lease,
         binding: &Binding,
         lasts: Duration,
         leased_at: Instant,
-    ) -> Option<Task> {
+    ) -> Option<QueuedJob> {
         let attempt = lease.failures.saturating_add(1);
         let options = match &lease.options {
             Ok(options) => options,
             Err(reason) => {
-                let reason = format!("the job's options cannot be read: {reason}");
-                self.bury_unrun(lease, binding, attempt, reason);
+                let reason = format!("the job's options are invalid: {reason}");
+                self.settle_unrun(lease, binding, attempt, reason);
                 return None;
             }
         };
@@ -93,10 +94,14 @@ impl Worker {
             let reason = format!(
                 "the payload has {bytes} bytes; the topic allows {allowed} (sandbox.payload)"
             );
-            self.bury_unrun(lease, binding, attempt, reason);
+            self.settle_unrun(lease, binding, attempt, reason);
             return None;
         }
         let max_attempts = options.max_attempts().unwrap_or(binding.topic.max_attempts);
+        let snoozes = Snoozes {
+            had: lease.snoozes,
+            max: options.max_snoozes().unwrap_or(binding.topic.max_snoozes),
+        };
         let headers = options.headers().clone();
         let invocation = Invocation {
             id: lease.id.clone(),
@@ -112,15 +117,18 @@ impl Worker {
         };
         let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
         self.hold_probe(key);
-        Some(Task { key, invocation, interrupt })
+        Some(QueuedJob { key, invocation, interrupt, snoozes })
     }
 
-    fn bury_unrun(&mut self, lease: Lease, binding: &Binding, attempt: u32, reason: String) {
+    /// Settles a job that was not run. A payload over the limit has the class of invalid options, too: both are wrong
+    /// as they were pushed.
+    fn settle_unrun(&mut self, lease: Lease, binding: &Binding, attempt: u32, reason: String) {
         let class = FailureClass::BadOptions;
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
         let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
-        let over = Attempt { topic, options: None, number: attempt, digest, wall };
-        let verdict = over.verdict(&outcome, AttemptOutput::default());
+        let attempt_over =
+            Attempt { topic, options: None, number: attempt, snoozes: lease.snoozes, digest, wall };
+        let verdict = attempt_over.verdict(&outcome, AttemptOutput::default());
         self.unsettled.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
         self.unsettled.verdicts.push(lease.settle(verdict));
     }

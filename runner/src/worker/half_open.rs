@@ -10,6 +10,7 @@ use super::Worker;
 use crate::deploy::binding::Binding;
 use crate::deploy::breaker::{self, BreakerState, Probed};
 use crate::executor::EndedJob;
+use crate::monotonic;
 
 /// The probe, as far as this worker is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,9 +86,16 @@ impl Worker {
         }
     }
 
+    /// Returns the probe of a worker that ends, if it has one.
+    pub(super) fn give_up_probe(&mut self) {
+        if self.probe != Probe::None {
+            self.drop_probe();
+        }
+    }
+
     fn drop_probe(&mut self) {
         self.probe = Probe::None;
-        self.parts.breaker.unclaim(Instant::now());
+        self.parts.breaker.unclaim(monotonic::now());
     }
 
     /// Logs that an attempt opened the breaker, and reports the result of the probe.
@@ -115,7 +123,7 @@ impl Worker {
     fn report_probe(&mut self, probe: &EndedJob, binding: &Binding) {
         let (topic, rule) = (self.parts.shard.topic(), &binding.topic.breaker);
         self.probe = Probe::None;
-        let now = Instant::now();
+        let now = monotonic::now();
         let Some(failed) = breaker::counts(rule, &probe.outcome) else {
             return self.parts.breaker.unclaim(now);
         };

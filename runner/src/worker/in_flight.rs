@@ -78,7 +78,7 @@ impl InFlight {
         (key, interrupt)
     }
 
-    /// Removes a lease that is to be settled.
+    /// Removes a lease so that it can be settled.
     pub fn take(&mut self, key: u64) -> Option<HeldLease> {
         let held = self.held.remove(&key);
         if self.held.is_empty() {

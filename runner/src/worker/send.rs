@@ -10,6 +10,7 @@ use tracing::warn;
 
 use super::turn::Plan;
 use super::{Command, Worker};
+use crate::monotonic;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
 impl Worker {
@@ -20,14 +21,15 @@ impl Worker {
         let mut turn = plan.turn(&runner_id);
         let mut wait = RETRY_FIRST;
         loop {
-            let sent_at = Instant::now();
+            let sent_at = monotonic::now();
             let answer = {
                 let mut asked =
                     std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
                 loop {
-                    let first_end = self.in_flight.first_end(Instant::now());
+                    let first_end = self.in_flight.first_end(monotonic::now());
                     let ends_at = self.ordered_end();
                     tokio::select! {
+                        biased;
                         answer = &mut asked => break answer,
                         () = sleep_until(first_end) => self.interrupt_ended(),
                         () = sleep_until(ends_at) => return None,
@@ -55,11 +57,12 @@ impl Worker {
         loop {
             self.follow_commands();
             let (first_end, ends_at) =
-                (self.in_flight.first_end(Instant::now()), self.ordered_end());
-            if ends_at.is_some_and(|at| Instant::now() >= at) {
+                (self.in_flight.first_end(monotonic::now()), self.ordered_end());
+            if ends_at.is_some_and(|at| monotonic::now() >= at) {
                 return false;
             }
             tokio::select! {
+                biased;
                 () = &mut over => return true,
                 () = sleep_until(first_end) => self.interrupt_ended(),
                 () = sleep_until(ends_at) => {}
@@ -70,7 +73,7 @@ impl Worker {
 
     /// Interrupts the guests whose lease has ended.
     pub(super) fn interrupt_ended(&self) {
-        let ended = self.in_flight.interrupt_ended(Instant::now());
+        let ended = self.in_flight.interrupt_ended(monotonic::now());
         if ended > 0 {
             warn!(topic = %self.parts.shard.topic(), jobs = ended,
                 "leases expired without renewal; their guests are interrupted");

@@ -1,5 +1,6 @@
 //! One turn: settles, renewals and leases go out in one pipeline, and its replies are applied.
 
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use duebox_job::{FailureClass, JobId, Outcome, Policy};
@@ -14,9 +15,11 @@ use super::verdict::{Attempt, buried_info};
 use super::{RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
+use crate::monotonic;
 use crate::observe::counters::{Fate, add};
 use crate::observe::log;
 use crate::observe::log::attempt_log::Record;
+use crate::observe::sick_topics::TopicLoop;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
 /// The content of one turn, kept until Redis replies.
@@ -32,7 +35,7 @@ pub(super) struct Plan {
     batch_max: usize,
     skip: u64,
     max_crashes: u32,
-    outage_until_us: u64,
+    renewed_within: Duration,
     crashed_info: Option<String>,
     discards_bad: bool,
     follow_ups: bool,
@@ -40,7 +43,7 @@ pub(super) struct Plan {
 
 impl Worker {
     pub(super) async fn take_turn(&mut self, now: Instant) {
-        self.take_ended(now);
+        self.judge_ended(now);
         let plan = self.plan(now);
         let is_full = plan.settle.len() >= plan.batch_max;
         if let Some((reply, sent_at)) = self.send(&plan).await {
@@ -48,14 +51,14 @@ impl Worker {
         }
         self.drop_requested_probe();
         if is_full && self.drain_until.is_none() {
-            let ended = Instant::now();
+            let ended = monotonic::now();
             let rest = self.parts.batch_limits.rest(ended - now, ended);
             self.not_before = self.not_before.max(ended + rest);
         }
     }
 
-    /// Takes ended jobs and their verdicts, as many as fit into a turn.
-    fn take_ended(&mut self, now: Instant) {
+    /// Takes ended jobs, as many as fit into a turn, and judges them.
+    fn judge_ended(&mut self, now: Instant) {
         let room =
             self.parts.batch_limits.batch_max(now).saturating_sub(self.unsettled.verdicts.len());
         let (ended, busy) = self.parts.executor.take_ended(room, CALL_BYTES_MAX);
@@ -71,7 +74,11 @@ impl Worker {
         for ended in ended {
             self.judge(ended, &binding);
         }
-        let attempts = self.unsettled.records[judged..].iter();
+        self.count_attempts(&self.unsettled.records[judged..]);
+    }
+
+    fn count_attempts(&self, records: &[Record]) {
+        let attempts = records.iter();
         for record in attempts.clone().filter(|record| record.digest.is_some()) {
             self.parts.stats.counters.late.add(record.late);
             self.parts.stats.counters.ran.add(record.cost.wall);
@@ -92,6 +99,7 @@ impl Worker {
                 topic: &binding.topic,
                 options: held.lease.options.as_ref().ok(),
                 number: held.attempt,
+                snoozes: held.lease.snoozes,
                 digest,
                 wall: ended.cost.wall,
             };
@@ -151,23 +159,15 @@ impl Worker {
             batch_max,
             skip: self.look.skip,
             max_crashes: binding.topic.max_crashes,
-            outage_until_us: self.outage_until_us(),
+            renewed_within: self.retry_max(),
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
             discards_bad: binding.topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
             follow_ups,
         }
     }
 
-    /// Up to when leases may expire because a runner could not reach Redis, in µs on the clock of Redis. Once
-    /// Redis is back, each runner renews its leases within a third of their length.
-    fn outage_until_us(&self) -> u64 {
-        let restored_at = self.parts.services.outage.restored_at();
-        let renewed_at = restored_at.map(|at| at + self.retry_max());
-        renewed_at.and_then(|at| self.clock.us_at(at)).unwrap_or_default()
-    }
-
     fn apply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
-        let now = Instant::now();
+        let now = monotonic::now();
         let TurnReply { extended, settled, reclaimed, promoted, promoted_at_us, leased, error } =
             reply;
         match extended {
@@ -206,13 +206,18 @@ impl Worker {
             self.buried_bad(promoted.bad, plan.discards_bad);
         }
         if let (Some(leased), Some(call)) = (leased, plan.lease) {
-            self.leased(leased, &call, sent_at, promoted_at_us);
+            // Without the time of a promotion that failed, the clock of Redis as this process knows it.
+            let known_at_us = || self.clock.us_at(sent_at).unwrap_or_default();
+            let asked_at_us = Some(promoted_at_us).filter(|at| *at > 0).unwrap_or_else(known_at_us);
+            self.leased(leased, &call, sent_at, asked_at_us);
         }
         match error {
             Some(error) => self.refused(&error, now),
             None => {
-                self.retry = RETRY_FIRST;
-                self.parts.services.outage.over();
+                (self.retry, self.retry_from) = (RETRY_FIRST, None);
+                let services = &self.parts.services;
+                services.sick_topics.succeeded(&self.parts.shard, TopicLoop::Work);
+                services.outage.over();
             }
         }
     }
@@ -228,7 +233,7 @@ impl Worker {
                 record.log(self.parts.shard.topic(), *settled);
             }
         }
-        if let Some(jobs) = self.sampler.left_out(Instant::now()) {
+        if let Some(jobs) = self.sampler.left_out(monotonic::now()) {
             warn!(topic = %self.parts.shard.topic(), jobs,
                 "acks were not logged: stderr is read too slowly");
         }
@@ -278,7 +283,7 @@ impl Worker {
         let topic = self.parts.shard.topic();
         if matches!(became, Settled::Dead | Settled::Discarded) {
             warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
-                "job {}: its runners died or lost the lease more than max_crashes times", became.word());
+                "job {}: its runners died or lost the lease as often as max_crashes allows", became.word());
         } else {
             info!(%topic, job_id = %id, settled = became.word(),
                 "reclaimed: its runner died or lost the lease; no attempt is spent");
@@ -292,7 +297,7 @@ impl Worker {
                 self.clock.us_at(now).unwrap_or_default().saturating_sub(now_us / 1_000 * 1_000);
             self.look.at = self.look.at.min(now + wait.saturating_sub(Duration::from_micros(gone)));
         }
-        self.look.skip = if promoted.more { skip + promoted.skipped } else { 0 };
+        self.look.skip = if promoted.more { skip.saturating_add(promoted.skipped) } else { 0 };
         self.look.more |= promoted.more;
     }
 
@@ -304,12 +309,19 @@ impl Worker {
             let class = Some(FailureClass::BadDue);
             self.parts.services.events.happened_to(self.parts.shard.topic(), jobs, event, class);
             warn!(topic = %self.parts.shard.topic(), jobs, class = FailureClass::BadDue.name(),
-                "dead: their due time is not a unix time in milliseconds");
+                "{event}: their due time is not a unix time in milliseconds");
         }
     }
 
     fn refused(&mut self, error: &QueueError, now: Instant) {
-        self.parts.services.outage.noticed(error);
+        let services = &self.parts.services;
+        self.retry_from = if error.is_of_topic() {
+            services.sick_topics.failed(&self.parts.shard, TopicLoop::Work, error);
+            None
+        } else {
+            services.outage.noticed(error);
+            Some(now + RETRY_FIRST)
+        };
         self.retry = outage::next_retry(self.retry).min(self.retry_max());
         self.not_before = now + self.retry;
         self.look.at = self.look.at.min(self.not_before);
@@ -319,10 +331,10 @@ impl Worker {
 impl Plan {
     pub(super) fn turn<'a>(&'a self, holder: &'a str) -> Turn<'a> {
         let reclaim = || ReclaimRule {
-            max_crashes: self.max_crashes,
+            max_crashes: NonZero::new(self.max_crashes),
             delay: Duration::ZERO,
             info: self.crashed_info.as_deref(),
-            outage_until_us: self.outage_until_us,
+            renewed_within: self.renewed_within,
         };
         Turn {
             holder,

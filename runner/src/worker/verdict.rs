@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duebox_job::{Failure, FailureClass, Options, Outcome, Policy};
+use duebox_job::{Failure, FailureClass, Options, Outcome, Policy, SNOOZES_MAX};
 use duebox_queue::{DeadInfo, Finish, Verdict};
 use duebox_sandbox::Digest;
 
@@ -21,6 +21,8 @@ pub struct Attempt<'a> {
     pub options: Option<&'a Options>,
     /// The attempt number, from 1.
     pub number: u32,
+    /// How often the job was snoozed before.
+    pub snoozes: u32,
     /// The module that ran it, if one did.
     pub digest: Option<Digest>,
     /// How long it ran; zero if unknown.
@@ -38,7 +40,7 @@ impl Attempt<'_> {
         match outcome {
             Outcome::Acked => self.done(output),
             Outcome::HostFault(_) => Verdict::Release { delay: FAULT_DELAY },
-            Outcome::Snoozed { delay, reason } => self.snoozed(*delay, reason, &output),
+            Outcome::Snoozed { delay, .. } => self.snoozed(*delay),
             Outcome::Failed(failure) => self.failed(failure, &output),
         }
     }
@@ -59,7 +61,7 @@ impl Attempt<'_> {
 
     fn failed(&self, failure: &Failure, output: &AttemptOutput) -> Verdict {
         match self.policy(failure.class) {
-            Policy::Discard => Verdict::Ack,
+            Policy::Discard => Verdict::Discard,
             Policy::Dead => Verdict::Drop { info: self.evidence(failure, output, true) },
             Policy::Retry => {
                 let max_attempts = self.max_attempts();
@@ -73,23 +75,15 @@ impl Attempt<'_> {
         }
     }
 
-    fn snoozed(&self, delay: Duration, reason: &str, output: &AttemptOutput) -> Verdict {
-        let own = self.options.and_then(Options::max_snoozes);
-        let max_snoozes = own.unwrap_or(self.topic.max_snoozes);
-        let reason = match reason {
-            "" => format!("it was snoozed as often as max_snoozes allows ({max_snoozes})"),
-            said => {
-                format!("it was snoozed as often as max_snoozes allows ({max_snoozes}): {said}")
-            }
-        };
-        let spent = Failure { class: FailureClass::Nack, reason, retry_after: None };
-        let is_retried = self.policy(FailureClass::Nack) == Policy::Retry;
+    /// The executor has judged that the job may be snoozed, so the script is told the same, whatever a reload
+    /// has changed since.
+    fn snoozed(&self, delay: Duration) -> Verdict {
         Verdict::Snooze {
             delay,
-            max_snoozes,
+            max_snoozes: self.snoozes.saturating_add(1).min(SNOOZES_MAX),
             nack_delay: self.backoff(),
-            max_attempts: if is_retried { self.max_attempts() } else { 1 },
-            info: self.evidence(&spent, output, true),
+            max_attempts: self.max_attempts(),
+            info: DeadInfo::without_attempt(FailureClass::Nack).to_json(),
         }
     }
 

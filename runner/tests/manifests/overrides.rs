@@ -19,8 +19,8 @@ fn flags_override_variables_and_variables_the_file() {
     assert_eq!(url(None, Some("redis://variable")).unwrap(), "redis://variable");
     assert_eq!(url(Some("unix:///flag"), Some("redis://variable")).unwrap(), "unix:///flag");
     assert_eq!(url(Some("managed"), None).unwrap(), "managed in ./data");
-    let refused = url(None, Some("rediss://variable")).unwrap_err().to_string();
-    assert!(refused.contains("`DUEBOX_REDIS_URL`: rediss:// is not supported"), "{refused}");
+    let refused = url(None, Some("http://variable")).unwrap_err().to_string();
+    assert!(refused.contains("`DUEBOX_REDIS_URL`: http:// is not a Redis scheme"), "{refused}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use duebox::manifest::{
-    BreakerRule, CacheFolder, KeyOrder, LogFormat, Manifest, RedisUrl, Rollback, Secret,
+    BreakerRule, CacheFolder, KeyOrder, LogFormat, Manifest, Password, RedisUrl, Rollback, Secret,
     SecretSource,
 };
 use duebox::schedule::Missed;
@@ -20,7 +20,7 @@ fn missing_keys_have_the_defaults() {
     let manifest = accepted("minimal.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://127.0.0.1:6379/0".to_owned()));
-    assert_eq!((redis.password.as_ref(), redis.prefix.as_str()), (None, "duebox"));
+    assert_eq!((&redis.password, redis.prefix.as_str()), (&None, "duebox"));
     assert_eq!(redis.poll, Duration::from_secs(1));
     let runner = &manifest.runner;
     assert!(runner.threads >= 1);
@@ -62,7 +62,7 @@ fn keys_of_a_topic_override_those_of_the_defaults() {
     let manifest = accepted("full.toml");
     let redis = &manifest.redis;
     assert_eq!(redis.url, RedisUrl::Url("redis://redis.example:6380/2".to_owned()));
-    assert_eq!(redis.password.as_ref().map(Secret::expose), Some("hunter2"));
+    assert_eq!(redis.password, Some(Password::Text(Secret::new("hunter2"))));
     assert_eq!((redis.prefix.as_str(), redis.poll), ("shop", Duration::from_millis(500)));
     assert_eq!((manifest.runner.threads, manifest.runner.max_jobs), (3, 100));
     assert_eq!(manifest.runner.log, "warn,duebox=debug");

@@ -28,7 +28,7 @@ export function target(base: string, location: string): string | null {
 
 /**
  * Scheme, host and port of an absolute http or https URL as they are written; empty for anything
- * else.
+ * else, such as a URL without a host.
  */
 export function origin(url: string): string {
   const colon = url.indexOf("://");
@@ -37,7 +37,8 @@ export function origin(url: string): string {
   const start = colon + 3;
   let end = start;
   while (end < url.length && !"/?#\\".includes(url.charAt(end))) end++;
-  return end > start ? url.substring(0, end) : "";
+  const host = url.substring(max(start, url.lastIndexOf("@", end - 1) + 1), end);
+  return host.length > 0 && host.charAt(0) != ":" ? url.substring(0, end) : "";
 }
 
 /** A path up to its last slash. */

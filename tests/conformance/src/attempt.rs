@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use duebox::language::{Language, SourceHandler};
 use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, HostServices, HttpClient, HttpGrant, Instances, Interrupt, Invocation,
@@ -14,7 +15,7 @@ use duebox_sandbox::{
 
 use crate::services::Services;
 
-/// A compiled handler with its configuration, loaded as a topic loads it.
+/// A handler with its configuration, loaded as a topic loads it.
 pub struct Module {
     handler: Handler,
     /// The servers and the store that it may use, if any.
@@ -92,7 +93,7 @@ impl Attempt {
 }
 
 impl Module {
-    /// Loads a handler of `handlers/build` by name. It may push to `sms.*` and `order.close`, and
+    /// Loads a handler of `handlers/build`, or a source of `handlers`, by name. It may push to `sms.*` and `order.close`, and
     /// call servers on 127.0.0.1 over HTTP.
     ///
     /// # Panics
@@ -137,14 +138,14 @@ impl Module {
         limits: Limits,
         services: Option<Arc<Services>>,
     ) -> Self {
-        let bytes = std::fs::read(path).unwrap_or_else(|error| {
-            panic!("cannot read {} ({error}); build it first: ./dev handlers", path.display())
-        });
         let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
         let kv = services.is_some();
         let http = Some(services.as_ref().map_or_else(loopback, |services| services.grant()));
         let grants = Grants { config, push, http, kv, ..Grants::default() };
-        let loaded = sandbox().load(&bytes, limits, grants);
+        let loaded = match Language::of(path) {
+            Some(_) => load_source(path, limits, grants),
+            None => load_module(path, limits, grants),
+        };
         let handler =
             loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display()));
         Self { handler, services }
@@ -242,9 +243,23 @@ pub fn services() -> Arc<Services> {
     Arc::new(started.unwrap_or_else(|error| panic!("cannot start the servers: {error}")))
 }
 
-/// The path of a handler in `handlers/build`.
+fn load_module(path: &Path, limits: Limits, grants: Grants) -> Result<Handler, String> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| format!("cannot be read ({error}); build it first: ./dev handlers"))?;
+    sandbox().load(&bytes, limits, grants).map_err(|error| error.to_string())
+}
+
+fn load_source(path: &Path, limits: Limits, grants: Grants) -> Result<Handler, String> {
+    let source =
+        SourceHandler::read(sandbox(), path, &limits).map_err(|error| error.to_string())?;
+    source.load(sandbox(), limits, grants).map_err(|error| error.to_string())
+}
+
+/// The path of a handler: its source in `handlers`, if it needs no build, or else its module in `handlers/build`.
 fn built(name: &str) -> PathBuf {
-    repository().join("handlers/build").join(format!("{name}.wasm"))
+    let handlers = repository().join("handlers");
+    let source = handlers.join(name).join("index.ts");
+    if source.is_file() { source } else { handlers.join("build").join(format!("{name}.wasm")) }
 }
 
 /// The root of the repository.

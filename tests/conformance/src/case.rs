@@ -33,6 +33,9 @@ pub struct Case {
     #[serde(default)]
     headers: BTreeMap<String, String>,
     expect: Expectation,
+    /// What is expected in a language instead, where the language itself differs.
+    #[serde(default)]
+    expect_in: BTreeMap<String, Expectation>,
 }
 
 /// The bytes of a payload in one of several notations.
@@ -108,6 +111,15 @@ impl Payload {
 }
 
 impl Case {
+    /// The case as it is expected of a handler in this language.
+    #[must_use]
+    pub fn for_language(mut self, language: &str) -> Self {
+        if let Some(expect) = self.expect_in.remove(language) {
+            self.expect = expect;
+        }
+        self
+    }
+
     /// Replaces the placeholders in the case's texts.
     #[must_use]
     pub fn at(mut self, services: &Services) -> Self {

@@ -174,3 +174,26 @@ fn between(daemon: &Daemon, from: fn(&LogLine) -> bool, until: fn(&LogLine) -> b
     let after = lines.iter().skip_while(|line| !from(line)).skip(1);
     after.take_while(|line| !until(line)).filter(|line| is_handler_line(line)).count()
 }
+
+#[test]
+fn snoozes_beyond_the_last_are_nacks_for_breaker_log_and_stats_too() {
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
+    let keys = "concurrency = 1\nmax_attempts = 1\nmax_snoozes = 0\n\
+        breaker = { failures = 5, probe = \"1h\", on = [\"nack\"] }\nrollback = { min_jobs = 0 }";
+    fixture.manifest("", &[topic(TOPIC, "puppet.wat", keys)]);
+    let mut daemon = fixture.start();
+    let jobs: Vec<_> = (0..30).map(|n| puppet_job(&n.to_string(), "s", "{}")).collect();
+    push_jobs(&fixture, TOPIC, &jobs);
+    daemon.wait_for_line("it opens", opens);
+    let dead = || daemon.count(|line| settled_as(line, "dead"));
+    eventually("the failed ones are dead", || dead() == FAILURES);
+    let line = daemon.wait_for_line("a verdict", is_verdict);
+    assert!(line.has("verdict", "nack") && line.has("class", "nack"), "{}", line.text());
+    assert!(line.str("reason").contains("max_snoozes"), "{}", line.text());
+    assert!(daemon.terminate().success());
+    let sums = daemon.wait_for_line("the sums", |line| line.message() == "done");
+    let sums = ["attempts", "failed", "snoozed", "dead"].map(|name| sums.number(name).unwrap());
+    assert_eq!(sums, [5, 5, 0, 5]);
+    assert_eq!(fixture.store().live_count(TOPIC), 25, "the others wait and lose nothing");
+}

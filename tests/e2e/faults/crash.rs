@@ -48,7 +48,7 @@ fn a_kill_amid_ten_thousand_jobs_loses_and_repeats_none() {
         handler_lines(&first).into_iter().map(|line| line.id).collect();
     let ran: BTreeSet<String> = ran_before.union(&left).cloned().collect();
     assert_eq!(ran, pushed);
-    assert_eq!(store.keys(TOPIC), BTreeSet::new());
+    assert_eq!(store.left(TOPIC), BTreeSet::new());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_runner_that_hung_longer_than_its_lease_settles_nothing() {
     assert_eq!((first.count(is_verdict), first.count(is_handler_line)), (0, 3));
     assert_eq!((second.count(is_verdict), second.count(is_handler_line)), (3, 3));
     assert!(verdicts(&second).iter().all(|v| v.settled == "done" && v.attempt == 1));
-    assert_eq!(fixture.store().keys(TOPIC), BTreeSet::new());
+    assert_eq!(fixture.store().left(TOPIC), BTreeSet::new());
 }
 
 #[test]

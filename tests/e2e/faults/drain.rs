@@ -42,7 +42,7 @@ fn running_jobs_finish_and_others_are_released() {
     let lines = handler_lines(&second);
     let once = left.iter().map(|id| (id.as_str(), 1)).collect();
     assert_eq!(tally(lines.iter().map(|line| &line.id)), once);
-    assert_eq!(store.keys(TOPIC), BTreeSet::new());
+    assert_eq!(store.left(TOPIC), BTreeSet::new());
 }
 
 #[test]

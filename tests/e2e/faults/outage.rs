@@ -44,7 +44,7 @@ fn redis_ends_and_starts_again_under_load() {
     let store = fixture.store();
     eventually("every job is settled", || store.live_count(TOPIC) == 0);
     assert!(daemon.terminate().success());
-    assert_eq!(store.keys(TOPIC), BTreeSet::new());
+    assert_eq!(store.left(TOPIC), BTreeSet::new());
     let ran: BTreeSet<String> = handler_lines(&daemon).into_iter().map(|line| line.id).collect();
     assert_eq!(ran, pushed);
     let settled = verdicts(&daemon);
@@ -76,7 +76,7 @@ fn scripts_are_flushed_under_load() {
     let once: BTreeMap<&str, usize> = pushed.iter().map(|id| (id.as_str(), 1)).collect();
     assert_eq!(tally(settled.iter().map(|verdict| &verdict.id)), once);
     assert_eq!(log_count(&daemon, "Redis fails"), 0);
-    assert_eq!(fixture.store().keys(TOPIC), BTreeSet::new());
+    assert_eq!(fixture.store().left(TOPIC), BTreeSet::new());
 }
 
 #[test]
@@ -248,4 +248,33 @@ fn jobs_go_on_within_a_second_after_an_outage() {
     let took = back_at.elapsed();
     println!("the first job ran {took:?} after Redis was back");
     assert!(took < Duration::from_millis(1_500), "{took:?}");
+}
+
+/// Redis refuses to write for a third of a lease, and writes for a moment in between: long enough to settle and
+/// to renew, so that no lease ends.
+#[test]
+fn verdicts_are_settled_in_the_first_moment_in_which_redis_writes() {
+    const JOBS: usize = 800;
+    const READ_ONLY: Duration = Duration::from_secs(1);
+    const WRITES: Duration = Duration::from_millis(200);
+    let handler = Handler::logs("ran").naps(Duration::from_millis(300));
+    let fixture = fixture_with(Fixture::new(), &handler, "lease = \"3s\"", "concurrency = 16");
+    let pushed = push_many(&fixture, TOPIC, JOBS);
+    // Each would run again what the other one cannot settle in time.
+    let mut daemons = [fixture.start(), fixture.start()];
+    eventually("jobs run", || daemons.iter().all(|daemon| daemon.count(is_verdict) > 0));
+    for _ in 0..12 {
+        // A replica of a server that is not there keeps its data and refuses writes.
+        fixture.redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+        std::thread::sleep(READ_ONLY);
+        fixture.redis.cli(&["REPLICAOF", "NO", "ONE"]);
+        std::thread::sleep(WRITES);
+    }
+    eventually("every job is settled", || fixture.store().live_count(TOPIC) == 0);
+    assert!(daemons.iter_mut().all(|daemon| daemon.terminate().success()));
+    let lines: Vec<_> = daemons.iter().flat_map(handler_lines).collect();
+    let once: BTreeMap<&str, usize> = pushed.iter().map(|id| (id.as_str(), 1)).collect();
+    let ran = tally(lines.iter().map(|line| &line.id));
+    let twice: Vec<_> = ran.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(ran == once, "of {} jobs {} ran, again: {twice:?}", pushed.len(), ran.len());
 }

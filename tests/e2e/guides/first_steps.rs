@@ -4,15 +4,17 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use duebox_harness::{Daemon, duebox_binary, eventually};
 use duebox_shop::Shop;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::support::client::address;
 use crate::support::log::verdicts;
+use crate::support::shell;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The address of the shop in the pages.
@@ -66,19 +68,16 @@ impl Desk {
     /// Runs the commands of a page in one shell until one fails; returns their output.
     fn run(&self, block: &str) -> String {
         let block = block.replace(SHOP, &self.shop.origin()).replace(" --watch", "");
-        let output = Command::new("sh")
-            .args(["-e", "-c", &block])
-            .current_dir(self.folder())
-            .env("SHOP", self.shop.origin())
-            .env_remove("DUEBOX_MANIFEST")
-            .env_remove("DUEBOX_REDIS_URL")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (out, failed) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "this block fails:\n{block}\n{out}\n{failed}");
-        out
+        let bin = self.dir.path().join("target/release");
+        shell::run(&block, &self.folder(), &bin, &[("SHOP", &self.shop.origin())])
+    }
+
+    /// Whether `duebox stats` shows that many jobs of the topic as done and as run by its handler.
+    fn counts(&self, topic: &str, jobs: u64) -> bool {
+        let printed = self.run(&format!("duebox stats {topic} --json"));
+        let stats: Value = serde_json::from_str(&printed).unwrap();
+        let shown = &stats["topics"][0];
+        shown["done"] == jobs && shown["handler"]["total"]["jobs"] == jobs
     }
 
     fn closed(&self, order: &str) -> usize {
@@ -108,24 +107,27 @@ fn the_quick_start_of_the_readme_works() {
     let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
     let blocks = blocks("README.md", "Quick start");
     let [terminals, push, more] = &blocks[..] else { panic!("{blocks:#?}") };
-    let two = "../../target/release/duebox-shop --token-file shop.token\n\
-               ../../target/release/duebox run\n";
-    assert_eq!(terminals, two);
+    assert_eq!(terminals, "duebox-shop --token-file shop.token\nduebox run\n");
     let mut daemon = desk.start();
     let printed = desk.run(push);
     for topic in ["order.close", "shop.activation", "payment.poll"] {
         assert!(printed.contains(topic), "{printed}");
     }
-    let answers: Vec<&str> = printed.lines().rev().take(2).collect();
+    let answers: Vec<&str> = printed.lines().rev().take(3).collect();
     for answer in &answers {
         assert!(readme.contains(&format!("\n{answer}\n")), "the README does not show {answer}");
     }
     eventually("the order is closed", || desk.closed("A-1042") == 1);
     eventually("its job is done", || is_settled(&daemon, "order.close", 1));
+    let settled = Instant::now();
+    eventually("stats count the job and its attempt", || desk.counts("order.close", 1));
+    assert!(settled.elapsed() < Duration::from_secs(6), "{:?}", settled.elapsed());
     let printed = desk.run(&more.replace(API, &address(&daemon).to_string()));
     assert!(printed.starts_with("verdict  ack"), "{printed}");
     let pushed = printed.lines().last().unwrap();
     assert!(readme.contains(pushed), "the README does not show {pushed}");
+    eventually("the second order is closed", || desk.closed("A-1043") == 1);
+    eventually("its job is done", || is_settled(&daemon, "order.close", 2));
     assert!(daemon.terminate().success());
 }
 
@@ -147,9 +149,9 @@ fn the_quickstart_page_works() {
     }
     desk.run(&format!("{aliases}{fault}"));
     eventually("the message in spite of the fault", || is_settled(&daemon, "shop.activation", 2));
-    desk.run(plain);
-    eventually("plainly pushed jobs have run", || {
-        verdicts(&daemon).iter().any(|verdict| verdict.topic == "order.close" && verdict.id == "43")
+    desk.run(&format!("{aliases}{plain}"));
+    eventually("the plainly pushed job has closed its order", || {
+        desk.closed("A-1044") == 1 && is_settled(&daemon, "order.close", 2)
     });
     assert!(daemon.terminate().success());
 }

@@ -84,3 +84,18 @@ fn every_test_that_the_threat_model_names_exists() {
     let missing: Vec<_> = named.iter().filter(|name| !exists(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
+
+#[test]
+fn every_path_that_the_map_of_the_code_names_exists() {
+    let root = Path::new(ROOT);
+    let map = prose(&root.join("ARCHITECTURE.md"));
+    let words = map.iter().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_path = |word: &&str| {
+        let roots = ["runner/", "docs/", "sdk/", "tests/", "bench/"];
+        roots.iter().any(|root| word.starts_with(root)) && !word.contains(' ')
+    };
+    let paths: Vec<&str> = words.filter(is_path).collect();
+    assert!(paths.len() > 40, "{} paths were found", paths.len());
+    let missing: Vec<&&str> = paths.iter().filter(|path| !root.join(path).exists()).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names files that do not exist: {missing:?}");
+}

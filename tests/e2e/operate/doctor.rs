@@ -103,5 +103,5 @@ fn malformed_keys_are_found_and_repaired() {
 }
 
 fn lines_of_nothing(topics: u64) -> Value {
-    serde_json::json!({"topics": topics, "findings": 0, "repaired": 0, "unexamined": []})
+    serde_json::json!({"topics": topics, "findings": 0, "repaired": 0, "unexamined": [], "refused": 0})
 }

@@ -97,6 +97,15 @@ fn it_stops_with_the_daemon_and_keeps_its_data() {
     let mut second = Daemon::start(&home.path("duebox.toml"));
     assert_eq!(second.wait_exit().code(), Some(1));
     assert_eq!(second.count(|line| line.text().contains("another daemon")), 1);
+    // The log says which server it is, and where its data is.
+    let started =
+        daemon.wait_for_line("the server", |line| line.message() == "starting the managed Redis");
+    assert!(
+        ["redis-server", "valkey-server"].contains(&started.str("server")),
+        "{}",
+        started.text()
+    );
+    assert!(started.str("version").contains('.') && started.str("dir").ends_with("/data"));
 
     assert_eq!(daemon.terminate().code(), Some(0));
     assert!(!home.answers(), "the managed Redis outlives its daemon");

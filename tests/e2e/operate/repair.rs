@@ -10,7 +10,6 @@ use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
 use crate::support::log::{is_handler_line, settled_as};
 use crate::support::puppet::{PUPPET, count_settled, puppet_job, push_jobs};
-use crate::support::redis_state::key;
 
 const TOPIC: &str = "work";
 
@@ -105,8 +104,7 @@ fn ended_jobs_are_pruned() {
     eventually("both have ended", || {
         count_settled(&[&daemon], "done") == 1 && count_settled(&[&daemon], "dead") == 1
     });
-    let meta = key(TOPIC, "meta");
-    eventually("nothing is left of either", || store.keys(TOPIC).iter().all(|left| *left == meta));
+    eventually("nothing is left of either", || store.left(TOPIC).is_empty());
     daemon.wait_for_line("it is reported", |line| {
         line.message().starts_with("pruned dead jobs") && line.number("jobs") == Some(1)
     });

@@ -1,6 +1,6 @@
 //! The cost of attempts in the log and in `duebox stats`, and the status that a daemon publishes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duebox_harness::eventually;
 use redis::cmd;
@@ -50,6 +50,23 @@ fn log_lines_show_the_cost_of_attempts_and_the_last_one_the_sums() {
     for name in ["fuel", "host_calls", "bytes_in", "bytes_out"] {
         assert_eq!(number(name), of_each(name), "{name}");
     }
+}
+
+#[test]
+fn an_attempt_shows_in_the_stats_within_seconds() {
+    let fixture = Fixture::new();
+    fixture.write("work.wasm", Handler::logs("ran").wasm());
+    fixture.manifest("", &[topic(TOPIC, "work.wasm", "")]);
+    let mut daemon = fixture.start();
+    let reported_jobs = || stats(&fixture, &[])["topics"][0]["handler"]["total"]["jobs"].as_u64();
+    eventually("the first report", || reported_jobs() == Some(0));
+    push_many(&fixture, TOPIC, 1);
+    daemon.wait_for_line("its verdict", |line| settled_as(line, "done"));
+    let ended = Instant::now();
+    eventually("the attempt is reported", || reported_jobs() == Some(1));
+    // Without an attempt a report is renewed after ten seconds.
+    assert!(ended.elapsed() < Duration::from_secs(5), "{:?}", ended.elapsed());
+    assert!(daemon.terminate().success());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::browser::{Browser, DESK, ENTER, ESCAPE, PHONE, Window};
 use crate::support::client::{address, ask, fixture, post, token};
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
+use crate::support::puppet::PARROT;
 
 /// Script that would run if text were rendered as markup.
 const MARKUP: &str = "<img src=x onerror=window.hacked=1>";
@@ -107,6 +108,27 @@ fn a_dead_job_is_shown_requeued_and_acked() {
     browser.click("#home");
     browser.reads("#topics .c-topic", "mail");
     keep_all(&browser, "topics");
+    is_sound(&browser);
+}
+
+/// A handler chooses its log lines and its reason, and a producer its payload.
+#[test]
+fn markup_of_a_handler_is_shown_as_text() {
+    let fixture = Fixture::new();
+    fixture.write("parrot.wat", PARROT);
+    fixture.manifest("", &[topic("work", "parrot.wat", "")]);
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    let body = json!({ "id": MARKUP_ID, "payload": MARKUP }).to_string();
+    assert_eq!(post(at, "/v1/topics/work/jobs", &body).status, 201);
+    daemon.wait_for_line("its death", |line| line.has("settled", "dead"));
+    let browser = opened(at, "#/topics/work");
+    browser.reads("#attempts", MARKUP_ID);
+    browser.click("#dead button.id");
+    browser.reads("#job-title", MARKUP_ID);
+    browser.reads("#reason", MARKUP);
+    browser.reads("#log", MARKUP);
+    browser.reads("#payload-text", MARKUP);
     is_sound(&browser);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duebox_harness::eventually;
+use duebox_harness::{LogLine, eventually};
 use redis::cmd;
 
 use crate::support::fixture::{Fixture, topic};
@@ -110,6 +110,10 @@ fn discarded_jobs_leave_no_dead_job() {
         daemon.count(|line| settled_as(line, "done") && line.has("job_id", "good")) == 1
     });
     assert_eq!(store.stage(TOPIC, "dead"), BTreeSet::new());
+    for id in ["nacks", "bad-options"] {
+        let is_said = |line: &LogLine| settled_as(line, "discarded") && line.has("job_id", id);
+        eventually("a discarded failure is no success", || daemon.count(is_said) == 1);
+    }
     let left = store.keys(TOPIC);
     assert!(left.iter().all(|key| key == "meta"), "{left:?}");
 }

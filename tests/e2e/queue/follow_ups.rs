@@ -194,7 +194,7 @@ fn a_parent_that_nacks_has_no_children_until_it_acks() {
 
 /// A runner that settles a parent with children in the outbox, and dies before it relays them.
 async fn ack_and_die(fixture: &Fixture, parent: &str) {
-    let settings = ConnectionSettings { url: fixture.redis.url(), password: None };
+    let settings = ConnectionSettings::new(fixture.redis.url());
     let queue = Queue::connect(&settings, "duebox").await.unwrap();
     let topic = TopicName::new(PARENTS).unwrap();
     let shard = topic.first_shard();

@@ -121,3 +121,23 @@ fn a_dead_runner_releases_its_share_of_max_running() {
     eventually("all are done", || count_settled(&[&second], "done") == 10);
     assert_eq!(store.live_count(TOPIC), 0);
 }
+
+/// A worker that finds no limits has those of its own topic written again, and of no other.
+#[test]
+fn lost_limits_are_written_again_for_their_topic_alone() {
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
+    let topics = ["one", "two"].map(|name| topic(name, "puppet.wat", "max_running = 3"));
+    fixture.manifest("", &topics);
+    let daemon = fixture.start();
+    let limit = |name: &str| {
+        fixture.redis.cli(&["HGET", &format!("duebox:{{{name}}}:meta"), "max_running"])
+    };
+    for name in ["one", "two"] {
+        assert_eq!(limit(name), "3");
+        fixture.redis.cli(&["DEL", &format!("duebox:{{{name}}}:meta")]);
+    }
+    push_jobs(&fixture, "one", &[puppet_job("a", "", "{}")]);
+    eventually("the job is done", || count_settled(&[&daemon], "done") == 1);
+    assert_eq!((limit("one").as_str(), limit("two").as_str()), ("3", ""));
+}

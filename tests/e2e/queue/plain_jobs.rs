@@ -295,6 +295,6 @@ fn a_topic_with_only_acked_jobs_leaves_no_keys() {
     ledger.compare_with_log(&daemon);
     assert!(daemon.terminate().success());
     for topic in TOPICS {
-        assert_eq!(store.keys(topic), BTreeSet::new(), "{topic}");
+        assert_eq!(store.left(topic), BTreeSet::new(), "{topic}");
     }
 }

@@ -63,7 +63,7 @@ fn a_running_job_gets_a_successor() {
     // The successor starts after the lease has ended.
     assert!(at(&|line| settled_as(line, "done")) < at(&is_payload("second")));
     assert_eq!(ran(&daemon), ["first", "second"]);
-    assert_eq!(fixture.store().keys(TOPIC).len(), 0);
+    assert_eq!(fixture.store().left(TOPIC).len(), 0);
 }
 
 #[test]
@@ -115,5 +115,5 @@ fn a_dead_job_stays_dead_after_a_new_push() {
     fixture.duebox(&["requeue", TOPIC, ID]);
     eventually("the first is done", || daemon.count(|line| settled_as(line, "done")) == 2);
     assert_eq!(ran(&daemon), ["first", "second", "first"]);
-    assert_eq!(store.keys(TOPIC).len(), 0);
+    assert_eq!(store.left(TOPIC).len(), 0);
 }

@@ -76,3 +76,74 @@ fn expired_values_of_an_unbound_topic_are_pruned() {
     let times: usize = store.ask(redis::cmd("ZCARD").arg(key("old", "kv:at")));
     assert_eq!(times, 1);
 }
+
+/// A daemon that does not bind a topic ends its leases, and leaves it to the topic's own daemons to bury jobs.
+#[test]
+fn only_a_daemon_that_binds_the_topic_buries_its_jobs() {
+    let fixture = Fixture::new();
+    fixture.write("long.wat", Handler::logs("ran").naps(Duration::from_secs(7_200)).wat());
+    fixture.write("quick.wat", Handler::logs("ran").wat());
+    let keys = "ttr = \"3h\"\nmax_crashes = 10";
+    fixture.manifest("lease = \"1s\"", &[topic("old", "long.wat", keys)]);
+    let store = fixture.store();
+    let mut first = fixture.start();
+    let rule: String = store.ask(redis::cmd("HGET").arg(key("old", "meta")).arg("max_crashes"));
+    assert_eq!(rule, "10");
+    let ids = push_many(&fixture, "old", 2);
+    eventually("both run", || first.count(is_handler_line) == 2);
+    first.kill();
+    // The runners of the jobs have died twice before.
+    for id in &ids {
+        let _: i64 =
+            store.ask(redis::cmd("HSET").arg(key("old", "attempts")).arg(id).arg(2_000_000));
+    }
+    let defaults = "[defaults]\nmax_crashes = 1\n".to_owned();
+    let topics = [defaults, topic("new", "quick.wat", "")];
+    let mut second = up(&fixture.manifest_named("second.toml", "", &topics));
+    eventually("the leases are ended", || store.stage("old", "unack").is_empty());
+    assert_eq!(
+        (store.stage("old", "retry"), store.stage("old", "dead")),
+        (ids.clone(), BTreeSet::new())
+    );
+    assert!(store.attempts("old").values().all(|counted| *counted == 3_000_000));
+    assert!(second.terminate().success());
+
+    fixture.manifest("", &[topic("old", "quick.wat", "max_crashes = 10")]);
+    let third = fixture.start();
+    eventually("all are done", || third.count(|line| settled_as(line, "done")) == 2);
+}
+
+#[test]
+fn what_ended_in_an_unbound_topic_is_pruned_by_the_topics_own_rules() {
+    let fixture = Fixture::new();
+    fixture.write("quick.wat", Handler::logs("ran").wat());
+    let rules = "retention = \"1h\"\ndone_retention = \"2h\"\nmax_dead = 2";
+    fixture.manifest("", &[topic("old", "quick.wat", rules)]);
+    let mut first = fixture.start();
+    assert!(first.terminate().success());
+    let store = fixture.store();
+    let on = |command: &str, name: &str, words: &[&str]| {
+        let _: redis::Value = store.ask(redis::cmd(command).arg(key("old", name)).arg(words));
+    };
+    let ago = |minutes: u64| (store.now_ms() - minutes * 60_000).to_string();
+    for (id, minutes) in [("a", 90), ("b", 30), ("c", 20), ("d", 10)] {
+        on("ZADD", "dead", &[&ago(minutes), id]);
+        on("HSET", "dead:jobs", &[id, "p"]);
+        on("ZADD", "done", &[&ago(minutes * 2), id]);
+        on("HSET", "done:info", &[id, "{}"]);
+    }
+    for name in ["unique", "inbox"] {
+        on("ZADD", name, &[&ago(1), "over", "9e15", "mark"]);
+    }
+    on("HSET", "ticks", &["gone", "1", "gone:line", "@daily", "gone:seen", "1"]);
+    fixture.manifest("", &[topic("new", "quick.wat", "")]);
+    let _second = fixture.start();
+    let two = BTreeSet::from(["c".to_owned(), "d".to_owned()]);
+    let mark = BTreeSet::from(["mark".to_owned()]);
+    eventually("dead jobs are pruned", || store.stage("old", "dead") == two);
+    eventually("done jobs are pruned", || store.stage("old", "done") == two);
+    for name in ["unique", "inbox"] {
+        eventually("expired marks are pruned", || store.stage("old", name) == mark);
+    }
+    eventually("schedules are pruned", || !store.keys("old").contains("ticks"));
+}

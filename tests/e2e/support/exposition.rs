@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Accepted labels: their values are topics of the manifest, or a small set.
-const LABELS: [&str; 12] = [
+const LABELS: [&str; 13] = [
     "topic",
+    "task",
     "state",
     "verdict",
     "class",

@@ -6,14 +6,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use duebox_harness::{Daemon, RedisServer, duebox_binary};
+use duebox_queue::Role;
 use tempfile::TempDir;
 
 use crate::support::redis_state::Store;
+
+/// The user that daemons of a test log in as.
+const USER: &str = "worker";
 
 /// A Redis server and a folder.
 pub(crate) struct Fixture {
     pub(crate) redis: RedisServer,
     dir: TempDir,
+    /// The address in manifests, if it is not the one of `redis`.
+    url: Option<String>,
+    /// Whether a refusal of Redis (ACL) fails the test.
+    has_user: bool,
 }
 
 impl Fixture {
@@ -29,7 +37,42 @@ impl Fixture {
 
     pub(crate) fn on(redis: RedisServer) -> Self {
         let dir = tempfile::Builder::new().prefix("duebox-e2e-").tempdir().unwrap();
-        Self { redis, dir }
+        let fixture = Self { redis, dir, url: None, has_user: false };
+        // Any test can run with the permissions of docs/guide/redis.md alone.
+        if std::env::var_os("DUEBOX_TEST_USER").is_some() { fixture.with_user() } else { fixture }
+    }
+
+    /// Daemons and commands log in as a user that may do what a daemon needs, and nothing else. A command that
+    /// Redis refuses this user fails the test.
+    pub(crate) fn with_user(mut self) -> Self {
+        self.allow(USER, Role::Daemon);
+        self.url = Some(self.url_of(USER));
+        self.has_user = true;
+        self
+    }
+
+    /// Makes a user for a role.
+    pub(crate) fn allow(&self, user: &str, role: Role) {
+        let rules = role.acl_rules("duebox");
+        let rules = ["reset", "on", ">secret"].into_iter().chain(rules.split_whitespace());
+        let words: Vec<&str> = ["ACL", "SETUSER", user].into_iter().chain(rules).collect();
+        self.redis.cli(&words);
+    }
+
+    /// The address with the login of a user that [`Self::allow`] made.
+    pub(crate) fn url_of(&self, user: &str) -> String {
+        format!("redis://{user}:secret@127.0.0.1:{}/0", self.redis.port())
+    }
+
+    /// What Redis has refused its users.
+    pub(crate) fn refusals(&self) -> String {
+        self.redis.cli(&["ACL", "LOG"])
+    }
+
+    /// Manifests have this address.
+    pub(crate) fn reached_at(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -50,7 +93,8 @@ impl Fixture {
 
     /// The same under another name: a second runner with other modules.
     pub(crate) fn manifest_named(&self, name: &str, runner: &str, topics: &[String]) -> PathBuf {
-        let redis = format!("[redis]\nurl = \"{}\"\npoll = \"200ms\"\n", self.redis.url());
+        let url = self.url.clone().unwrap_or_else(|| self.redis.url());
+        let redis = format!("[redis]\nurl = \"{url}\"\npoll = \"200ms\"\n");
         self.write(name, format!("{redis}[runner]\n{runner}\n{}", topics.concat()))
     }
 
@@ -69,12 +113,22 @@ impl Fixture {
             .output()
             .unwrap();
         let failed = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "duebox {words:?}: {failed}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "duebox {words:?}: {printed}{failed}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     pub(crate) fn store(&self) -> Store {
         Store::new(&self.redis.url())
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        if self.has_user && self.redis.is_running() && !std::thread::panicking() {
+            let refused = self.refusals();
+            assert!(refused.is_empty(), "Redis refused commands of the user: {refused}");
+        }
     }
 }
 

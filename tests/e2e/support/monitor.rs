@@ -170,7 +170,8 @@ pub(crate) fn started(changes: &[Change]) -> Vec<&str> {
 /// How often each script was called, by its digest.
 pub(crate) fn calls(commands: &[Command]) -> BTreeMap<&str, usize> {
     let mut calls = BTreeMap::new();
-    for command in commands.iter().filter(|command| command.is("EVALSHA")) {
+    let is_call = |command: &&Command| command.is("EVALSHA") || command.is("EVALSHA_RO");
+    for command in commands.iter().filter(is_call) {
         *calls.entry(command.words[1].as_str()).or_default() += 1;
     }
     calls

@@ -9,6 +9,8 @@ use crate::support::log::settled_as;
 
 /// Executes its payload letter by letter; see the file.
 pub(crate) const PUPPET: &str = include_str!("../../flows/puppet.wat");
+/// Logs its payload, gives it as the reason, and fails for good.
+pub(crate) const PARROT: &str = include_str!("../../flows/parrot.wat");
 /// Pushes three follow-up jobs.
 pub(crate) const FAN: &str = include_str!("../../flows/fan.wat");
 

@@ -33,6 +33,13 @@ impl Store {
         found.into_iter().map(|name| name[base.len()..].to_owned()).collect()
     }
 
+    /// The same without `meta`, which keeps the rules of the topic.
+    pub(crate) fn left(&self, topic: &str) -> BTreeSet<String> {
+        let mut keys = self.keys(topic);
+        keys.remove("meta");
+        keys
+    }
+
     /// The ids in one of the topic's stages: `pending`, `ready`, `unack`, `retry` or `dead`.
     pub(crate) fn stage(&self, topic: &str, stage: &str) -> BTreeSet<String> {
         self.ask(cmd("ZRANGE").arg(key(topic, stage)).arg(0).arg(-1))
@@ -64,10 +71,11 @@ impl Store {
         self.dead_info(topic, id)["class"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// All keys with their values.
+    /// All keys with their values, except the version of the layout, which the first connection writes.
     pub(crate) fn dump(&self) -> BTreeMap<String, Vec<u8>> {
         let keys: Vec<String> = self.ask(cmd("KEYS").arg("*"));
-        keys.into_iter().map(|name| (name.clone(), self.ask(cmd("DUMP").arg(name)))).collect()
+        let keys = keys.into_iter().filter(|name| name != "duebox:layout");
+        keys.map(|name| (name.clone(), self.ask(cmd("DUMP").arg(name)))).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{patience, signal};
+use crate::{Cgroup, patience, signal};
 
 /// Maximum number of log lines kept in memory; a test that reaches it should log less.
 const LINES_MAX: usize = 2_000_000;
@@ -113,7 +113,32 @@ impl Daemon {
     /// # Panics
     /// If the binary is missing or cannot be started.
     pub fn start_with(manifest: &Path, change: impl FnOnce(&mut Command)) -> Self {
-        let mut command = Command::new(duebox_binary());
+        Self::start_binary(&duebox_binary(), manifest, change)
+    }
+
+    /// The same with another binary, such as one of another version.
+    ///
+    /// # Panics
+    /// If the binary cannot be started.
+    pub fn start_binary(binary: &Path, manifest: &Path, change: impl FnOnce(&mut Command)) -> Self {
+        Self::spawn(Command::new(binary), manifest, change)
+    }
+
+    /// The same in a cgroup, from its first instruction on.
+    ///
+    /// # Panics
+    /// If the binary is missing or cannot be started.
+    pub fn start_in(cgroup: &Cgroup, manifest: &Path) -> Self {
+        let mut shell = Command::new("sh");
+        let entries = cgroup.entries();
+        let enter: Vec<String> =
+            entries.iter().map(|file| format!("echo $$ > '{}'", file.display())).collect();
+        let script = format!("{} && exec \"$0\" \"$@\"", enter.join(" && "));
+        shell.arg("-c").arg(script).arg(duebox_binary());
+        Self::spawn(shell, manifest, |_| {})
+    }
+
+    fn spawn(mut command: Command, manifest: &Path, change: impl FnOnce(&mut Command)) -> Self {
         command
             .arg("run")
             .arg("--manifest")

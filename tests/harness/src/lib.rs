@@ -5,14 +5,22 @@
 //! panic on failure, because only tests call them; the message says what failed and how to fix it.
 //! Every process that it starts ends with the value that owns it.
 
+mod authority;
+mod cgroup;
 mod daemon;
 mod eventually;
 mod proxy;
+mod redis_cluster;
 mod redis_server;
+mod sentinel_group;
 mod signal;
 
+pub use authority::{Authority, CertificateFiles};
+pub use cgroup::{Cgroup, Limits, Throttling};
 pub use daemon::{Daemon, LogLine, duebox_binary};
 pub use eventually::{eventually, patience};
 pub use proxy::Proxy;
+pub use redis_cluster::RedisCluster;
 pub use redis_server::RedisServer;
+pub use sentinel_group::SentinelGroup;
 pub use signal::send_signal;

@@ -27,6 +27,8 @@ struct Faults {
     /// The reply to the next request that contains these bytes is lost after so many bytes of it.
     loses: Mutex<Option<(Vec<u8>, usize)>>,
     lost: AtomicUsize,
+    /// Bytes of a request, and the longest reply to one that contains them.
+    measured: Mutex<Option<(Vec<u8>, usize)>>,
     accepted: AtomicUsize,
     open: Mutex<Vec<Arc<Pair>>>,
 }
@@ -37,6 +39,9 @@ struct Pair {
     server: TcpStream,
     /// The next reply is lost after so many bytes.
     loses: Mutex<Option<usize>>,
+    /// The next part of a reply is to be measured.
+    is_measured: AtomicBool,
+    is_half_open: AtomicBool,
     is_closed: AtomicBool,
 }
 
@@ -97,6 +102,22 @@ impl Proxy {
         *lock(&self.faults.loses) = Some((needle.as_bytes().to_vec(), after));
     }
 
+    /// Measures replies to requests that contain `needle` in one part.
+    pub fn measure_replies_to(&self, needle: &str) {
+        *lock(&self.faults.measured) = Some((needle.as_bytes().to_vec(), 0));
+    }
+
+    /// The longest measured reply in bytes; of one that arrives in parts, the first part.
+    pub fn longest_reply(&self) -> usize {
+        lock(&self.faults.measured).as_ref().map_or(0, |measured| measured.1)
+    }
+
+    /// Passes nothing more on the open connections and leaves them open; new ones work.
+    pub fn half_open(&self) {
+        let open = lock(&self.faults.open);
+        open.iter().for_each(|pair| pair.is_half_open.store(true, Ordering::SeqCst));
+    }
+
     /// Replies lost so far.
     pub fn lost(&self) -> usize {
         self.faults.lost.load(Ordering::SeqCst)
@@ -139,9 +160,14 @@ fn accept(listener: &TcpListener, to: u16, faults: &Arc<Faults>) {
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { continue };
         drop(client.set_nodelay(true));
         drop(server.set_nodelay(true));
-        let pair =
-            Pair { client, server, loses: Mutex::default(), is_closed: AtomicBool::new(false) };
-        let pair = Arc::new(pair);
+        let pair = Arc::new(Pair {
+            client,
+            server,
+            loses: Mutex::default(),
+            is_measured: AtomicBool::default(),
+            is_half_open: AtomicBool::default(),
+            is_closed: AtomicBool::default(),
+        });
         let mut open = lock(&faults.open);
         open.retain(|pair| !pair.is_closed.load(Ordering::SeqCst));
         open.push(Arc::clone(&pair));
@@ -163,12 +189,17 @@ fn pump(pair: &Pair, faults: &Faults, is_reply: bool) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let mut part = &buffer[..count];
-        while faults.stalls.load(Ordering::SeqCst) && !pair.is_closed.load(Ordering::SeqCst) {
+        let is_stalled = || {
+            let is_held = faults.stalls.load(Ordering::SeqCst);
+            is_held || pair.is_half_open.load(Ordering::SeqCst)
+        };
+        while is_stalled() && !pair.is_closed.load(Ordering::SeqCst) {
             thread::sleep(STALL_POLL);
         }
         let mut is_lost = false;
         if is_reply {
             thread::sleep(Duration::from_micros(faults.delay_us.load(Ordering::SeqCst)));
+            measure(pair, faults, count);
             if let Some(after) = lock(&pair.loses).as_mut() {
                 part = &part[..count.min(*after)];
                 is_lost = count > *after;
@@ -187,10 +218,21 @@ fn pump(pair: &Pair, faults: &Faults, is_reply: bool) {
     }
 }
 
-/// Marks the connection if this request is the one whose reply is to be lost.
+/// Measures the first part of a reply, if it is meant.
+fn measure(pair: &Pair, faults: &Faults, count: usize) {
+    if pair.is_measured.swap(false, Ordering::SeqCst)
+        && let Some((_, longest)) = lock(&faults.measured).as_mut()
+    {
+        *longest = (*longest).max(count);
+    }
+}
+
+/// Marks the connection if this request is the one whose reply is to be lost, or measured.
 fn arm(pair: &Pair, faults: &Faults, request: &[u8]) {
     let mut loses = lock(&faults.loses);
     let is_meant = |needle: &[u8]| request.windows(needle.len().max(1)).any(|part| part == needle);
+    let is_measured = lock(&faults.measured).as_ref().is_some_and(|(needle, _)| is_meant(needle));
+    pair.is_measured.fetch_or(is_measured, Ordering::SeqCst);
     if loses.as_ref().is_some_and(|(needle, _)| is_meant(needle)) {
         *lock(&pair.loses) = loses.take().map(|(_, after)| after);
     }
@@ -240,6 +282,30 @@ mod tests {
         assert_eq!(ask(&mut client, "INCR counter\r\n"), None);
         assert_eq!((proxy.lost(), server.cli(&["GET", "counter"]).as_str()), (1, "1"));
         assert_eq!(ask(&mut connect(&proxy), "INCR counter\r\n").unwrap(), ":2\r\n");
+    }
+
+    #[test]
+    fn a_reply_is_measured() {
+        let server = RedisServer::start();
+        let proxy = Proxy::start(server.port());
+        proxy.measure_replies_to("ECHO");
+        let mut client = connect(&proxy);
+        for request in ["ECHO abc\r\n", "PING\r\n", "ECHO a\r\n"] {
+            assert!(ask(&mut client, request).is_some());
+        }
+        assert_eq!(proxy.longest_reply(), "$3\r\nabc\r\n".len());
+    }
+
+    #[test]
+    fn a_half_open_connection_stays_silent_and_a_new_one_works() {
+        let server = RedisServer::start();
+        let proxy = Proxy::start(server.port());
+        let mut client = connect(&proxy);
+        assert!(ask(&mut client, "PING\r\n").is_some());
+        proxy.half_open();
+        client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        assert_eq!(ask(&mut client, "PING\r\n"), None);
+        assert!(ask(&mut connect(&proxy), "PING\r\n").is_some());
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! A real redis-server for one test binary or one test: its own port and directory, no persistence
 //! unless asked for, killed when the value is dropped.
 
+use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::{patience, signal};
+use crate::{CertificateFiles, patience, signal};
 
 const STARTS_MAX: u32 = 5;
 /// The first words of Redis' error replies, which redis-cli prints like other replies.
@@ -21,7 +22,12 @@ const ERRORS: [&str; 8] =
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,
+    /// The port for TLS, if the server has a certificate.
+    tls_port: Option<u16>,
     args: Vec<String>,
+    env: Vec<(String, String)>,
+    /// What a sentinel is told; `None` for a server that holds data.
+    sentinel: Option<String>,
     dir: TempDir,
     process: Option<Child>,
 }
@@ -41,15 +47,58 @@ impl RedisServer {
     /// # Panics
     /// If redis-server is not installed, refuses the arguments, or does not reply.
     pub fn with_args(args: &[&str]) -> Self {
+        Self::launch(args, &[], false)
+    }
+
+    /// The same in this environment, such as one that preloads a library.
+    ///
+    /// # Panics
+    /// As [`Self::with_args`].
+    pub fn with_env(args: &[&str], env: &[(&str, String)]) -> Self {
+        Self::launch(args, env, false)
+    }
+
+    /// Starts a server that also takes TLS, on a port of its own. It shows this certificate, and demands none of
+    /// its clients unless the further arguments say so.
+    ///
+    /// # Panics
+    /// As [`Self::with_args`].
+    pub fn with_tls(authority: &Path, shown: &CertificateFiles, args: &[&str]) -> Self {
+        let [ca, cert, key] =
+            [authority, &shown.cert, &shown.key].map(|path| path.display().to_string());
+        let tls = ["--tls-ca-cert-file", &ca, "--tls-cert-file", &cert, "--tls-key-file", &key];
+        let clients = ["--tls-auth-clients", "no"];
+        Self::launch(&[&tls[..], &clients, args].concat(), &[], true)
+    }
+
+    /// Starts a sentinel with these lines of configuration.
+    pub(crate) fn sentinel(directives: &str, password: Option<&str>) -> Self {
+        let login: Vec<&str> = password.iter().flat_map(|word| ["--requirepass", word]).collect();
+        Self::launch_as(&login, &[], false, Some(directives))
+    }
+
+    fn launch(args: &[&str], env: &[(&str, String)], takes_tls: bool) -> Self {
+        Self::launch_as(args, env, takes_tls, None)
+    }
+
+    fn launch_as(
+        args: &[&str],
+        env: &[(&str, String)],
+        takes_tls: bool,
+        sentinel: Option<&str>,
+    ) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("duebox-redis-")
             .tempdir()
             .unwrap_or_else(|error| panic!("cannot create a directory for redis-server: {error}"));
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut server = Self { port: 0, args, dir, process: None };
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let sentinel = sentinel.map(str::to_owned);
+        let mut server = Self { port: 0, tls_port: None, args, env, sentinel, dir, process: None };
         // Another process may take the port before the server binds it; then choose another.
         for _ in 0..STARTS_MAX {
             server.port = free_port();
+            server.tls_port = takes_tls.then(free_port);
             if server.spawn().is_ok() {
                 return server;
             }
@@ -62,6 +111,25 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
+    /// The port for TLS.
+    ///
+    /// # Panics
+    /// If the server takes no TLS.
+    pub fn tls_port(&self) -> u16 {
+        match self.tls_port {
+            Some(port) => port,
+            None => panic!("redis-server on port {} takes no TLS", self.port),
+        }
+    }
+
+    /// The server's URL for TLS, by the name `localhost`.
+    ///
+    /// # Panics
+    /// If the server takes no TLS.
+    pub fn tls_url(&self) -> String {
+        format!("rediss://localhost:{}/0", self.tls_port())
+    }
+
     /// The loopback port.
     pub fn port(&self) -> u16 {
         self.port
@@ -70,6 +138,11 @@ impl RedisServer {
     /// The server's working directory with its persisted data and its log.
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Whether it has been started and not stopped.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Kills the server if it runs, as a power cut would.
@@ -113,13 +186,20 @@ impl RedisServer {
     /// # Panics
     /// If redis-cli is not installed or the server replies with an error.
     pub fn cli(&self, args: &[&str]) -> String {
-        let output = run_first(["redis-cli", "valkey-cli"], |command| {
-            command.args(["-e", "-p", &self.port.to_string()]).args(args).output()
+        match self.try_cli(args) {
+            Ok(printed) => printed,
+            Err(failed) => panic!("redis-cli {args:?}: {failed}"),
+        }
+    }
+
+    /// The same, with what went wrong.
+    pub(crate) fn try_cli(&self, args: &[&str]) -> Result<String, String> {
+        let output = run_first("cli", |command| {
+            self.log_in(command).args(["-e", "-p", &self.port.to_string()]).args(args).output()
         });
         let printed = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
         let failed = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "redis-cli {args:?}: {printed} {failed}");
-        printed
+        if output.status.success() { Ok(printed) } else { Err(format!("{printed} {failed}")) }
     }
 
     /// Runs commands with `redis-cli`, one per line, and returns the lines of its output.
@@ -127,8 +207,8 @@ impl RedisServer {
     /// # Panics
     /// If redis-cli is not installed or the server replies with an error.
     pub fn pipe(&self, commands: &str) -> Vec<String> {
-        let mut child = run_first(["redis-cli", "valkey-cli"], |command| {
-            command
+        let mut child = run_first("cli", |command| {
+            self.log_in(command)
                 .args(["-e", "-p", &self.port.to_string()])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -151,6 +231,15 @@ impl RedisServer {
         printed.lines().map(str::to_owned).collect()
     }
 
+    /// Gives redis-cli the password of the server, if it has one.
+    fn log_in<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        let mut pairs = self.args.windows(2);
+        match pairs.find(|pair| pair[0] == "--requirepass") {
+            Some(pair) => command.env("REDISCLI_AUTH", &pair[1]),
+            None => command,
+        }
+    }
+
     fn pid(&self) -> u32 {
         match &self.process {
             Some(process) => process.id(),
@@ -163,14 +252,30 @@ impl RedisServer {
     }
 
     fn spawn(&mut self) -> io::Result<()> {
-        let child = run_first(["redis-server", "valkey-server"], |command| {
+        // A sentinel writes what it finds out into its file.
+        let file = self.dir().join("sentinel.conf");
+        if let Some(directives) = &self.sentinel
+            && !file.exists()
+        {
+            fs::write(&file, directives)?;
+        }
+        let child = run_first("server", |command| {
+            if self.sentinel.is_some() {
+                command.arg(&file).arg("--sentinel");
+            }
             command
                 .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
                 .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
                 .args(["--logfile", "redis.log"])
                 .arg("--dir")
                 .arg(self.dir())
+                .args(
+                    self.tls_port
+                        .iter()
+                        .flat_map(|port| ["--tls-port".to_owned(), port.to_string()]),
+                )
                 .args(&self.args)
+                .envs(self.env.iter().cloned())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -230,16 +335,18 @@ fn answers(port: u16) -> bool {
     ping().is_ok_and(|line| line.starts_with("+PONG") || line.starts_with("-NOAUTH"))
 }
 
-/// Runs the first of these programs that is installed.
-fn run_first<T>(programs: [&str; 2], run: impl Fn(&mut Command) -> io::Result<T>) -> T {
-    for program in programs {
-        match run(&mut Command::new(program)) {
+/// Runs the server or its client (`kind`): of the folder in `DUEBOX_TEST_SERVER`, or the first that is installed.
+fn run_first<T>(kind: &str, run: impl Fn(&mut Command) -> io::Result<T>) -> T {
+    let folder = env::var_os("DUEBOX_TEST_SERVER").map(PathBuf::from).unwrap_or_default();
+    for program in [format!("redis-{kind}"), format!("valkey-{kind}")] {
+        let program = folder.join(program);
+        match run(&mut Command::new(&program)) {
             Ok(done) => return done,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => panic!("cannot run {program}: {error}"),
+            Err(error) => panic!("cannot run {}: {error}", program.display()),
         }
     }
-    panic!("neither {} is installed; run: apt-get install redis-server", programs.join(" nor "))
+    panic!("neither redis-{kind} nor valkey-{kind} is there; run: apt-get install redis-server")
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ fn topics() -> anyhow::Result<Vec<TopicName>> {
 /// Waits for the daemon's Redis.
 async fn connect(data: &Path, daemon: &mut Daemon, display: &Display) -> anyhow::Result<Queue> {
     let url = format!("redis+unix://{}/redis.sock", data.display());
-    let settings = ConnectionSettings { url, password: None };
+    let settings = ConnectionSettings::new(url);
     let deadline = Instant::now() + START_MAX;
     loop {
         if data.join("redis.sock").exists()

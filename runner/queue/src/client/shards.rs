@@ -6,7 +6,7 @@ use duebox_job::{JobId, Shard, TopicName};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
-use crate::error::QueueError;
+use crate::error::{QueueError, for_each_topic};
 use crate::topic::shards::Shards;
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, count};
@@ -29,11 +29,15 @@ impl Queue {
         }
     }
 
-    /// The shards of several topics, in one pipeline. No round trip if all are cached.
+    /// The shards of several topics, in one pipeline. No round trip if all are cached. A topic whose keys
+    /// Redis refuses has an error of its own.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn shards_of_all(&self, topics: &[TopicName]) -> Result<Vec<Shards>, QueueError> {
+    pub async fn shards_of_all(
+        &self,
+        topics: &[TopicName],
+    ) -> Result<Vec<Result<Shards, QueueError>>, QueueError> {
         let known: Vec<Option<Shards>> =
             topics.iter().map(|topic| self.known_shards.get(topic)).collect();
         let unknown = topics.iter().zip(&known).filter(|(_, known)| known.is_none());
@@ -42,11 +46,14 @@ impl Queue {
         let mut all = Vec::with_capacity(topics.len());
         for (topic, known) in topics.iter().zip(known) {
             all.push(match known {
-                Some(shards) => shards,
-                None => self.learn_shards(topic, answers.next().unwrap_or(Ok(Value::Nil))?)?,
+                Some(shards) => Ok(shards),
+                None => {
+                    let answer = answers.next().unwrap_or(Ok(Value::Nil));
+                    answer.and_then(|answer| self.learn_shards(topic, answer))
+                }
             });
         }
-        Ok(all)
+        for_each_topic(all)
     }
 
     /// The shard of each job: where its id is already known under an earlier number of shards, else

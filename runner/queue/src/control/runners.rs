@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redis::Value;
 
 use crate::client::Queue;
-use crate::error::QueueError;
+use crate::error::{QueueError, for_each_topic};
 use crate::wire::reply::{array, text};
 use crate::wire::script;
 
@@ -16,6 +16,15 @@ const STANDS: Duration = Duration::from_secs(30);
 const LISTED: Duration = Duration::from_secs(86_400);
 /// Statuses that are read at once.
 const RUNNERS_MAX: usize = 1_000;
+
+/// The statuses of live runners.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statuses {
+    /// Each runner's name and its status.
+    pub texts: Vec<(String, String)>,
+    /// Keys that hold no text.
+    pub unreadable: Vec<String>,
+}
 
 impl Queue {
     /// Publishes the status of a runner for 30 s; it replaces the one before.
@@ -45,19 +54,25 @@ impl Queue {
         all_done(script::run_safe(&self.connection, vec![forget, unlist]).await?)
     }
 
-    /// The statuses of live runners, by their names; the latest 1,000 of them.
+    /// The statuses of live runners, by their names; the latest 1,000 of them. What is no text is left out
+    /// and counted.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn statuses(&self) -> Result<Vec<(String, String)>, QueueError> {
+    pub async fn statuses(&self) -> Result<Statuses, QueueError> {
         let mut range = redis::cmd("ZREVRANGE");
         range.arg(self.keys.runners_key()).arg(0).arg(RUNNERS_MAX - 1);
-        let names = array(script::run_one_safe(&self.connection, range).await?)?;
-        let names = names.iter().map(|name| Ok(text(name)?.to_owned()));
-        let mut names = names.collect::<Result<Vec<String>, QueueError>>()?;
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
+        let mut statuses = Statuses::default();
+        let names = match script::run_one_safe(&self.connection, range).await.and_then(array) {
+            Ok(names) => names,
+            Err(error) if error.is_of_topic() => {
+                statuses.unreadable.push(self.keys.runners_key());
+                return Ok(statuses);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut names: Vec<String> =
+            names.iter().filter_map(|name| text(name).ok().map(str::to_owned)).collect();
         names.sort();
         // One GET each: in a cluster they are in many slots.
         let get = |name: &String| {
@@ -66,11 +81,14 @@ impl Queue {
             get
         };
         let answers = script::run_safe(&self.connection, names.iter().map(get).collect()).await?;
-        let mut statuses = Vec::with_capacity(names.len());
-        for (name, answer) in names.into_iter().zip(answers) {
-            match answer? {
-                Value::Nil => {}
-                status => statuses.push((name, text(&status)?.to_owned())),
+        for (name, answer) in names.into_iter().zip(for_each_topic(answers)?) {
+            match answer {
+                // It has expired.
+                Ok(Value::Nil) => {}
+                answer => match answer.and_then(|status| Ok(text(&status)?.to_owned())) {
+                    Ok(status) => statuses.texts.push((name, status)),
+                    Err(_) => statuses.unreadable.push(self.keys.runner_key(&name)),
+                },
             }
         }
         Ok(statuses)

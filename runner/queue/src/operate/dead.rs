@@ -150,7 +150,7 @@ impl Queue {
         let mut walk = Some(self.dead_until_now(query).await?);
         let mut purged = 0;
         while let Some(ids) = self.next_dead(topic, &mut walk).await? {
-            purged += self.prune(topic, &ids).await?;
+            purged = self.prune(topic, &ids).await?.saturating_add(purged);
         }
         Ok(purged)
     }

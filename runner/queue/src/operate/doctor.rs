@@ -10,10 +10,11 @@ mod topics;
 pub use finding::{Finding, FindingKind};
 
 use duebox_job::{FollowUp, Options, Shard, TopicName};
-use redis::{Cmd, Value};
+use redis::Value;
 
 use crate::client::Queue;
 use crate::error::QueueError;
+use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::ShardKeys;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
 use crate::wire::script::{
@@ -21,16 +22,16 @@ use crate::wire::script::{
     DOCTOR_SIDE, DOCTOR_STAGE, DOCTOR_TYPES, LuaScript,
 };
 
-/// Ids on a page.
-const PAGE: u64 = 250;
-/// Payload bytes on a page, by the topic's mean.
-const PAGE_BYTES: u64 = 1 << 20;
-/// Permits that one script counts: some milliseconds of Redis time.
-const TURNS_MAX: u64 = 10_000;
-/// Values whose bytes one script counts, for the same reason.
-const VALUES_MAX: u64 = 10_000;
-/// Outbox entries on a page; each may hold many payloads.
-const OUTBOX_PAGE: u64 = 10;
+/// The most entries on a page.
+const PAGE_MAX: u64 = 250;
+/// Entries on the first page of a key: what they hold is not known yet.
+const PAGE_FIRST: u64 = 4;
+/// Bytes on a page, as far as the page before tells.
+const PAGE_BYTES: u64 = 256 << 10;
+/// Permits that one script counts.
+const TURNS_MAX: u64 = BATCH_MAX as u64;
+/// Values whose bytes one script counts.
+const VALUES_MAX: u64 = BATCH_MAX as u64;
 
 const ORPHAN_INFO: &str = r#"{"class":"orphan","reason":"its payload was found in no state"}"#;
 const BAD_DUE_INFO: &str =
@@ -71,9 +72,9 @@ impl Unexamined {
     pub fn reason(self) -> &'static str {
         match self {
             Self::AllButTypes => "keys of a wrong type stand in the way of all other checks",
-            Self::Turns => "more than 10000 turns are held: too many to be counted in one step",
+            Self::Turns => "more than 1000 permits are held: too many to count in one step",
             Self::Values => {
-                "more than 10000 values are in the store: too many to count their bytes in one step"
+                "more than 1000 values are in the store: too many to count their bytes in one step"
             }
         }
     }
@@ -81,8 +82,9 @@ impl Unexamined {
 
 impl Queue {
     /// Examines a shard page by page and passes each finding to `found`. Costs about 7 µs of Redis
-    /// time a job, in steps of about 1 ms. Only `turns:of` and the names of `kv` are read in one
-    /// step, up to 10,000 entries. Returns what was not examined.
+    /// time a job, in steps of about 1 ms. A page has at most 250 entries, and fewer where they are large.
+    /// Only `turns:of` and the names of `kv` are read in one step, up to 1,000 entries. Returns what was not
+    /// examined.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused. The findings until then are valid, and the
@@ -94,7 +96,7 @@ impl Queue {
         found: &mut impl FnMut(Finding),
     ) -> Result<Vec<Unexamined>, QueueError> {
         let keys = self.keys.of(shard);
-        let mut look = Look { queue: self, topic: shard.topic(), keys, checkup, found, page: PAGE };
+        let mut look = Look { queue: self, topic: shard.topic(), keys, checkup, found };
         if look.step(&DOCTOR_TYPES).await? > 0 && !checkup.repair {
             return Ok(vec![Unexamined::AllButTypes]);
         }
@@ -107,10 +109,8 @@ impl Queue {
         for part in ["blocked:at", "blocked"] {
             look.pages(&DOCTOR_BLOCKED, &[part]).await?;
         }
-        look.page = look.payload_page().await?;
         let orphan = if checkup.bury_orphans { ORPHAN_INFO } else { "" };
         look.pages(&DOCTOR_JOBS, &[orphan]).await?;
-        look.page = PAGE;
         for part in ["opts", "attempts", "errors", "unique"] {
             look.pages(&DOCTOR_SIDE, &[part]).await?;
         }
@@ -137,8 +137,20 @@ struct Look<'q, F> {
     keys: ShardKeys,
     checkup: Checkup,
     found: &'q mut F,
-    /// Ids on a page.
-    page: u64,
+}
+
+/// How many entries the next page may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PageSize(u64);
+
+impl PageSize {
+    const FIRST: Self = Self(PAGE_FIRST);
+
+    /// The size after a page of this size that had so many bytes.
+    fn after(self, bytes: u64) -> Self {
+        let fitting = self.0.saturating_mul(PAGE_BYTES) / bytes.max(1);
+        Self(fitting.min(self.0 * 2).clamp(1, PAGE_MAX))
+    }
 }
 
 impl<F: FnMut(Finding)> Look<'_, F> {
@@ -148,10 +160,11 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         script: &'static LuaScript,
         extra: &[&str],
     ) -> Result<(), QueueError> {
-        let mut cursor = "0".to_owned();
+        let (mut cursor, mut size) = ("0".to_owned(), PageSize::FIRST);
         loop {
-            let answer = self.call(script, &cursor, extra).await?;
+            let answer = self.call(script, (&cursor, size), extra).await?;
             cursor = text(answer.first().unwrap_or(&Value::Nil))?.to_owned();
+            size = size.after(count(answer.get(1).unwrap_or(&Value::Nil))?);
             self.tell(answer)?;
             if cursor == "0" {
                 return Ok(());
@@ -161,7 +174,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
 
     /// Runs a step without pages; returns the number of findings.
     async fn step(&mut self, script: &'static LuaScript) -> Result<usize, QueueError> {
-        let answer = self.call(script, "0", &[]).await?;
+        let answer = self.call(script, ("0", PageSize::FIRST), &[]).await?;
         self.tell(answer)
     }
 
@@ -171,7 +184,7 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         script: &'static LuaScript,
         extra: &[&str],
     ) -> Result<bool, QueueError> {
-        let answer = self.call(script, "0", extra).await?;
+        let answer = self.call(script, ("0", PageSize::FIRST), extra).await?;
         let is_counted = text(answer.first().unwrap_or(&Value::Nil))? != "many";
         self.tell(answer)?;
         Ok(is_counted)
@@ -180,17 +193,17 @@ impl<F: FnMut(Finding)> Look<'_, F> {
     async fn call(
         &self,
         script: &'static LuaScript,
-        cursor: &str,
+        (cursor, size): (&str, PageSize),
         extra: &[&str],
     ) -> Result<Vec<Value>, QueueError> {
         let mut call = script.call(&self.keys);
-        call.arg(cursor).arg(self.page).arg(u8::from(self.checkup.repair)).arg(extra);
+        call.arg(cursor).arg(size.0).arg(u8::from(self.checkup.repair)).arg(extra);
         array(script::run_one_safe(&self.queue.connection, call).await?)
     }
 
-    /// Reports the findings of a reply, which follow its first field.
+    /// Reports the findings of a reply, which follow its first two fields.
     fn tell(&mut self, answer: Vec<Value>) -> Result<usize, QueueError> {
-        let mut fields = answer.into_iter().skip(1);
+        let mut fields = answer.into_iter().skip(2);
         let mut reported = 0;
         while let (Some(kind), Some(subject), Some(detail), Some(done)) =
             (fields.next(), fields.next(), fields.next(), fields.next())
@@ -218,41 +231,23 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         (self.found)(finding);
     }
 
-    /// Payloads on a page: a script holds a whole page in memory.
-    async fn payload_page(&self) -> Result<u64, QueueError> {
-        let jobs = self.keys.key("jobs");
-        let ask = |name: &str| -> Cmd {
-            let mut ask = redis::cmd(name);
-            if name == "MEMORY" {
-                ask.arg("USAGE");
-            }
-            ask.arg(&jobs);
-            ask
-        };
-        let asked = vec![ask("HLEN"), ask("MEMORY")];
-        let mut answers = script::run_safe(&self.queue.connection, asked).await?.into_iter();
-        let mut number = || match answers.next() {
-            Some(Ok(Value::Nil)) | None => Ok(0),
-            Some(answer) => count(&answer?),
-        };
-        let (payloads, memory): (u64, u64) = (number()?, number()?);
-        let mean = memory / payloads.max(1);
-        Ok((PAGE_BYTES / mean.max(1)).clamp(1, PAGE))
-    }
-
     /// Finds outbox entries that the relay cannot read.
     async fn outbox(&mut self) -> Result<(), QueueError> {
-        let mut cursor = "0".to_owned();
+        let (mut cursor, mut size) = ("0".to_owned(), PageSize::FIRST);
         loop {
             let mut scan = redis::cmd("HSCAN");
-            scan.arg(self.keys.key("outbox")).arg(&cursor).arg("COUNT").arg(OUTBOX_PAGE);
+            scan.arg(self.keys.key("outbox")).arg(&cursor).arg("COUNT").arg(size.0);
             let mut page =
                 array(script::run_one_safe(&self.queue.connection, scan).await?)?.into_iter();
             cursor = text(&page.next().unwrap_or(Value::Nil))?.to_owned();
             let mut entries = array(page.next().unwrap_or(Value::Nil))?.into_iter();
+            let mut read = 0;
             while let (Some(field), Some(value)) = (entries.next(), entries.next()) {
-                self.outbox_entry(bytes(field)?, bytes(value)?).await?;
+                let value = bytes(value)?;
+                read += value.len() as u64;
+                self.outbox_entry(bytes(field)?, value).await?;
             }
+            size = size.after(read);
             if cursor == "0" {
                 return Ok(());
             }
@@ -293,12 +288,24 @@ fn check_outbox(field: &[u8], value: &bytes::Bytes) -> Result<(), String> {
     if acked.is_empty() || !acked.iter().all(u8::is_ascii_digit) {
         return Err("its time is no unix time".to_owned());
     }
-    FollowUp::decode(&value.slice(from..)).map(drop)
+    FollowUp::decode(&value.slice(from..)).map(drop).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_shrinks_at_once_and_grows_slowly() {
+        let mut size = PageSize::FIRST;
+        for _ in 0..10 {
+            size = size.after(100 * size.0);
+        }
+        assert_eq!(size, PageSize(PAGE_MAX));
+        assert_eq!(size.after(PAGE_MAX * PAGE_BYTES), PageSize(1));
+        assert_eq!(PageSize(1).after(64 << 20), PageSize(1));
+        assert_eq!(PageSize(1).after(0), PageSize(2));
+    }
 
     #[test]
     fn outbox_entries_are_read_as_the_relay_does() {

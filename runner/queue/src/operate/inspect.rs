@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use serde::Serialize;
 
 use crate::client::Queue;
-use crate::error::QueueError;
+use crate::error::{QueueError, for_each_topic};
 use crate::wire::keys::ShardKeys;
 use crate::wire::reply::{array, count, optional_score, read_time, score, text};
 use crate::wire::score::due_of_ready;
@@ -42,6 +42,8 @@ pub struct Depths {
     pub next_due_ms: Option<u64>,
     /// The clock of Redis at the time of the call, unix ms.
     pub now_ms: u64,
+    /// Why some of this could not be read and counts 0: a key of a wrong type, for example.
+    pub fault: Option<String>,
 }
 
 /// The zsets that are counted.
@@ -88,31 +90,39 @@ impl Queue {
         script::run_one_safe(&self.connection, add).await.map(drop)
     }
 
-    /// True if a topic is in `duebox:topics`: a runner served it, or a script pushed to it.
+    /// True if a topic is in `duebox:topics`: a runner served it, or a script pushed to it. False if that
+    /// key holds something else.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn is_registered(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let mut member = redis::cmd("SISMEMBER");
         member.arg(self.keys.topics_key()).arg(topic.as_str());
-        Ok(count(&script::run_one_safe(&self.connection, member).await?)? > 0)
+        match script::run_one_safe(&self.connection, member).await {
+            Err(error) if error.is_of_topic() => Ok(false),
+            answer => Ok(count(&answer?)? > 0),
+        }
     }
 
-    /// How soon each shard has work for a runner, in one pipeline; none if nothing is known to come.
+    /// How soon each shard has work for a runner, in one pipeline; none if nothing is known to come. A
+    /// shard whose keys Redis refuses has an error of its own.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn peek(&self, shards: &[Shard]) -> Result<Vec<Option<Duration>>, QueueError> {
+    pub async fn peek(
+        &self,
+        shards: &[Shard],
+    ) -> Result<Vec<Result<Option<Duration>, QueueError>>, QueueError> {
         let peek = |shard: &Shard| PEEK.call(&self.keys.of(shard));
         let answers = script::run_safe(&self.connection, shards.iter().map(peek).collect()).await?;
         let read = |answer: Result<Value, QueueError>| {
             Ok(optional_score(&answer?)?.map(Duration::from_millis))
         };
-        answers.into_iter().map(read).collect()
+        for_each_topic(answers.into_iter().map(read))
     }
 
     /// Jobs of each topic by state, over all its shards, in one pipeline; in two if the number of
-    /// shards is not cached for all.
+    /// shards is not cached for all. What Redis refuses counts 0, and [`Depths::fault`] says why.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -121,23 +131,26 @@ impl Queue {
             return Ok(Vec::new());
         }
         let mut calls = Vec::with_capacity(topics.len() * DEPTH_COMMANDS + 1);
-        let mut counts = Vec::with_capacity(topics.len());
-        for shards in self.shards_of_all(topics).await? {
-            counts.push(shards.all().count());
-            for shard in shards.all() {
-                calls.extend(depth_commands(&self.keys.of(&shard)));
+        let mut asked = Vec::with_capacity(topics.len());
+        for (topic, shards) in topics.iter().zip(self.shards_of_all(topics).await?) {
+            let (shards, fault) = match shards {
+                Ok(shards) => (shards.all().collect(), None),
+                Err(error) => (vec![topic.first_shard()], Some(error.to_string())),
+            };
+            for shard in &shards {
+                calls.extend(depth_commands(&self.keys.of(shard)));
             }
+            asked.push((shards.len(), fault));
         }
         calls.push(redis::cmd("TIME"));
         let mut answers = script::run_safe(&self.connection, calls).await?;
         let now_ms = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
-        let mut values = answers.into_iter();
+        let mut values = for_each_topic(answers)?.into_iter();
         let mut depths = Vec::with_capacity(topics.len());
-        for shards in counts {
-            let mut whole = Depths { now_ms, ..Depths::default() };
+        for (shards, fault) in asked {
+            let mut whole = Depths { now_ms, fault, ..Depths::default() };
             for _ in 0..shards {
-                let fields = values.by_ref().take(DEPTH_COMMANDS).collect::<Result<Vec<_>, _>>()?;
-                whole.add(fields)?;
+                whole.add(values.by_ref().take(DEPTH_COMMANDS));
             }
             depths.push(whole);
         }
@@ -168,11 +181,8 @@ fn depth_commands(keys: &ShardKeys) -> Vec<Cmd> {
 
 impl Depths {
     /// Adds the replies of one shard to [`depth_commands`].
-    fn add(&mut self, fields: Vec<Value>) -> Result<(), QueueError> {
-        let mut fields = fields.into_iter();
-        let mut next = || {
-            fields.next().ok_or_else(|| QueueError::Answer("a topic's depths are cut short".into()))
-        };
+    fn add(&mut self, replies: impl Iterator<Item = Result<Value, QueueError>>) {
+        let mut fields = Fields { replies, fault: None };
         for number in [
             &mut self.pending,
             &mut self.ready,
@@ -184,21 +194,45 @@ impl Depths {
             &mut self.held,
             &mut self.outbox,
         ] {
-            *number += count(&next()?)?;
+            let read = fields.next(|value| count(&value)).unwrap_or_default();
+            *number = number.saturating_add(read);
         }
-        self.paused |= match next()? {
-            Value::Nil => false,
-            value => text(&value)? != "0",
+        let is_paused = |value| match value {
+            Value::Nil => Ok(false),
+            value => Ok(text(&value)? != "0"),
         };
+        self.paused |= fields.next(is_paused).unwrap_or_default();
         for _ in READY_RANGES {
-            let first = first_score(next()?)?.as_deref().map(due_of_ready);
-            self.oldest_ready_ms = sooner(self.oldest_ready_ms, first);
+            let first = fields.next(first_score).flatten();
+            self.oldest_ready_ms = sooner(self.oldest_ready_ms, first.as_deref().map(due_of_ready));
         }
         for _ in TIMED {
-            let first = first_score(next()?)?.as_deref().map(score);
-            self.next_due_ms = sooner(self.next_due_ms, first);
+            let first = fields.next(first_score).flatten();
+            self.next_due_ms = sooner(self.next_due_ms, first.as_deref().map(score));
         }
-        Ok(())
+        if let Some(error) = fields.fault {
+            self.fault.get_or_insert_with(|| error.to_string());
+        }
+    }
+}
+
+/// The replies of one shard, and the first error among them.
+struct Fields<I> {
+    replies: I,
+    fault: Option<QueueError>,
+}
+
+impl<I: Iterator<Item = Result<Value, QueueError>>> Fields<I> {
+    /// Reads the next reply; none if it cannot be read.
+    fn next<T>(&mut self, read: impl FnOnce(Value) -> Result<T, QueueError>) -> Option<T> {
+        let missing = || Err(QueueError::Answer("a topic's depths are cut short".to_owned()));
+        match self.replies.next().unwrap_or_else(missing).and_then(read) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.fault.get_or_insert(error);
+                None
+            }
+        }
     }
 }
 

@@ -15,8 +15,12 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn pause(&self, topic: &TopicName) -> Result<bool, QueueError> {
-        self.register(std::slice::from_ref(topic)).await?;
-        self.set_paused(topic, "pause").await
+        let is_changed = self.set_paused(topic, "pause").await?;
+        match self.register(std::slice::from_ref(topic)).await {
+            // The set of topics is advisory: without it the topic is paused all the same.
+            Err(error) if !error.is_of_topic() => Err(error),
+            _ => Ok(is_changed),
+        }
     }
 
     /// Resumes a topic and wakes its runners. False if it was not paused.
@@ -55,10 +59,10 @@ impl Queue {
         let shards = self.shards(topic).await?;
         let calls = shards.all().map(|shard| self.pause_call(&shard, action)).collect();
         let answers = script::run(&self.connection, calls).await?;
-        let mut changed = 0;
+        let mut is_changed = false;
         for answer in answers {
-            changed += count(&answer?)?;
+            is_changed |= count(&answer?)? > 0;
         }
-        Ok(changed > 0)
+        Ok(is_changed)
     }
 }

@@ -1,4 +1,5 @@
-//! Deletes what has ended: dead and done jobs past their retention, and expired marks and values.
+//! Deletes what has ended: dead and done jobs past their retention, expired marks and values, and the state of
+//! removed schedules.
 //! Every call is bounded and reports how much it deleted; live keys are not touched. Age and count
 //! apply to each shard.
 
@@ -8,14 +9,14 @@ use duebox_job::{JobId, Shard, TopicName};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
-use crate::error::QueueError;
+use crate::error::{QueueError, for_each_topic};
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, count, unexpected};
-use crate::wire::script::{self, KV_PRUNE, LuaScript, PRUNE, PRUNE_MARKS};
+use crate::wire::script::{self, KV_PRUNE, LuaScript, PRUNE, PRUNE_MARKS, PRUNE_TICKS};
 
 /// Keys of which one exists as long as a shard has something to delete.
-const FORGETTABLE: [&str; 5] = ["dead", "done", "unique", "inbox", "kv:at"];
+const FORGETTABLE: [&str; 6] = ["dead", "done", "unique", "inbox", "kv:at", "ticks"];
 /// Entries of each kind that are deleted of one topic while others wait for their turn.
 const TOGETHER_MAX: usize = 100;
 
@@ -43,6 +44,8 @@ pub struct Pruned {
     pub marks: PrunedMarks,
     /// Values of the key-value store.
     pub values: u64,
+    /// Schedules that no runner has had for long.
+    pub schedules: u64,
     /// More may be left: call again.
     pub more: bool,
 }
@@ -81,7 +84,7 @@ impl Queue {
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune(&self, topic: &TopicName, ids: &[JobId]) -> Result<u64, QueueError> {
         let shards = self.shards(topic).await?;
-        let mut pruned = 0;
+        let mut pruned: u64 = 0;
         for batch in ids.chunks(BATCH_MAX) {
             for shard in shards.all() {
                 let mut call = PRUNE.call(&self.keys.of(&shard));
@@ -89,37 +92,40 @@ impl Queue {
                 for id in batch {
                     call.arg(id.as_bytes());
                 }
-                pruned += count(&script::run_one_safe(&self.connection, call).await?)?;
+                let some = count(&script::run_one_safe(&self.connection, call).await?)?;
+                pruned = pruned.saturating_add(some);
             }
         }
         Ok(pruned)
     }
 
     /// Deletes what a shard no longer keeps, and expired marks and values: at most [`BATCH_MAX`] of
-    /// each, in one pipeline.
+    /// each, in one pipeline. Without limits the topic's own rules in Redis hold ([`Limits`](crate::Limits));
+    /// a topic without rules keeps its jobs.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune_ended(
         &self,
         shard: &Shard,
-        keep: &RetentionLimits,
+        keep: impl Into<Option<&RetentionLimits>>,
     ) -> Result<Pruned, QueueError> {
-        let calls = self.tidy_calls(shard, keep, BATCH_MAX);
+        let calls = self.tidy_calls(shard, keep.into(), BATCH_MAX);
         Pruned::read(&mut script::run_safe(&self.connection, calls).await?.into_iter(), BATCH_MAX)
     }
 
     /// The same for several shards, at most 100 of each kind a shard. Takes one round trip and one
-    /// command a shard if there is nothing to delete; else one round trip more.
+    /// command a shard if there is nothing to delete; else one round trip more. A shard whose keys Redis
+    /// refuses has an error of its own, after everything that could be deleted.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
     pub async fn prune_ended_all(
         &self,
-        shards: &[(Shard, RetentionLimits)],
-    ) -> Result<Vec<Pruned>, QueueError> {
-        let mut tidied = vec![Pruned::default(); shards.len()];
-        let exist = |(shard, _): &(Shard, RetentionLimits)| {
+        shards: &[(Shard, Option<RetentionLimits>)],
+    ) -> Result<Vec<Result<Pruned, QueueError>>, QueueError> {
+        let mut tidied = vec![Ok(Pruned::default()); shards.len()];
+        let exist = |(shard, _): &(Shard, Option<RetentionLimits>)| {
             let keys = self.keys.of(shard);
             let mut exist = redis::cmd("EXISTS");
             exist.arg(FORGETTABLE.map(|name| keys.key(name)).as_slice());
@@ -131,21 +137,22 @@ impl Queue {
             found.into_iter().zip(shards.iter().zip(&mut tidied))
         {
             if count(&found?)? > 0 {
-                calls.extend(self.tidy_calls(shard, keep, TOGETHER_MAX));
+                calls.extend(self.tidy_calls(shard, keep.as_ref(), TOGETHER_MAX));
                 asked.push(tidied);
             }
         }
         let mut answers = script::run_safe(&self.connection, calls).await?.into_iter();
         for tidied in asked {
-            *tidied = Pruned::read(&mut answers, TOGETHER_MAX)?;
+            *tidied = Pruned::read(&mut answers, TOGETHER_MAX);
         }
-        Ok(tidied)
+        for_each_topic(tidied)
     }
 
-    fn tidy_calls(&self, shard: &Shard, keep: &RetentionLimits, most: usize) -> Vec<Cmd> {
+    fn tidy_calls(&self, shard: &Shard, keep: Option<&RetentionLimits>, most: usize) -> Vec<Cmd> {
         let keys = self.keys.of(shard);
-        let prune = |list: &str, by: &str, bound: u64| {
+        let prune = |list: &str, by: &str, bound: fn(&RetentionLimits) -> u64| {
             let mut call = PRUNE.call(&keys);
+            let bound = keep.map_or_else(String::new, |keep| bound(keep).to_string());
             call.arg(list).arg(by).arg(bound).arg(most);
             call
         };
@@ -155,12 +162,13 @@ impl Queue {
             call
         };
         vec![
-            prune("dead", "before", millis(keep.dead_for)),
-            prune("dead", "above", keep.dead_most),
-            prune("done", "before", millis(keep.done_for)),
-            prune("done", "above", keep.done_most),
+            prune("dead", "before", |keep| millis(keep.dead_for)),
+            prune("dead", "above", |keep| keep.dead_most),
+            prune("done", "before", |keep| millis(keep.done_for)),
+            prune("done", "above", |keep| keep.done_most),
             sweep(&PRUNE_MARKS),
             sweep(&KV_PRUNE),
+            sweep(&PRUNE_TICKS),
         ]
     }
 
@@ -187,15 +195,22 @@ impl Pruned {
         answers: &mut impl Iterator<Item = Result<Value, QueueError>>,
         most: usize,
     ) -> Result<Self, QueueError> {
+        // All answers of the shard are taken, even if the first is an error.
         let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
-        let pruned = [count(&next()?)?, count(&next()?)?, count(&next()?)?, count(&next()?)?];
-        let (marks, values) = (PrunedMarks::read(next()?)?, count(&next()?)?);
+        let counts = [next(), next(), next(), next()];
+        let (marks, values, schedules) = (next(), next(), next());
+        let mut pruned = [0; 4];
+        for (pruned, answer) in pruned.iter_mut().zip(counts) {
+            *pruned = count(&answer?)?;
+        }
+        let (marks, values) = (PrunedMarks::read(marks?)?, count(&values?)?);
         let largest = pruned.into_iter().chain([marks.held, marks.follow_ups, values]).max();
         Ok(Self {
             dead: pruned[0] + pruned[1],
             done: pruned[2] + pruned[3],
             marks,
             values,
+            schedules: count(&schedules?)?,
             more: largest >= Some(most as u64),
         })
     }

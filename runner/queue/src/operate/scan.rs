@@ -4,8 +4,8 @@ use duebox_job::Shard;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::wire::reply::{array, text};
-use crate::wire::script;
+use crate::wire::reply::text;
+use crate::wire::scan;
 
 /// Keys that Redis looks at in one step.
 const SCAN_COUNT: u64 = 1_000;
@@ -18,14 +18,14 @@ pub struct KeyScan {
 
 impl Default for KeyScan {
     fn default() -> Self {
-        Self { cursor: "0".to_owned() }
+        Self { cursor: scan::START.to_owned() }
     }
 }
 
 impl KeyScan {
     /// True before the first step, and after each complete walk.
     pub fn is_at_start(&self) -> bool {
-        self.cursor == "0"
+        self.cursor == scan::START
     }
 }
 
@@ -36,13 +36,11 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; the next step is the same one then.
     pub async fn scan_pending(&self, scan: &mut KeyScan) -> Result<Vec<Shard>, QueueError> {
-        let mut step = redis::cmd("SCAN");
-        step.arg(&scan.cursor).arg("MATCH").arg(self.keys.pending_pattern());
-        step.arg("COUNT").arg(SCAN_COUNT);
-        let mut page = array(script::run_one_safe(&self.connection, step).await?)?.into_iter();
-        let cursor = text(&page.next().unwrap_or(redis::Value::Nil))?.to_owned();
+        let pattern = self.keys.pending_pattern();
+        let (cursor, keys) =
+            scan::step(&self.connection, &scan.cursor, &pattern, SCAN_COUNT).await?;
         let mut shards = Vec::new();
-        for key in array(page.next().unwrap_or(redis::Value::Nil))? {
+        for key in keys {
             shards.extend(text(&key).ok().and_then(|key| self.keys.shard_of_key(key)));
         }
         scan.cursor = cursor;

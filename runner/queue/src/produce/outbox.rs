@@ -7,7 +7,7 @@ use duebox_job::{FollowUp, Shard};
 use redis::{Cmd, Value};
 
 use crate::client::Queue;
-use crate::error::QueueError;
+use crate::error::{QueueError, for_each_topic};
 use crate::wire::constants::CALL_BYTES_MAX;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, score, text};
@@ -43,11 +43,15 @@ pub(super) struct Parcel {
 }
 
 impl Queue {
-    /// Outbox entries of each shard, in one pipeline.
+    /// Outbox entries of each shard, in one pipeline. A shard whose keys Redis refuses has an error of its
+    /// own.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn outbox_lengths(&self, shards: &[Shard]) -> Result<Vec<u64>, QueueError> {
+    pub async fn outbox_lengths(
+        &self,
+        shards: &[Shard],
+    ) -> Result<Vec<Result<u64, QueueError>>, QueueError> {
         let length = |shard: &Shard| {
             let mut length = redis::cmd("HLEN");
             length.arg(self.keys.of(shard).key("outbox"));
@@ -55,7 +59,7 @@ impl Queue {
         };
         let answers =
             script::run_safe(&self.connection, shards.iter().map(length).collect()).await?;
-        answers.into_iter().map(|answer| count(&answer?)).collect()
+        for_each_topic(answers.into_iter().map(|answer| count(&answer?)))
     }
 
     /// Reads some entries of an outbox other than these.
@@ -75,7 +79,7 @@ impl Queue {
         while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
             entries.push(Entry { field: bytes(field)?, value: bytes(value)? });
         }
-        Ok(Reading { entries, not_after_ms: read_at_ms + millis(STALE) })
+        Ok(Reading { entries, not_after_ms: read_at_ms.saturating_add(millis(STALE)) })
     }
 
     /// Deletes entries of an outbox.
@@ -141,6 +145,7 @@ impl Entry {
             mark.extend_from_slice(format!(":{number}").as_bytes());
             Parcel { entry: self.field.clone(), number, mark, acked_at_ms, follow_up }
         };
-        Ok(FollowUp::decode(&follow_ups)?.into_iter().map(parcel).collect())
+        let decoded = FollowUp::decode(&follow_ups).map_err(|error| error.to_string())?;
+        Ok(decoded.into_iter().map(parcel).collect())
     }
 }

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::spread_by;
+use crate::wire::callers::NumberedCall;
 use crate::wire::connection::Repeat;
 use crate::wire::constants::BATCH_MAX;
-use crate::wire::keys::ShardKeys;
+use crate::wire::keys::Keys;
 use crate::wire::millis::millis;
-use crate::wire::reply::{array, bytes, text, unexpected};
+use crate::wire::reply::{array, text, unexpected};
 use crate::wire::script::{self, PUSH, Replies};
 
 /// Batches in one pipeline: bounds what is in flight however many jobs are pushed.
@@ -170,8 +171,8 @@ impl Queue {
     /// (fewer where payloads are large) are one atomic transition in each shard of the topic; batches
     /// share pipelines.
     ///
-    /// A push whose reply is lost with the connection is repeated. If the id is live then, and its job
-    /// has the same payload, the answer is `pushed`.
+    /// A push whose reply is lost with the connection is repeated, and is answered as the first time, even
+    /// if its jobs are done by then.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused; batches before the one that failed are
@@ -188,9 +189,10 @@ impl Queue {
         let mut words = vec![None; jobs.len()];
         for some in batches.chunks(PIPELINE_BATCHES) {
             let mut calls = Vec::with_capacity(some.len() + 1);
-            for batch in some {
+            let numbered: Vec<_> = some.iter().map(|_| self.push_callers.begin()).collect();
+            for (batch, call) in some.iter().zip(&numbered) {
                 let jobs = batch.at.iter().map(|&at| &jobs[at]);
-                calls.push(push_command(&self.keys.of(&batch.shard), jobs, if_exists));
+                calls.push(push_command(&self.keys, &batch.shard, call, jobs, if_exists));
             }
             let mut seen = redis::cmd("SADD");
             seen.arg(self.keys.topics_key()).arg(topic.as_str());
@@ -205,42 +207,10 @@ impl Queue {
                 for (&at, value) in batch.at.iter().zip(array(answer)?) {
                     words[at] = Some(Pushed::read(&value)?);
                 }
-                if are_repeated {
-                    self.recognize_pushed(batch, jobs, &mut words).await?;
-                }
             }
         }
         let cut_short = || QueueError::Answer("not every push was answered".to_owned());
         words.into_iter().map(|word| word.ok_or_else(cut_short)).collect()
-    }
-}
-
-impl Queue {
-    /// Recognizes the jobs of a batch that an earlier try has stored: a repeated push answers that their
-    /// ids are live, and they have the payloads that were pushed.
-    async fn recognize_pushed(
-        &self,
-        batch: &Batch,
-        jobs: &[NewJob],
-        words: &mut [Option<Pushed>],
-    ) -> Result<(), QueueError> {
-        let is_live = |at: &usize| matches!(words[*at], Some(Pushed::Exists | Pushed::Kept));
-        let live: Vec<usize> = batch.at.iter().copied().filter(is_live).collect();
-        if live.is_empty() {
-            return Ok(());
-        }
-        let mut payloads = redis::cmd("HMGET");
-        payloads.arg(self.keys.of(&batch.shard).key("jobs"));
-        for at in &live {
-            payloads.arg(jobs[*at].id.as_bytes());
-        }
-        let payloads = array(script::run_one_safe(&self.connection, payloads).await?)?;
-        for (at, payload) in live.into_iter().zip(payloads) {
-            if payload != Value::Nil && bytes(payload)? == jobs[at].payload {
-                words[at] = Some(Pushed::Pushed);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -266,12 +236,14 @@ fn batches(jobs: &[NewJob], places: Vec<Shard>) -> Vec<Batch> {
 }
 
 fn push_command<'j>(
-    keys: &ShardKeys,
+    keys: &Keys,
+    shard: &Shard,
+    numbered: &NumberedCall<'_>,
     jobs: impl Iterator<Item = &'j NewJob>,
     if_exists: IfExists,
 ) -> Cmd {
-    let mut call = PUSH.call(keys);
-    call.arg(if_exists.word());
+    let mut call = PUSH.call_with(&keys.of(shard), Some(keys.caller_key(shard, numbered.caller())));
+    call.arg(format!("{} {}", if_exists.word(), numbered.number()));
     for job in jobs {
         call.arg(job.id.as_bytes()).arg(job.due.argument());
         call.arg(&job.payload[..]).arg(job.options.to_json());

@@ -7,7 +7,7 @@ use duebox_job::TopicName;
 use redis::Value;
 
 use crate::client::Queue;
-use crate::error::QueueError;
+use crate::error::{QueueError, for_each_topic};
 use crate::produce::push::Pushed;
 use crate::wire::reply::{array, optional_score, read_time, score, text, unexpected};
 use crate::wire::script::{self, TICK};
@@ -56,6 +56,8 @@ pub struct ScheduleState {
     pub last_run: Option<u64>,
     /// True if its topic is paused.
     pub paused: bool,
+    /// Why this could not be read: a key of a wrong type, for example.
+    pub fault: Option<String>,
 }
 
 impl Queue {
@@ -84,8 +86,29 @@ impl Queue {
         Ticked::read(array(answer)?)
     }
 
+    /// Records that a runner has these schedules, each given with its topic, at `now_ms` on the clock of
+    /// Redis. The state of a schedule without a record for long is deleted
+    /// ([`prune_ended`](Self::prune_ended)).
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis gave no answer or refused.
+    pub async fn mark_schedules(
+        &self,
+        schedules: &[(TopicName, String)],
+        now_ms: u64,
+    ) -> Result<(), QueueError> {
+        let mark = |(topic, name): &(TopicName, String)| {
+            let mut mark = redis::cmd("HSET");
+            mark.arg(self.keys.of_first(topic).key("ticks"));
+            mark.arg(format!("{name}:seen")).arg(now_ms);
+            mark
+        };
+        let calls = schedules.iter().map(mark).collect();
+        for_each_topic(script::run_safe(&self.connection, calls).await?).map(drop)
+    }
+
     /// The states of schedules, each given with its topic, and the clock of Redis in unix ms; in one
-    /// pipeline.
+    /// pipeline. What Redis refuses is missing, and [`ScheduleState::fault`] says why.
     ///
     /// # Errors
     /// [`QueueError`] if Redis gave no answer or refused.
@@ -105,8 +128,12 @@ impl Queue {
         calls.push(redis::cmd("TIME"));
         let mut answers = script::run(&self.connection, calls).await?;
         let now = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
-        let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let states = answers.chunks(2).map(ScheduleState::read).collect::<Result<_, _>>()?;
+        let mut answers = for_each_topic(answers)?.into_iter();
+        let mut states = Vec::with_capacity(schedules.len());
+        while let (Some(ticks), Some(paused)) = (answers.next(), answers.next()) {
+            let state = ticks.and_then(|ticks| ScheduleState::read(&ticks, &paused?));
+            states.push(state.unwrap_or_else(ScheduleState::faulty));
+        }
         Ok((states, now))
     }
 }
@@ -131,18 +158,19 @@ impl Ticked {
 }
 
 impl ScheduleState {
-    fn read(fields: &[Value]) -> Result<Self, QueueError> {
-        let [Value::Array(ticks), paused] = fields else {
-            return Err(unexpected(&Value::Array(fields.to_vec())));
-        };
-        let [until, last_run] = ticks.as_slice() else {
-            return Err(unexpected(&Value::Array(fields.to_vec())));
-        };
+    fn read(ticks: &Value, paused: &Value) -> Result<Self, QueueError> {
+        let Value::Array(fields) = ticks else { return Err(unexpected(ticks)) };
+        let [until, last_run] = fields.as_slice() else { return Err(unexpected(ticks)) };
         Ok(Self {
             until: time_of(until)?,
             last_run: time_of(last_run)?,
             paused: *paused != Value::Nil && text(paused)? != "0",
+            fault: None,
         })
+    }
+
+    fn faulty(error: QueueError) -> Self {
+        Self { fault: Some(error.to_string()), ..Self::default() }
     }
 }
 

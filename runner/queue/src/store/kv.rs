@@ -19,8 +19,6 @@ use crate::wire::script::{self, KV_ADD, KV_DELETE, KV_GET, KV_PRUNE, KV_SET, Lua
 const ROUNDS_MAX: usize = 1 + KV_NAMES_MAX / BATCH_MAX;
 /// The wait before a write without a reply is repeated; it doubles each time.
 const REPEAT_FIRST: Duration = Duration::from_millis(20);
-/// How long after the first try a write is repeated.
-const REPEAT_WITHIN: Duration = Duration::from_secs(3);
 
 /// A value and its revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +60,8 @@ pub enum KvWrite<T> {
 pub(super) struct KvCall<'a> {
     pub(super) caller: &'a str,
     pub(super) number: u64,
+    /// It fails if there is no reply by then, however often it was sent.
+    pub(super) until: Instant,
 }
 
 impl Queue {
@@ -207,24 +207,28 @@ impl Queue {
         count(&script::run_one(&self.connection, call).await?)
     }
 
-    /// Sends a write. With a caller it is repeated while its reply is lost, for at most
-    /// [`REPEAT_WITHIN`].
+    /// Sends a write. With a caller it is repeated while its reply is lost, until the caller's deadline.
     async fn kv_write(&self, call: &Cmd, by: Option<KvCall<'_>>) -> Result<Value, QueueError> {
         let mut call = call.clone();
-        let Some(KvCall { caller, number }) = by else {
+        let Some(KvCall { caller, number, until }) = by else {
             return script::run_one(&self.connection, call).await;
         };
         call.arg(caller).arg(number);
-        let first = Instant::now();
-        let mut wait = REPEAT_FIRST;
-        loop {
-            let answer = script::run_one_safe(&self.connection, call.clone()).await;
-            let is_lost = matches!(answer, Err(QueueError::NoAnswer(_)));
-            if !is_lost || first.elapsed() + wait > REPEAT_WITHIN {
-                return answer;
+        let mut lost = QueueError::NoAnswer("no reply in time".to_owned());
+        let repeats = async {
+            let mut wait = REPEAT_FIRST;
+            loop {
+                match script::run_one(&self.connection, call.clone()).await {
+                    Err(error @ QueueError::NoAnswer(_)) => lost = error,
+                    answer => return answer,
+                }
+                tokio::time::sleep(wait).await;
+                wait *= 2;
             }
-            tokio::time::sleep(wait).await;
-            wait *= 2;
+        };
+        match tokio::time::timeout_at(until.into(), repeats).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(lost),
         }
     }
 

@@ -3,46 +3,35 @@
 //! A write without a reply may have been carried out. Here it is repeated under the name of its caller and
 //! its number, and Redis answers a repetition as it answered the first.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duebox_job::TopicName;
-use parking_lot::Mutex;
 
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::store::kv::{KvCall, KvCondition, KvWrite};
+use crate::wire::callers::{Callers, NumberedCall};
+
+/// How long a write is repeated. It never takes longer, whatever Redis does.
+const REPEAT_WITHIN: Duration = Duration::from_secs(3);
 
 /// Writes to the stores of all topics. A write without a reply is repeated for up to three seconds, and is
 /// still carried out at most once.
 pub struct KvWriter {
     queue: Queue,
-    name: String,
-    callers: Mutex<Callers>,
+    callers: Callers,
 }
 
-#[derive(Default)]
-struct Callers {
-    created: u64,
-    /// Those that make no write now.
-    free: Vec<Caller>,
-}
-
-struct Caller {
-    name: String,
-    calls: u64,
-}
-
-/// A write that is under way. Its caller is free again when it ends.
+/// A write that is under way.
 struct Write<'w> {
-    writer: &'w KvWriter,
-    caller: Caller,
+    call: NumberedCall<'w>,
+    until: Instant,
 }
 
 impl KvWriter {
     /// A writer with a name of its own.
     pub fn new(queue: Queue) -> Self {
-        let name = format!("{:032x}", fastrand::u128(..));
-        Self { queue, name, callers: Mutex::default() }
+        Self { queue, callers: Callers::default() }
     }
 
     /// As [`Queue::kv_set`].
@@ -85,27 +74,12 @@ impl KvWriter {
     }
 
     fn begin(&self) -> Write<'_> {
-        let mut callers = self.callers.lock();
-        let mut caller = callers.free.pop().unwrap_or_else(|| {
-            callers.created += 1;
-            Caller { name: format!("{}:{}", self.name, callers.created), calls: 0 }
-        });
-        caller.calls += 1;
-        Write { writer: self, caller }
+        Write { call: self.callers.begin(), until: Instant::now() + REPEAT_WITHIN }
     }
 }
 
 impl Write<'_> {
     fn call(&self) -> KvCall<'_> {
-        KvCall { caller: &self.caller.name, number: self.caller.calls }
-    }
-}
-
-impl Drop for Write<'_> {
-    fn drop(&mut self) {
-        let caller =
-            Caller { name: std::mem::take(&mut self.caller.name), calls: self.caller.calls };
-        let mut callers = self.writer.callers.lock();
-        callers.free.push(caller);
+        KvCall { caller: self.call.caller(), number: self.call.number(), until: self.until }
     }
 }

@@ -8,7 +8,8 @@ use duebox_job::Rate;
 
 use crate::wire::millis::millis;
 
-/// The limits of a topic as a whole. The default sets no limit.
+/// The limits of a topic as a whole, and the rules by which it is maintained where no daemon binds it. The
+/// default sets none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Jobs of one key that run at once; none ignores keys.
@@ -29,6 +30,14 @@ pub struct Limits {
     pub priorities: bool,
     /// The shards over which the topic is split, 1 to 64; one by default.
     pub shards: Option<NonZero<u32>>,
+    /// Crashes after which a job is buried, for every caller; the job's own option goes first.
+    pub max_crashes: Option<NonZero<u32>>,
+    /// How long dead jobs are kept.
+    pub retention: Option<Duration>,
+    /// How many dead jobs are kept, and how many done ones.
+    pub max_dead: Option<u64>,
+    /// How long done jobs are kept.
+    pub done_retention: Option<Duration>,
 }
 
 impl Limits {
@@ -43,6 +52,7 @@ impl Limits {
             max_running: self.max_running.and_then(of),
             rate: self.rate.map(|rate| Rate::part(rate, shards.get())),
             burst: self.burst.and_then(of),
+            max_dead: self.max_dead.map(|most| most.div_ceil(shards.get().into())),
             ..self.clone()
         }
     }
@@ -54,10 +64,12 @@ impl Limits {
         per_key.is_some() || max_running.is_some() || rate.is_some() || has_ttl || *priorities
     }
 
-    pub(crate) fn fields(&self) -> [(&'static str, String); 9] {
+    pub(crate) fn fields(&self) -> [(&'static str, String); 13] {
         let number =
             |number: Option<NonZero<u32>>| number.map_or_else(String::new, |n| n.to_string());
         let word = |is: bool, word: &str| if is { word.to_owned() } else { String::new() };
+        let time =
+            |time: Option<Duration>| time.map_or_else(String::new, |time| millis(time).to_string());
         let ttl_ms = self.ttl.map(millis).filter(|ms| *ms > 0);
         let (rate, burst) = match self.rate {
             None => (String::new(), String::new()),
@@ -76,6 +88,10 @@ impl Limits {
             ("ttl", ttl_ms.map_or_else(String::new, |ms| ms.to_string())),
             ("priorities", word(self.priorities, "1")),
             ("shards", number(self.shards.filter(|shards| shards.get() > 1))),
+            ("max_crashes", number(self.max_crashes)),
+            ("retention", time(self.retention)),
+            ("max_dead", self.max_dead.map_or_else(String::new, |most| most.to_string())),
+            ("done_retention", time(self.done_retention)),
         ]
     }
 }

@@ -4,11 +4,12 @@
 //! every earlier number, so that jobs pushed under an earlier number are still found.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duebox_job::{JobId, Options, Shard, TopicName};
 use parking_lot::Mutex;
 use redis::Value;
+use tokio::time::Instant;
 
 use crate::error::QueueError;
 use crate::wire::reply::{array, text};

@@ -1,296 +1,243 @@
-//! The connection to Redis: one, multiplexed. A task of its own reconnects as soon as it closes, whether
-//! or not it is used.
-//!
-//! Every wait is bounded. A command without an answer within [`ANSWER_MAX`] has failed, and it is
-//! unknown whether Redis carried it out. Commands that were not sent are sent over the next connection.
+//! The connection to Redis: to one server, or to the primaries of a cluster.
 
-use std::fmt;
+#[cfg(feature = "redis-connection")]
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, Value};
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use redis::{Cmd, Pipeline, Value};
 
 use crate::error::QueueError;
+use crate::wire::cluster::Cluster;
+use crate::wire::connection_task::ConnectionTask;
 use crate::wire::latency::LatencyStats;
-use crate::wire::link::{ANSWER_MAX, Failed, Link, OpenLink};
-
-/// The longest wait for the first connection.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// The longest wait for a further connection.
-const RECONNECT_MAX: Duration = Duration::from_secs(2);
-/// The first wait before another try to connect, and the least time between two connections.
-const RETRY_FIRST: Duration = Duration::from_millis(10);
-/// The longest wait before another try to connect.
-const RETRY_MAX: Duration = Duration::from_millis(250);
-/// How often the same commands are sent at most, each time over another connection.
-const TRIES_MAX: usize = 8;
-
-/// How long the server may be silent, or leave data unacknowledged, before the connection is dropped.
-const PEER_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Interval of keepalive probes on a silent connection.
-const PEER_ASK_EVERY: Duration = Duration::from_secs(3);
-
-/// The address of Redis and the login.
-#[derive(Clone)]
-pub struct ConnectionSettings {
-    /// `redis://host:port/db` or `unix:///path/to.sock`.
-    pub url: String,
-    /// The password; it replaces one in the URL.
-    pub password: Option<String>,
-}
-
-impl fmt::Debug for ConnectionSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionSettings")
-            .field("url", &self.public_url())
-            .finish_non_exhaustive()
-    }
-}
-
-impl ConnectionSettings {
-    /// The settings for an address without a separate password.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), password: None }
-    }
-
-    /// The address without what stands before its `@`, so that it can be logged.
-    pub fn public_url(&self) -> String {
-        match (self.url.find("://"), self.url.rfind('@')) {
-            (Some(scheme), Some(at)) if at > scheme => {
-                format!("{}…{}", &self.url[..scheme + 3], &self.url[at..])
-            }
-            _ => self.url.clone(),
-        }
-    }
-
-    pub(crate) fn client(&self) -> Result<Client, QueueError> {
-        Client::open(self.info()?).map_err(|error| self.malformed(&error))
-    }
-
-    fn malformed(&self, error: &RedisError) -> QueueError {
-        QueueError::Address { url: self.public_url(), reason: error.to_string() }
-    }
-
-    fn refused(&self, error: &RedisError) -> QueueError {
-        let (url, reason) = (self.public_url(), error.to_string());
-        match (error.kind(), error.code()) {
-            (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
-                QueueError::Login { url, reason }
-            }
-            _ => QueueError::Unreachable { url, reason },
-        }
-    }
-
-    fn info(&self) -> Result<ConnectionInfo, QueueError> {
-        let info =
-            self.url.as_str().into_connection_info().map_err(|error| self.malformed(&error))?;
-        let mut login = info.redis_settings().clone();
-        if let Some(password) = &self.password {
-            login = login.set_password(password);
-        }
-        Ok(info.set_redis_settings(login).set_tcp_settings(tcp_settings()))
-    }
-}
-
-/// Sends without delay, and notices a vanished server within seconds.
-fn tcp_settings() -> TcpSettings {
-    let keepalive = TcpKeepalive::new().with_time(PEER_SILENCE_MAX).with_interval(PEER_ASK_EVERY);
-    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(PEER_SILENCE_MAX);
-    settings
-}
-
-/// What the commands of one call became.
-pub(crate) struct Answers {
-    /// One for each command.
-    pub(crate) values: Vec<Value>,
-    /// They were sent more than once: an earlier try may have been carried out.
-    pub(crate) is_repeated: bool,
-}
-
-/// When commands without an answer are sent again over the next connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// If Redis cannot have received them.
-    Unsent,
-    /// Also if they may have been carried out: doing so twice has the effect of doing so once.
-    Always,
-}
-
-/// The connection as the task that keeps it sees it.
-enum State {
-    Up(Link),
-    /// It was lost; the next one is being made.
-    Connecting,
-    /// The last try to connect failed.
-    Down(String),
-}
+use crate::wire::link::Endpoint;
+use crate::wire::reply::{array, text};
+use crate::wire::server_connection::ServerConnection;
+pub(crate) use crate::wire::server_connection::{Answers, Repeat};
+use crate::wire::settings::ConnectionSettings;
+use crate::wire::stream::TlsSession;
+use crate::wire::transport::Transport;
 
 #[derive(Clone)]
 pub(crate) struct Connection {
-    state: watch::Receiver<State>,
+    route: Route,
     settings: Arc<ConnectionSettings>,
+    /// When a command last got no answer, or was refused by Redis as a whole.
+    failed_at: Arc<Mutex<Option<Instant>>>,
     latency: Arc<LatencyStats>,
+    task: Arc<ConnectionTask>,
+}
+
+/// Where commands go.
+#[derive(Clone)]
+enum Route {
+    Server(ServerConnection),
+    Cluster(Arc<Cluster>),
 }
 
 impl Connection {
-    pub(crate) async fn open(settings: &ConnectionSettings) -> Result<Self, QueueError> {
-        let info = settings.info()?;
-        let refused = |error: RedisError| settings.refused(&error);
-        let mut open = connect(&info, 0, CONNECT_MAX).await.map_err(refused)?;
-        // A server that needs a password refuses the first command, not the connection.
-        let mut ping = Pipeline::with_capacity(1);
-        ping.cmd("PING");
-        for answer in open.link.send(&ping, 0..1).await.map_err(|failed| refused(failed.error))? {
-            if let Value::ServerError(error) = answer {
-                return Err(refused(RedisError::from(error)));
+    /// Connects. Also tells whether Redis has a version of the layout, under this key. In a cluster, commands
+    /// without a key go to the server that has the slot of `home`, and the version is not known yet.
+    pub(crate) async fn open(
+        settings: &ConnectionSettings,
+        home: &str,
+        layout_key: String,
+    ) -> Result<(Self, bool), QueueError> {
+        let settings = Arc::new(settings.clone());
+        let (latency, task) = (Arc::default(), Arc::default());
+        let seeds = settings.cluster_seeds()?;
+        let endpoint = Endpoint { settings: Arc::clone(&settings), layout_key };
+        let (route, has_layout) = match seeds {
+            None => {
+                let endpoint = Arc::new(endpoint);
+                let (server, has_layout) =
+                    ServerConnection::open(&endpoint, &latency, &task).await?;
+                (Route::Server(server), has_layout)
             }
-        }
-        let (sender, state) = watch::channel(State::Up(open.link.clone()));
-        tokio::spawn(keep(info, open, sender));
-        Ok(Self { state, settings: Arc::new(settings.clone()), latency: Arc::default() })
+            Some(seeds) => {
+                let cluster = Cluster::open(endpoint, &seeds, home, &latency, &task).await?;
+                (Route::Cluster(cluster), false)
+            }
+        };
+        Ok((Self { route, settings, failed_at: Arc::default(), latency, task }, has_layout))
     }
 
-    /// Sends commands in one write; returns a value or an error for each.
+    /// A connection whose commands this transport carries. Nothing connects, and no task keeps it.
+    pub(crate) fn over(transport: Arc<dyn Transport>) -> Self {
+        let settings = Arc::new(ConnectionSettings::new("redis://simulation"));
+        let latency = Arc::default();
+        let route = Route::Server(ServerConnection::over(transport, &latency));
+        Self { route, settings, failed_at: Arc::default(), latency, task: Arc::default() }
+    }
+
+    /// Sends commands in one write to each server; returns a value or an error for each.
     pub(crate) async fn send(
         &self,
         commands: &Pipeline,
         repeat: Repeat,
     ) -> Result<Answers, QueueError> {
-        self.send_for(commands, 0..commands.len(), repeat).await
+        let answers = match &self.route {
+            Route::Server(server) => {
+                let answers = server.send(commands, 0..commands.len(), repeat).await;
+                answers.map_err(|unanswered| unanswered.error)
+            }
+            Route::Cluster(cluster) => cluster.send(commands, repeat).await,
+        };
+        if answers.is_err() {
+            self.record_failure();
+        }
+        answers
     }
 
-    /// Sends commands in one write; returns these of the answers. A transaction has one answer more for
-    /// each command, and one for its start.
-    async fn send_for(
+    /// How many servers hold keys.
+    pub(crate) fn primaries(&self) -> usize {
+        match &self.route {
+            Route::Server(_) => 1,
+            Route::Cluster(cluster) => cluster.primaries(),
+        }
+    }
+
+    /// Sends commands to the server of this number below [`Self::primaries`].
+    pub(crate) async fn send_to(
         &self,
+        number: usize,
         commands: &Pipeline,
-        wanted: Range<usize>,
-        repeat: Repeat,
-    ) -> Result<Answers, QueueError> {
-        let mut is_repeated = false;
-        let mut lost = None;
-        for tried in 1.. {
-            let mut link = self.link(lost).await?;
-            let sent_at = Instant::now();
-            let answers = link.send(commands, wanted.clone()).await;
-            self.latency.saw(sent_at.elapsed(), answers.is_ok());
-            let Failed { error, is_closed, is_unsent } = match answers {
-                Ok(values) if values.len() == wanted.len() => {
-                    return Ok(Answers { values, is_repeated });
-                }
-                Ok(values) => {
-                    let (had, sent) = (values.len(), wanted.len());
-                    return Err(QueueError::Answer(format!("{had} answers to {sent} commands")));
-                }
-                Err(failed) => failed,
-            };
-            let may_repeat = is_unsent || (is_closed && repeat == Repeat::Always);
-            if !may_repeat || tried == TRIES_MAX {
-                return Err(QueueError::of_redis(error));
-            }
-            is_repeated |= !is_unsent;
-            lost = Some(link.number);
+    ) -> Result<Vec<Value>, QueueError> {
+        match &self.route {
+            Route::Server(_) => Ok(self.send(commands, Repeat::Always).await?.values),
+            Route::Cluster(cluster) => cluster.send_to(number, commands).await,
         }
-        Err(QueueError::NoAnswer("no connection".to_owned()))
     }
 
-    /// The current link, or the next one if `lost` is the number of the current one. Without one it waits for
-    /// the next try to connect.
-    async fn link(&self, lost: Option<u64>) -> Result<Link, QueueError> {
-        if lost.is_none()
-            && let State::Up(link) = &*self.state.borrow()
-        {
-            return Ok(link.clone());
-        }
-        let mut state = self.state.clone();
-        let is_decided = |state: &State| match state {
-            State::Up(link) => lost != Some(link.number),
-            State::Connecting => false,
-            State::Down(_) => true,
-        };
-        let no_connection = || QueueError::NoAnswer("no connection".to_owned());
-        let is_down = matches!(&*state.borrow_and_update(), State::Down(_));
-        let decide = async {
-            if is_down {
-                state.changed().await?;
+    /// Asks for the time by the clock of the server that has a key. In a cluster each server has its own clock.
+    pub(crate) fn clock_of(&self, key: &str) -> Cmd {
+        match self.route {
+            Route::Server(_) => redis::cmd("TIME"),
+            Route::Cluster(_) => {
+                let mut clock = redis::cmd("EVAL_RO");
+                clock.arg("return redis.call('TIME')").arg(1).arg(key);
+                clock
             }
-            state.wait_for(is_decided).await
-        };
-        let decided = tokio::time::timeout(ANSWER_MAX, decide).await;
-        let decided = decided.ok().and_then(Result::ok).ok_or_else(no_connection)?;
-        match &*decided {
-            State::Up(link) => Ok(link.clone()),
-            State::Down(reason) => Err(QueueError::NoAnswer(format!("cannot connect: {reason}"))),
-            State::Connecting => Err(no_connection()),
         }
+    }
+
+    /// The addresses of the primaries of a cluster; none without one.
+    pub(crate) fn cluster_primaries(&self) -> Vec<String> {
+        match &self.route {
+            Route::Server(_) => Vec::new(),
+            Route::Cluster(cluster) => cluster.addresses(),
+        }
+    }
+
+    /// The value of a reply, or the error that Redis gave.
+    pub(crate) fn checked(&self, reply: Value) -> Result<Value, QueueError> {
+        let Value::ServerError(error) = reply else { return Ok(reply) };
+        let error = redis::RedisError::from(error);
+        if error.code() == Some("NOPERM") {
+            return Err(self.settings.not_permitted(&error));
+        }
+        let error = QueueError::of_redis(error);
+        if matches!(error, QueueError::Refused(_)) {
+            self.record_failure();
+        }
+        Err(error)
     }
 
     /// Waits until the connection was lost and made again; at once if that has happened since the last
     /// call. A connection whose task has ended is never made again.
     pub(crate) async fn reconnected(&self, known: &mut u64) {
-        let mut state = self.state.clone();
-        let is_new = |state: &State| matches!(state, State::Up(link) if link.number != *known);
-        let number = match state.wait_for(is_new).await.as_deref() {
-            Ok(State::Up(link)) => Some(link.number),
-            _ => None,
-        };
-        match number {
-            Some(number) => *known = number,
-            None => std::future::pending().await,
+        match &self.route {
+            Route::Server(server) => server.reconnected(known).await,
+            Route::Cluster(cluster) => cluster.reconnected(known).await,
         }
+    }
+
+    /// The error if the server turns out to be a sentinel.
+    pub(crate) async fn sentinel_error(&self) -> Option<QueueError> {
+        let mut ask = Pipeline::with_capacity(1);
+        ask.cmd("ROLE");
+        let role = self.send(&ask, Repeat::Always).await.ok()?.values.pop()?;
+        let Value::Array(mut role) = role else { return None };
+        let is_sentinel = text(role.first()?) == Ok("sentinel");
+        let masters = array(role.pop()?).ok().filter(|_| is_sentinel)?;
+        let masters = masters.iter().filter_map(|name| Some(text(name).ok()?.to_owned())).collect();
+        Some(QueueError::IsSentinel { url: self.settings().public_url(), masters })
+    }
+
+    /// Records that a command got no answer, or that Redis as a whole refused one.
+    fn record_failure(&self) {
+        *self.failed_at.lock() = Some(now());
+    }
+
+    /// When Redis was last out of reach: a command failed, or a lost connection was made again.
+    pub(crate) fn disturbed_at(&self) -> Option<Instant> {
+        let made_again_at = match &self.route {
+            Route::Server(server) => server.made_again_at(),
+            Route::Cluster(cluster) => cluster.made_again_at(),
+        };
+        made_again_at.max(*self.failed_at.lock())
     }
 
     pub(crate) fn latency_stats(&self) -> &Arc<LatencyStats> {
         &self.latency
     }
 
+    pub(crate) fn task(&self) -> &Arc<ConnectionTask> {
+        &self.task
+    }
+
     pub(crate) fn settings(&self) -> &ConnectionSettings {
         &self.settings
     }
-}
 
-/// Keeps the connection while it is used: makes the next one as soon as one closes.
-async fn keep(info: ConnectionInfo, mut open: OpenLink, state: watch::Sender<State>) {
-    let work = async {
-        loop {
-            let opened_at = Instant::now();
-            open.closed().await;
-            state.send_replace(State::Connecting);
-            tokio::time::sleep(RETRY_FIRST.saturating_sub(opened_at.elapsed())).await;
-            let mut wait = RETRY_FIRST;
-            let number = open.link.number + 1;
-            open = loop {
-                match connect(&info, number, RECONNECT_MAX).await {
-                    Ok(open) => break open,
-                    Err(error) => state.send_replace(State::Down(error.to_string())),
-                };
-                tokio::time::sleep(wait.mul_f64(0.75 + 0.5 * fastrand::f64())).await;
-                wait = (wait * 2).min(RETRY_MAX);
-            };
-            state.send_replace(State::Up(open.link.clone()));
+    /// The settings of a subscription. In a cluster it is to the server on whose channels is published.
+    pub(crate) fn subscription_settings(&self) -> ConnectionSettings {
+        match &self.route {
+            Route::Server(_) => ConnectionSettings::clone(&self.settings),
+            Route::Cluster(cluster) => cluster.home_settings(),
         }
-    };
-    tokio::select! {
-        () = work => {}
-        () = state.closed() => {}
+    }
+
+    /// What the current connection agreed on, if it uses TLS.
+    pub(crate) fn tls_session(&self) -> Option<TlsSession> {
+        match &self.route {
+            Route::Server(server) => server.tls_session(),
+            Route::Cluster(cluster) => cluster.home()?.tls_session(),
+        }
+    }
+
+    /// What carries the commands in place of Redis, in a simulation.
+    pub(crate) fn transport(&self) -> Option<Arc<dyn Transport>> {
+        match &self.route {
+            Route::Server(server) => server.transport(),
+            Route::Cluster(_) => None,
+        }
+    }
+
+    /// Sends commands of the caller's own; returns these of the answers. In a cluster a transaction goes to the
+    /// server of its first command.
+    #[cfg(feature = "redis-connection")]
+    async fn send_for(
+        &self,
+        commands: &Pipeline,
+        wanted: Range<usize>,
+    ) -> Result<Vec<Value>, QueueError> {
+        let answers = match &self.route {
+            Route::Server(server) => server.send(commands, wanted, Repeat::Unsent).await,
+            Route::Cluster(cluster) if wanted == (0..commands.len()) => {
+                return Ok(cluster.send(commands, Repeat::Unsent).await?.values);
+            }
+            Route::Cluster(cluster) => cluster.send_whole(commands, wanted).await,
+        };
+        Ok(answers.map_err(|unanswered| unanswered.error)?.values)
     }
 }
 
-async fn connect(
-    info: &ConnectionInfo,
-    number: u64,
-    within: Duration,
-) -> Result<OpenLink, RedisError> {
-    match tokio::time::timeout(within, OpenLink::open(info, number)).await {
-        Ok(opened) => opened,
-        Err(elapsed) => Err(RedisError::from(std::io::Error::from(elapsed))),
-    }
+/// Now, by the clock of Tokio's timers, which a simulation pauses.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// The connection for commands of the caller's own.
@@ -315,26 +262,12 @@ impl redis::aio::ConnectionLike for Connection {
         count: usize,
     ) -> redis::RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
-            let answers = self.send_for(commands, offset..offset + count, Repeat::Unsent).await;
-            let away = |error: QueueError| std::io::Error::other(error.to_string());
-            Ok(answers.map_err(away)?.values)
+            let answers = self.send_for(commands, offset..offset + count).await;
+            Ok(answers.map_err(|error| std::io::Error::other(error.to_string()))?)
         })
     }
 
     fn get_db(&self) -> i64 {
         0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_never_shown() {
-        let settings = |url: &str| ConnectionSettings { url: url.into(), password: None };
-        assert_eq!(settings("redis://u:secret@h:1/0").public_url(), "redis://…@h:1/0");
-        assert_eq!(settings("redis://h:1").public_url(), "redis://h:1");
-        assert!(!format!("{:?}", settings("redis://:secret@h")).contains("secret"));
     }
 }

@@ -78,6 +78,16 @@ impl Keys {
         format!("{}:topics", self.prefix)
     }
 
+    /// The version of the layout, in a slot of its own.
+    pub(crate) fn layout_key(&self) -> String {
+        format!("{}:layout", self.prefix)
+    }
+
+    /// The last push of one caller, next to the keys of the shard.
+    pub(crate) fn caller_key(&self, shard: &Shard, caller: &str) -> String {
+        format!("{}:pushed:{{{}}}:{caller}", self.prefix, shard.tag())
+    }
+
     /// The runners by the time at which their status expires; advisory, in a slot of its own.
     pub(crate) fn runners_key(&self) -> String {
         format!("{}:runners", self.prefix)
@@ -106,6 +116,11 @@ impl Keys {
     /// The pattern of all wake-up channels.
     pub(crate) fn wake_pattern(&self) -> String {
         format!("{}:{{*}}:wake", glob_escaped(&self.prefix))
+    }
+
+    /// The pattern of all keys of the queue, as an ACL names it.
+    pub(crate) fn all_keys(&self) -> String {
+        format!("{}:*", glob_escaped(&self.prefix))
     }
 
     /// The pattern of all keys of all topics.

@@ -1,25 +1,27 @@
-//! One connection to Redis, from its handshake until it closes.
-//!
-//! It counts the bytes that pass, so that a caller without a reply knows whether its command can have
-//! reached Redis.
+//! One connection to Redis, from its login until it closes.
 
+use std::future::pending;
 use std::io;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::SockRef;
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ErrorKind, Pipeline, RedisError, Value,
-};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use redis::{AsyncConnectionConfig, Pipeline, RedisError, ServerErrorKind, Value};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::error::QueueError;
+use crate::wire::address::{Place, Sentinels};
+use crate::wire::half_open;
+use crate::wire::layout::check_layout;
+use crate::wire::login::{LoggedIn, login};
+use crate::wire::reply::text;
+use crate::wire::sentinel;
+use crate::wire::settings::{ConnectionSettings, is_refused_login};
+use crate::wire::stream::{TlsSession, Traffic};
+use crate::wire::transport::Transport;
 
 /// The longest wait for an answer: shorter than a lease, longer than a fork of Redis takes.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -32,14 +34,43 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Link {
     /// Counts the links of one [`Connection`](super::connection::Connection).
     pub(crate) number: u64,
-    commands: MultiplexedConnection,
+    pub(crate) opened_at: Instant,
+    carrier: Carrier,
+}
+
+/// What carries the commands.
+#[derive(Clone)]
+enum Carrier {
+    Redis(RedisLink),
+    /// A simulation, which never closes.
+    Simulated(Arc<dyn Transport>),
+}
+
+#[derive(Clone)]
+struct RedisLink {
+    connection: MultiplexedConnection,
     traffic: Arc<Traffic>,
+    /// Notified when the server refuses a write because it is a replica; `None` if no sentinel would name another one.
+    demoted: Option<Arc<Notify>>,
 }
 
 /// A link and the task that moves its bytes; dropping it closes the connection.
 pub(crate) struct OpenLink {
     pub(crate) link: Link,
-    driver: JoinHandle<()>,
+    /// Redis has a version of the layout.
+    pub(crate) has_layout: bool,
+    driver: AbortOnDrop,
+    /// The server that was reached.
+    place: Place,
+    /// The sentinels that named it, if it is one of an address with sentinels.
+    sentinels: Option<Sentinels>,
+}
+
+/// What a link leads to.
+pub(crate) struct Endpoint {
+    pub(crate) settings: Arc<ConnectionSettings>,
+    /// The key with the version of the layout.
+    pub(crate) layout_key: String,
 }
 
 /// Why a link gave no answer.
@@ -51,89 +82,192 @@ pub(crate) struct Failed {
     pub(crate) is_unsent: bool,
 }
 
-/// Bytes that passed so far.
-#[derive(Default)]
-struct Traffic {
-    written: AtomicU64,
-    read: AtomicU64,
-}
-
 impl Link {
+    /// A link of a simulation.
+    pub(crate) fn over(transport: Arc<dyn Transport>) -> Self {
+        Self { number: 0, opened_at: Instant::now(), carrier: Carrier::Simulated(transport) }
+    }
+
+    /// What a simulation put in the place of Redis.
+    pub(crate) fn transport(&self) -> Option<&Arc<dyn Transport>> {
+        match &self.carrier {
+            Carrier::Redis(_) => None,
+            Carrier::Simulated(transport) => Some(transport),
+        }
+    }
+
+    /// What the connection agreed on, if it uses TLS.
+    pub(crate) fn tls_session(&self) -> Option<&TlsSession> {
+        match &self.carrier {
+            Carrier::Redis(link) => link.traffic.session(),
+            Carrier::Simulated(_) => None,
+        }
+    }
+
     /// Sends commands in one write.
     pub(crate) async fn send(
         &mut self,
         commands: &Pipeline,
         answers: Range<usize>,
     ) -> Result<Vec<Value>, Failed> {
-        let before = self.traffic.written.load(Ordering::Acquire);
-        let answers =
-            self.commands.send_packed_commands(commands, answers.start, answers.len()).await;
-        answers.map_err(|error| Failed {
+        match &mut self.carrier {
+            Carrier::Redis(link) => link.send(commands, answers).await,
+            Carrier::Simulated(transport) => {
+                let replies = transport.send(commands).await.map_err(|error| Failed {
+                    is_closed: error.is_unrecoverable_error(),
+                    is_unsent: false,
+                    error,
+                })?;
+                Ok(replies.into_iter().skip(answers.start).take(answers.len()).collect())
+            }
+        }
+    }
+
+    /// The bytes that have arrived so far.
+    fn bytes_read(&self) -> u64 {
+        match &self.carrier {
+            Carrier::Redis(link) => link.traffic.read(),
+            Carrier::Simulated(_) => 0,
+        }
+    }
+}
+
+impl RedisLink {
+    async fn send(
+        &mut self,
+        commands: &Pipeline,
+        answers: Range<usize>,
+    ) -> Result<Vec<Value>, Failed> {
+        let Self { connection, traffic, demoted } = self;
+        let _awaited = traffic.await_reply();
+        let before = traffic.written();
+        let values = connection.send_packed_commands(commands, answers.start, answers.len()).await;
+        let values = values.map_err(|error| Failed {
             is_closed: error.is_unrecoverable_error(),
             // Commands of other callers count too: then it is unknown which of them were written.
-            is_unsent: error.is_connection_dropped()
-                && self.traffic.written.load(Ordering::Acquire) == before,
+            is_unsent: error.is_connection_dropped() && traffic.written() == before,
             error,
-        })
+        })?;
+        match demoted {
+            Some(demoted) if values.iter().any(is_refused_by_replica) => {
+                demoted.notify_one();
+                let text = "the server is not the primary any more";
+                Err(Failed {
+                    error: io::Error::new(io::ErrorKind::ConnectionReset, text).into(),
+                    is_closed: true,
+                    is_unsent: values.iter().all(is_refused_by_replica),
+                })
+            }
+            _ => Ok(values),
+        }
     }
+}
+
+fn is_refused_by_replica(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::ReadOnly))
 }
 
 impl OpenLink {
-    /// Connects and logs in.
-    pub(crate) async fn open(info: &ConnectionInfo, number: u64) -> Result<Self, RedisError> {
-        match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                apply(info.tcp_settings(), &stream)?;
-                Self::over(stream, info, number).await
+    /// Connects and logs in, with the settings as they are on disk now. Fails if the queue has a layout that
+    /// this program does not know.
+    pub(crate) async fn open(
+        endpoint: &Endpoint,
+        number: u64,
+        within: Duration,
+    ) -> Result<Self, QueueError> {
+        let settings = &*endpoint.settings;
+        let sentinels = settings.sentinels()?;
+        let has_sentinels = sentinels.is_some();
+        let open = login(settings, within, async |login, stream| {
+            let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+            let (mut connection, driver) =
+                MultiplexedConnection::new_with_config(login, stream, config).await?;
+            let driver = AbortOnDrop(tokio::spawn(driver));
+            // A server that needs a password refuses the first command, not the connection. One whose disk
+            // fails refuses the PING too, and still serves much else: enough to go on, not to begin.
+            let ping = connection.send_packed_command(&redis::cmd("PING")).await;
+            match ping.and_then(Value::extract_error) {
+                Err(error) if number == 0 || error.code().is_none() || is_refused_login(&error) => {
+                    return Err(error);
+                }
+                _ => {}
             }
-            ConnectionAddr::Unix(path) => {
-                Self::over(UnixStream::connect(path).await?, info, number).await
-            }
-            other => Err(RedisError::from((
-                ErrorKind::InvalidClientConfig,
-                "unsupported kind of address",
-                other.to_string(),
-            ))),
+            // Sentinels name the old primary until they have agreed on the new one.
+            let role = match has_sentinels {
+                false => None,
+                true => Some(connection.send_packed_command(&redis::cmd("ROLE")).await?),
+            };
+            Ok((connection, driver, role.map(Value::extract_error).transpose()?))
+        });
+        let LoggedIn { begun: (mut connection, driver, role), traffic, place } = open.await?;
+        if role.is_some_and(|role| !is_primary(&role)) {
+            return Err(settings.no_primary(&place));
         }
+        let has_layout = has_layout(&mut connection, endpoint).await?;
+        let demoted = has_sentinels.then(Arc::default);
+        let carrier = Carrier::Redis(RedisLink { connection, traffic, demoted });
+        let link = Link { number, opened_at: Instant::now(), carrier };
+        Ok(Self { link, has_layout, driver, place, sentinels })
     }
 
-    /// Logs in over a stream.
-    async fn over<S>(stream: S, info: &ConnectionInfo, number: u64) -> Result<Self, RedisError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let traffic = Arc::<Traffic>::default();
-        let stream = Counted { stream, traffic: Arc::clone(&traffic) };
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
-        let (commands, driver) =
-            MultiplexedConnection::new_with_config(info.redis_settings(), stream, config).await?;
-        let link = Link { number, commands, traffic };
-        Ok(Self { link, driver: tokio::spawn(driver) })
-    }
-
-    /// Waits until the connection closes, or does not answer a probe any more. Probes also keep an idle
-    /// connection alive.
-    pub(crate) async fn closed(&mut self) {
+    /// Waits until the connection closes, is half open, or does not answer a probe any more, or until another
+    /// server is the primary. Probes also keep an idle connection alive.
+    pub(crate) async fn closed(&mut self, settings: &ConnectionSettings) {
+        let Carrier::Redis(link) = &self.link.carrier else { return pending().await };
+        let demoted = async {
+            match &link.demoted {
+                Some(demoted) => demoted.notified().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
-            _ = &mut self.driver => {}
+            _ = &mut self.driver.0 => {}
             () = silent(self.link.clone()) => {}
+            () = half_open::detected(&link.traffic, settings) => {}
+            () = demoted => {}
+            () = sentinel::replaced(self.sentinels.as_ref(), settings, &self.place) => {}
         }
     }
 }
 
-impl Drop for OpenLink {
+fn is_primary(role: &Value) -> bool {
+    matches!(role, Value::Array(fields) if fields.first().is_some_and(|role| text(role) == Ok("master")))
+}
+
+/// Whether the queue has a version of its layout. Fails if this program does not know the version, or if Redis
+/// still loads its data. A user who may not read it goes on without.
+async fn has_layout(
+    connection: &mut MultiplexedConnection,
+    endpoint: &Endpoint,
+) -> Result<bool, QueueError> {
+    let ask = connection.send_packed_command(redis::cmd("GET").arg(&endpoint.layout_key)).await;
+    match ask.and_then(Value::extract_error) {
+        Ok(stored) => {
+            check_layout(&stored)?;
+            Ok(stored != Value::Nil)
+        }
+        Err(error) if error.code().is_none() || error.code() == Some("LOADING") => {
+            Err(QueueError::of_redis(error))
+        }
+        Err(_) => Ok(true),
+    }
+}
+
+/// A task that ends with its owner.
+pub(super) struct AbortOnDrop(pub(super) JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.0.abort();
     }
 }
 
 /// Returns when the server has been silent and answers no probe.
 async fn silent(mut link: Link) {
     loop {
-        let before = link.traffic.read.load(Ordering::Acquire);
+        let before = link.bytes_read();
         tokio::time::sleep(SILENCE_MAX).await;
-        if link.traffic.read.load(Ordering::Acquire) != before {
+        if link.bytes_read() != before {
             continue;
         }
         let mut ping = Pipeline::with_capacity(1);
@@ -141,58 +275,5 @@ async fn silent(mut link: Link) {
         if link.send(&ping, 0..ping.len()).await.is_err() {
             return;
         }
-    }
-}
-
-fn apply(settings: &TcpSettings, stream: &TcpStream) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    socket.set_tcp_nodelay(settings.nodelay())?;
-    if let Some(keepalive) = settings.keepalive() {
-        socket.set_tcp_keepalive(keepalive)?;
-    }
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(settings.user_timeout())?;
-    Ok(())
-}
-
-/// A stream whose bytes are counted.
-struct Counted<S> {
-    stream: S,
-    traffic: Arc<Traffic>,
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if let Poll::Ready(Ok(count)) = &written {
-            self.traffic.written.fetch_add(*count as u64, Ordering::Release);
-        }
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let count = buffer.filled().len() - before;
-        self.traffic.read.fetch_add(count as u64, Ordering::Release);
-        read
     }
 }

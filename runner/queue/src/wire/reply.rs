@@ -73,5 +73,22 @@ pub(crate) fn read_time_us(time: Value) -> Result<u64, QueueError> {
     let [seconds, micros] = fields.as_slice() else {
         return Err(unexpected(&Value::Array(fields)));
     };
-    Ok(score(text(seconds)?) * 1_000_000 + score(text(micros)?))
+    let seconds = score(text(seconds)?);
+    Ok(seconds.saturating_mul(1_000_000).saturating_add(score(text(micros)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_beyond_all_bounds_is_the_last_one() {
+        let time = |seconds: &str| {
+            let field = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+            read_time_us(Value::Array(vec![field(seconds), field("7")])).unwrap()
+        };
+        assert_eq!(time("1763740800"), 1_763_740_800_000_007);
+        assert_eq!(time("1e300"), u64::MAX);
+        assert_eq!(time("-1"), 7);
+    }
 }

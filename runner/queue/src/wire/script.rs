@@ -18,6 +18,7 @@ macro_rules! scripts {
     ($($name:ident = $path:literal),* $(,)?) => {
         $(pub(crate) static $name: LuaScript = LuaScript {
             body: include_str!(concat!("../lua/", $path, ".lua")),
+            path: $path,
             assembled: OnceLock::new(),
         };)*
 
@@ -52,6 +53,7 @@ scripts! {
     TICK = "produce/tick",
     PRUNE = "operate/prune",
     PRUNE_MARKS = "operate/prune_marks",
+    PRUNE_TICKS = "operate/prune_ticks",
     KV_GET = "store/get",
     KV_SET = "store/set",
     KV_DELETE = "store/delete",
@@ -71,7 +73,12 @@ scripts! {
     DOCTOR_KV = "doctor/kv",
 }
 
+/// Scripts that only read. A user with read permission alone may call them.
+const READ_ONLY: [&str; 5] =
+    ["operate/get", "operate/list", "operate/peek", "topic/locate", "store/get"];
+
 pub(crate) struct LuaScript {
+    path: &'static str,
     body: &'static str,
     assembled: OnceLock<Assembled>,
 }
@@ -85,13 +92,19 @@ struct Assembled {
 impl LuaScript {
     /// Starts a call on a topic's keys; arguments are added to what it returns.
     pub(crate) fn call(&self, keys: &ShardKeys) -> Cmd {
+        self.call_with(keys, None)
+    }
+
+    /// The same, with a further key of the same slot.
+    pub(crate) fn call_with(&self, keys: &ShardKeys, further: Option<String>) -> Cmd {
         let Assembled { source, digest } = self.assembled();
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(digest).arg(source.keys.len());
+        let is_read_only = READ_ONLY.contains(&self.path);
+        let mut call = redis::cmd(if is_read_only { "EVALSHA_RO" } else { "EVALSHA" });
+        call.arg(digest).arg(source.keys.len() + usize::from(further.is_some()));
         for name in &source.keys {
             call.arg(keys.key(name));
         }
-        call
+        call.arg(further).to_owned()
     }
 
     fn assembled(&self) -> &Assembled {
@@ -120,14 +133,16 @@ pub fn script_paths() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(path, _)| *path)
 }
 
-/// Loads every script.
+/// Loads every script on every server.
 pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
     let mut loads = Pipeline::with_capacity(ALL.len());
     for (_, script) in ALL {
         loads.cmd("SCRIPT").arg("LOAD").arg(&script.assembled().source.text);
     }
-    for answer in connection.send(&loads, Repeat::Always).await?.values {
-        refuse_error(answer)?;
+    for server in 0..connection.primaries() {
+        for answer in connection.send_to(server, &loads).await? {
+            connection.checked(answer)?;
+        }
     }
     Ok(())
 }
@@ -182,7 +197,10 @@ pub(crate) async fn send(
             values[i] = value;
         }
     }
-    Ok(Replies { values: values.into_iter().map(refuse_error).collect(), are_repeated })
+    Ok(Replies {
+        values: values.into_iter().map(|value| connection.checked(value)).collect(),
+        are_repeated,
+    })
 }
 
 /// Sends one call.
@@ -214,7 +232,8 @@ fn with_text(call: &Cmd) -> Cmd {
     let Some((_, script)) = ALL.iter().find(|(_, script)| is_called(script)) else {
         return call.clone();
     };
-    let mut again = redis::cmd("EVAL");
+    let is_read_only = args.first() == Some(&&b"EVALSHA_RO"[..]);
+    let mut again = redis::cmd(if is_read_only { "EVAL_RO" } else { "EVAL" });
     again.arg(&script.assembled().source.text);
     args.iter().skip(2).fold(&mut again, |again, arg| again.arg(*arg));
     again
@@ -230,11 +249,4 @@ fn pipeline(calls: impl IntoIterator<Item = Cmd>) -> Pipeline {
 
 fn is_forgotten_script(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
-}
-
-fn refuse_error(answer: Value) -> Result<Value, QueueError> {
-    match answer {
-        Value::ServerError(error) => Err(QueueError::of_redis(redis::RedisError::from(error))),
-        value => Ok(value),
-    }
 }

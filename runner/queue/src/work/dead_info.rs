@@ -38,7 +38,18 @@ impl DeadInfo<'_> {
                 "its runner died, or lost the lease, as often as max_crashes allows"
             }
             FailureClass::Expired => "it was not started within its ttl after it fell due",
-            _ => "",
+            FailureClass::BadDue => "its due time is not a valid time in Unix milliseconds",
+            FailureClass::Orphan => "it has no payload",
+            FailureClass::Nack
+            | FailureClass::Drop
+            | FailureClass::Trap
+            | FailureClass::Timeout
+            | FailureClass::OutOfMemory
+            | FailureClass::OutOfFuel
+            | FailureClass::StackOverflow
+            | FailureClass::Exit
+            | FailureClass::BadVerdict
+            | FailureClass::BadOptions => "",
         };
         Self { class: Some(class), reason, ..Self::default() }
     }

@@ -46,7 +46,7 @@ impl Token {
 
     /// The token of the jobs that a call leases ahead, by that of the jobs that start at once.
     fn ahead(&self) -> Self {
-        Self::expiring_at_us(self.expires_at_us() + 1)
+        Self::expiring_at_us(self.expires_at_us().saturating_add(1))
     }
 
     /// When the lease expires, by the clock of Redis, in µs since the epoch.

@@ -5,11 +5,13 @@
 
 use duebox_job::Shard;
 use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use redis::aio::PubSub;
 
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::keys::Keys;
+use crate::wire::login;
 
 /// What a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +26,14 @@ pub enum Notification {
 
 /// A subscription to the wake-ups of every topic, or of some shards.
 pub struct Listener {
-    subscription: PubSub,
+    subscription: Subscription,
     keys: Keys,
+}
+
+enum Subscription {
+    Redis(Box<PubSub>),
+    /// What a simulation publishes: channel and text.
+    Simulated(BoxStream<'static, (String, String)>),
 }
 
 impl Queue {
@@ -34,11 +42,15 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
     pub async fn listen(&self) -> Result<Listener, QueueError> {
-        let client = self.connection.settings().client()?;
-        let mut subscription = client.get_async_pubsub().await.map_err(QueueError::of_redis)?;
+        if let Some(transport) = self.connection.transport() {
+            let messages = transport.subscribe().await.map_err(QueueError::of_redis)?;
+            return Ok(Listener::new(Subscription::Simulated(messages), &self.keys));
+        }
+        let mut subscription =
+            login::open_subscription(&self.connection.subscription_settings()).await?;
         subscription.psubscribe(self.keys.wake_pattern()).await.map_err(QueueError::of_redis)?;
         subscription.subscribe(self.keys.control_channel()).await.map_err(QueueError::of_redis)?;
-        Ok(Listener { subscription, keys: self.keys.clone() })
+        Ok(Listener::new(Subscription::Redis(Box::new(subscription)), &self.keys))
     }
 
     /// Subscribes to the wake-ups of some shards; at least one.
@@ -46,30 +58,48 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
     pub async fn listen_to(&self, shards: &[Shard]) -> Result<Listener, QueueError> {
-        let client = self.connection.settings().client()?;
-        let mut subscription = client.get_async_pubsub().await.map_err(QueueError::of_redis)?;
+        let mut subscription =
+            login::open_subscription(&self.connection.subscription_settings()).await?;
         let channels: Vec<String> =
             shards.iter().map(|shard| self.keys.of(shard).key("wake")).collect();
         subscription.subscribe(channels).await.map_err(QueueError::of_redis)?;
-        Ok(Listener { subscription, keys: self.keys.clone() })
+        Ok(Listener::new(Subscription::Redis(Box::new(subscription)), &self.keys))
     }
 }
 
 impl Listener {
+    fn new(subscription: Subscription, keys: &Keys) -> Self {
+        Self { subscription, keys: keys.clone() }
+    }
+
     /// Waits for the next notification.
     pub async fn next(&mut self) -> Notification {
         loop {
-            let Some(message) = self.subscription.on_message().next().await else {
+            let Some((channel, text)) = self.subscription.next().await else {
                 return Notification::Lost;
             };
-            let channel = message.get_channel_name();
             if channel == self.keys.control_channel() {
-                // A message that is not UTF-8 is ignored.
-                if let Ok(text) = message.get_payload() {
+                if let Some(text) = text {
                     return Notification::Control(text);
                 }
-            } else if let Some(topic) = self.keys.shard_of_channel(channel) {
-                return Notification::WakeUp(topic);
+            } else if let Some(shard) = self.keys.shard_of_channel(&channel) {
+                return Notification::WakeUp(shard);
+            }
+        }
+    }
+}
+
+impl Subscription {
+    /// The channel of the next message and its text; no text if it is not UTF-8.
+    async fn next(&mut self) -> Option<(String, Option<String>)> {
+        match self {
+            Self::Redis(subscription) => {
+                let message = subscription.on_message().next().await?;
+                Some((message.get_channel_name().to_owned(), message.get_payload().ok()))
+            }
+            Self::Simulated(messages) => {
+                let (channel, text) = messages.next().await?;
+                Some((channel, Some(text)))
             }
         }
     }

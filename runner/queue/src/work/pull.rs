@@ -184,10 +184,10 @@ impl Queue {
     ) -> Result<Look, QueueError> {
         let turn = Turn {
             reclaim: Some(ReclaimRule {
-                max_crashes: pull.max_crashes,
+                max_crashes: Some(pull.max_crashes),
                 delay: Duration::ZERO,
                 info: pull.crashed_info.as_deref(),
-                outage_until_us: 0,
+                renewed_within: call.lease / 3,
             }),
             promote: Some(Promotion {
                 jobs: BATCH_MAX,
@@ -206,7 +206,8 @@ impl Queue {
             }
         };
         if let Some(promoted) = &reply.promoted {
-            pulled.skip = if promoted.more { pulled.skip + promoted.skipped } else { 0 };
+            pulled.skip =
+                if promoted.more { pulled.skip.saturating_add(promoted.skipped) } else { 0 };
         }
         Look::of(reply, call)
     }

@@ -20,6 +20,8 @@ use crate::work::lease::{Lease, Token};
 pub enum Verdict {
     /// Done: delete the job.
     Ack,
+    /// Failed, and not worth keeping: delete the job. For Redis this is an ack.
+    Discard,
     /// Done, and something of the job is kept.
     Finish(Finish),
     /// Snoozed: not a failure, and no attempt is spent. After `max_snoozes` this is a nack.
@@ -57,6 +59,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// True if the script carries it out as an ack that leaves nothing.
+    fn is_ack(&self) -> bool {
+        matches!(self, Self::Ack | Self::Discard)
+    }
+
     /// A failed attempt: the job is tried again after `delay`, until it has had `max_attempts` (1 to
     /// [`duebox_job::ATTEMPTS_MAX`]). A dead job keeps the reason.
     pub fn nack(delay: Duration, max_attempts: u32, reason: &str) -> Self {
@@ -125,7 +132,7 @@ pub enum Settled {
     Snoozed,
     /// Deleted: the topic discards what it would bury.
     Discarded,
-    /// DeadEntry.
+    /// Buried: it is in `dead`.
     Dead,
     /// The token was stale: the lease had expired or was settled before. Nothing has changed.
     Lost,
@@ -154,8 +161,12 @@ impl Settled {
             return Err(unexpected(&answer));
         }
         let mut settled = Vec::with_capacity(letters.len());
-        for letter in letters.bytes() {
-            settled.push(Self::of_letter(letter).ok_or_else(|| unexpected(&answer))?);
+        for (letter, settlement) in letters.bytes().zip(settlements) {
+            let became = Self::of_letter(letter).ok_or_else(|| unexpected(&answer))?;
+            settled.push(match (became, &settlement.verdict) {
+                (Self::Done, Verdict::Discard) => Self::Discarded,
+                _ => became,
+            });
         }
         Ok(settled)
     }
@@ -206,7 +217,7 @@ impl Settlement {
     fn bytes(&self) -> usize {
         self.id.as_bytes().len()
             + match &self.verdict {
-                Verdict::Ack | Verdict::Release { .. } => 0,
+                Verdict::Ack | Verdict::Discard | Verdict::Release { .. } => 0,
                 Verdict::Finish(finish) => finish.bytes(self.payload_bytes),
                 Verdict::Snooze { info, .. }
                 | Verdict::Nack { info, .. }
@@ -226,6 +237,7 @@ impl Settlement {
         };
         match &self.verdict {
             Verdict::Ack | Verdict::Finish(_) => Settled::Done,
+            Verdict::Discard => Settled::Discarded,
             Verdict::Release { .. } => Settled::Released,
             Verdict::Drop { .. } => Settled::Dead,
             Verdict::Nack { max_attempts, .. } => nacked(*max_attempts),
@@ -243,8 +255,7 @@ impl Settlement {
     /// verdict alone.
     fn entries(settlements: &[Self]) -> impl Iterator<Item = &[Self]> {
         settlements.chunk_by(|one, next| {
-            let both_ack = (&one.verdict, &next.verdict) == (&Verdict::Ack, &Verdict::Ack);
-            both_ack && one.token == next.token
+            one.verdict.is_ack() && next.verdict.is_ack() && one.token == next.token
         })
     }
 
@@ -253,12 +264,12 @@ impl Settlement {
         for entry in Self::entries(settlements) {
             let Self { id, token, place, verdict, .. } = &entry[0];
             match verdict {
-                Verdict::Ack => call.arg(entry.len()),
+                Verdict::Ack | Verdict::Discard => call.arg(entry.len()),
                 _ => call.arg(id.as_bytes()),
             };
             call.arg(token.as_bytes());
             match verdict {
-                Verdict::Ack => {
+                Verdict::Ack | Verdict::Discard => {
                     call.arg("ack");
                     entry.iter().fold(&mut call, |call, acked| call.arg(acked.id.as_bytes()))
                 }

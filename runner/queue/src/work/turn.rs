@@ -4,7 +4,8 @@
 //! promoting and reclaiming continue. The script answers `lost` for settlements that were carried out;
 //! while their leases would last, they are told apart from those of other runners.
 
-use std::time::Duration;
+use std::num::NonZero;
+use std::time::{Duration, Instant};
 
 use duebox_job::{JobId, Shard};
 use redis::{Cmd, Value};
@@ -52,16 +53,18 @@ pub struct Extension {
 
 /// How expired leases end.
 pub struct ReclaimRule<'a> {
-    /// Crashes after which a job is buried; the job's own option goes first.
-    pub max_crashes: u32,
+    /// Crashes after which a job is buried; the job's own option goes first, then
+    /// [`Limits::max_crashes`](crate::Limits::max_crashes) of the topic. None buries no job: it is for
+    /// callers that do not serve the topic. The next caller that does buries the job.
+    pub max_crashes: Option<NonZero<u32>>,
     /// The wait before the job runs again.
     pub delay: Duration,
     /// What a buried job keeps, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes the job
     /// instead.
     pub info: Option<&'a str>,
-    /// Leases that expired up to this time, in µs on the clock of Redis, may have expired because their
-    /// runners could not reach Redis: that is no crash. 0 excuses none.
-    pub outage_until_us: u64,
+    /// How long holders take to renew their leases once Redis is back. A lease that expired up to then may
+    /// have expired because its holder could not reach Redis, as this process could not: that is no crash.
+    pub renewed_within: Duration,
 }
 
 /// How to promote.
@@ -134,7 +137,7 @@ impl Queue {
     /// carried out. What Redis refused is in [`TurnReply::error`].
     pub async fn turn(&self, shard: &Shard, turn: &Turn<'_>) -> Result<TurnReply, QueueError> {
         let keys = self.keys.of(shard);
-        let (parts, calls) = turn.commands(&keys);
+        let (parts, calls) = turn.commands(&keys, self.connection.disturbed_at());
         let mut reply = TurnReply::default();
         if calls.is_empty() {
             return Ok(reply);
@@ -150,7 +153,7 @@ impl Queue {
             && let Some(settled) = &mut reply.settled
             && settled.contains(&Settled::Lost)
         {
-            self.recognize_settled(turn.settle, settled).await?;
+            self.recognize_settled(&keys, turn.settle, settled).await?;
         }
         Ok(reply)
     }
@@ -159,11 +162,12 @@ impl Queue {
     /// its holder can end it: a verdict that is answered `lost` before that was settled by an earlier try.
     async fn recognize_settled(
         &self,
+        keys: &ShardKeys,
         settle: &[Settlement],
         settled: &mut [Settled],
     ) -> Result<(), QueueError> {
-        let now_us =
-            read_time_us(script::run_one_safe(&self.connection, redis::cmd("TIME")).await?)?;
+        let clock = self.connection.clock_of(&keys.key("unack"));
+        let now_us = read_time_us(script::run_one_safe(&self.connection, clock).await?)?;
         for (settlement, settled) in settle.iter().zip(settled) {
             if *settled == Settled::Lost && settlement.token().expires_at_us() > now_us {
                 *settled = settlement.expected();
@@ -174,7 +178,7 @@ impl Queue {
 }
 
 impl Turn<'_> {
-    fn commands(&self, keys: &ShardKeys) -> (Vec<Part>, Vec<Cmd>) {
+    fn commands(&self, keys: &ShardKeys, disturbed_at: Option<Instant>) -> (Vec<Part>, Vec<Cmd>) {
         let mut parts = Vec::with_capacity(5);
         let mut calls = Vec::with_capacity(5);
         let mut add = |part, call| {
@@ -188,7 +192,7 @@ impl Turn<'_> {
             add(Part::Settle, Settlement::command(keys, self.settle));
         }
         if let Some(rule) = &self.reclaim {
-            add(Part::Reclaim, rule.command(keys));
+            add(Part::Reclaim, rule.command(keys, disturbed_at));
         }
         if let Some(promotion) = &self.promote {
             add(Part::Promote, promotion.command(keys));
@@ -237,13 +241,21 @@ fn read_extended(answer: Value) -> Result<Vec<Option<Token>>, QueueError> {
 }
 
 impl ReclaimRule<'_> {
-    fn command(&self, keys: &ShardKeys) -> Cmd {
+    fn command(&self, keys: &ShardKeys, disturbed_at: Option<Instant>) -> Cmd {
+        // Ago, because Redis has another clock.
+        let ago_ms = |until: Instant| {
+            let now = tokio::time::Instant::now().into_std();
+            let past = millis(now.saturating_duration_since(until)) as i64;
+            past - millis(until.saturating_duration_since(now)) as i64
+        };
+        let renewed_at = disturbed_at.and_then(|at| at.checked_add(self.renewed_within));
+        let expired_before = renewed_at.map(|until| ago_ms(until).to_string());
         let mut call = RECLAIM.call(keys);
         call.arg(BATCH_MAX)
-            .arg(self.max_crashes)
+            .arg(self.max_crashes.map_or_else(String::new, |most| most.to_string()))
             .arg(millis(self.delay))
             .arg(self.info.unwrap_or_default())
-            .arg(self.outage_until_us);
+            .arg(expired_before.unwrap_or_default());
         call
     }
 }

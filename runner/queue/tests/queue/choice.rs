@@ -98,7 +98,9 @@ impl World {
             ttl: [None, None, Some(1), Some(5)][rng.usize(..4)]
                 .map(|halves| Duration::from_millis(halves * HOUR_MS / 2)),
             priorities: rng.bool(),
-            shards: None,
+            max_crashes: NonZero::new([0, 0, 1, 4][rng.usize(..4)]),
+            max_dead: [None, None, Some(0), Some(2)][rng.usize(..4)],
+            ..Limits::default()
         }
     }
 
@@ -177,7 +179,8 @@ impl World {
         self.serial += 1;
         let info = format!(r#"{{"reason":"{}"}}"#, self.serial);
         match self.rng.u8(..14) {
-            0..=1 => Verdict::Ack,
+            0 => Verdict::Ack,
+            1 => Verdict::Discard,
             2..=5 => Verdict::Finish(self.finish(info, room)),
             6..=8 => {
                 let (delay, max_attempts) = (self.hours_up_to(3), self.rng.u32(1..5));

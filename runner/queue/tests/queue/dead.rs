@@ -1,12 +1,14 @@
 //! Dead jobs: requeue and prune.
 
+use std::num::NonZero;
 use std::time::Duration;
 
+use bytes::Bytes;
 use duebox_job::Options;
 use duebox_queue::Requeued::{Exists, None, Ok};
-use duebox_queue::{IfExists, NewJob, Settled, Verdict};
+use duebox_queue::{Finish, IfExists, Limits, NewJob, ReclaimRule, Settled, Turn, Verdict};
 
-use crate::fixture::{BACKOFF, Fixture, drop_it, id, job, job_in, nack};
+use crate::fixture::{BACKOFF, Fixture, LEASE, drop_it, id, job, job_in, nack};
 use crate::snapshot::{Snapshot, ids};
 
 /// Jobs that were dropped a second apart, the first of them longest ago.
@@ -142,4 +144,93 @@ async fn deaths_of_an_id_are_counted() {
     let lease = fixture.lease_only("a").await;
     fixture.settle(lease, drop_it()).await;
     assert_eq!(Snapshot::text(&fixture.snapshot().dead_info, "a"), r#"{"class":"drop"}"#);
+}
+
+/// Without a wait for the next pruning.
+#[tokio::test]
+async fn no_script_leaves_more_than_max_dead() {
+    let fixture = Fixture::new().await;
+    dead(&fixture, &["old-1", "old-2", "old-3"]).await;
+    let limits = Limits { max_dead: Some(2), ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
+    let newest = |what: &str, wanted: [&str; 2]| {
+        let now = fixture.snapshot();
+        for of_dead in [ids(&now.dead), ids(&now.dead_jobs), ids(&now.dead_info)] {
+            assert_eq!(of_dead, wanted, "{what}");
+        }
+    };
+    // A verdict.
+    for name in ["a", "b", "c"] {
+        fixture.push(name).await;
+    }
+    let mut settle = Vec::new();
+    for lease in fixture.lease_up_to(9).await {
+        settle.push(lease.settle(drop_it()));
+    }
+    fixture.turn(&Turn { settle: &settle, ..Turn::default() }).await;
+    newest("settle", ["b", "c"]);
+    // An invalid due time.
+    for name in ["d", "e", "f"] {
+        fixture.plain_push(name, "p", 5);
+    }
+    fixture.promote().await;
+    newest("promote", ["e", "f"]);
+    // A crash.
+    for name in ["g", "h", "i"] {
+        fixture.push(name).await;
+    }
+    fixture.lease_up_to(9).await;
+    fixture.advance(LEASE * 2, &mut []);
+    let reclaim = Some(ReclaimRule {
+        max_crashes: NonZero::new(1),
+        delay: Duration::ZERO,
+        info: Some("{}"),
+        renewed_within: Duration::ZERO,
+    });
+    fixture.turn(&Turn { reclaim, ..Turn::default() }).await;
+    newest("reclaim", ["h", "i"]);
+    // A start that came too late.
+    let limits = Limits { ttl: Some(Duration::from_secs(1)), ..limits };
+    fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
+    for name in ["j", "k", "l"] {
+        fixture.push(name).await;
+    }
+    fixture.advance(LEASE, &mut []);
+    fixture.lease_up_to(9).await;
+    newest("lease", ["k", "l"]);
+}
+
+/// A lower limit takes effect step by step, so that no call is long.
+#[tokio::test]
+async fn a_death_removes_a_bounded_number_of_others() {
+    let fixture = Fixture::new().await;
+    let names: Vec<String> = (100..500).map(|n| n.to_string()).collect();
+    dead(&fixture, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let limits = Limits { max_dead: Some(10), ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
+    dead(&fixture, &["next"]).await;
+    assert_eq!(fixture.snapshot().dead.len(), 300);
+}
+
+#[tokio::test]
+async fn max_dead_holds_for_done_jobs() {
+    let fixture = Fixture::new().await;
+    let limits = Limits { max_dead: Some(2), ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
+    for name in ["a", "b", "c"] {
+        fixture.push(name).await;
+        let lease = fixture.lease_only(name).await;
+        let kept = Finish {
+            info: Some("{}".to_owned()),
+            result: Some(Bytes::from("r")),
+            ..Finish::default()
+        };
+        fixture.settle(lease, Verdict::Finish(kept)).await;
+        fixture.advance(Duration::from_secs(1), &mut []);
+    }
+    let now = fixture.snapshot();
+    for of_done in [ids(&now.done), ids(&now.done_jobs), ids(&now.done_info), ids(&now.done_result)]
+    {
+        assert_eq!(of_done, ["b", "c"]);
+    }
 }

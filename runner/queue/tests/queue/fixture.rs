@@ -4,6 +4,7 @@
 //! past, tokens included. To the scripts this is the same as having waited.
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -74,7 +75,7 @@ impl Fixture {
         let prefix = format!("due[{number}]");
         let client = redis::Client::open(server.url()).unwrap();
         let redis = client.get_connection().unwrap();
-        let settings = ConnectionSettings { url: url.to_owned(), password: None };
+        let settings = ConnectionSettings::new(url.to_owned());
         let topic = TopicName::new("order.close").unwrap();
         Self {
             queue: Queue::connect(&settings, &prefix).await.unwrap(),
@@ -252,10 +253,10 @@ impl Fixture {
     pub(crate) async fn reclaim(&self) -> Reclaimed {
         let info = r#"{"class":"crashed"}"#;
         let reclaim = Some(ReclaimRule {
-            max_crashes: CRASHES,
+            max_crashes: NonZero::new(CRASHES),
             delay: BACKOFF,
             info: Some(info).filter(|info| !info.is_empty()),
-            outage_until_us: 0,
+            renewed_within: Duration::ZERO,
         });
         self.turn(&Turn { reclaim, ..Turn::default() }).await.reclaimed.unwrap()
     }

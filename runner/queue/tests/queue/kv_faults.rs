@@ -167,7 +167,7 @@ async fn a_key_of_another_type_is_an_error_that_changes_nothing() {
         let set = queue.kv_set(topic, b"a", b"1", Some(HOUR), KvCondition::Always).await;
         let errors = [set.err(), queue.kv_add(topic, b"a", 1).await.err()];
         for error in errors {
-            assert!(matches!(error, Some(QueueError::Refused(_))), "{name}: {error:?}");
+            assert!(matches!(error, Some(QueueError::BadData(_))), "{name}: {error:?}");
         }
         assert_eq!(fixture.keys(), before, "{name}");
     }

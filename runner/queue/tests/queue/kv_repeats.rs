@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duebox_harness::RedisServer;
-use duebox_queue::{KvCondition, KvWrite, KvWriter};
+use duebox_queue::{KvCondition, KvWrite, KvWriter, QueueError};
 
 use crate::fixture::Fixture;
 use crate::script::{KV_ADD, KV_DELETE, KV_SET};
@@ -53,6 +53,21 @@ async fn callers_that_are_gone_are_forgotten() {
     assert_eq!(fixture.on_key("HLEN", "kv:calls", &[]), redis::Value::Int(1));
     let redis::Value::Int(left) = fixture.on_key("PTTL", "kv:calls", &[]) else { panic!() };
     assert!((1..=3_600_000).contains(&left), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_ends_at_its_deadline_though_redis_does_not_reply() {
+    let server = RedisServer::start();
+    let fixture = Fixture::on(&server).await;
+    let writer = KvWriter::new(fixture.queue.clone());
+    server.pause();
+    let began = Instant::now();
+    let answer = writer.add(&fixture.topic, b"n", 1).await;
+    let took = began.elapsed();
+    server.resume();
+    assert!(matches!(answer, Err(QueueError::NoAnswer(_))), "{answer:?}");
+    // A call of its own waits for 5 s.
+    assert!((Duration::from_secs(3)..Duration::from_millis(4_800)).contains(&took), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FailureClass, JobId};
 use duebox_queue::{
-    Cursor, DeadQuery, Finish, PageOrder, PageQuery, Pruned, PrunedMarks, Requeued, RequeuedMany,
-    RetentionLimits, Settled, Verdict,
+    Cursor, DeadQuery, Finish, Limits, PageOrder, PageQuery, Pruned, PrunedMarks, Requeued,
+    RequeuedMany, RetentionLimits, Settled, Verdict,
 };
 
 use crate::fixture::{Fixture, id};
@@ -213,6 +213,30 @@ async fn done_jobs_are_listed_and_pruned_by_age_and_by_count() {
         assert_eq!(part, ["c", "d"]);
     }
     assert_eq!(ids(&after.done_result), ["c", "d"]);
+}
+
+#[tokio::test]
+async fn a_topic_is_pruned_by_its_own_rules_or_keeps_its_jobs() {
+    let fixture = Fixture::new().await;
+    let now = fixture.now_ms();
+    for (name, ago) in [("old", 9_000_000), ("middle", 5_000), ("new", 1_000)] {
+        for (list, parts) in
+            [("dead", ["dead:jobs", "dead:info"]), ("done", ["done:jobs", "done:info"])]
+        {
+            fixture.on_key("ZADD", list, &[&(now - ago).to_string(), name]);
+            for part in parts {
+                fixture.on_key("HSET", part, &[name, "{}"]);
+            }
+        }
+    }
+    let tidied = async || fixture.queue.prune_ended(&fixture.shard, None).await.unwrap();
+    assert_eq!(tidied().await, Pruned::default());
+    let hour = Some(Duration::from_secs(3_600));
+    let rules = Limits { retention: hour, max_dead: Some(1), ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
+    assert_eq!(tidied().await, Pruned { dead: 2, done: 2, ..Pruned::default() });
+    let after = fixture.snapshot();
+    assert_eq!((ids(&after.dead), ids(&after.done)), (vec!["new".into()], vec!["new".into()]));
 }
 
 #[tokio::test]

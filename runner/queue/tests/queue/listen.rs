@@ -162,7 +162,7 @@ async fn a_reclaimed_job_wakes_for_its_next_attempt() {
 }
 
 async fn peek(fixture: &Fixture) -> Option<Duration> {
-    fixture.queue.peek(std::slice::from_ref(&fixture.shard)).await.unwrap()[0]
+    fixture.queue.peek(std::slice::from_ref(&fixture.shard)).await.unwrap().remove(0).unwrap()
 }
 
 #[tokio::test]

@@ -51,8 +51,17 @@ mod listen;
 mod runners;
 // A Redis that forgets, goes away, freezes or is full.
 mod outage;
+// Connections that stay open and carry nothing.
+mod half_open;
 // Connections that close while idle or under load.
 mod reconnect;
+// Slots that are spread over servers.
+mod cluster;
+// A primary that sentinels name, and its failover.
+mod sentinel;
+// TLS, rotated credentials, and addresses that lead elsewhere.
+mod connect;
+mod permissions;
 // Many jobs, odd bytes, and nothing left behind.
 mod volume;
 // Random lives of jobs against a model of the queue.

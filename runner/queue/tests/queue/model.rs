@@ -28,6 +28,9 @@ pub(crate) struct Model {
     through: usize,
     /// Jobs that give back their turns at the end of the step.
     leaving: Vec<Vec<u8>>,
+    /// A job was added to dead, or to done.
+    is_dead_longer: bool,
+    is_done_longer: bool,
 }
 
 impl Model {
@@ -35,6 +38,12 @@ impl Model {
     pub(crate) fn apply(&mut self, step: &Step, now_us: u64) -> Reply {
         self.now_us = now_us;
         self.through = 0;
+        let reply = self.reply(step);
+        self.keep_newest();
+        reply
+    }
+
+    fn reply(&mut self, step: &Step) -> Reply {
         match step {
             Step::Push(mode, jobs) => Reply::Pushed(self.push(*mode, jobs)),
             Step::Plain { id, payload, due } => {
@@ -56,12 +65,7 @@ impl Model {
                 let before = self.now() - age.as_millis() as f64;
                 self.prune(in_order(&self.state.dead, |died| died < before))
             }
-            Step::PruneAbove(kept) => {
-                let excess = self.state.dead.len().saturating_sub(*kept as usize);
-                let mut oldest = in_order(&self.state.dead, |_| true);
-                oldest.truncate(excess);
-                self.prune(oldest)
-            }
+            Step::PruneAbove(kept) => self.prune_dead_above(*kept as usize),
             Step::Prune(ids) => self.prune(ids.iter().map(key).collect()),
             Step::PruneDone(kept) => self.prune_done(*kept as usize),
             Step::Pause(paused) => self.pause(*paused),

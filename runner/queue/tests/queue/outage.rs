@@ -116,14 +116,14 @@ async fn a_redis_that_is_gone_is_an_error_that_says_so() {
         fixture.queue.push(&fixture.topic, &[job("a")], IfExists::Reject).await.unwrap_err();
     assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
     assert!(!error.is_final());
-    let settings = ConnectionSettings { url: server.url(), password: None };
+    let settings = ConnectionSettings::new(server.url());
     match Queue::connect(&settings, "duebox").await.map(drop) {
         Err(error @ QueueError::Unreachable { .. }) => {
             assert!(error.to_string().contains(&server.url()), "{error}");
         }
         other => panic!("{other:?}"),
     }
-    let malformed = ConnectionSettings { url: "http://here".to_owned(), password: None };
+    let malformed = ConnectionSettings::new("http://here".to_owned());
     let error = Queue::connect(&malformed, "duebox").await.map(drop).unwrap_err();
     assert!(matches!(error, QueueError::Address { .. }) && error.is_final(), "{error:?}");
 }
@@ -248,9 +248,9 @@ async fn a_full_redis_renews_leases() {
 #[tokio::test]
 async fn a_wrong_password_is_refused_in_words() {
     let server = RedisServer::with_args(&["--requirepass", "secret"]);
-    let settings = |password: Option<&str>| ConnectionSettings {
-        url: server.url(),
-        password: password.map(str::to_owned),
+    let settings = |password: Option<&str>| match password {
+        None => ConnectionSettings::new(server.url()),
+        Some(password) => ConnectionSettings::new(server.url()).with_password(password),
     };
     assert!(Queue::connect(&settings(Some("secret")), "duebox").await.is_ok());
     for wrong in [None, Some("guess")] {

@@ -314,7 +314,7 @@ async fn jobs_whose_answer_was_lost_come_with_the_next_try() {
     let server = RedisServer::start();
     let fixture = Fixture::on(&server).await;
     let port = leaky_way(server.port(), &LEAKS).await;
-    let settings = ConnectionSettings { url: format!("redis://127.0.0.1:{port}"), password: None };
+    let settings = ConnectionSettings::new(format!("redis://127.0.0.1:{port}"));
     let prefix = fixture.key("").split(':').next().unwrap().to_owned();
     let queue = Queue::connect(&settings, &prefix).await.unwrap();
     fixture.push("a").await;

@@ -1,14 +1,16 @@
 //! Connections to Redis that close, idle or under load. What was not sent is sent over the next one.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use duebox_harness::{Proxy, RedisServer, eventually};
 use duebox_queue::{
-    IfExists, KvCondition, LeaseCall, Leased, Limits, NewJob, Pushed, ReclaimRule, Settled, Turn,
-    Verdict,
+    ConnectionSettings, IfExists, KvCondition, Lease, LeaseCall, Leased, Limits, NewJob,
+    PullOptions, Pushed, Queue, QueueError, ReclaimRule, Settled, Turn, Verdict,
 };
 
 use crate::fixture::{Fixture, LEASE, call, drop_it, id, job, nack, release};
@@ -119,6 +121,68 @@ async fn a_push_whose_reply_is_lost_is_recognized() {
     assert_eq!(fixture.snapshot().jobs.len(), 3);
 }
 
+/// What the first try met was refused then, too: it has stored nothing.
+#[tokio::test]
+async fn a_repeated_push_that_meets_another_job_is_refused() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    let fixture = behind(&proxy, &server).await;
+    // The id of a job that is done is reserved; the payload of a job that has just ended is gone.
+    server.cli(&["ZADD", &fixture.key("unique"), "9000000000000", "reserved"]);
+    server.cli(&["ZADD", &fixture.key("ready"), "1", "gone"]);
+    for (name, word) in [("reserved", Pushed::Held), ("gone", Pushed::Exists)] {
+        proxy.lose_reply_to(name, 0);
+        let jobs = [NewJob::new(id(name), "payload")];
+        assert_eq!(fixture.push_many(&jobs, IfExists::Reject).await, [word]);
+    }
+    assert_eq!((proxy.lost(), server.cli(&["EXISTS", &fixture.key("jobs")]).as_str()), (2, "0"));
+}
+
+/// A worker leases and acks each job at once, so most are done before their push is repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_done_when_its_push_is_repeated_runs_once() {
+    const JOBS: usize = 200;
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    let fixture = behind(&proxy, &server).await;
+    let key = fixture.key("");
+    let prefix = key.split(":{").next().unwrap();
+    let worker = Queue::connect(&ConnectionSettings::new(server.url()), prefix).await.unwrap();
+    let (shard, is_over) = (fixture.shard.clone(), Arc::<AtomicBool>::default());
+    let over = Arc::clone(&is_over);
+    let work = tokio::spawn(async move {
+        let mut ran = BTreeMap::<String, usize>::new();
+        for n in 0_u64.. {
+            let call = LeaseCall::new(9, LEASE, format!("worker:{n}"));
+            let turn = Turn { lease: Some(&call), ..Turn::default() };
+            let Some(Leased::Jobs(leased)) = worker.turn(&shard, &turn).await.unwrap().leased
+            else {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                continue;
+            };
+            for lease in leased.leases {
+                *ran.entry(lease.id.to_string()).or_default() += 1;
+                let settle = [lease.settle(Verdict::Ack)];
+                worker.turn(&shard, &Turn { settle: &settle, ..Turn::default() }).await.unwrap();
+            }
+        }
+        ran
+    });
+    for n in 0..JOBS {
+        let name = format!("job-{n}-");
+        proxy.lose_reply_to(&name, 0);
+        let two = [job(&name), job(&format!("{name}x"))];
+        let pushed = fixture.push_many(&two, IfExists::Reject).await;
+        assert_eq!(pushed, [Pushed::Pushed; 2], "{name}");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let ran = work.await.unwrap();
+    let twice: Vec<_> = ran.iter().filter(|(_, times)| **times > 1).collect();
+    assert_eq!((proxy.lost(), ran.len(), twice), (JOBS, 2 * JOBS, vec![]));
+}
+
 #[tokio::test]
 async fn a_write_that_may_have_been_carried_out_is_not_repeated() {
     let server = RedisServer::start();
@@ -209,31 +273,84 @@ async fn verdicts_whose_reply_is_lost_are_recognized() {
     assert_eq!(fixture.turn(&turn).await.settled.unwrap(), [Settled::Lost]);
 }
 
-/// Leases that expired in an outage are given to another runner, and nothing is counted.
-#[tokio::test]
+/// Leases that expired in an outage are given to another runner, and nothing is counted: by workers, by pull
+/// consumers, and by those that only reclaim.
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_expires_in_an_outage_is_no_crash() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    let fixture = behind(&proxy, &server).await;
+    let mut connections = 0;
+    for (max_crashes, pulls) in [(NonZero::new(1), false), (None, false), (None, true)] {
+        fixture.push("a").await;
+        let mut lease = fixture.lease_only("a").await;
+        proxy.cut();
+        fixture.queue.reconnected(&mut connections).await;
+        fixture.advance(LEASE * 2, &mut [&mut lease]);
+        let lease = if pulls {
+            pull_one(&fixture).await
+        } else {
+            assert_eq!(reclaim(&fixture, max_crashes).await, Some(Settled::Retry));
+            fixture.promote().await;
+            fixture.lease_only("a").await
+        };
+        assert_eq!((lease.crashes, lease.failures), (0, 0), "{max_crashes:?}, pulled: {pulls}");
+        fixture.settle(lease, Verdict::Ack).await;
+    }
+}
+
+/// Redis could be reached, and so could the holder of the lease.
+#[tokio::test]
+async fn a_lease_that_expires_without_an_outage_is_a_crash() {
     let fixture = Fixture::new().await;
     fixture.push("a").await;
+    for pulls in [false, true] {
+        let mut lease = fixture.lease_only("a").await;
+        fixture.advance(LEASE * 2, &mut [&mut lease]);
+        let lease = if pulls {
+            pull_one(&fixture).await
+        } else {
+            assert_eq!(reclaim(&fixture, None).await, Some(Settled::Retry));
+            fixture.promote().await;
+            fixture.lease_only("a").await
+        };
+        assert_eq!(lease.crashes, 1 + u32::from(pulls));
+        fixture.settle(lease, release()).await;
+    }
     let mut lease = fixture.lease_only("a").await;
     fixture.advance(LEASE * 2, &mut [&mut lease]);
-    let reclaim = |outage_until_us| {
-        Some(ReclaimRule {
-            max_crashes: 1,
-            delay: Duration::ZERO,
-            info: Some("{}"),
-            outage_until_us,
-        })
-    };
-    let expired_us = lease.token.expires_at_us();
-    let reply = fixture.turn(&Turn { reclaim: reclaim(expired_us), ..Turn::default() }).await;
-    assert_eq!(reply.reclaimed.unwrap().jobs, [(id("a"), Settled::Retry)]);
-    fixture.promote().await;
+    assert_eq!(reclaim(&fixture, NonZero::new(1)).await, Some(Settled::Dead));
+}
+
+/// The process was refused, as the holder of the lease was.
+#[tokio::test]
+async fn a_lease_that_expires_while_redis_refuses_to_write_is_no_crash() {
+    let server = RedisServer::start();
+    let fixture = Fixture::on(&server).await;
+    fixture.push("a").await;
     let mut lease = fixture.lease_only("a").await;
-    assert_eq!((lease.crashes, lease.failures), (0, 0));
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let refused = fixture.queue.push(&fixture.topic, &[job("b")], IfExists::Reject).await;
+    assert!(matches!(&refused, Err(QueueError::Refused(_))), "{refused:?}");
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
     fixture.advance(LEASE * 2, &mut [&mut lease]);
-    let before = lease.token.expires_at_us() - 1;
-    let reply = fixture.turn(&Turn { reclaim: reclaim(before), ..Turn::default() }).await;
-    assert_eq!(reply.reclaimed.unwrap().jobs, [(id("a"), Settled::Dead)]);
+    assert_eq!(pull_one(&fixture).await.crashes, 0);
+}
+
+async fn reclaim(fixture: &Fixture, max_crashes: Option<NonZero<u32>>) -> Option<Settled> {
+    let reclaim = Some(ReclaimRule {
+        max_crashes,
+        delay: Duration::ZERO,
+        info: Some("{}"),
+        renewed_within: Duration::ZERO,
+    });
+    let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;
+    reply.reclaimed.unwrap().jobs.first().map(|(_, became)| *became)
+}
+
+async fn pull_one(fixture: &Fixture) -> Lease {
+    let pull = PullOptions::new("consumer", 1, LEASE, Duration::ZERO).unwrap();
+    fixture.queue.pull(&fixture.topic, &pull).await.unwrap().leases.remove(0)
 }
 
 #[tokio::test]

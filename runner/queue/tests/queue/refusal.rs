@@ -3,7 +3,8 @@
 use crate::fixture::{Fixture, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
     CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PRUNE_MARKS,
-    PUSH, RECLAIM, RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE, TRIM_OUTBOX,
+    PRUNE_TICKS, PUSH, RECLAIM, RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE,
+    TRIM_OUTBOX,
 };
 use duebox_job::Options;
 use duebox_queue::{IfExists, Limits, NewJob};
@@ -275,6 +276,9 @@ async fn reclaim() {
             (&["1", "3", "-1", "{}"], needs),
             (&["1", "3", "inf", "{}"], needs),
             (&["1", "3", "0"], needs),
+            (&["1", "3", "0", "{}", "x"], needs),
+            (&["1", "3", "0", "{}", "1.5"], needs),
+            (&["1", "3", "0", "{}", "9999999999999999"], needs),
         ],
     )
     .await;
@@ -311,6 +315,10 @@ async fn prune_and_sweep() {
         ],
     )
     .await;
+    refuses(&PRUNE, &[(&["dead", "before", ""], bound), (&["dead", "before", "", "0"], bound)])
+        .await;
+    let bad: [&[&str]; 5] = [&[], &["0"], &["1001"], &["1.5"], &["x"]];
+    refuses(&PRUNE_TICKS, &bad.map(|args| (args, "1 to 1000 fields"))).await;
     let why = "1 to 1000 marks";
     let bad: [&[&str]; 5] = [&[], &["0"], &["1001"], &["1.5"], &["x"]];
     refuses(&PRUNE_MARKS, &bad.map(|args| (args, why))).await;

@@ -6,25 +6,45 @@ use crate::fixture::Fixture;
 async fn a_word_stands_until_it_is_renewed_taken_back_or_lapses() {
     let fixture = Fixture::new().await;
     let queue = &fixture.queue;
-    assert_eq!(queue.statuses().await.unwrap(), []);
+    assert_eq!(queue.statuses().await.unwrap().texts, []);
     queue.publish_status("b", "one").await.unwrap();
     queue.publish_status("a", "{}").await.unwrap();
     queue.publish_status("b", "two").await.unwrap();
     let both = [("a".to_owned(), "{}".to_owned()), ("b".to_owned(), "two".to_owned())];
-    assert_eq!(queue.statuses().await.unwrap(), both);
+    assert_eq!(queue.statuses().await.unwrap().texts, both);
     let name = |name: &str| format!("{}:{name}", fixture.prefix());
     let left: i64 = fixture.redis(redis::cmd("PTTL").arg(name("runner:b")));
     assert!((25_000..=30_000).contains(&left), "{left}");
 
     queue.remove_status("a").await.unwrap();
-    assert_eq!(queue.statuses().await.unwrap(), both[1..]);
+    assert_eq!(queue.statuses().await.unwrap().texts, both[1..]);
     // As when its daemon died half a minute ago.
     let _: i64 = fixture.redis(redis::cmd("DEL").arg(name("runner:b")));
-    assert_eq!(queue.statuses().await.unwrap(), []);
+    assert_eq!(queue.statuses().await.unwrap().texts, []);
     // Its name goes too, when somebody else has spoken after a day.
     let _: i64 = fixture.redis(redis::cmd("ZADD").arg(name("runners")).arg(1).arg("b"));
     queue.publish_status("c", "three").await.unwrap();
     let listed: Vec<String> =
         fixture.redis(redis::cmd("ZRANGE").arg(name("runners")).arg(0).arg(-1));
     assert_eq!(listed, ["c"]);
+}
+
+#[tokio::test]
+async fn what_is_no_text_hides_no_other_status() {
+    let fixture = Fixture::new().await;
+    let queue = &fixture.queue;
+    let name = |name: &str| format!("{}:{name}", fixture.prefix());
+    for runner in ["list", "bytes", "good"] {
+        queue.publish_status(runner, "{}").await.unwrap();
+    }
+    let _: i64 = fixture.redis(redis::cmd("DEL").arg(name("runner:list")));
+    let _: i64 = fixture.redis(redis::cmd("RPUSH").arg(name("runner:list")).arg("a"));
+    let _: () = fixture.redis(redis::cmd("SET").arg(name("runner:bytes")).arg(b"\xff\xfe"));
+    let found = queue.statuses().await.unwrap();
+    assert_eq!(found.texts, [("good".to_owned(), "{}".to_owned())]);
+    assert_eq!(found.unreadable, [name("runner:bytes"), name("runner:list")]);
+    let _: i64 = fixture.redis(redis::cmd("DEL").arg(name("runners")));
+    let _: () = fixture.redis(redis::cmd("SET").arg(name("runners")).arg("a"));
+    let found = queue.statuses().await.unwrap();
+    assert_eq!((found.texts, found.unreadable), (vec![], vec![name("runners")]));
 }

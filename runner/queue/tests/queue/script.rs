@@ -26,6 +26,7 @@ pub(crate) static LIST: RawScript = RawScript("operate/list");
 pub(crate) static PAUSE: RawScript = RawScript("operate/pause");
 pub(crate) static PRUNE: RawScript = RawScript("operate/prune");
 pub(crate) static PRUNE_MARKS: RawScript = RawScript("operate/prune_marks");
+pub(crate) static PRUNE_TICKS: RawScript = RawScript("operate/prune_ticks");
 pub(crate) static KV_GET: RawScript = RawScript("store/get");
 pub(crate) static KV_SET: RawScript = RawScript("store/set");
 pub(crate) static KV_DELETE: RawScript = RawScript("store/delete");

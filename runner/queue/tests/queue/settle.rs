@@ -1,9 +1,10 @@
 //! Settle and reclaim: how leases end, and what is counted.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::Options;
-use duebox_queue::{IfExists, Lease, NewJob, ReclaimRule, Settled, Turn, Verdict};
+use duebox_queue::{IfExists, Lease, Limits, NewJob, ReclaimRule, Settled, Turn, Verdict};
 
 use crate::fixture::{BACKOFF, CRASHES, Fixture, LEASE, drop_it, id, job, nack, release, twin};
 use crate::script;
@@ -255,12 +256,50 @@ async fn the_jobs_own_crash_limit_goes_before_and_undecodable_options_are_none()
 }
 
 #[tokio::test]
+async fn the_crash_limit_of_the_topic_goes_before_that_of_the_caller() {
+    for (most, counted, expected) in [(1, "0", Settled::Dead), (9, "7000000", Settled::Retry)] {
+        let fixture = Fixture::new().await;
+        let limits = Limits { max_crashes: NonZero::new(most), ..Limits::default() };
+        fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
+        leased(&fixture, &["a"]).await;
+        fixture.on_key("HSET", "attempts", &["a", counted]);
+        fixture.advance(LEASE, &mut []);
+        assert_eq!(fixture.reclaim().await.jobs, [(id("a"), expected)], "{most}");
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_does_not_serve_the_topic_buries_no_job() {
+    let fixture = Fixture::new().await;
+    let limits = Limits { max_crashes: NonZero::new(1), ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &limits).await.unwrap();
+    leased(&fixture, &["a"]).await;
+    fixture.on_key("HSET", "opts", &["a", r#"{"max_crashes":1}"#]);
+    fixture.advance(LEASE, &mut []);
+    let delay = Duration::ZERO;
+    let reclaim =
+        Some(ReclaimRule { max_crashes: None, delay, info: None, renewed_within: Duration::ZERO });
+    let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;
+    assert_eq!(reply.reclaimed.unwrap().jobs, [(id("a"), Settled::Retry)]);
+    // The crash counts: the next caller that serves the topic buries the job.
+    fixture.promote().await;
+    assert_eq!(fixture.lease_only("a").await.crashes, 1);
+    fixture.advance(LEASE, &mut []);
+    assert_eq!(fixture.reclaim().await.jobs, [(id("a"), Settled::Dead)]);
+}
+
+#[tokio::test]
 async fn a_reclaimed_job_waits_for_its_delay() {
     let fixture = Fixture::new().await;
     leased(&fixture, &["a"]).await;
     fixture.advance(LEASE, &mut []);
     let delay = Duration::from_secs(7);
-    let reclaim = Some(ReclaimRule { max_crashes: 2, delay, info: Some("{}"), outage_until_us: 0 });
+    let reclaim = Some(ReclaimRule {
+        max_crashes: NonZero::new(2),
+        delay,
+        info: Some("{}"),
+        renewed_within: Duration::ZERO,
+    });
     let promote = Some(duebox_queue::Promotion { jobs: 9, skip: 0, discards_bad: false });
     let reply = fixture.turn(&Turn { reclaim, promote, ..Turn::default() }).await;
     assert_eq!(reply.reclaimed.unwrap().jobs.len(), 1);

@@ -1,5 +1,6 @@
 //! One step of a random life: what is asked of the queue, and what it answers.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -216,8 +217,9 @@ impl Step {
             }
             Self::Reclaim { delay, discard } => {
                 let info = (!*discard).then_some(CRASH_INFO);
-                let (max_crashes, delay) = (CRASHES_MAX, *delay);
-                let reclaim = Some(ReclaimRule { max_crashes, delay, info, outage_until_us: 0 });
+                let (max_crashes, delay) = (NonZero::new(CRASHES_MAX), *delay);
+                let reclaim =
+                    Some(ReclaimRule { max_crashes, delay, info, renewed_within: Duration::ZERO });
                 let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;
                 Reply::Reclaimed(reply.reclaimed.unwrap().jobs)
             }

@@ -47,7 +47,7 @@ async fn a_tick_becomes_a_ready_job_that_was_due_at_it() {
     assert_eq!(push(&fixture, &tick(None, at, &[])).await, all_pushed(0));
     assert_eq!(
         state(&fixture).await,
-        ScheduleState { until: Some(at), last_run: None, paused: false }
+        ScheduleState { until: Some(at), last_run: None, ..ScheduleState::default() }
     );
     let (first, second) = (at + 1_000, at + 2_000);
     let done = push(&fixture, &tick(Some(at), second + 7, &[first, second])).await;
@@ -55,7 +55,7 @@ async fn a_tick_becomes_a_ready_job_that_was_due_at_it() {
     let until = Some(second + 7);
     assert_eq!(
         state(&fixture).await,
-        ScheduleState { until, last_run: Some(second), paused: false }
+        ScheduleState { until, last_run: Some(second), ..ScheduleState::default() }
     );
     let leases = fixture.lease_up_to(10).await;
     let leased: Vec<_> = leases.iter().map(|l| (l.id.to_string(), l.due_at_ms)).collect();
@@ -211,7 +211,10 @@ async fn schedules_of_a_topic_are_apart_and_a_paused_topic_is_told() {
     assert_eq!(push(&fixture, &other).await, all_pushed(1));
     fixture.queue.pause(&fixture.topic).await.unwrap();
     let until = Some(at);
-    assert_eq!(state(&fixture).await, ScheduleState { until, last_run: until, paused: true });
+    assert_eq!(
+        state(&fixture).await,
+        ScheduleState { until, last_run: until, paused: true, fault: None }
+    );
     assert!(fixture.queue.schedule_states(&[]).await.unwrap().0.is_empty());
 }
 
@@ -229,4 +232,30 @@ async fn ticks_of_a_sharded_topic_are_found_in_its_first_shard() {
     assert_eq!(seen(), Value::BulkString(b"4 1".to_vec()));
     push(&fixture, &tick(Some(at), at + 1_000, &[at + 1_000])).await;
     assert_eq!(seen(), Value::BulkString(b"4 1".to_vec()));
+}
+
+#[tokio::test]
+async fn the_state_of_a_schedule_that_no_runner_has_is_pruned() {
+    const MONTH_MS: u64 = 30 * 86_400_000;
+    let fixture = Fixture::new().await;
+    let now = fixture.now_ms();
+    let at = now.to_string();
+    for name in ["kept", "gone", "unseen"] {
+        fixture.on_key("HSET", "ticks", &[name, &at, &format!("{name}:line"), "@daily"]);
+    }
+    let marked = |name: &str| [(fixture.topic.clone(), name.to_owned())];
+    fixture.queue.mark_schedules(&marked("kept"), now - MONTH_MS + 60_000).await.unwrap();
+    fixture.queue.mark_schedules(&marked("gone"), now - MONTH_MS - 60_000).await.unwrap();
+    let pruned = async || fixture.queue.prune_ended(&fixture.shard, None).await.unwrap().schedules;
+    assert_eq!(pruned().await, 1);
+    let left: Vec<String> = fixture.redis(redis::cmd("HKEYS").arg(fixture.key("ticks")));
+    let left: std::collections::BTreeSet<String> = left.into_iter().collect();
+    let expected = ["kept", "kept:line", "kept:seen", "unseen", "unseen:line", "unseen:seen"];
+    assert_eq!(left, expected.map(str::to_owned).into());
+    // A longer retention of the topic keeps it longer.
+    fixture.queue.mark_schedules(&marked("kept"), now - 2 * MONTH_MS).await.unwrap();
+    let retention = Some(Duration::from_millis(3 * MONTH_MS));
+    let rules = Limits { retention, ..Limits::default() };
+    fixture.queue.configure(&fixture.topic, &rules).await.unwrap();
+    assert_eq!(pruned().await, 0);
 }

@@ -1,6 +1,7 @@
 //! The clock that interrupts guests. It raises the engine's epoch every 2 ms while a guest computes, and
 //! sleeps while none does.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
@@ -25,6 +26,8 @@ struct TickerState {
     running: AtomicUsize,
     asleep: AtomicBool,
     stop: AtomicBool,
+    #[cfg(test)]
+    panics_next: AtomicBool,
 }
 
 /// Keeps the ticker awake for one guest until it is dropped.
@@ -36,11 +39,13 @@ impl Ticker {
             running: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            #[cfg(test)]
+            panics_next: AtomicBool::new(false),
         });
         let (engine, shared) = (engine.weak(), Arc::clone(&state));
         let thread = std::thread::Builder::new()
             .name("epoch".to_owned())
-            .spawn(move || shared.tick(&engine))
+            .spawn(move || shared.keep_ticking(&engine))
             .map_err(|source| SandboxError::Thread { thread: "epoch", source })?;
         Ok(Arc::new(Self { state, thread: thread.thread().clone() }))
     }
@@ -71,10 +76,19 @@ impl Drop for Ticker {
 }
 
 impl TickerState {
+    /// Ticks until the end, also after a panic: without ticks no guest yields or is interrupted.
+    fn keep_ticking(&self, engine: &EngineWeak) {
+        while catch_unwind(AssertUnwindSafe(|| self.tick(engine))).is_err() {
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+    }
+
     fn tick(&self, engine: &EngineWeak) {
         let mut idle = 0;
         while !self.stop.load(Ordering::SeqCst) {
             std::thread::sleep(TICK);
+            #[cfg(test)]
+            assert!(!self.panics_next.swap(false, Ordering::SeqCst), "as a test wants it");
             let Some(engine) = engine.upgrade() else { return };
             engine.increment_epoch();
             idle = if self.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
@@ -112,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ticker_sleeps_without_guests_wakes_for_one_and_ends_with_its_owner() {
+    fn the_ticker_sleeps_without_guests_survives_a_panic_and_ends_with_its_owner() {
         let engine = Engine::new(&on_demand(false)).unwrap();
         let ticker = Ticker::start(&engine).unwrap();
         let state = Arc::clone(&ticker.state);
@@ -122,6 +136,10 @@ mod tests {
             wait_until(|| !state.asleep.load(Ordering::SeqCst));
             drop(running);
         }
+        let running = ticker.run();
+        state.panics_next.store(true, Ordering::SeqCst);
+        wait_until(|| !state.panics_next.load(Ordering::SeqCst));
+        drop(running);
         wait_until(|| state.asleep.load(Ordering::SeqCst));
         drop(ticker);
         wait_until(|| Arc::strong_count(&state) == 1);

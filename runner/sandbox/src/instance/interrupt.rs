@@ -53,7 +53,7 @@ impl Interrupt {
     }
 
     /// Waits until the interrupt is raised.
-    pub(crate) async fn raised(&self) -> InterruptReason {
+    pub async fn raised(&self) -> InterruptReason {
         loop {
             let mut notified = std::pin::pin!(self.0.raised.notified());
             notified.as_mut().enable();

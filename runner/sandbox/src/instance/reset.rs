@@ -12,16 +12,10 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use wasmtime::{Extern, Global, Memory, Module, ModuleExport, Store, Val};
+use wasmtime::{Extern, ExternType, Global, Memory, Module, ModuleExport, Mutability, Store, Val};
 
 use crate::instance::guest::Guest;
 use crate::instance::page_map::{PageMap, PrivatePages};
-
-/// The prefix of the names under which the module of a snapshot exports its mutable globals. Wizer chooses
-/// these names, and refuses a module that uses them itself.
-const GLOBALS: &str = "__wizer_global_";
-/// The name under which it exports its memory.
-const MEMORY: &str = "__wizer_memory_0";
 
 /// Instances with more private memory than this are discarded instead of reset, in bytes. A waiting
 /// instance keeps its private memory.
@@ -42,6 +36,8 @@ pub(crate) struct SnapshotImage {
 struct InitialState {
     /// The memory up to the last byte that is not zero.
     memory: Vec<u8>,
+    /// Which pages of it are not zero: looking at each page for every job would cost more than the reset.
+    filled: Vec<bool>,
     /// The size of the memory, in bytes.
     size: usize,
     globals: Vec<Val>,
@@ -54,13 +50,20 @@ pub(crate) struct Resettable {
 }
 
 impl SnapshotImage {
-    /// The image of a snapshot's module. `None` if the kernel cannot report which pages were written.
+    /// The image of a module that exports its memory and all its mutable globals: a snapshot's or an
+    /// interpreter's. `None` if the kernel cannot report which pages were written.
     pub(crate) fn of(module: &Module) -> Option<Self> {
         let pages = PageMap::open()?;
-        let names = module.exports().map(|export| export.name());
-        let globals = names.filter(|name| name.starts_with(GLOBALS));
-        let globals = globals.map(|name| module.get_export_index(name)).collect::<Option<_>>()?;
-        let memory = module.get_export_index(MEMORY);
+        let (mut globals, mut memory) = (Vec::new(), None);
+        for export in module.exports() {
+            match export.ty() {
+                ExternType::Global(global) if global.mutability() == Mutability::Var => {
+                    globals.push(module.get_export_index(export.name())?);
+                }
+                ExternType::Memory(_) => memory = module.get_export_index(export.name()),
+                _ => {}
+            }
+        }
         Some(Self { pages, memory, globals, initial: OnceLock::new() })
     }
 
@@ -108,7 +111,12 @@ impl InitialState {
         let globals = parts.globals.iter().map(|global| global.get(&mut *store)).collect();
         let memory = parts.memory.map_or(&[][..], |memory| memory.data(&*store));
         let used = memory.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        Self { memory: memory[..used].to_vec(), size: memory.len(), globals }
+        Self::new(memory[..used].to_vec(), memory.len(), globals)
+    }
+
+    fn new(memory: Vec<u8>, size: usize, globals: Vec<Val>) -> Self {
+        let filled = memory.chunks(PAGE).map(|page| page.iter().any(|byte| *byte != 0)).collect();
+        Self { memory, filled, size, globals }
     }
 
     /// Writes the initial content of the private pages.
@@ -117,8 +125,10 @@ impl InitialState {
             // Most pages of zeros were zero from the start. Writing to one would make it private.
             let used = range.start..range.end.min(self.memory.len());
             let Some(initial) = self.memory.get(used.clone()) else { continue };
-            for (at, page) in used.step_by(PAGE).zip(initial.chunks(PAGE)) {
-                if page.iter().any(|byte| *byte != 0) {
+            let filled = self.filled.iter().skip(used.start / PAGE);
+            for ((at, page), is_filled) in used.step_by(PAGE).zip(initial.chunks(PAGE)).zip(filled)
+            {
+                if *is_filled {
                     memory[at..at + page.len()].copy_from_slice(page);
                 }
             }
@@ -146,7 +156,7 @@ mod tests {
     fn a_page_that_was_merged_with_the_page_of_zeros_is_restored() {
         let Some(map) = PageMap::open() else { return };
         let image = [vec![7; PAGE], vec![0; PAGE], vec![9; 10]].concat();
-        let initial = InitialState { memory: image, size: 8 * PAGE, globals: Vec::new() };
+        let initial = InitialState::new(image, 8 * PAGE, Vec::new());
         // What KSM leaves of an instance that has zeroed its image: all pages are the page of zeros.
         let memory = untouched(8);
         assert!(memory.iter().all(|byte| *byte == 0));

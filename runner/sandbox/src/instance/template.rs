@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use wasmtime::{Engine, InstancePre, ModuleExport, Store};
+use wasmtime::{Engine, ModuleExport, Store};
 
 use crate::grants::Grants;
 use crate::instance::guest::{Attempt, Guest, GuestSetup};
 use crate::instance::limiter::Limiter;
+use crate::instance::linked::Linked;
 use crate::instance::reset::SnapshotImage;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryAccount;
@@ -14,7 +15,7 @@ use crate::memory_budget::MemoryAccount;
 /// A linked module with its limits and grants. Instances are created from it.
 #[derive(Clone)]
 pub(crate) struct Template {
-    pub(crate) linked: InstancePre<Guest>,
+    pub(crate) linked: Linked,
     pub(crate) exports: ModuleExports,
     /// The state to which instances are reset after each job, if the topic uses snapshots.
     pub(crate) image: Option<Arc<SnapshotImage>>,
@@ -46,7 +47,7 @@ pub(crate) enum EntryPoint {
 
 impl Template {
     pub(crate) fn engine(&self) -> &Engine {
-        self.linked.module().engine()
+        self.linked.engine()
     }
 
     /// Whether an instance whose job ended well runs another job.
@@ -90,6 +91,6 @@ impl Template {
         }
         store.data_mut().waits_for_memory = false;
         store.data_mut().limiter.prepay(initial);
-        self.linked.instantiate_async(&mut *store).await
+        self.linked.instantiate(store).await
     }
 }

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::num::NonZeroU64;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use wasmtime::{Engine, Module};
 
 use super::cache::{CacheKey, ModuleCache};
@@ -10,10 +13,13 @@ use super::codegen::{CodeGenerator, CompileTask, deserialize, invalid};
 use super::compiler_process::CompilerProcesses;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
-use super::{check, code, program, snapshot};
+use super::interpreter::{self, Interpreter};
+use super::{check, code, evaluate, program, snapshot};
 use crate::digest::Digest;
+use crate::engine::EngineKind;
 use crate::error::SandboxError;
 use crate::grants::Grants;
+use crate::instance::linked::LinkedInterpreter;
 use crate::instance::reset::SnapshotImage;
 use crate::limits::Limits;
 
@@ -38,17 +44,35 @@ pub(crate) struct Compiled {
     pub(crate) image: Option<SnapshotImage>,
 }
 
+/// A program in a language that an interpreter runs.
+pub struct Script<'a> {
+    /// The interpreter's module. It is trusted, and has all imports of the ABI: what the topic does not grant
+    /// is refused when it is called.
+    pub interpreter: &'a [u8],
+    /// The program, in the form that the interpreter expects.
+    pub program: &'a [u8],
+    /// What identifies the handler: a digest of the program and its interpreter.
+    pub digest: Digest,
+}
+
 /// Compiles modules, in this process or in another one, and keeps them in a cache.
 pub(crate) struct Compiler {
     generator: CodeGenerator,
     process: Option<CompilerProcesses>,
     cache: Option<ModuleCache>,
+    /// The interpreters in use.
+    interpreters: Mutex<Vec<(Digest, EngineKind, Module)>>,
 }
 
 impl Compiler {
     /// A compiler in this process.
     pub(crate) fn new() -> Result<Self, SandboxError> {
-        Ok(Self { generator: CodeGenerator::start()?, process: None, cache: None })
+        Ok(Self {
+            generator: CodeGenerator::start()?,
+            process: None,
+            cache: None,
+            interpreters: Mutex::default(),
+        })
     }
 
     /// Stores compiled modules in a cache, and takes them from there.
@@ -71,30 +95,102 @@ impl Compiler {
         check::check(&binary, source.limits, source.grants)?;
         let takes_snapshot = snapshot::is_needed(source.limits, &binary);
         let cached = self.cache_entry(context, source, takes_snapshot);
-        let found = cached.as_ref().and_then(|(cache, key)| {
-            let file = cache.find(key)?;
-            deserialize_file(&context.engine, file).ok()
-        });
-        let module = match found {
-            Some(module) => module,
-            None => {
-                code::check(&binary)?;
-                let Source { limits, grants, .. } = source;
-                let task = CompileTask { binary: &binary, takes_snapshot, limits, grants };
-                let code = match &self.process {
-                    None => self.generator.generate(context, &task)?,
-                    Some(process) => process.compile(&task)?,
-                };
-                if let Some((cache, key)) = &cached {
-                    cache.insert(key, &code);
-                }
-                deserialize(&context.engine, &code).map_err(invalid)?
-            }
-        };
+        let module = self.cached_or(context, cached, || {
+            code::check(&binary)?;
+            let Source { limits, grants, .. } = source;
+            self.generate(context, &CompileTask { binary: &binary, takes_snapshot, limits, grants })
+        })?;
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
         let image = if takes_snapshot { SnapshotImage::of(&module) } else { None };
         Ok(Compiled { module, image })
+    }
+
+    /// A program in an interpreter: compiles the interpreter, unless that has been done, and evaluates the
+    /// program.
+    pub(crate) fn evaluate(
+        &self,
+        context: &EngineContext,
+        script: &Script<'_>,
+        limits: &Limits,
+        grants: &Grants,
+    ) -> Result<(LinkedInterpreter, Option<SnapshotImage>), LoadError> {
+        let Interpreter { code, memory } = Interpreter::split(script.interpreter)?;
+        let code = self.interpreter(context, &code)?;
+        let memory = context.link(&self.memory(context, &memory)?)?;
+        let linker = Arc::clone(&context.linker);
+        let start = LinkedInterpreter { memory, code, linker };
+        let content = evaluate::evaluate(context, &start, script.program, limits, grants)?;
+        let memory = self.memory(context, &interpreter::memory_module(&content))?;
+        let memory = context.link(&memory)?;
+        let image = SnapshotImage::of(&start.code);
+        Ok((LinkedInterpreter { memory, ..start }, image))
+    }
+
+    /// The code of an interpreter. All its programs share it.
+    fn interpreter(&self, context: &EngineContext, binary: &[u8]) -> Result<Module, LoadError> {
+        let digest = Digest::of(binary);
+        let mut known = self.interpreters.lock();
+        let is_this =
+            |(of, kind, _): &&(Digest, EngineKind, Module)| *of == digest && *kind == context.kind;
+        if let Some((_, _, module)) = known.iter().find(is_this) {
+            return Ok(module.clone());
+        }
+        let cached = self.cache.as_ref();
+        let cached =
+            cached.map(|cache| (cache, CacheKey::new(&context.engine, digest, "interpreter")));
+        let module = self.cached_or(context, cached, || {
+            let (limits, grants) = (Limits::default(), Grants::default());
+            let limits =
+                Limits { fuel: context.kind.counts_fuel.then_some(NonZeroU64::MAX), ..limits };
+            let task =
+                CompileTask { binary, takes_snapshot: false, limits: &limits, grants: &grants };
+            self.generate(context, &task)
+        })?;
+        known.push((digest, context.kind, module.clone()));
+        Ok(module)
+    }
+
+    /// A module that has a memory and no code.
+    fn memory(&self, context: &EngineContext, binary: &[u8]) -> Result<Module, LoadError> {
+        let (limits, grants) = (Limits::default(), Grants::default());
+        let task = CompileTask { binary, takes_snapshot: false, limits: &limits, grants: &grants };
+        let code = self.generator.generate(context, &task)?;
+        let module = deserialize(&context.engine, &code).map_err(invalid)?;
+        module.initialize_copy_on_write_image().map_err(invalid)?;
+        Ok(module)
+    }
+
+    /// The module of the cache, or the one that `generate` compiles.
+    fn cached_or(
+        &self,
+        context: &EngineContext,
+        cached: Option<(&ModuleCache, CacheKey)>,
+        generate: impl FnOnce() -> Result<Vec<u8>, LoadError>,
+    ) -> Result<Module, LoadError> {
+        let found = cached.as_ref().and_then(|(cache, key)| {
+            let file = cache.find(key)?;
+            deserialize_file(&context.engine, file).ok()
+        });
+        if let Some(module) = found {
+            return Ok(module);
+        }
+        let code = generate()?;
+        if let Some((cache, key)) = &cached {
+            cache.insert(key, &code);
+        }
+        deserialize(&context.engine, &code).map_err(invalid)
+    }
+
+    fn generate(
+        &self,
+        context: &EngineContext,
+        task: &CompileTask<'_>,
+    ) -> Result<Vec<u8>, LoadError> {
+        match &self.process {
+            None => self.generator.generate(context, task),
+            Some(process) => process.compile(task),
+        }
     }
 
     /// The cache, and the key of the module. A snapshot depends on the imports that `_initialize` calls, so its

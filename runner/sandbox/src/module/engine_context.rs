@@ -20,7 +20,7 @@ pub(crate) struct EngineContext {
     pub(crate) ticker: Arc<Ticker>,
     pub(crate) kind: EngineKind,
     is_pooling: bool,
-    linker: Linker<Guest>,
+    pub(crate) linker: Arc<Linker<Guest>>,
 }
 
 impl EngineContext {
@@ -41,7 +41,7 @@ impl EngineContext {
         imports::link(&mut linker)
             .map_err(|error| SandboxError::Engine { reason: format!("{error:#}") })?;
         let ticker = Ticker::start(&engine)?;
-        Ok(Self { engine, ticker, kind, is_pooling, linker })
+        Ok(Self { engine, ticker, kind, is_pooling, linker: Arc::new(linker) })
     }
 
     /// Links a module of this engine to the imports.

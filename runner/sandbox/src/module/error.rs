@@ -30,7 +30,9 @@ pub enum LoadError {
     )]
     NotWasm,
     /// The engine for modules of this kind (with a fuel limit, or from a snapshot) does not start.
-    #[error("the module needs another engine, which does not start: {reason}")]
+    #[error(
+        "the module needs another engine, which does not start: {reason}; give the daemon more address space (ulimit -v, the memory limit of its container) and restart it, or remove `fuel` and `snapshot` of the topic's sandbox"
+    )]
     Engine {
         /// The error of the engine.
         reason: String,
@@ -40,6 +42,12 @@ pub enum LoadError {
         "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (docs/reference/manifest.md lists the requirements of a snapshot)"
     )]
     Snapshot(#[from] SnapshotError),
+    /// A program in a language that an interpreter runs fails when it is evaluated.
+    #[error("{reason}; correct the program, its top level runs when the handler is loaded")]
+    Program {
+        /// The error, with its place in the program.
+        reason: String,
+    },
     /// The file is a component, not a core module.
     #[error(
         "this is a WebAssembly component; handlers are core modules. Build for wasm32-unknown-unknown or wasip1, without a componentizing step"
@@ -84,7 +92,9 @@ pub enum LoadError {
     #[error("the module's memory has 64-bit addresses; build it for wasm32")]
     Memory64,
     /// The module has more than one memory.
-    #[error("the module has {count} memories; one is allowed")]
+    #[error(
+        "the module has {count} memories; one is allowed. Build it without the multi-memory feature"
+    )]
     Memories {
         /// How many it has.
         count: usize,
@@ -116,7 +126,9 @@ pub enum LoadError {
         max: u32,
     },
     /// The module has too many tables.
-    #[error("the module has {size} tables; at most {max} are allowed")]
+    #[error(
+        "the module has {size} tables; at most {max} are allowed. Put its function references into fewer tables"
+    )]
     Tables {
         /// How many it has.
         size: usize,
@@ -164,7 +176,9 @@ pub enum LoadError {
         max: u64,
     },
     /// The code of the module is too complex for the compiler.
-    #[error("the module has {size} {what}; at most {max} are allowed. Build it smaller")]
+    #[error(
+        "the module has {size} {what}; at most {max} are allowed. Build it smaller (dead-code elimination, fewer dependencies)"
+    )]
     Code {
         /// What there is too much of.
         what: &'static str,
@@ -212,7 +226,7 @@ pub enum LoadError {
     Command,
     /// The module has an import that is not part of the ABI.
     #[error(
-        "unknown import {module}.{name}; handlers import from duebox_v1, wasi_snapshot_preview1 and AssemblyScript's env only (docs/reference/abi.md lists them)"
+        "unknown import {module}.{name}; import only what docs/reference/abi.md lists: functions of duebox_v1, of wasi_snapshot_preview1 and of AssemblyScript's env"
     )]
     UnknownImport {
         /// The import's namespace.
@@ -237,7 +251,7 @@ pub enum LoadError {
         reason: String,
     },
     /// An import has another signature than the ABI.
-    #[error("an import has the wrong type: {reason}; docs/reference/abi.md has the signatures")]
+    #[error("an import has the wrong type: {reason}; declare it as in docs/reference/abi.md")]
     ImportType {
         /// The error of the linker.
         reason: String,
@@ -255,11 +269,11 @@ pub enum LoadError {
     NoHandle,
     /// `handle` takes a pointer, but there is no `alloc`.
     #[error(
-        "`handle` takes a pointer, but the module exports no function `alloc(size: i32) -> i32` that returns one"
+        "`handle` takes a pointer, but the module exports no function `alloc(size: i32) -> i32` that returns one; export it, or take only the length: `handle(len: i32) -> i32`"
     )]
     NoAlloc,
     /// An export has the wrong signature.
-    #[error("the export `{name}` has the type {found}; it must be {wanted}")]
+    #[error("the export `{name}` has the type {found}; it must be {wanted}. Change its signature")]
     ExportType {
         /// The export's name.
         name: &'static str,
@@ -303,4 +317,63 @@ pub enum SnapshotError {
 
 fn log_suffix(log: &[String]) -> String {
     if log.is_empty() { String::new() } else { format!("; its log: {}", log.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The verbs with which a remedy begins.
+    const VERBS: [&str; 21] = [
+        "build", "change", "convert", "correct", "create", "declare", "define", "export", "give",
+        "import", "put", "raise", "rebuild", "remove", "restart", "set", "split", "strip", "take",
+        "use", "write",
+    ];
+
+    #[test]
+    fn every_refusal_says_its_remedy() {
+        let text = || "x".to_owned();
+        let all = [
+            LoadError::Empty,
+            LoadError::TooLarge { size: 2, max: 1 },
+            LoadError::NotWasm,
+            LoadError::Engine { reason: text() },
+            LoadError::Snapshot(SnapshotError::Panicked),
+            LoadError::Component,
+            LoadError::Text { reason: text() },
+            LoadError::Truncated { size: 1 },
+            LoadError::Invalid { reason: text() },
+            LoadError::ImportedMemory { module: text(), name: text() },
+            LoadError::SharedMemory,
+            LoadError::Memory64,
+            LoadError::Memories { count: 2 },
+            LoadError::NoMemory { needs: text() },
+            LoadError::MemoryOverLimit { size: 2, max: 1 },
+            LoadError::TablesOverLimit { size: 2, max: 1 },
+            LoadError::Tables { size: 2, max: 1 },
+            LoadError::Functions { size: 2, max: 1 },
+            LoadError::Imports { max: 1 },
+            LoadError::TextTooLarge { size: 2, max: 1 },
+            LoadError::Function { function: 0, what: "locals", size: 2, max: 1 },
+            LoadError::Code { what: "locals", size: 2, max: 1 },
+            LoadError::CompileMemory { mib: 1 },
+            LoadError::CompileTime { seconds: 1 },
+            LoadError::PoolTables { wanted: 2, max: 1 },
+            LoadError::Command,
+            LoadError::UnknownImport { module: text(), name: text() },
+            LoadError::Directory { guest: text(), host: PathBuf::new(), reason: text() },
+            LoadError::ImportType { reason: text() },
+            LoadError::ExportedImport { name: text() },
+            LoadError::NoHandle,
+            LoadError::NoAlloc,
+            LoadError::ExportType { name: "handle", found: text(), wanted: "(i32)" },
+        ];
+        for error in all {
+            let text = error.to_string().to_lowercase();
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let begins = |at: usize| words[at - 1].ends_with([';', '.', ',', '?']);
+            let has_remedy = (1..words.len()).any(|at| begins(at) && VERBS.contains(&words[at]));
+            assert!(has_remedy, "{error:?}: {error}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{JobId, Outcome, TopicName};
-use wasmtime::{Instance, InstancePre, Store, Val};
+use wasmtime::{Instance, InstancePre, ModuleExport, Store, Val};
 use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, ValType, Wizer};
 
 use super::error::{LoadError, SnapshotError};
@@ -31,7 +31,7 @@ use crate::outcome::failure::{self, End};
 
 const INITIALIZE: &str = "_initialize";
 /// The time limit of `_initialize`.
-const TIME_MAX: Duration = Duration::from_secs(10);
+pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Whether the topic uses snapshots and the module has an `_initialize`.
 pub(super) fn is_needed(limits: &Limits, binary: &[u8]) -> bool {
@@ -89,7 +89,7 @@ async fn write_module(
     Ok(exported)
 }
 
-fn refused(error: wasmtime::Error) -> LoadError {
+pub(super) fn refused(error: wasmtime::Error) -> LoadError {
     SnapshotError::Unsupported { reason: error.root_cause().to_string() }.into()
 }
 
@@ -104,7 +104,8 @@ async fn initialize(
     limits: &Limits,
     grants: &Grants,
 ) -> Result<InitializedState, LoadError> {
-    let guest = guest_without_job(linked, limits, grants)?;
+    let memory_export = exports::memory(linked.module());
+    let guest = guest_without_job(memory_export, limits, Arc::new(grants.clone()))?;
     let mut store = Store::try_new(linked.module().engine(), guest).map_err(refused)?;
     limit_store(&mut store);
     store.set_epoch_deadline(1);
@@ -123,20 +124,25 @@ async fn initialize(
         Ok(Err(error)) => End::Error(error),
         Err(_) => End::TimedOut,
     };
-    let reason = match failure::outcome(end, store.data_mut()) {
-        Outcome::Failed(failure) => format!("{} ({})", failure.reason, failure.class),
-        Outcome::HostFault(reason) => reason,
-        Outcome::Acked | Outcome::Snoozed { .. } => "it did not return".to_owned(),
-    };
+    let reason = reason(end, store.data_mut());
     let log = store.data().log.take_tail();
     Err(SnapshotError::Initialize { reason, log }.into())
 }
 
+/// Why `_initialize` has not returned.
+pub(super) fn reason(end: End, guest: &mut Guest) -> String {
+    match failure::outcome(end, guest) {
+        Outcome::Failed(failure) => format!("{} ({})", failure.reason, failure.class),
+        Outcome::HostFault(reason) => reason,
+        Outcome::Acked | Outcome::Snoozed { .. } => "it did not return".to_owned(),
+    }
+}
+
 /// A guest without a job and with a frozen clock.
-fn guest_without_job(
-    linked: &InstancePre<Guest>,
+pub(super) fn guest_without_job(
+    memory_export: Option<ModuleExport>,
     limits: &Limits,
-    grants: &Grants,
+    grants: Arc<Grants>,
 ) -> Result<Guest, LoadError> {
     let invalid = |reason: String| SnapshotError::Unsupported { reason };
     let id = JobId::new("snapshot").map_err(|error| invalid(error.to_string()))?;
@@ -158,10 +164,10 @@ fn guest_without_job(
     // A budget of its own: the instance exists for a moment only, and no job waits for it.
     let account = Arc::new(MemoryAccount::new(Arc::<MemoryBudget>::default()));
     let setup = GuestSetup {
-        grants: Arc::new(grants.clone()),
+        grants,
         limiter: Limiter::new(limits, account),
         fuel: limits.fuel,
-        memory_export: exports::memory(linked.module()),
+        memory_export,
     };
     let services = Arc::new(HostServices::with_logs(sink));
     let mut guest = Guest::new(setup, Attempt { invocation, log, services, began: Instant::now() });

@@ -77,8 +77,13 @@ impl RunReport {
 
     /// The report of an attempt that the host could not start.
     pub(crate) fn not_started(reason: String) -> Self {
+        Self::without_guest(Outcome::HostFault(reason))
+    }
+
+    /// The report of an attempt in which no guest ran.
+    pub fn without_guest(outcome: Outcome) -> Self {
         Self {
-            outcome: Outcome::HostFault(reason),
+            outcome,
             result: None,
             follow_ups: Vec::new(),
             backtrace: None,

@@ -12,13 +12,15 @@ use super::InvokeArgs;
 use super::grants::flags_for;
 use crate::cli::Common;
 use crate::cli::support::failure::Failure;
-use crate::deploy::module_file;
-use crate::manifest::{CompileLimits, Manifest, Runner, Topic};
+use crate::deploy::module_file::{self, File, FileError};
+use crate::language::Language;
+use crate::manifest::{CacheFolder, CompileLimits, Manifest, Runner, Topic};
 
 /// Wall clock of an attempt and attempts of a job without a topic.
 const TTR: Duration = Duration::from_secs(30);
 const MAX_ATTEMPTS: u32 = 8;
 /// The hint for a refused module; the error states its own remedy.
+const LANGUAGES_HINT: &str = "docs/guide/languages.md lists what a source handler can do";
 const ABI_HINT: &str = "docs/reference/abi.md says what a handler must have";
 
 /// A module and everything it runs with.
@@ -31,6 +33,9 @@ pub(super) struct InvokeSetup {
     grants: Grants,
     /// The manifest's `[runner]`; `None` without a manifest.
     runner: Option<Runner>,
+    /// Where compiled modules are kept without a manifest, if the handler is a source: its interpreter takes
+    /// seconds to compile.
+    cache: Option<CacheFolder>,
 }
 
 impl InvokeSetup {
@@ -43,7 +48,7 @@ impl InvokeSetup {
         let is_bound = args.module.is_none() || common.manifest.is_some();
         let mut setup = match (&args.topic, &args.module) {
             (Some(topic), module) if is_bound => Self::bound(common, topic, module.as_deref())?,
-            (topic, Some(module)) => Self::bare(topic.clone(), module)?,
+            (topic, Some(module)) => Self::bare(common, topic.clone(), module)?,
             // Clap requires one of the two.
             (_, None) => return Err(Failure::bad_input("no module is given", "name a MODULE")),
         };
@@ -54,7 +59,7 @@ impl InvokeSetup {
         Ok(setup)
     }
 
-    fn bare(topic: Option<TopicName>, module: &Path) -> Result<Self, Failure> {
+    fn bare(common: &Common, topic: Option<TopicName>, module: &Path) -> Result<Self, Failure> {
         let topic = topic.map_or_else(|| TopicName::new("invoke"), Ok);
         let topic = topic.map_err(|error| Failure::bad_input(error.to_string(), "use --topic"))?;
         Ok(Self {
@@ -65,6 +70,7 @@ impl InvokeSetup {
             limits: Limits::default(),
             grants: Grants::default(),
             runner: None,
+            cache: Language::of(module).and_then(|_| CacheFolder::of_user(&common.environment())),
         })
     }
 
@@ -88,6 +94,7 @@ impl InvokeSetup {
             limits,
             grants,
             runner: Some(manifest.runner),
+            cache: None,
         })
     }
 
@@ -97,10 +104,6 @@ impl InvokeSetup {
     /// A [`Failure`] if the module cannot be read or is refused, or if the sandbox does not start.
     pub(super) fn load(&self) -> Result<Handler, Failure> {
         let (limits, file) = (&self.limits, self.module.display());
-        let bytes = module_file::read(&self.module, limits.module).map_err(|error| {
-            let message = format!("the module {file} cannot be read: {error}");
-            Failure::bad_input(message, "name a .wasm or .wat file")
-        })?;
         let config =
             SandboxConfig { max_jobs: 1, memory_max: limits.memory, tables_max: limits.tables };
         let sandbox = match &self.runner {
@@ -109,13 +112,25 @@ impl InvokeSetup {
                 let process =
                     module_file::compiler_process(CompileLimits::default(), module_file::program());
                 sandbox.use_compiler_process(process);
+                // Without a cache it is only slower.
+                let _ = self.cache.as_ref().map(|cache| sandbox.use_cache_dir(&cache.path));
                 sandbox
             }),
         };
         let sandbox = sandbox.map_err(Failure::from)?;
-        sandbox.load(&bytes, limits.clone(), self.grants.clone()).map_err(|error| {
+        let module = File::read(&sandbox, &self.module, limits).map_err(|error| match error {
+            FileError::Io(error) => {
+                let message = format!("the module {file} cannot be read: {error}");
+                Failure::bad_input(message, "name a .wasm, .wat, .js or .ts file")
+            }
+            FileError::Source(error) => {
+                Failure::bad_input(format!("handler {file}: {error}"), LANGUAGES_HINT)
+            }
+        })?;
+        module.load(&sandbox, limits.clone(), self.grants.clone()).map_err(|error| {
             let hint = match &error {
                 LoadError::NotGranted(missing) => flags_for(missing),
+                LoadError::Program { .. } => LANGUAGES_HINT.to_owned(),
                 _ => ABI_HINT.to_owned(),
             };
             Failure::bad_input(format!("module {file}: {error}"), hint)

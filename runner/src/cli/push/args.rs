@@ -22,7 +22,7 @@ Examples:
   duebox push order.close '{\"order\":42}' --in 30m --id 42
   duebox push report @body.json --at 2026-12-24T18:00:00+01:00
   duebox push mail '{}' --priority high --key user-7 --header traceparent=00-4bf9-b7ad-01
-  seq 1 100000 | duebox push squares - --lines
+  seq 1 100000 | duebox push squares --lines
   duebox push order.close --jobs jobs.ndjson
 
 Exit codes:
@@ -66,11 +66,11 @@ pub(crate) struct PushArgs {
     /// What to do if the id is live, instead of the topic's setting
     #[arg(long, value_name = "WORD")]
     pub(crate) if_exists: Option<IfExistsWord>,
-    /// Push one job for each line of the file or of stdin
+    /// Push one job for each line of stdin, or of @FILE
     ///
     /// Sends batches of 1,000. Each line, without its line feed, is a payload; an empty line is an
-    /// empty payload.
-    #[arg(long, requires = "payload")]
+    /// empty payload. Without PAYLOAD, as with -, the lines come from stdin.
+    #[arg(long)]
     pub(crate) lines: bool,
     /// Push the jobs of a file, or of stdin with -: one JSON object per line
     ///

@@ -50,11 +50,16 @@ pub(in crate::cli) struct HandlerStats {
 const APIS_MAX: usize = 20;
 
 /// Reads the reports of the running daemons; reports of other versions as far as they can be
-/// parsed.
-pub(super) async fn look(queue: &Queue, wanted: &[TopicName]) -> Result<Vec<Status>, Failure> {
+/// parsed. Adds the keys of those that cannot be read.
+pub(super) async fn look(
+    queue: &Queue,
+    wanted: &[TopicName],
+    unreadable: &mut Vec<String>,
+) -> Result<Vec<Status>, Failure> {
     let reported = queue.statuses().await?;
+    unreadable.extend(reported.unreadable);
     let read = |(_, text): &(String, String)| serde_json::from_str::<Status>(text).ok();
-    let mut runners: Vec<Status> = reported.iter().filter_map(read).collect();
+    let mut runners: Vec<Status> = reported.texts.iter().filter_map(read).collect();
     if !wanted.is_empty() {
         let is_wanted =
             |topic: &TopicStatus| wanted.iter().any(|name| name.as_str() == topic.topic);

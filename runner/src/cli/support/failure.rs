@@ -168,24 +168,7 @@ impl From<SandboxError> for Failure {
 impl Failure {
     /// Redis could not be reached, or refused.
     pub(crate) fn of_queue(error: &QueueError) -> Self {
-        match error {
-            QueueError::Address { url, reason } => Self::failed(
-                format!("{url} is not a Redis address: {reason}"),
-                "write redis://host:port/db or unix:///path/to.sock",
-            ),
-            QueueError::Unreachable { url, reason } => Self::failed(
-                format!("Redis at {url} cannot be reached: {reason}"),
-                "start it, or correct redis.url",
-            ),
-            QueueError::Login { url, reason } => Self::failed(
-                format!("Redis at {url} refuses the login: {reason}"),
-                "correct redis.password",
-            ),
-            QueueError::NoAnswer(_)
-            | QueueError::Refused(_)
-            | QueueError::BadCall(_)
-            | QueueError::Answer(_) => Self::failed(error.to_string(), "check the log of Redis"),
-        }
+        Self::failed(error.problem(), error.remedy().unwrap_or("check the log of Redis"))
     }
 }
 

@@ -28,9 +28,9 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&json(value)?)
 }
 
-/// A value as one line of JSON.
+/// A value as one line of JSON. It is ASCII where a terminal would obey a character.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value).map_err(|error| {
+    serde_json::to_string(value).map(|text| printable::json(&text)).map_err(|error| {
         Failure::failed(format!("the result cannot be written as JSON: {error}"), "omit --json")
     })
 }

@@ -32,6 +32,14 @@ impl Source {
         }
     }
 
+    /// Where `--lines` come from: stdin, if nothing is named.
+    pub(crate) fn of_lines(self) -> Self {
+        match self {
+            Self::Empty => Self::Stdin,
+            named => named,
+        }
+    }
+
     /// Reads the whole payload, at most `max` bytes.
     pub(crate) fn read(&self, max: usize) -> Result<Bytes, Failure> {
         let bytes = match self {

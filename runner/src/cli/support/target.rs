@@ -7,7 +7,7 @@ use duebox_job::{JobId, TopicName};
 use duebox_queue::{ConnectionSettings, Due, Job, JobState, Queue};
 
 use super::failure::Failure;
-use crate::manifest::{Manifest, RedisUrl, Secret, Topic, nearest};
+use crate::manifest::{Manifest, RedisUrl, Topic, nearest};
 use crate::redis_host::managed::socket_url;
 use crate::service::due::DueCheck;
 
@@ -116,6 +116,11 @@ pub(crate) async fn connect_to_topic(
 
 /// Connects to the queue that the manifest names. A managed Redis must already be running.
 pub(crate) async fn connect(manifest: &Manifest) -> Result<Queue, Failure> {
+    Ok(Queue::connect(&settings(manifest)?, &manifest.redis.prefix).await?)
+}
+
+/// The settings of a connection to the Redis that the manifest names.
+pub(crate) fn settings(manifest: &Manifest) -> Result<ConnectionSettings, Failure> {
     let url = match &manifest.redis.url {
         RedisUrl::Url(url) => url.clone(),
         RedisUrl::Managed { dir, .. } => socket_url(dir).map_err(|error| {
@@ -125,8 +130,7 @@ pub(crate) async fn connect(manifest: &Manifest) -> Result<Queue, Failure> {
             )
         })?,
     };
-    let password = manifest.redis.password.as_ref().map(Secret::expose).map(str::to_owned);
-    Ok(Queue::connect(&ConnectionSettings { url, password }, &manifest.redis.prefix).await?)
+    Ok(manifest.redis.connection(&url))
 }
 
 /// Refuses a due time in the past, or too far ahead, by the clock of Redis.

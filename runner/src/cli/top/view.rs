@@ -125,6 +125,9 @@ fn module(topic: &TopicStats) -> String {
 fn about_current(model: &Model) -> String {
     let Some(topic) = model.current() else { return String::new() };
     let mut parts = vec![format!("{}: {}", output::one_line(&topic.topic), module(topic))];
+    if let Some(fault) = &topic.fault {
+        parts.push(output::one_line(fault));
+    }
     if topic.paused {
         parts.push("paused".to_owned());
     }
@@ -280,6 +283,7 @@ mod tests {
             paused: false,
             late_ms: Some(61_000),
             next_due_in_ms: Some(5_000),
+            fault: None,
             handler: None,
         }
     }
@@ -287,7 +291,7 @@ mod tests {
     fn model() -> Model {
         let topics = vec![topic("mail", 7, 0), topic("order.close", 2, 4)];
         let mut model = Model::default();
-        model.saw(Snapshot { now_ms: 0, topics, runners: Vec::new(), by_module: false });
+        model.saw(Snapshot { topics, ..Snapshot::default() });
         model
     }
 
@@ -374,7 +378,7 @@ mod tests {
         press(&mut model, "j");
         let topics =
             vec![topic("a.new.one", 0, 0), topic("mail", 1, 0), topic("order.close", 2, 4)];
-        model.saw(Snapshot { now_ms: 0, topics, runners: Vec::new(), by_module: false });
+        model.saw(Snapshot { topics, ..Snapshot::default() });
         assert_eq!(model.current().map(|topic| topic.topic.as_str()), Some("order.close"));
     }
 }

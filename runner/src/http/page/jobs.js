@@ -27,6 +27,7 @@ export class DeadJobs {
   constructor(app, topic, done) {
     this.topic = topic;
     this.done = done;
+    this.mayAct = app.may('admin');
     this.state = { dead: 0 };
     this.limit = PAGE;
     this.choice = el('select', { id: 'class', 'aria-label': 'Class', on: { change: () => this.choose() } },
@@ -37,8 +38,9 @@ export class DeadJobs {
     this.number = el('span', { class: 'shown' });
     this.list = new Rows(['Job', 'Died', 'Class', 'Attempt', 'Reason', ''], (job) => this.row(job), 'plain cards');
     this.more = button('Show more', () => this.showMore(), { class: 'quiet', hidden: true });
-    this.node = el('section', { class: 'panel jobs', id: 'dead', 'aria-label': 'Dead letters' },
-      el('div', { class: 'bar' }, el('h2', {}, 'Dead letters'), this.number, el('span', { class: 'grow' }), this.choice, this.requeueAll, this.purge),
+    this.node = el('section', { class: 'panel jobs', id: 'dead', 'aria-label': 'Dead jobs' },
+      el('div', { class: 'bar' }, el('h2', {}, 'Dead jobs'), this.number, el('span', { class: 'grow' }), this.choice,
+        this.mayAct && this.requeueAll, this.mayAct && this.purge),
       this.list.node, this.more);
   }
 
@@ -70,7 +72,7 @@ export class DeadJobs {
     return el('tr', {}, el('th', { scope: 'row' }, opener(this.topic, job.id, this.done)), cell('Died', when(job.died_at_ms)),
       cell('Class', el('span', { class: 'chip s-dead' }, job.class ?? 'unknown')), cell('Attempt', job.attempt ?? '–'),
       el('td', { class: 'reason', 'data-label': 'Reason' }, el('span', {}, job.reason ?? '')),
-      el('td', { class: 'end' }, button('Requeue', () => actions.requeue(this.topic, job.id, this.done), { class: 'small requeue' })));
+      el('td', { class: 'end' }, this.mayAct && button('Requeue', () => actions.requeue(this.topic, job.id, this.done), { class: 'small requeue' })));
   }
 }
 

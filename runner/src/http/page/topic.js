@@ -34,11 +34,11 @@ export class TopicPage {
     this.history = el('div', { class: 'panel-body', id: 'history' });
     const later = () => app.refresh();
     this.latest = app.may('read') && new LiveJobs(name, later);
-    this.dead = app.may('admin') && new DeadJobs(app, name, later);
+    this.dead = app.may('read') && new DeadJobs(app, name, later);
     this.node = el('article', { class: 'topic' }, this.head(), this.states, this.mix, this.charts(),
       el('div', { class: 'two' }, panel('Handler', this.handler), panel('Module history', this.history)),
       this.dead && this.dead.node, this.latest && this.latest.node,
-      !this.dead && el('p', { class: 'empty' }, 'Dead jobs are visible with the scope admin.'));
+      !this.dead && el('p', { class: 'empty' }, 'Jobs are visible with the scope read.'));
   }
 
   head() {

@@ -27,6 +27,7 @@ const COLUMNS = [
 export function badges(state) {
   const mark = (kind, text, title) => el('span', { class: `badge ${kind}`, title }, text);
   return [
+    state.fault && mark('bad', 'keys refused', `${state.fault}; run: duebox doctor ${state.topic}`),
     state.paused && mark('warn', 'paused', 'No daemon starts its jobs'),
     state.breakers_open > 0 && mark('bad', 'breaker open', 'Its jobs are held back after repeated failures'),
     state.pulled && mark('calm', 'pulled', 'It has no handler here: consumers lease its jobs'),

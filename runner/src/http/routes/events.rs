@@ -28,6 +28,7 @@ use crate::http::access::Caller;
 use crate::http::params::Params;
 use crate::http::problem::{EVENTS_OFF, Problem, READERS_FULL};
 use crate::http::state::ServerState;
+use crate::observe::supervision::TaskKind;
 
 /// Maximum number of readers.
 const READERS_MAX: usize = 32;
@@ -131,7 +132,10 @@ pub(super) async fn stream(
     let (frames, taken) = mpsc::channel(1);
     let final_frame = Arc::<OnceLock<Bytes>>::default();
     let reader = EventReader { server, caller, pattern, place, frames, _room: room };
-    tokio::spawn(reader.read(Arc::clone(&final_frame)));
+    let (supervision, its) = (reader.server.supervision.clone(), Arc::clone(&final_frame));
+    tokio::spawn(async move {
+        supervision.contain(TaskKind::HttpRequest, reader.read(its)).await;
+    });
     Ok(answer(taken, final_frame))
 }
 

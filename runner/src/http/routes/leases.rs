@@ -23,6 +23,7 @@ use crate::http::params::Params;
 use crate::http::path::TopicPath;
 use crate::http::problem::{INTERNAL, Problem};
 use crate::http::state::{ServerState, settings};
+use crate::observe::supervision::TaskKind;
 use crate::service::leased_job::LeasedJob;
 use crate::service::pull_consumer::{Consumer, ConsumerPull, PullFailure};
 use crate::service::schema::{DurationText, TopicText};
@@ -109,9 +110,14 @@ where
     F: Future<Output = Result<(Bytes, Delivery), Problem>> + Send + 'static,
 {
     let (_here, gone) = oneshot::channel::<()>();
-    let (json, delivery) = server.threads.spawn(work(gone)).await.map_err(|error| {
-        Problem::new(INTERNAL, format!("the pull broke off: {error}"), "look into the log")
-    })??;
+    let (supervision, work) = (server.supervision.clone(), work(gone));
+    let pull = async move { supervision.contain(TaskKind::HttpRequest, work).await };
+    let pulled = server.threads.spawn(pull).await.ok().flatten().ok_or_else(|| {
+        let remedy =
+            "look into the log of the daemon; leased jobs come back when their leases expire";
+        Problem::new(INTERNAL, "the pull broke off because of a bug in Duebox", remedy)
+    });
+    let (json, delivery) = pulled??;
     Ok(answer(json, delivery))
 }
 
@@ -194,15 +200,20 @@ impl Drop for Delivery {
             return;
         }
         let (server, topic) = (self.server.clone(), self.topic.clone());
-        self.server.threads.spawn(async move {
+        let supervision = self.server.supervision.clone();
+        let release = async move {
             for lease in leases {
                 let verdict = Verdict::Release { delay: Duration::ZERO };
-                let released = server.queue.settle_one(&topic, &lease.id, &lease.token, verdict).await;
+                let released =
+                    server.queue.settle_one(&topic, &lease.id, &lease.token, verdict).await;
                 if let Err(error) = released {
                     debug!(%topic, job_id = %lease.id, %error, "the job was not released; its lease expires");
                 }
             }
-        });
+        };
+        self.server
+            .threads
+            .spawn(async move { supervision.contain(TaskKind::HttpRequest, release).await });
     }
 }
 

@@ -16,6 +16,7 @@ use crate::http::path::TopicPath;
 use crate::http::problem::{NOT_FOLLOWED, Problem};
 use crate::http::state::{ServerState, known};
 use crate::manifest::{Manifest, Topic};
+use crate::observe::module_stats::Sums;
 use crate::report::status::{Status, TopicStatus, Watched};
 use crate::service::schema::TopicText;
 
@@ -73,6 +74,9 @@ pub(super) struct TopicState {
     attempts_per_s: Option<f64>,
     /// Number of daemons whose breaker is open.
     breakers_open: usize,
+    /// Why some of this could not be read from Redis and is 0: a key of a wrong type, for example; null if
+    /// all could be read.
+    fault: Option<String>,
 }
 
 /// A topic, and the daemons that serve it.
@@ -135,7 +139,8 @@ pub(super) async fn states(
     is_selected: impl Fn(&TopicName) -> bool,
 ) -> Result<(u64, Vec<(TopicName, TopicState)>), Problem> {
     let manifest = server.manifest();
-    let mut names: BTreeSet<TopicName> = server.queue.topics().await?.into_iter().collect();
+    let listed = server.sick_topics.known_topics(&server.queue).await?;
+    let mut names: BTreeSet<TopicName> = listed.into_iter().collect();
     names.extend(manifest.topics.keys().cloned());
     let names: Vec<TopicName> = names.into_iter().filter(is_selected).collect();
     let mut depths = Vec::with_capacity(names.len());
@@ -285,7 +290,7 @@ async fn send(
 /// Reads the reports of the running daemons; reports of other versions as far as they can be
 /// parsed. Reports are up to ten seconds old; the current state replaces this daemon's own.
 async fn statuses(server: &ServerState) -> Result<Vec<Status>, Problem> {
-    let texts = server.queue.statuses().await?;
+    let texts = server.queue.statuses().await?.texts;
     let read = |(_, text): &(_, String)| serde_json::from_str::<Status>(text).ok();
     let mut all: Vec<Status> = texts.iter().filter_map(read).collect();
     let own = all.iter_mut().filter(|status| *status.runner == *server.runner_id);
@@ -332,10 +337,16 @@ impl TopicState {
             next_due_in_ms: depths.next_due_ms.map(|due| due.saturating_sub(now_ms)),
             runners: reported.len(),
             digests: digests.collect(),
-            attempts: reported.iter().map(|reported| reported.total.jobs).sum(),
-            failed: reported.iter().map(|reported| reported.total.failed).sum(),
+            attempts: total(reported, |sums| sums.jobs),
+            failed: total(reported, |sums| sums.failed),
             attempts_per_s: None,
             breakers_open: reported.iter().filter(|reported| reported.breaker.is_some()).count(),
+            fault: depths.fault.clone(),
         }
     }
+}
+
+/// A total over reports. They are texts in Redis, which may hold any number.
+fn total(reported: &[&TopicStatus], number: fn(&Sums) -> u64) -> u64 {
+    reported.iter().map(|reported| number(&reported.total)).fold(0, u64::saturating_add)
 }

@@ -8,6 +8,7 @@ use duebox_queue::Settled;
 use duebox_sandbox::{AttemptTrace, Digest};
 use tracing::{debug, info, warn};
 
+use crate::monotonic;
 use crate::observe::cost::Cost;
 
 /// The target of these lines, which log filters name: it does not follow the module.
@@ -31,14 +32,14 @@ pub struct Record {
     pub started_at: Instant,
     /// Its span and the spans of its host calls, if it is traced.
     pub traced: Option<Box<AttemptTrace>>,
-    /// It is part of normal work and is logged at level debug only: a release of a job that did not start in time.
+    /// A release of a job that did not start in time. This is normal work and is logged at level debug.
     pub is_routine: bool,
 }
 
 impl Record {
     /// The record of an attempt that no module has run.
     pub fn not_run(id: JobId, attempt: u32, outcome: Outcome) -> Self {
-        let (cost, late, started_at) = (Cost::default(), Duration::ZERO, Instant::now());
+        let (cost, late, started_at) = (Cost::default(), Duration::ZERO, monotonic::now());
         Self {
             id,
             attempt,

@@ -8,7 +8,7 @@ use opentelemetry::KeyValue;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tracing::{info, warn};
 use url::Url;
 
@@ -26,11 +26,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sends spans until the stop.
 pub(super) async fn send(
-    mut waiting: mpsc::Receiver<SpanData>,
+    waiting: Arc<Mutex<mpsc::Receiver<SpanData>>>,
     mut named: watch::Receiver<Collector>,
     counts: Arc<SpanCounts>,
     runner_id: String,
 ) {
+    let mut waiting = waiting.lock().await;
     let mut sender = Sender { exporter: None, is_failing: false, counts, runner_id };
     let mut collector = Collector::None;
     let mut batch = Vec::with_capacity(BATCH_MAX);

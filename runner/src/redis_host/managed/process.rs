@@ -1,6 +1,7 @@
 //! The server process in a data directory: started or adopted, watched, and shut down. It is either a child
 //! of this process or an orphan of an earlier daemon.
 
+use std::env;
 use std::io;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -123,11 +124,13 @@ impl ServerProcess {
     }
 
     async fn spawn(&mut self) -> Result<(), RedisServerError> {
-        let program = program().await?;
+        let (program, version) = program().await?;
+        let dir = self.dir.path();
+        tracing::info!(server = program, version, dir = %dir.display(), "starting the managed Redis");
         let early = self.dir.open_log()?;
         let spawned = Command::new(program)
             // Names relative to the directory need no quoting in the server's settings.
-            .current_dir(self.dir.path())
+            .current_dir(dir)
             .args(["--port", "0", "--unixsocket", SOCKET, "--unixsocketperm", "700"])
             .args(["--appendonly", "yes", "--appendfsync", self.fsync.name(), "--save", ""])
             .args(["--maxmemory", "0", "--maxmemory-policy", "noeviction"])
@@ -189,8 +192,14 @@ impl ServerProcess {
     }
 }
 
-/// The first server program that is installed and new enough.
-async fn program() -> Result<&'static str, RedisServerError> {
+/// Whether a server program is on the search path.
+pub fn is_installed() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| PROGRAMS.iter().any(|program| dir.join(program).is_file()))
+}
+
+/// The first server program that is installed and new enough, with its version.
+async fn program() -> Result<(&'static str, String), RedisServerError> {
     let mut refused = RedisServerError::Missing;
     for program in PROGRAMS {
         let mut ask = Command::new(program);
@@ -204,7 +213,7 @@ async fn program() -> Result<&'static str, RedisServerError> {
         let version = output.split_whitespace().find_map(|word| word.strip_prefix("v="));
         let found = version.unwrap_or_default().to_owned();
         if is_new_enough(&found) {
-            return Ok(program);
+            return Ok((program, found));
         }
         refused = RedisServerError::TooOld { program, found };
     }

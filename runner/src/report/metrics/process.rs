@@ -1,13 +1,12 @@
-//! Metrics of this process under the names that Prometheus clients use. Linux only: without `/proc`
-//! they are left out.
+//! Metrics of this process under the names that Prometheus clients use. Those that the system does not tell
+//! are left out; outside Linux that is all of them.
 
 use std::fmt;
-use std::fs;
+
+#[cfg(target_os = "linux")]
+use procfs::{WithCurrentSystemInfo, process::LimitValue};
 
 use super::page::{About, Page};
-
-/// Clock ticks per second in `/proc`; the same on every architecture of Linux.
-const TICKS: f64 = 100.0;
 
 /// The values that could be read.
 #[derive(Debug, Default)]
@@ -22,20 +21,31 @@ pub(super) struct Process {
 }
 
 impl Process {
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn read() -> Self {
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let booted = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        let kib = |name| Some(number(&status, name)? * 1_024);
+        Self::default()
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn read() -> Self {
+        let Ok(process) = procfs::process::Process::myself() else { return Self::default() };
+        let stat = process.stat().ok();
+        let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+        let started_after = stat.as_ref().map(|stat| seconds(stat.starttime));
+        let booted_at = procfs::boot_time_secs().ok();
         Self {
-            cpu_seconds: cpu_ticks(&stat).map(|ticks| ticks as f64 / TICKS),
-            started_at: started_at(&stat, &booted),
-            resident_bytes: kib("VmRSS:"),
-            virtual_bytes: kib("VmSize:"),
-            threads: number(&status, "Threads:"),
-            open_files: fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as u64),
-            files_max: number(&limits, "Max open files"),
+            cpu_seconds: stat.as_ref().map(|stat| seconds(stat.utime + stat.stime)),
+            started_at: booted_at.zip(started_after).map(|(at, after)| at as f64 + after),
+            resident_bytes: stat.as_ref().map(|stat| stat.rss_bytes().get()),
+            virtual_bytes: stat.as_ref().map(|stat| stat.vsize),
+            threads: stat.as_ref().and_then(|stat| u64::try_from(stat.num_threads).ok()),
+            open_files: process.fd_count().ok().map(|files| files as u64),
+            files_max: process.limits().ok().and_then(|limits| {
+                match limits.max_open_files.soft_limit {
+                    LimitValue::Value(files) => Some(files),
+                    LimitValue::Unlimited => None,
+                }
+            }),
         }
     }
 
@@ -76,27 +86,6 @@ impl Process {
     }
 }
 
-/// A field of `/proc/self/stat` by its number. The name in field 2 may contain blanks, so the
-/// fields after it are counted from 3.
-fn stat_field(stat: &str, number: usize) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(number.checked_sub(3)?)?.parse().ok()
-}
-
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    Some(stat_field(stat, 14)? + stat_field(stat, 15)?)
-}
-
-fn started_at(stat: &str, booted: &str) -> Option<f64> {
-    Some(number(booted, "btime ")? as f64 + stat_field(stat, 22)? as f64 / TICKS)
-}
-
-/// The number after a name at the start of a line.
-fn number(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    rest.split_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,13 +100,5 @@ mod tests {
         let started_at = process.started_at.unwrap();
         // One test binary runs for less than an hour.
         assert!(started_at <= now + 1.0 && started_at > now - 3_600.0, "{started_at} {now}");
-    }
-
-    #[test]
-    fn a_name_with_blanks_and_brackets_shifts_no_field() {
-        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20 0 5 0 300 0";
-        assert_eq!((cpu_ticks(stat), stat_field(stat, 22)), (Some(42), Some(300)));
-        assert_eq!(started_at(stat, "cpu 1\nbtime 1000\n"), Some(1_003.0));
-        assert_eq!(cpu_ticks(""), None);
     }
 }

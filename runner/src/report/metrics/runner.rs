@@ -7,6 +7,7 @@ use super::page::{About, Page, topic, word};
 use super::{Sources, TOPICS_MAX};
 use crate::observe::health::Phase;
 use crate::observe::log;
+use crate::observe::panics;
 use crate::observe::push_counters::Source;
 
 pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
@@ -30,8 +31,22 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
             (vec![word("source", source.word())], sources.push_counters.count(source))
         }),
     )?;
+    write_tasks(page, sources)?;
     write_manifest(page, sources)?;
     write_records(page, sources)
+}
+
+fn write_tasks(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
+    let supervision = sources.health.supervision();
+    page.counter(&About::new("panics", "Panics of this process; each is a bug."), panics::count())?;
+    page.counters(
+        &About::new("task_panics", "Panics of supervised tasks; most are started again."),
+        supervision.panics().map(|(kind, count)| (vec![word("task", kind.word())], count)),
+    )?;
+    page.gauge(
+        &About::new("tasks_down", "Tasks that panicked and do not run again yet."),
+        supervision.down().len() as u64,
+    )
 }
 
 fn write_manifest(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
@@ -105,6 +120,21 @@ fn write_capacity(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     page.gauge(
         &About::bytes("memory_used", "Linear memory of all guests, including idle warm instances."),
         sources.sandbox.memory_held(),
+    )?;
+    write_cpu_quota(page, sources)
+}
+
+fn write_cpu_quota(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
+    page.gauges(
+        &About::new("cpu_quota_cores", "CPU limit of this process in cores, if it has one."),
+        sources.cpu_quota.cores().map(|cores| (Vec::new(), cores)),
+    )?;
+    page.counter(
+        &About::seconds(
+            "guest_cpu_wait",
+            "Time that long-running guests' threads waited, to leave CPU quota to other threads.",
+        ),
+        sources.cpu_quota.waited().as_secs_f64(),
     )
 }
 
@@ -125,5 +155,17 @@ fn write_redis(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     page.counters(
         &About::new("redis_errors", "Round trips without a reply."),
         each().map(|(labels, traffic)| (labels, traffic.failed())),
+    )?;
+    page.gauge(
+        &About::new("topics_sick", "Topics (each shard counts) with keys that Redis refuses now."),
+        sources.sick_topics.count() as f64,
+    )?;
+    let errors = sources.sick_topics.errors();
+    page.counters(
+        &About::new(
+            "topic_errors",
+            "Calls that Redis refused because of what a key of the topic holds.",
+        ),
+        errors.iter().map(|(name, errors)| (vec![topic(name.as_str())], *errors)),
     )
 }

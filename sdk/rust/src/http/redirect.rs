@@ -72,8 +72,10 @@ pub(super) fn origin(url: &str) -> Option<&str> {
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return None;
     }
-    let host = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
-    (host > 0).then(|| &url[..url.len() - rest.len() + host])
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let host = rest[..end].rsplit('@').next()?;
+    let has_host = !host.is_empty() && !host.starts_with(':');
+    has_host.then(|| &url[..url.len() - rest.len() + end])
 }
 
 #[cfg(test)]
@@ -114,6 +116,9 @@ mod tests {
             "/\\other.example",
             "\\\\other.example",
             "https://good.example\\@other.example",
+            "https://user@",
+            "https://user@@",
+            "https://:443/",
             "ftp://other.example/",
             "javascript:alert(1)",
             "/a b",

@@ -22,7 +22,8 @@ fn passes(language: &str, instances: Instances) {
             _ => Module::built_with(&handler, config(), instances),
         };
         let module = modules.entry(handler.clone()).or_insert_with(built);
-        faults.extend(case.clone().at(&services).differences(module));
+        let case = case.for_language(language).at(&services);
+        faults.extend(case.differences(module));
     }
     let (count, faults) = (faults.len(), faults.join("\n"));
     assert_eq!(count, 0, "{language}, {instances:?}: faults\n{faults}");
@@ -44,6 +45,11 @@ fn the_assemblyscript_sdk_conforms() {
 }
 
 #[test]
+fn the_javascript_sdk_conforms() {
+    passes("js", FRESH);
+}
+
+#[test]
 fn all_conform_from_a_snapshot() {
     for language in ["rust", "go", "as"] {
         passes(language, SNAPSHOT);
@@ -53,7 +59,7 @@ fn all_conform_from_a_snapshot() {
 #[test]
 fn all_conform_in_warm_instances() {
     for instances in [WARM, WARM_SNAPSHOT] {
-        for language in ["rust", "go", "as"] {
+        for language in ["rust", "go", "as", "js"] {
             passes(language, instances);
         }
     }

@@ -7,6 +7,8 @@ mod conformance;
 mod documents;
 /// The memory of the smallest handlers.
 mod footprint;
+/// Hostile programs of source handlers.
+mod hostile_sources;
 /// Dates in Retry-After, as each SDK parses them.
 mod http_dates;
 /// The AssemblyScript SDK's JSON reader compared with serde's.
@@ -25,5 +27,7 @@ mod shop;
 mod shop_activation;
 /// The templates build and run.
 mod templates;
+/// The handlers of examples/typescript.
+mod typescript;
 /// Calling an application over plain HTTP, in Rust.
 mod webhook;

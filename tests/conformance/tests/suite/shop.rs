@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use duebox_conformance::{Module, runtime};
 use duebox_shop::Shop;
 
-const TOKEN: &str = "let-me-in";
+pub(crate) const TOKEN: &str = "let-me-in";
 
 /// Starts a shop for one test.
 pub(crate) fn open() -> Shop {

@@ -3,7 +3,7 @@
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, part (blocked, blocked:at)
--- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- Returns the next cursor, the bytes read, then kind, id, detail, what was done or '' for each finding
 -- @include now
 -- @include wake
 -- @include permits

@@ -2,7 +2,7 @@
 --
 -- KEYS  dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
 -- ARGV  cursor, count, repair, part (dead, dead:jobs …), info for a dead job that has none
--- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- Returns the next cursor, the bytes read, then kind, id, detail, what was done or '' for each finding
 -- @include now
 -- @include doctor
 -- @include types
@@ -53,12 +53,16 @@ end
 
 expect_hashes(unpack(parts))
 expect_zsets(INDEX)
-local is_index = KEY == INDEX
-local page = read_page(is_index and 'ZSCAN' or 'HSCAN', KEY)
-for i = 1, #page, 2 do
-  if not seen[page[i]] then
-    if is_index then look_at_index(page[i], page[i + 1]) else look_at_part(page[i]) end
+if KEY == INDEX then
+  local page = read_page('ZSCAN', INDEX)
+  for i = 1, #page, 2 do
+    if not seen[page[i]] then look_at_index(page[i], page[i + 1]) end
+    seen[page[i]] = true
   end
-  seen[page[i]] = true
+else
+  for _, id in ipairs(read_names(KEY)) do
+    if not seen[id] then look_at_part(id) end
+    seen[id] = true
+  end
 end
 return answer

@@ -2,7 +2,7 @@
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, info of an orphan ('' forgets it)
--- Returns the next cursor, then kind, id, detail, what was done or '' for each finding
+-- Returns the next cursor, the bytes read, then kind, id, detail, what was done or '' for each finding
 -- @include now
 -- @include wake
 -- @include permits
@@ -13,11 +13,9 @@ local orphan_info = ARGV[4]
 
 if not count or not orphan_info then return refuse('the doctor looks at 1 to 1000 payloads') end
 expect_job_keys()
-local page = read_page('HSCAN', JOBS)
-for i = 1, #page, 2 do
-  local id = page[i]
+for _, id in ipairs(read_names(JOBS)) do
   if not seen[id] and not waits(id) and not redis.call('ZSCORE', UNACK, id) then
-    local detail = 'in no stage, payload bytes: ' .. #page[i + 1]
+    local detail = 'in no stage, payload bytes: ' .. redis.call('HSTRLEN', JOBS, id)
     if find('orphan', id, detail, orphan_info == '' and 'forgotten' or 'buried') then
       bury_job(id, orphan_info)
     end

@@ -3,7 +3,7 @@
 --
 -- KEYS  kv kv:rev kv:at meta
 -- ARGV  cursor, count, repair, part (kv:rev, kv:at, bytes), for bytes the most names that are counted
--- Returns the next cursor, 'many' where there are too many names to count, then kind, name, detail, what
+-- Returns the next cursor ('many' where there are too many names to count), the bytes read, then kind, name, detail, what
 --         was done or '' for each finding
 -- @include now
 -- @include number

@@ -3,7 +3,7 @@
 --
 -- KEYS  opts ready meta blocked blocked:at turns turns:of
 -- ARGV  cursor (0), count (unused), repair, turns it counts at most
--- Returns 0, then kind, key, detail, what was done or '' for each finding; or the word `many`
+-- Returns 0, 0, then kind, key, detail, what was done or '' for each finding; or the word `many`
 -- @include now
 -- @include number
 -- @include wake
@@ -13,7 +13,7 @@
 local most = read_whole(ARGV[4], 1, 100000)
 
 if not most then return refuse('the doctor counts 1 to 100000 turns') end
-if redis.call('HLEN', TURNS_OF) > most or redis.call('HLEN', TURNS) > most then return { 'many' } end
+if redis.call('HLEN', TURNS_OF) > most or redis.call('HLEN', TURNS) > most then return { 'many', 0 } end
 expect_hashes(OPTS, BLOCKED_AT)
 expect_zsets(READY, BLOCKED)
 local held, keys = {}, {}

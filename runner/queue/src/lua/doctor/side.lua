@@ -3,7 +3,7 @@
 --
 -- KEYS  jobs opts ready unack retry attempts errors meta blocked blocked:at turns turns:of unique
 -- ARGV  cursor, count, repair, part (opts, attempts, errors, turns:of, unique)
--- Returns the next cursor, then kind, id, detail, what was done or '' for each finding. `options` is not a
+-- Returns the next cursor, the bytes read, then kind, id, detail, what was done or '' for each finding. `options` is not a
 --          finding yet: the caller checks whether the detail can be read as options
 -- @include now
 -- @include wake

@@ -3,7 +3,7 @@
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info done done:jobs done:info done:result outbox inbox unique ticks kv kv:rev kv:at kv:calls
 -- ARGV  cursor (0), count, repair
--- Returns 0, then kind, key, detail, what was done or '' for each finding
+-- Returns 0, 0, then kind, key, detail, what was done or '' for each finding
 -- @include now
 -- @include doctor
 local WANTED = {

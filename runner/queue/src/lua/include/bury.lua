@@ -1,5 +1,6 @@
 -- Writes jobs to dead: payload, options if any, and the cause. A death has the fields id, payload, options,
 -- info.
+-- @include keep
 -- @include now
 -- @include types
 local function expect_dead()
@@ -44,4 +45,5 @@ local function bury(deaths)
   -- An earlier dead job of this id may have had options.
   if #without > 0 then redis.call('HDEL', DEAD_OPTS, unpack(without)) end
   redis.call('HSET', DEAD_INFO, unpack(infos))
+  keep_newest(DEAD, { DEAD_JOBS, DEAD_OPTS, DEAD_INFO }, #deaths)
 end

@@ -3,14 +3,28 @@
 -- count, repair (1 or 0).
 -- @include number
 local cursor, count, repairs = ARGV[1], read_whole(ARGV[2], 1, BATCH_MAX), ARGV[3] == '1'
-local answer, seen = { '0' }, {}
+-- A reply begins with the next cursor and the bytes that were read: the caller chooses the next count by them.
+local answer, seen = { '0', 0 }, {}
 
 -- The page of a hash or a zset as a flat list, each member followed by its value or score. A member
 -- may come twice.
 local function read_page(command, key)
   local page = redis.call(command, key, cursor, 'COUNT', count)
   answer[1] = page[1]
+  for _, text in ipairs(page[2]) do answer[2] = answer[2] + #text end
   return page[2]
+end
+
+-- The same for the names of a hash alone. Redis before 7.4 reads their values too.
+local function read_names(key)
+  if redis.REDIS_VERSION_NUM >= 0x00070400 then
+    local page = redis.call('HSCAN', key, cursor, 'COUNT', count, 'NOVALUES')
+    answer[1] = page[1]
+    return page[2]
+  end
+  local page, names = read_page('HSCAN', key), {}
+  for i = 1, #page, 2 do names[#names + 1] = page[i] end
+  return names
 end
 
 -- Reports a finding; true if the caller must repair it. A finding without a remedy is only reported.

@@ -1,6 +1,6 @@
--- The limits of the topic, as `configure` wrote them. A missing field sets no limit.
+-- Limits of the topic (`configure` writes them) and its state (`paused`, `tat`, `waiting`), from `meta`.
 local limits_of_topic = redis.call('HMGET', META, 'paused', 'per_key', 'order', 'max_pending', 'max_running',
-  'rate', 'burst', 'tat', 'ttl', 'priorities', 'waiting')
+  'rate', 'burst', 'tat', 'ttl', 'priorities', 'waiting', 'wake')
 local limits = {
   paused = limits_of_topic[1] and limits_of_topic[1] ~= '0',
   per_key = tonumber(limits_of_topic[2] or '') or 0,
@@ -13,4 +13,6 @@ local limits = {
   ttl = tonumber(limits_of_topic[9] or '') or 0,
   shares_out = limits_of_topic[10] == '1',
   waiting = limits_of_topic[11],
+  -- As the script found it.
+  wake = tonumber(limits_of_topic[12] or ''),
 }

@@ -1,8 +1,9 @@
 -- Deletes dead or done jobs: the oldest that ended before a time, the oldest above a count, or some by id.
 -- Live keys are not touched.
 --
--- KEYS  dead dead:jobs dead:opts dead:info done done:jobs done:info done:result
--- ARGV  list (dead, done), then 'before', age in ms, n | 'above', count, n | 'ids', ids (1 to 1000)
+-- KEYS  dead dead:jobs dead:opts dead:info done done:jobs done:info done:result meta
+-- ARGV  list (dead, done), then 'before', age in ms, n | 'above', count, n | 'ids', ids (1 to 1000). An age or
+--       a count of '' is the topic's own rule; without one nothing is deleted
 -- Returns the number of deleted jobs
 -- @include now
 -- @include number
@@ -12,9 +13,14 @@ local lists = {
   done = { entries = DONE, parts = { DONE_JOBS, DONE_INFO, DONE_RESULT } },
 }
 local list, by = lists[ARGV[1] or ''], ARGV[2]
+local rules = { before = ARGV[1] == 'dead' and 'retention' or 'done_retention', above = 'max_dead' }
 local bound, n = read_whole(ARGV[3], 0, TIME_MAX), read_whole(ARGV[4], 1, BATCH_MAX)
 
 if not list then return refuse('prune knows the dead and the done') end
+if ARGV[3] == '' and n and rules[by] then
+  bound = read_whole(redis.call('HGET', META, rules[by]), 0, TIME_MAX)
+  if not bound then return 0 end
+end
 local ids
 if by == 'ids' then
   if #ARGV < 3 or #ARGV > 1002 then return refuse('prune takes 1 to 1000 ids') end

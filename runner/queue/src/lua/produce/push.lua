@@ -1,7 +1,11 @@
 -- Pushes jobs. If an id is live, the mode decides. Each id gets a result of its own.
 --
+-- A caller may number its calls and add a key of its own to the keys. The key holds the number and the
+-- words of the caller's last call that stored jobs. That call is answered the same when it is repeated.
+--
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique
--- ARGV  mode (reject, keep, replace), then id, due, payload, options for each job
+-- ARGV  mode (reject, keep, replace), with a caller followed by a space and the number of the call; then id,
+--       due, payload, options for each job
 -- Returns a word for each job: pushed, exists, kept, replaced, successor, held, full, bad_due
 -- @include now
 -- @include due
@@ -12,14 +16,30 @@
 -- @include wake
 -- @include permits
 -- @include types
-local mode = ARGV[1]
+local mode, number = string.match(ARGV[1] or '', '^(%l+) ?(%d*)$')
+local CALLER = number ~= '' and KEYS[#KEYS]
+-- Longer than a call is repeated.
+local CALL_KEPT_MS = 120000
 local count = (#ARGV - 1) / 4
 
 if count < 1 or count > BATCH_MAX or count ~= math.floor(count) then
   return refuse('push takes 1 to 1000 jobs of id, due, payload and options')
 end
 if mode ~= 'reject' and mode ~= 'keep' and mode ~= 'replace' then
-  return refuse('push has no mode ' .. mode)
+  return refuse('push has no mode ' .. tostring(ARGV[1]))
+end
+if CALLER then
+  local last, before = string.match(redis.call('GET', CALLER) or '', '^(%d+) (.*)$')
+  if last == number then
+    -- One word stands for all jobs.
+    local words = {}
+    for word in string.gmatch(before, '%S+') do words[#words + 1] = word end
+    for i = #words + 1, count do words[i] = words[1] end
+    return words
+  end
+  if last and tonumber(last) > tonumber(number) then
+    return refuse('this push comes after a later one of its caller')
+  end
 end
 local ids = {}
 for i = 1, count do
@@ -45,6 +65,7 @@ end
 
 -- A second job of an id in one call meets the first as if it were stored.
 local words, writes, write_of = {}, {}, {}
+local are_same = true
 local due_text, due
 local function decide(i, id)
   local staged = pending[i] or ready[i] or retry[i] or blocked[i]
@@ -70,6 +91,7 @@ for i = 1, count do
     due = read_due(due_text)
   end
   words[i] = decide(i, ids[i])
+  are_same = are_same and words[i] == words[1]
 end
 if #writes == 0 then return words end
 
@@ -120,6 +142,10 @@ expect_hashes(OPTS, ATTEMPTS, ERRORS)
 if has_permits or #keyed > 0 then expect_permits() end
 -- The first write adds: if Redis is out of memory it refuses, and nothing has changed.
 redis.call('HSET', JOBS, unpack(to_jobs))
+if CALLER then
+  local text = are_same and words[1] or table.concat(words, ' ')
+  redis.call('SET', CALLER, number .. ' ' .. text, 'PX', CALL_KEPT_MS)
+end
 if #withdrawn > 0 then
   redis.call('ZREM', PENDING, unpack(withdrawn))
   redis.call('ZREM', READY, unpack(withdrawn))
@@ -139,5 +165,5 @@ if has_permits then
 end
 for _, write in ipairs(keyed) do admit(write.id, write.due, ARGV[4 * write.job + 1]) end
 if admitted > 0 then earliest = math.min(earliest or now_ms, now_ms) end
-if earliest then wake(earliest) end
+if earliest and (not limits.wake or earliest < limits.wake) then wake(earliest) end
 return words

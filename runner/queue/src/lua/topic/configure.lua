@@ -1,4 +1,4 @@
--- Writes the limits of a topic.
+-- Writes the limits of a topic, and the rules by which it is maintained.
 --
 -- KEYS  meta jobs unack unique inbox
 -- ARGV  field, value for each limit; an empty value removes it
@@ -7,7 +7,8 @@
 -- @include wake
 local FIELDS = {
   per_key = true, order = true, max_pending = true, max_running = true, rate = true, burst = true,
-  ttl = true, priorities = true, shards = true,
+  ttl = true, priorities = true, shards = true, max_crashes = true, retention = true, max_dead = true,
+  done_retention = true,
 }
 if #ARGV < 2 or #ARGV % 2 ~= 0 then return refuse('configure takes fields and values') end
 for i = 1, #ARGV, 2 do

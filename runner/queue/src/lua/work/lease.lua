@@ -250,17 +250,22 @@ if min_age > 0 and #found < room then wait = wait_for_age() end
 if #found == 0 then return lease_nothing({ 'empty', wait }) end
 
 -- Takes the jobs whose payloads are within the bound. With a bound the payloads are read in parts, so that
--- not many more bytes are read than returned; to ask for each length first would take longer.
+-- not many more bytes are read than returned; to ask for each length first would take longer. A part is
+-- larger than the one before if that was small.
+local PART_FIRST, PART_MAX, SMALL = 32, 256, 1024
 local ids, dues, payloads, bytes = {}, {}, {}, 0
-local part_max = bytes_max > 0 and 32 or #found
 local function read_payloads()
-  for before = 0, #found - 1, part_max do
-    local part = { unpack(found, before + 1, math.min(before + part_max, #found)) }
-    for i, payload in ipairs(redis.call('HMGET', JOBS, unpack(part))) do
-      bytes = bytes + (payload and #payload or 0)
-      if bytes_max > 0 and bytes > bytes_max and before + i > 1 then return false end
-      ids[before + i], dues[before + i], payloads[before + i] = part[i], due_of(scores[before + i]), payload
+  local at, part_max = 1, bytes_max > 0 and PART_FIRST or #found
+  while at <= #found do
+    local last, before = math.min(at + part_max - 1, #found), bytes
+    for _, payload in ipairs(redis.call('HMGET', JOBS, unpack(found, at, last))) do
+      if payload then bytes = bytes + #payload end
+      if bytes_max > 0 and bytes > bytes_max and at > 1 then return false end
+      ids[at], dues[at], payloads[at] = found[at], due_of(scores[at]), payload
+      at = at + 1
     end
+    local is_small = bytes - before <= part_max * SMALL
+    part_max = is_small and math.min(2 * part_max, PART_MAX) or PART_FIRST
   end
   return true
 end

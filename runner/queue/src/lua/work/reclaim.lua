@@ -3,9 +3,10 @@
 -- started becomes a suspect: the next lease returns it only to start at once.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of
--- ARGV  n (1 to 1000), crashes allowed (the job's own option goes first), delay in ms, info of buried jobs
---       ('' deletes them), the time in µs up to which a lease may have expired because of an outage: that is
---       no crash
+-- ARGV  n (1 to 1000), crashes allowed (the job's own option goes first, then the topic's rule; '' buries
+--       none: the caller does not serve the topic), delay in ms, info of buried jobs ('' deletes them), how
+--       many ms ago a lease must have expired so that an outage may be the reason ('' for no outage; a
+--       negative number is in the future): that is no crash
 -- Returns ms until the next lease expires or '', then id, word (retry, dead, discarded, superseded,
 --         cancelled)
 -- @include now
@@ -19,11 +20,14 @@
 -- @include tokens
 -- @include types
 local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
+local buries = ARGV[2] ~= ''
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
-local outage_until = read_whole(ARGV[5] or '0', 0, 9e15)
+local outage_ago = ARGV[5] or ''
+local outage_until = outage_ago == '' and 0
+  or string.find(outage_ago, '^%-?%d+$') and #outage_ago <= 15 and now_us - tonumber(outage_ago) * 1000
 
 if not n then return refuse('reclaim takes 1 to 1000 leases') end
-if not crashes_max or not delay or not info or not outage_until then
+if buries and not crashes_max or not delay or not info or not outage_until then
   return refuse('reclaim needs the crashes allowed, a delay, an info and a time')
 end
 
@@ -36,6 +40,7 @@ end
 local ids = redis.call('ZRANGEBYSCORE', UNACK, '-inf', whole(now_us), 'LIMIT', 0, n)
 if #ids == 0 then return { next_expiry() } end
 
+crashes_max = read_whole(redis.call('HGET', META, 'max_crashes'), 1, 1e9) or crashes_max
 local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
 local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
 local forgotten, finished, deaths = {}, {}, {}
@@ -58,7 +63,8 @@ local function crash(id, token)
   if tonumber(token) <= outage_until then return retry_with(attempts) end
   if is_ahead(token) then return retry_with(attempts % SUSPECT + SUSPECT) end
   local options = redis.call('HGET', OPTS, id)
-  if crashes_in(attempts) + 1 < (option(options, 'max_crashes', 'number') or crashes_max) then
+  local allowed = option(options, 'max_crashes', 'number') or crashes_max
+  if not buries or crashes_in(attempts) + 1 < allowed then
     return retry_with(attempts % SUSPECT + CRASH)
   end
   if info == '' then return 'discarded' end

@@ -21,6 +21,7 @@
 -- @include wake
 -- @include permits
 -- @include bury
+-- @include keep
 -- @include types
 
 -- 1. Parse: check every verdict before anything is written.
@@ -275,6 +276,7 @@ if #to_done > 0 then
   -- An earlier done job of this id may have had more.
   if #without_payload > 0 then redis.call('HDEL', DONE_JOBS, unpack(without_payload)) end
   if #without_result > 0 then redis.call('HDEL', DONE_RESULT, unpack(without_result)) end
+  keep_newest(DONE, { DONE_JOBS, DONE_INFO, DONE_RESULT }, #to_done / 2)
 end
 if has_permits then
   for _, id in ipairs(leaving) do return_permit(id) end

@@ -11,7 +11,7 @@ use super::{Finding, FindingKind};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::reply::{array, bytes, count, text};
-use crate::wire::script;
+use crate::wire::{scan, script};
 
 /// Keys that Redis looks at in one step.
 const SCAN_COUNT: u64 = 1_000;
@@ -80,22 +80,18 @@ impl Queue {
     /// The shards that have keys.
     async fn scan_shards(&self) -> Result<BTreeSet<Shard>, QueueError> {
         let mut shards = BTreeSet::new();
-        let mut cursor = "0".to_owned();
+        let mut position = scan::START.to_owned();
         loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor)
-                .arg("MATCH")
-                .arg(self.keys.key_pattern())
-                .arg("COUNT")
-                .arg(SCAN_COUNT);
-            let mut page = array(script::run_one(&self.connection, scan).await?)?.into_iter();
-            cursor = text(&page.next().unwrap_or(Value::Nil))?.to_owned();
-            for key in array(page.next().unwrap_or(Value::Nil))? {
+            let pattern = self.keys.key_pattern();
+            let (next, keys) =
+                scan::step(&self.connection, &position, &pattern, SCAN_COUNT).await?;
+            for key in keys {
                 shards.extend(text(&key).ok().and_then(|key| self.keys.shard_of_key(key)));
             }
-            if cursor == "0" {
+            if next == scan::START {
                 return Ok(shards);
             }
+            position = next;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Options of a pull. The constructor checks their ranges.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use crate::wire::constants::BATCH_MAX;
@@ -17,7 +18,7 @@ const POLL: Duration = Duration::from_secs(1);
 /// The shortest poll interval: it bounds the cost of an idle pull.
 const POLL_MIN: Duration = Duration::from_millis(10);
 /// The default of `max_crashes`.
-const CRASHES_MAX: u32 = 3;
+const CRASHES_MAX: NonZero<u32> = NonZero::new(3).unwrap();
 
 const CRASHED_INFO: &str = r#"{"class":"crashed","reason":"those who pulled it died, or lost the lease, as often as max_crashes allows"}"#;
 
@@ -33,8 +34,9 @@ pub struct PullOptions {
     pub bytes_max: Option<u64>,
     /// How long the jobs must have been due.
     pub min_age: Duration,
-    /// Crashes after which a job is buried; the job's own option goes first.
-    pub max_crashes: u32,
+    /// Crashes after which a job is buried; the job's own option goes first, then
+    /// [`Limits::max_crashes`](crate::Limits::max_crashes) of the topic.
+    pub max_crashes: NonZero<u32>,
     /// What a job keeps that crashed too often, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes
     /// it.
     pub crashed_info: Option<String>,

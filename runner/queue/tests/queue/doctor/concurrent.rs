@@ -46,10 +46,10 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
                 let call = LeaseCall::new(5, Duration::from_millis(30), name);
                 let turn = Turn {
                     reclaim: Some(ReclaimRule {
-                        max_crashes: 9,
+                        max_crashes: NonZero::new(9),
                         delay: Duration::from_millis(5),
                         info: Some(r#"{"class":"crashed"}"#),
-                        outage_until_us: 0,
+                        renewed_within: Duration::ZERO,
                     }),
                     promote: Some(Promotion { jobs: 1_000, skip: 0, discards_bad: false }),
                     lease: Some(&call),

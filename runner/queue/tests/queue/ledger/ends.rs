@@ -20,6 +20,8 @@ impl Ledger {
         let Some((_, mut job, gone)) = life.running.take_if(|_| holds) else { return };
         let over = if let Verdict::Ack | Verdict::Finish(_) = verdict {
             Some(Settled::Done)
+        } else if *verdict == Verdict::Discard {
+            Some(Settled::Discarded)
         } else if life.waiting.is_some() {
             Some(Settled::Superseded)
         } else {

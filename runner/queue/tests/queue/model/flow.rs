@@ -25,6 +25,8 @@ impl Model {
             ("burst", burst),
             ("ttl", rules.ttl.map(|ttl| ttl.as_millis().to_string())),
             ("priorities", rules.priorities.then(|| "1".to_owned())),
+            ("max_crashes", rules.max_crashes.map(|n| n.to_string())),
+            ("max_dead", rules.max_dead.map(|n| n.to_string())),
         ];
         let before = self.state.meta.clone();
         for (name, value) in fields {
@@ -84,6 +86,26 @@ impl Model {
     }
 
     /// Forgets the oldest done jobs above a count.
+    /// Removes the oldest ended jobs above `max_dead`, where some were added.
+    pub(super) fn keep_newest(&mut self) {
+        let (dead, done) = (&mut self.is_dead_longer, &mut self.is_done_longer);
+        let (adds_dead, adds_done) = (std::mem::take(dead), std::mem::take(done));
+        let Some(most) = self.state.number("max_dead") else { return };
+        if adds_dead {
+            self.prune_dead_above(most as usize);
+        }
+        if adds_done {
+            self.prune_done(most as usize);
+        }
+    }
+
+    pub(super) fn prune_dead_above(&mut self, kept: usize) -> Reply {
+        let excess = self.state.dead.len().saturating_sub(kept);
+        let mut oldest = in_order(&self.state.dead, |_| true);
+        oldest.truncate(excess);
+        self.prune(oldest)
+    }
+
     pub(super) fn prune_done(&mut self, kept: usize) -> Reply {
         let mut oldest = in_order(&self.state.done, |_| true);
         oldest.truncate(self.state.done.len().saturating_sub(kept));

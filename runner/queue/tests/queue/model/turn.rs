@@ -87,6 +87,7 @@ impl Model {
                 }
             }
             bad += found.len();
+            self.keep_newest();
         }
         bad
     }
@@ -103,12 +104,13 @@ impl Model {
         if self.state.unack.get(&id) != Some(&(claim.token_us as f64)) {
             return Settled::Lost;
         }
-        if let Verdict::Ack | Verdict::Finish(_) = verdict {
+        if let Verdict::Ack | Verdict::Discard | Verdict::Finish(_) = verdict {
             if let Verdict::Finish(finish) = verdict {
                 self.leave_behind(&id, claim, finish);
             }
             self.end(&id);
-            return Settled::Done;
+            let is_discarded = *verdict == Verdict::Discard;
+            return if is_discarded { Settled::Discarded } else { Settled::Done };
         }
         if let Some(word) = self.end_without_verdict(&id) {
             return word;
@@ -149,6 +151,7 @@ impl Model {
                 Settled::Dead
             }
             Verdict::Ack | Verdict::Finish(_) => Settled::Done,
+            Verdict::Discard => Settled::Discarded,
         }
     }
 
@@ -166,6 +169,7 @@ impl Model {
             self.state.outbox.insert(field.into_bytes(), entry);
         }
         let Some(info) = info else { return };
+        self.is_done_longer = true;
         self.state.done.insert(id.to_vec(), now);
         self.state.done_info.insert(id.to_vec(), info.clone().into_bytes());
         // The payload under a successor's id is the successor's.
@@ -198,7 +202,8 @@ impl Model {
                 self.put_in_retry(&id, delay);
                 return (job, Settled::Retry);
             }
-            let most = self.options(&id).max_crashes().unwrap_or(CRASHES_MAX);
+            let rule = self.state.number("max_crashes").map(|most| most as u32);
+            let most = self.options(&id).max_crashes().or(rule).unwrap_or(CRASHES_MAX);
             if self.attempts(&id) / CRASH % CRASHES + 1 < u64::from(most) {
                 self.count(&id, CRASH);
                 self.put_in_retry(&id, delay);
@@ -289,6 +294,7 @@ impl Model {
             None => info.to_owned(),
         };
         let payload = self.state.jobs.remove(id).unwrap();
+        self.is_dead_longer = true;
         self.state.dead.insert(id.to_vec(), self.now());
         self.state.dead_jobs.insert(id.to_vec(), payload);
         self.state.dead_info.insert(id.to_vec(), info.as_bytes().to_vec());

@@ -146,7 +146,7 @@ fn prepare_for_job<T: HasHttp>(
 impl Prepared {
     async fn send(self) -> Result<Response, HttpError> {
         let Self { request, grants, client, memory, .. } = self;
-        // A module that imports `http_send` is not loaded without a grant.
+        // A module that imports `http_send` is not loaded without a grant; an interpreter always imports it.
         let grant = grants.http.as_ref().ok_or(HttpError::NoGrant)?;
         match client {
             Some(client) => client.send(grant, request, memory).await,

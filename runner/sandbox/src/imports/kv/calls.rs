@@ -10,7 +10,9 @@ use wasmtime::{Caller, Linker};
 
 use super::revisions::SeenRevisions;
 use super::store::{KV_KEY_MAX, KV_TTL_MAX, KV_VALUE_MAX, KeyValue, KvCondition, KvError};
-use crate::imports::abi::{CONFLICT, INVALID, NAMESPACE, NOT_FOUND, TOO_LARGE, UNAVAILABLE, fill};
+use crate::imports::abi::{
+    CONFLICT, DENIED, INVALID, NAMESPACE, NOT_FOUND, TOO_LARGE, UNAVAILABLE, fill,
+};
 use crate::imports::call::{View, job_view, view_again};
 use crate::imports::job::HasJob;
 use crate::imports::log::{HasLog, Level};
@@ -169,8 +171,8 @@ struct StoreCall {
 }
 
 impl StoreCall {
-    /// Reads the key. The inner error is a code of docs/reference/abi.md: the key is invalid, or this run
-    /// has no store.
+    /// Reads the key. The inner error is a code of docs/reference/abi.md: the key is invalid, the store is not
+    /// granted, or this run has none.
     fn new<T: HasKv>(
         view: &View<'_, T>,
         import: &'static str,
@@ -179,6 +181,10 @@ impl StoreCall {
         let key = view.range(kp, kl)?;
         if !(1..=KV_KEY_MAX).contains(&key.len()) {
             return Ok(Err(INVALID));
+        }
+        // A module that imports `kv_*` is not loaded without the grant; an interpreter always imports them.
+        if !view.guest.grants().kv {
+            return Ok(Err(DENIED));
         }
         let Some(store) = view.guest.kv_store() else {
             return Ok(Err(UNAVAILABLE));

@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# Uses each part of a release in dist/ from its packed form, as its users would: outside of the repository.
+#
+#   packaging/release/check.sh [PART…]    archive debian wheel npm image crates rust go assemblyscript sums bump; all without PART
+set -Eeuo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+dist=$root/dist
+work=$(mktemp -d)
+pids=()
+say() { printf '%-14s %s\n' "$1" "$2"; }
+fail() { printf 'release check: %s\n' "$*" >&2; exit 1; }
+cleanup() {
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'printf "release check: %s fails at line %s\n" "${part:-}" "$LINENO" >&2' ERR
+# Nothing of the checkout is found by accident.
+unset DUEBOX_MANIFEST DUEBOX_REDIS_URL CARGO_TARGET_DIR
+cd "$work"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
+one() { local found=("$dist"/$1); [ -e "${found[0]}" ] && [ ${#found[@]} -eq 1 ] || fail "there is not exactly one $1 in dist"; printf '%s\n' "${found[0]}"; }
+
+# first_job NAME COMMAND…: the first ten minutes with this program: a project, a daemon, an acked job, a drain.
+first_job() {
+  local name=$1 end=$((SECONDS + 30)) pid state=0
+  shift
+  "$@" version --verbose >"$name.version" || fail "$name does not run"
+  "$@" init "$name-project" >/dev/null
+  (cd "$name-project" && DUEBOX_LISTEN=127.0.0.1:0 exec "$@" run >run.log 2>&1) &
+  pid=$!
+  pids+=("$pid")
+  until grep -q '"job done"' "$name-project/run.log" 2>/dev/null; do
+    [ $SECONDS -lt $end ] || fail "$name has run no job within 30 s: $(tail -n 3 "$name-project/run.log")"
+    sleep 0.2
+  done
+  kill -TERM "$pid"
+  wait "$pid" || state=$?
+  grep -q '"drained"' "$name-project/run.log" || fail "$name did not drain (exit code $state)"
+  say "$name" "a new project ran a job and drained"
+}
+
+archive() {
+  tar -xzf "$(one "duebox-$version-*-linux-gnu.tar.gz")"
+  first_job archive "$(echo "$work"/duebox-"$version"-*/duebox)"
+}
+
+debian() { "$root/packaging/debian/check.sh" "$(one "duebox_$version-*.deb")"; }
+
+wheel() {
+  python3 -m venv venv
+  venv/bin/pip install --quiet --no-index "$(one "duebox-$version-*.whl")"
+  first_job wheel "$work/venv/bin/duebox"
+}
+
+npm_package() {
+  mkdir npm
+  npm install --silent --no-audit --no-fund --offline --prefix npm "$(one "duebox-linux-*-$version.tgz")" "$(one "duebox-$version.tgz")" >/dev/null
+  first_job npm "$work/npm/node_modules/.bin/duebox"
+}
+
+image() {
+  local kind
+  for kind in image image-all-in-one; do
+    gunzip -c "$(one "duebox-$version-$kind.tar.gz")" >"$kind.tar"
+    buildah pull --quiet "docker-archive:$kind.tar" >/dev/null
+  done
+  # The names that the check of the images uses.
+  buildah tag "docker.io/library/duebox:$version" localhost/duebox:local
+  buildah tag "docker.io/library/duebox:$version-all-in-one" localhost/duebox:all-in-one
+  "$root/packaging/image/check.sh"
+}
+
+# The example of the queue, on crates as crates.io would give them out.
+crates() {
+  local crate
+  mkdir -p crates
+  for crate in job queue; do tar -xzf "$dist/duebox-$crate-$version.crate" -C crates; done
+  mkdir -p embed
+  cp -r "$root/examples/embed/src" embed/
+  cat >embed/Cargo.toml <<TOML
+[package]
+name = "duebox-embed-example"
+version = "0.0.0"
+edition = "2024"
+[dependencies]
+anyhow = "1"
+duebox-queue = "$version"
+tokio = { version = "1", features = ["macros", "rt", "time"] }
+[patch.crates-io]
+duebox-job = { path = "../crates/duebox-job-$version" }
+duebox-queue = { path = "../crates/duebox-queue-$version" }
+[profile.dev]
+debug = false
+TOML
+  redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" >/dev/null &
+  pids+=($!)
+  (cd embed && cargo run --quiet -- "unix://$work/redis.sock") >embed.out || fail "the queue crate does not work from its package"
+  grep -q 'left: 0 pending' embed.out || fail "the example ended otherwise: $(cat embed.out)"
+  say crates "the queue's example runs on the packed crates"
+}
+
+# invoked NAME MODULE: runs the handler of a template.
+invoked() {
+  duebox invoke "$2" --payload '{"name":"Ada"}' >"$1.invoke" || fail "the handler of the $1 SDK fails: $(cat "$1.invoke")"
+  grep -q 'Hello, Ada' "$1.invoke" || fail "the handler of the $1 SDK greets nobody"
+  say "$1" "its template is built with the packed SDK, and runs"
+}
+duebox() { "$root/target/dist/duebox" "$@"; }
+
+rust() {
+  cp -r "$root/sdk/rust/template" rust
+  tar -xzf "$dist/duebox-sdk-$version.crate"
+  sed -i "s|path = \"..\"|path = \"../duebox-sdk-$version\"|" rust/Cargo.toml
+  (cd rust && cargo build --quiet --release --target wasm32-unknown-unknown)
+  invoked rust rust/target/wasm32-unknown-unknown/release/template.wasm
+}
+
+# The Go module by a proxy of files, which has what the tag sdk/go/vVERSION would give the real one.
+go_module() {
+  local path
+  path=$(sed -n 's/^module //p' "$root/sdk/go/go.mod")
+  mkdir -p "proxy/$path/@v"
+  cp "$root/sdk/go/go.mod" "proxy/$path/@v/v$version.mod"
+  printf '{"Version":"v%s"}' "$version" >"proxy/$path/@v/v$version.info"
+  (cd "$root/sdk/go" && git ls-files -z --cached --others --exclude-standard | grep -zv '^template/') |
+    python3 -c "
+import sys, zipfile
+with zipfile.ZipFile('proxy/$path/@v/v$version.zip', 'w', zipfile.ZIP_DEFLATED) as out:
+    for name in sys.stdin.read().split('\0')[:-1]:
+        out.write('$root/sdk/go/' + name, '$path@v$version/' + name)
+"
+  mkdir go
+  cp "$root"/sdk/go/template/main.go go/
+  printf 'module hello\n\ngo 1.24\n\nrequire %s v%s\n' "$path" "$version" >go/go.mod
+  (
+    cd go
+    export GOPROXY="file://$work/proxy" GONOSUMDB='*' GONOSUMCHECK=1 GOFLAGS=-mod=mod GOWORK=off GOTOOLCHAIN=local GOMODCACHE="$work/gomod"
+    GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o hello.wasm .
+    chmod -R u+w "$work/gomod"
+  )
+  invoked go go/hello.wasm
+}
+
+assemblyscript() {
+  cp -r "$root/sdk/assemblyscript/template" assemblyscript
+  (
+    cd assemblyscript
+    sed -i "s|file:\.\.|file:$dist/duebox-as-$version.tgz|" package.json
+    npm install --silent --no-audit --no-fund >/dev/null
+    npm run --silent build
+  )
+  invoked assemblyscript assemblyscript/build/handler.wasm
+}
+
+sums() {
+  (cd "$dist" && sha256sum --quiet --check SHA256SUMS) || fail "SHA256SUMS does not match"
+  [ "$(find "$dist" -maxdepth 1 -type f | wc -l)" -eq $(($(wc -l <"$dist/SHA256SUMS") + 1)) ] || fail "SHA256SUMS misses a file"
+  python3 - "$(one "duebox-$version-*.cdx.json")" <<'PYTHON' || fail "the SBOM misses wasmtime or redis, or lists tools of tests"
+import json, sys
+names = {component["name"] for component in json.load(open(sys.argv[1]))["components"]}
+sys.exit(not ({"wasmtime", "redis", "tokio"} <= names and "proptest" not in names))
+PYTHON
+  say sums "all files have their digests, and the SBOM lists the crates"
+}
+
+# The next version, set in a copy.
+bump() {
+  mkdir bump
+  (cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t "$work/bump")
+  ! bump/packaging/release/bump.sh "$version" 2>bump.log || fail "a version that is not new is accepted"
+  ! bump/packaging/release/bump.sh 99.0.0 2>bump.log || fail "a version without a changelog is accepted"
+  grep -q 'has no section' bump.log || fail "the changelog is not named: $(cat bump.log)"
+  (cd "$root" && git ls-files -z | xargs -0 sha256sum 2>/dev/null) >before
+  (cd bump && sha256sum --quiet --check ../before) || fail "a refused version changes files"
+  sed -i "0,/^## \[/s//## [99.0.0] - 2099-01-01\n\n### Added\n- All\n\n&/" bump/CHANGELOG.md
+  printf '[99.0.0]: https://github.com/duebox/duebox/releases/tag/v99.0.0\n' >>bump/CHANGELOG.md
+  bump/packaging/release/bump.sh 99.0.0 >/dev/null
+  (cd bump && cargo metadata --quiet --offline --locked --no-deps --format-version 1 >/dev/null) || fail "Cargo.lock does not fit the new version"
+  for file in Cargo.toml Cargo.lock sdk/rust/Cargo.toml sdk/assemblyscript/package.json sdk/javascript/types/package.json examples/sidecar/k8s/shop.yaml README.md; do
+    grep -q '99\.0\.0' "bump/$file" || fail "$file keeps its version"
+  done
+  say bump "the next version is set everywhere, and only with a changelog"
+}
+
+parts=("$@")
+[ $# -gt 0 ] || parts=(bump sums archive wheel npm debian image crates rust go assemblyscript)
+for part in "${parts[@]}"; do
+  case $part in
+    npm) npm_package ;;
+    go) go_module ;;
+    archive | assemblyscript | bump | crates | debian | image | rust | sums | wheel) "$part" ;;
+    *) fail "unknown part $part" ;;
+  esac
+done

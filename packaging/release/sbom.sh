@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Writes the crates of the daemon as CycloneDX. cargo-cyclonedx, which is installed under .tools if it is missing, writes next to
+# each manifest, so it works on a copy of the sources.
+#
+#   packaging/release/sbom.sh FILE
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+out=$(realpath -m "${1:?usage: packaging/release/sbom.sh FILE}")
+PATH=$root/.tools/cargo-cyclonedx/bin:$PATH
+command -v cargo-cyclonedx >/dev/null \
+  || cargo install --quiet --locked --version 0.5.9 --root .tools/cargo-cyclonedx cargo-cyclonedx \
+  || { echo "sbom: cargo-cyclonedx could not be installed from crates.io" >&2; exit 1; }
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+git ls-files -z -- Cargo.toml Cargo.lock runner tests bench examples | xargs -0 cp --parents -t "$copy"
+cargo cyclonedx --quiet --manifest-path "$copy/Cargo.toml" --format json --spec-version 1.5 --target "$(rustc -vV | sed -n 's/^host: //p')"
+cp "$copy/runner/duebox.cdx.json" "$out"

@@ -1,0 +1,345 @@
+//! Redis Cluster: each command goes to the server that has the slot of its first key.
+//!
+//! There is one connection to each primary. What a server answers with a redirection, it has not carried out; only
+//! these commands are sent again, to the server that it names. Commands of one call that go to one server keep their
+//! order.
+
+use std::collections::HashMap;
+#[cfg(feature = "redis-connection")]
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{join_all, select_all};
+use parking_lot::Mutex;
+use redis::{Cmd, Pipeline, Value};
+use tokio::time::{Instant, timeout};
+
+use crate::error::QueueError;
+use crate::wire::address::Place;
+use crate::wire::cluster_call::{Call, Left, Part, add};
+use crate::wire::connection_task::ConnectionTask;
+use crate::wire::latency::LatencyStats;
+use crate::wire::link::Endpoint;
+use crate::wire::server_connection::{Answers, Repeat, ServerConnection, Unanswered};
+use crate::wire::settings::ConnectionSettings;
+use crate::wire::slots::{SlotMap, slot_of, slot_of_key};
+
+/// How long a call is repeated while the cluster changes.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The wait before a command is sent again that no server could carry out.
+const AGAIN_AFTER: Duration = Duration::from_millis(25);
+/// The longest wait for the slots of a cluster from one of its servers.
+const SLOTS_MAX: Duration = Duration::from_secs(1);
+/// The least time between two looks at the slots because one of them has moved.
+const MAP_AGE_MIN: Duration = Duration::from_secs(1);
+/// How many servers are asked for the slots at once.
+const ASKED_MAX: usize = 5;
+
+pub(super) struct Cluster {
+    settings: Arc<ConnectionSettings>,
+    layout_key: String,
+    seeds: Vec<Place>,
+    /// The slot of commands without a key.
+    home: u16,
+    latency: Arc<LatencyStats>,
+    task: Arc<ConnectionTask>,
+    state: Mutex<State>,
+    /// Held while the slots are read.
+    reading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    map: SlotMap,
+    servers: HashMap<String, ServerConnection>,
+    /// How often the slots were read, and when at last.
+    reads: u64,
+    read_at: Option<Instant>,
+}
+
+impl Cluster {
+    pub(super) async fn open(
+        endpoint: Endpoint,
+        seeds: &[Place],
+        home: &str,
+        latency: &Arc<LatencyStats>,
+        task: &Arc<ConnectionTask>,
+    ) -> Result<Arc<Self>, QueueError> {
+        let Endpoint { settings, layout_key } = endpoint;
+        let cluster = Self {
+            settings: Arc::clone(&settings),
+            layout_key,
+            seeds: seeds.to_vec(),
+            home: slot_of_key(home.as_bytes()),
+            latency: Arc::clone(latency),
+            task: Arc::clone(task),
+            state: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+        };
+        let mut failure = settings.unanswered();
+        for seed in seeds {
+            match ServerConnection::open(&cluster.endpoint(seed), latency, task).await {
+                Ok((server, _)) => {
+                    cluster.state.lock().servers.insert(seed.to_string(), server);
+                    cluster.read_slots(0).await?;
+                    return cluster.covered();
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// The cluster, if every slot has a server.
+    fn covered(self) -> Result<Arc<Self>, QueueError> {
+        let uncovered = self.state.lock().map.uncovered();
+        match uncovered {
+            None => Ok(Arc::new(self)),
+            Some(slot) => {
+                let reason = format!("no server of the cluster has slot {slot}");
+                Err(QueueError::Cluster { url: self.settings.public_url(), reason })
+            }
+        }
+    }
+
+    pub(super) async fn send(
+        &self,
+        commands: &Pipeline,
+        repeat: Repeat,
+    ) -> Result<Answers, QueueError> {
+        let deadline = Instant::now() + ANSWER_MAX;
+        let mut call = Call::new(commands, repeat);
+        let mut parts = self.parts(&call.all, 0..call.all.len())?;
+        while !parts.is_empty() {
+            let sent = parts.iter().map(|part| self.send_part(part, &call.all, commands, repeat));
+            let sent = join_all(sent).await;
+            let is_late = Instant::now() >= deadline;
+            let mut left = Left::default();
+            for (part, answers) in parts.into_iter().zip(sent) {
+                call.take(part, answers, is_late, &mut left)?;
+            }
+            let has_moved = !left.moved.is_empty();
+            for (slot, place) in left.moved {
+                self.state.lock().map.moved(slot, place);
+            }
+            if left.waits {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            if left.waits || (has_moved && self.is_map_old()) {
+                self.read_slots_again().await;
+            }
+            left.again.sort_unstable();
+            parts = self.parts(&call.all, left.again)?;
+            parts.append(&mut left.asked);
+        }
+        let values = call.values.into_iter().map(|value| value.unwrap_or(Value::Nil)).collect();
+        Ok(Answers { values, is_repeated: call.is_repeated })
+    }
+
+    /// Groups commands by their servers.
+    fn parts(
+        &self,
+        all: &[&Cmd],
+        indexes: impl IntoIterator<Item = usize>,
+    ) -> Result<Vec<Part>, QueueError> {
+        let state = self.state.lock();
+        let mut parts = Vec::new();
+        for index in indexes {
+            let slot = slot_of(all[index], self.home);
+            let Some(place) = state.map.place_of(slot) else {
+                return Err(QueueError::NoAnswer(format!(
+                    "no server of the cluster has slot {slot}"
+                )));
+            };
+            add(&mut parts, place.clone(), false, index);
+        }
+        Ok(parts)
+    }
+
+    async fn send_part(
+        &self,
+        part: &Part,
+        all: &[&Cmd],
+        whole: &Pipeline,
+        repeat: Repeat,
+    ) -> Result<Answers, Unanswered> {
+        let server = self.server(&part.place);
+        if part.commands.len() == all.len() && !part.asks {
+            return server.send(whole, 0..all.len(), repeat).await;
+        }
+        let mut commands = Pipeline::with_capacity(part.commands.len());
+        for index in &part.commands {
+            if part.asks {
+                commands.cmd("ASKING");
+            }
+            commands.add_command(all[*index].clone());
+        }
+        let mut answers = server.send(&commands, 0..commands.len(), repeat).await?;
+        if part.asks {
+            // Without the replies to ASKING.
+            let replies = std::mem::take(&mut answers.values);
+            answers.values = replies.into_iter().skip(1).step_by(2).collect();
+        }
+        Ok(answers)
+    }
+
+    /// The server at a place. Only the one that has the slot of the layout's key tells its version; the others
+    /// redirect the question.
+    fn endpoint(&self, place: &Place) -> Arc<Endpoint> {
+        let settings = Arc::new(self.settings.at(place.clone()));
+        Arc::new(Endpoint { settings, layout_key: self.layout_key.clone() })
+    }
+
+    /// The connection to a server. It is made if there is none.
+    fn server(&self, place: &Place) -> ServerConnection {
+        let mut state = self.state.lock();
+        let begin = || ServerConnection::begin(&self.endpoint(place), &self.latency, &self.task);
+        state.servers.entry(place.to_string()).or_insert_with(begin).clone()
+    }
+
+    /// Reads the slots, unless another call does or has just done.
+    async fn read_slots_again(&self) {
+        let reads = self.state.lock().reads;
+        let _reading = self.reading.lock().await;
+        // Without an answer the old map serves; the next try reads again.
+        drop(self.read_slots(reads).await);
+    }
+
+    /// Reads the slots unless another call has since `reads`, and closes connections to servers that have none.
+    async fn read_slots(&self, reads: u64) -> Result<(), QueueError> {
+        let places = {
+            let state = self.state.lock();
+            if state.reads != reads {
+                return Ok(());
+            }
+            let mut places = state.map.primaries().to_vec();
+            fastrand::shuffle(&mut places);
+            places.extend(self.seeds.iter().cloned());
+            places
+        };
+        let mut ask = Pipeline::with_capacity(1);
+        ask.cmd("CLUSTER").arg("SLOTS");
+        let mut failure = self.settings.unanswered();
+        for some in places.chunks(ASKED_MAX) {
+            let asked = some.iter().map(|place| {
+                let (server, ask) = (self.server(place), &ask);
+                async move {
+                    let answers = timeout(SLOTS_MAX, server.send(ask, 0..1, Repeat::Always)).await;
+                    (place, answers)
+                }
+                .boxed()
+            });
+            let mut asked: Vec<_> = asked.collect();
+            while !asked.is_empty() {
+                let ((place, answers), _, rest) = select_all(asked).await;
+                asked = rest;
+                let value = match answers {
+                    Ok(Ok(mut answers)) => answers.values.pop().unwrap_or(Value::Nil),
+                    Ok(Err(unanswered)) => {
+                        failure = unanswered.error;
+                        continue;
+                    }
+                    Err(_) => continue,
+                };
+                match SlotMap::read(&value, place) {
+                    Some(map) => {
+                        self.install(map);
+                        return Ok(());
+                    }
+                    None => failure = self.settings.no_cluster(&value),
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    /// Whether the slots were read so long ago that a slot that has moved is a reason to read them.
+    fn is_map_old(&self) -> bool {
+        self.state.lock().read_at.is_none_or(|at| at.elapsed() >= MAP_AGE_MIN)
+    }
+
+    fn install(&self, map: SlotMap) {
+        let mut state = self.state.lock();
+        state.map = map;
+        state.reads += 1;
+        state.read_at = Some(Instant::now());
+        let State { map, servers, .. } = &mut *state;
+        let needed: Vec<String> = map.primaries().iter().map(ToString::to_string).collect();
+        servers.retain(|name, _| needed.contains(name));
+    }
+
+    /// When a connection to one of the servers was last made again.
+    pub(super) fn made_again_at(&self) -> Option<std::time::Instant> {
+        self.state.lock().servers.values().filter_map(ServerConnection::made_again_at).max()
+    }
+
+    pub(super) fn primaries(&self) -> usize {
+        self.state.lock().map.primaries().len()
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.state.lock().map.primaries().iter().map(ToString::to_string).collect()
+    }
+
+    /// Sends commands to the primary of this number.
+    pub(super) async fn send_to(
+        &self,
+        number: usize,
+        commands: &Pipeline,
+    ) -> Result<Vec<Value>, QueueError> {
+        let place = self.state.lock().map.primaries().get(number).cloned();
+        let Some(place) = place else {
+            return Err(QueueError::NoAnswer("the cluster has changed".to_owned()));
+        };
+        let answers = self.server(&place).send(commands, 0..commands.len(), Repeat::Always).await;
+        if answers.is_err() {
+            self.read_slots_again().await;
+        }
+        Ok(answers.map_err(|unanswered| unanswered.error)?.values)
+    }
+
+    /// Sends a transaction to the server of its first command.
+    #[cfg(feature = "redis-connection")]
+    pub(super) async fn send_whole(
+        &self,
+        commands: &Pipeline,
+        wanted: Range<usize>,
+    ) -> Result<Answers, Unanswered> {
+        let slot =
+            commands.cmd_iter().next().map_or(self.home, |command| slot_of(command, self.home));
+        let place = self.state.lock().map.place_of(slot).cloned();
+        match place {
+            Some(place) => self.server(&place).send(commands, wanted, Repeat::Unsent).await,
+            None => {
+                let error =
+                    QueueError::NoAnswer(format!("no server of the cluster has slot {slot}"));
+                Err(Unanswered { error, is_unsent: true })
+            }
+        }
+    }
+
+    /// The connection to the server of commands without a key.
+    pub(super) fn home(&self) -> Option<ServerConnection> {
+        let place = self.state.lock().map.place_of(self.home).cloned()?;
+        Some(self.server(&place))
+    }
+
+    pub(super) fn home_settings(&self) -> ConnectionSettings {
+        let place = self.state.lock().map.place_of(self.home).cloned();
+        let place = place.or_else(|| self.seeds.first().cloned());
+        place.map_or_else(
+            || ConnectionSettings::clone(&self.settings),
+            |place| self.settings.at(place),
+        )
+    }
+
+    /// Waits until the connection to the server of commands without a key was made again.
+    pub(super) async fn reconnected(&self, known: &mut u64) {
+        match self.home() {
+            Some(home) => home.reconnected(known).await,
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One call to a cluster: its commands by their servers, and what their answers mean.
+
+use redis::{Cmd, Pipeline, ServerErrorKind, Value};
+
+use crate::error::QueueError;
+use crate::wire::address::Place;
+use crate::wire::server_connection::{Answers, Repeat, Unanswered};
+use crate::wire::slots::place_of;
+
+/// The commands of one call, and what is known of them.
+pub(super) struct Call<'c> {
+    pub(super) all: Vec<&'c Cmd>,
+    pub(super) values: Vec<Option<Value>>,
+    repeat: Repeat,
+    pub(super) is_repeated: bool,
+}
+
+/// The work that remains after the answers of the servers.
+#[derive(Default)]
+pub(super) struct Left {
+    /// Commands that are sent again.
+    pub(super) again: Vec<usize>,
+    /// Commands for servers to which their slots are about to move.
+    pub(super) asked: Vec<Part>,
+    /// Slots that have moved.
+    pub(super) moved: Vec<(u16, Place)>,
+    /// Some command could not be carried out by any server.
+    pub(super) waits: bool,
+}
+
+impl<'c> Call<'c> {
+    pub(super) fn new(commands: &'c Pipeline, repeat: Repeat) -> Self {
+        let all: Vec<&Cmd> = commands.cmd_iter().collect();
+        Self { values: vec![None; all.len()], all, repeat, is_repeated: false }
+    }
+
+    /// Takes the answers to one part. A late call takes them as they are.
+    pub(super) fn take(
+        &mut self,
+        part: Part,
+        answers: Result<Answers, Unanswered>,
+        is_late: bool,
+        left: &mut Left,
+    ) -> Result<(), QueueError> {
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(Unanswered { error, is_unsent }) => {
+                if is_late || (!is_unsent && self.repeat == Repeat::Unsent) {
+                    return Err(error);
+                }
+                self.is_repeated |= !is_unsent;
+                left.waits = true;
+                left.again.extend(part.commands);
+                return Ok(());
+            }
+        };
+        self.is_repeated |= answers.is_repeated;
+        for (index, value) in part.commands.into_iter().zip(answers.values) {
+            match next(value, &part.place, is_late) {
+                Next::Done(value) => self.values[index] = Some(value),
+                Next::Ask(place) => add(&mut left.asked, place, true, index),
+                Next::Moved(slot, place) => {
+                    left.moved.push((slot, place));
+                    left.again.push(index);
+                }
+                Next::Wait => {
+                    left.waits = true;
+                    left.again.push(index);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is to be done with a command after an answer.
+enum Next {
+    Done(Value),
+    /// Its slot is at this server.
+    Moved(u16, Place),
+    /// Its slot is about to move to this server, which has the key already.
+    Ask(Place),
+    /// No server can carry it out at the moment.
+    Wait,
+}
+
+/// A part of a call: commands for one server, by their places in the call.
+pub(super) struct Part {
+    pub(super) place: Place,
+    /// Each command is sent after ASKING.
+    pub(super) asks: bool,
+    pub(super) commands: Vec<usize>,
+}
+
+/// What an answer means. In a late call every answer is the last one.
+fn next(value: Value, from: &Place, is_late: bool) -> Next {
+    let Value::ServerError(error) = &value else { return Next::Done(value) };
+    if is_late {
+        return Next::Done(value);
+    }
+    let named = || {
+        let mut words = error.details()?.split_ascii_whitespace();
+        let slot: u16 = words.next()?.parse().ok()?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        Some((slot, place_of(host, port.parse().ok()?, from)?))
+    };
+    match error.kind() {
+        Some(ServerErrorKind::Moved) => match named() {
+            Some((slot, place)) => Next::Moved(slot, place),
+            None => Next::Done(value),
+        },
+        Some(ServerErrorKind::Ask) => match named() {
+            Some((_, place)) => Next::Ask(place),
+            None => Next::Done(value),
+        },
+        Some(
+            ServerErrorKind::TryAgain
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::BusyLoading
+            | ServerErrorKind::ReadOnly,
+        ) => Next::Wait,
+        _ => Next::Done(value),
+    }
+}
+
+/// Adds a command to the part of its server.
+pub(super) fn add(parts: &mut Vec<Part>, place: Place, asks: bool, index: usize) {
+    match parts.iter_mut().find(|part| part.place == place && part.asks == asks) {
+        Some(part) => part.commands.push(index),
+        None => parts.push(Part { place, asks, commands: vec![index] }),
+    }
+}

@@ -1,0 +1,56 @@
+//! Connects to Redis and logs in, with the settings as they are on disk at that moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::PubSub;
+use redis::{RedisConnectionInfo, RedisResult};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::QueueError;
+use crate::wire::address::{Place, Target};
+use crate::wire::sentinel;
+use crate::wire::settings::ConnectionSettings;
+use crate::wire::stream::{Stream, Traffic};
+
+/// The longest wait until a subscription is open.
+const SUBSCRIBE_MAX: Duration = Duration::from_secs(5);
+
+/// Opens a connection for subscriptions.
+pub(crate) async fn open_subscription(settings: &ConnectionSettings) -> Result<PubSub, QueueError> {
+    let begin = async |login: &RedisConnectionInfo, stream| PubSub::new(login, stream).await;
+    Ok(login(settings, SUBSCRIBE_MAX, begin).await?.begun)
+}
+
+/// A connection after its login.
+pub(super) struct LoggedIn<T> {
+    /// What the login began.
+    pub(super) begun: T,
+    pub(super) traffic: Arc<Traffic>,
+    /// The server that was reached.
+    pub(super) place: Place,
+}
+
+/// Connects to the server of the address, or to the primary that its sentinels name, and lets `begin` log in. Says
+/// what failed if one of them did.
+pub(super) async fn login<T>(
+    settings: &ConnectionSettings,
+    within: Duration,
+    begin: impl AsyncFnOnce(&RedisConnectionInfo, Stream) -> RedisResult<T>,
+) -> Result<LoggedIn<T>, QueueError> {
+    let deadline = Instant::now() + within;
+    let address = settings.address()?;
+    let place = match &address.target {
+        Target::Server(place) => place.clone(),
+        Target::Sentinels(sentinels) => sentinel::locate(sentinels, settings, deadline).await?,
+        Target::Cluster(seeds) => seeds.first().cloned().ok_or_else(|| settings.unanswered())?,
+    };
+    let stream = Stream::open(&place, &settings.tls, deadline).await;
+    let stream = stream.map_err(|error| settings.dial_failed(error))?;
+    let traffic = Arc::clone(stream.traffic());
+    match timeout_at(deadline, begin(&address.login, stream)).await {
+        Ok(Ok(begun)) => Ok(LoggedIn { begun, traffic, place }),
+        Ok(Err(error)) => Err(settings.login_failed(&error, &traffic)),
+        Err(_) => Err(settings.unanswered()),
+    }
+}

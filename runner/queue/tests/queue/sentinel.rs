@@ -1,0 +1,105 @@
+//! A primary that sentinels name: it is found, and after a failover the new one is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use duebox_harness::{RedisServer, SentinelGroup, eventually};
+use duebox_queue::{ConnectionSettings, IfExists, Pushed, Queue, QueueError, TopicName};
+
+use crate::fixture::job;
+
+fn settings(group: &SentinelGroup) -> ConnectionSettings {
+    ConnectionSettings::new(group.url())
+}
+
+async fn refusal(settings: &ConnectionSettings) -> QueueError {
+    Queue::connect(settings, "duebox").await.map(drop).unwrap_err()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_without_a_primary_are_refused_in_words() {
+    let mut group = SentinelGroup::with_password(Some("secret"));
+    // One sentinel is enough.
+    group.sentinels()[0].stop();
+    let settings = settings(&group);
+    let logged_in = settings.clone().with_password("secret");
+    Queue::connect(&logged_in, "duebox").await.unwrap().topics().await.unwrap();
+    let report = logged_in.ask_sentinels().await.unwrap().unwrap();
+    let answers: Vec<bool> = report.sentinels.iter().map(|said| said.primary.is_ok()).collect();
+    assert_eq!(answers, [false, true, true], "{report:?}");
+    for wrong in [settings.clone(), settings.clone().with_password("guess")] {
+        let error = refusal(&wrong).await;
+        assert!(matches!(&error, QueueError::Login { .. }), "{error}");
+        assert!(error.to_string().contains("redis.password"), "{error}");
+    }
+    let other = group.url().replace(SentinelGroup::MASTER, "cache");
+    let error = refusal(&ConnectionSettings::new(other).with_password("secret")).await;
+    assert!(matches!(&error, QueueError::NoSuchMaster { .. }), "{error}");
+    assert!(error.to_string().contains(SentinelGroup::MASTER), "{error}");
+    // The address of a sentinel without the scheme, and the scheme without a sentinel.
+    let port = group.sentinels()[1].port();
+    let url = format!("redis://:secret@127.0.0.1:{port}");
+    let error = refusal(&ConnectionSettings::new(url)).await;
+    assert!(
+        matches!(&error, QueueError::IsSentinel { masters, .. } if *masters == [SentinelGroup::MASTER]),
+        "{error}"
+    );
+    let server = RedisServer::start();
+    let url = format!("redis-sentinel://127.0.0.1:{}/main", server.port());
+    let error = refusal(&ConnectionSettings::new(url)).await;
+    assert!(error.to_string().contains("it is not a sentinel"), "{error}");
+    for sentinel in group.sentinels() {
+        sentinel.stop();
+    }
+    let error = refusal(&logged_in).await;
+    assert!(matches!(&error, QueueError::NoSentinel { .. }), "{error}");
+}
+
+/// Pushes go on by themselves after each kind of failover, on the new primary.
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_go_on_at_the_new_primary() {
+    let mut group = SentinelGroup::start();
+    let queue = Queue::connect(&settings(&group), "duebox").await.unwrap();
+    let topic = TopicName::new("mail").unwrap();
+    for how in ["order", "death"] {
+        let old = group.primary().port();
+        let over = Arc::<AtomicBool>::default();
+        let pushes = tokio::spawn(push_until(Arc::clone(&over), queue.clone(), how));
+        match how {
+            "order" => group.failover(),
+            _ => group.primary().stop(),
+        }
+        group.wait_for_successor_of(old);
+        let writable_at = Instant::now();
+        let mut tries = 0;
+        // A job arrives where the new primary is.
+        eventually!({
+            tries += 1;
+            let id = format!("{how}-last-{tries}");
+            let is_pushed = queue.push(&topic, &[job(&id)], IfExists::Keep).await.is_ok();
+            let primary = group.primary();
+            let is_new = primary.port() != old;
+            is_pushed && is_new && primary.cli(&["HEXISTS", "duebox:{mail}:jobs", &id]) == "1"
+        });
+        let took = writable_at.elapsed();
+        println!("failover by {how}: pushes go on {} ms after it", took.as_millis());
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        over.store(true, Ordering::Relaxed);
+        pushes.await.unwrap();
+    }
+}
+
+/// Pushes one job after the other. A call may fail while there is no primary, and in no other way.
+async fn push_until(over: Arc<AtomicBool>, queue: Queue, name: &'static str) {
+    let topic = TopicName::new("mail").unwrap();
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        let jobs = [job(&format!("{name}-{number}"))];
+        match queue.push(&topic, &jobs, IfExists::Reject).await {
+            Ok(answers) => assert_eq!(answers, [Pushed::Pushed]),
+            Err(error) => assert!(error.is_disconnected(), "{error}"),
+        }
+        number += 1;
+    }
+}

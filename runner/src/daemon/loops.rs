@@ -1,0 +1,120 @@
+//! The background loops. Each is supervised: after a panic it starts again from what Redis and the manifest say.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{Supervisor, systemd};
+use crate::background::{limits, maintenance, poller, recovery, scheduler};
+use crate::observe::supervision::{Supervision, TaskKind};
+use crate::report::status;
+
+/// Starts loops.
+struct Loops<'a> {
+    tasks: &'a mut JoinSet<()>,
+    supervision: &'a Supervision,
+}
+
+impl Loops<'_> {
+    /// Starts a loop. Each time it starts it gets clones of these handles.
+    fn keep<H, F>(&mut self, kind: TaskKind, handles: H, run: impl Fn(H) -> F + Send + 'static)
+    where
+        H: Clone + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let supervision = self.supervision.clone();
+        self.tasks.spawn(async move { supervision.keep(kind, move || run(handles.clone())).await });
+    }
+}
+
+impl Supervisor {
+    /// Starts the background loops; `api` is the address for the status.
+    pub(super) fn start_loops(&mut self, orders: mpsc::Sender<String>, api: Option<SocketAddr>) {
+        self.start_topic_loops(orders);
+        self.start_process_loops(api);
+    }
+
+    /// Starts the loops over topics.
+    fn start_topic_loops(&mut self, orders: mpsc::Sender<String>) {
+        let (services, published) = (&self.services, &self.published);
+        let mut loops = Loops {
+            tasks: &mut self.owned.background,
+            supervision: services.records.health.supervision(),
+        };
+        // What each of them has.
+        let base = (services.queue.clone(), Arc::clone(&services.outage));
+        let wake_ups = Arc::clone(&published.wake_ups);
+        let push_counters = Arc::clone(&services.records.push_counters);
+        let sick = Arc::clone(&services.records.sick_topics);
+        let (discovery, poll) = (published.topic_discovery.clone(), self.manifest.redis.poll);
+
+        let handles = (base.clone(), Arc::clone(&wake_ups), Arc::clone(&sick));
+        loops.keep(TaskKind::Poller, handles, move |((queue, outage), wake_ups, sick)| {
+            poller::poll(queue, wake_ups, poll, sick, outage)
+        });
+        let hub = services.wake_up_hub.clone();
+        let handles = (base.clone(), Arc::clone(&wake_ups), hub, discovery.clone(), orders);
+        loops.keep(
+            TaskKind::WakeUps,
+            handles,
+            |((queue, outage), wake_ups, hub, discovery, orders)| {
+                poller::listen(queue, wake_ups, hub, discovery, orders, outage)
+            },
+        );
+        let handles = (base.clone(), Arc::clone(&published.retentions), Arc::clone(&sick));
+        loops.keep(TaskKind::Maintenance, handles, |((queue, outage), retentions, sick)| {
+            maintenance::run(queue, retentions, sick, outage)
+        });
+        let shared = (wake_ups, Arc::clone(&push_counters), Arc::clone(&sick));
+        let handles = (base.clone(), services.relay.clone(), shared);
+        loops.keep(TaskKind::Relay, handles, |((queue, outage), relay, shared)| {
+            let (wake_ups, counters, sick) = shared;
+            relay.run(queue, wake_ups, counters, sick, outage)
+        });
+        let limits = published.limits.subscribe();
+        let lost = services.lost_limits.clone();
+        let handles = (base.clone(), limits, discovery.clone(), lost, Arc::clone(&sick));
+        loops.keep(
+            TaskKind::Limits,
+            handles,
+            |((queue, outage), limits, discovery, lost, sick)| {
+                limits::run(queue, limits, discovery, lost, sick, outage)
+            },
+        );
+        let handles = (base.clone(), discovery, sick);
+        loops.keep(TaskKind::TopicDiscovery, handles, |((queue, outage), discovery, sick)| {
+            discovery.run(queue, sick, outage)
+        });
+        let handles = (base, published.schedules.subscribe(), push_counters);
+        loops.keep(TaskKind::Scheduler, handles, |((queue, outage), schedules, counters)| {
+            scheduler::run(queue, schedules, counters, outage)
+        });
+    }
+
+    /// Starts the loops of this process: outages, the status, the CPU limit, liveness.
+    fn start_process_loops(&mut self, api: Option<SocketAddr>) {
+        let (services, published) = (&self.services, &self.published);
+        let mut loops = Loops {
+            tasks: &mut self.owned.background,
+            supervision: services.records.health.supervision(),
+        };
+        let base = (services.queue.clone(), Arc::clone(&services.outage));
+        loops
+            .keep(TaskKind::Recovery, base.clone(), |(queue, outage)| recovery::run(queue, outage));
+        let handles = (
+            base,
+            (Arc::clone(&services.runner_id), api),
+            published.watched.subscribe(),
+            published.refused.subscribe(),
+        );
+        loops.keep(TaskKind::Status, handles, |((queue, outage), identity, watched, refused)| {
+            status::publish(queue, identity, watched, refused, outage)
+        });
+        let quota = Arc::clone(&services.executor.threads.cpu_quota);
+        loops.keep(TaskKind::CpuQuota, quota, |quota| quota.watch());
+        let health = Arc::clone(&services.records.health);
+        loops.keep(TaskKind::Heartbeat, health, systemd::beat);
+    }
+}

@@ -1,0 +1,3 @@
+//! The modules of `sdk/javascript`, if they were built before this program.
+
+include!(concat!(env!("OUT_DIR"), "/javascript.rs"));

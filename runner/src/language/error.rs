@@ -1,0 +1,57 @@
+//! Why a source handler is refused.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::position::Position;
+
+/// Why a source handler is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// This program does not contain the interpreter.
+    #[error(
+        "this duebox was built without the JavaScript engine; run sdk/javascript/build.sh and build it again, or take a released binary"
+    )]
+    NotBuiltIn,
+    /// A file cannot be read.
+    #[error("{} cannot be read: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The files are too large together.
+    #[error(
+        "it and its imports have more than {max} bytes; import less, or raise `module` of the topic's sandbox"
+    )]
+    TooLarge {
+        /// The limit in bytes.
+        max: usize,
+    },
+    /// It imports too many files.
+    #[error("it imports more than {max} files; bundle them into one")]
+    TooMany {
+        /// The limit.
+        max: usize,
+    },
+    /// A file is not JavaScript or TypeScript, or uses what is not supported.
+    #[error("{at}: {message}\n{}", at.shown())]
+    Syntax {
+        /// Where.
+        at: Position,
+        /// What is wrong there, and the remedy.
+        message: String,
+    },
+    /// A file cannot be parsed in the sandbox.
+    #[error("{file} cannot be parsed: {reason}; split it into smaller files")]
+    Parser {
+        /// The file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// The parser does not start.
+    #[error("the parser of JavaScript does not start: {0}")]
+    Start(String),
+}

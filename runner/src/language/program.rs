@@ -1,0 +1,37 @@
+//! A program as `sdk/javascript/engine` reads it: `src/program.rs` there describes the format.
+
+use std::collections::BTreeMap;
+
+/// The modules of a program, and which import of which module means which.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Program {
+    /// The name of the handler's own module.
+    pub(super) entry: String,
+    /// Sources by name.
+    pub(super) modules: BTreeMap<String, String>,
+    /// Names of modules by the importing module and the text of the import.
+    pub(super) links: BTreeMap<(String, String), String>,
+}
+
+impl Program {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut field = |text: &str| {
+            // The size of all sources is limited far below 4 GiB.
+            bytes.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend(text.as_bytes());
+        };
+        field(&self.entry);
+        field(&self.modules.len().to_string());
+        for (name, source) in &self.modules {
+            field(name);
+            field(source);
+        }
+        for ((from, specifier), to) in &self.links {
+            field(from);
+            field(specifier);
+            field(to);
+        }
+        bytes
+    }
+}

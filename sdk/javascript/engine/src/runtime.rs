@@ -1,0 +1,110 @@
+//! The runtime with the evaluated program, and how it runs a job.
+
+use rquickjs::function::Function;
+use rquickjs::{CatchResultExt, Context, Ctx, Module, Object, Persistent, Value};
+
+use crate::program::{Program, SDK};
+use crate::{abi, host};
+
+/// The JavaScript stack, in bytes: a program that recurses deeper gets a RangeError. It is less than the stack of
+/// the module (`build.rs`), because functions of the engine itself need some too.
+const STACK_MAX: usize = 160 << 10;
+/// Bytes that a job may allocate before the memory of its instance grows. An instance that has grown is not reset.
+const RESERVE: usize = 1 << 20;
+/// How many microtasks run before the verdict is looked at again.
+const MICROTASKS: usize = 10_000;
+
+/// The functions of `duebox.js` that the engine calls.
+#[derive(Clone)]
+struct Entry {
+    /// Takes the payload and returns a verdict, or `PENDING`.
+    run: Persistent<Function<'static>>,
+    /// Runs the timers that are due. Returns a verdict, `PENDING`, or the milliseconds until the next timer.
+    poll: Persistent<Function<'static>>,
+}
+
+/// What `duebox.js` returns besides the verdicts 0, 1 and 2.
+mod code {
+    pub(super) const PENDING: f64 = -1.0;
+    pub(super) const OUT_OF_MEMORY: i32 = 100;
+    pub(super) const STACK_OVERFLOW: i32 = 101;
+    /// From here on: sleep until the next timer. The rest is the wait in milliseconds.
+    pub(super) const SLEEP: f64 = 1_000.0;
+}
+
+pub(crate) struct Runtime {
+    context: Context,
+    entry: Entry,
+}
+
+impl Runtime {
+    /// Evaluates a program, or returns the text of the error.
+    pub(crate) fn start(program: Program) -> Result<Self, String> {
+        let failed = |error: rquickjs::Error| error.to_string();
+        let runtime = rquickjs::Runtime::new().map_err(failed)?;
+        runtime.set_max_stack_size(STACK_MAX);
+        let name = program.entry.clone();
+        let (resolver, loader) = program.loaders();
+        runtime.set_loader(resolver, loader);
+        let context = Context::full(&runtime).map_err(failed)?;
+        let entry = context.with(|ctx| {
+            let started = start(&ctx, &name).catch(&ctx);
+            started.map_err(|error| host::describe(&error))
+        })?;
+        runtime.run_gc();
+        Ok(Self { context, entry })
+    }
+
+    /// Grows the memory to the size that most jobs need.
+    pub(crate) fn reserve(&self) {
+        drop(std::hint::black_box(Vec::<u8>::with_capacity(RESERVE)));
+    }
+
+    pub(crate) fn handle(&self, length: u32) -> i32 {
+        abi::begin_job();
+        host::seed();
+        let verdict = self.context.with(|ctx| match run(&ctx, &self.entry, length).catch(&ctx) {
+            Ok(verdict) => verdict,
+            // The engine had no memory left to report the error of the program.
+            Err(_) => code::OUT_OF_MEMORY,
+        });
+        match verdict {
+            code::OUT_OF_MEMORY => abi::trap(),
+            code::STACK_OVERFLOW => abi::overflow_stack(),
+            verdict => verdict,
+        }
+    }
+}
+
+fn start(ctx: &Ctx<'_>, name: &str) -> rquickjs::Result<Entry> {
+    ctx.globals().set("__duebox", host::functions(ctx)?)?;
+    let source = concat!(include_str!("duebox.js"), include_str!("web.js"));
+    Module::evaluate(ctx.clone(), SDK, source)?.finish::<()>()?;
+    let sdk: Object<'_> = ctx.globals().get("__duebox")?;
+    ctx.globals().remove("__duebox")?;
+    let imported = Module::import(ctx, name)?;
+    let namespace: Object<'_> = imported.finish()?;
+    let begin: Function<'_> = sdk.get("begin")?;
+    begin.call::<_, ()>((namespace,))?;
+    let save = |name: &str| -> rquickjs::Result<Persistent<Function<'static>>> {
+        Ok(Persistent::save(ctx, sdk.get::<_, Function<'_>>(name)?))
+    };
+    Ok(Entry { run: save("run")?, poll: save("poll")? })
+}
+
+fn run(ctx: &Ctx<'_>, entry: &Entry, length: u32) -> rquickjs::Result<i32> {
+    let run = entry.run.clone().restore(ctx)?;
+    let payload: Value<'_> = host::bytes(ctx, abi::payload(length))?;
+    let mut verdict: f64 = run.call((payload,))?;
+    while verdict == code::PENDING || verdict >= code::SLEEP {
+        if verdict >= code::SLEEP {
+            abi::sleep((verdict - code::SLEEP) as u64);
+        }
+        let mut count = 0;
+        while count < MICROTASKS && ctx.execute_pending_job() {
+            count += 1;
+        }
+        verdict = entry.poll.clone().restore(ctx)?.call((count == MICROTASKS,))?;
+    }
+    Ok(verdict as i32)
+}

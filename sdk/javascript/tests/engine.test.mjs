@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { runOnce, start } from "./host.mjs";
+
+test("what a handler returns is the verdict", () => {
+  const verdict = (source) => runOnce(source).verdict;
+  assert.equal(verdict("export default () => {}"), 0);
+  assert.equal(verdict("export default async () => 'ack'"), 0);
+  assert.equal(verdict("export default () => 'drop'"), 2);
+  assert.equal(verdict("export default () => 42"), 3);
+  const nack = runOnce("import { nack } from 'duebox'; export default async () => nack('busy', { retryAfter: 500 })");
+  assert.deepEqual([nack.verdict, nack.reason, nack.retryAfter], [1, "busy", 500]);
+  const snooze = runOnce("import { snooze } from 'duebox'; export default () => snooze(700)");
+  assert.deepEqual([snooze.verdict, snooze.snooze], [1, 700]);
+});
+
+test("an exception and a rejection are a nack with the author's own lines", () => {
+  for (const source of [
+    "\nexport default () => { throw new TypeError('no') }",
+    "\nexport default async () => { await null; throw new TypeError('no') }",
+  ]) {
+    const { verdict, reason } = runOnce(source);
+    assert.equal(verdict, 1);
+    assert.match(reason, /^TypeError: no\n +at default \(close\.js:2:\d+\)$/);
+  }
+  assert.match(runOnce("export default () => process.env.HOME").reason, /read settings with job\.config/);
+});
+
+test("payloads are JSON, or what the handler says", () => {
+  const told = "export default (p) => console.log(p?.id ?? typeof p, p?.length)";
+  assert.deepEqual(runOnce(told, '{"id":7}').log, ["7 undefined"]);
+  assert.deepEqual(runOnce(told, "").log, ["undefined undefined"]);
+  assert.deepEqual(runOnce(`export const payload = "text"; ${told}`, "{no").log, ["string 3"]);
+  assert.deepEqual(runOnce(`export const payload = "bytes"; ${told}`, "{no").log, ["object 3"]);
+  const broken = runOnce(told, "{no");
+  assert.equal(broken.verdict, 2);
+  assert.match(broken.reason, /the payload is not valid JSON/);
+});
+
+test("jobs of one evaluated program draw their own numbers and see nothing of each other", () => {
+  const program = start({
+    "a.js": "let n = 0; const first = Math.random(), at = Date.now(); export default () => { n++; console.log(first, at, n, Math.random(), crypto.randomUUID()) }",
+  });
+  const [one, two] = [program.run().log[0].split(" "), program.run().log[0].split(" ")];
+  assert.deepEqual(one.slice(0, 3), two.slice(0, 3));
+  assert.equal(one[2], "1");
+  assert.notEqual(one[3], two[3]);
+  assert.notEqual(one[4], two[4]);
+});
+
+test("recursion is an exception that can be caught, and ends the job if it is not", () => {
+  const deep = "const deep = (n) => deep(n + 1) + 1; export default () => ";
+  assert.equal(runOnce(`${deep} { try { deep(0) } catch (e) { if (e instanceof RangeError) return 'drop' } }`).verdict, 2);
+  const { verdict, reason } = runOnce(`${deep} deep(0)`);
+  assert.match(String(verdict), /call stack/);
+  assert.match(reason, /^RangeError: Maximum call stack size exceeded\n +at deep/);
+});
+
+test("a heap that the memory cannot hold traps", () => {
+  const { verdict } = runOnce("export default () => { const all = []; for (;;) all.push(new Array(1000).fill(1)) }");
+  assert.match(String(verdict), /unreachable/);
+});
+
+test("timers sleep, and a promise that nothing settles is a nack", () => {
+  const slept = "export default async () => { const t = Date.now(); await new Promise((r) => setTimeout(r, 30)); console.log(Date.now() - t >= 29) }";
+  assert.deepEqual(runOnce(slept).log, ["true"]);
+  assert.match(runOnce("export default () => new Promise(() => {})").reason, /nothing settles/);
+});
+
+test("the services of the host are reached", () => {
+  const source = `import { job, push, kv, result } from "duebox";
+    export default async () => {
+      const res = await fetch(job.config("shop") + "/x#y", { method: "post", json: { a: 1 } });
+      push("sms", { x: 1 }, { id: "a", delay: 5, headers: { lang: "de" } });
+      result(await res.json());
+      console.log(job.id, job.headers.lang, res.status, kv.add("n", 3), kv.get("none"), res.retryAfter);
+    }`;
+  const http = () => ({ status: 429, head: "retry-after: 3\n", body: '{"b":2}' });
+  const ran = runOnce(source, "{}", { config: { shop: "http://shop.example" }, http });
+  assert.deepEqual(ran.sent, ['POST http://shop.example/x\ncontent-type: application/json\n{"a":1}']);
+  assert.deepEqual(ran.pushed, [["topic: sms\nid: a\ndelay-ms: 5\nh.lang: de\n", '{"x":1}']]);
+  assert.deepEqual(ran.log, ["id-1 de 429 3 undefined 3000"]);
+  assert.equal(ran.result, '{"b":2}');
+  assert.match(runOnce(source).reason, /config "shop" is not set/);
+});
+
+test("a redirect to another origin takes no credentials along", () => {
+  const http = (head) => (head.includes("a.example") ? { status: 302, head: "location: http://b.example/2\n" } : { status: 200 });
+  const source = "export default () => fetch('http://a.example/1', { headers: { authorization: 'x', lang: 'de' } }).then(() => {})";
+  const { sent } = runOnce(source, "{}", { http });
+  assert.deepEqual(sent, ["GET http://a.example/1\nauthorization: x\nlang: de\n", "GET http://b.example/2\nlang: de\n"]);
+});
+
+test("the globals of the web behave", () => {
+  const source = `export default () => {
+    const url = new URL("../b?x=1&y=a%20b#h", "https://me:pw@ex.com:8080/a/c/d");
+    url.searchParams.append("z", "ü&");
+    url.pathname = "/q";
+    console.log(url.href);
+    console.log(new TextDecoder().decode(new TextEncoder().encode("hü")), atob(btoa("hi")));
+    console.log(structuredClone({ m: new Map([[1, { b: 2 }]]) }).m.get(1).b, crypto.getRandomValues(new Uint8Array(4)).length);
+  }`;
+  assert.deepEqual(runOnce(source).log, [
+    "https://me:pw@ex.com:8080/q?x=1&y=a+b&z=%C3%BC%26#h", "hü hi", "2 4",
+  ]);
+});
+
+test("errors at the top level name their place", () => {
+  assert.match(runOnce("\nconst x = ;").error, /^SyntaxError: .*\n +at close\.js:2:11$/);
+  assert.match(runOnce("\nthrow new Error('top')").error, /^Error: top\n +at <anonymous> \(close\.js:2:\d+\)$/);
+  assert.match(runOnce("import './nope.js'; export default () => {}").error, /nope\.js.*was not found/);
+  const reads = "import { job } from 'duebox';\njob.id;\nexport default () => {}";
+  assert.match(runOnce(reads).error, /^Error: there is no job while the handler is loaded.*\n +at .*close\.js:2:/);
+  assert.match(runOnce("export default 1").error, /exports no function as default/);
+});
+
+test("modules import each other by their links", () => {
+  const modules = {
+    "a.js": 'import { f } from "./lib"; export default (p) => f(p)',
+    "lib/f.js": 'export const f = (p) => { throw new Error("in lib") }',
+  };
+  const { reason } = start(modules, { links: [["a.js", "./lib", "lib/f.js"]] }).run();
+  assert.match(reason, /^Error: in lib\n +at f \(lib\/f\.js:1:\d+\)\n +at default \(a\.js:1:\d+\)$/);
+});

@@ -1,0 +1,112 @@
+/** The globals of a handler besides those of ECMAScript 2023. Leave "DOM" out of `lib`: handlers have no browser. */
+
+interface RequestOptions {
+  method?: string;
+  headers?: Headers | Record<string, string> | [string, string][];
+  body?: string | ArrayBuffer | ArrayBufferView | URLSearchParams;
+  /** A value to send as JSON. */
+  json?: unknown;
+  /** Milliseconds, for all redirects together; by default what is left of the attempt. */
+  timeout?: number;
+  redirect?: "follow" | "manual" | "error";
+  /** How many redirects are followed; the response after them is returned as it is. By default more than 5 are an error. */
+  follow?: number;
+}
+
+declare function fetch(url: string | URL, options?: RequestOptions): Promise<Response>;
+
+declare class Headers {
+  constructor(from?: Headers | Record<string, string> | [string, string][]);
+  append(name: string, value: string): void;
+  set(name: string, value: string): void;
+  get(name: string): string | null;
+  has(name: string): boolean;
+  delete(name: string): void;
+  getSetCookie(): string[];
+  forEach(callback: (value: string, name: string, headers: Headers) => void): void;
+  entries(): IterableIterator<[string, string]>;
+  keys(): IterableIterator<string>;
+  values(): IterableIterator<string>;
+  [Symbol.iterator](): IterableIterator<[string, string]>;
+}
+
+declare class Response {
+  constructor(body?: string | ArrayBuffer | ArrayBufferView, options?: { status?: number; headers?: Record<string, string>; url?: string });
+  readonly status: number;
+  readonly ok: boolean;
+  readonly url: string;
+  readonly headers: Headers;
+  readonly bodyUsed: boolean;
+  /** The milliseconds that the server asks to wait, if it does. */
+  readonly retryAfter: number | undefined;
+  /** 2xx is an ack; 408, 429 and 5xx a nack with `retryAfter`; another 4xx a drop; the rest a nack. */
+  verdict(): import("duebox").NamedVerdict;
+  text(): Promise<string>;
+  json(): Promise<any>;
+  bytes(): Promise<Uint8Array>;
+  arrayBuffer(): Promise<ArrayBuffer>;
+}
+
+declare class URL {
+  constructor(url: string | URL, base?: string | URL);
+  static canParse(url: string | URL, base?: string | URL): boolean;
+  static parse(url: string | URL, base?: string | URL): URL | null;
+  href: string;
+  readonly origin: string;
+  protocol: string;
+  username: string;
+  password: string;
+  host: string;
+  hostname: string;
+  port: string;
+  pathname: string;
+  search: string;
+  hash: string;
+  readonly searchParams: URLSearchParams;
+  toString(): string;
+  toJSON(): string;
+}
+
+declare class URLSearchParams {
+  constructor(from?: string | Record<string, string> | Iterable<[string, string]>);
+  readonly size: number;
+  append(name: string, value: string): void;
+  delete(name: string): void;
+  get(name: string): string | null;
+  getAll(name: string): string[];
+  has(name: string): boolean;
+  set(name: string, value: string): void;
+  sort(): void;
+  forEach(callback: (value: string, name: string, params: URLSearchParams) => void): void;
+  entries(): IterableIterator<[string, string]>;
+  keys(): IterableIterator<string>;
+  values(): IterableIterator<string>;
+  [Symbol.iterator](): IterableIterator<[string, string]>;
+  toString(): string;
+}
+
+declare class TextEncoder {
+  readonly encoding: "utf-8";
+  encode(text?: string): Uint8Array;
+}
+
+declare class TextDecoder {
+  constructor(label?: "utf-8" | "utf8", options?: { fatal?: boolean; ignoreBOM?: boolean });
+  readonly encoding: "utf-8";
+  decode(bytes?: ArrayBuffer | ArrayBufferView): string;
+}
+
+declare const console: Readonly<Record<"log" | "info" | "warn" | "error" | "debug" | "trace", (...values: unknown[]) => void>>;
+declare const crypto: {
+  randomUUID(): `${string}-${string}-${string}-${string}-${string}`;
+  getRandomValues<Values extends ArrayBufferView>(values: Values): Values;
+};
+declare const performance: { now(): number; readonly timeOrigin: number };
+declare function atob(text: string): string;
+declare function btoa(text: string): string;
+declare function structuredClone<Value>(value: Value): Value;
+declare function queueMicrotask(callback: () => void): void;
+declare function setTimeout<Values extends unknown[]>(callback: (...values: Values) => void, milliseconds?: number, ...values: Values): number;
+declare function setInterval<Values extends unknown[]>(callback: (...values: Values) => void, milliseconds?: number, ...values: Values): number;
+declare function clearTimeout(timer: number | undefined): void;
+declare function clearInterval(timer: number | undefined): void;

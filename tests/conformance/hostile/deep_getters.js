@@ -1,0 +1,3 @@
+// expect: stack_overflow
+const it = { get again() { return this.again; } };
+export default () => it.again;

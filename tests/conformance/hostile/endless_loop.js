@@ -1,0 +1,4 @@
+// expect: timeout
+export default () => {
+  for (;;) {}
+};

@@ -1,0 +1,2 @@
+// expect: timeout
+export default () => new Promise(() => setInterval(() => {}, 0));

@@ -1,0 +1,2 @@
+// expect: timeout
+export default () => eval("for (;;) new Function('return 1')()");

@@ -1,0 +1,2 @@
+// expect: out_of_memory
+export default () => "x".repeat(2 ** 29).length;

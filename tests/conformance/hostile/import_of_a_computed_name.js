@@ -1,0 +1,2 @@
+// expect: nack
+export default () => import("/etc/" + "passwd");

@@ -1,0 +1,4 @@
+// expect: nack
+export default () => {
+  for (let text = "a"; ; ) text += text;
+};

@@ -1,0 +1,6 @@
+// expect: nack
+export default () => {
+  const error = new Error("x");
+  error.cause = error;
+  throw error;
+};

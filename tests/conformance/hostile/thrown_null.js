@@ -1,0 +1,4 @@
+// expect: nack
+export default () => {
+  throw null;
+};

@@ -1,0 +1,4 @@
+// expect: nack
+export default () => {
+  throw new Proxy({}, { get() { throw 1; }, getPrototypeOf() { throw 2; } });
+};

@@ -1,0 +1,2 @@
+// expect: bad_verdict
+export default () => ({ kind: "ack", reason: "", wait: -1 });

@@ -1,0 +1,278 @@
+//! Topics with a key of a wrong type: every loop and every view goes on with the other topics, and names these.
+
+use std::collections::BTreeSet;
+
+use duebox_harness::{Daemon, eventually};
+use redis::cmd;
+use serde_json::Value;
+
+use crate::support::client::{address, get};
+use crate::support::exposition::Page;
+use crate::support::fixture::{Fixture, topic};
+use crate::support::handler::Handler;
+use crate::support::log::settled_as;
+use crate::support::producer::push;
+use crate::support::redis_state::{Store, key};
+
+/// All keys of a topic.
+const KEYS: [&str; 30] = [
+    "jobs",
+    "opts",
+    "pending",
+    "ready",
+    "unack",
+    "retry",
+    "blocked",
+    "blocked:at",
+    "turns",
+    "turns:of",
+    "attempts",
+    "errors",
+    "dead",
+    "dead:jobs",
+    "dead:opts",
+    "dead:info",
+    "done",
+    "done:jobs",
+    "done:info",
+    "done:result",
+    "unique",
+    "outbox",
+    "inbox",
+    "ticks",
+    "kv",
+    "kv:rev",
+    "kv:at",
+    "kv:calls",
+    "meta",
+    "holders",
+];
+/// Keys that the loops read even if a topic has no jobs.
+const ALWAYS_READ: [&str; 4] = ["pending", "unack", "retry", "meta"];
+/// Keys that views count.
+const COUNTED: [&str; 10] =
+    ["pending", "ready", "blocked", "unack", "retry", "dead", "done", "unique", "outbox", "meta"];
+/// A score long ago: a due time, the end of a mark; as a token, an expired lease.
+const LONG_AGO: u64 = 1_763_740_800_000;
+
+/// How a sick topic meets the daemon: its key is wrong before the start, after it, in a topic of pull
+/// consumers, or in a topic that the manifest does not contain.
+const KINDS: [&str; 4] = ["early", "late", "pull", "gone"];
+
+/// The topic of this kind whose key of this name has a wrong type. It sorts before the healthy ones.
+fn sick(kind: &str, name: &str) -> String {
+    format!("a-{kind}.{}", name.replace(':', "_"))
+}
+
+fn poison(store: &Store, kind: &str) {
+    for name in KEYS {
+        let sick = sick(kind, name);
+        let _: () = store.ask(cmd("SET").arg(key(&sick, name)).arg("a text"));
+        let _: i64 = store.ask(cmd("SADD").arg("duebox:topics").arg(&sick));
+    }
+}
+
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("quick.wat", Handler::logs("ran").wat());
+    let mut topics = Vec::new();
+    for name in KEYS {
+        topics.push(topic(&sick("early", name), "quick.wat", ""));
+        topics.push(topic(&sick("late", name), "quick.wat", ""));
+        topics.push(format!("[topics.\"{}\"]\n", sick("pull", name)));
+    }
+    topics.push(topic("z-work", "quick.wat", "max_pending = 1000\nretention = \"1s\""));
+    topics.push("[topics.z-pull]\n".to_owned());
+    topics.push(topic("z-new.*", "quick.wat", ""));
+    for (name, target) in [("sick", &*sick("late", "ticks")), ("well", "z-work")] {
+        topics.push(format!(
+            "[[schedules]]\nname = \"{name}\"\ntopic = \"{target}\"\nevery = \"1h\"\n"
+        ));
+    }
+    fixture.manifest("", &topics);
+    fixture
+}
+
+/// Leaves in healthy topics what each loop has to find.
+fn leave_work(store: &Store) {
+    let on = |command: &str, topic: &str, name: &str, words: &[&str]| {
+        let _: redis::Value = store.ask(cmd(command).arg(key(topic, name)).arg(words));
+    };
+    let (then, now) = (LONG_AGO.to_string(), store.now_ms());
+    on("ZADD", "z-work", "dead", &[&then, "old"]);
+    for name in ["dead:jobs", "dead:info"] {
+        on("HSET", "z-work", name, &["old", "{}"]);
+    }
+    let _: i64 = store.ask(cmd("SADD").arg("duebox:topics").arg("z-gone"));
+    for topic in ["z-pull", "z-gone"] {
+        on("HSET", topic, "jobs", &["leased", ""]);
+        on("ZADD", topic, "unack", &[&then, "leased"]);
+    }
+    on("ZADD", "z-gone", "unique", &[&then, "mark"]);
+    let child = format!("{now} [{{\"topic\":\"z-work\",\"id\":\"child\"}}]");
+    on("HSET", "z-gone", "outbox", &[&format!("{now}000:parent"), &child]);
+    on("HDEL", "z-work", "meta", &["max_pending"]);
+}
+
+fn is_done(daemon: &Daemon, topic: &str, id: &str) -> bool {
+    daemon.count(|line| {
+        settled_as(line, "done") && line.has("topic", topic) && line.has("job_id", id)
+    }) == 1
+}
+
+/// How often the log says that Redis refuses a key of the topic.
+fn named(daemon: &Daemon, topic: &str) -> usize {
+    daemon
+        .count(|line| line.message().starts_with("Redis refuses a key") && line.has("topic", topic))
+}
+
+#[test]
+fn topics_with_broken_keys_stop_no_loop_and_no_view() {
+    let fixture = fixture();
+    let store = fixture.store();
+    poison(&store, "early");
+    let mut daemon = fixture.start();
+    let at = address(&daemon);
+    KINDS.iter().skip(1).for_each(|kind| poison(&store, kind));
+    leave_bad_reports(&store);
+    leave_work(&store);
+    daemon.signal("HUP");
+    push(&fixture, "z-work", "plain", 0);
+    push(&fixture, "z-new.eu", "found", 0);
+
+    eventually("a plain push is found", || is_done(&daemon, "z-work", "plain"));
+    eventually("a topic of a pattern is found", || is_done(&daemon, "z-new.eu", "found"));
+    eventually("a follow-up is relayed", || is_done(&daemon, "z-work", "child"));
+    eventually("dead jobs are pruned", || store.stage("z-work", "dead").is_empty());
+    eventually("marks are pruned", || store.stage("z-gone", "unique").is_empty());
+    eventually("an unbound topic's lease ends", || {
+        store.stage("z-gone", "retry").contains("leased")
+    });
+    eventually("a pull topic's lease ends", || store.stage("z-pull", "unack").is_empty());
+    eventually("limits are restored", || {
+        fixture.redis.cli(&["HGET", &key("z-work", "meta"), "max_pending"]) == "1000"
+    });
+    for name in ALWAYS_READ {
+        for kind in KINDS {
+            let sick = sick(kind, name);
+            eventually("the sick topic is named", || named(&daemon, &sick) > 0);
+        }
+    }
+    views_show_every_topic(&fixture, at);
+    for name in KEYS {
+        for kind in KINDS {
+            let sick = sick(kind, name);
+            assert!(named(&daemon, &sick) <= 1, "{sick} is named more than once");
+        }
+    }
+    assert_eq!(daemon.count(|line| line.message().starts_with("Redis fails")), 0);
+
+    fixture.duebox(&["doctor", "--repair"]);
+    for name in KEYS {
+        let names = [sick("early", name), sick("late", name)];
+        names.iter().for_each(|name| push(&fixture, name, "after", 0));
+        for sick in names {
+            eventually("a repaired topic works", || is_done(&daemon, &sick, "after"));
+        }
+    }
+    assert!(daemon.terminate().success());
+}
+
+/// Leaves reports of daemons that are no reports.
+fn leave_bad_reports(store: &Store) {
+    let _: i64 = store.ask(cmd("RPUSH").arg("duebox:runner:list").arg("a"));
+    let _: () = store.ask(cmd("SET").arg("duebox:runner:bytes").arg(b"\xff\xfe"));
+    let _: () = store.ask(cmd("SET").arg("duebox:runner:json").arg("{\"topics\":7}"));
+    let far = store.now_ms() + 3_600_000;
+    for name in ["list", "bytes", "json"] {
+        let _: i64 = store.ask(cmd("ZADD").arg("duebox:runners").arg(far).arg(name));
+    }
+}
+
+fn views_show_every_topic(fixture: &Fixture, at: std::net::SocketAddr) {
+    let stats: Value = serde_json::from_str(&fixture.duebox(&["stats", "--json"])).unwrap();
+    assert_eq!(stats["runners"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        stats["unreadable"],
+        serde_json::json!(["duebox:runner:bytes", "duebox:runner:list"])
+    );
+    let listed = get(at, "/v1/topics");
+    assert_eq!(listed.status, 200, "{}", listed.text());
+    for shown in [&stats["topics"], &listed.json()["topics"]] {
+        let of = |name: &str| {
+            let all = shown.as_array().unwrap();
+            all.iter().find(|topic| topic["topic"] == name).unwrap_or_else(|| panic!("{name}"))
+        };
+        assert!(of("z-work")["fault"].is_null());
+        assert_eq!(
+            (of("z-pull")["ready"].as_u64(), of("z-work")["dead"].as_u64()),
+            (Some(1), Some(0))
+        );
+        for (kind, name) in KINDS.iter().flat_map(|kind| COUNTED.map(|name| (kind, name))) {
+            let fault = of(&sick(kind, name))["fault"].as_str().unwrap_or_default();
+            assert!(fault.contains("WRONGTYPE"), "{kind} {name}: {fault:?}");
+        }
+    }
+    let text = fixture.duebox(&["stats"]);
+    assert!(text.contains("duebox doctor a-late.meta") && text.contains("z-work"), "{text}");
+    assert_eq!(get(at, "/v1/topics/a-late.meta").status, 200);
+    assert_eq!(get(at, "/v1/schedules").json()["schedules"].as_array().unwrap().len(), 2);
+    let metrics = Page::read(get(at, "/metrics").text());
+    assert_eq!(metrics.value("duebox_redis_up", &[]), 1.0);
+    assert_eq!(metrics.all("duebox_queue_jobs", &[("topic", "z-work")]).count(), 8);
+    assert!(metrics.value("duebox_topic_errors_total", &[("topic", "a-late.pending")]) > 0.0);
+    assert!(metrics.value("duebox_topics_sick", &[]) >= (ALWAYS_READ.len() * KINDS.len()) as f64);
+    doctor_names_every_key(fixture);
+}
+
+fn doctor_names_every_key(fixture: &Fixture) {
+    let output = std::process::Command::new(duebox_harness::duebox_binary())
+        .args([
+            "--manifest",
+            &fixture.path("duebox.toml").display().to_string(),
+            "doctor",
+            "--json",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let found: BTreeSet<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["kind"] == "wrong_type")
+        .map(|line| line["subject"].as_str().unwrap().to_owned())
+        .collect();
+    for (kind, name) in KINDS.iter().flat_map(|kind| KEYS.map(|name| (kind, name))) {
+        assert!(found.contains(&key(&sick(kind, name), name)), "{kind} {name}: {text}");
+    }
+}
+
+/// The set of known topics and the list of runners are advisory: nothing stops without them.
+#[test]
+fn topics_are_served_while_the_set_of_topics_is_unusable() {
+    let fixture = Fixture::new();
+    fixture.write("quick.wat", Handler::logs("ran").wat());
+    let topics = [topic("work", "quick.wat", ""), topic("new.*", "quick.wat", "")];
+    fixture.manifest("", &topics);
+    let store = fixture.store();
+    for name in ["topics", "runners"] {
+        let _: () = store.ask(cmd("SET").arg(format!("duebox:{name}")).arg("a text"));
+    }
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    push(&fixture, "work", "plain", 0);
+    push(&fixture, "new.eu", "found", 0);
+    eventually("a plain push is found", || is_done(&daemon, "work", "plain"));
+    eventually("a topic of a pattern is found", || is_done(&daemon, "new.eu", "found"));
+    fixture.duebox(&["push", "work", "--id", "pushed"]);
+    eventually("a push is stored", || is_done(&daemon, "work", "pushed"));
+    let stats: Value = serde_json::from_str(&fixture.duebox(&["stats", "--json"])).unwrap();
+    assert_eq!(stats["unreadable"], serde_json::json!(["duebox:topics", "duebox:runners"]));
+    assert_eq!(get(at, "/v1/topics").json()["topics"][0]["topic"], "work");
+    let said = |text: &str| daemon.count(|line| line.message().starts_with(text));
+    eventually("both are named", || {
+        said("Redis refuses the set of known topics") == 1
+            && said("the status report cannot be published") == 1
+    });
+    assert_eq!(said("Redis fails"), 0);
+}

@@ -1,0 +1,109 @@
+//! A Redis Cluster on loopback ports.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use crate::{RedisServer, eventually};
+
+/// Slots of every cluster.
+const SLOTS: usize = 16_384;
+
+/// Primaries that share the slots, and a replica of each, if wanted.
+#[derive(Debug)]
+pub struct RedisCluster {
+    servers: Vec<RedisServer>,
+    primaries: usize,
+}
+
+impl RedisCluster {
+    /// Starts primaries and waits until they serve all slots.
+    ///
+    /// # Panics
+    /// If a server does not start, or refuses a command.
+    pub fn start(primaries: usize) -> Self {
+        Self::launch(primaries, 0)
+    }
+
+    /// The same with a replica of each primary, which takes its place about two seconds after its death.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn with_replicas(primaries: usize) -> Self {
+        Self::launch(primaries, primaries)
+    }
+
+    fn launch(primaries: usize, replicas: usize) -> Self {
+        let servers: Vec<(RedisServer, u16)> = (0..primaries + replicas).map(|_| node()).collect();
+        let (first, _) = &servers[0];
+        for (number, (server, bus)) in servers.iter().enumerate() {
+            server.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+            let port = server.port().to_string();
+            first.cli(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus.to_string()]);
+        }
+        let known = format!("cluster_known_nodes:{}", servers.len());
+        for (server, _) in &servers {
+            eventually("the servers know each other", || info(server).contains(&known));
+        }
+        for (number, (server, _)) in servers.iter().enumerate().take(primaries) {
+            let first = number * SLOTS / primaries;
+            let last = (number + 1) * SLOTS / primaries - 1;
+            let range = [first.to_string(), last.to_string()];
+            server.cli(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
+        }
+        for number in 0..replicas {
+            let id = servers[number].0.cli(&["CLUSTER", "MYID"]);
+            let (replica, _) = &servers[primaries + number];
+            eventually("the replica knows its primary", || {
+                replica.cli(&["CLUSTER", "NODES"]).contains(&id)
+            });
+            replica.cli(&["CLUSTER", "REPLICATE", &id]);
+            eventually("the replica follows its primary", || {
+                replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+            });
+        }
+        let servers: Vec<RedisServer> = servers.into_iter().map(|(server, _)| server).collect();
+        for server in &servers {
+            eventually("the cluster serves", || {
+                let info = info(server);
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
+            });
+        }
+        Self { servers, primaries }
+    }
+
+    /// The URL of the cluster by two of its servers.
+    pub fn url(&self) -> String {
+        let at = |server: &RedisServer| format!("127.0.0.1:{}", server.port());
+        let hosts: Vec<String> = self.servers.iter().take(2).map(at).collect();
+        format!("redis-cluster://{}", hosts.join(","))
+    }
+
+    /// The servers that began as primaries.
+    pub fn primaries(&mut self) -> &mut [RedisServer] {
+        &mut self.servers[..self.primaries]
+    }
+
+    /// The number of the first primary that has the slot of this key.
+    ///
+    /// # Panics
+    /// If no server answers.
+    pub fn primary_of(&self, key: &str) -> usize {
+        let slot = self.servers[0].cli(&["CLUSTER", "KEYSLOT", key]);
+        slot.parse::<usize>().map_or(0, |slot| slot * self.primaries / SLOTS)
+    }
+}
+
+fn info(server: &RedisServer) -> String {
+    server.cli(&["CLUSTER", "INFO"])
+}
+
+/// A server in cluster mode, and the port of its bus.
+fn node() -> (RedisServer, u16) {
+    let bus = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .unwrap_or_else(|error| panic!("no free loopback port: {error}"))
+        .port();
+    let port = bus.to_string();
+    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    let quick = ["--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
+    (RedisServer::with_args(&[&cluster[..], &quick].concat()), bus)
+}

@@ -1,0 +1,205 @@
+//! The course of a life: a storm of faults, then calm, in which everything must end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use duebox_queue::Queue;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Life;
+use super::daemon::{Daemon, new_handlers};
+use super::handler::Handlers;
+use super::ledger::Ledger;
+use super::plan::{Fault, Plan, STORM};
+use super::{check, producer};
+use crate::network::{FaultRates, Network};
+use crate::redis::server::{Refusal, Server};
+
+/// How long the calm lasts at most. Redis' clock may have been set back by 30 s.
+const CALM_MAX: Duration = Duration::from_secs(300);
+/// How often the calm looks whether everything has ended.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A life while it is lived.
+pub(super) struct Story {
+    plan: Arc<Plan>,
+    network: Network,
+    ledger: Ledger,
+    handlers: Handlers,
+    daemons: Vec<Option<Daemon>>,
+    /// Daemons started so far.
+    started: u64,
+    /// Faults other than those of the network.
+    faults: u64,
+    /// What ends later, by its time.
+    later: Vec<(Instant, Later)>,
+}
+
+/// What ends a fault.
+#[derive(Debug, Clone, Copy)]
+enum Later {
+    Start(usize),
+    CalmNetwork,
+    Up,
+    RefuseNothing,
+}
+
+impl Story {
+    pub(super) async fn live(plan: Arc<Plan>, network: Network) -> Life {
+        let began = Instant::now();
+        let ledger = Ledger::default();
+        ledger.with(|book| book.may_overlap = plan.sets_clock());
+        let handlers = Handlers {
+            plan: Arc::clone(&plan),
+            ledger: ledger.clone(),
+            daemon: 0,
+            is_killed: Arc::new(AtomicBool::new(false)),
+        };
+        let count = plan.daemons;
+        let mut story = Self {
+            plan,
+            network,
+            ledger,
+            handlers,
+            daemons: (0..count).map(|_| None).collect(),
+            started: 0,
+            faults: 0,
+            later: Vec::new(),
+        };
+        (0..count).for_each(|daemon| story.start(daemon));
+        let queue = Queue::over(story.network.link(), "duebox");
+        let producing =
+            producer::produce(Arc::clone(&story.plan), queue.clone(), story.ledger.clone());
+        let producing = tokio::spawn(producing);
+        story.storm(began).await;
+        let is_over = story.calm(producing).await;
+        story.judge(&queue, is_over, began).await
+    }
+
+    fn start(&mut self, daemon: usize) {
+        self.started += 1;
+        let handlers = new_handlers(&self.handlers, self.started);
+        if let Some(previous) = self.daemons[daemon].replace(Daemon::start(&self.network, handlers))
+        {
+            previous.kill();
+        }
+    }
+
+    async fn storm(&mut self, began: Instant) {
+        for (at, fault) in self.plan.faults.clone() {
+            self.end_faults(began + at).await;
+            sleep_until(began + at).await;
+            self.happen(fault).await;
+        }
+        self.end_faults(began + STORM).await;
+        sleep_until(began + STORM).await;
+    }
+
+    /// Ends the faults whose time comes until then.
+    async fn end_faults(&mut self, until: Instant) {
+        self.later.sort_by_key(|(when, _)| *when);
+        while let Some((when, later)) = self.later.first().copied()
+            && when <= until
+        {
+            self.later.remove(0);
+            sleep_until(when).await;
+            self.end(later);
+        }
+    }
+
+    fn end(&mut self, later: Later) {
+        match later {
+            Later::Start(daemon) => self.start(daemon),
+            Later::CalmNetwork => self.network.set_rates(FaultRates::default()),
+            Later::Up => self.network.set_down(false),
+            Later::RefuseNothing => self.network.server(|server| server.refuse(Refusal::None)),
+        }
+    }
+
+    async fn happen(&mut self, fault: Fault) {
+        let now = Instant::now();
+        self.faults += u64::from(fault.breaks_leases());
+        match fault {
+            Fault::Kill(daemon, span) => {
+                if let Some(daemon) = self.daemons[daemon].take() {
+                    daemon.kill();
+                }
+                self.later.push((now + span, Later::Start(daemon)));
+            }
+            Fault::Drain(daemon, span) => {
+                if let Some(daemon) = self.daemons[daemon].take() {
+                    tokio::spawn(daemon.drain(span));
+                }
+                self.later.push((now + span, Later::Start(daemon)));
+            }
+            Fault::Network(rates, span) => {
+                self.network.set_rates(rates);
+                self.later.push((now + span, Later::CalmNetwork));
+            }
+            Fault::Down(span) => {
+                self.network.set_down(true);
+                self.network.server(Server::restart);
+                self.later.push((now + span, Later::Up));
+            }
+            Fault::Stall(span) => self.network.stall(span),
+            Fault::Refuse(refusal, span) => {
+                self.network.server(|server| server.refuse(refusal));
+                self.later.push((now + span, Later::RefuseNothing));
+            }
+            Fault::FlushScripts => self.network.server(Server::flush_scripts),
+            Fault::Clock(by_ms) => self.network.server(|server| server.shift_clock(by_ms * 1_000)),
+        }
+    }
+
+    /// Ends all faults, and waits until everything has ended; false if it does not.
+    async fn calm(&mut self, producing: tokio::task::JoinHandle<()>) -> bool {
+        for (_, later) in std::mem::take(&mut self.later) {
+            self.end(later);
+        }
+        for daemon in 0..self.daemons.len() {
+            if self.daemons[daemon].is_none() {
+                self.start(daemon);
+            }
+        }
+        if let Err(error) = producing.await {
+            self.ledger.violated(format!("the producer failed: {error}"));
+        }
+        self.daemons.iter().flatten().for_each(Daemon::stop_schedules);
+        let until = Instant::now() + CALM_MAX;
+        while Instant::now() < until {
+            sleep(LOOK_EVERY).await;
+            if self.network.server(|server| check::unfinished(server).is_empty()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn judge(self, queue: &Queue, is_over: bool, began: Instant) -> Life {
+        let lasted = began.elapsed();
+        if !is_over {
+            let left = self.network.server(|server| check::unfinished(server)).join(" ");
+            self.ledger.violated(format!("not everything ended: {left}"));
+        }
+        // Late requests of clients that gave up may still arrive.
+        sleep(Duration::from_secs(10)).await;
+        for found in check::examine(queue).await {
+            self.ledger.violated(found);
+        }
+        let faults = self.faults + self.network.faults();
+        self.network.server(|server| {
+            self.ledger.with(|book| {
+                check::check_jobs(&self.plan, server, book, faults);
+                Life {
+                    seed: self.plan.seed,
+                    violations: std::mem::take(&mut book.violations),
+                    runs: book.accounts.values().map(|account| account.ends.len()).sum(),
+                    faults,
+                    lasted,
+                    trace: server.trace(),
+                }
+            })
+        })
+    }
+}

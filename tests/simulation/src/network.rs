@@ -1,0 +1,251 @@
+//! Connections to the simulated Redis that lose, delay and cut what they carry.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duebox_queue::Transport;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use parking_lot::Mutex;
+use redis::{Pipeline, RedisError, Value};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::redis::server::Server;
+
+/// How long a client waits for a reply before it gives up.
+const REPLY_MAX: Duration = Duration::from_secs(5);
+
+/// How likely faults are: one call in so many; 0 for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultRates {
+    /// The request is lost.
+    pub lost_requests: u32,
+    /// The request is carried out, and its reply is lost.
+    pub lost_replies: u32,
+    /// The client gives up, and the request is carried out later.
+    pub late_requests: u32,
+    /// Request and reply are slow.
+    pub delays: u32,
+}
+
+/// What happens to one call.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// It arrives.
+    Arrives { there: Duration, back: Duration },
+    /// It does not arrive; the client notices after this.
+    RequestLost { noticed: Duration },
+    /// It arrives, and the client has no reply.
+    ReplyLost { there: Duration, noticed: Duration },
+    /// The client has no reply, and after that it arrives.
+    Late { noticed: Duration, arrives: Duration },
+}
+
+/// The network between clients and Redis. Clones are the same network.
+#[derive(Clone)]
+pub struct Network {
+    server: Arc<Mutex<Server>>,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    dice: fastrand::Rng,
+    rates: FaultRates,
+    is_down: bool,
+    stalls_until: Option<Instant>,
+    links: u64,
+    faults: u64,
+}
+
+impl Network {
+    /// A network without faults.
+    pub fn new(server: Server, seed: u64) -> Self {
+        let state = State {
+            dice: fastrand::Rng::with_seed(seed),
+            rates: FaultRates::default(),
+            is_down: false,
+            stalls_until: None,
+            links: 0,
+            faults: 0,
+        };
+        Self { server: Arc::new(Mutex::new(server)), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Works with Redis itself.
+    pub fn server<T>(&self, work: impl FnOnce(&mut Server) -> T) -> T {
+        work(&mut self.server.lock())
+    }
+
+    /// Waits until time stands still; returns what happens meanwhile.
+    pub async fn stood_still(&self) -> String {
+        let standstill = self.server(|server| server.standstill());
+        standstill.notified().await;
+        format!("time stands still: {}", self.server(|server| server.repeated_commands()))
+    }
+
+    /// Sets how likely faults are.
+    pub fn set_rates(&self, rates: FaultRates) {
+        self.state.lock().rates = rates;
+    }
+
+    /// Redis stops, or starts again. Every connection is cut.
+    pub fn set_down(&self, is_down: bool) {
+        self.state.lock().is_down = is_down;
+        self.server.lock().cut_subscribers(None);
+    }
+
+    /// Redis carries out nothing for a while.
+    pub fn stall(&self, duration: Duration) {
+        self.state.lock().stalls_until = Some(Instant::now() + duration);
+    }
+
+    /// The number of calls that a fault hit.
+    pub fn faults(&self) -> u64 {
+        self.state.lock().faults
+    }
+
+    /// A connection of a new client.
+    pub fn link(&self) -> Arc<Link> {
+        let mut state = self.state.lock();
+        state.links += 1;
+        Arc::new(Link { network: self.clone(), number: state.links })
+    }
+
+    fn fate(&self) -> Fate {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let fate = state.fate();
+        let stalled = state.stalls_until.map_or(Duration::ZERO, |until| until.duration_since(now));
+        let fate = if state.is_down {
+            Fate::RequestLost { noticed: Duration::from_millis(state.dice.u64(1..50)) }
+        } else if stalled >= REPLY_MAX {
+            Fate::Late { noticed: REPLY_MAX, arrives: stalled }
+        } else if let Fate::Arrives { there, back } = fate {
+            Fate::Arrives { there: there.max(stalled), back }
+        } else {
+            fate
+        };
+        if !matches!(fate, Fate::Arrives { .. }) {
+            state.faults += 1;
+        }
+        fate
+    }
+}
+
+impl State {
+    fn hits(&mut self, one_in: u32) -> bool {
+        one_in > 0 && self.dice.u32(0..one_in) == 0
+    }
+
+    /// A time after which a client notices that no reply comes: at once if the connection was cut.
+    fn notice(&mut self) -> Duration {
+        if self.dice.bool() { Duration::from_millis(self.dice.u64(0..20)) } else { REPLY_MAX }
+    }
+
+    fn fate(&mut self) -> Fate {
+        let FaultRates { lost_requests, lost_replies, late_requests, delays } = self.rates;
+        let slow = if self.hits(delays) { 2_000 } else { 0 };
+        let there = self.travel(slow);
+        if self.hits(lost_requests) {
+            return Fate::RequestLost { noticed: self.notice() };
+        }
+        if self.hits(lost_replies) {
+            return Fate::ReplyLost { there, noticed: self.notice() };
+        }
+        if self.hits(late_requests) {
+            let noticed = self.notice();
+            let arrives = noticed + Duration::from_millis(self.dice.u64(1..8_000));
+            return Fate::Late { noticed, arrives };
+        }
+        Fate::Arrives { there, back: self.travel(slow) }
+    }
+
+    fn travel(&mut self, slow_ms: u64) -> Duration {
+        if slow_ms > 0 {
+            return Duration::from_millis(self.dice.u64(0..slow_ms));
+        }
+        Duration::from_millis(u64::from(self.dice.u32(0..4) == 0))
+    }
+}
+
+/// One client's connection.
+pub struct Link {
+    network: Network,
+    number: u64,
+}
+
+impl Link {
+    /// Cuts the connection of a client that is gone.
+    pub fn cut(&self) {
+        self.network.server.lock().cut_subscribers(Some(self.number));
+    }
+
+    async fn send_now(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        match self.network.fate() {
+            Fate::Arrives { there, back } => {
+                pass(there).await;
+                let replies = self.network.server(|server| server.execute(commands));
+                pass(back).await;
+                Ok(replies)
+            }
+            Fate::RequestLost { noticed } => {
+                pass(noticed).await;
+                Err(no_reply(self, noticed))
+            }
+            Fate::ReplyLost { there, noticed } => {
+                pass(there).await;
+                self.network.server(|server| drop(server.execute(commands)));
+                pass(noticed).await;
+                Err(no_reply(self, noticed))
+            }
+            Fate::Late { noticed, arrives } => {
+                let (network, commands) = (self.network.clone(), commands.clone());
+                let when = Instant::now() + arrives;
+                tokio::spawn(async move {
+                    sleep_until(when).await;
+                    network.server(|server| drop(server.execute(&commands)));
+                });
+                pass(noticed).await;
+                Err(no_reply(self, noticed))
+            }
+        }
+    }
+}
+
+impl Transport for Link {
+    fn send<'t>(&'t self, commands: &'t Pipeline) -> BoxFuture<'t, Result<Vec<Value>, RedisError>> {
+        Box::pin(self.send_now(commands))
+    }
+
+    fn subscribe(&self) -> BoxFuture<'_, Result<BoxStream<'static, (String, String)>, RedisError>> {
+        Box::pin(async {
+            pass(Duration::from_millis(1)).await;
+            if self.network.state.lock().is_down {
+                return Err(no_reply(self, Duration::ZERO));
+            }
+            let messages = self.network.server(|server| server.subscribe(self.number));
+            let next = |mut messages: tokio::sync::mpsc::UnboundedReceiver<_>| async {
+                messages.recv().await.map(|message| (message, messages))
+            };
+            Ok(stream::unfold(messages, next).boxed())
+        })
+    }
+}
+
+/// The error of a client that noticed after this time: the connection is cut, or silent. It also ends the
+/// client's subscription.
+fn no_reply(link: &Link, noticed: Duration) -> RedisError {
+    link.cut();
+    let kind =
+        if noticed < REPLY_MAX { io::ErrorKind::BrokenPipe } else { io::ErrorKind::TimedOut };
+    RedisError::from(io::Error::new(kind, "no reply"))
+}
+
+async fn pass(time: Duration) {
+    if time.is_zero() {
+        tokio::task::yield_now().await;
+    } else {
+        sleep(time).await;
+    }
+}
