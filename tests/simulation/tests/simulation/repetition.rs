@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use duebox_job::{JobId, TopicName};
-use duebox_queue::{IfExists, NewJob, Queue, QueueError, Transport};
+use duebox_queue::{IfExists, NewJob, Pushed, Queue, QueueError, Transport};
 use duebox_simulation::redis::server::{Refusal, Server};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
@@ -41,18 +41,22 @@ impl Transport for Fills {
     }
 }
 
-/// The first try has stored the job, so the refusal of the second must not say that nothing has changed.
+/// The first try has stored the job. Redis would refuse to store it again, but has the answer of the first try.
 #[test]
-fn a_push_whose_repetition_is_refused_may_have_been_carried_out() {
+fn a_push_is_answered_once_more_by_a_redis_that_is_full_by_then() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let redis = Fills { server: Mutex::new(Server::new(None, false)), is_full: Mutex::new(false) };
     let queue = Queue::over(Arc::new(redis), "duebox");
     let topic = TopicName::new("mail").unwrap();
-    let job = NewJob::new(JobId::new("a").unwrap(), "{}");
+    let push = async |id: &str| {
+        let job = NewJob::new(JobId::new(id).unwrap(), "{}");
+        queue.push(&topic, &[job], IfExists::Reject).await
+    };
     runtime.block_on(async {
-        let pushed = queue.push(&topic, &[job], IfExists::Replace).await;
-        assert!(matches!(pushed, Err(QueueError::NoAnswer(_))), "{pushed:?}");
+        assert_eq!(push("a").await.unwrap(), [Pushed::Pushed], "with its repetition");
         let found = queue.get(&topic, &JobId::new("a").unwrap()).await.unwrap();
         assert!(found.is_some(), "the first try stored it");
+        let refused = push("b").await;
+        assert!(matches!(refused, Err(QueueError::Refused(_))), "{refused:?}");
     });
 }
