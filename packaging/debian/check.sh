@@ -61,16 +61,16 @@ started() { leader=$(pgrep -P "$container" | head -n 1) && [ -n "$leader" ] && b
 eventually "the service starts with the system" started
 say boot "the service is active as $(box systemctl show --property User --value duebox)"
 
-box sh -c 'cat >/etc/duebox/hello.wat' <"$root/runner/src/cli/init/hello.wat"
+box sh -c 'cat >/etc/duebox/hello.ts' <"$root/runner/src/cli/init/hello.ts"
 box sh -c 'cat >>/etc/duebox/duebox.toml' <<'TOML'
 [topics.hello]
-handler = "hello.wat"
+handler = "hello.ts"
 TOML
 box systemctl reload duebox
 eventually "the topic is served after a reload" logged '"serving","topic":"hello"'
 box setpriv --reuid nobody --clear-groups duebox push --manifest /etc/duebox/duebox.toml hello Ada >/dev/null
 eventually "a job of another user runs" logged '"Hello, Ada"'
-say job "a handler was compiled and ran in the hardened service"
+say job "a TypeScript handler was read and ran in the hardened service"
 exposure=$(box systemd-analyze security duebox --no-pager | sed -n 's/.*Overall exposure level.*: \([0-9.]*\).*/\1/p')
 [ "$(printf '%s\n' "$exposure" 2.0 | sort -V | head -n 1)" = "$exposure" ] || fail "systemd rates the exposure $exposure, above 2.0"
 say hardening "systemd rates the exposure $exposure of 10"

@@ -13,15 +13,15 @@ use crate::redis_host::managed;
 
 /// The files of a project. The manifest is the last one: a folder with a manifest is complete.
 const FILES: [(&str, &str); 2] = [
-    ("hello.wat", include_str!("init/hello.wat")),
+    ("hello.ts", include_str!("init/hello.ts")),
     ("duebox.toml", include_str!("init/duebox.toml")),
 ];
 
 /// Start a project: a manifest and a first handler that runs
 ///
-/// Writes duebox.toml and hello.wat. The manifest lets the daemon start a Redis of its own and
-/// pushes a job every five seconds, so `duebox run` shows jobs at once. Needs no toolchain: the
-/// handler is WebAssembly in text form. Existing files are never overwritten.
+/// Writes duebox.toml and hello.ts. The manifest lets the daemon start a Redis of its own and
+/// pushes a job every five seconds, so `duebox run` shows jobs at once. Needs no toolchain and no
+/// Node. Existing files are never overwritten.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

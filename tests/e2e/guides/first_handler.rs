@@ -29,34 +29,46 @@ fn run(block: &str, folder: &Path) -> String {
 fn the_page_of_the_first_handler_works() {
     let dir = tempfile::Builder::new().prefix("duebox-hello-").tempdir().unwrap();
     let commands = blocks("sh");
-    let [build, invoke, check, push, dead] = &commands[..] else { panic!("{commands:#?}") };
-    assert!(check.ends_with("duebox run\n"), "{check}");
-
-    // The project is created outside the repository, so that it leaves nothing behind.
-    let project = dir.path().join("hello").display().to_string();
-    let build = build.replace(" hello", &format!(" {project}"));
-    run(&build, Path::new(ROOT));
-    let built = Path::new(ROOT).join("handlers/build/hello.wasm");
-    let module = dir.path().join("hello.wasm");
-    fs::copy(&built, &module).unwrap();
-    fs::remove_file(&built).unwrap();
-    let printed = run(
-        &invoke.replace("handlers/build/hello.wasm", &module.display().to_string()),
-        dir.path(),
-    );
-    assert!(printed.starts_with("verdict  ack"), "{printed}");
-
-    fs::write(dir.path().join("duebox.toml"), &blocks("toml")[0]).unwrap();
-    let printed = run("duebox check", dir.path());
-    assert!(printed.contains("greeting"), "{printed}");
-    let mut daemon = Daemon::start_with(&dir.path().join("duebox.toml"), |command| {
-        command.current_dir(dir.path());
+    let [init, push, settled, change, check, build, push_greet] = &commands[..] else {
+        panic!("{commands:#?}")
+    };
+    let init = init.strip_suffix("duebox run\n").unwrap();
+    run(init, dir.path());
+    let project = dir.path().join("hello");
+    let handler = fs::read_to_string(project.join("hello.ts")).unwrap();
+    assert!(handler.ends_with(&blocks("ts")[0]), "{handler}");
+    let mut daemon = Daemon::start_with(&project.join("duebox.toml"), |command| {
+        command.current_dir(&project);
     });
-    daemon.wait_for_line("ready", |line| line.message() == "ready");
-    run(push, dir.path());
-    daemon.wait_for_line("the greeting", |line| line.message() == "Moin, Ada! (attempt 1 of 8)");
-    duebox_harness::eventually("both jobs are settled", || verdicts(&daemon).len() == 2);
-    let printed = run(dead, dir.path());
-    assert!(printed.contains("expected ident"), "{printed}");
+    daemon.wait_for_line("the schedule's", |line| line.message() == "Hello, world");
+
+    run(push, &project);
+    daemon.wait_for_line("the greeting", |line| line.message() == "Hello, Ada");
+    let is_settled = |id: &str| verdicts(&daemon).iter().any(|verdict| verdict.id == id);
+    duebox_harness::eventually("both are settled", || is_settled("ada") && is_settled("nobody"));
+    let printed = run(settled, &project);
+    assert!(printed.contains("ada") && printed.contains("whom to greet?"), "{printed}");
+    run(change, &project);
+    daemon.wait_for_line("the changed one", |line| line.message() == "Moin, world");
+    let printed = run(check, &project);
+    assert!(printed.contains("verdict  ack") && printed.contains("Moin, Ada"), "{printed}");
+
+    compile(build, dir.path(), &project.join("greet.wasm"));
+    let manifest = project.join("duebox.toml");
+    let text = fs::read_to_string(&manifest).unwrap() + &blocks("toml")[0];
+    fs::write(&manifest, text).unwrap();
+    daemon.wait_for_line("bound", |line| line.message() == "serving" && line.has("topic", "greet"));
+    run(push_greet, &project);
+    daemon.wait_for_line("greeted", |line| line.message() == "Moin, Ada! (attempt 1 of 8)");
+    duebox_harness::eventually("the other one is dead", || is_settled("bad"));
     assert!(daemon.terminate().success());
+}
+
+/// Compiles the template as the page does, in a project outside of the repository, and moves the module.
+fn compile(build: &str, folder: &Path, to: &Path) {
+    let project = folder.join("greet").display().to_string();
+    run(&build.replace(" greet", &format!(" {project}")), Path::new(ROOT));
+    let built = Path::new(ROOT).join("handlers/build/greet.wasm");
+    fs::copy(&built, to).unwrap();
+    fs::remove_file(&built).unwrap();
 }
