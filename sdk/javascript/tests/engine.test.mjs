@@ -36,6 +36,12 @@ test("payloads are JSON, or what the handler says", () => {
   const broken = runOnce(told, "{no");
   assert.equal(broken.verdict, 2);
   assert.match(broken.reason, /the payload is not valid JSON/);
+  for (const payload of ['"\0"', '"\n"', Buffer.from([34, 255, 34])]) {
+    const { verdict, reason } = runOnce(told, payload);
+    assert.equal(verdict, 2, String(payload).slice(0, 10));
+    assert.match(reason, /^the payload is not valid JSON: ./);
+  }
+  assert.deepEqual(runOnce(told, '{"__proto__":{"id":1},"length":2}').log, ["object 2"]);
 });
 
 test("jobs of one evaluated program draw their own numbers and see nothing of each other", () => {

@@ -58,7 +58,9 @@ fn length(bytes: &[u8]) -> u32 {
 }
 
 pub(crate) fn payload(len: u32) -> Vec<u8> {
-    let mut bytes = vec![0; len as usize];
+    // A parser appends a zero.
+    let mut bytes = Vec::with_capacity(len as usize + 1);
+    bytes.resize(len as usize, 0);
     // SAFETY: the range is `bytes`.
     let read = unsafe { import::payload_read(bytes.as_mut_ptr(), 0, len) };
     bytes.truncate(usize::try_from(read).unwrap_or(0));

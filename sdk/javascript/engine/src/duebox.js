@@ -134,41 +134,26 @@ function failureToDescribe(error) {
 // --- the life of a job ---
 
 let handler;
-let payloadKind;
 let verdict;
 let timers = [];
 let nextTimer = 1;
 
 function begin(namespace) {
   handler = namespace.default;
-  payloadKind = namespace.payload ?? "json";
+  const payloadKind = namespace.payload ?? "json";
   if (typeof handler !== "function") {
     throw new TypeError("the handler exports no function as default; write `export default function handle(payload) { … }`");
   }
   if (!["json", "text", "bytes"].includes(payloadKind)) {
     throw new TypeError(`export const payload is ${inspect(payloadKind)}; it can be "json", "text" or "bytes"`);
   }
+  return payloadKind;
 }
 
-function payloadOf(bytes) {
-  if (payloadKind === "bytes") return bytes;
-  const string = host.decode(bytes, true);
-  if (string === undefined) throw new SyntaxError("the payload is not UTF-8");
-  if (payloadKind === "text") return string;
-  return string === "" ? undefined : JSON.parse(string);
-}
-
-function run(bytes) {
+function run(payload) {
   hasJob = true;
   verdict = PENDING;
   if (timers.length > 0) timers = [];
-  let payload;
-  try {
-    payload = payloadOf(bytes);
-  } catch (error) {
-    host.reason(`the payload is not valid ${payloadKind === "json" ? "JSON" : "text"}: ${error.message}`);
-    return 2;
-  }
   try {
     const returned = handler(payload);
     if (typeof returned?.then !== "function") return verdictOf(returned);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rquickjs::convert::List;
 use rquickjs::function::Func;
-use rquickjs::{CaughtError, Ctx, IntoJs, Object, Result, TypedArray, Value};
+use rquickjs::{CaughtError, Ctx, Exception, IntoJs, Object, Result, TypedArray, Value};
 use url::Url;
 
 use crate::abi;
@@ -70,6 +70,12 @@ pub(crate) fn describe(error: &CaughtError<'_>) -> String {
     let own = stack.lines().filter(|line| !line.contains(SDK_FRAME) && !line.contains("(native)"));
     let own: Vec<&str> = own.collect();
     format!("{name}: {message}\n{}", own.join("\n")).trim_end().to_owned()
+}
+
+/// Whether QuickJS had no memory left.
+pub(crate) fn is_out_of_memory(exception: &Exception<'_>) -> bool {
+    let name: String = exception.as_object().get("name").unwrap_or_default();
+    name == "InternalError" && exception.message().is_some_and(|message| message == "out of memory")
 }
 
 /// All functions, as properties of one object.

@@ -1,7 +1,9 @@
 //! The runtime with the evaluated program, and how it runs a job.
 
 use rquickjs::function::Function;
-use rquickjs::{CatchResultExt, Context, Ctx, Module, Object, Persistent, Value};
+use rquickjs::{
+    CatchResultExt, CaughtError, Context, Ctx, IntoJs, Module, Object, Persistent, Value,
+};
 
 use crate::program::{Program, SDK};
 use crate::{abi, host};
@@ -14,17 +16,27 @@ const RESERVE: usize = 1 << 20;
 /// How many microtasks run before the verdict is looked at again.
 const MICROTASKS: usize = 10_000;
 
+/// How the handler gets its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PayloadKind {
+    Json,
+    Text,
+    Bytes,
+}
+
 /// The functions of `duebox.js` that the engine calls.
 #[derive(Clone)]
 struct Entry {
+    payload: PayloadKind,
     /// Takes the payload and returns a verdict, or `PENDING`.
     run: Persistent<Function<'static>>,
     /// Runs the timers that are due. Returns a verdict, `PENDING`, or the milliseconds until the next timer.
     poll: Persistent<Function<'static>>,
 }
 
-/// What `duebox.js` returns besides the verdicts 0, 1 and 2.
+/// What `duebox.js` returns: the verdicts 0, 1 and 2, and these.
 mod code {
+    pub(super) const DROP: i32 = 2;
     pub(super) const PENDING: f64 = -1.0;
     pub(super) const OUT_OF_MEMORY: i32 = 100;
     pub(super) const STACK_OVERFLOW: i32 = 101;
@@ -55,9 +67,19 @@ impl Runtime {
         Ok(Self { context, entry })
     }
 
-    /// Grows the memory to the size that most jobs need.
+    /// Grows the memory to the size that most jobs need, and fills what is free below. So a job's objects lie next to
+    /// each other, and few pages have to be reset after it.
     pub(crate) fn reserve(&self) {
-        drop(std::hint::black_box(Vec::<u8>::with_capacity(RESERVE)));
+        let reserve = block(RESERVE);
+        let end = reserve.as_ptr() as usize;
+        drop(reserve);
+        for size in (4..=18).rev().flat_map(|bits| [3 << bits >> 1, 1 << bits]) {
+            while let gap = block(size)
+                && (gap.as_ptr() as usize) < end
+            {
+                std::mem::forget(gap);
+            }
+        }
     }
 
     pub(crate) fn handle(&self, length: u32) -> i32 {
@@ -76,6 +98,11 @@ impl Runtime {
     }
 }
 
+/// Memory of this size that is freed when it is dropped.
+fn block(size: usize) -> Vec<u8> {
+    std::hint::black_box(Vec::with_capacity(size))
+}
+
 fn start(ctx: &Ctx<'_>, name: &str) -> rquickjs::Result<Entry> {
     ctx.globals().set("__duebox", host::functions(ctx)?)?;
     let source = concat!(include_str!("duebox.js"), include_str!("web.js"));
@@ -85,16 +112,60 @@ fn start(ctx: &Ctx<'_>, name: &str) -> rquickjs::Result<Entry> {
     let imported = Module::import(ctx, name)?;
     let namespace: Object<'_> = imported.finish()?;
     let begin: Function<'_> = sdk.get("begin")?;
-    begin.call::<_, ()>((namespace,))?;
+    let payload: String = begin.call((namespace,))?;
+    let payload = match payload.as_str() {
+        "bytes" => PayloadKind::Bytes,
+        "text" => PayloadKind::Text,
+        _ => PayloadKind::Json,
+    };
     let save = |name: &str| -> rquickjs::Result<Persistent<Function<'static>>> {
         Ok(Persistent::save(ctx, sdk.get::<_, Function<'_>>(name)?))
     };
-    Ok(Entry { run: save("run")?, poll: save("poll")? })
+    Ok(Entry { payload, run: save("run")?, poll: save("poll")? })
+}
+
+/// The payload as the handler gets it, or why it is none.
+fn payload<'js>(
+    ctx: &Ctx<'js>,
+    kind: PayloadKind,
+    length: u32,
+) -> rquickjs::Result<Result<Value<'js>, String>> {
+    let bytes = abi::payload(length);
+    if kind == PayloadKind::Bytes {
+        return host::bytes(ctx, bytes).map(Ok);
+    }
+    let Ok(text) = String::from_utf8(bytes) else {
+        return Ok(Err("it is not UTF-8".to_owned()));
+    };
+    if kind == PayloadKind::Text {
+        return text.into_js(ctx).map(Ok);
+    }
+    if text.is_empty() {
+        return Ok(Ok(Value::new_undefined(ctx.clone())));
+    }
+    match ctx.json_parse(text).catch(ctx) {
+        Ok(value) => Ok(Ok(value)),
+        Err(CaughtError::Exception(exception)) if !host::is_out_of_memory(&exception) => {
+            Ok(Err(exception.message().unwrap_or_default()))
+        }
+        // There is a zero in it.
+        Err(CaughtError::Error(rquickjs::Error::InvalidString(_))) => {
+            Ok(Err("a control character is not escaped".to_owned()))
+        }
+        Err(error) => Err(error.throw(ctx)),
+    }
 }
 
 fn run(ctx: &Ctx<'_>, entry: &Entry, length: u32) -> rquickjs::Result<i32> {
+    let payload = match payload(ctx, entry.payload, length)? {
+        Ok(payload) => payload,
+        Err(reason) => {
+            let form = if entry.payload == PayloadKind::Json { "JSON" } else { "text" };
+            abi::reason(&format!("the payload is not valid {form}: {reason}"));
+            return Ok(code::DROP);
+        }
+    };
     let run = entry.run.clone().restore(ctx)?;
-    let payload: Value<'_> = host::bytes(ctx, abi::payload(length))?;
     let mut verdict: f64 = run.call((payload,))?;
     while verdict == code::PENDING || verdict >= code::SLEEP {
         if verdict >= code::SLEEP {
