@@ -44,6 +44,53 @@ test("payloads are JSON, or what the handler says", () => {
   assert.deepEqual(runOnce(told, '{"__proto__":{"id":1},"length":2}').log, ["object 2"]);
 });
 
+test("digests and signatures are those of Node", async () => {
+  const source = (await import("node:fs")).readFileSync(new URL("crypto.js", import.meta.url), "utf8");
+  const { verdict, reason, result } = runOnce(source, '{"text":"Grüße", "key":"geheim"}');
+  assert.equal(verdict, 0, reason);
+  const { default: handle } = await import("./crypto.js");
+  assert.deepEqual(JSON.parse(result), await handle({ text: "Grüße", key: "geheim" }, true));
+});
+
+test("what crypto.subtle does not have says so, and keys are kept", () => {
+  const said = (code) => {
+    const { verdict, reason } = runOnce(`export default async () => { ${code} }`);
+    return verdict === 1 ? reason.split("\n")[0] : verdict;
+  };
+  const key = "await crypto.subtle.importKey('raw', new Uint8Array(4), { name: 'HMAC', hash: 'SHA-256' }, false, ['sign'])";
+  assert.match(said("await crypto.subtle.encrypt('AES-GCM')"), /^NotSupportedError: crypto\.subtle\.encrypt is not supported/);
+  assert.match(said("await crypto.subtle.digest('MD5', new Uint8Array(1))"), /^NotSupportedError: MD5/);
+  assert.match(said("await crypto.subtle.digest('SHA-256', 'text')"), /^TypeError: .*TextEncoder/);
+  assert.match(said(`await crypto.subtle.verify('HMAC', ${key}, new Uint8Array(32), new Uint8Array(1))`), /^InvalidAccessError/);
+  assert.match(said(`await crypto.subtle.exportKey('raw', ${key})`), /^InvalidAccessError: the key is not extractable/);
+  assert.match(said("new CryptoKey()"), /^TypeError: a key is made by crypto\.subtle\.importKey/);
+  assert.equal(said(`const key = ${key}; if (Object.keys(CryptoKey).length || key.bytes) throw 1`), 0);
+});
+
+test("signals abort requests, and time limits them", () => {
+  const http = (head) => (head.includes("/slow")
+    ? { status: -5, error: "no response in time" }
+    : { status: 200 });
+  const run = (code) => runOnce(`export default async () => { ${code} }`, "{}", { http });
+  const reason = (code) => run(code).reason.split("\n")[0];
+  assert.equal(reason("await fetch('https://shop.example/', { signal: AbortSignal.abort() })"), "AbortError: the operation was aborted");
+  assert.equal(reason("const c = new AbortController(); c.abort(new Error('enough')); await fetch('https://shop.example/', { signal: c.signal })"), "Error: enough");
+  assert.equal(reason("await fetch('https://shop.example/slow', { signal: AbortSignal.any([AbortSignal.timeout(0)]) })"), "TimeoutError: the operation timed out");
+  assert.match(reason("await fetch('https://shop.example/slow', { signal: new AbortController().signal })"), /^Error: GET .*no response in time/);
+  assert.match(reason("await fetch('https://shop.example/', { signal: 7 })"), /^TypeError: signal takes an AbortSignal/);
+  const told = run(`
+    const signal = AbortSignal.timeout(5), seen = [];
+    signal.onabort = () => seen.push("onabort");
+    signal.addEventListener("abort", { handleEvent: ({ type }) => seen.push(type) });
+    const removed = () => seen.push("removed");
+    signal.addEventListener("abort", removed);
+    signal.removeEventListener("abort", removed);
+    await new Promise((done) => signal.addEventListener("abort", done));
+    console.log(seen.join(), signal.aborted, signal.reason.name, (await fetch("https://shop.example/")).status);
+  `);
+  assert.deepEqual([told.verdict, told.log], [0, ["onabort,abort true TimeoutError 200"]]);
+});
+
 test("jobs of one evaluated program draw their own numbers and see nothing of each other", () => {
   const program = start({
     "a.js": "let n = 0; const first = Math.random(), at = Date.now(); export default () => { n++; console.log(first, at, n, Math.random(), crypto.randomUUID()) }",

@@ -9,6 +9,8 @@ interface RequestOptions {
   /** Milliseconds, for all redirects together; by default what is left of the attempt. */
   timeout?: number;
   redirect?: "follow" | "manual" | "error";
+  /** Refuses a request after it was aborted; `AbortSignal.timeout` also limits the request. */
+  signal?: AbortSignal;
   /** How many redirects are followed; the response after them is returned as it is. By default more than 5 are an error. */
   follow?: number;
 }
@@ -100,7 +102,51 @@ declare const console: Readonly<Record<"log" | "info" | "warn" | "error" | "debu
 declare const crypto: {
   randomUUID(): `${string}-${string}-${string}-${string}-${string}`;
   getRandomValues<Values extends ArrayBufferView>(values: Values): Values;
+  /** Digests, and signatures with HMAC. */
+  readonly subtle: {
+    digest(algorithm: DigestName | { name: DigestName }, data: ArrayBuffer | ArrayBufferView): Promise<ArrayBuffer>;
+    importKey(
+      format: "raw", key: ArrayBuffer | ArrayBufferView, algorithm: HmacAlgorithm, extractable: boolean, usages: Iterable<"sign" | "verify">,
+    ): Promise<CryptoKey>;
+    generateKey(algorithm: HmacAlgorithm & { length?: number }, extractable: boolean, usages: Iterable<"sign" | "verify">): Promise<CryptoKey>;
+    exportKey(format: "raw", key: CryptoKey): Promise<ArrayBuffer>;
+    sign(algorithm: "HMAC" | { name: "HMAC" }, key: CryptoKey, data: ArrayBuffer | ArrayBufferView): Promise<ArrayBuffer>;
+    verify(
+      algorithm: "HMAC" | { name: "HMAC" }, key: CryptoKey, signature: ArrayBuffer | ArrayBufferView, data: ArrayBuffer | ArrayBufferView,
+    ): Promise<boolean>;
+  };
 };
+
+type DigestName = "SHA-1" | "SHA-256" | "SHA-384" | "SHA-512";
+type HmacAlgorithm = { name: "HMAC"; hash: DigestName | { name: DigestName } };
+
+declare class CryptoKey {
+  private constructor();
+  readonly type: "secret";
+  readonly extractable: boolean;
+  readonly algorithm: { readonly name: "HMAC"; readonly hash: { readonly name: DigestName }; readonly length: number };
+  readonly usages: readonly ("sign" | "verify")[];
+}
+
+type AbortListener = ((event: { type: "abort"; target: AbortSignal }) => void) | { handleEvent(event: { type: "abort"; target: AbortSignal }): void };
+
+declare class AbortSignal {
+  private constructor();
+  static abort(reason?: unknown): AbortSignal;
+  static timeout(milliseconds: number): AbortSignal;
+  static any(signals: Iterable<AbortSignal>): AbortSignal;
+  readonly aborted: boolean;
+  readonly reason: unknown;
+  onabort: ((event: { type: "abort"; target: AbortSignal }) => void) | null;
+  throwIfAborted(): void;
+  addEventListener(type: "abort", listener: AbortListener): void;
+  removeEventListener(type: "abort", listener: AbortListener): void;
+}
+
+declare class AbortController {
+  readonly signal: AbortSignal;
+  abort(reason?: unknown): void;
+}
 declare const performance: { now(): number; readonly timeOrigin: number };
 declare function atob(text: string): string;
 declare function btoa(text: string): string;

@@ -7,7 +7,7 @@ use rquickjs::function::Func;
 use rquickjs::{CaughtError, Ctx, Exception, IntoJs, Object, Result, TypedArray, Value};
 use url::Url;
 
-use crate::abi;
+use crate::{abi, digests};
 
 /// A line of a stack in `duebox.js`.
 const SDK_FRAME: &str = "(duebox:";
@@ -47,7 +47,7 @@ pub(crate) fn bytes<'js>(ctx: &Ctx<'js>, bytes: Vec<u8>) -> Result<Value<'js>> {
 }
 
 /// What JavaScript passes as bytes: a Uint8Array or a string.
-fn input(value: &Value<'_>) -> Vec<u8> {
+pub(crate) fn input(value: &Value<'_>) -> Vec<u8> {
     if let Some(text) = value.as_string() {
         return text.to_string().unwrap_or_default().into_bytes();
     }
@@ -83,6 +83,7 @@ pub(crate) fn functions<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let host = Object::new(ctx.clone())?;
     add_job(&host)?;
     add_services(&host)?;
+    digests::add(&host)?;
     host.set("encode", Func::from(encode))?;
     host.set("decode", Func::from(decode))?;
     host.set("url", Func::from(parse_url))?;

@@ -5,6 +5,7 @@
 //! memory; `handle` runs one job.
 
 mod abi;
+mod digests;
 mod host;
 mod program;
 mod runtime;

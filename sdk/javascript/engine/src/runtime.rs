@@ -105,7 +105,7 @@ fn block(size: usize) -> Vec<u8> {
 
 fn start(ctx: &Ctx<'_>, name: &str) -> rquickjs::Result<Entry> {
     ctx.globals().set("__duebox", host::functions(ctx)?)?;
-    let source = concat!(include_str!("duebox.js"), include_str!("web.js"));
+    let source = include_str!(concat!(env!("OUT_DIR"), "/sdk.js"));
     Module::evaluate(ctx.clone(), SDK, source)?.finish::<()>()?;
     let sdk: Object<'_> = ctx.globals().get("__duebox")?;
     ctx.globals().remove("__duebox")?;

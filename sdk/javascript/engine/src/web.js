@@ -90,9 +90,20 @@ function redirectOf(response, url) {
   return next !== null && ["http:", "https:"].includes(next.protocol) ? next : undefined;
 }
 
-function request(method, target, { headers = {}, body: content, json, timeout, redirect = "follow", follow } = {}) {
+function request(method, target, options = {}) {
+  const { signal, timeout } = options;
+  const left = [milliseconds("timeout", timeout), timeLeftOf(signal)].filter((wait) => wait !== undefined);
+  try {
+    return exchange(method, target, { ...options, timeout: left.length === 0 ? undefined : Math.min(...left) });
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
+}
+
+function exchange(method, target, { headers = {}, body: content, json, timeout, redirect = "follow", follow }) {
   if (!/^[A-Z0-9!#$%&'*+.^_`|~-]+$/.test(method)) throw new TypeError(`invalid method ${JSON.stringify(method)}`);
-  const ends = timeout === undefined ? undefined : Date.now() + milliseconds("timeout", timeout);
+  const ends = timeout === undefined ? undefined : Date.now() + timeout;
   let url = new URL(target);
   const sent = new Headers(headers);
   if (json !== undefined) content = JSON.stringify(json);
@@ -316,25 +327,6 @@ function structuredClone(value) {
   return copy(value);
 }
 
-const crypto = Object.freeze({
-  getRandomValues(array) {
-    if (!ArrayBuffer.isView(array)) throw new TypeError("getRandomValues takes a typed array");
-    if (array.byteLength > 65536) throw new RangeError("getRandomValues fills at most 65536 bytes");
-    bytesOf(array).set(host.random(array.byteLength));
-    return array;
-  },
-  randomUUID() {
-    const bytes = host.random(16);
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-    return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
-  },
-});
-
-/** `length` random bytes. */
-export const random = (length) => host.random(length);
-
 // --- globals ---
 
 const define = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
@@ -343,7 +335,8 @@ for (const [name, value] of Object.entries({
   console: Object.freeze({
     log: log.info, info: log.info, warn: log.warn, error: log.error, debug: log.debug, trace: log.trace,
   }),
-  fetch, Headers, Response, URL, URLSearchParams, TextEncoder, TextDecoder, structuredClone, crypto,
+  fetch, Headers, Response, URL, URLSearchParams, TextEncoder, TextDecoder, structuredClone, crypto, CryptoKey,
+  AbortController, AbortSignal,
   performance: Object.freeze({ now: () => Date.now(), timeOrigin: 0 }),
   setTimeout: (callback, wait, ...values) => startTimer(callback, wait, values, false),
   setInterval: (callback, wait, ...values) => startTimer(callback, wait, values, true),
