@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs each for the given seconds: fuzz/run.sh SECONDS [TARGET…]. It needs a C++
-# compiler and no cargo-fuzz. The targets of the daemon's own crate (manifest, requests, printable) take minutes more to
-# build: without names only the others run. Crashes are written to fuzz/artifacts, the corpus to fuzz/corpus.
+# compiler and no cargo-fuzz. load and abi take minutes to build, because they link wasmtime, and those of the daemon's own
+# crate (manifest, requests, printable) take longer: without names these do not run. Crashes are written to fuzz/artifacts, the corpus to fuzz/corpus.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -27,13 +27,16 @@ seeds() {
 
 export CARGO_TARGET_DIR=${FUZZ_TARGET_DIR:-$PWD/target} RUSTC_WRAPPER=$PWD/rustc.sh
 features=()
-case " ${targets[*]} " in *" manifest "* | *" requests "* | *" printable "*) features=(--features daemon) ;; esac
+case " ${targets[*]} " in
+  *" manifest "* | *" requests "* | *" printable "*) features=(--features daemon) ;;
+  *" load "* | *" abi "*) features=(--features sandbox) ;;
+esac
 cargo build --release --locked "${features[@]}"
 built=$CARGO_TARGET_DIR/release
-"$built/seed" corpus/modules
 for target in "${targets[@]}"; do
   printf '\033[1m==> fuzzing %s for %s s\033[0m\n' "$target" "$seconds" >&2
   mkdir -p "corpus/$target" "artifacts/$target"
+  [ "$target" != load ] || "$built/seed" corpus/modules
   read -ra from <<<"$(seeds "$target")"
   # Short texts take every path of the escapes, and a longer one takes longer for each.
   longest=8192

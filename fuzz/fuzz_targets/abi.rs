@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use duebox_fuzz::{Fuzzer, assert_bounded, calls};
+use duebox_fuzz::calls;
+use duebox_fuzz::fuzzer::{Fuzzer, assert_bounded};
 use duebox_sandbox::{Handler, Instances, Limits};
 use libfuzzer_sys::fuzz_target;
 

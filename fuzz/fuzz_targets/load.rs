@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use duebox_fuzz::{Fuzzer, assert_bounded};
+use duebox_fuzz::fuzzer::{Fuzzer, assert_bounded};
 use duebox_sandbox::{Instances, Limits};
 use libfuzzer_sys::fuzz_target;
 
