@@ -24,6 +24,7 @@ use crate::instance::cache::{InstanceCache, ModuleNumber, Owner};
 use crate::instance::cpu_time::CpuTime;
 use crate::instance::guest::Attempt;
 use crate::instance::interrupt::Interrupt;
+use crate::instance::page_faults::PageFaults;
 use crate::instance::template::Template;
 use crate::invocation::Invocation;
 use crate::memory_budget::{MemoryBudget, Reclaim};
@@ -127,11 +128,12 @@ impl Handler {
             Ok(instance) => instance,
             Err(error) => return RunReport::not_started(format!("no instance: {error:#}")),
         };
+        let mut faults = PageFaults::watch(instance.knows_its_private_pages());
         let end = {
             let mut end = pin!(loaded.run_to_end(&mut instance, interrupt));
             let poll = |context: &mut Context<'_>| {
                 let _running = loaded.ticker.run();
-                cpu_time.poll(end.as_mut(), context)
+                faults.during(|| cpu_time.poll(end.as_mut(), context))
             };
             std::future::poll_fn(poll).await
         };
@@ -141,7 +143,7 @@ impl Handler {
         guest.finish_output();
         let mut report = RunReport::new(end, guest, fuel_used);
         let template = &loaded.template;
-        if ended_well && template.reuses_instances() && instance.make_reusable(template) {
+        if ended_well && template.reuses_instances() && instance.make_reusable(template, &faults) {
             instance.store.data_mut().end_job();
             loaded.shared.cache.put(owner, instance);
         }

@@ -9,6 +9,7 @@ pub(crate) mod guest;
 pub(crate) mod interrupt;
 pub(crate) mod limiter;
 pub(crate) mod linked;
+pub(crate) mod page_faults;
 mod page_map;
 pub(crate) mod reset;
 pub(crate) mod template;
@@ -18,6 +19,7 @@ use wasmtime::{
 };
 
 use self::guest::{Attempt, Guest};
+use self::page_faults::PageFaults;
 use self::reset::Resettable;
 use self::template::{EntryPoint, Template};
 use crate::imports::call::{self, GuestState as _, Phase};
@@ -73,11 +75,11 @@ impl Instance {
 
     /// Prepares the instance for another job after one that ended well. Returns whether it can run one. If
     /// the topic uses snapshots, this resets the instance to its snapshot.
-    pub(crate) fn make_reusable(&mut self, template: &Template) -> bool {
-        match (&template.image, &self.resettable) {
+    pub(crate) fn make_reusable(&mut self, template: &Template, faults: &PageFaults) -> bool {
+        match (&template.image, &mut self.resettable) {
             (Some(image), Some(resettable)) => {
                 self.store.data_mut().wasi.clear();
-                image.reset(&mut self.store, resettable)
+                image.reset(&mut self.store, resettable, faults)
             }
             (Some(_), None) => false,
             (None, _) => {
@@ -87,6 +89,11 @@ impl Instance {
                     && self.store.data_mut().wasi.is_pristine()
             }
         }
+    }
+
+    /// Whether it is known which pages differ from the image. Then the next job is watched for others.
+    pub(crate) fn knows_its_private_pages(&self) -> bool {
+        self.resettable.as_ref().is_some_and(Resettable::knows_its_private_pages)
     }
 
     /// Bytes of the memory budget that it holds.

@@ -8,6 +8,9 @@
 //! instance; every other page still is the page of the image. A page that the kernel has merged with the
 //! shared page of zeros counts as private where the image is not zero. If a reset is not certain to be complete, or
 //! the memory has grown, the instance runs no further job.
+//!
+//! The private pages of an instance stay private, and a job that causes no page fault adds none. So after such a job the
+//! pages are those of the last search.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,6 +18,7 @@ use std::sync::OnceLock;
 use wasmtime::{Extern, ExternType, Global, Memory, Module, ModuleExport, Mutability, Store, Val};
 
 use crate::instance::guest::Guest;
+use crate::instance::page_faults::PageFaults;
 use crate::instance::page_map::{PageMap, PrivatePages};
 
 /// Instances with more private memory than this are discarded instead of reset, in bytes. A waiting
@@ -47,6 +51,15 @@ struct InitialState {
 pub(crate) struct Resettable {
     memory: Option<Memory>,
     globals: Vec<Global>,
+    /// All private pages, if they are known.
+    private: Option<Vec<Range<usize>>>,
+}
+
+impl Resettable {
+    /// Whether it is known which pages are private.
+    pub(crate) fn knows_its_private_pages(&self) -> bool {
+        self.private.is_some()
+    }
 }
 
 impl SnapshotImage {
@@ -84,22 +97,35 @@ impl SnapshotImage {
             let Some(Extern::Global(global)) = export(global) else { return None };
             globals.push(global);
         }
-        let parts = Resettable { memory, globals };
+        let parts = Resettable { memory, globals, private: None };
         self.initial.get_or_init(|| InitialState::read(store, &parts));
         Some(parts)
     }
 
     /// Resets an instance. Returns whether its state is the one that [`inspect`](Self::inspect) saw. If not,
     /// the instance must not be used again.
-    pub(crate) fn reset(&self, store: &mut Store<Guest>, parts: &Resettable) -> bool {
+    pub(crate) fn reset(
+        &self,
+        store: &mut Store<Guest>,
+        parts: &mut Resettable,
+        faults: &PageFaults,
+    ) -> bool {
         let Some(initial) = self.initial.get() else { return false };
         if let Some(memory) = parts.memory {
             let memory = memory.data_mut(&mut *store);
             if memory.len() != initial.size {
                 return false;
             }
-            let Some(private) = self.pages.private(memory, PRIVATE_MAX) else { return false };
-            initial.restore_all(memory, private);
+            match &parts.private {
+                Some(known) if !faults.has_faulted() => {
+                    known.iter().for_each(|range| initial.restore(memory, range.clone()));
+                }
+                _ => {
+                    let found = self.pages.private(memory, PRIVATE_MAX);
+                    let Some(private) = found else { return false };
+                    parts.private = initial.restore_all(memory, private);
+                }
+            }
         }
         let mut globals = parts.globals.iter().zip(&initial.globals);
         globals.all(|(global, value)| global.set(&mut *store, *value).is_ok())
@@ -119,8 +145,9 @@ impl InitialState {
         Self { memory, filled, size, globals }
     }
 
-    /// Writes the initial content of the private pages.
-    fn restore_all(&self, memory: &mut [u8], private: PrivatePages) {
+    /// Writes the initial content of the private pages. Returns them, unless that has made another page private.
+    fn restore_all(&self, memory: &mut [u8], private: PrivatePages) -> Option<Vec<Range<usize>>> {
+        let mut are_all = true;
         for range in private.zero {
             // Most pages of zeros were zero from the start. Writing to one would make it private.
             let used = range.start..range.end.min(self.memory.len());
@@ -130,12 +157,12 @@ impl InitialState {
             {
                 if *is_filled {
                     memory[at..at + page.len()].copy_from_slice(page);
+                    are_all = false;
                 }
             }
         }
-        for range in private.own {
-            self.restore(memory, range);
-        }
+        private.own.iter().for_each(|range| self.restore(memory, range.clone()));
+        are_all.then_some(private.own)
     }
 
     /// Writes the initial content of a range.
@@ -161,11 +188,13 @@ mod tests {
         let memory = untouched(8);
         assert!(memory.iter().all(|byte| *byte == 0));
         let private = map.private(memory, 0).unwrap();
-        initial.restore_all(memory, private);
+        assert_eq!(initial.restore_all(memory, private), None);
         assert!(memory[..PAGE].iter().all(|byte| *byte == 7));
         assert!(memory[PAGE..2 * PAGE].iter().all(|byte| *byte == 0));
         assert_eq!(memory[2 * PAGE..][..12], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0]);
         let own = map.private(memory, usize::MAX).unwrap().own;
         assert!(own.iter().all(|range| range.end <= 3 * PAGE), "{own:?}");
+        let private = map.private(memory, usize::MAX).unwrap();
+        assert_eq!(initial.restore_all(memory, private), Some(own));
     }
 }
