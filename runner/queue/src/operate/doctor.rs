@@ -62,7 +62,7 @@ pub enum Unexamined {
     /// Everything: keys of a wrong type must be repaired first.
     AllButTypes,
     /// Permits: there are too many to count in one step.
-    Turns,
+    Permits,
     /// Bytes of the store: it has too many values to count in one step.
     Values,
 }
@@ -72,7 +72,7 @@ impl Unexamined {
     pub fn reason(self) -> &'static str {
         match self {
             Self::AllButTypes => "keys of a wrong type stand in the way of all other checks",
-            Self::Turns => "more than 1000 permits are held: too many to count in one step",
+            Self::Permits => "more than 1000 permits are held: too many to count in one step",
             Self::Values => {
                 "more than 1000 values are in the store: too many to count their bytes in one step"
             }
@@ -125,7 +125,7 @@ impl Queue {
             look.pages(&DOCTOR_KV, &[part]).await?;
         }
         let values = look.counted(&DOCTOR_KV, &["bytes", &VALUES_MAX.to_string()]).await?;
-        let left_out = [(turns, Unexamined::Turns), (values, Unexamined::Values)];
+        let left_out = [(turns, Unexamined::Permits), (values, Unexamined::Values)];
         Ok(left_out.into_iter().filter(|(counted, _)| !counted).map(|(_, what)| what).collect())
     }
 }

@@ -161,7 +161,7 @@ impl Reply {
     /// `ready`, and its due time in `turns:of`.
     fn due_at_ms(&self, state: JobState) -> Option<u64> {
         let turn =
-            self.text("turn").and_then(|turn| turn.split_once(' ')).map(|(due, _)| score(due));
+            self.text("permit").and_then(|turn| turn.split_once(' ')).map(|(due, _)| score(due));
         match state {
             JobState::Pending => self.number("pending"),
             JobState::Retry => self.number("retry"),

@@ -10,7 +10,7 @@
 -- @include due
 -- @include failures
 -- @include waiting
--- @include place
+-- @include enter_stage
 -- @include types
 local not_after = read_whole(ARGV[1], 0, TIME_MAX)
 local count = (#ARGV - 1) / 5
@@ -36,7 +36,7 @@ local function push(id, due, payload, options)
     redis.call('ZADD', PENDING, pending_score(due, id), id)
   else
     forget_failures({ id })
-    place(id, due, options)
+    enter_stage(id, due, options)
   end
   return 'pushed'
 end
